@@ -1,1 +1,1 @@
-"""The Toybox: a miniature drawn world, with truth known for everything."""
+"""The Toybox: a small drawn world in which everything about a shot is known."""

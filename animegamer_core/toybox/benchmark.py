@@ -1,8 +1,8 @@
-"""The Toybox's own benchmark: 50 held-out games that ship as text, and the true shots behind them.
+"""The Toybox's own benchmark: 50 held-out games that are shipped as text, and their true shots.
 
-`python -m animegamer_core.toybox.benchmark OUT.txt` writes games/benchmark.txt again, byte for byte the same wherever
-drawing and optical flow give the same motion. The seeds are 900000 to 900049 of the split "heldout": a dataset's own
-held-out games count from 0, and those of `evaluate toybox` from 1000000, so that no model has seen one of these.
+`python -m animegamer_core.toybox.benchmark OUT.txt` writes games/benchmark.txt again: the same bytes wherever drawing
+and optical flow give the same motion. The seeds are 900000 to 900049 of the split "heldout". The held-out games of a
+dataset count from 0, and those of `evaluate toybox` from 1000000, so no model has seen one of these.
 """
 # ruff: noqa: T201
 
@@ -36,10 +36,10 @@ _REMARKS = (
 
 
 def true_game(name: str) -> Game | None:
-    """The game with its true scenes behind a benchmark game's name, heldout-900000 and so on; None for other names.
+    """The game with its true scenes for a name of the benchmark, such as heldout-900000; None for other names.
 
-    Only the first TURNS scenes belong to the benchmark. A dataset's held-out games have names of five digits, and
-    are not known here: some of them open with a picture.
+    Its TURNS scenes are those of the benchmark's lines. A dataset's held-out games have names with five digits, and are
+    not found here: some of them begin with a picture.
     """
     match = _NAME.fullmatch(name)
     seed = int(match[1]) if match else -1
@@ -47,7 +47,7 @@ def true_game(name: str) -> Game | None:
 
 
 def benchmark_games(count: int = GAMES, workers: int | None = None) -> Iterator[BenchmarkGame]:
-    """The first `count` games; every true shot is drawn and measured. workers: processes, None for one per core."""
+    """Yield the first `count` games; draws and measures every true shot. workers: processes, None for one per core."""
     table = open_world("toybox").motion_table
     games = [sample_game(FIRST + number, turns=TURNS, split=SPLIT) for number in range(count)]
     values = parallel_map(_motion_of, [scene for game in games for scene in game.scenes], workers)
@@ -73,7 +73,7 @@ def _turn(scene: Scene, level: int) -> BenchmarkTurn:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write the benchmark's file."""
+    """Write the benchmark's file; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.benchmark", description=__doc__)
     parser.add_argument("out", type=Path, metavar="OUT.txt")
     parser.add_argument("--workers", type=int, help="processes that draw (default: one per core)")

@@ -1,4 +1,4 @@
-"""Runs `animegamer_core.research.toybox_recipe.build`."""
+"""Runs `animegamer_core.research.toybox_recipe.build`, under the name that world.json and the documentation give."""
 
 import runpy
 

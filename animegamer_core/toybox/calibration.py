@@ -1,8 +1,8 @@
-"""What world.json states about the calibration of its motion table, and the table as it was before.
+"""What world.json states about the calibration of its motion table, and the table before calibration.
 
 The Toybox recipe fits the motion values that condition the decoder, so that its shots move as their level says (see
-research/toybox_recipe/calibrate.py). Figures of motion flatter such a world, so world.json states the values before
-and after, and evaluations measure with both.
+research/toybox_recipe/calibrate.py). This flatters a world's motion figures, so world.json states the values before and
+after, and evaluations measure with both.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ DATA_VALUES, CALIBRATED_VALUES = "motion values of the data", "calibrated motion
 
 
 def values_note(table: MotionTable) -> str:
-    """A table's values as the text in provenance that `uncalibrated_table` reads back."""
+    """A table's values as text for the provenance; `uncalibrated_table` reads it back."""
     return " ".join(map(repr, table.values))
 
 
 def uncalibrated_table(world: World) -> MotionTable | None:
-    """The world's motion table with the medians of its training data, as it was before calibration.
+    """The world's motion table before calibration, with the medians of its training data.
 
-    This is its own table if that was never calibrated, or was replaced by the table of other weights. None for a Toybox
-    build that does not state the medians. ValueError if world.json states something else than five numbers.
+    This is the world's own table if that was never calibrated, or was replaced by the table of other weights. None for
+    a Toybox build that does not state the medians. ValueError if world.json states anything but five numbers.
     """
     own, notes = world.motion_table, world.provenance
     if DATA_VALUES not in notes:
@@ -41,7 +41,7 @@ def uncalibrated_table(world: World) -> MotionTable | None:
 
 
 def calibration_remark(own: MotionTable, before: MotionTable | None) -> str | None:
-    """The remark of a report on a world's motion values; None if they are not calibrated.
+    """A report's remark on a world's motion values; None if they are not calibrated.
 
     own, before: the world's motion table and its `uncalibrated_table`.
     """
@@ -50,7 +50,7 @@ def calibration_remark(own: MotionTable, before: MotionTable | None) -> str | No
     said = "ACC-F and MAE-F are measured with motion values found by inverting the decoder's own measured response"
     if before is None:
         return f"{said}; world.json does not list the medians of the training data, so there are no uncalibrated rows"
-    return f"{said}; without that calibration it is conditioned on the medians of its training data (rows uncalibrated)"
+    return f"{said}; the rows named uncalibrated are measured with the medians of its training data instead"
 
 
 def _values(notes: Mapping[str, str], key: str) -> tuple[float, ...]:

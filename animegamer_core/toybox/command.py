@@ -1,4 +1,4 @@
-"""How the Toybox's own commands end: `python -m animegamer_core.toybox.film` and the like."""
+"""Runs the Toybox's own commands, such as `python -m animegamer_core.toybox.film`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 def run_command(name: str, main: Callable[[], int]) -> NoReturn:
-    """Exit with the status of `main`, or with 2 and one sentence about a mistake that the user can mend."""
+    """Exit with the status of `main`; on a ValueError or OSError, print its message to stderr and exit with 2."""
     try:
         sys.exit(main())
     except (ValueError, OSError) as error:

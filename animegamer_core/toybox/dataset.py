@@ -1,4 +1,4 @@
-"""Toybox games as a dataset folder, the same that the film pipeline writes: training reads nothing else."""
+"""Writes Toybox games as a dataset folder, in the format of the film pipeline, which is all that training reads."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .editions import EDITIONS, FIRST
 from .games import Game, opening_game, sample_game
 from .world import FPS, FRAMES, MOTIONS, Scene, adverb, characters, instruction, motion_text
 
-OPENINGS = 4  # every fourth game starts with a picture of a prop whose colour no instruction names
+OPENINGS = 4  # every fourth game begins with a picture of a prop whose colour no instruction names
 OnClip = Callable[[int, int], None]  # (clips done, clips in all)
 
 
 @dataclass(frozen=True)
 class DatasetGames:
-    """How many games a dataset has for training, and how many more for validation, of `turns` turns each.
+    """How many games a dataset has for training, and how many more for validation (held_out), of `turns` turns each.
 
-    first: the number of the first training game; datasets whose numbers do not overlap have different games. edition:
-    the number of the games' rules (`editions.py`).
+    first: the number of the first training game; datasets whose numbers do not overlap have different training games.
+    edition: the number of the edition whose rules the games follow (`editions.py`).
     """
 
     games: int
@@ -38,14 +38,14 @@ class DatasetGames:
 
     @property
     def facts(self) -> dict[str, int]:
-        """Its fields for a file; the edition only where it is not the first, so that older folders still fit."""
+        """The fields as dataset.json states them; no edition if it is the first, so that older folders match."""
         values = dataclasses.asdict(self)
         if self.edition == FIRST.number:
             del values["edition"]
         return values
 
     def scenes(self) -> dict[str, tuple[Scene, ...]]:
-        """Game name -> its scenes in the order of play, an opening picture first."""
+        """Game name -> its scenes in the order of play; an opening picture, if any, is first."""
         games = {
             f"train-{number:05d}": self._game(number, "train") for number in range(self.first, self.first + self.games)
         }
@@ -53,7 +53,7 @@ class DatasetGames:
 
     @property
     def trained_on(self) -> str:
-        """The number of clips and games for training, in words; held-out games do not count."""
+        """The number of training clips and games, as text for provenance."""
         rows = [row for name, row in self.scenes().items() if name.startswith("train")]
         return f"{sum(map(len, rows)):,} clips of {len(rows):,} games"
 
@@ -72,8 +72,9 @@ def write_dataset(
 ) -> DatasetFolder:
     """Draw, measure and caption every clip; an unfinished folder is continued.
 
-    pictures_only: keep only each clip's first picture, which is all that stage `predict` reads.
-    Clips that turns.jsonl lists and the folder lacks are drawn again, and not measured again.
+    workers: processes, None for one per core. pictures_only: keep only the first picture of each clip, which is all
+    that stage `predict` reads. Clips that turns.jsonl lists but the folder lacks are drawn again, but not measured
+    again.
     """
     games = dataset_games.scenes()
     suffix = clip_suffix()
@@ -118,13 +119,13 @@ def _record(clip: str, scene: Scene, value: float) -> ClipRecord:
 
 
 def _with_adverb(record: ClipRecord, scene: Scene) -> ClipRecord:
-    """The record with the adverb of its measured level, and what a player says where that refers back."""
+    """The record with an adverb of its measured level, and with the instruction if that refers back."""
     said = None if scene.refers is None else instruction(scene, record.motion_level)
     return dataclasses.replace(record, adverb=adverb(scene, record.motion_level), said=said)
 
 
 def _restore_clips(folder: Path, scenes: Mapping[str, Scene], workers: int | None, pictures_only: bool) -> None:
-    """Draw the clips that turns.jsonl lists and the folder lacks."""
+    """Draw the clips that turns.jsonl lists but the folder lacks."""
     listed = [str(row.get("clip")) for row in read_objects(folder / TURNS)]
     lacking = {clip: scenes[clip] for clip in listed if clip in scenes and not (folder / clip).is_file()}
     redraw = functools.partial(_make, folder=folder, pictures_only=pictures_only, measure=False)
@@ -133,7 +134,7 @@ def _restore_clips(folder: Path, scenes: Mapping[str, Scene], workers: int | Non
 
 
 def _make(item: tuple[str, Scene], folder: Path, pictures_only: bool, measure: bool = True) -> tuple[str, float]:
-    """Draw a clip and write its file; returns its path in the folder and its motion value, 0 if not measured."""
+    """Draw a clip and write its file; returns its path in the folder, and its motion value (0: not measured)."""
     clip, scene = item
     frames = draw_shot(scene) if measure or not pictures_only else draw_frame(scene, 0)[None]
     write_clip(folder / clip, frames[:1] if pictures_only else frames, FPS)

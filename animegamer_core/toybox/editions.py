@@ -1,8 +1,8 @@
-"""Which scenes the games of each split may hold, as data: a row for every edition of the games.
+"""Which scenes the games of each split may contain: one row of data per edition of the games.
 
-Edition 2 is what the shipped weights were trained on. It is harder than edition 1: its training games lack one in six
-of every kind of pair, all couples from two films and a hug for two characters, so each kind can be tested as new, and
-some of its instructions can only be understood from the turns before.
+The shipped weights were trained on edition 2. It is harder than edition 1: its training games leave out one in six of
+every kind of pair, all couples from two films, and the hugs of two characters, so that each kind can be tested as new.
+And some of its instructions can only be understood from earlier turns.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .world import CHARACTERS, LIFE, MOTIONS, PLACES, REFERENCES, UNSEEN_PAIRS, 
 
 Pairs = frozenset[tuple[str, str]]
 NOVELTIES = ("motion", "place", "setting", "couple", "partner")
-SEEN: frozenset[str] = frozenset()
+SEEN: frozenset[str] = frozenset()  # no novelty
 EDITION_NOTE = "games edition"  # key of a world's provenance; a world without it has edition 1
 
 
 class Casting(NamedTuple):
-    """Who does what where: the part of a scene that may be new."""
+    """Who does what where: the part of a scene that can be new."""
 
     character: str
     partner: str | None
@@ -39,13 +39,14 @@ class Casting(NamedTuple):
 
 @dataclass(frozen=True)
 class GamesEdition:
-    """The rules of one edition. A character of a pair is the one who acts; at a place both characters count.
+    """The rules of one edition.
 
-    name: seeds of the random generators start with it. motions, places: (character, motion) and (character, place) that
-    never occur in training; settings: (motion, place); partners: (character, motion with a partner), next to `motions`.
-    couples: whether couples from two films never occur. splits: name -> the novelties that every scene of it has.
-    same_film: fraction of second characters from the main character's film. references: fraction of turns whose
-    instruction refers back.
+    name: the random generators' seeds begin with it. splits: name -> the novelties that each of its scenes has.
+    motions, places, settings, partners: pairs that never occur in training, namely (character, motion), (character,
+    place), (motion, place) and (character, motion with a partner). In a pair with a motion, the character is the main
+    one; in a pair with a place, it is either. couples: whether couples from two films never occur in training.
+    same_film: fraction of second characters that are from the main character's film. references: fraction of turns
+    whose instruction refers back.
     """
 
     number: int
@@ -61,17 +62,17 @@ class GamesEdition:
 
     @property
     def new_splits(self) -> tuple[str, ...]:
-        """The splits whose scenes never occur in training."""
+        """The splits whose scenes all have something that never occurs in training."""
         return tuple(name for name, kinds in self.splits.items() if kinds)
 
     @property
     def reference_kinds(self) -> tuple[str, ...]:
-        """The kinds of references that its instructions hold."""
+        """The kinds of references that its instructions contain, of REFERENCES."""
         return REFERENCES if self.references else ()
 
     @property
     def life(self) -> Life:
-        """What a world that was trained on its games states: rules, words, and which of these never met."""
+        """What a world that was trained on its games states: rules, words, and pairs of words never seen together."""
         couples = [
             (name, other)
             for name, other in itertools.combinations(CHARACTERS, 2)
@@ -82,7 +83,7 @@ class GamesEdition:
         return replace(LIFE, words=replace(WORDS, untried=tuple(sorted([*couples, *acts, *self.places, *settings]))))
 
     def novelties(self, casting: Casting) -> frozenset[str]:
-        """What is new about a casting, of NOVELTIES; SEEN where training may hold it."""
+        """Which of NOVELTIES a casting has; SEEN if it may occur in training."""
         character, partner, motion, place = casting
         shown = (character,) if partner is None else (character, partner)
         new = {
@@ -95,7 +96,7 @@ class GamesEdition:
         return frozenset(name for name, is_new in new.items() if is_new)
 
     def castings(self, split: str) -> tuple[Casting, ...]:
-        """Every casting that a split's games may hold, in the order of the world's tables."""
+        """Every casting that may occur in a split's games, in the order of the world's tables."""
         return _castings(self.number, self.splits[split])
 
     def mains(self, split: str) -> tuple[str, ...]:
@@ -105,19 +106,19 @@ class GamesEdition:
         return tuple(name for name, _ in sorted({(row.character, row.motion) for row in self.castings(split)}))
 
     def motions_of(self, split: str, character: str, place: str | None = None) -> tuple[str, ...]:
-        """The motions that a split has for a main character, at a place or anywhere."""
+        """The motions that a main character may have in a split, at a place or (None) anywhere."""
         return _motions_of(self.number, split, character, place)
 
     def places_of(self, split: str, character: str, motion: str) -> tuple[str, ...]:
-        """The places where a split has a main character with a motion."""
+        """The places where a main character may have a motion in a split."""
         return _places_of(self.number, split, character, motion)
 
     def partners_of(self, split: str, character: str, motion: str, place: str) -> tuple[str, ...]:
-        """The second characters that a split has for the rest of a casting."""
+        """The second characters that a split allows for the rest of a casting."""
         return tuple(name for name in CHARACTERS if self.allows(split, Casting(character, name, motion, place)))
 
     def allows(self, split: str, casting: Casting) -> bool:
-        """Whether a split's games may hold a casting."""
+        """Whether a casting may occur in a split's games."""
         return casting.character != casting.partner and self.novelties(casting) == self.splits[split]
 
 
@@ -149,7 +150,7 @@ def _places_of(number: int, split: str, character: str, motion: str) -> tuple[st
 
 
 def _every_sixth(first: tuple[str, ...], second: tuple[str, ...], rest: int, *, skewed: bool = False) -> Pairs:
-    """One in six of the pairs of two tables, spread evenly like a Latin square over the tables' order."""
+    """One in six of all pairs of two tables, distributed evenly, as in a Latin square."""
     return frozenset(
         (one, other)
         for row, one in enumerate(first)
@@ -182,7 +183,7 @@ EDITIONS: Mapping[int, GamesEdition] = {row.number: row for row in (FIRST, SECON
 
 
 def edition_of(provenance: Mapping[str, str]) -> GamesEdition:
-    """The edition that a world was trained on, by its provenance; ValueError for one that this program lacks."""
+    """The edition that a world was trained on, by its provenance; ValueError if this program does not know it."""
     said = provenance.get(EDITION_NOTE, str(FIRST.number))
     found = {str(number): edition for number, edition in EDITIONS.items()}
     if said not in found:

@@ -1,4 +1,4 @@
-"""A film with known truth, generated: Toybox scenes joined by cuts and fades, with borders, credits, flashes and sound.
+"""Generates a film with known content: Toybox scenes joined by cuts and fades, with borders, credits and flashes.
 
 What the film pipeline should find is written next to the film: `<film>.truth.json` for tests, and
 `<film>.captions.jsonl`, the spans that the captioner `script` reads. H height, W width, C channels.
@@ -28,18 +28,18 @@ from .world import ADVERBS, HEIGHT, MOTIONS, WIDTH, adverb, characters, motion_t
 if typing.TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# As films are published: B-frames, lossy. The same plan gives the same file, by one thread and no macroblock tree,
-# which reads stray memory (see `video`).
+# Lossy, with B-frames, like published films. One thread and no macroblock tree, so that the same plan gives the same
+# file (see media/video.py).
 _X264 = {"crf": "20", "preset": "veryfast", "threads": "1", "x264-params": "mbtree=0"}
 _SOUND_RATE, _SOUND_FRAME = 48000, 1024
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A join of two scenes. kind is "cut", "black", "white" or "cross"; a fade takes the time from start to end.
+    """How one scene becomes the next. kind is "cut", "black", "white" or "cross"; a fade lasts from start to end.
 
-    seconds is the first frame of the next scene; of a fade through a colour its darkest (whitest) frame, of a
-    cross-fade its middle.
+    seconds: the time of the next scene's first frame; for a fade through a colour, of its darkest (whitest) frame; for
+    a cross-fade, its middle.
     """
 
     seconds: float
@@ -50,11 +50,12 @@ class Cut:
 
 @dataclass(frozen=True)
 class SceneTruth:
-    """One part of the film from start to end (seconds); from clear_start to clear_end no fade touches it.
+    """One part of the film, from start to end (seconds); from clear_start to clear_end there is no fade.
 
     kind is "scene", "still", "dark" or "credits". crop is (top, bottom, left, right) in pixels, None for credits.
-    amplitude: pixels per frame (8 a second) in a clip of 480 px height and of the drawings' shape (3 : 2). repeats: the
-    number of the part whose pictures are shown again. flashes: first second and number of frames of each.
+    amplitude: pixels per frame at 8 frames per second, in a clip of 480 px height with the drawings' aspect (3 : 2).
+    repeats: the number of the part whose pictures are shown again. flashes: (start in seconds, number of frames) of
+    each.
     """
 
     start: float
@@ -71,7 +72,7 @@ class SceneTruth:
 
 @dataclass(frozen=True)
 class FilmTruth:
-    """What is true of a generated film. frames: how many pictures the file holds."""
+    """What a generated film contains. size: (height, width). frames: how many frames the file has."""
 
     path: str
     fps: float
@@ -82,14 +83,14 @@ class FilmTruth:
     scenes: tuple[SceneTruth, ...]
 
     def scene_at(self, seconds: float) -> SceneTruth:
-        """The part that is shown at a time; during a cross-fade the one that comes in."""
+        """The part that is shown at a time; during a cross-fade, the later one."""
         return next((row for row in reversed(self.scenes) if row.start <= seconds + 1e-6), self.scenes[0])
 
 
 def make_film(path: Path, plan: FilmPlan) -> FilmTruth:
-    """Draw and write the film (H.264, with `sound` AAC) with its truth and its captions; the same for the same plan.
+    """Draw the film and write it (H.264, and AAC if it has sound) with its truth and its captions.
 
-    ValueError where the path is a folder.
+    The same plan gives the same film. ValueError if the path is a folder.
     """
     if path.is_dir():
         raise ValueError(f"{path} is a folder; give a file, such as {path / 'film.mp4'}")
@@ -141,7 +142,7 @@ def _cut(part: Part, start: int, at: typing.Callable[[float], float]) -> Cut:
 
 
 def _amplitude(part: Part, size: tuple[int, int]) -> float:
-    """The motion as a 3 : 2 clip shows it: cut from a wider (narrower) picture it loses sides, so all is nearer."""
+    """The motion as a 3 : 2 clip shows it; cropping the clip from a wider or narrower picture enlarges the motion."""
     if part.scene is None:
         return 0.0
     height, width = picture_size(part.border, size)
@@ -150,7 +151,7 @@ def _amplitude(part: Part, size: tuple[int, int]) -> float:
 
 
 def _caption(row: SceneTruth, part: Part) -> dict[str, typing.Any]:
-    """The truth of a scene as a person would write it down for the captioner `script`."""
+    """A scene's caption for the captioner `script`."""
     scene = part.scene
     assert scene is not None
     motion = MOTIONS[scene.motion]
@@ -168,7 +169,7 @@ def _caption(row: SceneTruth, part: Part) -> dict[str, typing.Any]:
 
 
 def _write(path: Path, frames: Iterator[tuple[int, NDArray[np.uint8]]], total: int, plan: FilmPlan) -> int:
-    """Encode the frames as they are drawn; returns how many there were. total: frames of the film's grid."""
+    """Encode the frames as they are drawn; returns their number. total: the film's length in frames of plan.fps."""
     import av
 
     rate = Fraction(plan.fps).limit_denominator(1001)
@@ -192,7 +193,7 @@ def _write(path: Path, frames: Iterator[tuple[int, NDArray[np.uint8]]], total: i
 
 
 class _Sound:
-    """A soft tone of the film's length, written a little at a time next to the pictures."""
+    """A quiet tone as long as the film, written piece by piece between the pictures."""
 
     def __init__(self, container: typing.Any, seconds: Fraction) -> None:
         self._container = container
@@ -214,13 +215,13 @@ class _Sound:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make a film to try the pipeline with, its truth and captions next to it; returns the exit status."""
+    """Make a film to try the pipeline, with its truth and captions next to it; returns the exit status."""
     about = "Draw a film to try the pipeline; a description of its contents is written next to it."
     parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.film", description=about)
     parser.add_argument("out", type=Path, metavar="OUT.mp4")
     parser.add_argument("--scenes", type=int, default=24, help="scenes of 2.5 to 6 s (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the film (default %(default)s)")
-    parser.add_argument("--height", type=int, default=180, help="16:9, borders included (default %(default)s)")
+    parser.add_argument("--height", type=int, default=180, help="of the 16:9 picture, in px (default %(default)s)")
     args = parser.parse_args(argv)
     some = args.scenes // 8
     truth = make_film(

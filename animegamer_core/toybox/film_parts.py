@@ -1,7 +1,7 @@
 """What a generated film shows, part by part: scenes, a dark one, stills, repeats and credits, and how they are joined.
 
-Everything follows from the plan's seed. A part lasts a number of frames of the film's grid; which of them a fade takes
-is said by the part that comes in. Nothing here looks at how films are cut apart again.
+Everything is decided by the plan and its seed. A part's length is in frames at the film's rate; how many of them a fade
+takes is stated by the later of the two parts. This code does not depend on the code that cuts films.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ BORDERS = {  # name: fractions of the height and of the width that are black on 
     "both": (0.08, 0.1),
 }
 FLASH_KINDS = ("white", "negative", "black")
-SAME_FILM = 40  # games tried until one has a figure of the same film
+SAME_FILM = 40  # games among which one with a character of the same film is chosen
 
 
 @dataclass(frozen=True, kw_only=True)
 class FilmPlan:
-    """What a film with known truth is made of. The counts of joins, stills and repeats are limited by `scenes`.
+    """The content of a generated film. The numbers of fades, stills and repeats are limited by `scenes`.
 
-    size is (height, width), even numbers. seconds: the shortest and the longest scene; `short` is the fraction of
-    scenes of 0.4 to 1.5 seconds. borders: names of BORDERS, each for an equal number of scenes in turn. similar:
-    fraction of scenes in the place of the one before, with other figures or another motion. wild: fraction of scenes
-    with the strongest motion. held: fraction of scenes drawn on twos or threes, as animation is: a picture is held for
-    two or three frames. variable: such a picture is stored once, with timestamps to match. grain: standard
-    deviation of the film grain, in grey levels.
+    size: (height, width), even numbers. seconds: the shortest and the longest scene; short: the fraction of scenes
+    that last only 0.4 to 1.5 seconds. borders: names of BORDERS, each for an equal number of consecutive scenes.
+    similar: fraction of scenes at the place of the one before, with other characters or another motion. wild: fraction
+    of scenes with the strongest motion. held: fraction of scenes drawn on twos or threes, like animation: a picture is
+    shown for two or three frames. variable: such a picture is stored once, with matching timestamps. grain: standard
+    deviation of the film grain, in grey levels. ValueError for an impossible plan.
     """
 
     seed: int = 0
@@ -73,7 +73,7 @@ class FilmPlan:
 
 @dataclass(frozen=True)
 class Flash:
-    """Up to three frames of a part, the same picture on either side. kind is one of FLASH_KINDS."""
+    """Up to three frames of a part that flash: the same picture is before and after them. kind: one of FLASH_KINDS."""
 
     first: int
     frames: int
@@ -85,9 +85,10 @@ class Part:
     """One scene of a film, or one card or roll of credits.
 
     kind is "scene", "still", "dark" or "credits". begins is "start", "cut", "black", "white" or "cross"; a fade takes
-    `overlap` frames of this part and as many of the one before, which a cross-fade shows at the same time. rate: shots
-    a shot's time, so that a motion does not repeat itself with every segment. drift: where the picture slides to, in
-    fractions of the margin. step: for how many frames a picture is held. repeats: the part whose pictures these are.
+    `overlap` frames of this part and as many of the one before, which a cross-fade shows at the same time. rate: speed
+    of the motion, not 1, so that it does not repeat with every segment; 0 for a still. drift: where the picture slides
+    to, (x, y) in fractions of the margin. step: for how many frames a picture is held. repeats: the number of the part
+    whose pictures are shown again. lines, rolls: the text of credits, and whether it moves up.
     """
 
     kind: str
@@ -141,9 +142,9 @@ def _scene_parts(plan: FilmPlan, rng: random.Random) -> list[Part]:
 
 
 def _scenes(plan: FilmPlan, rng: random.Random) -> Iterator[Scene]:
-    """Scenes without end; a `similar` one keeps place, time and light of the one before."""
+    """Yield scenes without end; a `similar` one keeps the film, the place and the time of the one before."""
     last: Scene | None = None
-    apart = 10**9  # from the games that data sets and benchmarks tell
+    apart = 10**9  # far from the seeds of datasets and benchmarks
     for number in itertools.count():
         first = apart + (plan.seed * 1000 + number) * SAME_FILM
         games = [sample_game(first, turns=1)]
@@ -160,13 +161,13 @@ def _scenes(plan: FilmPlan, rng: random.Random) -> Iterator[Scene]:
 
 
 def _free(parts: list[Part], rng: random.Random, count: int) -> list[int]:
-    """Places for special parts; the first three stay plain, so that there is something to repeat."""
+    """Choose parts that become stills or repeats; the first three never do, so that there is something to repeat."""
     free = [index for index in range(3, len(parts)) if parts[index].kind == "scene" and parts[index].repeats is None]
     return sorted(rng.sample(free, count))
 
 
 def _repeat(parts: list[Part], index: int, rng: random.Random) -> Part:
-    """The pictures of an earlier scene from its beginning, in the border of the place where they are shown again."""
+    """An earlier scene, shown again from its beginning with the border of part `index`."""
     earlier = [
         number for number in range(1, index - 1) if parts[number].kind == "scene" and parts[number].repeats is None
     ]
@@ -175,7 +176,7 @@ def _repeat(parts: list[Part], index: int, rng: random.Random) -> Part:
 
 
 def _credits(plan: FilmPlan, rng: random.Random) -> tuple[list[Part], list[Part]]:
-    """Two cards for the beginning, and a card and a roll for the end."""
+    """The opening credits (two cards) and the closing credits (a card and a roll)."""
     cards = [Part("credits", round(rng.uniform(2.2, 3.2) * plan.fps), lines=_lines(rng, count)) for count in (2, 3, 1)]
     roll = Part("credits", round(7 * plan.fps), lines=_lines(rng, 24), rolls=True)
     return cards[:2], [cards[2], roll]
@@ -192,7 +193,7 @@ def _lines(rng: random.Random, count: int) -> tuple[str, ...]:
 
 
 def _joined(parts: list[Part], plan: FilmPlan, rng: random.Random) -> list[Part]:
-    """Choose the joins that are fades, and make the parts at their sides long enough for them."""
+    """Choose which transitions are fades, and make the parts on either side long enough for them."""
     parts[0] = replace(parts[0], begins="start")
     later = list(range(1, len(parts)))
     alike = [index for index in later if _can_cross(parts[index - 1], parts[index])]
@@ -207,17 +208,17 @@ def _joined(parts: list[Part], plan: FilmPlan, rng: random.Random) -> list[Part]
 
 
 def _can_cross(first: Part, second: Part) -> bool:
-    """Whether a cross-fade makes sense: of scenes in one border, and not of one picture into itself."""
+    """Whether there can be a cross-fade: not for credits, nor between parts with different borders."""
     return first.border == second.border and {first.kind, second.kind} <= {"scene", "still", "dark"}
 
 
 def _longer(part: Part, tail: int = 0) -> Part:
-    """The part with at least as many frames outside its fades as inside them."""
+    """The part, with at least half of its frames outside of fades. tail: frames of the fade after it."""
     return replace(part, frames=max(part.frames, 2 * (part.overlap + tail)))
 
 
 def _with_flashes(parts: list[Part], plan: FilmPlan, rng: random.Random) -> list[Part]:
-    """Put the flashes where half a second on either side has neither a cut nor a fade."""
+    """Add flashes that are at least half a second away from every cut and fade."""
     away = round(0.5 * plan.fps)
     tails = [*(part.overlap for part in parts[1:]), 0]
     free = {
@@ -229,7 +230,7 @@ def _with_flashes(parts: list[Part], plan: FilmPlan, rng: random.Random) -> list
         index = rng.choice(sorted(free))
         part = parts[index]
         frames, first = rng.randint(1, 3), rng.choice(free[index])
-        first -= first % part.step  # as a new drawing
+        first -= first % part.step  # begins with a new drawing
         if all(abs(first - flash.first) > 8 for flash in part.flashes):
             flash = Flash(first, frames, FLASH_KINDS[number % len(FLASH_KINDS)])
             parts[index] = replace(part, flashes=(*part.flashes, flash))

@@ -20,13 +20,13 @@ from .world import FPS, HEIGHT, WIDTH
 if typing.TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MARGIN = 0.06  # fraction of the drawing kept outside the picture, for its drift
-DRIFT = 2.4  # the fastest drift in pixels a second at 480 px height: too slow to count as motion
-DARK = 0.14  # light of a dark scene, except for its lamp
+MARGIN = 0.06  # fraction of the drawing that is outside of the picture, so that it can drift
+DRIFT = 2.4  # the fastest drift, in pixels per second at 480 px height: too slow to count as motion
+DARK = 0.14  # brightness of a dark scene, except for its lamp
 
 
 def starts_of(parts: Sequence[Part]) -> list[int]:
-    """The number of each part's first frame, and last the number of frames."""
+    """The number of each part's first frame, followed by the film's number of frames."""
     shared = [part.overlap if part.begins == "cross" else 0 for part in parts]
     ends = itertools.accumulate(part.frames - own for part, own in zip(parts, shared, strict=True))
     starts = [0, *ends]
@@ -34,17 +34,19 @@ def starts_of(parts: Sequence[Part]) -> list[int]:
 
 
 def crop_of(border: str, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The widths in pixels (top, bottom, left, right) of a border of BORDERS, for a film of this size."""
     top, left = (round(fraction * length) for fraction, length in zip(BORDERS[border], size, strict=True))
     return top, top, left, left
 
 
 def picture_size(border: str, size: tuple[int, int]) -> tuple[int, int]:
+    """The size (height, width) of the picture within a border of BORDERS, for a film of this size."""
     top, bottom, left, right = crop_of(border, size)
     return size[0] - top - bottom, size[1] - left - right
 
 
 def film_frames(parts: Sequence[Part], plan: FilmPlan) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """(number on the film's grid, frame (H, W, C)) of every picture that the file holds."""
+    """Yield (frame number at the film's rate, uint8 RGB frame (H, W, C)) for every frame that the file stores."""
     starts = starts_of(parts)
     grain = np.random.default_rng(plan.seed)
     for index, part in enumerate(parts):
@@ -56,7 +58,7 @@ def film_frames(parts: Sequence[Part], plan: FilmPlan) -> Iterator[tuple[int, ND
 
 
 def _shown(part: Part, frame: int) -> bool:
-    """Whether a film of variable rate has a picture of its own for this frame."""
+    """Whether a film with a variable frame rate stores this frame."""
     flashing = any(flash.first <= frame <= flash.first + flash.frames for flash in part.flashes)
     return frame % part.step == 0 or flashing
 
@@ -77,7 +79,7 @@ def _with_fades(part: Part, follower: Part | None, frame: int, plan: FilmPlan) -
 def _faded(
     picture_HWC: NDArray[np.float32], part: Part, plan: FilmPlan, colour: str, fraction: float
 ) -> NDArray[np.float32]:
-    """A step of a fade; borders stay black, as they do where a film is published with them."""
+    """A step of a fade, in place; borders stay black, as in published films."""
     inside = _inside(picture_HWC, part, plan)
     inside[:] = _toned(inside, colour, fraction)
     return picture_HWC
@@ -95,7 +97,7 @@ def _toned(picture_HWC: NDArray[np.float32], colour: str, fraction: float) -> ND
 def _grained(
     picture_HWC: NDArray[np.float32], part: Part, plan: FilmPlan, rng: np.random.Generator
 ) -> NDArray[np.uint8]:
-    """The frame as bytes; grain lies on the picture and never on its borders."""
+    """The frame as bytes, with grain on the picture but not on its borders."""
     if plan.grain and part.scene is not None:
         inside = _inside(picture_HWC, part, plan)
         inside += plan.grain * rng.standard_normal((*inside.shape[:2], 1), dtype=np.float32)
@@ -103,7 +105,7 @@ def _grained(
 
 
 def _picture(part: Part, frame: int, plan: FilmPlan) -> NDArray[np.float32]:
-    """One frame (H, W, C) of a part by itself, borders included."""
+    """One frame (H, W, C) of a part, with its borders and flashes but without fades."""
     if part.scene is None:
         return _credits_picture(part, frame, plan).astype(np.float32)
     picture = _scene_picture(part, frame, plan)
@@ -115,7 +117,7 @@ def _picture(part: Part, frame: int, plan: FilmPlan) -> NDArray[np.float32]:
 
 
 def _scene_picture(part: Part, frame: int, plan: FilmPlan) -> NDArray[np.float32]:
-    """The drawing enlarged until it fills the picture, and moved by its drift."""
+    """The drawing, enlarged to fill the picture and moved by its drift."""
     import cv2
 
     assert part.scene is not None
@@ -137,7 +139,7 @@ def _scene_picture(part: Part, frame: int, plan: FilmPlan) -> NDArray[np.float32
 
 
 def _by_lamplight(picture_HWC: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The picture in the dark, except for a small lamp at its upper right."""
+    """The picture darkened, except for a small lamp at the upper right."""
     height, width = picture_HWC.shape[:2]
     rows, columns = np.ogrid[:height, :width]
     distance = np.hypot(rows - 0.35 * height, columns - 0.7 * width) / (0.06 * height)
@@ -151,14 +153,14 @@ def _credits_picture(part: Part, frame: int, plan: FilmPlan) -> NDArray[np.uint8
     if not part.rolls:
         top = (height - len(strip)) // 2
         return np.pad(strip, ((top, height - len(strip) - top), (0, 0), (0, 0)))
-    offset = round((height + len(strip)) * frame / part.frames)  # how far the strip has come up from below
+    offset = round((height + len(strip)) * frame / part.frames)  # by how many pixels the strip has moved up
     padded = np.pad(strip, ((height, height), (0, 0), (0, 0)))
     return padded[offset : offset + height]
 
 
 @functools.lru_cache(maxsize=4)
 def _lettering(lines: tuple[str, ...], width: int, height: int) -> NDArray[np.uint8]:
-    """White lines on black, (their height, width, 3)."""
+    """Lines of white text on black, (their height, width, 3)."""
     import cv2
 
     size = height / 600

@@ -1,7 +1,7 @@
-"""Games: chains of scenes with one main character, lasting places, one prop, and gaps that need memory.
+"""Games: sequences of scenes with one main character, places that last some turns, and a prop that comes and goes.
 
-Seeds of the splits never meet: a scene's seed carries its split in its lowest bits, and every choice is drawn
-from a generator named after the split.
+To predict the prop's colour, a model must remember earlier turns. Splits never share a seed: a scene's seed holds its
+split in its lowest bits, and every random choice comes from a generator that is named after the split.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .referring import with_references
 from .world import AMPLITUDES, CHARACTERS, COLOURS, MOTIONS, PROPS, TIMES, Scene
 
 SPLITS = tuple(FIRST.splits)
-NEW_SCENES = 2  # the lowest bits of the seeds of all splits whose scenes are new
-PROP_FRACTION = 0.6  # of a game's turns show its prop
+NEW_SCENES = 2  # the lowest bits of the seeds in all splits whose scenes are new
+PROP_FRACTION = 0.6  # fraction of a game's turns that show its prop
 
 
 @dataclass(frozen=True)
 class Game:
-    """Scenes of the turns 1..n; `opening` is turn 0, a picture to start from, where the game has one."""
+    """The scenes of turns 1..n. opening: the scene of turn 0, a picture to start from, if the game has one."""
 
     split: str
     seed: int
@@ -32,7 +32,7 @@ class Game:
 
 
 def scene_seed(split: str, seed: int, turn: int, edition: GamesEdition = FIRST) -> int:
-    """Return a 58-bit seed; no seed of training, of held-out games or of new scenes ever occurs among the others."""
+    """Return a 58-bit seed; the seeds of training games, held-out games and new scenes never coincide."""
     digest = hashlib.sha256(f"{edition.name}/{split}/{seed}/{turn}".encode()).digest()
     return int.from_bytes(digest[:7], "big") * 4 + min(NEW_SCENES, tuple(edition.splits).index(split))
 
@@ -40,9 +40,9 @@ def scene_seed(split: str, seed: int, turn: int, edition: GamesEdition = FIRST) 
 def sample_game(seed: int, *, turns: int = 10, split: str = "train", edition: GamesEdition = FIRST) -> Game:
     """Return a game of `turns` turns: the same for the same seed, split, edition and number of turns.
 
-    "train" and "heldout" hold nothing that the edition keeps from training; in the other splits every turn is new in
-    the one way that the split is named after. The prop's colour is named at its first visible turn and never again.
-    Raises ValueError for an unknown split or fewer than one turn.
+    "train" and "heldout" contain nothing that the edition keeps out of training. In the other splits, every turn is new
+    in the one way that the split is named after. The prop's colour is named in the first turn that shows the prop, and
+    never again. ValueError for an unknown split or fewer than one turn.
     """
     if split not in edition.splits:
         raise ValueError(f"unknown split {split!r}; choose one of {', '.join(edition.splits)}")
@@ -79,7 +79,7 @@ def sample_game(seed: int, *, turns: int = 10, split: str = "train", edition: Ga
 
 
 def opening_game(seed: int, *, turns: int = 10, split: str = "train", edition: GamesEdition = FIRST) -> Game:
-    """Return a game whose turn 0 is a picture with the prop, whose colour no instruction names."""
+    """Return a game whose turn 0 is a picture that shows the prop; no instruction names the prop's colour."""
     game = sample_game(seed, turns=turns, split=split, edition=edition)
     first = next(scene for scene in game.scenes if scene.prop is not None)
     place = game.scenes[0].place
@@ -108,7 +108,10 @@ def sparse_game(
     opening: bool = False,
     edition: GamesEdition = FIRST,
 ) -> Game:
-    """Return a game whose prop is visible on the turns `shown` only, and named on the first or shown by its opening."""
+    """Return a game that shows its prop only in the turns `shown`.
+
+    The prop's colour is named in the first of them or, with `opening`, shown by the opening picture.
+    """
     game = (opening_game if opening else sample_game)(seed, turns=turns, split=split, edition=edition)
     first = next(scene for scene in game.scenes if scene.prop is not None)
     bare = [replace(scene, prop=None, prop_colour=None, prop_told=False) for scene in game.scenes]
@@ -119,7 +122,7 @@ def sparse_game(
 
 
 def _motions(rng: random.Random, allowed: Sequence[str]) -> Iterator[str]:
-    """Yield some of the allowed motions without end, each unlike the one before where there is a choice."""
+    """Yield random motions of the allowed ones without end, never the same twice in a row if there is a choice."""
     last = None
     while True:
         last = rng.choice([name for name in allowed if name != last] or allowed)
@@ -137,9 +140,9 @@ def _partner(
 
 
 class _Setting:
-    """Where and when a game is, turn by turn: a place stays two or three turns, day turns to night and back.
+    """The place and time of a game, turn by turn: a place stays for two or three turns, day becomes night and back.
 
-    A place is left earlier for a motion that its split does not have there.
+    The place changes earlier if the split does not allow the turn's motion there.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -164,7 +167,7 @@ class _Setting:
 
 
 def _visible_turns(rng: random.Random, turns: int) -> frozenset[int]:
-    """Return the turns that show the prop: at least one, early; about PROP_FRACTION of all."""
+    """Return the turns that show the prop: about PROP_FRACTION of all, and one in the first quarter."""
     first = rng.randint(1, max(1, turns // 4))
     rest = [turn for turn in range(first + 1, turns + 1) if rng.random() < PROP_FRACTION + 0.04]
     return frozenset((first, *rest))

@@ -1,6 +1,6 @@
-"""Shared parts of the small networks that judge Toybox shots: a convolution block, and their files in a world's folder.
+"""What the small networks that judge Toybox shots share: convolution blocks, and their files in a world's folder.
 
-A file holds the weights in 16 bits; the card next to it says what the network knows and how it was trained.
+A file holds the weights in fp16; the card (JSON) next to it states the network's labels or words, and its training.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def conv_block(source: int, target: int, kernel: int, stride: int) -> nn.Sequent
 
 
 def conv_stages(widths: tuple[int, ...]) -> nn.ModuleList:
-    """Convolution blocks from RGB through channels of these widths; each halves height and width."""
+    """Convolution blocks from RGB to these numbers of channels, one after another; each halves height and width."""
     return nn.ModuleList(
         conv_block(source, target, 5 if source == 3 else 3, 2)
         for source, target in zip((3, *widths), widths, strict=False)
@@ -44,16 +44,16 @@ def save_network(net: nn.Module, weights: Path, card: dict[str, Any]) -> None:
 
 
 def load_network(net: nn.Module, weights: Path, kind: str) -> None:
-    """Fill a network from its file, in fp32; ValueError if the file is damaged or holds another network.
+    """Load a network's weights from its file, as fp32; ValueError if the file is damaged or holds another network.
 
-    kind: what the message calls the network.
+    kind: the network's name in the message.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
         tensors = load_file(weights)
-        # strict: a tensor too many or too few means another network
+        # strict by default: an extra or a missing tensor means another network
         net.load_state_dict({name: t.float() if t.is_floating_point() else t for name, t in tensors.items()})
     except (SafetensorError, RuntimeError) as error:
         raise ValueError(f"{weights}: not the {kind} of this version ({error}); build them again") from error

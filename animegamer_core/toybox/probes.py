@@ -1,8 +1,8 @@
-"""The probes: one small video classifier that reads from a shot who does what where, and its checks against chance.
+"""The probes: a small video classifier that recognises who does what where in a shot, and its checks against chance.
 
-It is trained on true clips of its own seeds and frozen before any decoder is trained, so it is independent of what it
-judges (see research/toybox_recipe/probes.py). B or M clips, F frames, T frames that it sees, C channels, H height,
-W width, P positions.
+It is trained on true clips with seeds of its own, and frozen before any decoder is trained, so it is independent of
+what it judges (see research/toybox_recipe/probes.py). B or M clips, F frames, T frames that it reads, C channels, H
+height, W width, P positions.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .scenes import HEADS, NONE, Labels
 from .world import FRAMES, HEIGHT, WIDTH
 
 FOLDER, WEIGHTS, CARD = "probes", "probes.safetensors", "probes.json"
-FRAME_WEIGHTS = "frames.safetensors"  # of the probes that see single frames; their card is frames.json
-FRAME_STRIDE = 2  # every second frame shows as much at half the cost
+FRAME_WEIGHTS = "frames.safetensors"  # of the probes that read single frames; their card is frames.json
+FRAME_STRIDE = 2  # every second frame is enough, and halves the cost
 WIDTHS = (24, 48, 96, 128)
 
 
 class ProbeNet(nn.Module):
-    """Strided convolutions on every second frame with short mixing along time, and one attention-pooled head a label.
+    """Strided convolutions on every second frame, mixing of adjacent frames, and one attention-pooled head per label.
 
     The attributes' names are keys of the weights' file.
     """
@@ -45,14 +45,14 @@ class ProbeNet(nn.Module):
         self.heads = nn.ModuleDict({name: nn.Linear(2 * WIDTHS[-1], len(classes)) for name, classes in HEADS.items()})
 
     def forward(self, clips_BFCHW: Tensor) -> dict[str, Tensor]:
-        """Logits (B, classes) of every head. clips: (B, 17, 3, H, W), bytes or floats in [0, 1]."""
+        """Logits (B, classes) of every head. clips_BFCHW: (B, 17, 3, H, W), bytes or floats in [0, 1]."""
         clips = clips_BFCHW[:, ::FRAME_STRIDE]
         if not clips.is_floating_point():
             clips = clips.float() / 255
         return self.read(clips)
 
     def read(self, clips_BTCHW: Tensor) -> dict[str, Tensor]:
-        """Logits of the frames that `forward` picks, floats in [0, 1]."""
+        """Logits (B, classes) of every head, for frames as `forward` selects them, floats in [0, 1]."""
         batch = len(clips_BTCHW)
         maps = rearrange(2 * clips_BTCHW - 1, "b t c h w -> (b t) c h w").contiguous(memory_format=torch.channels_last)
         for index, stage in enumerate(self.stages):
@@ -91,9 +91,9 @@ def is_at_chance(right: NDArray[np.bool_], truth: NDArray[np.int64]) -> bool:
 def recognise(
     net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int = 32, present: Collection[str] = ()
 ) -> Labels:
-    """The class numbers (M,) of every head that probes in eval mode predict for clips (M, 17, H, W, 3).
+    """Predict the class numbers (M,) of every head for clips (M, 17, H, W, 3). net: in eval mode.
 
-    present: heads that may not answer "none", so that a guess has an even chance among the other classes.
+    present: heads that may not answer "none", so that a guess has equal chances among the other classes.
     """
     found = {}
     for name, logits in _logits(net, frames_u8, batch).items():
@@ -105,7 +105,7 @@ def recognise(
 def probabilities(
     net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int = 32
 ) -> dict[str, NDArray[np.float32]]:
-    """The probabilities (M, classes) of every head's classes that probes in eval mode give clips (M, 17, H, W, 3)."""
+    """Predict the probabilities (M, classes) of every head for clips (M, 17, H, W, 3). net: in eval mode."""
     return {name: logits.softmax(dim=-1).numpy() for name, logits in _logits(net, frames_u8, batch).items()}
 
 
@@ -123,8 +123,9 @@ def _logits(net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int) ->
 
 @torch.inference_mode()
 def recognise_frames(net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int = 32) -> Labels:
-    """The class numbers (M, F) of every head that probes of single frames predict for each frame of clips
-    (M, F, H, W, 3).
+    """Predict the class numbers (M, F) of every head for each frame of clips (M, F, H, W, 3).
+
+    net: probes of single frames, in eval mode.
     """
     device = net.looks.weight.device
     seen: dict[str, list[Tensor]] = {name: [] for name in HEADS}
@@ -138,7 +139,7 @@ def recognise_frames(net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch
 
 @dataclass(frozen=True)
 class ChanceCheck:
-    """One head's accuracy, the accuracy of a constant guess, and whether the head is no better (`blind`).
+    """One head's accuracy, the accuracy of the best constant guess, and whether the head is no better (`blind`).
 
     The fields' names are keys of the probes' card.
     """
@@ -149,7 +150,7 @@ class ChanceCheck:
 
 
 def noise_check(net: ProbeNet, labels: Labels, seed: int = 0) -> dict[str, ChanceCheck]:
-    """The probes' accuracy on clips of pure noise, one a label: it must be at chance."""
+    """Check the probes on clips of pure noise, one per label: their accuracy must be at chance."""
     draw = np.random.default_rng(seed)
     shape = (1, FRAMES, HEIGHT, WIDTH, 3)
     seen = [recognise(net, draw.integers(0, 256, shape, dtype=np.uint8)) for _ in labels["character"]]
@@ -157,7 +158,7 @@ def noise_check(net: ProbeNet, labels: Labels, seed: int = 0) -> dict[str, Chanc
 
 
 def chance_checks(seen: Labels, labels: Labels) -> dict[str, ChanceCheck]:
-    """Each head's predictions against the true labels and against chance."""
+    """Compare each head's predictions with the true labels and with chance."""
     right = {name: seen[name] == labels[name] for name in HEADS}
     return {
         name: ChanceCheck(float(flags.mean()), chance(labels[name]), is_at_chance(flags, labels[name]))
@@ -166,7 +167,7 @@ def chance_checks(seen: Labels, labels: Labels) -> dict[str, ChanceCheck]:
 
 
 def save_probes(net: ProbeNet, world: Path | str, facts: dict[str, Any], weights: str = WEIGHTS) -> Path:
-    """Write the probes in fp16 and a card with `facts` about their training below a world; returns their folder.
+    """Write the probes in fp16, and a card with `facts` about their training, into a world; returns their folder.
 
     weights: WEIGHTS for probes of clips, FRAME_WEIGHTS for those of single frames.
     """
@@ -176,7 +177,7 @@ def save_probes(net: ProbeNet, world: Path | str, facts: dict[str, Any], weights
 
 
 def load_probes(world: Path | str, device: torch.device | str = "cpu", weights: str = WEIGHTS) -> ProbeNet:
-    """The probes of a world's folder in fp32 and eval mode; ValueError if missing, damaged or of other labels."""
+    """Load a world's probes, in fp32 and eval mode; ValueError if missing, damaged or made for other labels."""
     path = Path(world) / FOLDER / weights
     heads = read_card(world, weights).get("heads")
     if heads != {name: list(classes) for name, classes in HEADS.items()}:
@@ -193,7 +194,7 @@ def has_frame_probes(world: Path | str) -> bool:
 
 
 def read_card(world: Path | str, weights: str = WEIGHTS) -> dict[str, Any]:
-    """The card of a world's probes: their labels, and the facts that were saved with them."""
+    """The card of a world's probes: their labels, and the facts that were saved with them. ValueError if missing."""
     folder = Path(world) / FOLDER
     missing = f"{folder} holds no probes; train them with `python -m animegamer_core.toybox.build`"
     return read_network_card(folder / weights, missing)

@@ -1,4 +1,4 @@
-"""Reference pictures of the Toybox's characters, drawn where a player would give pictures of their own.
+"""Draws reference pictures of the Toybox's characters; for other worlds, the user gives pictures.
 
 M pictures, H height, W width.
 """
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 SETTINGS = tuple((place, time) for place in PLACES[::2] for time in ("day", "night"))
 REFERENCE_MOTION = "wave"  # standing, facing the viewer, the whole figure in view
-REFERENCE_SPLIT = 3  # the lowest bits of a scene's seed that no game has
+REFERENCE_SPLIT = 3  # the lowest bits of these scenes' seeds, which no game's seeds have
 
 
 def reference_scenes(name: str) -> tuple[Scene, ...]:
     """Eight neutral scenes of a character: alone, waving calmly, nothing in hand, at four places by day and by night.
 
-    The places are the same for every character, so that a place does not identify a character. No game has their
+    The places are the same for every character, so that a place does not identify a character. No game uses these
     seeds. ValueError for an unknown character.
     """
     if name not in CHARACTERS:
@@ -53,5 +53,5 @@ def _seed(name: str, number: int) -> int:
 
 
 def reference_pictures(name: str) -> NDArray[np.uint8]:
-    """(8, 96, 144, 3) uint8 RGB, the same whenever they are drawn; ValueError for an unknown character."""
+    """Draw the reference pictures, uint8 RGB (8, 96, 144, 3), always the same; ValueError for an unknown character."""
     return np.stack([draw_frame(scene, 0) for scene in reference_scenes(name)])

@@ -1,6 +1,6 @@
-"""Instructions that refer back: which turns of a game do, what they refer to, and how well a guess would do.
+"""Instructions that refer back: which turns of a game have them, what they refer to, and how well a guess would do.
 
-The scene of such a turn holds the truth, which its own words do not say; the turns of the last WINDOW do.
+The scene of such a turn holds the truth. Its own words do not state it, but the last WINDOW turns do.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from .editions import Casting, GamesEdition
 from .world import CHARACTERS, MOTIONS, Scene
 
 WINDOW = 4  # turns; the default window of a game
-WEIGHTS = {"they": 6, "friend": 6}  # these need an earlier shot of two
-HEADS = {  # reference -> what a probe has to recognise in the shot
+WEIGHTS = {"they": 6, "friend": 6}  # higher, since these rarely fit: they need an earlier shot of two characters
+HEADS = {  # reference -> the probe heads that must be right about the shot
     "place": ("place",),
     "who": ("character",),
     "again": ("motion",),
@@ -27,10 +27,10 @@ Change = Callable[[Scene, Sequence[Scene]], "Scene | None"]  # (scene, earlier s
 def with_references(
     scenes: Sequence[Scene], edition: GamesEdition, split: str, rng: random.Random
 ) -> tuple[Scene, ...]:
-    """A game's scenes, of which some refer back and hold what they refer to; each remains one of its split.
+    """A game's scenes, some of them changed so that their instruction refers back to earlier turns.
 
-    The first scene never refers. A kind does not fit if the words leave only one answer; among those that fit, the
-    kinds that seldom do are preferred.
+    A changed scene is still allowed in its split. The first scene never refers back. A kind of reference does not fit
+    if the words leave only one answer; of those that fit, the kinds that rarely fit are preferred.
     """
     done: list[Scene] = list(scenes[:1])
     for scene in scenes[1:]:
@@ -57,7 +57,7 @@ def _again(scene: Scene, earlier: Sequence[Scene]) -> Scene:
 
 
 def _with_friend(refers: str) -> Change:
-    """The couple of the latest shot of two in the window meets again: as `they`, or with `friend`."""
+    """The change in which the couple of the window's latest shot of two meets again. refers: `they` or `friend`."""
 
     def change(scene: Scene, earlier: Sequence[Scene]) -> Scene | None:
         partners = [before.partner for before in earlier[-WINDOW:] if before.partner is not None]
@@ -70,7 +70,7 @@ def _with_friend(refers: str) -> Change:
 
 
 def _couples_motion(earlier: Sequence[Scene]) -> str:
-    """The motion of the latest shot of two."""
+    """The motion of the latest shot of two characters."""
     return next(scene.motion for scene in reversed(earlier) if scene.partner is not None)
 
 
@@ -84,15 +84,15 @@ CHANGES: dict[str, Change] = {
 
 
 def chance(scene: Scene, edition: GamesEdition) -> float:
-    """How often an even guess is right among the answers that fit the words of a scene that refers back.
+    """The accuracy of a uniform guess among the answers that fit the words of a scene that refers back.
 
-    Such a guess knows every rule of the training games, but not the turns before.
+    The guess knows every rule of the training games, but not the earlier turns.
     """
     return 1 / len(answers(scene, edition))
 
 
 def answers(scene: Scene, edition: GamesEdition) -> set[tuple[str | None, ...]]:
-    """What the heads of HEADS may be, as far as the words of a scene that refers back and the training games say.
+    """The possible values of the reference's HEADS, given only the scene's own words and the rules of training games.
 
     ValueError for a scene that does not refer back.
     """

@@ -1,4 +1,4 @@
-"""Toybox scenes as numbered labels and as true clips, drawn and measured in several processes.
+"""Turns Toybox scenes into class labels and true clips; draws and measures in several processes.
 
 M clips, F frames, H height, W width, C channels. Imports no torch, so that worker processes start quickly.
 """
@@ -28,15 +28,15 @@ HEADS: dict[str, tuple[str, ...]] = {
     "motion": tuple(MOTIONS),
     "colour": (NONE, *COLOURS),
 }
-PROBE_SPLIT = 3  # the lowest bits of a scene's seed that no split of games uses
-PROP_FRACTION = 0.7
+PROBE_SPLIT = 3  # the lowest bits of these scenes' seeds, which no game's seeds have
+PROP_FRACTION = 0.7  # fraction of probe scenes with a prop
 
 OnClip = Callable[[int, int], None]  # (clips done, clips in all)
 Labels = dict[str, "NDArray[np.int64]"]  # head -> (M,) index of the class in HEADS
 
 
 def labels_of(scenes: Sequence[Scene]) -> Labels:
-    """What is true of each scene, as class numbers (M,) of every head."""
+    """The true class numbers (M,) of every head for these scenes."""
     return {head: np.array([HEADS[head].index(_truth(scene, head)) for scene in scenes]) for head in HEADS}
 
 
@@ -45,9 +45,10 @@ def _truth(scene: Scene, head: str) -> str:
 
 
 def probe_scene(seed: int) -> Scene:
-    """A scene for the probes alone, everything in it drawn evenly and independently, never-trained pairs included.
+    """A scene to train probes on: everything is chosen uniformly and independently.
 
-    Probes that never saw the pairs that training lacks could not judge them fairly. No game shares the scene's seed.
+    This includes pairs that are kept out of the world's training, which probes that never saw them could not judge
+    fairly. No game has the scene's seed.
     """
     rng = random.Random(f"toybox/probe/{seed}")
     character, motion = rng.choice(tuple(CHARACTERS)), rng.choice(tuple(MOTIONS))
@@ -90,7 +91,7 @@ def measure_clips(
 
 
 def _filled(rows: NDArray, results: Iterable[object], on_clip: OnClip | None) -> NDArray:
-    """The array with a result in each of its rows, reported as they come."""
+    """Fill the rows of an array with the results, and report each one to `on_clip`."""
     for index, result in enumerate(results):
         rows[index] = result
         if on_clip is not None:

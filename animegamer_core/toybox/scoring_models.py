@@ -1,9 +1,9 @@
-"""The Toybox's scoring models: a small image encoder and a small text encoder in one space, for CLIP-I and CLIP-T, and
-the image encoder's middle layers as a stand-in for DreamSim.
+"""The Toybox's scoring models: a small image encoder and a small text encoder.
 
-They are trained on true clips of seeds that neither games nor probes use, and apart from the encoders that condition
-the world, so they are independent of what they judge (see research/toybox_recipe/scoring_models.py). B or M pictures
-or texts, E embedding width, L words, C channels, H height, W width, P positions.
+Both embed into one space, for CLIP-I and CLIP-T. The image encoder's middle layers stand in for DreamSim. They are
+trained on true clips with seeds that neither games nor probes use, and separately from the encoders that condition the
+world, so they are independent of what they judge (see research/toybox_recipe/scoring_models.py). B or M pictures or
+texts, E embedding width, L words, C channels, H height, W width, P positions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PAD, UNKNOWN = 0, 1
 
 
 class ImageEncoder(nn.Module):
-    """Strided convolutions whose last map becomes one vector by mean and attention pooling.
+    """Strided convolutions; mean and attention pooling turn the last map into one vector.
 
     The attributes' names are keys of the weights' file.
     """
@@ -47,14 +47,14 @@ class ImageEncoder(nn.Module):
             self.register_buffer(f"middle_{stage}", torch.zeros(WIDTHS[stage]))
 
     def maps(self, pictures_BCHW: Tensor) -> list[Tensor]:
-        """Every stage's maps (B, C, H/2, W/2), (B, C, H/4, W/4) ... of pictures (B, 3, 96, 144) in [0, 1]."""
+        """The maps of every stage, (B, C, H/2, W/2), (B, C, H/4, W/4) ..., for pictures (B, 3, 96, 144) in [0, 1]."""
         maps = [(2 * pictures_BCHW - 1).contiguous(memory_format=torch.channels_last)]
         for stage in self.stages:
             maps.append(stage(maps[-1]))
         return maps[1:]
 
     def forward(self, pictures_BCHW: Tensor) -> Tensor:
-        """(B, E) unit vectors of pictures (B, 3, 96, 144), floats in [0, 1]."""
+        """Embed pictures (B, 3, 96, 144), floats in [0, 1]: (B, E) unit vectors."""
         maps = self.maps(pictures_BCHW)[-1]
         cells_BPC = rearrange(maps + self.last(maps), "b c h w -> b (h w) c")
         attended_BKC = torch.einsum("bpk,bpc->bkc", self.looks(cells_BPC).softmax(dim=1), cells_BPC)
@@ -62,9 +62,9 @@ class ImageEncoder(nn.Module):
         return F.normalize(self.out(torch.cat([mean_BC, attended_BKC.flatten(1)], dim=-1)), dim=-1)
 
     def perceive(self, pictures_BCHW: Tensor) -> Tensor:
-        """(B, E') unit vectors in which colour and layout count: the pooled maps of some stages, equally weighted.
+        """Embed pictures by colour and layout: (B, E') unit vectors, the pooled maps of some stages with equal weight.
 
-        Each channel's mean over true pictures (`set_middle`) is subtracted, so that unlike pictures score about 0.
+        Each channel's mean over true pictures (`set_middle`) is subtracted, so that unrelated pictures score about 0.
         """
         maps, parts = self.maps(pictures_BCHW), []
         for stage, grid in GRIDS:
@@ -74,7 +74,7 @@ class ImageEncoder(nn.Module):
 
     @torch.no_grad()
     def set_middle(self, pictures_BCHW: Tensor) -> None:
-        """Set the channel means that `perceive` subtracts from these pictures."""
+        """Set the channel means that `perceive` subtracts to those of these pictures."""
         maps = self.maps(pictures_BCHW)
         for stage, _ in GRIDS:
             getattr(self, f"middle_{stage}").copy_(maps[stage].mean(dim=(0, 2, 3)))
@@ -95,13 +95,13 @@ class TextEncoder(nn.Module):
         self.out = nn.Linear(TEXT_WIDTH, EMBEDDING)
 
     def text_ids(self, texts: Sequence[str]) -> Tensor:
-        """(B, L) int64 numbers of the words, cut to TEXT_WORDS and padded; words outside the vocabulary are UNKNOWN."""
+        """(B, L) int64 ids of the words, at most TEXT_WORDS, padded; words outside the vocabulary are UNKNOWN."""
         rows = [[self.ids.get(word, UNKNOWN) for word in words(text)][:TEXT_WORDS] or [UNKNOWN] for text in texts]
         length = max(map(len, rows), default=0)
         return torch.tensor([row + [PAD] * (length - len(row)) for row in rows], dtype=torch.int64)
 
     def forward(self, ids_BL: Tensor) -> Tensor:
-        """(B, E) unit vectors of texts' word numbers."""
+        """Embed texts, given as word ids: (B, E) unit vectors."""
         blank_BL = ids_BL == PAD
         hidden = self.layers(self.words(ids_BL) + self.places[: ids_BL.shape[1]], src_key_padding_mask=blank_BL)
         is_word = (~blank_BL).unsqueeze(-1).to(hidden)
@@ -109,7 +109,7 @@ class TextEncoder(nn.Module):
 
 
 class ScoringNet(nn.Module):
-    """Both encoders."""
+    """Both encoders, and `warmth`, the logarithm of the scale of their logits in training."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,9 +123,9 @@ class ScoringNet(nn.Module):
 
     @torch.inference_mode()
     def embed_pictures(self, frames_MHWC: NDArray[np.uint8], perceptual: bool = False, batch: int = 64) -> Tensor:
-        """(M, E) fp32 unit vectors on the CPU, of RGB pictures of any one size; perceptual: see ImageEncoder.perceive.
+        """Embed uint8 RGB pictures of one size: (M, E) fp32 unit vectors on the CPU.
 
-        Other sizes are resized to 96x144, the size of the training pictures.
+        perceptual: see ImageEncoder.perceive. Pictures are resized to 144 x 96 px, the size of the training pictures.
         """
         see = self.picture.perceive if perceptual else self.picture
         rows = [
@@ -136,7 +136,7 @@ class ScoringNet(nn.Module):
 
     @torch.inference_mode()
     def embed_texts(self, texts: Sequence[str], batch: int = 256) -> Tensor:
-        """(M, E) fp32 unit vectors on the CPU."""
+        """Embed texts: (M, E) fp32 unit vectors on the CPU."""
         rows = [
             self.text(self.text.text_ids(texts[start : start + batch]).to(self.device)).float().cpu()
             for start in range(0, len(texts), batch)
@@ -145,7 +145,7 @@ class ScoringNet(nn.Module):
 
 
 def to_pictures(frames_BHWC: Tensor) -> Tensor:
-    """Bytes (B, H, W, 3) as floats (B, 3, 96, 144) in [0, 1]."""
+    """Convert bytes (B, H, W, 3) to floats (B, 3, 96, 144) in [0, 1]."""
     pictures = rearrange(frames_BHWC, "b h w c -> b c h w").float() / 255
     if pictures.shape[-2:] == (HEIGHT, WIDTH):
         return pictures
@@ -153,14 +153,14 @@ def to_pictures(frames_BHWC: Tensor) -> Tensor:
 
 
 def save_scoring_models(net: ScoringNet, world: Path | str, facts: dict[str, Any]) -> Path:
-    """Write the models in fp16 and a card with `facts` about their training below a world; returns their folder."""
+    """Write the models in fp16, and a card with `facts` about their training, into a world's folder; returns theirs."""
     folder = Path(world) / FOLDER
     save_network(net, folder / WEIGHTS, {"words": list(vocabulary()), "facts": facts})
     return folder
 
 
 def load_scoring_models(world: Path | str, device: torch.device | str = "cpu") -> ScoringNet:
-    """The models of a world's folder in fp32 and eval mode; ValueError if missing, damaged or of another vocabulary."""
+    """Load a world's models, in fp32 and eval mode; ValueError if missing, damaged or made for other words."""
     folder = Path(world) / FOLDER
     if read_card(world).get("words") != list(vocabulary()):
         raise ValueError(
@@ -172,7 +172,7 @@ def load_scoring_models(world: Path | str, device: torch.device | str = "cpu") -
 
 
 def read_card(world: Path | str) -> dict[str, Any]:
-    """The card of a world's scoring models: their vocabulary, and the facts that were saved with them."""
+    """The card of a world's scoring models: their words, and the facts saved with them. ValueError if missing."""
     folder = Path(world) / FOLDER
     command = "python -m animegamer_core.toybox.build --work DIR --stages scorers"
     return read_network_card(folder / WEIGHTS, f"{folder} holds no scoring models; train them with `{command}`")

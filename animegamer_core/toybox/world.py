@@ -1,7 +1,7 @@
-"""What there is in the Toybox world: films, characters, motions, places, props, and the words for them.
+"""The content of the Toybox world: films, characters, motions, places, props, and the words for them.
 
-A shot takes place in the style of its main character's film; a second character keeps their own looks and
-stands in that light. Every table is data: drawing, games and the vocabulary follow it.
+A shot has the style of its main character's film; a second character keeps their own look, but in that film's light.
+Drawing, games and the vocabulary all follow these tables.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AMPLITUDES = (0.6, 20.0)  # range of target motion, pixels per frame at 480 px h
 
 @dataclass(frozen=True)
 class Character:
-    """A name, the film that the character belongs to, and the pronoun that an instruction may use instead."""
+    """A character's name, film, and the pronoun that an instruction may use instead of the name."""
 
     name: str
     film: str
@@ -31,8 +31,8 @@ class Character:
 class Motion:
     """A kind of motion: its English phrase and the paper's labels.
 
-    social and entertainment are 0 or 1, stamina is -1 or +1 (supplement, section 2). A motion with
-    `partner` needs a second character.
+    social and entertainment are 0 or 1, stamina is -1 or +1 (the paper's supplement, section 2). partner: whether it
+    needs a second character.
     """
 
     name: str
@@ -45,11 +45,11 @@ class Motion:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that a shot shows. It fully describes the picture; `seed` only adds jitter.
+    """Everything that a shot shows; ValueError for an impossible combination.
 
-    amplitude is the target motion in pixels per frame at 480 px height. prop_colour is the truth whenever a
-    prop is visible; prop_told says whether the instruction may name it. refers: which part of the instruction refers
-    back to earlier turns, one of REFERENCES; the other fields hold what it refers to.
+    amplitude: the target motion in pixels per frame at 480 px height. prop_told: whether the instruction names the
+    prop's colour. seed: of small random differences, and of the choice of the adverb. refers: which part of the
+    instruction refers back to earlier turns, one of REFERENCES; the other fields hold what it refers to.
     """
 
     film: str
@@ -130,8 +130,8 @@ ADVERBS: dict[int, tuple[str, str, str]] = {
     5: ("wildly", "furiously", "madly"),
 }
 
-# What an instruction may leave to the turns before: place ("in the same place"), who ("she"), again ("do the same
-# again"), they (both characters of the last shot of two), friend ("she ... the friend from before").
+# What an instruction may leave out because earlier turns tell it: place ("in the same place"), who ("she"), again ("do
+# the same again"), they (both characters of the last shot of two), friend ("she ... the friend from before").
 REFERENCES = ("place", "who", "again", "they", "friend")
 SAME_PLACE, AGAIN, BOTH, A_FRIEND, THE_FRIEND = (
     "in the same place by",
@@ -141,7 +141,7 @@ SAME_PLACE, AGAIN, BOTH, A_FRIEND, THE_FRIEND = (
     "the friend from before",
 )
 
-# Never drawn for training. Each motion keeps at least five characters, each character at least ten motions.
+# Never in training games of edition 1. Each motion keeps at least five characters, each character at least ten motions.
 UNSEEN_PAIRS: frozenset[tuple[str, str]] = frozenset(
     {
         ("Taro", "fly"),
@@ -155,9 +155,9 @@ UNSEEN_PAIRS: frozenset[tuple[str, str]] = frozenset(
     }
 )
 
-# Without a drift, two of the stats could only rise. With these they stay where they are if 20 % of the turns are spent
-# with rest, 13 % with others, and 57 % with something entertaining. So each character can live, though training showed
-# some of them only one act for two or two that rest, and no act should fill more than 15 % of the turns.
+# Without a drift, two of the stats could only rise. With these values, the stats stay level if 20 % of the turns are
+# restful, 13 % social and 57 % entertaining. So every character can keep them level, although in training some have
+# only one act with a second character, or two restful ones, and no act should take more than 15 % of the turns.
 RULES = Rules(
     stamina=Stat(drift=3),
     social=Stat(step=15, drift=-2),
@@ -175,21 +175,21 @@ WORDS = Words(
     things=PROPS,
     looks=tuple(COLOURS),
 )
-LIFE = Life(RULES, WORDS)  # world.json states it
+LIFE = Life(RULES, WORDS)  # as in world.json
 
 
 def characters(scene: Scene) -> tuple[str, ...]:
-    """Return the names in the shot, the main character first."""
+    """Return the names of the shot's characters, the main one first."""
     return (scene.character,) if scene.partner is None else (scene.character, scene.partner)
 
 
 def caption(scene: Scene, level: int) -> str:
-    """Return what the scene shows in the published form, for a measured motion level 1..5; nothing refers back."""
+    """Return the scene's caption in the published format, for a measured motion level 1..5; it never refers back."""
     return Instruction(characters(scene), motion_text(scene), scene.place, adverb(scene, level), scene.time).text
 
 
 def instruction(scene: Scene, level: int) -> str:
-    """Return what a player says to get the scene: its caption, or a text that refers back to earlier turns."""
+    """Return the player's instruction for the scene: its caption, or a text that refers back to earlier turns."""
     refers, pronoun = scene.refers, CHARACTERS[scene.character].pronoun
     who = {"who": (pronoun,), "they": (BOTH,), "friend": (pronoun,)}.get(refers, characters(scene))
     place, time = (f"{SAME_PLACE} {scene.time}", "") if refers == "place" else (scene.place, scene.time)
@@ -208,7 +208,7 @@ def adverb(scene: Scene, level: int) -> str:
 
 
 def motion_text(scene: Scene) -> str:
-    """Return the motion's phrase with the prop, with its colour if the instruction may name it."""
+    """Return the motion's phrase with the prop, and with the prop's colour if the instruction names it."""
     phrase = MOTIONS[scene.motion].phrase
     if scene.prop is None:
         return phrase
@@ -221,9 +221,9 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def vocabulary(references: bool = False) -> tuple[str, ...]:
-    """Return every word and mark of every possible instruction, in a fixed (alphabetical) order.
+    """Return every word and punctuation mark of every possible instruction, in alphabetical order.
 
-    references: with the words of instructions that refer back to earlier turns.
+    references: whether to include the words of instructions that refer back to earlier turns.
     """
     sources: Sequence[str] = (
         "Character: , ; Motion: ; Background: . with a the",

@@ -41,7 +41,7 @@ class ImageTextModel(ImageModel, Protocol):
 
 @dataclass(frozen=True)
 class ScoringModels:
-    """The models that score shots. dreamsim: None leaves its rows empty. stand_in: whether they are the Toybox's own."""
+    """The models that score shots. dreamsim: None leaves its rows empty. stand_in: they are the Toybox's own."""
 
     clip: ImageTextModel
     dreamsim: ImageModel | None

@@ -5,7 +5,7 @@ The three places do not agree, because they measure different things:
 - ABLATION_TABLE: models trained on one film (supplement 3.3). Variants of encoder and decoder are scored without the
   language model; only `w/o adapt` plays games.
 - TEXT: one sentence on adaptation, whose CLIP-I with adaptation (0.786) neither table gives for AnimeGamer.
-So a value from one place is never printed as one from another. The motion levels, states and judges are the paper's own.
+So a value of one place is never printed as one of another. The motion levels, states and judges are the paper's own.
 Keys are those of `metrics.METRICS`; the paper gives no value for a missing key.
 """
 

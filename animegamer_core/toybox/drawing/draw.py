@@ -1,4 +1,4 @@
-"""A scene drawn as a shot: place layers under a moving camera, then prop and actors, 17 small frames."""
+"""Draws a scene as a shot of 17 frames: the place's layers under a moving camera, then the prop and the figures."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .stage import Beat, Characters
 
 ACTOR_SCALE = 4
 MOTION_DRAWINGS = QUIET_MOTIONS | LIVELY_MOTIONS
-FAR_FRACTION = 0.6  # parallax: how much of the camera's path the far layer shows
+FAR_FRACTION = 0.6  # parallax: the far layer moves this fraction of the camera's path
 MEASURE_SCALE = 480 / HEIGHT  # amplitudes are stated at 480 px height
 
 
 @dataclass(frozen=True)
 class Camera:
-    """How a motion's camera moves: `cycles` of a figure of eight a shot, or a steady pan to the right.
+    """How the camera moves during a motion: `cycles` figures of eight per shot, or a steady pan to the right.
 
-    gain and power turn the target motion into camera speed: speed = gain * target ** power. They are measured
-    so that a clip's motion value follows its target (see tests/toybox/test_toybox_world.py).
+    The camera's speed is gain * target ** power, where target is the wanted motion. gain and power were fitted so that
+    a clip's motion value follows its target (see tests/toybox/test_toybox_world.py).
     """
 
     gain: float
@@ -38,10 +38,10 @@ class Camera:
     pan: bool = False
 
     def offset(self, target: float, turn: float) -> tuple[float, float]:
-        """Return the near layer's displacement in frame pixels at time `turn` (0..1 in a shot).
+        """Return the near layer's displacement (x, y) in frame pixels at time `turn` (0..1 over the shot).
 
-        Longer than a shot the drawing continues: a figure of eight repeats itself, a pan turns round at the end of
-        every shot, since the places are no wider.
+        target: the wanted motion in pixels per frame at 480 px height. After the end of the shot the camera moves on: a
+        figure of eight repeats, and a pan reverses at the end of every shot, since the places are not wider.
         """
         speed = self.gain * target**self.power / MEASURE_SCALE
         if self.pan:
@@ -86,7 +86,7 @@ def draw_shot(scene: Scene) -> np.ndarray:
 
 
 def draw_frame(scene: Scene, index: float) -> np.ndarray:
-    """Return one frame (96, 144, 3) uint8 RGB; index is 0..16 in the shot, and any other time between or after."""
+    """Return one frame, uint8 RGB (96, 144, 3). index: 0..16 in the shot; fractions and later times are allowed."""
     jitter = _Jitter.of(scene.seed)
     turn = index / (FRAMES - 1)
     camera = CAMERAS[scene.motion]
@@ -107,7 +107,10 @@ def _view(layer: Image.Image, x: float, y: float) -> Image.Image:
 
 
 def _actors(scene: Scene, jitter: _Jitter, turn: float, moved: tuple[float, float]) -> Image.Image:
-    """Draw prop and actors enlarged, whole enlarged pixels moved by the pen and the rest by the reduction."""
+    """Draw the prop and the figures enlarged, then shrink them to frame size.
+
+    moved: the camera's displacement. The pen moves them by whole enlarged pixels, and resizing by the rest.
+    """
     image = Image.new("RGBA", ((WIDTH + 2) * ACTOR_SCALE, (HEIGHT + 2) * ACTOR_SCALE))
     whole = [math.floor(-shift * ACTOR_SCALE) / ACTOR_SCALE for shift in moved]
     rest = [-shift - floor for shift, floor in zip(moved, whole, strict=True)]

@@ -1,4 +1,4 @@
-"""Figures: one jointed body in a pose, with the clothes and hair of its character's `Look`."""
+"""Draws figures: a jointed body in a pose, with the clothes and hair of the character's `Look`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ HIP_HEIGHT = THIGH + SHIN + 1.5
 
 @dataclass(frozen=True)
 class Pose:
-    """Joint angles in degrees (0 hangs down, positive turns towards the right of the screen) and a face.
+    """A figure's joint angles in degrees, and its face.
 
-    Arms and legs are (upper, lower) angles, left and right as seen on screen. `face` is -1 (looks left) to
-    1 (looks right); `eyes` are "open" or "closed"; `mouth` is how far it opens, 0..1.
+    Arms and legs are (upper, lower) angles, left and right as seen on screen: 0 hangs down, positive turns to the right
+    of the screen. lean, tilt: of the body, and of the head relative to it. face: -1 (looks left) to 1 (looks right).
+    eyes: "open" or "closed". mouth: how far it is open, 0..1. hair: how far hair and scarf sway.
     """
 
     lean: float = 0.0
@@ -34,7 +35,7 @@ class Pose:
 
 
 def draw_figure(pen: Pen, name: str, pose: Pose, *, scarf: RGB | None = None, legs: bool = True) -> None:
-    """Draw a character whose hips are at the pen's origin; a scarf is worn where its colour is given."""
+    """Draw a character whose hips are at the pen's origin. scarf: its colour, None for no scarf."""
     look = LOOKS[name]
     body = pen.at(0, 0, pose.lean)
     head = body.at(0, -TORSO - 1, pose.tilt).at(0, -11.5)
@@ -54,7 +55,7 @@ def draw_figure(pen: Pen, name: str, pose: Pose, *, scarf: RGB | None = None, le
 
 
 def hand(pen: Pen, pose: Pose, right: bool) -> Pen:
-    """Return a pen at a hand, its y axis along the forearm."""
+    """Return a pen at a hand, with its y axis along the forearm."""
     upper, lower = pose.right_arm if right else pose.left_arm
     shoulder = pen.at(0, 0, pose.lean).at(7.5 if right else -7.5, -TORSO + 4)
     return shoulder.at(0, 0, -upper).at(0, UPPER_ARM, upper - lower).at(0, FOREARM)

@@ -11,7 +11,7 @@ LEFT, TOP, RIGHT, BOTTOM = -20, -14, 240, 110  # the canvas, in frame pixels
 
 @dataclass(frozen=True)
 class FilmStyle:
-    """A film's palette: the light by day and night, the sky (top, bottom) of both, and its ornament."""
+    """A film's palette: the light by day and by night, and the sky's colours (top, bottom) of both."""
 
     day: Light
     night: Light
@@ -23,14 +23,14 @@ class FilmStyle:
         return self.night if night else self.day
 
     def actor_light(self, night: bool) -> Light:
-        """Return the gentler light for figures: their colours must stay their own."""
+        """Return the weaker light for figures, whose colours must stay recognisable."""
         tint = self.light(night)
         if not night:
             return Light(tint.ink, tint=tint.tint, fraction=tint.fraction * 0.4)
         return Light(tint.ink, gain=(0.86, 0.82, 0.9), lift=(0, 0, 6), tint=tint.tint, fraction=tint.fraction * 0.2)
 
     def prop_light(self, night: bool) -> Light:
-        """Return the light for props: never tinted, hardly dimmed, so that a colour keeps its name."""
+        """Return the light for props: not tinted and hardly dimmed, so that their colour can still be named."""
         ink = self.light(night).ink
         return Light(ink, gain=(0.9, 0.9, 0.94)) if night else Light(ink)
 

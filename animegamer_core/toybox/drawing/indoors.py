@@ -1,4 +1,4 @@
-"""The places under a roof. Each draws on a far and a near pen, in frame coordinates."""
+"""The indoor places. Each function draws with a far and a near pen, in frame coordinates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The motions that need room: one function a motion, in frame coordinates with feet on y = 90."""
+"""The motions that need room: one function each, in frame coordinates with the feet at y = 90."""
 
 from __future__ import annotations
 

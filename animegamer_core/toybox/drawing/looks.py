@@ -1,4 +1,4 @@
-"""The six characters' looks: colours, clothes, and hair drawn behind and before a head at (0, 0)."""
+"""The six characters' looks: colours, clothes, and hair that is drawn behind and in front of a head at (0, 0)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ WHITE = (255, 255, 255)
 
 @dataclass(frozen=True)
 class Look:
-    """Colours, clothes and head of a character. back and front draw hair round a head at (0, 0)."""
+    """A character's colours, clothes and hair.
+
+    back, front: draw what is behind and in front of a head at (0, 0), given the pen, the look and the hair's sway.
+    """
 
     hair: RGB
     eyes: RGB

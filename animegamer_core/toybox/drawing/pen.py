@@ -1,6 +1,6 @@
-"""The pen: soft-edged shapes in frame coordinates, drawn enlarged with Pillow.
+"""The pen: draws outlined shapes in frame coordinates on an enlarged Pillow image.
 
-Lengths are pixels of a 96 x 144 frame, y runs down, angles are degrees and turn clockwise on screen.
+Lengths are pixels of a frame of 144 x 96; y points down; angles are in degrees, clockwise on screen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def mix(first: RGB, second: RGB, fraction: float) -> RGB:
 
 @dataclass(frozen=True)
 class Light:
-    """How colours look: gain and lift per channel, then a fraction of a tint. `ink` colours outlines."""
+    """How a light changes colours: gain and lift per channel, then a fraction of a tint. `ink` tints outlines."""
 
     ink: RGB
     gain: tuple[float, float, float] = (1.0, 1.0, 1.0)
@@ -33,11 +33,11 @@ class Light:
     fraction: float = 0.0
 
     def on(self, colour: RGB) -> RGB:
-        """Return a colour as seen under this light."""
+        """Return a colour under this light."""
         return _lit(self, colour)
 
     def line(self, colour: RGB) -> RGB:
-        """Return the outline colour of a surface of this colour (already lit)."""
+        """Return the outline's colour for a surface of this colour, to which the light was already applied."""
         return mix(colour, self.ink, 0.5)
 
 
@@ -56,7 +56,7 @@ def _circle(points: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _spline(knots: int, steps: int = 5) -> np.ndarray:
-    """Return the matrix (knots * steps, knots) of a closed Catmull-Rom curve."""
+    """Return the matrix (knots * steps, knots) that turns knots into points of a closed Catmull-Rom curve."""
     t = np.arange(steps)[:, None] / steps
     basis = np.concatenate(
         [-t + 2 * t**2 - t**3, 2 - 5 * t**2 + 3 * t**3, t + 4 * t**2 - 3 * t**3, -(t**2) + t**3], axis=1
@@ -79,12 +79,12 @@ class Pen:
 
     @classmethod
     def on(cls, image: Image.Image, light: Light, scale: float, origin: Point) -> Pen:
-        """Return a pen with its (0, 0) at `origin` (frame pixels) of an image enlarged by `scale`."""
+        """Return a pen for an image enlarged by `scale`, with its (0, 0) at `origin` in frame pixels."""
         matrix = (scale, 0.0, 0.0, scale, origin[0] * scale, origin[1] * scale)
         return cls(ImageDraw.Draw(image), light, matrix)
 
     def at(self, x: float, y: float, angle: float = 0.0, scale: float = 1.0) -> Pen:
-        """Return a pen whose origin lies at (x, y), turned by `angle` and enlarged by `scale`."""
+        """Return a pen whose origin is at (x, y), turned by `angle` and enlarged by `scale`."""
         a, b, c, d, e, f = self.matrix
         cos, sin = scale * math.cos(math.radians(angle)), scale * math.sin(math.radians(angle))
         turned = (a * cos + b * sin, b * cos - a * sin, c * cos + d * sin, d * cos - c * sin)
@@ -95,7 +95,7 @@ class Pen:
         return replace(self, light=light)
 
     def shape(self, points: Sequence[Point] | np.ndarray, fill: RGB, *, line: bool = True) -> None:
-        """Fill a polygon; with `line`, give it a soft outline of its own darker colour."""
+        """Fill a polygon; with `line`, give it an outline of its own colour mixed with the light's ink."""
         xy = self._canvas(np.asarray(points, dtype=float))
         colour = self.light.on(fill)
         if line:
@@ -104,7 +104,7 @@ class Pen:
         self.draw.polygon(xy, fill=colour)
 
     def box(self, left: float, top: float, right: float, bottom: float, fill: RGB, *, line: bool = True) -> None:
-        """Fill a rectangle with its outline."""
+        """Fill a rectangle."""
         self.shape([(left, top), (right, top), (right, bottom), (left, bottom)], fill, line=line)
 
     def blob(self, knots: Sequence[Point], fill: RGB, *, line: bool = True) -> None:
@@ -112,7 +112,7 @@ class Pen:
         self.shape(_spline(len(knots)) @ np.asarray(knots, dtype=float), fill, line=line)
 
     def oval(self, x: float, y: float, rx: float, ry: float, fill: RGB, *, line: bool = True) -> None:
-        """Fill an ellipse with its outline."""
+        """Fill an ellipse with radii rx and ry around (x, y)."""
         unit = _circle(16 if max(rx, ry) < 5 else 28)
         colour = self.light.on(fill)
         if line:
@@ -121,7 +121,7 @@ class Pen:
         self.draw.polygon(self._canvas(unit * (rx, ry) + (x, y)), fill=colour)
 
     def stroke(self, points: Sequence[Point], width: float, fill: RGB, *, line: bool = True) -> None:
-        """Draw a thick path with round ends and joints."""
+        """Draw a path of this width, with round ends and joints."""
         xy = self._canvas(np.asarray(points, dtype=float))
         colour = self.light.on(fill)
         if line:
@@ -129,7 +129,7 @@ class Pen:
         self._path(xy, width, colour)
 
     def shade(self, x: float, y: float, rx: float, ry: float, alpha: int) -> None:
-        """Lay a see-through dark ellipse (a shadow on the ground) on a layer that is still empty there."""
+        """Draw a translucent dark ellipse (a shadow on the ground); the layer must be empty there. alpha: 0..255."""
         self.draw.polygon(self._canvas(_circle(28) * (rx, ry) + (x, y)), fill=(36, 30, 64, alpha))
 
     def _path(self, xy: list[int], width: float, colour: RGB) -> None:

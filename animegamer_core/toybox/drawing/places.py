@@ -1,6 +1,6 @@
-"""The eight places by day and night, in each film's style: a far layer and a near layer, cached.
+"""The eight places by day and by night, in each film's style: a far and a near layer, which are cached.
 
-Places are drawn in frame coordinates on a canvas wider than the frame, so that the camera may move.
+Places are drawn in frame coordinates on a canvas larger than the frame, so that the camera can move.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .outdoors import OUTDOORS
 from .pen import RGB, Pen, mix
 
 PLACE_SCALE = 2  # the layers' pixels per frame pixel
-SUPERSAMPLE = 2
+SUPERSAMPLE = 2  # pixels drawn per pixel of a layer
 
 
 @dataclass(frozen=True)
 class PlaceLayers:
     """A place's far layer (RGB) and near layer, `PLACE_SCALE` times frame size.
 
-    The near layer is RGBa (colours times alpha), ready to be resampled.
+    The near layer has premultiplied alpha (Pillow's RGBa), so that it can be resampled.
     """
 
     far: Image.Image
@@ -33,7 +33,7 @@ class PlaceLayers:
 
 @lru_cache(maxsize=48)
 def place_layers(film: str, place: str, time: str) -> PlaceLayers:
-    """Return a place's two layers; drawn once a process."""
+    """Return a place's two layers; they are drawn once per process."""
     setting = Setting(film, time == "night")
     style = STYLES[film]
     size = ((RIGHT - LEFT) * PLACE_SCALE * SUPERSAMPLE, (BOTTOM - TOP) * PLACE_SCALE * SUPERSAMPLE)
@@ -90,7 +90,7 @@ def _cloud(pen: Pen, colour: RGB, film: str) -> None:
 
 
 def _ornament(pen: Pen, setting: Setting, indoors: bool) -> None:
-    """Give every place of a film its own garland along the top."""
+    """Draw the film's garland (lanterns, flags or leaves) along the top of a place."""
     unlit = unlit_pen(pen)
     for x in range(LEFT, RIGHT, 36):
         if setting.film == "lantern":

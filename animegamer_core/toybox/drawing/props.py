@@ -1,4 +1,4 @@
-"""The three props whose colour is drawn once a game: car, umbrella, scarf."""
+"""Draws the three props: car, umbrella and scarf. A game chooses its prop's colour once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ GLASS, TYRE, HUB, WOOD = (196, 226, 240), (62, 58, 70), (222, 220, 214), (140, 9
 
 
 def draw_car(pen: Pen, colour: RGB, bob: float) -> None:
-    """Draw a round little car, 92 wide and 42 high, standing on y = 0; `bob` lifts its body (px)."""
+    """Draw a small round car, 92 px wide and about 45 px high, on the ground at y = 0. bob: px by which its body is lowered."""
     shade = mix(colour, (40, 30, 60), 0.28)
     body = pen.at(0, bob)
     body.blob([(-26, -22), (-20, -40), (0, -43), (20, -40), (28, -22), (0, -18)], colour)
@@ -26,7 +26,7 @@ def draw_car(pen: Pen, colour: RGB, bob: float) -> None:
 
 
 def draw_umbrella(pen: Pen, colour: RGB, sway: float) -> None:
-    """Draw an open umbrella that leans on the ground at (0, 0), turned by `sway` degrees."""
+    """Draw an open umbrella that stands on the ground at (0, 0), turned by `sway` degrees."""
     top = pen.at(0, 0, sway)
     shade = mix(colour, (40, 30, 60), 0.22)
     top.stroke([(0, -50), (0, -2), (-3, 2), (-6, -1)], 2.2, WOOD)
@@ -50,7 +50,7 @@ def draw_umbrella(pen: Pen, colour: RGB, sway: float) -> None:
 
 
 def draw_scarf(pen: Pen, colour: RGB, flutter: float) -> None:
-    """Draw a scarf round a neck at (0, 0) with a long end flying to the left, lifted by `flutter` degrees."""
+    """Draw a scarf round a neck at (0, 0); its long end flies to the left, turned by `flutter` degrees."""
     shade = mix(colour, (40, 30, 60), 0.24)
     end = pen.at(-7, 1, flutter)
     end.blob([(2, -4), (-8, -6), (-18, -3), (-26, -6), (-27, 4), (-18, 7), (-8, 4), (2, 5)], colour)

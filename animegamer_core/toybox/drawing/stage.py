@@ -1,7 +1,7 @@
-"""What every motion shares: the beat that it moves to, its characters, and the ground.
+"""What all motions share: the beat, the characters, and the ground.
 
-The first frame alone shows the pose; `Beat` moves everything around that pose, scaled by the shot's strength, so that
-the smallest motion is still legible and the largest stays in the picture.
+A motion draws a pose that is recognisable by itself. `Beat` moves everything around that pose, scaled by the shot's
+strength, so that the weakest motion can still be recognised and the strongest stays in the picture.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ HIP = GROUND - HIP_HEIGHT
 
 @dataclass(frozen=True)
 class Beat:
-    """Where a shot is in time (turn: 0..1 over the shot) and how strongly it moves (0..1)."""
+    """A moment of a shot. turn: the time, 0..1 over the shot. strength: how strongly the shot moves, 0..1."""
 
     turn: float
     strength: float
 
     def wave(self, size: float, cycles: float, shift: float = 0.0) -> float:
-        """Return a sine of time that is `size` high at full strength."""
+        """Return a sine of time with `cycles` per shot; its amplitude is `size` at full strength. shift: in cycles."""
         return size * self.strength * math.sin(2 * math.pi * (cycles * self.turn + shift))
 
     def step(self, size: float, cycles: float) -> float:
-        """Return 0 at the first frame, rising to `size` at full strength and back, `cycles` times."""
+        """Return 0 at time 0, rising to `size` (at full strength) and back, `cycles` times per shot."""
         return size * self.strength * (1 - math.cos(2 * math.pi * cycles * self.turn)) / 2
 
 
 @dataclass(frozen=True)
 class Characters:
-    """The main character, the second one if the motion has one, and the colour of a worn scarf."""
+    """The main character, the second one if the motion needs one, and the colour of the main character's scarf."""
 
     main: str
     partner: str | None
@@ -42,5 +42,5 @@ class Characters:
 
 
 def shadow(pen: Pen, x: float, wide: float = 19.0) -> None:
-    """Lay a figure's shadow on the ground at x."""
+    """Draw a figure's shadow on the ground at x. wide: its radius in pixels."""
     pen.shade(x, GROUND + 1.0, wide, 3.4, 80)
