@@ -1,1 +1,1 @@
-"""The networks that play: prompt, encoder, engine, decoder, and the sampler that runs the decoder."""
+"""The networks of a game: prompt, encoder, engine, decoder, and the sampler that runs the decoder."""

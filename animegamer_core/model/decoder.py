@@ -21,13 +21,13 @@ from ..spec import PROFILES, TIME_FACTOR, ModelSpec, Profile, resolve_sampling
 from .latents import StartLatent
 from .sampler import Guidance, OnStep, Schedule, partial_steps, solve
 
-# Full-size activations alive at once. Sampling: counted from the layers. Decoding: measured, 17 GB on an H200 for a
+# Full-size activations in memory at once. Sampling: counted from the layers. Decoding: measured, 17 GB on an H200 for a
 # shot of the published size in bf16.
 SAMPLING_COPIES = 16
 DECODING_COPIES = 22
 DECODED_AT_ONCE = 9  # frames in the VAE's first chunk of 3 latent frames
 TILED_FRACTION = 4  # tiled decoding needs 1/6 of the memory of a whole shot, or 1/4 with workspaces and fragmentation
-UNCONDITIONAL_MOTION = 0.0  # px per frame: the motion value where none is given; no true clip has it
+UNCONDITIONAL_MOTION = 0.0  # px per frame: the motion value that stands for none; no clip of a dataset has it
 TILE_OVERLAP = 1 / 6  # of a tile's side; tile sides are multiples of 6 latents, so seams fall on whole pixels
 
 
@@ -35,8 +35,8 @@ class ShotDecoder(nn.Module):
     """CogVideoX's transformer and VAE, with states instead of text and a motion value next to the timestep.
 
     `unconditional_ND` is the encoder's representation of no input; it is stored here so that playing needs no encoder.
-    The profile names the guidance. tiled: decode in three by three overlapping tiles with blended seams, which needs a
-    sixth of the memory and changes the picture slightly (36 dB).
+    The profile names the guidance. tiled: decode in 3 x 3 overlapping tiles with blended seams, which needs a sixth of
+    the memory and changes the picture slightly (36 dB PSNR).
     """
 
     def __init__(self, spec: ModelSpec, profile: Profile = PROFILES["paper"]) -> None:
@@ -49,7 +49,7 @@ class ShotDecoder(nn.Module):
         self.register_buffer("unconditional_ND", torch.zeros(spec.state.tokens, spec.state.width))
 
     def schedule(self, steps: int | None = None) -> Schedule:
-        """The timesteps of a shot in this profile; steps None: the world's number."""
+        """The schedule of a shot in this profile. steps: None for the world's number."""
         steps = resolve_sampling(self.spec, self.profile, steps).steps
         return Schedule.of(steps, self.profile.released_timesteps)
 
@@ -64,9 +64,9 @@ class ShotDecoder(nn.Module):
         )[0]
 
     def guided_motion(self, motion_B: Tensor) -> Tensor:
-        """(2B,) the motion values of both halves of a guided pass, the unconditional one first.
+        """(2B,) motion values for both guidance passes: first the unconditional rows, then the conditional ones.
 
-        In worlds that guide motion the unconditional half gets none.
+        In worlds that guide motion, the unconditional rows get UNCONDITIONAL_MOTION.
         """
         guides = self.spec.decoder.guides_motion
         without = torch.full_like(motion_B, UNCONDITIONAL_MOTION) if guides else motion_B
@@ -85,7 +85,8 @@ class ShotDecoder(nn.Module):
         """(F, 3, H, W) fp32 frames of one state, in [-1, 1] up to the VAE's overshoot.
 
         motion: the motion value, px per frame at 480 px height. The same seed gives the same noise on every device.
-        steps, guidance: as in `resolve_sampling`. ValueError: fewer than 1 step, or an unknown guidance.
+        steps, guidance: as in `resolve_sampling`. ValueError for a state of another world's size, an impossible number
+        of steps, or an unknown guidance.
         """
         return self.decode_vae(
             self.draw_latent(state_ND, motion, seed=seed, steps=steps, guidance=guidance, on_step=on_step)
@@ -102,7 +103,7 @@ class ShotDecoder(nn.Module):
     ) -> Tensor:
         """(1, C, T, H, W) fp32: the latent of a shot, in the VAE's own scale, for `decode_vae`.
 
-        start: the latent to start from; with denoise 0 it is the result. how: steps, guidance and on_step of `shoot`.
+        start: the latent to start from; with denoise 0, it is returned. how: steps, guidance and on_step of `shoot`.
         """
         if start is not None and start.denoise == 0:
             return start.latent_BCTHW
@@ -122,7 +123,7 @@ class ShotDecoder(nn.Module):
     ) -> Tensor:
         """(B, T, C, H, W) fp32 latents of a batch of states; each row is the same as in a batch of one.
 
-        start: the latent that all of them start from, with denoise above 0; None: from noise.
+        start: the latent that all rows start from, with denoise above 0; None to start from noise.
         """
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
@@ -144,7 +145,10 @@ class ShotDecoder(nn.Module):
         on_step: OnStep | None = None,
         start: StartLatent | None = None,
     ) -> Tensor:
-        """`sample` with noise from draw(), which is called for the first latents and in every step but the last."""
+        """`sample` with noise from draw(), which is called for the first latents and in every step but the last.
+
+        ValueError as for `shoot`.
+        """
         state = self.spec.state
         if states_BND.shape[1:] != (state.tokens, state.width):
             raise ValueError(
@@ -175,7 +179,7 @@ class ShotDecoder(nn.Module):
         return solve(velocity, first, schedule, scaled, noise, on_step)
 
     def _begin(self, steps: int, start: StartLatent | None, noise: Tensor) -> tuple[Schedule, Tensor]:
-        """The schedule of a shot, and the latents of its first step."""
+        """The schedule of a shot, and the latents at its first step."""
         if start is None:
             return self.schedule(steps), noise
         whole, first = partial_steps(steps, start.denoise)
@@ -188,9 +192,9 @@ class ShotDecoder(nn.Module):
         return self.decode_vae(self.to_vae(latents_BTCHW))
 
     def to_vae(self, latents_BTCHW: Tensor) -> Tensor:
-        """(B, C, T, H, W) fp32: the transformer's latents in the VAE's own scale and order, rounded as it reads them.
+        """(B, C, T, H, W) fp32: the transformer's latents in the VAE's scale and order of axes, rounded to its dtype.
 
-        So are the latents of ComfyUI's LATENT.
+        ComfyUI's LATENT holds latents in this form.
         """
         scaled = latents_BTCHW.to(self.vae.dtype) / self.vae.config.scaling_factor
         return rearrange(scaled, "b t c h w -> b c t h w").float()
@@ -208,14 +212,14 @@ class ShotDecoder(nn.Module):
         try:
             decoded = self.vae.decode(latents_BCTHW.to(self.unconditional_ND.device, self.vae.dtype)).sample
         finally:
-            self.vae.use_tiling = False  # clips are encoded without tiles
+            self.vae.use_tiling = False  # clips are encoded without tiles, by the same VAE
         return rearrange(decoded, "b c f h w -> b f c h w").float()
 
     @torch.inference_mode()
     def preview(self, latents_BTCHW: Tensor) -> Tensor:
-        """(1, 3, H/2, W/2) picture in [-1, 1] of the first row's first latent frame, for a look while sampling.
+        """(1, 3, H/2, W/2) picture in [-1, 1] of the first row's first latent frame, to show while sampling.
 
-        Pass the clean latents of `on_step`. Decoding them costs a twentieth of decoding the shot.
+        Pass the clean latents of `on_step`. This costs a twentieth of decoding the shot.
         """
         small = nn.functional.avg_pool2d(latents_BTCHW[0, :1].float(), 2)
         return self.decode_latents(small[None])[0]
@@ -227,12 +231,12 @@ class ShotDecoder(nn.Module):
 
     @property
     def tiled_bytes(self) -> int:
-        """The same for a shot that is decoded in tiles."""
+        """Like `working_bytes`, for a shot that is decoded in tiles."""
         return max(self.sampling_bytes, self._decoding_bytes // TILED_FRACTION)
 
     @property
     def sampling_bytes(self) -> int:
-        """The same for sampling only."""
+        """Like `working_bytes`, for sampling only."""
         frames, _, height, width = self.spec.decoder.latent_shape
         tokens = self.spec.state.tokens + frames * height * width // self.spec.decoder.patch**2
         return 2 * tokens * self.spec.state.width * SAMPLING_COPIES * self.unconditional_ND.element_size()
@@ -251,7 +255,7 @@ class ShotDecoder(nn.Module):
 
     @torch.inference_mode()
     def encode_vae(self, frames_BFCHW: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """(B, C, T, H, W): the same in the VAE's own scale."""
+        """(B, C, T, H, W): like `encode_frames`, in the VAE's own scale."""
         clip = rearrange(frames_BFCHW.to(self.unconditional_ND.device, self.vae.dtype), "b f c h w -> b c f h w")
         posterior = self.vae.encode(clip).latent_dist
         return posterior.mode() if generator is None else posterior.sample(generator)
@@ -265,7 +269,7 @@ class _StepCache:
         self.rows = 0
 
     def context(self, rows: int) -> AbstractContextManager:
-        """The context of one step with this batch size."""
+        """The context for one step with this batch size."""
         if not self.transformer.is_cache_enabled:
             return nullcontext()
         if rows != self.rows:

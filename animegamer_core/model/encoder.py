@@ -1,7 +1,7 @@
 """The shot encoder E_a: motion text + reference frame -> action-aware multimodal representation.
 
 B batch, L text tokens, P image tokens (patches), N = L + P state tokens, D state width, C channels, H height, W width.
-Needed for training and for opening pictures, not to play.
+Training and opening pictures need it; playing does not.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class ShotEncoder(nn.Module):
             self.image_attention = nn.MultiheadAttention(width, spec.decoder.heads, batch_first=True)
 
     def text_ids(self, texts: Sequence[str]) -> Tensor:
-        """(B, L) int64 ids of motion texts, cut or padded with zeros to the state's text tokens."""
+        """(B, L) int64 ids of motion texts, truncated or zero-padded to the state's number of text tokens.
+
+        ValueError if the encoder has no tokenizer.
+        """
         if self.tokenizer is None:
             raise ValueError("this encoder has no text tokenizer; load a world whose encoder/ folder is complete")
         length = self.spec.state.text_tokens
@@ -57,17 +60,17 @@ class ShotEncoder(nn.Module):
         return torch.tensor(rows)
 
     def text_features(self, ids_BL: Tensor) -> Tensor:
-        """(B, L, text width) of the text encoder, which attends to padding as released (docs/reference.md, encoder)."""
+        """(B, L, text width) features; as released, padding is attended to as well (docs/reference.md, encoder)."""
         return self.text_tower(input_ids=ids_BL.to(self.text_norm.weight.device)).last_hidden_state
 
     def image_features(self, images_BCHW: Tensor) -> Tensor:
-        """(B, P, image width): patch tokens before the last block, of pictures in [-1, 1] of any size."""
+        """(B, P, image width): the patch tokens before the last block, for pictures in [-1, 1] of any size."""
         weight = self.image_norm.weight
         pixels = clip_pixels(images_BCHW.to(weight.device).float(), self.spec.encoder.image.image_size)
         return image_tokens(self.image_tower, pixels.to(weight.dtype))
 
     def mix(self, text_BLW: Tensor, image_BPW: Tensor) -> Tensor:
-        """(B, N, D): the representation of text and image features (docs/reference.md, encoder)."""
+        """(B, N, D): the representations that text and image features make (docs/reference.md, encoder)."""
         text, image = self.text_proj(text_BLW), self.image_proj(image_BPW)
         variant = self.spec.encoder.variant
         if variant == "addition":
@@ -138,7 +141,7 @@ def image_tokens(encoder: CLIPVisionModel, pixels_BCHW: Tensor) -> Tensor:
 
 
 def cropped(picture_CHW: Tensor, shape: float) -> Tensor:
-    """The largest middle part of a picture with this ratio of width to height, to within a pixel."""
+    """The largest centred part of a picture whose width is `shape` times its height, to within a pixel."""
     height, width = picture_CHW.shape[-2:]
     kept_height, kept_width = min(height, max(1, round(width / shape))), min(width, max(1, round(height * shape)))
     top, left = (height - kept_height) // 2, (width - kept_width) // 2
@@ -171,7 +174,7 @@ def _blurred(images_BCHW: Tensor, factors: tuple[float, float]) -> Tensor:
 
 
 def _gaussian(factor: float, like: Tensor) -> tuple[int, Tensor]:
-    """(radius, kernel) for shrinking by `factor`: sigma (factor - 1) / 2, an odd kernel of at least 3 taps."""
+    """(radius, kernel) for shrinking by `factor`: sigma is (factor - 1) / 2; the kernel has an odd length from 3 on."""
     sigma = max((factor - 1) / 2, 0.001)
     taps = int(max(4 * sigma, 3))
     radius = (taps + 1 - taps % 2) // 2

@@ -1,4 +1,4 @@
-"""The game engine: a Mistral that predicts the next game state from the turns so far.
+"""The game engine: a Mistral that predicts the next game state from the instruction and the past turns.
 
 B batch, L prompt tokens, A answer tokens, N state tokens, D state width, H engine width, V vocabulary, K past turns,
 R tokens of the reply tree.
@@ -23,7 +23,7 @@ from ..spec import ModelSpec, Profile
 from ..state import GameState, StateChange, Turn
 from .prompt import GRAMMAR, Choice, GameTokenizer, Levels, TurnPrompt, build_prompt, parse_reply
 
-PART = 2048  # tokens of a prompt that are read at a time; usual prompts have fewer
+PART = 2048  # tokens of a prompt that are read at a time; most prompts have fewer
 MAX_REPLY = 200  # new tokens of a free reply (docs/reference.md, replies)
 # The KV cache in calls and outputs of a Mistral: transformers 5.24 renamed it, and 5.40 drops the old name.
 CACHE = "cache" if "cache" in inspect.signature(MistralModel.forward).parameters else "past_key_values"
@@ -64,7 +64,8 @@ class GameEngine(nn.Module):
     def predict(self, past: Sequence[Turn], instruction: str) -> GameState:
         """The next game state, by greedy choice. past: the turns of the window with representations, oldest first.
 
-        ValueError: more tokens than the engine has positions, or an error of `past_states`.
+        ValueError if the prompt has more tokens than the engine has positions, or as in `build_prompt` and
+        `past_states`.
         """
         prompt = self.prompt([(turn.instruction, turn.state.levels) for turn in past], instruction)
         if len(prompt.ids_L) > self.spec.engine.max_positions:
@@ -86,7 +87,7 @@ class GameEngine(nn.Module):
         return self.state_of(state_ND, levels, raw_choices)
 
     def choose(self, choice: Choice, logits_V: Tensor) -> tuple[int, int | None]:
-        """(the best valid number, the number of the best token overall or None if it is not a number)."""
+        """(the best valid number; the number of the best token of all, None if that is not a number)."""
         allowed = [self.tokenizer.strength(value) for value in choice.allowed]
         return choice.allowed[int(logits_V[allowed].argmax())], self.tokenizer.strength_of(int(logits_V.argmax()))
 
@@ -98,7 +99,7 @@ class GameEngine(nn.Module):
 
     @torch.inference_mode()
     def represent(self, prompt: TurnPrompt, states_KND: Tensor) -> Tensor:
-        """(N, D): the representation that a prompt predicts. states_KND: the past ones; K may be 0."""
+        """(N, D): the representation that a prompt predicts. states_KND: the past representations; K may be 0."""
         return self._state(self._read(prompt, states_KND)[0], prompt)
 
     @torch.inference_mode()
@@ -112,10 +113,10 @@ class GameEngine(nn.Module):
         return self._reply(prompt, *self._text_pass(prompt, states_KND))
 
     def forward(self, prompts: Sequence[TurnPrompt], past: Sequence[Tensor], answers: int = 0) -> EngineOutput:
-        """States and logits of a batch of prompts for training, as in play by this profile.
+        """States and logits of a batch of prompts, for training; they are computed as this profile does in play.
 
-        prompts: may have an answer after `<ML>`. past: each one's past representations (K, N, D). The logits predict
-        each prompt's last `answers` tokens; with 0, the token after the prompt.
+        prompts: may have an answer after `<ML>`. past: the past representations (K, N, D) of each prompt. The logits
+        predict each prompt's last `answers` tokens; with 0, the token after the prompt.
         """
         device = self.project_in[0].weight.device
         ids_BL, past_BL, query_BL = (
@@ -172,7 +173,7 @@ class GameEngine(nn.Module):
     def _text_pass(
         self, prompt: TurnPrompt, states_KND: Tensor, tree: ReplyTree | None = None
     ) -> tuple[Tensor, Cache | None]:
-        """As `_read`, in a causal pass of its own where the profile has one (docs/reference.md, replies)."""
+        """Like `_read`, but in a separate causal pass if the profile has one (docs/reference.md, replies)."""
         if self.profile.shared_prefill:
             return self._read(prompt, states_KND, tree)
         seen = states_KND if self.profile.text_sees_states else None
@@ -183,7 +184,7 @@ class GameEngine(nn.Module):
     ) -> tuple[Tensor, Cache | None]:
         """Final hidden states (L, H) of a prompt whose query slots attend to one another, and the KV cache.
 
-        With a tree, the hidden states of its tokens follow, (L + R, H), and the cache is of no use.
+        With a tree, the hidden states of its tokens follow, (L + R, H), and the cache cannot be used.
         """
         return self._pass(self._embed_prompt(prompt, states_KND), prompt.query_L, tree)
 
@@ -194,7 +195,7 @@ class GameEngine(nn.Module):
         return self._embed(ids_1L, prompt.past_L.to(ids_1L.device)[None], states_KND.to(ids_1L.device))
 
     def _pass(self, embeds_1LH: Tensor, query_L: Tensor, tree: ReplyTree | None) -> tuple[Tensor, Cache | None]:
-        """See `_read`. A long prompt is read in parts, so that memory grows with its length and not with its square."""
+        """See `_read`. A long prompt is read in parts, so that memory grows linearly with its length."""
         device, length = embeds_1LH.device, embeds_1LH.shape[1]
         positions = torch.arange(length)
         if tree is not None:
@@ -234,7 +235,7 @@ class GameEngine(nn.Module):
         return ReplyTree.of(self.tokenizer)
 
     def _choose(self, hidden_RH: Tensor, tree: ReplyTree) -> tuple[Levels, tuple[int | None, ...]]:
-        """The four best valid numbers, and the best ones overall as in `choose`.
+        """The four best valid numbers, and the best ones of all as in `choose`.
 
         hidden_RH: of the prompt's last token and of the tree's tokens.
         """
@@ -266,7 +267,7 @@ class GameEngine(nn.Module):
 
 @dataclass(frozen=True)
 class ReplyTree:
-    """All replies that the grammar allows, as a tree of numbers, each with the two tags before the next number.
+    """All replies that the grammar allows, as a tree of numbers, each followed by the two tags before the next number.
 
     One pass over the prompt and the tree's R tokens replaces one pass per number. ids_R: int64. depth_R: each token's
     distance from the prompt's last token. seen_RR: bool, the tokens that a token attends to besides the prompt: itself
@@ -300,14 +301,14 @@ class ReplyTree:
 
 
 def _part_ends(query_L: Tensor, total: int) -> list[int]:
-    """Where the parts of a prompt and its tree end; the last part has all query slots, which see one another."""
+    """Where the parts of a prompt and its tree end; the last part has all query slots, since they see one another."""
     queries = query_L.nonzero()
     first = int(queries[0]) if len(queries) else len(query_L) - 1
     return [*(range(PART, first + 1, PART) if total > PART else ()), total]
 
 
 def _prompt_mask(query_L: Tensor, tree: ReplyTree | None, start: int, end: int, dtype: torch.dtype) -> Tensor:
-    """(1, 1, end - start, end) additive mask of a part of a prompt and its tree, which follow those before `start`.
+    """(1, 1, end - start, end) additive mask for the part from `start` to `end` of a prompt and its tree.
 
     Causal, with attention among query slots; the tree attends to the whole prompt and to its own paths.
     """
@@ -326,7 +327,7 @@ def _at(hidden_BLH: Tensor, positions_BP: Tensor) -> Tensor:
 
 
 def additive_mask(query_BL: Tensor, valid_BL: Tensor, dtype: torch.dtype) -> Tensor:
-    """(B, 1, L, L) additive mask: causal, with attention among query slots; padding is seen by itself only."""
+    """(B, 1, L, L) additive mask: causal, with attention among query slots; only padding itself attends to padding."""
     length = query_BL.shape[1]
     seen = torch.ones(length, length, dtype=torch.bool, device=query_BL.device).tril()
     seen = seen | (query_BL[:, :, None] & query_BL[:, None, :])

@@ -1,7 +1,7 @@
 """Latents from outside: the latent that a shot starts from, and clips in the shape that the VAE encodes.
 
 B batch, C channels, T latent frames, F frames, H height, W width. Latents here are as in ComfyUI's LATENT: (B, C, T, H,
-W) in the VAE's own scale, so before the factor that the transformer's latents have.
+W) in the VAE's own scale, without the factor by which the transformer's latents are multiplied.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class StartLatent:
 
 
 def start_latent(latent: Any, denoise: float, spec: DecoderSpec) -> StartLatent | None:
-    """The start of a shot from a user's latent; None for denoise 1, which keeps nothing of it.
+    """Check a user's latent and make it the start of a shot; None for denoise 1, which keeps nothing of it.
 
-    ValueError: denoise is not in 0..1, or the latent is not one finite tensor of the spec's shape.
+    ValueError if denoise is not in 0..1, or the latent is not a finite tensor of the spec's shape.
     """
     if not 0 <= denoise <= 1:
         raise ValueError(f"denoise is {denoise}; expected 0 (keep the latent) to 1 (redraw all of it)")
@@ -56,10 +56,10 @@ def start_latent(latent: Any, denoise: float, spec: DecoderSpec) -> StartLatent 
 
 
 def shot_clip(frames_FCHW: Tensor, spec: DecoderSpec) -> Tensor:
-    """(F, 3, H, W) clip of a shot's size from a picture, which is held, or from at least as many frames.
+    """(F, 3, H, W): a clip of a shot's size from one picture, which is repeated, or from at least F frames.
 
-    The middle of each frame is cropped to the shot's aspect ratio; later frames are left out. ValueError: fewer frames
-    than a shot has, but more than one.
+    Each frame is centre-cropped to the shot's aspect ratio; frames after the first F are left out. ValueError for more
+    than one frame, but fewer than F.
     """
     count = len(frames_FCHW)
     if count != 1 and count < spec.frames:
@@ -70,7 +70,7 @@ def shot_clip(frames_FCHW: Tensor, spec: DecoderSpec) -> Tensor:
 
 
 def fitted(frames_FCHW: Tensor, spec: DecoderSpec) -> Tensor:
-    """Frames of a shot's size: the middle of each, cropped to the shot's aspect ratio."""
+    """Frames in [-1, 1] of any size, centre-cropped to the shot's aspect ratio and resized to the shot's size."""
     frames = cropped(frames_FCHW, spec.width / spec.height)
     if frames.shape[-2:] == (spec.height, spec.width):
         return frames

@@ -6,7 +6,7 @@ Training and play use the same builder, which also returns the positions of the 
     <ML> m </ML> <SC> s </SC> <ET> e </ET> <ST> t </ST> </TURN>
 
 The next turn stops at `<ML>`; its slots are the queries that become the predicted representation (docs/reference.md,
-prompt). The released files call the paper's <MS>, <VS> and <ANIME i> <ML>, <img> and <frame_i>.
+prompt). For the paper's <MS>, <VS> and <ANIME i>, the released files have <ML>, <img> and <frame_i>.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Levels = tuple[int, int, int, int]  # ML, SC, ET, ST of one turn
 
 RELEASE_SLOTS = 256  # slot tokens of the released vocabulary, of which 226 are used
 STRENGTHS = range(-5, 6)
-LARGEST_TOKENIZER = 32 << 20  # bytes of its file; Mistral's has 2 MB
-MOST_TOKEN_BYTES = 1 << 20  # of all tokens, which the library may hold in a tree of 350 bytes each; T5's have 250,000
-MOST_GROWTH = 64  # times that all rules of a tokenizer together may lengthen a text
+LARGEST_TOKENIZER = 32 << 20  # bytes of a tokenizer's file; Mistral's has 2 MB
+MOST_TOKEN_BYTES = 1 << 20  # of all tokens together; each may take the library 350 bytes of memory. T5 has 250,000
+MOST_GROWTH = 64  # by which factor all rules of a tokenizer together may lengthen a text
 RELEASE_BASE = 32000  # entries of Mistral-7B-Instruct-v0.1's own vocabulary
 
 
@@ -81,7 +81,10 @@ class TurnPrompt:
 
 
 class GameTokenizer:
-    """A `tokenizers` model with the game's tags in its vocabulary. User text never encodes to a tag."""
+    """A `tokenizers` model with the game's tags in its vocabulary; ValueError if one is missing.
+
+    User text never encodes to a tag.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.backend = tokenizer
@@ -91,7 +94,7 @@ class GameTokenizer:
 
     @classmethod
     def from_file(cls, path: str | Path) -> GameTokenizer:
-        """The tokenizer of a world folder's `tokenizer.json`; ValueError names a file that is missing or damaged."""
+        """Read a world's `tokenizer.json`; ValueError if the file is missing or damaged."""
         if not Path(path).is_file():
             raise ValueError(f"no tokenizer at {path}; a world's engine/ folder holds tokenizer.json")
         tokenizer = read_tokenizer(Path(path))
@@ -105,7 +108,8 @@ class GameTokenizer:
         """Mistral-7B-Instruct-v0.1's tokenizer with the 284 released tokens at ids 32000..32283.
 
         Reads `tokenizer.json`, or `tokenizer.model` if sentencepiece and protobuf are installed. As in the released
-        code, no space piece comes before the first word of a segment (transformers' legacy=False).
+        code, no space piece comes before the first word of a segment (transformers' legacy=False). ValueError if the
+        folder has no such tokenizer.
         """
         from tokenizers import AddedToken
 
@@ -123,7 +127,7 @@ class GameTokenizer:
 
     @classmethod
     def from_words(cls, words: Iterable[str], slots: int) -> GameTokenizer:
-        """A small world's tokenizer: one entry per lower-case word; every other word is `<unk>`."""
+        """A small world's tokenizer: one entry per lower-case word; any other word becomes `<unk>`."""
         from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
         entries = ["<unk>", "<s>", "</s>", *dict.fromkeys(word.lower() for word in words)]
@@ -146,7 +150,7 @@ class GameTokenizer:
         self.backend.save(str(path))
 
     def token(self, name: str) -> int:
-        """The id of a tag such as `<ML>`."""
+        """The id of a tag such as `<ML>`; ValueError if the tokenizer lacks it."""
         index = self.backend.token_to_id(name)
         if index is None:
             raise ValueError(f"the tokenizer has no token {name!r}; it belongs to a world with other sizes")
@@ -166,12 +170,12 @@ class GameTokenizer:
         return [self.token(f"<frame_{index:05d}>") for index in range(count)]
 
     def encode_text(self, text: str) -> list[int]:
-        """The ids of user text, cleaned so that it cannot name a tag."""
-        # After a tag no tokenizer puts a space piece before the first word.
+        """The ids of user text, cleaned so that it cannot contain a tag."""
+        # After a tag, no tokenizer puts a space piece before the first word.
         return self.backend.encode("<TURN>" + clean_text(text), add_special_tokens=False).ids[1:]
 
     def decode_with_tags(self, ids: Sequence[int]) -> str:
-        """Token ids as text with one space between tags, the form that the released parser splits."""
+        """Token ids as text with one space between tags, as the released parser expects."""
         names = {index: self.backend.id_to_token(index) or "<unk>" for index in ids}  # a spec may have spare ids
 
         def is_tag(index: int) -> bool:
@@ -189,7 +193,7 @@ class GameTokenizer:
 
 
 def unknown_words(tokenizer: Tokenizer, text: str) -> tuple[str, ...]:
-    """As `GameTokenizer.unknown_words`, also for a tokenizer without the game's tags."""
+    """Like `GameTokenizer.unknown_words`, for any tokenizer, even without the game's tags."""
     cleaned = clean_text(text)
     unknown = tokenizer.token_to_id("<unk>")
     encoding = tokenizer.encode(cleaned, add_special_tokens=False)
@@ -199,7 +203,7 @@ def unknown_words(tokenizer: Tokenizer, text: str) -> tuple[str, ...]:
 
 
 def tag_tokens(slots: int) -> tuple[str, ...]:
-    """All added tokens in the released order (ids 32000..32283 with 256 slots; docs/reference.md, tokenizer)."""
+    """All added tokens in the released order (with 256 slots: ids 32000..32283; docs/reference.md, tokenizer)."""
     media = ("<img>", "</img>", "<vid>", "</vid>", "<frame>", "</frame>")
     states = [tag for choice in GRAMMAR for tag in (choice.opening, choice.closing)]
     return (
@@ -276,9 +280,9 @@ def parse_reply(text: str) -> Levels:
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """The `tokenizers` model in a JSON file, without truncation and padding, which could ask for any memory.
+    """Read a `tokenizers` model from a JSON file, without truncation and padding, which could take unlimited memory.
 
-    ValueError if it is damaged, something else, too large, or has rules that make texts longer and longer.
+    ValueError if the file is damaged, too large or something else, or if its rules can make texts much longer.
     """
     from tokenizers import Tokenizer
 
@@ -293,10 +297,10 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 
 def _check_vocabulary(content: Mapping[str, Any]) -> None:
-    """ValueError for tokens that would take too much memory; other errors are the library's to find."""
+    """ValueError for tokens that would take too much memory; the library itself finds other errors."""
     model = content.get("model")
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
-    named = vocabulary if isinstance(vocabulary, dict | list) else ()  # names as keys, or in pairs with a score
+    named = vocabulary if isinstance(vocabulary, dict | list) else ()  # tokens as keys, or in pairs with a score
     listed = content.get("added_tokens")
     entries = [*named, *(listed if isinstance(listed, list) else ())]
     size = sum(len(_token_text(entry).encode("utf-8", "replace")) for entry in entries)
@@ -312,7 +316,7 @@ def _token_text(entry: Any) -> str:
 
 
 def _check_rules(content: Mapping[str, Any]) -> None:
-    """ValueError for rules that together could make a text many times longer."""
+    """ValueError for rules that together could make a text more than MOST_GROWTH times longer."""
     growth, waiting = 1, [content.get(name) for name in ("normalizer", "pre_tokenizer", "decoder", "post_processor")]
     while waiting:
         value = waiting.pop()
@@ -331,7 +335,7 @@ def _check_rules(content: Mapping[str, Any]) -> None:
 
 
 def _pieces(charsmap: Any) -> list[bytes]:
-    """The replacement texts of a sentencepiece table, which follow its trie."""
+    """The replacement texts of a sentencepiece character table, which come after its trie."""
     if not isinstance(charsmap, str):
         raise ValueError("a character table that is not text")
     data = base64.b64decode(charsmap)

@@ -1,4 +1,4 @@
-"""Noise schedule, guidance and solver: pure mathematics over a velocity function.
+"""Noise schedule, guidance and solver, independent of the network that predicts the velocity.
 
 B batch, T latent frames, C channels, H height, W width. `sqrt_alpha` is sqrt(alphas_cumprod), the factor of the clean
 latent; sqrt(1 - sqrt_alpha^2) is the factor of the noise. Follows the released sampler (docs/reference.md, sampler).
@@ -32,7 +32,7 @@ STOCK_SCHEDULER = {
     "snr_shift_scale": 3.0,
 }
 
-# (latents, timestep, skip_uncond) -> velocity; with guidance the unconditional half comes first in the batch
+# (latents, timestep, skip_uncond) -> velocity; with guidance, the unconditional rows come first in the batch
 Velocity = Callable[[Tensor, int, bool], Tensor]
 Number = TypeVar("Number", float, Tensor)
 OnStep = Callable[[int, int, Tensor], None]  # (steps done, number of steps, current prediction of the clean latent)
@@ -64,9 +64,9 @@ def _even_timesteps(steps: int) -> list[int]:
 
 
 def _released_timesteps(steps: int) -> list[int]:
-    """The same in the floats of the released scripts: numpy.linspace(999, 0, steps, endpoint=False).astype(int)."""
+    """The same, rounded like the released scripts' numpy.linspace(999, 0, steps, endpoint=False).astype(int)."""
     last = TRAIN_STEPS - 1
-    # A float may be just below a whole number, and would be rounded down to the one before.
+    # A float just below a whole number is rounded down to the number before.
     return [int(last - index * (last / steps)) for index in reversed(range(steps))]
 
 
@@ -76,7 +76,7 @@ class Schedule:
 
     timesteps: n integers from 999 down. sqrt_alphas: n + 1 values, 0 first and 1 last. snapped_sqrt_alphas: the nearest
     values in the training table, which convert the network's output (docs/reference.md, sampler). first: the index of
-    the first step that is made; above 0 where a shot starts from an existing latent.
+    the first step that is computed; above 0 if a shot starts from an existing latent.
     """
 
     timesteps: tuple[int, ...]
@@ -86,14 +86,14 @@ class Schedule:
 
     @classmethod
     def of(cls, steps: int, released: bool = False) -> Schedule:
-        """The schedule of 1 to 1000 steps.
+        """The schedule of 1 to 1000 steps; ValueError for another number.
 
-        released: with the released scripts' timesteps, some of which are one lower for 34 numbers of steps.
+        released: use the released scripts' timesteps. For 34 numbers of steps, some of these are lower by one.
         """
         if not 1 <= steps <= TRAIN_STEPS:
             raise ValueError(f"steps is {steps}; expected 1 to {TRAIN_STEPS}")
         ascending = _released_timesteps(steps) if released else _even_timesteps(steps)
-        # The released code rescales after it selects the steps, so the cleanest one keeps its value.
+        # The released code rescales after it selects the steps, so the step with the least noise keeps its value.
         selected = _rescaled(_shifted_table()[ascending]) if steps > 1 else torch.zeros(1)
         sqrt_alphas = torch.cat([selected.flip(0), torch.ones(1)])
         nearest = (train_table()[None] - sqrt_alphas[:-1, None]).abs().argmin(dim=1)
@@ -107,15 +107,15 @@ class Schedule:
         return replace(self, first=first)
 
     def noised(self, clean: Tensor, noise: Tensor) -> Tensor:
-        """A clean latent with the noise of the first step that is made; the noise itself if that is step 0."""
+        """A clean latent with the noise of the first computed step; only the noise if that is step 0."""
         sqrt_alpha = float(self.sqrt_alphas[self.first])
         return sqrt_alpha * clean + math.sqrt(1 - sqrt_alpha**2) * noise
 
 
 def partial_steps(steps: int, denoise: float) -> tuple[int, int]:
-    """(steps of the whole schedule, index of the first one that is made) for denoise above 0 up to 1, as in KSampler.
+    """(steps of the whole schedule, index of the first computed step), for denoise above 0 up to 1, as in KSampler.
 
-    `steps` steps are made, the last ones of a longer schedule; fewer if that would have more than TRAIN_STEPS.
+    The last `steps` steps of a longer schedule are computed; fewer if it would have more than TRAIN_STEPS.
     """
     whole = min(TRAIN_STEPS, int(steps / denoise))
     return whole, whole - min(steps, max(1, round(whole * denoise)))
@@ -143,7 +143,7 @@ def guidance_scale(name: str, strength: float, step: int, schedule: Schedule) ->
 
 
 def scale_at(name: str, strength: float, timesteps_B: Tensor) -> Tensor:
-    """(B,) the scale of guidance `cosine` or `constant` at timesteps 0..999, for any number of steps."""
+    """(B,) the scale of guidance `cosine` or `constant` at timesteps 0..999, whatever the number of steps."""
     if name == "constant":
         return torch.full_like(timesteps_B, 1 + strength, dtype=torch.float32)
     assert name == "cosine", "the other schedules depend on the number of steps"
@@ -158,14 +158,14 @@ def _wave(strength: float, fraction: Number, cos: Callable[[Number], Number]) ->
 
 @dataclass(frozen=True)
 class Guidance:
-    """A guidance schedule by name. Steps with a scale below `skip_below` skip the unconditional pass."""
+    """A guidance schedule by name. strength: see `guidance_scale`. skip_below: see `skip_uncond`."""
 
     name: str = "cosine"
     strength: float = 6.0
     skip_below: float = 0.0
 
     def skip_uncond(self, scale: float) -> bool:
-        """Whether a step at this scale needs the conditional pass only."""
+        """Whether a step skips the unconditional pass: if its scale is below `skip_below`, or guidance is distilled."""
         return self.name == "distilled" or scale < self.skip_below
 
 
@@ -180,7 +180,7 @@ def solve(
     """DPM-Solver++(2M) SDE from noise to the clean latent (docs/reference.md, sampler).
 
     noise: (B, T, C, H, W) fp32 latents of the schedule's first step. velocity returns (2B, ...) [unconditional,
-    conditional], or (B, ...) if it is asked to skip the unconditional half. draw() returns the new noise of a step; it
+    conditional], or (B, ...) if it is asked to skip the unconditional pass. draw() returns the new noise of a step; it
     is called in every step but the last.
     """
     latents, clean_before, gap_before = noise, None, None
@@ -209,7 +209,7 @@ def solve(
 
 
 def _clean(velocity: Tensor, latents: Tensor, sqrt_alpha: float, scale: float, skip_uncond: bool) -> Tensor:
-    """The guided prediction of the clean latent: x0 = q x - sqrt(1 - q^2) v for each half, then u + g (c - u)."""
+    """The guided prediction of the clean latent: x0 = q x - sqrt(1 - q^2) v for each pass, then u + g (c - u)."""
     sigma = math.sqrt(1 - sqrt_alpha**2)
     if skip_uncond:
         return sqrt_alpha * latents - sigma * velocity

@@ -1,1 +1,1 @@
-"""How models run on a machine: device, presets, optimizations, offloading."""
+"""How models run on a machine: devices, presets, optimizations, offloading."""

@@ -19,8 +19,8 @@ from ..model.decoder import ShotDecoder
 class CfgParallel:
     """Splits each batch of a decoder between its own device and a replica on another; both compute at the same time.
 
-    The result equals that of one device up to rounding. A batch with an odd number of rows, such as one shot's in the
-    steps that skip the unconditional pass, stays on the decoder's own device. Each GPU has a thread that feeds it.
+    The result equals that of one device up to rounding. A batch with an odd number of rows, such as a single shot in
+    steps that skip the unconditional pass, stays on the decoder's own device. The replica has a thread of its own.
     """
 
     def __init__(self, decoder: ShotDecoder, replica: ShotDecoder) -> None:
@@ -31,7 +31,7 @@ class CfgParallel:
         self._compiled_shapes: set[torch.Size] = set()
 
     def velocity(self, latents_BTCHW: Tensor, timesteps_B: Tensor, states_BND: Tensor, motion_B: Tensor) -> Tensor:
-        """(B, T, C, H, W): as the decoder's own `velocity`; the replica computes the first half of the rows."""
+        """(B, T, C, H, W): like the decoder's own `velocity`; the replica computes the first half of the rows."""
         assert torch.is_inference_mode_enabled(), "a decoder on two devices cannot be trained"
         inputs = latents_BTCHW, timesteps_B, states_BND, motion_B
         own_velocity = partial(ShotDecoder.velocity, self.decoder)
@@ -44,7 +44,7 @@ class CfgParallel:
                 wait([job])  # a new shape may compile, which two threads cannot do at once
             own = own_velocity(*second)
         finally:
-            wait([job])  # also after an error here: the next step needs an idle replica
+            wait([job])  # also after an error above: the next step needs an idle replica
         self._compiled_shapes.add(latents_BTCHW.shape)
         return torch.cat([job.result().to(own.device), own])
 
@@ -62,10 +62,10 @@ class CfgParallel:
 
 
 def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str) -> CfgParallel:
-    """Compute the decoder's guided steps on two devices from now on: `device` gets a replica of its transformer.
+    """From now on, compute the decoder's guided steps on two devices; `device` gets a replica of its transformer.
 
-    Apply other changes of the transformer afterwards, to all `replicas`. ValueError if some were applied before, or if
-    the decoder is on that GPU itself.
+    Apply other changes of the transformer afterwards, to all `replicas`. ValueError if some were applied before, if CFG
+    parallel is enabled already, or if the decoder itself is on that GPU.
     """
     device = torch.device(device)
     own = decoder.unconditional_ND.device

@@ -1,10 +1,10 @@
-"""The device that models run on."""
+"""Chooses the device that models run on."""
 
 from __future__ import annotations
 
 
 def choose_device(name: str) -> str:
-    """The torch device of a name such as `auto`, `cpu` or `cuda:1`; ValueError if it is not available."""
+    """The torch device for a name such as `auto`, `cpu` or `cuda:1`; ValueError if it is not available."""
     import torch
 
     available = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available, "cpu": lambda: True}

@@ -1,4 +1,4 @@
-"""Makes models interruptible within a pass: a check before every layer, which may raise."""
+"""Makes a model's passes interruptible, by a check before every layer that may raise."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if typing.TYPE_CHECKING:
 def check_before_layers(model: nn.Module, check: Callable[..., None], compiled: Collection[nn.Module] = ()) -> None:
     """Call `check` before every layer of the model's stacks, so that an exception from it ends a pass at once.
 
-    3-D convolutions check too, since a stack of the VAE may take seconds. compiled: modules that torch compiles. They
-    check only before they start, since the check cannot be compiled.
+    Checks before 3-D convolutions too, since a layer of the VAE may take seconds. compiled: modules that torch
+    compiles; the check is only called before they start, since it cannot be compiled.
     """
     from torch import compiler, nn
 

@@ -1,4 +1,4 @@
-"""How a game is played, and where its models come from: loaded from a world when first needed, or given by a host."""
+"""The settings of a game, and where its models come from: loaded from a world when first needed, or given by a host."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ if typing.TYPE_CHECKING:
     from ..model.engine import GameEngine
 
 SEEDS = 1 << 64  # how many noise seeds torch has
-MOST_STEPS = 1000  # the length of the noise schedule, `sampler.TRAIN_STEPS`, which needs torch
+MOST_STEPS = 1000  # equals `sampler.TRAIN_STEPS`, which cannot be imported without torch
 
 
 @dataclass(frozen=True)
 class PlaySettings:
-    """How to play a game. None means the world's own choice.
+    """How to play a game. None means the world's own choice. ValueError for an impossible value.
 
-    window: past turns that the engine reads; None: as many as in training. seed: the noise seed of turn 1; turn n has
-    seed + n - 1. steps: sampling steps. motion: turn number -> motion value of its shot (px per frame at 480 px
-    height), instead of the predicted one; history keeps the prediction. device, dtype: for the models; dtype None is
-    the world's own. engine_device: for the engine; None is `device`. cfg_parallel: a second device, for the
-    unconditional half of guidance. precision_suffix: what addresses append to the number format, as `+first_block`.
-    memory: which past turns the engine reads; None: as the story was played, for a new one as the world says.
+    window: how many past turns the engine reads; None for as many as in training. seed: the noise seed of turn 1; turn
+    n has seed + n - 1. steps: sampling steps. guidance: one of GUIDANCE_NAMES. motion: turn number -> motion value of
+    its shot (px per frame at 480 px height) instead of the predicted one; history keeps the prediction. device, dtype:
+    of the models; dtype None is the world's own. engine_device: of the engine; None is `device`. cfg_parallel: a second
+    device, for the unconditional pass of guidance. precision_suffix: what addresses append to the number format, such
+    as `+first_block`. memory: which past turns the engine reads; None for the story's own choice, or in a new story the
+    world's.
     """
 
     window: int | None = None
@@ -67,12 +68,12 @@ class PlaySettings:
 
     @property
     def engine_is_apart(self) -> bool:
-        """Whether the engine has a device of its own, and can predict while the decoder draws."""
+        """Whether the engine has a device of its own, so that it can predict while the decoder draws."""
         return _kind_and_index(self.device_of_engine) != _kind_and_index(self.device)
 
     @property
     def precision(self) -> str:
-        """The number format as addresses name it, since it decides a result's last digits; two where they differ."""
+        """The number format in addresses, since results depend on it; both if those of engine and decoder differ."""
         if self.dtype is not None:
             return dtype_name(self.dtype)
         kinds = (_kind_and_index(device)[0] for device in (self.device_of_engine, self.device))
@@ -85,11 +86,11 @@ def _kind_and_index(device: str) -> tuple[str, str]:
 
 
 class Models(typing.Protocol):
-    """Where a player gets its models. It asks at each use, so a host may unload them between uses."""
+    """Where a player gets its models. It asks for them at each use, so a host may unload them between uses."""
 
     @property
     def precision(self) -> str:
-        """The number format as addresses name it."""
+        """The number format in addresses."""
 
     def engine(self) -> GameEngine:
         """The engine, ready to predict."""
@@ -99,7 +100,7 @@ class Models(typing.Protocol):
 
 
 class LoadedModels:
-    """A world's models, loaded when first needed and cached. Threads may share it: one loads at a time."""
+    """A world's models, loaded when first needed and then cached. Thread-safe."""
 
     def __init__(self, world: World, settings: PlaySettings) -> None:
         self.world = world

@@ -1,7 +1,7 @@
-"""Presets: named trade-offs between the speed of a turn, the GPU memory it takes, and exactness.
+"""Presets: named trade-offs between the speed of a turn, the GPU memory that it takes, and exactness.
 
-A preset is a row of one table: fewer steps, another guidance, optimizations, offloaded weights. What changes a shot
-beyond rounding is part of its address in a story. Importing this module does not import torch.
+A preset is a row of a table: fewer steps, another guidance, optimizations, offloaded weights. Everything that changes a
+shot by more than rounding is part of its address in a story. Importing this module does not import torch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if typing.TYPE_CHECKING:
     from .offloading import MemoryPlan
 
 GIB = 2**30
-# These make a turn faster and change nothing beyond rounding.
+# These make a turn faster and only change rounding.
 ROUNDING_ONLY = ("fused", "layout", "onednn", "flash3", "gelu", "blocks", "vae")
 # These work with offloaded weights.
 OFFLOADABLE = ("fused", "layout", "flash3", "gelu")
@@ -38,12 +38,12 @@ def _ignore(line: str) -> None:
 
 @dataclass(frozen=True)
 class Preset:
-    """One row. None leaves a choice to the world.
+    """One row of the table. None leaves a choice to the world.
 
-    steps: sampling steps, at most the world's own. guidance, skip_guidance_below: as a profile's. optimizations: their
-    names; `preset_for_device` leaves out those for other devices. offload_gib: the weights are offloaded to the host's
-    memory, and a turn takes at most this much GPU memory; shots are then decoded in tiles. tiled: shots are decoded in
-    tiles without offloading too, see `tile_if_needed`.
+    steps: sampling steps, at most the world's own. guidance, skip_guidance_below: as in a profile. optimizations: their
+    names; `preset_for_device` removes those for other devices. offload_gib: offload the weights to the host's memory,
+    decode shots in tiles, and use at most this many GiB of GPU memory. tiled: decode shots in tiles even without
+    offloading, see `tile_if_needed`.
     """
 
     name: str
@@ -56,12 +56,12 @@ class Preset:
     tiled: bool = False
 
     def adapt_profile(self, profile: Profile) -> Profile:
-        """The profile with the preset's threshold for skipping the unconditional half."""
+        """The profile with the preset's threshold for skipping the unconditional pass."""
         skip = self.skip_guidance_below
         return profile if skip is None else replace(profile, skip_guidance_below=skip)
 
     def precision_suffix(self, profile: Profile) -> str:
-        """What an address appends to the number format, such as `+first_block`; empty if shots differ in rounding only.
+        """What an address appends to the number format, such as `+first_block`; empty if shots only differ by rounding.
 
         Steps and guidance have their own fields in an address.
         """
@@ -73,7 +73,7 @@ class Preset:
         return "".join(f"+{name}" for name in parts)
 
     def values(self) -> dict[str, object]:
-        """The fields by the names that reports have for them."""
+        """The fields by their names in reports."""
         names = {"optimizations": "tunings", "offload_gib": "stream_gib"}
         return {names.get(name, name): value for name, value in asdict(self).items()}
 
@@ -107,7 +107,7 @@ def get_preset(name: str) -> Preset:
 
 
 def override_notes(preset: Preset, **given: object) -> tuple[str, ...]:
-    """A sentence for each field of the preset that an explicit option (None: not given) replaces."""
+    """A phrase for each field of the preset that an explicit option replaces (None: not given)."""
     return tuple(
         f"{name} {_in_words(value)} instead of the preset's {_in_words(getattr(preset, name))}"
         for name, value in given.items()
@@ -122,9 +122,9 @@ def _in_words(value: object) -> str:
 
 
 def preset_for_device(preset: Preset, device: str, say: Say = _ignore, dtype: str = "") -> Preset:
-    """The preset without the optimizations that this device does not support; say gets the reasons.
+    """The preset without the optimizations that do not help on this device; say gets the reasons.
 
-    dtype: the number format, such as `bfloat16`, if it is known. ValueError if the device cannot offload.
+    dtype: the number format, such as `bfloat16`; empty if unknown. ValueError if the device cannot offload.
     """
     check_names(preset.optimizations)
     if preset.offload_gib is not None and not device.startswith("cuda"):
@@ -139,10 +139,11 @@ def preset_for_device(preset: Preset, device: str, say: Say = _ignore, dtype: st
 def tile_if_needed(
     preset: Preset, spec: ModelSpec, dtype: torch.dtype, memory_bytes: int, say: Say = _ignore
 ) -> Preset:
-    """The preset for a device with this much memory: if a whole decode does not fit there next to the decoder's
-    weights, shots are decoded in tiles and the VAE is not compiled. say gets both facts.
+    """The preset for a device with this much memory in total.
 
-    The device's total memory decides, not what is free at the moment, so that a request always has the same address.
+    If decoding a whole shot does not fit there next to the decoder's weights, shots are decoded in tiles and the VAE is
+    not compiled; say gets both facts. The total memory counts, not what is free now, so that the same request always
+    has the same address.
     """
     from ..checkpoint.parts import build_model
     from ..model.decoder import ShotDecoder
@@ -168,7 +169,7 @@ def check_offloading(preset: Preset) -> None:
 
 
 def with_preset(preset: Preset, settings: PlaySettings, world: World) -> PlaySettings:
-    """The settings with the preset's choices where they leave one to the world."""
+    """The settings with the preset's steps and guidance, unless they state their own, and its precision suffix."""
     sampling = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance, preset)
     suffix = preset.precision_suffix(world.profile)
     return replace(settings, steps=sampling.steps, guidance=sampling.guidance, precision_suffix=suffix)
@@ -179,8 +180,8 @@ def apply_preset(
 ) -> None:
     """Change a loaded decoder as the preset says, in place and for good.
 
-    memory_plan: offloads the decoder, which is then on the CPU. say gets the plan, and a warning of a slow start.
-    ValueError says what an optimization needs, or how much GPU memory.
+    memory_plan: offloads the decoder, which must be on the CPU. say gets the plan, and a warning about a slow start.
+    ValueError if an optimization's requirements are missing, or if more GPU memory is needed.
     """
     check_offloading(preset)
     decoder.profile = preset.adapt_profile(decoder.profile)
@@ -191,11 +192,11 @@ def apply_preset(
     if memory_plan is not None:
         for budget in memory_plan.offload(decoder):
             say(budget.text)
-        decoder.tiled = True  # at every size, so that addresses are known before anything is loaded
+        decoder.tiled = True  # for every size, so that addresses are known before anything is loaded
 
 
 def memory_plan_of(preset: Preset, device: str) -> MemoryPlan | None:
-    """The memory plan that a preset's models share; None if it does not offload. It caps torch's memory from now on."""
+    """The memory plan that a preset's models share; None if it does not offload. It limits torch's memory."""
     if preset.offload_gib is None:
         return None
     import torch
@@ -206,10 +207,10 @@ def memory_plan_of(preset: Preset, device: str) -> MemoryPlan | None:
 
 
 class PresetModels(LoadedModels):
-    """A world's models with a preset applied, loaded when first needed and cached."""
+    """A world's models with a preset applied, loaded when first needed and then cached."""
 
     def __init__(self, world: World, settings: PlaySettings, preset: Preset, say: Say = _ignore) -> None:
-        """say gets what is offloaded. ValueError for a preset that offloads together with CFG parallel."""
+        """say: gets memory budgets and warnings. ValueError for a preset that offloads together with CFG parallel."""
         super().__init__(world, settings)
         self._say = say
         if preset.offload_gib is not None and settings.cfg_parallel:
@@ -224,7 +225,7 @@ class PresetModels(LoadedModels):
         return memory_plan_of(self.preset, self.settings.device)
 
     def _load_engine(self) -> GameEngine:
-        # An engine with its own device must not make the plan, which belongs to the decoder's thread.
+        # An engine on its own device must not create the plan, which belongs to the decoder's thread.
         if self.settings.engine_is_apart or self._memory_plan is None:
             return super()._load_engine()
         engine = self.world.load_engine("cpu", self.settings.dtype or self.world.stored_dtype("engine"))

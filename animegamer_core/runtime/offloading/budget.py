@@ -1,4 +1,4 @@
-"""The memory budget of each stack, computed from sizes alone."""
+"""Computes each stack's memory budget from the sizes of its weights."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...spec import ModelSpec
 
 GIB = 2**30
 PROMPT_TOKENS = 6000  # a window of about 18 turns
-SPARE = 16  # one sixteenth of a budget is for workspaces of cuBLAS and cuDNN and for gaps between tensors
-PREFETCHED = 2  # of the offloaded blocks, one computes while the next is copied
+SPARE = 16  # one sixteenth of a budget is kept for cuBLAS and cuDNN workspaces and for fragmentation
+PREFETCHED = 2  # offloaded blocks on the GPU at once: one computes while the next is copied
 
 
 @dataclass(frozen=True)
 class StackBudget:
-    """The GPU memory that one stack may use, in bytes. An estimate; it moves nothing.
+    """The GPU memory that one stack will use, estimated in bytes. This only computes; it does not move weights.
 
     rest: weights outside the blocks. blocks: weights of each block. working: memory besides the weights while the stack
     computes. staying: indices of the blocks that stay on the GPU while the stack computes. pinned: whether the
@@ -32,23 +32,23 @@ class StackBudget:
 
     @property
     def offloaded(self) -> tuple[int, ...]:
-        """Bytes of each block that is copied to the GPU whenever the stack computes."""
+        """The sizes in bytes of the blocks that are copied to the GPU whenever the stack computes."""
         return tuple(size for index, size in enumerate(self.blocks) if index not in self.staying)
 
     @property
     def weights(self) -> int:
-        """The most bytes of its weights on the GPU at once."""
+        """The most bytes of its weights that are on the GPU at once."""
         prefetched = min(PREFETCHED * max(self.offloaded, default=0), sum(self.offloaded))
         return self.rest + sum(self.blocks) - sum(self.offloaded) + prefetched
 
     @property
     def peak(self) -> int:
-        """The most bytes on the GPU while it computes."""
+        """The most bytes that are on the GPU while it computes."""
         return self.weights + self.working
 
     @property
     def text(self) -> str:
-        """One line for a person."""
+        """The budget as one line for the user."""
         stays = f"{len(self.staying)} of {len(self.blocks)} blocks stay on the GPU, " if self.blocks else ""
         copied = f"{sum(self.offloaded) / GIB:.2f} GiB are copied each time" if self.offloaded else "all of it stays"
         slow = "" if self.pinned else "; the host has too little memory to pin the weights, so copying is slow"
@@ -56,7 +56,10 @@ class StackBudget:
 
 
 def plan_stack(name: str, rest: int, blocks: Sequence[int], working: int, budget_bytes: int) -> StackBudget:
-    """The budget of a stack with the most staying blocks that fit, evenly spaced; ValueError says what it needs."""
+    """The budget in which as many blocks stay as fit, evenly spaced; ValueError says how much memory is needed.
+
+    rest, blocks, working: bytes, see StackBudget.
+    """
     for count in range(len(blocks), -1, -1):
         budget = StackBudget(name, rest, tuple(blocks), working, _evenly_spaced(count, len(blocks)))
         if budget.peak <= usable_bytes(budget_bytes):
@@ -69,9 +72,10 @@ def plan_stack(name: str, rest: int, blocks: Sequence[int], working: int, budget
 
 
 def prefill_bytes(spec: ModelSpec, tokens: int, item: int) -> int:
-    """About how much memory, besides weights, an engine needs to read a prompt of `tokens`; item: bytes of a number.
+    """Approximate bytes, besides the weights, that an engine needs to read a prompt of `tokens`.
 
-    Keys and values of every layer, the three wide rows of a feed-forward, a few rows of the model's width, the mask.
+    item: bytes per number. Counts the keys and values of every layer, three wide feed-forward activations, a few activations of the model's
+    width, and the mask.
     """
     engine = spec.engine
     key_width = engine.hidden // engine.heads * engine.kv_heads
@@ -85,5 +89,5 @@ def usable_bytes(budget_bytes: int) -> int:
 
 
 def _evenly_spaced(count: int, total: int) -> tuple[int, ...]:
-    """`count` of the numbers below `total`, evenly spaced: while staying blocks compute, the next one is copied."""
+    """`count` of the numbers below `total`, evenly spaced, so that offloaded blocks are copied while others compute."""
     return tuple(index for index in range(total) if (index + 1) * count // total > index * count // total)

@@ -1,4 +1,4 @@
-"""The plan for one GPU's memory: offloaded models take turns on it."""
+"""Plans one GPU's memory, which offloaded models use in turn."""
 
 from __future__ import annotations
 
@@ -18,38 +18,39 @@ _OFFLOADED: WeakSet[nn.Module] = WeakSet()
 
 
 def plan_budgets(model: GameEngine | ShotDecoder, budget_bytes: int) -> tuple[StackBudget, ...]:
-    """The budget of each of a model's stacks, from its sizes alone: the model may be on the meta device.
+    """The budget of each of a model's stacks. Only sizes matter, so the model may be on the meta device.
 
-    ValueError says which budget is needed.
+    ValueError says how much memory is needed if the budget is too small.
     """
     return tuple(plan_stack(*part.sizes, budget_bytes) for part in parts_of(model, budget_bytes))
 
 
 def is_offloaded(model: nn.Module) -> bool:
-    """Whether a model's weights are offloaded: it then computes in one thread, on its plan's GPU only."""
+    """Whether a model's weights are offloaded; it then computes in one thread, and only on its plan's GPU."""
     return model in _OFFLOADED
 
 
 class MemoryPlan:
     """One GPU's memory, which offloaded models use in turn. They compute as usual, in one thread at a time.
 
-    budget_bytes: the most memory that this process takes of the GPU from now on; torch enforces it. Offloaded weights
-    are in pinned memory if the host has it, which takes an eighth more and is fast; otherwise they stay where they were
-    loaded, such as in mapped files, and each copy pins them. Each budget's `text` says so.
+    budget_bytes: the most GPU memory that this process may use from now on; torch enforces it. Offloaded weights are in
+    pinned memory if the host has enough, which takes an eighth more and makes copying fast. Otherwise they stay where
+    they were loaded, such as in mapped files, and each copy pins them; the budget's `text` then says so. ValueError if
+    the device is not a GPU, or has less memory free than the budget.
     """
 
     def __init__(self, device: torch.device, budget_bytes: int) -> None:
         _cap_gpu_memory(device, budget_bytes)
         self.device = device
         self.budget_bytes = budget_bytes
-        self._stacks: list[Stack] = []  # the one used last is at the end
+        self._stacks: list[Stack] = []  # the most recently used one is last
 
     def offload(self, model: GameEngine | ShotDecoder) -> tuple[StackBudget, ...]:
         """Offload a model, wherever its weights are now; returns the budget of each of its stacks.
 
-        Changes it in place and for good: optimize it before, and do not move it afterwards. A decoder decodes in tiles
-        from now on if its whole decode does not fit. ValueError: the budget is too small for one of its stacks, or the
-        model is offloaded already.
+        Changes the model in place and for good: optimize it before, and do not move it afterwards. A decoder then
+        decodes in tiles if decoding whole shots does not fit. ValueError if the budget is too small for one of the
+        stacks, or the model is offloaded already.
         """
         if is_offloaded(model):
             raise ValueError("this model is already offloaded; load it again to offload it elsewhere")
@@ -59,7 +60,7 @@ class MemoryPlan:
         if isinstance(model, ShotDecoder):
             model.tiled = _needs_tiles(model, self.budget_bytes)
         stacks = [Stack(part, budget, self.device, self.make_room) for part, budget in zip(parts, budgets, strict=True)]
-        for tensor in tensors_outside(model, parts):  # other code reads a model's device from these
+        for tensor in tensors_outside(model, parts):  # other code finds out a model's device from these
             tensor.data = tensor.data.to(self.device)
         self._stacks = [*stacks, *self._stacks]
         _OFFLOADED.add(model)
@@ -67,11 +68,11 @@ class MemoryPlan:
 
     @property
     def cached_bytes(self) -> int:
-        """The weights that are on the GPU between two computations."""
+        """The bytes of weights that are on the GPU between two computations."""
         return sum(stack.cached_bytes for stack in self._stacks)
 
     def make_room(self, stack: Stack) -> None:
-        """Copy a stack's resident weights to the GPU, and free memory for them."""
+        """Free GPU memory for a stack, and copy its staying weights there."""
         if self._stacks[-1] is stack and stack.cached_bytes:
             return
         others = [other for other in self._stacks if other is not stack]
@@ -81,13 +82,13 @@ class MemoryPlan:
             excess = sum(each.cached_bytes for each in others) - room
             other.free(other.cached_bytes - max(0, excess))
         if self.device.type == "cuda":
-            torch.cuda.empty_cache()  # torch's cache has sizes of other stacks' tensors
+            torch.cuda.empty_cache()  # torch caches memory in the sizes of other stacks' tensors
         stack.load()
         self._stacks = [*others, stack]
 
 
 def parts_of(model: GameEngine | ShotDecoder, budget_bytes: int) -> tuple[Part, ...]:
-    """A model's parts that are offloaded, each with its working memory."""
+    """The parts of a model that are offloaded, each with its working memory."""
     if isinstance(model, GameEngine):
         llm = model.llm
         working = prefill_bytes(model.spec, PROMPT_TOKENS, llm.lm_head.weight.element_size())
@@ -103,18 +104,18 @@ def parts_of(model: GameEngine | ShotDecoder, budget_bytes: int) -> tuple[Part, 
 
 
 def tensors_outside(model: nn.Module, parts: Iterable[Part]) -> list[Tensor]:
-    """The model's tensors that belong to none of its parts."""
+    """The model's tensors that are in none of these parts."""
     inside = {id(tensor) for part in parts for tensor in tensors_of(part.model)}
     return [tensor for tensor in tensors_of(model) if id(tensor) not in inside]
 
 
 def _needs_tiles(decoder: ShotDecoder, budget_bytes: int) -> bool:
-    """Whether a decoder already decodes in tiles, or has to."""
+    """Whether a decoder decodes in tiles already, or must because of the budget."""
     return decoder.tiled or total_bytes(tensors_of(decoder.vae)) + decoder.working_bytes > usable_bytes(budget_bytes)
 
 
 def _cap_gpu_memory(device: torch.device, budget_bytes: int) -> None:
-    """Make torch keep to the budget on this GPU; ValueError if it is not a GPU or has less memory free."""
+    """Limit torch to the budget on this GPU; ValueError if it is not a GPU or has less memory free."""
     if device.type != "cuda":
         raise ValueError(f"offloading needs an NVIDIA or AMD GPU, but the device is {device}")
     free, total = torch.cuda.mem_get_info(device)
@@ -124,13 +125,13 @@ def _cap_gpu_memory(device: torch.device, budget_bytes: int) -> None:
             f"{device} has {available / GIB:.1f} GiB free, but the budget is {budget_bytes / GIB:.1f} GiB; close "
             "other programs that use it, or give a smaller budget"
         )
-    if device.index is not None:  # diffusers makes its streams on the current device and synchronizes that one
+    if device.index is not None:  # diffusers creates its streams on the current device and synchronizes that one
         torch.cuda.set_device(device)
     torch.cuda.set_per_process_memory_fraction(budget_bytes / total)
 
 
 def _host_can_pin(weights: int) -> bool:
-    """Whether the host has enough memory to pin this many bytes of weights, with some to spare."""
+    """Whether the host has enough free memory to pin this many bytes of weights, with a reserve."""
     from accelerate.utils import get_max_memory
 
     return get_max_memory()["cpu"] > weights + weights // 4 + 2 * GIB

@@ -15,8 +15,10 @@ from .budget import StackBudget
 
 @dataclass(frozen=True)
 class Part:
-    """A stack's modules in their model. root: its forward runs all blocks once. entries: the stack begins to compute
-    when one of these modules is called. working: bytes besides the weights while it computes.
+    """A stack's modules in their model.
+
+    root: its forward runs all blocks once. entries: the stack begins to compute when one of these modules is called.
+    working: bytes that it needs besides its weights while it computes.
     """
 
     name: str
@@ -28,7 +30,7 @@ class Part:
 
     @property
     def rest(self) -> list[Tensor]:
-        """Its tensors outside the blocks."""
+        """The tensors outside the blocks."""
         inside = {id(tensor) for block in self.blocks for tensor in tensors_of(block)}
         return [tensor for tensor in tensors_of(self.model) if id(tensor) not in inside]
 
@@ -40,12 +42,12 @@ class Part:
 
 
 class Stack:
-    """The weights of a part: units that stay on the GPU while it computes, and offloaded blocks."""
+    """The weights of a part: units that stay on the GPU while the stack computes, and offloaded blocks."""
 
     def __init__(
         self, part: Part, budget: StackBudget, device: torch.device, on_entry: Callable[[Stack], None]
     ) -> None:
-        """on_entry runs before the stack computes."""
+        """on_entry: called before the stack computes."""
         self.budget = budget
         self._device = device
         pinned = budget.pinned and device.type == "cuda"
@@ -59,11 +61,11 @@ class Stack:
 
     @property
     def cached_bytes(self) -> int:
-        """The bytes on the GPU between two computations."""
+        """The bytes of units that are on the GPU now."""
         return sum(unit.bytes for unit in self._units if unit.on_gpu)
 
     def load(self) -> None:
-        """Copy the missing units to the GPU."""
+        """Copy the units to the GPU that are not there yet."""
         for unit in self._units:
             unit.load(self._device)
 
@@ -87,7 +89,7 @@ class Unit:
         self.on_gpu = False
 
     def load(self, device: torch.device) -> None:
-        """Copy to the GPU if not there; what computes next waits for the copies."""
+        """Copy the tensors to the GPU if they are not there; the next computation waits for the copies."""
         if not self.on_gpu:
             for tensor, on_host in self._copies:
                 tensor.data = on_host.to(device, non_blocking=True, copy=True)
@@ -101,10 +103,10 @@ class Unit:
 
 
 class _OffloadedBlocks(nn.Module):
-    """The offloaded blocks alone, with the root's forward.
+    """A module with only the offloaded blocks, and the root's forward.
 
-    diffusers learns the order of the blocks, which it needs to copy ahead, only if the module has a tensor outside of
-    its blocks: the buffer.
+    The buffer is needed because diffusers learns the order of the blocks, which it needs for prefetching, only if the
+    module has a tensor outside of its blocks.
     """
 
     def __init__(self, root: nn.Module, blocks: Iterable[nn.Module]) -> None:
@@ -115,12 +117,12 @@ class _OffloadedBlocks(nn.Module):
 
 
 def _offload_blocks(root: nn.Module, blocks: Sequence[nn.Module], device: torch.device, pinned: bool) -> None:
-    """Have these blocks of a root copied to the device when they compute, and freed there afterwards.
+    """Let diffusers copy these blocks of a root to the device when they compute, and free them there afterwards.
 
-    No record_stream: with it the program runs ahead of the GPU and copies blocks faster than they are used.
+    Without record_stream: with it, the program runs ahead of the GPU and copies blocks faster than they are used.
     """
     for block in blocks:
-        Unit(tensors_of(block), pinned)  # diffusers pins all before it frees the first: two copies on the host
+        Unit(tensors_of(block), pinned)  # diffusers pins all before it frees any: two copies on the host
     offloaded = _OffloadedBlocks(root, blocks)
     apply_group_offloading(
         offloaded,

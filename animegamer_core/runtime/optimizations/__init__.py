@@ -1,7 +1,7 @@
 """Optimizations: other ways to compute the same turn, each by name. Most only change rounding; some approximate.
 
-`bench --each NAME...` measures them one by one and `bench --with NAME...` together; `presets` names the sets that pay
-off. They change a loaded model in place and for good: an optimized model is neither trained nor saved. Importing this
+`bench --each NAME...` measures them one by one and `bench --with NAME...` together; `presets` has the useful
+combinations. They change a loaded model in place and for good: do not train or save an optimized model. Importing this
 package does not import torch.
 """
 

@@ -1,4 +1,4 @@
-"""Layers that compute the same as the libraries' own, in another way."""
+"""Faster replacements of layers of torch and diffusers, with the same results up to rounding."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from torch import Tensor, nn
 if typing.TYPE_CHECKING:
     from diffusers.models.attention_processor import Attention
 
-NAMESPACE = "animegamer"  # of this package's torch operations
+NAMESPACE = "animegamer"  # of this package's operations in torch.ops
 
 
 class LinearGelu(nn.Module):
-    """A matrix product and GELU (tanh) in one GPU kernel, which saves a write and a read of the rows.
+    """A linear layer and GELU (tanh) in one GPU kernel, which saves writing and reading the activations once.
 
     Its parameters have the names of diffusers' GELU. It is a module because torch's compiler reuses a compilation for
     modules of one class, but not for functions. On a CPU the GELU is exact.
@@ -27,17 +27,17 @@ class LinearGelu(nn.Module):
         self.proj = proj
 
     def forward(self, rows: Tensor) -> Tensor:
-        """(..., W) -> (..., V)."""
+        """(..., input width) -> (..., output width)."""
         flat = rows.flatten(0, -2)
         activated = torch._addmm_activation(self.proj.bias, flat, self.proj.weight.t(), use_gelu=True)
         return activated.unflatten(0, rows.shape[:-1])
 
 
 class JointAttention:
-    """CogVideoX's attention with a function whose rows come before heads; diffusers' own transposes the two.
+    """CogVideoX's attention through a function that takes (B, L, heads, W); diffusers' own transposes L and heads.
 
-    attend: (B, L, heads, W) queries, keys and values to as many rows. With fused projections one product makes all
-    three.
+    attend: (queries, keys, values) -> output, all (B, L, heads, W). With fused projections, one product computes
+    queries, keys and values.
     """
 
     def __init__(self, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> None:
@@ -51,7 +51,7 @@ class JointAttention:
         attention_mask: None = None,
         image_rotary_emb: None = None,
     ) -> tuple[Tensor, Tensor]:
-        """(B, L, D) picture rows and (B, N, D) text rows, attending to all; returns as many of both."""
+        """Attention among (B, L, D) picture rows and (B, N, D) text rows; returns both in the same shapes."""
         assert attention_mask is None and image_rotary_emb is None, "CogVideoX-2B has neither"
         rows_BLD = torch.cat([encoder_hidden_states, hidden_states], dim=1)
         if attn.fused_projections:
@@ -64,9 +64,9 @@ class JointAttention:
         return picture, text
 
 
-@cache  # torch registers an operation once
+@cache  # torch registers an operation only once
 def opaque(name: str, attend: Callable[..., Tensor | tuple[Tensor, ...]]) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """An attention function as one torch operation, `animegamer::<name>`, which the compiler does not trace."""
+    """Register an attention function as a torch operation, `animegamer::<name>`, which the compiler does not trace."""
 
     @torch.library.custom_op(f"{NAMESPACE}::{name}", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v) -> Tensor")
     def operation(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -11,12 +11,12 @@ from types import ModuleType
 
 COMPILE_OPTIONS = {"emulate_precision_casts": True}  # rounds where uncompiled operations round
 HOPPER = (9, 0)  # compute capability
-TRITON_FROM = (7, 0)  # torch's compiler refuses older GPUs
-FLASH3_MODULES = ("flash_attn_interface", "fa3_fwd_interface")  # its authors' build, and the package on PyPI
+TRITON_FROM = (7, 0)  # compute capability; torch's compiler refuses older GPUs
+FLASH3_MODULES = ("flash_attn_interface", "fa3_fwd_interface")  # of its authors, and of the package on PyPI
 
 
 def compiler_reason(device: str) -> str:
-    """torch compiles for a GPU with triton, which Windows lacks and which needs a C compiler."""
+    """Compiling for a GPU needs triton, which needs a C compiler and is not available for Windows."""
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
     if _capability(device) < TRITON_FROM:
@@ -27,14 +27,14 @@ def compiler_reason(device: str) -> str:
 
 
 def onednn_reason(device: str) -> str:
-    """Not every build of torch has oneDNN."""
+    """oneDNN is missing in some builds of torch."""
     import torch
 
     return "" if torch.backends.mkldnn.is_available() else "this torch was built without oneDNN"
 
 
 def flash3_reason(device: str) -> str:
-    """FlashAttention-3 runs on Hopper GPUs only, and is a package of its own."""
+    """FlashAttention-3 needs a Hopper GPU and a package of its own."""
     import torch
 
     if not torch.cuda.is_available() or _capability(device) != HOPPER:
@@ -56,7 +56,7 @@ def flash3_module() -> ModuleType | str:
 
 
 def _capability(device: str) -> tuple[int, int]:
-    """An NVIDIA GPU's compute capability; a sufficient one for AMD's GPUs, which count differently, and without one."""
+    """An NVIDIA GPU's compute capability; TRITON_FROM for other devices, and for AMD's, which count differently."""
     import torch
 
     is_nvidia = device.startswith("cuda") and torch.cuda.is_available() and not torch.version.hip

@@ -17,12 +17,13 @@ if typing.TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Optimization:
-    """One row.
+    """One row of the table.
 
-    approximates: the result differs by more than rounding. device: the kind of device that it speeds up; empty: any.
-    device_only: it does not run on other kinds. dtypes: the number formats that it works with; empty: any. reason:
-    says why a device does not meet its requirements; empty if it does. single_shot: needs batch size 1, since shots of
-    a batch share one decision on what to skip.
+    about: a description for the user. apply: changes a loaded decoder. approximates: whether the result differs by more
+    than rounding. device: the kind of device that it speeds up; empty for any. device_only: whether it does not run on
+    other kinds. dtypes: the number formats that it works with; empty for any. reason: says why a device does not meet
+    the requirements; empty if it does. single_shot: whether it needs batch size 1, because all shots of a batch skip
+    the same steps.
     """
 
     about: str
@@ -73,13 +74,13 @@ OPTIMIZATIONS: dict[str, Optimization] = {
         single_shot=True,
     ),
 }
-COMPILING = {"blocks", "vae"}  # their first shot of a size is slow
-CACHES = {"first_block"}  # these skip arithmetic
+COMPILING = {"blocks", "vae"}  # with these, the first shot of each size is slow
+CACHES = {"first_block"}  # these reuse results of earlier steps
 EXCLUSIVE = {"halves", "first_block"}  # the cache belongs to one transformer
 
 
 def optimize(decoder: ShotDecoder, names: Sequence[str]) -> None:
-    """Apply the named optimizations, in the table's order; ValueError lists the names, or says what one needs."""
+    """Apply the named optimizations, in the table's order; ValueError for unknown names or missing requirements."""
     from ..cfg_parallel import replicas
 
     check_names(names)
@@ -92,7 +93,7 @@ def optimize(decoder: ShotDecoder, names: Sequence[str]) -> None:
 
 
 def _check_requirements(name: str, constant: Tensor) -> None:
-    """ValueError if an optimization does not work for a decoder with this constant."""
+    """ValueError if an optimization does not work with this dtype and device; constant: a tensor of the decoder."""
     import torch
 
     optimization, dtype, device = OPTIMIZATIONS[name], dtype_name(constant.dtype), str(constant.device)
@@ -114,7 +115,7 @@ def compiled_modules(decoder: ShotDecoder, names: Sequence[str]) -> list[nn.Modu
 
 
 def check_names(names: Sequence[str]) -> None:
-    """ValueError for an unknown name, with the list of names, or for two that exclude each other."""
+    """ValueError for an unknown name, or for two that do not work together."""
     unknown = [name for name in names if name not in OPTIMIZATIONS]
     if unknown:
         raise ValueError(f"unknown optimization {unknown[0]!r}; choose from {', '.join(OPTIMIZATIONS)}")
@@ -124,9 +125,9 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def supported(names: Sequence[str], device: str, dtype: str = "") -> tuple[tuple[str, ...], dict[str, str]]:
-    """(the names that speed up a device such as `cuda:0`, the reasons against the others).
+    """(the names that speed up a device such as `cuda:0`; for each of the others, the reason why not).
 
-    dtype: the number format, such as `bfloat16`, if it is known.
+    dtype: the number format, such as `bfloat16`; empty if unknown.
     """
     reasons = {}
     for name in names:
@@ -149,5 +150,5 @@ def missing_requirement(name: str, device: str, dtype: str = "") -> str:
 
 
 def approximations(names: Sequence[str]) -> tuple[str, ...]:
-    """Those of the names that change the result by more than rounding."""
+    """The ones of these names that change the result by more than rounding."""
     return tuple(name for name, row in OPTIMIZATIONS.items() if name in names and row.approximates)

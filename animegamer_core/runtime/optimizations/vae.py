@@ -14,7 +14,7 @@ if typing.TYPE_CHECKING:
 
 
 def use_channels_last(decoder: ShotDecoder) -> None:
-    """Store the convolutions' weights with channels last."""
+    """Store the convolutions' weights in the channels-last memory format."""
     import torch
     from torch import nn
 
@@ -26,7 +26,7 @@ def use_channels_last(decoder: ShotDecoder) -> None:
 
 
 def use_onednn(decoder: ShotDecoder) -> None:
-    """Compute all 3-D convolutions with oneDNN: torch itself picks a slower kernel for small ones."""
+    """Compute all 3-D convolutions with oneDNN; torch itself chooses a slower kernel for small ones."""
     from torch import nn
 
     for module in decoder.vae.modules():
@@ -42,5 +42,5 @@ def _onednn_convolution(module: nn.Conv3d, rows_BCFHW: Tensor) -> Tensor:
 
 
 def compile_vae(decoder: ShotDecoder) -> None:
-    """Compile for the two chunk sizes: a first one of 3 latent frames, later ones of 2 with their cache."""
+    """Compile the VAE's decoder, for two chunk sizes: first 3 latent frames, then 2 at a time with their cache."""
     decoder.vae.decoder.compile(dynamic=False, options=COMPILE_OPTIONS)

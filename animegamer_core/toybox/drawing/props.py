@@ -8,7 +8,7 @@ GLASS, TYRE, HUB, WOOD = (196, 226, 240), (62, 58, 70), (222, 220, 214), (140, 9
 
 
 def draw_car(pen: Pen, colour: RGB, bob: float) -> None:
-    """Draw a small round car, 92 px wide and about 45 px high, on the ground at y = 0. bob: px by which its body is lowered."""
+    """Draw a small round car, 92 px wide and about 45 px high, on the ground at y = 0. bob: px that lower its body."""
     shade = mix(colour, (40, 30, 60), 0.28)
     body = pen.at(0, bob)
     body.blob([(-26, -22), (-20, -40), (0, -43), (20, -40), (28, -22), (0, -18)], colour)
