@@ -74,8 +74,8 @@ def plan_stack(name: str, rest: int, blocks: Sequence[int], working: int, budget
 def prefill_bytes(spec: ModelSpec, tokens: int, item: int) -> int:
     """Approximate bytes, besides the weights, that an engine needs to read a prompt of `tokens`.
 
-    item: bytes per number. Counts the keys and values of every layer, three wide feed-forward activations, a few activations of the model's
-    width, and the mask.
+    item: bytes per number. Counts the keys and values of every layer, three wide feed-forward activations, a few
+    activations of the model's width, and the mask.
     """
     engine = spec.engine
     key_width = engine.hidden // engine.heads * engine.kv_heads
