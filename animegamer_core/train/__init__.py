@@ -1,1 +1,1 @@
-"""Training: what each stage trains (`stages`), and the loop that all share (`loop`). Start at `run.train_stage`."""
+"""Training: the stages (`stages`), and the loop that they share (`loop`). Start reading at `run.train_stage`."""

@@ -1,10 +1,10 @@
-"""`train all`: a plan, then the stages of a recipe one after another as `train STAGE` runs them; done ones are skipped.
+"""`train all`: prints a plan, then runs the stages of a recipe one after another, like `train STAGE`; skips done ones.
 
-The time is measured on the first 20 steps of each stage as it runs. Those steps are part of the run; but since a stage
-starts from what the one before learned, its pace is not known before. `--trial` measures all stages first, on steps
-that are thrown away: each takes its first 20 in a folder of its own, from the trial adapters of those before. Features
-of text encoder, image encoder and VAE stay in the cache, so that only loading, these steps and the engine's
-predictions are done twice.
+The pace is measured on the first 20 steps of each stage. Those steps are part of the run, so a stage's pace is only
+known once it has started. `--trial` measures all stages first, on steps that are thrown away: each stage takes its
+first 20 steps in a folder of its own, starting from the trial adapters of the stages before it. Features of the text
+encoder, the image encoder and the VAE stay in the cache, so that only loading, these steps and the engine's predictions
+are done twice.
 """
 
 from __future__ import annotations
@@ -35,13 +35,15 @@ from .stages import SCRATCH_SPECS, STAGES, StageConfig
 from .trainable import read_config
 from .world_setup import words_tokenizer, world_exists
 
-TRIAL = "trial"  # in the run's folder
+TRIAL = "trial"  # folder in the run's folder
 
 
 @dataclass(frozen=True)
 class AllOptions:
-    """What `train all` alone takes. stages: names separated by commas, None for all. settings: texts
-    STAGE.OPTION=VALUE. plan: only print the plan. trial: measure some steps of each stage first.
+    """The options that only `train all` has.
+
+    stages: names separated by commas, None for all. settings: texts of the form STAGE.OPTION=VALUE. plan: only print
+    the plan. trial: first measure some steps of each stage.
     """
 
     stages: str | None = None
@@ -51,8 +53,10 @@ class AllOptions:
 
 
 def train_all(request: TrainRequest, options: AllOptions, report: Report) -> int:
-    """Print the plan and train the stages; returns the exit status. ValueError, before the first step, for options,
-    data or files that do not fit any of the stages, and where the disk is too full for what they write.
+    """Print the plan and train the stages; returns the exit status.
+
+    ValueError, before the first step, if options, data or files do not fit one of the stages, or if there is too little
+    free disk space.
     """
     chain = _open(request, options)
     plan = make_plan(chain)
@@ -69,7 +73,7 @@ def train_all(request: TrainRequest, options: AllOptions, report: Report) -> int
     plan.check_disk()
     if options.plan:
         return 0
-    processes().wait_for_everyone()  # nothing is written before every process has checked the disk
+    processes().wait_for_everyone()  # no process writes before all have checked the disk
     status, done = _train_stages(chain, plan, report)
     if done:
         _report_how_to_play(chain, report)
@@ -77,8 +81,11 @@ def train_all(request: TrainRequest, options: AllOptions, report: Report) -> int
 
 
 def _open(request: TrainRequest, options: AllOptions) -> Chain:
-    """World, dataset and stages of the run; ValueError where they do not fit, or an earlier run is in the way."""
-    folder = DatasetFolder.open(request.dataset, clips=False)  # check_stage looks for them if a stage reads any
+    """Open the run's world and dataset, and set up its stages.
+
+    ValueError if they do not fit together, or if the folder holds an earlier run.
+    """
+    folder = DatasetFolder.open(request.dataset, clips=False)  # check_stage checks them if a stage reads clips
     world = open_world(request.world) if world_exists(request.world) else None
     if world is None and not request.spec:
         raise ValueError(f"{request.world} does not exist yet; choose the sizes of a new world with --spec")
@@ -119,8 +126,9 @@ def _stage_request(request: TrainRequest, stage: str, settings: Mapping[str, obj
 
 
 def _with_earlier(out: Path, names: Sequence[str], own: Mapping[str, StageConfig]) -> dict[str, StageConfig]:
-    """The configurations of this run's stages and of earlier ones whose adapters are in its folder; ValueError for a
-    stage that was started there, is not done, and is not in this run.
+    """The configurations of this run's stages, and of earlier stages whose adapters are in its folder.
+
+    ValueError for an unfinished stage in the folder that this run does not include.
     """
     found = {}
     for name in names:
@@ -134,7 +142,7 @@ def _with_earlier(out: Path, names: Sequence[str], own: Mapping[str, StageConfig
 
 
 def _is_done(out: Path) -> bool:
-    """Whether a folder holds a stage's result and its adapter."""
+    """Whether a stage's folder holds its result and its adapter."""
     path = out / RESULT
     return path.is_file() and read_json(path).get("stage") == out.name and stage_file(out).is_file()
 
@@ -147,7 +155,7 @@ def _stage_run(
     world: World | None,
     folder: DatasetFolder,
 ) -> StageRun:
-    """A stage and how far it is; ValueError where its folder holds another run, or one with other settings."""
+    """A stage and its progress; ValueError if its folder holds another run, or one with other settings."""
     saved = list_checkpoints(request.out / CHECKPOINTS)
     done = _is_done(request.out) and (recipe != SCRATCH or is_in_world(request))
     if saved or done:
@@ -156,14 +164,14 @@ def _stage_run(
         check_origin(request.out, origin)
         left = saved[-1] if saved else stage_file(request.out)
         stored = read_state(left).config if saved else asdict(read_config(left)[1])
-        if "window" not in request.options:  # a world may have its own
+        if "window" not in request.options:  # an unset window may come from the world
             config = replace(config, window=stored["window"])
         check_settings(left, request.stage, stored, config)
     return StageRun(request, config, begins, done, step_of(saved[-1]) if saved else 0)
 
 
 def _run_trial(chain: Chain, report: Report) -> dict[str, Pace] | None:
-    """The pace of each stage that is not done; None where Ctrl-C stopped the trial. Leaves only the cache behind."""
+    """The pace of each stage that is not done; None if Ctrl-C stopped the trial. Leaves only the cache behind."""
     paces: dict[str, Pace] = {}
     folder = chain.request.out / TRIAL
     _remove(folder)
@@ -171,7 +179,7 @@ def _run_trial(chain: Chain, report: Report) -> dict[str, Pace] | None:
         for run in (run for run in chain.runs if not run.done):
             report(f"trial of stage {run.stage}")
             request = _trial_request(chain, run, lambda pace, stage=run.stage: paces.update({stage: pace}))
-            if train_one_stage(request, lambda line: None):  # losses of a trial mean nothing
+            if train_one_stage(request, lambda line: None):  # the losses of a trial are not reported
                 return None
             processes().wait_for_everyone()  # the main process writes the adapter that the next stage starts from
             if pace := paces.get(run.stage):
@@ -182,7 +190,7 @@ def _run_trial(chain: Chain, report: Report) -> dict[str, Pace] | None:
 
 
 def _trial_request(chain: Chain, run: StageRun, measured: Callable[[Pace], object]) -> TrainRequest:
-    """A stage's first steps alone, from the adapters of done stages and of trials."""
+    """The request for a stage's first steps, which start from the adapters of done stages and of trials."""
     out, tried = chain.request.out, {other.stage for other in chain.runs if not other.done}
     folders = [(out / TRIAL if name in tried else out) / name for name in run.begins]
     steps = min(MEASURED_STEPS, run.config.steps)
@@ -199,7 +207,7 @@ def _trial_request(chain: Chain, run: StageRun, measured: Callable[[Pace], objec
 
 
 def _remove(folder: Path) -> None:
-    """Remove a trial's folder; the main process does, and the others wait."""
+    """Let the main process remove a trial's folder; the others wait."""
     if processes().is_main_process:
         shutil.rmtree(folder, ignore_errors=True)
     processes().wait_for_everyone()
@@ -210,7 +218,7 @@ def _peak(before: str, pace: Pace) -> str:
 
 
 def _train_stages(chain: Chain, plan: Plan, report: Report) -> tuple[int, bool]:
-    """Train the stages that are not done; returns (exit status, whether all of them are done now)."""
+    """Train the stages that are not done; returns (exit status, whether all stages are done now)."""
     begun, limit = time.monotonic(), chain.request.options.get("minutes", 0.0)
     for at, run in enumerate(chain.runs):
         if run.done:
@@ -218,12 +226,12 @@ def _train_stages(chain: Chain, plan: Plan, report: Report) -> tuple[int, bool]:
         report(f"stage {run.stage}, {at + 1} of {len(chain.runs)}")
         options = dict(run.request.options)
         if limit:
-            # for all stages together; never 0, which sets no limit, and no process may leave the others waiting
+            # the limit is for all stages together; never 0, which would mean no limit
             options["minutes"] = max(1e-6, limit - (time.monotonic() - begun) / 60)
         measure = FirstSteps(plan.stages[at].steps_left, processes().device, _pace_report(plan, at, report))
         status = train_one_stage(replace(run.request, options=options, after_step=measure), report)
         processes().wait_for_everyone()  # the main process writes the adapter that the next stage starts from
-        gc.collect()  # models are part of reference cycles, and the next stage needs their memory
+        gc.collect()  # models are in reference cycles, and the next stage needs their memory
         if status or not _is_done(run.request.out):
             report(
                 f"{at} of {len(chain.runs)} stages are done; the same command with --resume continues in {run.stage}"
@@ -233,7 +241,7 @@ def _train_stages(chain: Chain, plan: Plan, report: Report) -> tuple[int, bool]:
 
 
 def _pace_report(plan: Plan, at: int, report: Report) -> Callable[[Pace], None]:
-    """Reports how long a stage takes by its first steps, and which stages are still to be measured."""
+    """A callback that reports a stage's pace and remaining time, and which stages are still to be measured."""
     stage = plan.stages[at]
 
     def measured(pace: Pace) -> None:
@@ -249,7 +257,7 @@ def _pace_report(plan: Plan, at: int, report: Report) -> Callable[[Pace], None]:
 
 
 def _report_how_to_play(chain: Chain, report: Report) -> None:
-    """Report the command that plays what was trained, if the world is complete with it."""
+    """Report that all stages are done, and the command that plays the result if the world is then complete."""
     request = chain.request
     words = [*PROGRAM.split(), "play", "--world", request.world]
     if chain.recipe == SCRATCH:

@@ -1,7 +1,7 @@
-"""`dataset cache`: computes the features that stages read of a dataset and stores them as shards of safetensors.
+"""`dataset cache`: computes the features of a dataset that stages read, and stores them as safetensors shards.
 
-A stage with the same folder (`train --cache`) finds the features by their names and digests: it computes none, reads no
-clip, and loads no text or image encoder.
+A stage that uses the folder (`train --cache`) finds the features by name and digest, so it computes none, reads no
+clips, and loads no text or image encoder.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from .training_data import (
 )
 from .weights import on_device
 
-DEFAULT_FEATURES = ("latents", "text", "image")  # what warmup and joint read
-FEATURES = (*DEFAULT_FEATURES, "image_random", "states")  # training the encoder changes states
-CLIP_BYTES = 2**28  # of clips that are read at a time for the image encoder
+DEFAULT_FEATURES = ("latents", "text", "image")  # those that stages warmup and joint read
+FEATURES = (*DEFAULT_FEATURES, "image_random", "states")  # states must be computed again after the encoder is trained
+CLIP_BYTES = 2**28  # bytes of clips that are read at a time for the image encoder
 ENCODER_ROWS = 64
 
 
 @dataclass(frozen=True)
 class CachedFeature:
-    """One feature of a cache folder. fresh: whether some of it was computed now; bytes: on disk."""
+    """One feature in a cache folder. bytes: its size on disk. fresh: whether at least a part was computed now."""
 
     name: str
     clips: int
@@ -55,11 +55,11 @@ def cache_features(
     on_progress: Progress | None = None,
     device: str = "auto",
 ) -> tuple[CachedFeature, ...]:
-    """Compute features of a dataset with a world's models into a cache folder, without those that it has already.
+    """Compute features of a dataset with a world's models, and store those in a cache folder that it lacks.
 
-    features: from FEATURES; text and image come together. Clips are read a few at a time, so memory does not grow with
-    the dataset. After an interruption the same call continues at the unfinished shard. ValueError, before anything is
-    computed, where dataset, world and features do not fit one another.
+    features: some of FEATURES; text and image are always computed together. Clips are read a few at a time, so memory
+    does not grow with the dataset. After an interruption, the same call continues with the unfinished shard.
+    ValueError, before anything is computed, if dataset, world and features do not fit together.
     """
     unknown = [name for name in features if name not in FEATURES]
     if unknown or not features:
@@ -94,8 +94,8 @@ def _check(world: World, data: TrainingData, features: Sequence[str]) -> None:
 
 
 def _compute(world: World, data: TrainingData, features: set[str], device: torch.device) -> TrainingData:
-    """The data with these features; one model is in memory at a time."""
-    small = Loading(torch.bfloat16)  # only the decoder's VAE is used, which is read in fp32 anyway
+    """The data with these features; only one model is in memory at a time."""
+    small = Loading(torch.bfloat16)  # only the decoder's VAE is used, which is loaded in fp32 anyway
     if "latents" in features:
         decoder = WorldParts.load(world, ("decoder",), small).of("decoder")
         with on_device(decoder.vae, device):

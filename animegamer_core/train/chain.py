@@ -1,4 +1,4 @@
-"""The stages of a recipe one after another: their order, the options of each, and the adapters that it starts from."""
+"""The stages of a recipe as a chain: their order, their options, and the adapters that each starts from."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from .stages import STAGES, STAGES_IN_ORDER, StageConfig
 
 SCRATCH = "scratch"
 _KINDS = typing.get_type_hints(StageConfig)
-_MODEL = re.compile(r"\^?(encoder|decoder|engine)\\?\.")  # the beginning of a pattern that is for one model
+_MODEL = re.compile(r"\^?(encoder|decoder|engine)\\?\.")  # the beginning of a pattern that names a model
 _SWITCHES = {"true": True, "false": False, "on": True, "off": False, "1": True, "0": False}
 Configs = Mapping[str, StageConfig]  # in the order of training
 
 
 def stages_of(recipe: str, chosen: str | None = None) -> tuple[str, ...]:
-    """A recipe's stages in the order of training, or the chosen ones ("joint,predict"); ValueError for a stage that the
-    recipe does not run.
+    """A recipe's stages in the order of training. chosen: only these, such as "joint,predict".
+
+    ValueError for a stage that the recipe does not run.
     """
     whole = tuple(name for name in STAGES_IN_ORDER if recipe == SCRATCH or STAGES[name].after is not None)
     if chosen is None:
@@ -31,7 +32,7 @@ def stages_of(recipe: str, chosen: str | None = None) -> tuple[str, ...]:
 
 
 def read_settings(given: Iterable[str], stages: Iterable[str]) -> dict[str, dict[str, typing.Any]]:
-    """The options of --set by stage; ValueError for one that is not STAGE.OPTION=VALUE of these stages."""
+    """The options of --set by stage; ValueError for one that is not STAGE.OPTION=VALUE with one of these stages."""
     found: dict[str, dict[str, typing.Any]] = {name: {} for name in stages}
     for text in given:
         place, equals, value = text.partition("=")
@@ -50,7 +51,7 @@ def read_settings(given: Iterable[str], stages: Iterable[str]) -> dict[str, dict
 
 
 def _value(text: str, value: str, kind: typing.Any) -> typing.Any:
-    """A value as the field's type; ValueError names the option."""
+    """Convert a value to the field's type; ValueError if that fails. text: the whole option, for the message."""
     try:
         if kind is bool:
             return _SWITCHES[value.lower()]
@@ -63,10 +64,10 @@ def _value(text: str, value: str, kind: typing.Any) -> typing.Any:
 
 
 def begins_from(stage: str, configs: Configs) -> tuple[str, ...]:
-    """The stages whose adapters a stage starts from, in order; configs: of the stages that have, or will have, one.
+    """The stages whose adapters a stage starts from, in order. configs: of the stages that have or will have adapters.
 
-    These are the stages of `Stage.after` and those that they started from, without adapters that a later one replaces
-    entirely, or that train no model that this stage loads.
+    These are the stages in `Stage.after` and those that they started from, without adapters that a later one replaces
+    entirely, and without those that change no model that this stage loads.
     """
     models = set(models_of(stage, configs[stage].shots_every > 0))
     before = [name for name in _lineage(stage) if name in configs]
@@ -74,13 +75,13 @@ def begins_from(stage: str, configs: Configs) -> tuple[str, ...]:
 
 
 def played_with(last: str, configs: Configs) -> tuple[str, ...]:
-    """The stages whose adapters play a world that was trained up to stage `last`."""
+    """The stages whose adapters are needed to play a world that was trained up to stage `last`."""
     before = [name for name in (*_lineage(last), last) if name in configs]
     return tuple(name for name in _not_replaced(before, configs) if _models_trained(name, configs[name]) & PLAYED)
 
 
 def _lineage(stage: str) -> tuple[str, ...]:
-    """All stages between the world and this one, in training order."""
+    """All stages that come before this one, in the order of training."""
     found: set[str] = set()
     waiting = [stage]
     while waiting:
@@ -91,7 +92,7 @@ def _lineage(stage: str) -> tuple[str, ...]:
 
 
 def _not_replaced(names: list[str], configs: Configs) -> list[str]:
-    """The stages without those that trained only whole weights, all of which a later stage trains too."""
+    """The stages, without those that trained only whole weights all of which a later stage trains too."""
 
     def replaced(name: str, later: str) -> bool:
         return not configs[name].lora_rank and set(configs[name].trainable) <= set(configs[later].trainable)
@@ -100,7 +101,7 @@ def _not_replaced(names: list[str], configs: Configs) -> list[str]:
 
 
 def _models_trained(stage: str, config: StageConfig) -> set[str]:
-    """The models that a stage changes; a pattern without a model's name may change any that the stage needs."""
+    """The models that a stage changes; a pattern that names no model may change any model that the stage needs."""
     facts, found = STAGES[stage], set()
     for pattern in (*config.trainable, *(config.lora_targets if config.lora_rank else ())):
         named = _MODEL.match(pattern)

@@ -1,8 +1,8 @@
 """Checkpoints of a run: everything that it needs to continue as if it had never stopped.
 
-`checkpoints/step-0000120/` holds trained weights, their average and AdamW's moments as safetensors, and state.json. A
-folder is renamed into place when it is complete, so a killed run keeps the one before. The order of samples and noise
-follow from seed and step (`sampling.py`) and need no state.
+`checkpoints/step-0000120/` holds the trained weights, their average and AdamW's moments as safetensors, and state.json.
+A folder is renamed into place when it is complete, so a killed run keeps the one before. The order of samples and the
+noise depend only on seed and step (`sampling.py`), so they need no stored state.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from .distributed import distributed_like, full_tensor, is_sharded, local_shard
 from .optimizers import MOMENTS, restore_moments, stored_moments
 from .stages import STAGES, StageConfig
 
-CHECKPOINTS = "checkpoints"  # in a run's folder
-KEPT = 2
+CHECKPOINTS = "checkpoints"  # folder in a run's folder
+KEPT = 2  # checkpoints that are kept
 FORMAT = 1
-# fields that may differ between a run and its continuation: they change no number, or only how it is rounded
-SPLITTING = ("accumulation", "per_card")  # free unless the loss is contrastive over a micro-batch
+# fields that may differ between a run and its continuation, since they change results by rounding at most
+SPLITTING = ("accumulation", "per_card")  # free unless the loss compares the samples of a micro-batch
 FREE_FIELDS = (
     *SPLITTING,
     "shots_every",
@@ -47,7 +47,7 @@ FREE_FIELDS = (
 
 
 class ChangedSetting(ValueError):
-    """A run is continued with another value of a setting, a field of StageConfig."""
+    """A run is continued with another value of a setting (a field of StageConfig)."""
 
     def __init__(self, path: Path, name: str, before: object, now: object) -> None:
         super().__init__(
@@ -59,9 +59,9 @@ class ChangedSetting(ValueError):
 
 @dataclasses.dataclass
 class RunState:
-    """What changes while a stage runs. `parameters` are the trained ones by name; `average` is empty without EMA.
+    """What changes while a stage runs. parameters: the trained ones, by name. average: their EMA, empty without EMA.
 
-    Tensors may be sharded over several processes (FSDP2); a checkpoint holds them complete, so that any number of
+    Tensors may be sharded over several processes (FSDP2). A checkpoint holds full tensors, so that any number of
     processes can continue from it.
     """
 
@@ -75,9 +75,9 @@ class RunState:
 
 
 def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> Path:
-    """Write a checkpoint; remove all but the last two, and what a killed run left half written.
+    """Write a checkpoint; then remove all but the last two, and the partial ones of a killed run. Returns its folder.
 
-    Where tensors are sharded, every process of a run calls it, and only the one with `writes` writes.
+    If tensors are sharded, every process of the run must call this; only those with `writes` write.
     """
     path = folder / f"step-{state.step:07d}"
     tensors = _tensors_of(state, writes)
@@ -102,7 +102,7 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> Path:
     }
     write_json(part / "state.json", info)
     if path.exists():
-        os.replace(path, folder / f"{PART}{os.getpid()}-old")  # removed below; a kill amid that would leave a half
+        os.replace(path, folder / f"{PART}{os.getpid()}-old")  # removed below; a kill leaves no half here
     rename(part, path)
     for old in (*list_checkpoints(folder)[:-KEPT], *folder.glob(f"{PART}*")):
         shutil.rmtree(old)
@@ -115,7 +115,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def step_of(path: Path) -> int:
-    """The number of steps that a checkpoint's run had done."""
+    """The number of steps that were done at a checkpoint."""
     return int(path.name.removeprefix("step-"))
 
 
@@ -131,7 +131,7 @@ class StoredState(msgspec.Struct):
 
 
 def read_state(path: Path) -> StoredState:
-    """The state of the checkpoint at `path`; ValueError names the field that is damaged."""
+    """Read a checkpoint's state.json; ValueError names a damaged field."""
     try:
         return read_json(path / "state.json", StoredState)
     except JsonError as error:
@@ -139,7 +139,7 @@ def read_state(path: Path) -> StoredState:
 
 
 def load_checkpoint(path: Path, state: RunState) -> None:
-    """Put a checkpoint into a run that was just set up; ValueError names the field or tensor that does not fit."""
+    """Load a checkpoint into a run that was just set up; ValueError names the setting or tensor that does not fit."""
     info = checked_state(path, state.stage, state.config)
     weights = find_safetensors(path)
     if weights is None:
@@ -148,7 +148,7 @@ def load_checkpoint(path: Path, state: RunState) -> None:
     for name, parameter in state.parameters.items():
         _copy(source, f"weight.{name}", parameter)
         if state.average:
-            stored = f"average.{name}"  # a checkpoint that was made small has none: its weights are the average
+            stored = f"average.{name}"  # a reduced checkpoint has none: its weights are the average
             _copy(source, stored if stored in source.keys() else f"weight.{name}", state.average[name])  # noqa: SIM118
         steps = info.optimizer_steps.get(name)
         if steps is not None:
@@ -157,8 +157,9 @@ def load_checkpoint(path: Path, state: RunState) -> None:
 
 
 def checked_state(path: Path, stage: str, config: StageConfig) -> StoredState:
-    """The state of a checkpoint from which this stage continues, perhaps with more steps; ValueError, mostly a
-    ChangedSetting, where it does not fit.
+    """Read the state of a checkpoint from which this stage continues, perhaps with more steps.
+
+    ValueError if the checkpoint is of another stage or format, ChangedSetting if it has other settings.
     """
     info = read_state(path)
     if (info.format, info.stage) != (FORMAT, stage):
@@ -170,7 +171,7 @@ def checked_state(path: Path, stage: str, config: StageConfig) -> StoredState:
 
 
 def _tensors_of(state: RunState, keep: bool) -> dict[str, Tensor]:
-    """A checkpoint's tensors, complete. Sharded ones are gathered one at a time, and freed again unless `keep`."""
+    """A checkpoint's full tensors. Sharded ones are gathered one at a time, and freed again unless `keep`."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in state.parameters.items():
         found = {f"weight.{name}": parameter, **stored_moments(state.optimizer, name, parameter)}
@@ -178,7 +179,7 @@ def _tensors_of(state: RunState, keep: bool) -> dict[str, Tensor]:
             found[f"average.{name}"] = state.average[name]
         for key, value in found.items():
             full = full_tensor(value.detach())
-            if keep:  # a tensor that was complete already stays on its device until its file is written
+            if keep:  # an unsharded tensor stays on its device until its file is written
                 tensors[key] = full.cpu() if is_sharded(value) else full
     return tensors
 
@@ -200,7 +201,7 @@ def _copy(source: SafetensorsSource, name: str, into: Tensor) -> None:
 
 
 def _checked(source: SafetensorsSource, name: str, like: Tensor) -> Tensor:
-    """A stored tensor; ValueError where it is missing or of another shape than `like`."""
+    """A stored tensor; ValueError if it is missing or has another shape than `like`."""
     if name not in source.keys() or source.shape(name) != tuple(like.shape):  # noqa: SIM118  not a mapping
         raise ValueError(
             f"{source.path}: {name} is missing or not {tuple(like.shape)}; the checkpoint is for another spec"
@@ -209,9 +210,9 @@ def _checked(source: SafetensorsSource, name: str, like: Tensor) -> Tensor:
 
 
 def check_settings(path: Path, stage: str, stored: Mapping[str, Any], config: StageConfig) -> None:
-    """ChangedSetting for the first setting that differs from those `stored` at `path`, unless it is a free one.
+    """ChangedSetting for the first setting that differs from those `stored` at `path`, except FREE_FIELDS.
 
-    A setting that an older version did not store had its default.
+    A setting that an older version did not store had its default value.
     """
     free = set(FREE_FIELDS) - set(SPLITTING if STAGES[stage].contrasts else ())
     defaults = {field.name: field.default for field in dataclasses.fields(StageConfig)}

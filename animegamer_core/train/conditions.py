@@ -1,4 +1,4 @@
-"""The conditions that the decoder gets with the noised latents, and which of them are dropped at random. B batch."""
+"""The decoder's conditions in training, and their random dropout. B batch, N state tokens, D state width."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .stages import StageConfig
 
 
 def motion_condition(values: Tensor, config: StageConfig) -> Tensor:
-    """The motion values that condition the decoder: the clips' own, or one for all."""
+    """The motion values that condition the decoder: the clips' own, or without motion_scope UNCONDITIONAL_MOTION."""
     return values if config.motion_scope else torch.full_like(values, UNCONDITIONAL_MOTION)
 
 
 def with_dropped_motion(motion_B: Tensor, blank_B: Tensor, config: StageConfig, random: SampleNoise) -> Tensor:
-    """The motion values, some of them UNCONDITIONAL_MOTION: by chance, and always where nothing else conditions.
+    """The motion values, some replaced by UNCONDITIONAL_MOTION: at random, and always if nothing else conditions.
 
-    blank_B: which samples' representations are the unconditional one. With drop_motion 0 all values stay.
+    blank_B: which samples have the unconditional representation. With drop_motion 0, no value is replaced.
     """
     if not config.drop_motion:
         return motion_B
@@ -27,7 +27,7 @@ def with_dropped_motion(motion_B: Tensor, blank_B: Tensor, config: StageConfig, 
 
 
 def mixed_states(values: dict[str, Tensor], config: StageConfig, random: SampleNoise) -> Tensor:
-    """(B, N, D) fp32: predicted representations, some of them replaced by the true ones."""
+    """(B, N, D) fp32: the predicted representations, each replaced by the true one with probability true_states."""
     states = values["predicted"].float()
     if not config.true_states:
         return states

@@ -1,4 +1,4 @@
-"""Deterministic kernels: a GPU adds in one order, at some cost in speed."""
+"""Deterministic kernels: a GPU always adds in the same order, which is slower."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 import torch
 
 CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
-DETERMINISTIC = (":4096:8", ":16:8")  # values with which cuBLAS adds in one order (torch.use_deterministic_algorithms)
+DETERMINISTIC = (":4096:8", ":16:8")  # values with which cuBLAS is deterministic (torch.use_deterministic_algorithms)
 
 
 def set_cublas_workspace() -> None:
-    """Set cuBLAS's workspace for `deterministic` unless it is set; call it before the first matrix product."""
+    """Set cuBLAS's workspace for `deterministic` unless it is set. Call this before the first matrix product."""
     os.environ.setdefault(CUBLAS_WORKSPACE, DETERMINISTIC[0])
 
 
@@ -21,8 +21,8 @@ def set_cublas_workspace() -> None:
 def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
     """Let torch use only deterministic kernels while the block runs, if wanted.
 
-    ValueError on a GPU where cuBLAS is set up otherwise. torch raises RuntimeError for an operation without such a
-    kernel.
+    ValueError on a GPU if cuBLAS's workspace is set to another value. torch raises RuntimeError for an operation that
+    has no deterministic kernel.
     """
     if not wanted:
         yield

@@ -1,9 +1,9 @@
 """The processes of a run, DDP and FSDP2, which shards a learner's weights over them.
 
-FSDP2 is chosen with accelerate's launcher: `accelerate launch --use_fsdp --fsdp_version 2`, or a configuration file. We
-call torch's own DDP, and `fully_shard` with accelerate's settings, rather than accelerate's `prepare`: that supports
-FSDP on GPUs only, and would apply the launcher's mixed precision and accumulation on top of a StageConfig's. Frozen
-weights in bf16 and trained ones in fp32 are in one shard.
+FSDP2 is chosen with accelerate's launcher: `accelerate launch --use_fsdp --fsdp_version 2`, or a configuration file.
+Instead of accelerate's `prepare`, we call torch's DDP, and `fully_shard` with accelerate's settings: `prepare` supports
+FSDP only on GPUs, and would apply the launcher's mixed precision and accumulation in addition to the StageConfig's. A
+shard holds both frozen weights in bf16 and trained weights in fp32.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from accelerate.utils import FullyShardedDataParallelPlugin, parse_flag_from_env
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
-_BLOCK_LISTS = ("layers", "block", "transformer_blocks")  # names of ModuleLists; each of their blocks is sharded alone
+_BLOCK_LISTS = ("layers", "block", "transformer_blocks")  # names of ModuleLists whose blocks are sharded one by one
 
 
 def processes() -> PartialState:
-    """The processes of this run, from accelerate; also where its launcher chose the CPU."""
+    """The processes of this run, from accelerate; on the CPU if its launcher chose that."""
     return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
 
 
 def close_at_exit() -> None:
-    """Destroy the process group as the program ends, without which torch warns.
+    """Destroy the process group when the program ends; otherwise torch warns.
 
-    For a run that succeeded: after a failure the processes would wait for one another.
+    Only for a run that succeeded: after a failure, the processes would wait for one another.
     """
     if processes().num_processes > 1:
         atexit.register(processes().destroy_process_group)
@@ -47,9 +47,10 @@ def fsdp_wanted() -> bool:
 def data_parallel(learner: nn.Module, unused: bool, fixed_order: bool) -> nn.Module:
     """The learner under DDP, complete on every process. unused: whether some trained parameters may get no gradient.
 
-    fixed_order: add gradients in one order, so that a continued run repeats. DDP rebuilds its buckets after the first
-    step, and with three or more processes a value's place in its bucket decides whose is added first. With
-    find_unused_parameters DDP keeps its buckets, and warns once if no parameter is unused.
+    fixed_order: always add gradients in the same order, so that a continued run is reproducible. DDP rebuilds its
+    buckets after the first step, and with three or more processes, a value's place in its bucket decides in which order
+    the processes' gradients are added. With find_unused_parameters, DDP keeps its buckets, and warns once if no
+    parameter is unused.
     """
     trained = {name for name, value in learner.named_parameters() if value.requires_grad}
     names = (*dict(learner.named_parameters()), *dict(learner.named_buffers()))
@@ -60,10 +61,10 @@ def data_parallel(learner: nn.Module, unused: bool, fixed_order: bool) -> nn.Mod
 
 
 def shard_learner(learner: nn.Module, device: torch.device) -> nn.Module:
-    """A copy of the learner with this process's shard of every tensor; the learner itself keeps no memory.
+    """A copy of the learner with this process's shard of every tensor; the learner itself moves to the meta device.
 
-    The copy trains; `gather_into` brings its weights back. Blocks go to the device one at a time, so that no GPU ever
-    holds the whole model.
+    The copy is trained; `gather_into` copies its weights back. Blocks are moved to the device one at a time, so that no
+    GPU ever holds the whole model.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
@@ -83,13 +84,13 @@ def shard_learner(learner: nn.Module, device: torch.device) -> nn.Module:
             for block in module:
                 fully_shard(block, reshard_after_forward=plugin.reshard_after_forward, **settings)
     fully_shard(sharded, **settings)
-    for method in {"states", "sample"} & set(dir(sharded)):  # that contact sheets call
+    for method in {"states", "sample"} & set(dir(sharded)):  # contact sheets call these
         register_fsdp_forward_method(sharded, method)
     return sharded
 
 
 def reshard(learner: nn.Module) -> None:
-    """Free the full tensors that a forward pass without a backward left, so that the next pass reads the shards."""
+    """Free the full tensors that a forward pass without backward leaves, so that the next pass reads the shards."""
     from torch.distributed.fsdp import FSDPModule
 
     for module in learner.modules():
@@ -99,11 +100,11 @@ def reshard(learner: nn.Module) -> None:
 
 @torch.no_grad()
 def gather_into(learner: nn.Module, sharded: nn.Module, keep: bool) -> None:
-    """Bring the weights of a sharded copy back into the learner, on the CPU; every process has to call it.
+    """Copy the weights of a sharded copy back into the learner, on the CPU; every process must call this.
 
     keep: whether this process keeps them; otherwise the learner's parameters stay on the meta device.
     """
-    places: dict[int, list[str]] = {}  # a tied tensor has several
+    places: dict[int, list[str]] = {}  # a tied tensor has several names
     for name, value in sharded.named_parameters(remove_duplicate=False):
         places.setdefault(id(value), []).append(name)
     for value in sharded.parameters():
@@ -142,12 +143,12 @@ def local_shard(tensor: Tensor) -> Tensor:
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """All of a sharded tensor; any other tensor itself. Every process has to call it."""
+    """The full tensor of a sharded one; any other tensor itself. Every process must call this."""
     return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
 def distributed_like(full: Tensor, like: Tensor) -> Tensor:
-    """A copy of a full tensor with the dtype, device and sharding of another; every process has to call it."""
+    """A copy of a full tensor with the dtype, device and sharding of another; every process must call this."""
     placed = full.to(device=like.device, dtype=like.dtype, copy=True)
     if not is_sharded(like):
         return placed

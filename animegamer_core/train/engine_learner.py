@@ -21,13 +21,14 @@ from .sampling import MicroBatch, SampleNoise, WindowSampler
 from .stages import StageConfig
 from .training_data import TrainingData, autocast, weights_digest
 
-TURNS_AT_ONCE = 64  # that the engine predicts for the decoder
+TURNS_AT_ONCE = 64  # turns that the engine predicts at a time for decoder adaptation
 
 
 class EngineLearner(Learner):
-    """CE on the state block + alpha MSE + beta (1 - cosine) of the representation (supplement, formula 1).
+    """Trains the engine. Loss: cross-entropy of the state block + alpha MSE + beta (1 - cosine) of the representation.
 
-    The history holds true states and representations, with noise or the engine's own predictions where configured.
+    This is the supplement's formula 1, with a weight `cross_entropy` of the first term. The history holds the true
+    states and representations; noise or the engine's own predictions can be mixed in.
     """
 
     def __init__(self, config: StageConfig, engine: GameEngine, data: TrainingData) -> None:
@@ -50,7 +51,7 @@ class EngineLearner(Learner):
 
     def sampler(self, data: TrainingData, held_out: bool = False) -> WindowSampler:
         config = self.settings
-        recall = 0.0 if held_out else config.recall  # losses on held-out games stay comparable
+        recall = 0.0 if held_out else config.recall  # so that losses on held-out games are comparable
         return WindowSampler(data.games(held_out), config.window, config.batch, config.seed, recall)
 
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
@@ -64,7 +65,7 @@ class EngineLearner(Learner):
         }
 
     def _history(self, data: TrainingData, true_BKND: Tensor, rows: Tensor, micro: MicroBatch) -> Tensor:
-        """Past representations, some of them the engine's own, with noise of a strength drawn for each."""
+        """The past representations, some replaced by the engine's own, with noise of a random strength for each."""
         config = self.settings
         random = SampleNoise(true_BKND.device, config.seed, micro, len(rows), "history")
         own, strength = random.uniform(2, true_BKND.shape[1], 1, 1).unbind(1)
@@ -101,17 +102,17 @@ class EngineLearner(Learner):
 
 
 def _windows(data: TrainingData, name: str, rows_BK: Tensor, device: torch.device) -> Tensor:
-    """(B, K, ...) fp32: a feature of every clip of some windows."""
+    """(B, K, ...) fp32: a feature of every clip of these windows."""
     values = data.store.gather([name], rows_BK.flatten(), device)[name].float()
     return values.reshape(*rows_BK.shape, *values.shape[1:])
 
 
 def add_predictions(data: TrainingData, engine: GameEngine, window: int, free_running: bool = False) -> TrainingData:
-    """The engine's representation of every clip of a game, `predicted`, for decoder adaptation.
+    """Add the engine's predicted representation of every clip, `predicted`, for decoder adaptation.
 
-    Each turn is read with as many past turns as in play. Their representations are the true ones, or with free_running
-    those that the engine predicted before, as in a game. Clips of no game are predicted without a past. The character
-    states of past turns are the true ones.
+    Each turn is predicted from as many past turns as in play. Their representations are the true ones or, with
+    free_running, the engine's earlier predictions, as in a game. Their motion levels and stat changes are always the
+    true ones. Clips that are in no game are predicted without a past.
     """
     engine.eval()
     reader = cache(lambda: _GameReader(data, engine, window))
@@ -128,7 +129,7 @@ def add_predictions(data: TrainingData, engine: GameEngine, window: int, free_ru
 
 
 class _GameReader:
-    """The engine reading the games of a dataset, a few turns at a time."""
+    """Predicts the turns of a dataset's games with the engine, a few at a time."""
 
     def __init__(self, data: TrainingData, engine: GameEngine, window: int) -> None:
         self._data, self._engine = data, engine
@@ -138,7 +139,7 @@ class _GameReader:
         self._turns = _by_turn(data, window)
 
     def teacher_forced(self, part: range) -> Tensor:
-        """(n, N, D): predictions for some clips, given the true past."""
+        """(n, N, D): predictions for the clips in `part`, given the true past."""
         found = self._empty(len(part))
         windows = {window[-1]: window for turn in self._turns for window in turn if window[-1] in part}
         for rows in self._batches(windows.values()):
@@ -160,7 +161,7 @@ class _GameReader:
         return torch.empty(clips, state.tokens, state.width, dtype=torch.half, device=self._home)
 
     def _batches(self, windows: Collection[tuple[int, ...]]) -> Iterator[Tensor]:
-        """(B, K + 1): the windows, those of one length together."""
+        """Yield the windows as (B, K + 1), grouped by length."""
         for length in sorted({len(window) for window in windows}):
             yield from torch.tensor([window for window in windows if len(window) == length]).split(TURNS_AT_ONCE)
 

@@ -1,4 +1,4 @@
-"""The memory and disk space that a stage takes, computed from models without weights: nothing is loaded or trained."""
+"""Estimates the memory and disk space that a stage takes from models without weights; nothing is loaded or trained."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _ENCODERS = ("encoder.text_tower", "encoder.image_tower")
 class Size:
     """The memory and disk space of a stage, in bytes.
 
-    weights: on the device that trains. state: gradients, moments and average of trained values on top of that.
-    checkpoint: one of them. kept: how many checkpoints stay. stage_file: the adapter, with the heads next to it.
+    weights: on the training device. state: gradients, moments and average of the trained values, in addition.
+    checkpoint: one checkpoint. kept: how many checkpoints are kept. stage_file: the adapter, with the heads next to it.
     """
 
     weights: int
@@ -45,15 +45,15 @@ class Size:
 
 
 def bare_parts(world: World | None, spec: ModelSpec, tokenizer: GameTokenizer, models: Iterable[str]) -> WorldParts:
-    """A world's models on the meta device, named by the world's files; world: None for one that is still to be made."""
+    """A world's models on the meta device, named by the world's files. world: None if it does not exist yet."""
     reader = tokenizer.backend
     if world is not None and world.has("encoder"):
         reader = world.storage.text_tokenizer() if world.has("text_tower") else None
     profile = world.profile if world is not None else get_profile("paper")
     made = {name: build_model(partial(new_model, name, spec, tokenizer, profile, reader)) for name in models}
-    if "encoder" in made:  # on the meta device, T5's shared embedding is built as two
+    if "encoder" in made:  # on the meta device, T5's shared embedding is created twice
         made["encoder"].text_tower.set_input_embeddings(made["encoder"].text_tower.get_input_embeddings())
-    for path in ("decoder.vae", *_ENCODERS):  # so that cached features of theirs are found again
+    for path in ("decoder.vae", *_ENCODERS):  # so that their cached features are found
         model, _, part = path.partition(".")
         if model in made and world is not None and world.has(part):
             name_weights(made[model].get_submodule(part), name_of(world, part))
@@ -61,8 +61,10 @@ def bare_parts(world: World | None, spec: ModelSpec, tokenizer: GameTokenizer, m
 
 
 def bare_learner(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> Learner:
-    """A stage's learner without weights; ValueError for anything that `check_stage` and `check_trainable` refuse, so
-    that a plan fails before its first stage is trained.
+    """A stage's learner without weights.
+
+    ValueError for anything that `check_stage` and `check_trainable` refuse, so that a plan fails before its first stage
+    is trained.
     """
     check_stage(stage, config, parts, data)
     plain = replace(config, compile=False)
@@ -73,20 +75,20 @@ def bare_learner(stage: str, config: StageConfig, parts: WorldParts, data: Train
 
 
 def size_of(stage: str, config: StageConfig, learner: Learner, parts: WorldParts, encoders: bool) -> Size:
-    """What a stage takes; parts: the models that it loads. A CPU also holds models that only compute features, among
-    them text and image encoder where `encoders` is true.
+    """The size of a stage; with FSDP2, each process holds a shard of weights and state.
 
-    With FSDP2 each process holds a shard of weights and state.
+    parts: the models that it loads. On a CPU, models that only compute features count too. encoders: whether the text
+    and image encoder are among them.
     """
     trained = sum(value.numel() for value in learner.parameters() if value.requires_grad)
-    # AdamW's two moments; of 8-bit ones, BLOCK values share a scale
+    # AdamW's two moments; in 8 bits, BLOCK values share a scale
     moments = 2 * FLOAT32 * trained if config.optimizer == "adamw" else 2 * trained * (BLOCK + FLOAT32) // BLOCK
     average = FLOAT32 * trained if config.ema else 0
     shards = processes().num_processes if fsdp_wanted() else 1
     constant = learner.decoder.unconditional_ND.numel() if STAGES[stage].mixes else 0
     return Size(
         weights=_weights(config, learner, parts, encoders) // shards,
-        state=(FLOAT32 * trained + moments + average) // shards,  # the first are gradients
+        state=(FLOAT32 * trained + moments + average) // shards,  # the first term is the gradients
         checkpoint=FLOAT32 * trained + moments + average,
         kept=min(KEPT, math.ceil(config.steps / config.save_every)),
         stage_file=FLOAT32 * (trained + constant),
@@ -94,7 +96,7 @@ def size_of(stage: str, config: StageConfig, learner: Learner, parts: WorldParts
 
 
 def _weights(config: StageConfig, learner: Learner, parts: WorldParts, encoders: bool) -> int:
-    """The bytes of the weights on the device. Models that no step reads wait on the CPU, if they are loaded."""
+    """The bytes of weights on the device. Models that no step reads are on the CPU, if they are loaded."""
     device, found = processes().device, dict(learner.named_parameters())
     if device.type == "cpu":
         idle = nn.ModuleDict({name: model for name, model in parts.models.items() if not hasattr(learner, name)})
@@ -111,7 +113,7 @@ def _weights(config: StageConfig, learner: Learner, parts: WorldParts, encoders:
 
 
 def preparing_bytes(names: Iterable[str], config: StageConfig, parts: WorldParts) -> int:
-    """The bytes of the largest model that computes these features before the first step, alone on the device."""
+    """The bytes of the largest model that computes these features before the first step; they are loaded one by one."""
     names = set(names)
     half = HALF if keeps_frozen_in_bf16(config, processes().device) else FLOAT32
     encoders = bool(names & {"text", *IMAGE_FEATURES.values()})

@@ -1,4 +1,4 @@
-"""Continue a run as it began, or with more steps than it was planned for."""
+"""Continues a run with its own settings, or with more steps than were planned."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .trainer import learning_rate
 def continued_config(stage: str, config: StageConfig, out: Path) -> StageConfig:
     """The configuration with which the run in `out` continues; the given one if nothing was trained there yet.
 
-    A run may get more steps; its warm-up then stays as long as it was. ValueError, mostly a ChangedSetting, where the
-    run is of another stage or any other setting differs that may not.
+    A run may get more steps; its warm-up then keeps its length. ValueError if the run is of another stage,
+    ChangedSetting if any other setting differs that must not.
     """
     found = list_checkpoints(out / CHECKPOINTS)
     if not found:
@@ -25,7 +25,7 @@ def continued_config(stage: str, config: StageConfig, out: Path) -> StageConfig:
 
 
 def extension_note(config: StageConfig, out: Path) -> str | None:
-    """What happens to the learning rate if the run in `out` continues with more steps; None if it has no more."""
+    """A note on the learning rate if the run in `out` continues with more steps; None if it does not."""
     found = list_checkpoints(out / CHECKPOINTS)
     if not found:
         return None
@@ -43,7 +43,7 @@ def extension_note(config: StageConfig, out: Path) -> str | None:
 
 
 def _with_own_warmup(config: StageConfig, checkpoint: Path) -> tuple[StageConfig, int]:
-    """(the configuration, with the run's own warm-up if it has more steps now; the steps that were planned)."""
+    """(the configuration, with the run's own warm-up if it has more steps now; the planned number of steps)."""
     stored = read_state(checkpoint).config
     planned = stored.get("steps", config.steps)
     if planned < config.steps:

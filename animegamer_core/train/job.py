@@ -1,6 +1,6 @@
-"""A stage as one call, from a world and a dataset folder to an adapter; nodes and the command line use it.
+"""Runs a stage in one call, from a world and a dataset folder to an adapter; nodes and the command line use it.
 
-It writes nothing to the world. Runs that do (recipe scratch) share the check that a run continues as it began.
+`run_job` does not write to the world. Runs that do (recipe scratch) share the check that a run continues as it began.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BRIEF_LOG_LINES = 500
 
 
 class ChangedOrigin(ValueError):
-    """A run is continued from another stage, profile, world, dataset or start than it started from."""
+    """A run is continued with another stage, profile, world, dataset or starting adapter."""
 
     def __init__(self, out: Path, name: str, before: object, now: object) -> None:
         super().__init__(
@@ -53,9 +53,11 @@ class ChangedOrigin(ValueError):
 
 @dataclass(frozen=True)
 class Job:
-    """What to train, on what, from where. world: as `to_train` returns it. start: adapters and their strengths, applied
-    in order before the first step. out: the run's folder, for log, checkpoints and the adapter. cache: the folder of
-    computed features, None for one in `out`.
+    """One stage to train.
+
+    world: as `to_train` returns it. out: the run's folder, for log, checkpoints and the adapter. start: adapters and
+    their strengths, applied in order before the first step. cache: the folder of computed features, None for one in
+    `out`.
     """
 
     stage: str
@@ -70,11 +72,11 @@ class Job:
 def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress | None = None) -> StageResult:  # noqa: B008  frozen
     """Train the job's stage, or continue its run. Works under inference mode and within a larger program.
 
-    on_progress receives the features that are computed before the first step; its exceptions reach the caller.
-    ValueError, before the first step, where world, data or settings do not fit, or the folder holds another job.
+    on_progress: called while features are computed before the first step; its exceptions reach the caller. ValueError,
+    before the first step, if world, data or settings do not fit together, or if the folder holds another job.
     """
     check_free(job.out, options)
-    folder = DatasetFolder.open(job.dataset, clips=False)  # train_stage looks for them if it reads any
+    folder = DatasetFolder.open(job.dataset, clips=False)  # train_stage checks them if it reads clips
     with torch.inference_mode(False), torch.enable_grad(), _own_accelerate():
         with hold_run_folder(job.out, RunOrigin(job.stage, folder, job.start, job.world)):
             data = TrainingData(folder, FeatureStore(), cache=job.cache or job.out / FEATURES, on_progress=on_progress)
@@ -85,11 +87,11 @@ def run_job(job: Job, options: RunOptions = RunOptions(), on_progress: Progress 
 
 
 def to_train(stage: str, world: World, start: Sequence[Path], profile: str | None = None) -> World:
-    """The world as a stage that starts from these adapters reads it, and as its result will be played.
+    """The world with the profile and window with which a stage reads turns, and with which its result is played.
 
-    profile: how turns are read. None: as the engine was trained; profile paper for an engine that none of our stages
-    has trained. ValueError for a profile that is not for training or that the stage does not use, and for adapters that
-    contradict one another.
+    start: the adapters that the stage starts from. profile: how turns are read; None for the engine's own, or `paper`
+    if none of our stages has trained the engine. ValueError for a profile that cannot be trained or that the stage does
+    not use, and for adapters that contradict one another.
     """
     facts = STAGES[stage]
     if profile is not None and not facts.games:
@@ -109,8 +111,10 @@ def to_train(stage: str, world: World, start: Sequence[Path], profile: str | Non
 def how_to_load(
     stage: str, config: StageConfig, world: World, data: TrainingData, device: torch.device, start: Sequence[Path] = ()
 ) -> Loading:
-    """How to load a stage's models into the least memory: frozen weights in bf16 where the stage keeps them so, and no
-    text and image encoder where the cache folder has their features and no adapter to start from changes them.
+    """How to load a stage's models into the least memory.
+
+    Frozen weights are loaded in bf16 if the stage keeps them so. The text and image encoder are not loaded if the cache
+    folder has their features and no starting adapter changes them.
     """
     dtype = torch.bfloat16 if keeps_frozen_in_bf16(config, device) else torch.float32
     prefixes = tuple(f"encoder.{part}." for part in FEATURE_ENCODERS)
@@ -128,7 +132,7 @@ def models_of(stage: str, sheets: bool) -> tuple[str, ...]:
 
 
 def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> WorldParts:  # noqa: B008  frozen
-    """The world's models that a stage loads; ValueError names the first that it needs and the world lacks."""
+    """Load the models that a stage needs; ValueError names the first that the world lacks."""
     needs = STAGES[stage].needs
     if (
         "encoder" in needs
@@ -145,8 +149,10 @@ def needed_parts(world: World, stage: str, loading: Loading = Loading()) -> Worl
 
 @dataclass(frozen=True)
 class RunOrigin:
-    """What a run starts from. start: adapters with their strengths. world: as the stage reads it; None where it reads
-    no world. in_place: whether the run writes to the world, so that it differs afterwards.
+    """What a run starts from.
+
+    folder: the dataset. start: adapters with their strengths. world: as the stage reads it; None if it reads no world.
+    in_place: whether the run writes to the world, which then differs afterwards.
     """
 
     stage: str
@@ -156,15 +162,15 @@ class RunOrigin:
     in_place: bool = False
 
     def notes(self) -> dict[str, object]:
-        """The origin as the run's folder notes it."""
-        # adapters would be applied twice to a world that changed since, so their run notes the world in any case
+        """The origin as job.json in the run's folder states it."""
+        # a run with starting adapters always notes the world: on a changed world, they would be applied twice
         is_noted = self.world is not None and (self.start or not self.in_place)
         return {
             "stage": self.stage,
             "profile": self.world.profile.name if self.world is not None and STAGES[self.stage].games else None,
             "world": self.world.fingerprint if is_noted else None,
             "dataset": self.folder.digest(captions=True),
-            # digits of what an adapter holds, since many have one name; a missing file is refused when it is read
+            # digits of the hash, since many adapters have the same name; reading a missing file fails later
             "start": [
                 [path.name, strength, note_of(path).sha256[:12] if path.is_file() else ""]
                 for path, strength in self.start
@@ -176,8 +182,8 @@ class RunOrigin:
 def hold_run_folder(out: Path, origin: RunOrigin) -> Iterator[None]:
     """Lock a run's folder while the block runs, and note in it what the run starts from.
 
-    ValueError while another training works in the folder, and where the run there has a checkpoint and started from
-    another stage, profile, dataset or world.
+    ValueError if another training is running in the folder; ChangedOrigin if the run there has a checkpoint and another
+    origin.
     """
     refusal = f"{out}: another training is running here; wait for it, stop it, or choose another folder"
     with locked(out / LOCK, refusal) if processes().is_main_process else nullcontext():
@@ -192,13 +198,13 @@ def hold_run_folder(out: Path, origin: RunOrigin) -> Iterator[None]:
 
 
 def check_origin(out: Path, origin: RunOrigin) -> None:
-    """ValueError where the folder's run started from another stage, profile, dataset or world; writes nothing."""
+    """ChangedOrigin if the folder's run has another origin; writes nothing."""
     if (out / JOB).is_file():
         _check_same(out, read_json(out / JOB), origin.notes())
 
 
 def _check_same(out: Path, before: Mapping[str, object], notes: Mapping[str, object]) -> None:
-    """ChangedOrigin for the first note that differs from those before."""
+    """ChangedOrigin for the first note that differs from the earlier ones."""
     if before.get("world") is None:  # the run wrote to its world
         before = {**before, "world": notes["world"]}
     # runs of earlier versions recorded no profile; their world distinguishes them
@@ -210,7 +216,7 @@ def _check_same(out: Path, before: Mapping[str, object], notes: Mapping[str, obj
 
 @contextmanager
 def _own_accelerate() -> Iterator[None]:
-    """Reset accelerate's state, which is the whole process's, after the block unless it was set before."""
+    """Reset accelerate's state, which is global, after the block, unless it was set before."""
     from accelerate import PartialState
 
     if PartialState._shared_state:
@@ -223,9 +229,10 @@ def _own_accelerate() -> Iterator[None]:
 
 
 def brief(row: StageConfig, **chosen: float) -> StageConfig:
-    """A stage's row for an interactive run: fewer steps, a warm-up of a tenth of them, frequent logging.
+    """A recipe's row for a short interactive run: warm-up over at most a tenth of the steps, frequent logging.
 
-    chosen: fields with other values; 0 keeps the row's. The row's accumulation is kept as far as it divides the batch.
+    chosen: fields with other values, such as fewer steps; 0 keeps the row's value. The accumulation is reduced to a
+    divisor of the batch if necessary.
     """
     config = dataclasses.replace(row, **{name: value for name, value in chosen.items() if value})
     return dataclasses.replace(

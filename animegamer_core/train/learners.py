@@ -1,4 +1,4 @@
-"""What one stage trains, and its loss: batches come in, named losses go out. `loss` is the one that is minimised.
+"""Learners: the models that a stage trains, and its loss. They take batches and return named losses.
 
 B batch, L text tokens, P image tokens, N state tokens, D state width, F frames, T latent frames, C channels.
 """
@@ -45,12 +45,13 @@ Losses = dict[str, Tensor]
 
 
 class Learner(nn.Module):
-    """The models of a stage and its loss. Parameters are named as in a world: encoder., decoder., engine.; layers that
-    only training needs are named heads.
+    """The models of a stage and its loss.
+
+    Parameters are named as in a world: encoder., decoder., engine.; layers that only training needs are named heads.
     """
 
-    features: tuple[str, ...] = ()  # that `batch` reads
-    idle: tuple[str, ...] = ()  # names of models in it that no step reads
+    features: tuple[str, ...] = ()  # the features that `batch` reads
+    idle: tuple[str, ...] = ()  # names of its models that no step reads
     unused: bool = False  # whether some trained parameters may get no gradient
 
     def __init__(self, config: StageConfig) -> None:
@@ -58,27 +59,27 @@ class Learner(nn.Module):
         self.settings = config
 
     def sampler(self, data: TrainingData, held_out: bool = False) -> Any:
-        """Says which samples each step reads."""
+        """The sampler, which chooses the samples of each step."""
         return ClipSampler(data.clips(held_out), self.settings.batch, self.settings.seed)
 
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
-        """The tensors of some samples; everything random follows from the seed and the micro-batch."""
+        """The tensors of these samples. Random numbers depend only on the seed and the micro-batch."""
         raise NotImplementedError
 
     def forward(self, batch: Batch) -> Losses:
-        """Named losses, each a value; `loss` is minimised."""
+        """Named losses, each a scalar; `loss` is minimised, the others are only logged."""
         raise NotImplementedError
 
     def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> Tensor | None:
-        """(B, N, D): the representations of clips for contact sheets; None where a stage leads to no shots."""
+        """(B, N, D): the representations of clips, for contact sheets; None if the stage cannot show shots."""
         return None
 
     def restore_start(self) -> None:
-        """Undo the changes of a stopped run that its continuation must not start with and no checkpoint restores."""
+        """Undo the changes of a stopped run that no checkpoint restores, so that this process can continue it."""
 
 
 class VaeLearner(Learner):
-    """The VAE reconstructs clips: one pass of its encoder, and its decoder in chunks as in play."""
+    """Trains the VAE to reconstruct clips. Its encoder reads them in one pass, its decoder in chunks as in play."""
 
     features = ("frames",)
     idle = ("decoder.transformer",)
@@ -117,24 +118,24 @@ class VaeLearner(Learner):
 
 
 class ContrastiveHeads(nn.Module):
-    """Projections that only stage `towers` needs: text and image into one space, and image features back to patches."""
+    """Layers that only stage `towers` needs, from text and image to one space, and from image features to patches."""
 
     def __init__(self, text_width: int, image_width: int, patch: int, width: int = 128) -> None:
         super().__init__()
         self.text = nn.Linear(text_width, width, bias=False)
         self.image = nn.Linear(image_width, width, bias=False)
         self.patches = nn.Linear(image_width, 3 * patch * patch)
-        self.log_scale = nn.Parameter(torch.tensor([2.66]))  # log(1 / 0.07), as CLIP begins; FSDP2 refuses scalars
+        self.log_scale = nn.Parameter(torch.tensor([2.66]))  # log(1 / 0.07), as in CLIP; FSDP2 refuses scalars
 
     def embed(self, text_BLW: Tensor, valid_BL: Tensor, image_BPW: Tensor) -> tuple[Tensor, Tensor]:
-        """Unit vectors (B, width) of texts and images, from the means of their tokens (padding left out)."""
+        """Unit vectors (B, width) of texts and of images, from the means of their tokens without padding."""
         weight = valid_BL[..., None].to(text_BLW)
         text = (text_BLW * weight).sum(1) / weight.sum(1)
         return F.normalize(self.text(text).float(), dim=-1), F.normalize(self.image(image_BPW.mean(1)).float(), dim=-1)
 
 
 class ContrastiveLearner(Learner):
-    """Stage `towers`: text and image encoder learn which whole instruction belongs to which first frame."""
+    """Trains text and image encoder (stage `towers`) to match whole instructions with first frames."""
 
     features = ("frames",)
     unused = True  # the image encoder's last block is not read (docs/reference.md, shot encoder)
@@ -151,7 +152,7 @@ class ContrastiveLearner(Learner):
         self._captions = torch.tensor([numbers[text] for text in texts])
         end, tokenizer = encoder.tokenizer.token_to_id("</s>"), encoder.tokenizer
         ids = [[*tokenizer.encode(clean_text(text), add_special_tokens=False).ids, end] for text in texts]
-        self._ids = nn.utils.rnn.pad_sequence(list(map(torch.tensor, ids)), batch_first=True)  # zeros to the longest
+        self._ids = nn.utils.rnn.pad_sequence(list(map(torch.tensor, ids)), batch_first=True)  # padded with zeros
 
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
         frames = data.store.gather(["frames"], rows, device)["frames"][:, 0]
@@ -165,7 +166,7 @@ class ContrastiveLearner(Learner):
         text_BLW = self.encoder.text_features(batch["ids"])
         image_BPW = self.encoder.image_features(batch["images"])
         text, image = (all_gather(unit) for unit in self.heads.embed(text_BLW, batch["ids"] > 0, image_BPW))
-        captions = all_gather(batch["captions"])  # samples of all processes are each other's negatives
+        captions = all_gather(batch["captions"])  # the samples of all processes are negatives for each other
         match = contrastive(text, image, self.heads.log_scale.exp().clamp(max=100), captions)
         found = captions[(text @ image.T).argmax(1)] == captions
         parts = {"contrastive": match, "retrieval": found.float().mean()}
@@ -179,9 +180,10 @@ class ContrastiveLearner(Learner):
 
 
 class DiffusionLearner(Learner):
-    """The decoder learns the velocity of noised latents: from E_a's representations, or from the engine's (adaptation).
+    """Trains the decoder to predict the velocity of noised latents, given E_a's representations or the engine's.
 
-    The motion value is the clip's own; it is only dropped with `drop_motion` (docs/reference.md, training).
+    The latter is adaptation. The motion value is the clip's own, unless `motion_scope` is off or `drop_motion` drops it
+    (docs/reference.md, training).
     """
 
     guidance: str | None = None  # of contact sheets; None for the world's own
@@ -196,8 +198,8 @@ class DiffusionLearner(Learner):
         if config.checkpointing:
             decoder.transformer.enable_gradient_checkpointing()
         if config.compile:
-            # Once for each number of samples. There are few: a micro-batch, twice that for a guided teacher, and the
-            # shots of contact sheets. A graph for any number, which torch would compile at the second, is slower.
+            # Compiles once for each number of samples. There are few: a micro-batch, twice that for a guided teacher,
+            # and the shots of contact sheets. A graph for any number would be slower.
             compile_for_training(decoder.transformer, dynamic=False)
 
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
@@ -229,7 +231,7 @@ class DiffusionLearner(Learner):
         values = {name: value.float() for name, value in data.store.gather(self.features[1:], rows, device).items()}
         if self.encoder is None:
             return values["predicted"]
-        self.decoder.unconditional_ND.copy_(self.encoder.unconditional())  # no step of such a stage reads it
+        self.decoder.unconditional_ND.copy_(self.encoder.unconditional())  # in these stages, no step reads it
         return self.encoder.mix(*values.values())
 
     def sample(self, states_BND: Tensor, motion_B: Tensor, seeds: Sequence[int], steps: int) -> Tensor:
@@ -237,14 +239,14 @@ class DiffusionLearner(Learner):
         return self.decoder.sample(states_BND, motion_B, seeds, steps=steps, guidance=self.guidance)
 
     def _bands(self, random: SampleNoise) -> tuple[Tensor, int]:
-        """((B,) first timesteps, width) of the bands that the samples draw their timesteps from."""
+        """((B,) first timesteps, width) of the bands from which the samples draw their timesteps."""
         count = random.batch if self.settings.band_timesteps else 1
         bands = [timestep_band(sample, count) for sample in range(count)]
         starts = torch.tensor([start for start, _ in bands]).expand(random.batch)
         return random.rows(starts), bands[0][1] - bands[0][0]
 
     def _with_dropout(self, text: Tensor, image: Tensor, blank: Tensor, random: SampleNoise) -> tuple[Batch, Tensor]:
-        """Text and image features with each kind of dropout, drawn for each sample; and which (B,) lost both."""
+        """Text and image features with dropout, drawn for each sample; and which samples (B,) lost both."""
         config = self.settings
         chances = torch.tensor([config.drop_text, config.drop_text_features, config.drop_image, config.drop_both])
         drawn = random.uniform(4) < chances.to(text.device)
@@ -272,32 +274,31 @@ class DiffusionLearner(Learner):
 
 
 class DistillLearner(DiffusionLearner):
-    """The decoder learns to predict in one pass what guidance computes from two: u + g (c - u). Its teacher is the
-    decoder at the start of the stage.
+    """Trains the decoder to predict in one pass what guidance computes from two: u + g (c - u).
 
-    g is that of guidance `cosine` or `constant` at each sample's timestep (Meng et al. 2023, On Distillation of Guided
-    Diffusion Models, with one fixed schedule instead of a range of strengths). Shots are then sampled with guidance
-    `distilled`.
+    The teacher is the decoder at the start of the stage. g is that of guidance `cosine` or `constant` at each sample's
+    timestep (Meng et al. 2023, On Distillation of Guided Diffusion Models, with one fixed schedule instead of a range
+    of strengths). Shots are then sampled with guidance `distilled`.
     """
 
     guidance = "distilled"
 
     def __init__(self, config: StageConfig, decoder: ShotDecoder) -> None:
         super().__init__(config, decoder, None)
-        # LoRA is switched off for the teacher's pass; whole weights need a copy that stays. The tuple hides the copy
-        # from this module, which would otherwise train and store it.
+        # If only LoRA is trained, it is switched off for the teacher's pass; whole weights need a copy. The tuple hides
+        # the copy from this module, which would otherwise train and save it.
         self._copy = (copy.deepcopy(decoder, {id(decoder.vae): decoder.vae}),) if config.trainable else ()
         for teacher in self._copy:
             teacher.transformer.requires_grad_(False)
-            if config.compile:  # a copy of a compiled model is not compiled
+            if config.compile:  # the copy of a compiled model is not compiled
                 compile_for_training(teacher.transformer, dynamic=False)
 
     @torch.no_grad()
     def _wanted(self, latents: Tensor, batch: Batch, sqrt_alpha: Tensor) -> Tensor:
         with self._teacher() as teacher:
             wanted = self._guided(teacher, latents, batch)
-        # Autocast caches the weights that it casts. Before pytorch's pull request 165068 (torch 2.6 to 2.9) those of
-        # the teacher's pass have no gradient, and the LoRA, which both passes read, would not learn.
+        # Autocast caches the weights that it casts. In torch 2.6 to 2.9 (before pytorch's pull request 165068), those
+        # of the teacher's pass have no gradient, and the LoRA, which both passes read, would not learn.
         torch.clear_autocast_cache()
         return wanted
 
@@ -306,7 +307,7 @@ class DistillLearner(DiffusionLearner):
             self.decoder.transformer.load_state_dict(teacher.transformer.state_dict())
 
     def _guided(self, teacher: ShotDecoder, latents: Tensor, batch: Batch) -> Tensor:
-        """(B, T, C, H, W): the teacher's velocity, guided."""
+        """(B, T, C, H, W): the teacher's guided velocity."""
         states, timesteps = batch["states"], batch["timesteps"]
         nothing = teacher.unconditional_ND.to(states).expand_as(states)
         both = teacher.velocity(
@@ -321,7 +322,7 @@ class DistillLearner(DiffusionLearner):
 
     @contextmanager
     def _teacher(self) -> Iterator[ShotDecoder]:
-        """The decoder as the stage began."""
+        """The decoder as it was at the start of the stage."""
         if self._copy:
             (teacher,) = self._copy
             teacher.transformer.to(self.decoder.unconditional_ND.device)
@@ -332,7 +333,7 @@ class DistillLearner(DiffusionLearner):
 
 
 class TextVideoLearner(DiffusionLearner):
-    """The baseline GC: the same clips, noise and loss, conditioned on the whole instruction as text alone."""
+    """Trains the baseline GC: the same clips, noise and loss, but conditioned only on the whole instruction's text."""
 
     def __init__(self, config: StageConfig, model: TextVideo) -> None:
         super().__init__(config, model, None)

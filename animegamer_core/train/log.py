@@ -1,4 +1,4 @@
-"""The log of a run: one line of json every few steps."""
+"""The log of a run: a line of JSON every few steps."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ PICTURE = "loss.png"
 
 
 def read_log(path: Path) -> list[dict[str, float]]:
-    """The lines of a log, [] without a file; an incomplete last line, from a killed run, is skipped.
+    """The lines of a log; empty without a file. An incomplete last line of a killed run is skipped.
 
-    ValueError names any other line that is not an object of numbers. Numbers that were not finite are left out.
+    ValueError for any other line that is not an object of numbers. Values that were not finite are left out.
     """
     lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
     return [_numbers(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
@@ -43,6 +43,6 @@ class RunLog:
         write_text(path, "".join(json.dumps(line) + "\n" for line in kept))
 
     def write(self, step: int, values: dict[str, float]) -> None:
-        """Add a line."""
+        """Add a line; values that are not finite are written as null."""
         numbers = {name: value if math.isfinite(value) else None for name, value in values.items()}  # JSON has no NaN
         append_line(self.path, json.dumps({"step": step, **numbers}) + "\n")

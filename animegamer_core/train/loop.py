@@ -1,4 +1,4 @@
-"""The training loop, the same for every stage: steps, log, validation, checkpoints, contact sheets, reasons to stop."""
+"""The training loop, the same for all stages: steps, log, validation, checkpoints, contact sheets, stopping."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ DrawShots = Callable[[Learner, "nn.Module | None", int, torch.device], None]  # 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run a stage, apart from what it computes.
+    """How to run a stage; these options do not change what it computes.
 
-    resume: continue from the last checkpoint in the folder, if there is one. should_stop: called after each step; True
-    saves a checkpoint and stops. on_step: receives the values of each logged step. An exception from either reaches the
+    resume: continue from the last checkpoint in the folder, if there is one. on_step: gets the values of each logged
+    step. should_stop: called after each step; True saves a checkpoint and stops. An exception from either reaches the
     caller after a checkpoint is saved. device: where to train, None for accelerate's choice. draw: writes a contact
-    sheet; train_stage sets it. on_interrupt: called at the first Ctrl-C, within the signal's handler.
+    sheet; train_stage sets it. on_interrupt: called at the first Ctrl-C, within the signal handler.
     """
 
     resume: bool = True
@@ -46,9 +46,11 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class LoopResult:
-    """done: whether all steps are taken. trained: the trained tensors by name, averaged where the stage averages.
+    """How a run of the loop ended.
 
-    Where FSDP2 sharded the weights, only the main process has `trained`, and the learner's weights, on the CPU.
+    done: whether all steps are taken. seconds: time in the loop, over all runs. trained: the trained tensors by name,
+    averaged if the stage averages. With FSDP2, only the main process has `trained` and the learner's weights, on the
+    CPU.
     """
 
     done: bool
@@ -60,7 +62,10 @@ class LoopResult:
 def run_loop(
     stage: str, config: StageConfig, learner: Learner, data: TrainingData, out: Path, options: RunOptions
 ) -> LoopResult:
-    """Train until the last step, the time limit, Ctrl-C (a signal ends the step first) or `should_stop`."""
+    """Train until the last step, the time limit, Ctrl-C (after the current step) or `should_stop`.
+
+    KeyboardInterrupt after Ctrl-C; ValueError if the loss is not finite.
+    """
     with idle_on_cpu(learner) as idle:
         trainer = Trainer(stage, config, learner, data, options.device)
         state = trainer.state
@@ -69,7 +74,7 @@ def run_loop(
         with _finish_step_on_ctrl_c(options.on_interrupt) as interrupted:
             _Loop(trainer, out, options, interrupted, idle.get("decoder.vae")).run()
         result = LoopResult(state.step >= config.steps, state.step, state.seconds, trainer.finish(learner))
-        if interrupted():  # perhaps in this process alone, while the others wait for it to leave with them
+        if interrupted():  # raised only now: the processes must leave the loop together
             raise KeyboardInterrupt
         return result
 
@@ -105,7 +110,7 @@ class _Loop:
         return self.state.step >= self.config.steps
 
     def _is_due(self, every: int) -> bool:
-        """Whether something that happens every N steps, and after the last, happens now; 0 is never."""
+        """Whether something that happens every `every` steps, and after the last one, is due now; 0 means never."""
         return every > 0 and (self.state.step % every == 0 or self._is_last())
 
     def _clock(self) -> None:
@@ -119,12 +124,12 @@ class _Loop:
         return self.trainer.any_process(bool(over or self.interrupted() or asked))
 
     def _log(self, stop: bool) -> None:
-        """Log the mean losses since the last line, and held-out losses if they are due; ValueError for a NaN loss."""
+        """Log the mean losses since the last line, and held-out losses if due; ValueError if the loss is not finite."""
         validates = self._is_due(self.config.validate_every)
         if not (self._is_due(self.config.log_every) or self.state.step == 1 or validates or stop):
             return
         step, losses = self.state.step, self.trainer.mean_over_processes(self.losses.take())
-        self._clock()  # taking the losses waited for the device
+        self._clock()  # reading the losses waited for the device
         values = {**losses, "lr": learning_rate(self.config, step - 1), "seconds": self.state.seconds}
         if validates:
             values |= self.trainer.validate()
@@ -144,20 +149,20 @@ class _Loop:
 
     @contextmanager
     def _saved_on_error(self) -> Iterator[None]:
-        """Save a checkpoint if the caller's function raises, such as an interrupt, so that no step is lost."""
+        """Save a checkpoint if the block raises, for example an interrupt, so that no step is lost."""
         try:
             yield
         except BaseException:
-            if self.trainer.processes.is_main_process and not self.trainer.is_sharded:  # which one could not save alone
+            if self.trainer.processes.is_main_process and not self.trainer.is_sharded:  # needs all processes
                 save_checkpoint(self.checkpoints, self.state)
             raise
 
 
 @contextmanager
 def _finish_step_on_ctrl_c(on_interrupt: Callable[[], object] | None) -> Iterator[Callable[[], bool]]:
-    """Yield a function that says whether Ctrl-C was pressed; a second press stops at once.
+    """Yield a function that tells whether Ctrl-C was pressed; a second press stops at once.
 
-    Only a program's main thread receives signals; in others the function always says no.
+    Only a program's main thread receives signals; in other threads the function always returns False.
     """
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

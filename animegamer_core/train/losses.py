@@ -1,4 +1,4 @@
-"""The formulas of training: pure functions of tensors.
+"""The formulas of training, as pure functions of tensors.
 
 B batch, N state tokens, D state width, F frames, H height, W width.
 `sqrt_alpha` is s = sqrt(alphas_cumprod) of a timestep: the weight of the clean latent in a noised one.
@@ -15,8 +15,8 @@ from ..model.sampler import TRAIN_STEPS, train_table
 def timestep_band(rank: int, processes: int) -> tuple[int, int]:
     """(start, stop) of the timesteps that a process draws from (docs/reference.md, training: uniform sampling).
 
-    The processes form as many equal bands as divide both their number and the 1000 timesteps. We count each sample of a
-    batch as a process, so that its band does not depend on how many there really are.
+    There are as many equal bands as the largest number that divides both `processes` and the 1000 timesteps. We count
+    each sample of a batch as a process, so that its band does not depend on the number of real processes.
     """
     per_band = next(i for i in range(1, processes + 1) if processes % i == 0 and TRAIN_STEPS % (processes // i) == 0)
     width = TRAIN_STEPS // (processes // per_band)
@@ -43,11 +43,11 @@ def velocity_target(clean: Tensor, noise: Tensor, sqrt_alpha: Tensor) -> Tensor:
 def edge_error(got: Tensor, wanted: Tensor, scales: int = 1) -> Tensor:
     """Mean absolute error of the differences between neighbouring pixels, along height and width (the last two).
 
-    scales: the sum over pictures of full, half, quarter ... size, each the mean of two by two pixels of the one before.
+    scales: sum over this many sizes, full, half, quarter ...; each picture is the 2 x 2 mean of the one before.
     """
     error, total = (got - wanted).flatten(0, -3), got.new_zeros(())
     for scale in range(scales):
-        error = F.avg_pool2d(error, 2) if scale else error  # linear, so the error of halves is half the error
+        error = F.avg_pool2d(error, 2) if scale else error  # linear, so the error can be pooled
         total = total + error.diff(dim=-1).abs().mean() + error.diff(dim=-2).abs().mean()
     return total
 
@@ -60,12 +60,12 @@ def motion_error(got_BCFHW: Tensor, wanted_BCFHW: Tensor) -> Tensor:
 
 
 def divergence(mean: Tensor, logvar: Tensor) -> Tensor:
-    """Mean KL divergence of a latent's Gaussian from the standard one, per value."""
+    """Mean KL divergence of a latent's Gaussian from the standard normal distribution, per value."""
     return 0.5 * (mean**2 + logvar.exp() - 1 - logvar).mean()
 
 
 def contrastive(text_BD: Tensor, image_BD: Tensor, scale: Tensor, captions_B: Tensor) -> Tensor:
-    """Symmetric InfoNCE between unit vectors; samples with the same caption number count as each other's match."""
+    """Symmetric InfoNCE between unit vectors; samples with the same caption number match each other."""
     logits = scale * text_BD @ image_BD.T
     same = (captions_B[:, None] == captions_B[None, :]).float()
     wanted = same / same.sum(1, keepdim=True)
@@ -73,5 +73,5 @@ def contrastive(text_BD: Tensor, image_BD: Tensor, scale: Tensor, captions_B: Te
 
 
 def cosine_error(got_BND: Tensor, wanted_BND: Tensor) -> Tensor:
-    """1 - the mean cosine between the tokens of representations."""
+    """1 - the mean cosine between corresponding tokens of representations."""
     return 1 - F.cosine_similarity(got_BND.float(), wanted_BND.float(), dim=-1).mean()

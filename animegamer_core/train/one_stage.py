@@ -31,15 +31,15 @@ from .training_data import TrainingData
 from .weights import keeps_frozen_in_bf16
 from .world_setup import check_writable, load_or_make_models, open_or_make_world
 
-IN_WORLD = "in_world"  # in a run's result: the world folder that has its weights
-CPU_SAMPLES = 2  # at a time: more take memory there (1.6 GiB a clip in stage vae of the Toybox's size) and save no time
+IN_WORLD = "in_world"  # key of a run's result: the world folder that holds its weights
+CPU_SAMPLES = 2  # at a time: more save no time on a CPU and take memory (stage vae of the Toybox: 1.6 GiB per clip)
 
 
 def train_one_stage(request: TrainRequest, report: Report) -> int:
-    """Train the stage; returns the exit status. ValueError for arguments, data or files that do not fit, and where the
-    GPU is out of memory.
+    """Train the stage; returns the exit status.
 
-    After Ctrl-C it reports what is saved and how to continue.
+    ValueError if arguments, data or files do not fit, or if the GPU is out of memory. After Ctrl-C, reports what was
+    saved and how to continue.
     """
     try:
         status = _train(request, report)
@@ -60,10 +60,10 @@ def train_one_stage(request: TrainRequest, report: Report) -> int:
 
 
 def _train(request: TrainRequest, report: Report) -> int:
-    folder = DatasetFolder.open(request.dataset, clips=False)  # train_stage looks for them if it reads any
+    folder = DatasetFolder.open(request.dataset, clips=False)  # train_stage checks them if it reads clips
     is_baseline = request.stage in BASELINE_STAGES
     for file in request.start:
-        adapted_models(file, is_baseline)  # refuses a file that is not an adapter for it
+        adapted_models(file, is_baseline)  # ValueError for a file that is not an adapter for this stage
         report(f"starts from {file}")
     if is_baseline:
         return _train_baseline(request, folder, report)
@@ -83,7 +83,7 @@ def _train(request: TrainRequest, report: Report) -> int:
 
 
 def _as_trained(request: TrainRequest, world: World, report: Report) -> World:
-    """The world as the stage reads it; reports a warning where its engine was trained to be read otherwise."""
+    """The world as the stage reads it; reports the profile if requested, and the world's warnings."""
     world = to_train(request.stage, world, request.start, request.profile)
     if request.profile or world.warnings:
         report(f"reads turns with profile {world.profile.name}")
@@ -93,8 +93,9 @@ def _as_trained(request: TrainRequest, world: World, report: Report) -> World:
 
 
 def _checked_config(request: TrainRequest, recipe: str, report: Report, world: World | None = None) -> StageConfig:
-    """The stage's configuration; reports a warning where its learning rate is unusual. A CPU computes few samples at a
-    time, unless that changes the loss or the request says how many.
+    """The stage's configuration; reports a warning if its learning rate is unusual.
+
+    A CPU computes only a few samples at a time, unless that would change the loss or the request sets the number.
     """
     config = request.config(recipe, None if world is None else world.spec)
     if world is not None and world.trained_window is not None and "window" not in request.options:
@@ -119,7 +120,7 @@ def _options(request: TrainRequest, progress: RunProgress) -> RunOptions:
 
 
 def _finished(request: TrainRequest, result: StageResult, config: StageConfig, report: Report) -> bool:
-    """Whether the stage is done; draws its losses, and reports how to continue a run that was stopped."""
+    """Whether the stage is done; plots its losses, and reports how to continue if it was stopped."""
     _plot_losses(request.out)
     if not result.done:
         report(f"stopped at step {result.step} of {config.steps}; the same command with --resume continues")
@@ -132,13 +133,13 @@ def _plot_losses(out: Path) -> None:
 
 
 def _train_scratch(request: TrainRequest, world: World, folder: DatasetFolder, report: Report) -> int:
-    """Recipe scratch: writes the trained weights into the world, once, since a later stage may train it further."""
+    """Recipe scratch: write the trained weights into the world, but not again after a later stage trained it."""
     check_writable(request, world)
     if request.resume and is_in_world(request):
         report(f"{request.out} is finished, and {request.world} has its weights; choose another --out to train further")
         return 0
     with writing(world.folder) if processes().is_main_process else nullcontext():
-        # opened again: until the lock was held, another program may have written
+        # opened again: another program may have written to it before it was locked
         return _train_in_place(request, open_world(request.world), folder, report)
 
 
@@ -147,7 +148,7 @@ def _train_in_place(request: TrainRequest, world: World, folder: DatasetFolder, 
     world = _as_trained(request, world, report)
     config = _checked_config(request, "scratch", report, world)
     if config.lora_rank:
-        # A run that was stopped between writing the world and noting it would apply the LoRA a second time.
+        # If a run was killed after writing the world and before noting that, the LoRA would be applied twice.
         raise ValueError(
             f"lora_rank is {config.lora_rank}, but recipe scratch trains the full weights in place; drop it, or give "
             "--recipe lora, which writes an adapter"
@@ -170,7 +171,7 @@ def _train_in_place(request: TrainRequest, world: World, folder: DatasetFolder, 
 
 
 def is_in_world(request: TrainRequest) -> bool:
-    """Whether the folder's run of this stage is done and the world has its weights; ValueError where another has."""
+    """Whether the folder's run is done and this world has its weights; ValueError if another world has them."""
     path = request.out / RESULT
     result = read_json(path) if path.is_file() else {}
     if result.get("stage") != request.stage or IN_WORLD not in result:
@@ -184,8 +185,9 @@ def is_in_world(request: TrainRequest) -> bool:
 
 
 def _train_baseline(request: TrainRequest, folder: DatasetFolder, report: Report) -> int:
-    """Stage gc: from a small world or a folder of CogVideoX-2B to a folder that diffusers opens, --out/gc; both stay as
-    they are.
+    """Stage gc: trains on a small world or a folder of CogVideoX-2B, and writes a folder for diffusers, `gc` in --out.
+
+    The world or folder is not changed.
     """
     from .text_video import is_pipeline, new_text_video, open_text_video, save_text_video
 

@@ -1,7 +1,7 @@
 """The optimizers that a stage may choose, and their state as plain tensors for checkpoints.
 
-adamw keeps two moments of every trained value in fp32 (one fused kernel on a GPU); adamw8bit, from the optional package
-torchao, keeps them in 8 bits, which saves 6 bytes for each trained value: worth it where whole models train.
+adamw keeps two moments of every trained value in fp32 (one fused kernel on a GPU). adamw8bit, from the optional package
+torchao, keeps them in 8 bits. This saves 6 bytes per trained value, which pays off if whole models are trained.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .distributed import distributed_like
 from .stages import StageConfig
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
-_SCALE = "_scale"  # ends the name of an 8-bit moment's scales
+_SCALE = "_scale"  # suffix for the scales of an 8-bit moment
 
 
 def check_optimizer(config: StageConfig, sharded: bool) -> None:
-    """ValueError where the configured optimizer lacks its package, or cannot train weights that FSDP2 shards."""
+    """ValueError if the optimizer's package is missing, or if FSDP2 shards the weights and it does not support that."""
     if config.optimizer == "adamw":
         return
     if sharded:
@@ -34,7 +34,7 @@ def check_optimizer(config: StageConfig, sharded: bool) -> None:
 
 
 def make_optimizer(config: StageConfig, parameters: Mapping[str, nn.Parameter], device: torch.device) -> Optimizer:
-    """The configured optimizer for these parameters; vectors have no weight decay."""
+    """The configured optimizer for these parameters; vectors and scalars get no weight decay."""
     groups = [
         {"params": [value for value in parameters.values() if value.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [value for value in parameters.values() if value.dim() <= 1], "weight_decay": 0.0},
@@ -58,7 +58,7 @@ def set_rate(optimizer: Optimizer, rate: float) -> None:
 
 
 def stored_moments(optimizer: Optimizer, name: str, parameter: nn.Parameter) -> dict[str, Tensor]:
-    """A parameter's moments for a checkpoint, 8-bit ones as codes and scales; empty before its first step."""
+    """A parameter's moments for a checkpoint, in 8 bits as codes and scales; empty before its first step."""
     stored = {}
     for moment in MOMENTS:
         value = optimizer.state.get(parameter, {}).get(moment)
@@ -72,7 +72,10 @@ def stored_moments(optimizer: Optimizer, name: str, parameter: nn.Parameter) -> 
 def restore_moments(
     optimizer: Optimizer, parameter: nn.Parameter, stored: Mapping[str, tuple[Tensor, Tensor | None]], steps: float
 ) -> None:
-    """Put a parameter's moments, (values or codes, scales) by name, and its number of steps into the optimizer."""
+    """Put a parameter's moments and its number of steps into the optimizer.
+
+    stored: by moment, (values, None) or (codes, scales).
+    """
     fused = optimizer.param_groups[0].get("fused")
     state = {"step": torch.tensor(steps, device=parameter.device if fused else "cpu")}
     for moment, (values, scale) in stored.items():

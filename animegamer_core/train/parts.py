@@ -1,4 +1,4 @@
-"""The models of a world while stages train them, loaded from a world folder and saved to it."""
+"""The models of a world while stages train them; they are loaded from a world folder and saved to it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,11 @@ MODELS = ("encoder", "decoder", "engine")
 
 @dataclass(frozen=True)
 class Loading:
-    """How a world's models are loaded. dtype: of engine and decoder. fp32: patterns of parameters that are loaded in
-    fp32 anyway. feature_encoders: load text and image encoder, which nothing needs once their features are cached.
-    sheets: load a decoder for contact sheets even if the stage needs none.
+    """How a world's models are loaded.
+
+    dtype: of engine and decoder. fp32: patterns of parameters that are loaded in fp32 anyway. feature_encoders: load
+    the text and image encoder, which are not needed if their features are cached. sheets: load a decoder for contact
+    sheets even if the stage needs none.
     """
 
     dtype: torch.dtype = torch.float32
@@ -46,7 +48,7 @@ class Loading:
 
 @dataclass(frozen=True)
 class WorldParts:
-    """A world's models while they are trained; None for one that no stage needs. Stages change them in place."""
+    """A world's models while they are trained; None for those not loaded. Stages change them in place."""
 
     spec: ModelSpec
     encoder: ShotEncoder | None = None
@@ -62,9 +64,9 @@ class WorldParts:
         seed: int = 0,
         models: Sequence[str] = MODELS,
     ) -> WorldParts:
-        """Models with random weights; each model's follow from the seed and its name.
+        """Models with random weights, which depend on the seed and the model's name.
 
-        Engine and text encoder have the same tokenizer.
+        Engine and text encoder share the tokenizer.
         """
         made = {}
         for name in models:
@@ -75,10 +77,10 @@ class WorldParts:
 
     @classmethod
     def load(cls, world: World, models: Sequence[str] = MODELS, loading: Loading = Loading()) -> WorldParts:  # noqa: B008  frozen
-        """Those of a world's models that its folder has; the encoder may lack its text and image encoders. fp32, or as
-        `loading` says.
+        """Load those of the models that a world's folder has, in fp32 or as `loading` says.
 
-        Text and image encoder and VAE are named by their files, so that cached features of theirs are found again.
+        The encoder may lack its text and image encoder. These and the VAE are named by their files, so that their
+        cached features are found again.
         """
         made: dict[str, nn.Module] = {}
         if "engine" in models and world.has("engine"):
@@ -101,11 +103,11 @@ class WorldParts:
 
     @property
     def models(self) -> dict[str, nn.Module]:
-        """The models that are there, by name."""
+        """The loaded models, by name."""
         return {name: model for name in MODELS if (model := getattr(self, name)) is not None}
 
     def of(self, name: str) -> nn.Module:
-        """The model `name`; ValueError where this world has none."""
+        """The model `name`; ValueError if it is not loaded."""
         model = getattr(self, name)
         if model is None:
             raise ValueError(
@@ -114,8 +116,9 @@ class WorldParts:
         return model
 
     def in_memory(self) -> WorldParts:
-        """The parts with their weights copied into memory: on a CPU they are loaded as views of the world's files, and
-        Windows refuses to replace a file that is mapped.
+        """The parts with their weights copied into memory.
+
+        On a CPU they are loaded as memory-mapped views of the world's files, which Windows then refuses to replace.
         """
         for model in self.models.values():
             for value in model.parameters():
@@ -126,7 +129,7 @@ class WorldParts:
         return self
 
     def save(self, world: World, dtype: torch.dtype | None = None, max_shard_bytes: int = 1 << 30) -> World:
-        """Write all models into a world folder, with the spec as it is now (its VAE's scaling factor)."""
+        """Write all loaded models into a world folder, with the present spec (its scaling factor may be new)."""
         world = save_world(
             world.folder,
             self.spec,
@@ -142,12 +145,14 @@ class WorldParts:
         return world
 
     def with_stage_file(self, path: Path, strength: float = 1.0) -> WorldParts:
-        """The parts with an adapter applied to those of its models that are loaded (see `apply_adapter`); ValueError
-        if it trained none of them, and for a baseline's adapter on a world's models or the other way round.
+        """The parts with an adapter applied to those of its models that are loaded (see `apply_adapter`).
+
+        ValueError if it trained none of them, or if it is a baseline's adapter and these are a world's models, or the
+        reverse.
         """
         models = self.models
         baseline = self.decoder is not None and not isinstance(self.decoder, ShotDecoder)  # it is a TextVideo
-        shared = adapted_models(path, baseline) & set(models)  # the engine's stage reads the encoder that joint trained
+        shared = adapted_models(path, baseline) & set(models)  # predict has no decoder, which joint trained too
         apply_adapter(path, models, strength, whole=not shared)
         for kind, model in models.items():
             changed = (f"{kind}.{name}" for name in changed_tensors(model))
@@ -162,7 +167,7 @@ class WorldParts:
         return parts
 
     def with_scaling_factor(self, factor: float) -> WorldParts:
-        """The parts with another scaling factor of the VAE's latents, in spec and models."""
+        """The parts with another scaling factor for the VAE's latents, in the spec and the models."""
         vae = replace(self.spec.decoder.vae, scaling_factor=factor)
         spec = replace(self.spec, decoder=replace(self.spec.decoder, vae=vae))
         for model in self.models.values():
@@ -175,7 +180,7 @@ class WorldParts:
 def new_model(
     name: str, spec: ModelSpec, tokenizer: GameTokenizer, profile: Profile, reader: Tokenizer | None
 ) -> nn.Module:
-    """A model of a world without trained weights. reader: the text encoder's tokenizer."""
+    """A model with random weights. reader: the text encoder's tokenizer."""
     if name == "encoder":
         return ShotEncoder(spec, reader)
     return ShotDecoder(spec, profile) if name == "decoder" else GameEngine(spec, tokenizer, profile)
@@ -196,7 +201,7 @@ def name_of(world: World, part: str) -> str:
 
 
 def _reload_fp32(model: nn.Module, model_name: str, world: World, patterns: Sequence[str]) -> None:
-    """Read VAE, constants, and parameters whose name with the model's matches a pattern again, in fp32."""
+    """Load the VAE, constants, and parameters whose full name matches a pattern again, in fp32."""
     places = plain_tensors(model)
     whole = (r"^decoder\.vae\.", r"^decoder\.unconditional_ND$")
     chosen = set(matching((*patterns, *whole), (f"{model_name}.{name}" for name in places)))

@@ -1,4 +1,4 @@
-"""The plan of `train all`: what each stage starts from, reads and takes, printed before the first step."""
+"""The plan of `train all`: what each stage starts from, reads and needs; it is printed before the first step."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from .stages import STAGES, StageConfig
 from .training_data import IMAGE_FEATURES, TrainingData, bytes_in, digest_of
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-SPARE = 64 * 2**20  # bytes for logs, pictures and the file system itself
+SPARE = 64 * 2**20  # bytes kept free for logs, pictures and the file system itself
 
 
 @dataclass(frozen=True)
 class StageRun:
-    """One stage of the run. begins: the stages whose adapters it starts from. steps: how many are done."""
+    """One stage of the run. begins: the stages whose adapters it starts from. steps: how many steps are done."""
 
     request: TrainRequest
     config: StageConfig
@@ -54,9 +54,10 @@ class StageRun:
 
 @dataclass(frozen=True)
 class Chain:
-    """All stages of a run and what they have in common. world: None if the first stage makes it. tokenizer: the
-    engine's. configs: of the stages of this run and of those that an earlier run left an adapter of, in the order of
-    training.
+    """All stages of a run and what they share.
+
+    world: None if the first stage creates it. tokenizer: the engine's. folder: the dataset. configs: of this run's
+    stages, and of those whose adapters an earlier run left, in the order of training.
     """
 
     request: TrainRequest
@@ -71,9 +72,10 @@ class Chain:
 
 @dataclass(frozen=True)
 class StagePlan:
-    """One stage of the plan. size: None where the stage is done. features: bytes, on disk or in memory, of those to be
-    computed before its first step. preparing: bytes of the largest model that computes them. seconds: of a step; None
-    where no pace is known yet.
+    """One stage of the plan.
+
+    size: None if the stage is done. features: bytes, on disk or in memory, of the features to be computed before its
+    first step. preparing: bytes of the largest model that computes them. seconds: per step; None if not known yet.
     """
 
     run: StageRun
@@ -90,9 +92,10 @@ class StagePlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """All stages of a run, including done ones. about: a sentence on recipe, world and dataset. disk_use: folders that
-    the run writes to, and the bytes still to be written there. in_memory: whether features are kept in memory instead
-    of on disk.
+    """All stages of a run, including done ones.
+
+    about: a sentence on recipe, world and dataset. disk_use: the folders that the run writes to, and the bytes still to
+    be written there. in_memory: whether features are kept in memory instead of on disk.
     """
 
     about: str
@@ -101,11 +104,11 @@ class Plan:
     in_memory: bool
 
     def lines(self) -> list[str]:
-        """The plan as people read it."""
+        """The plan as lines of text."""
         return [self.about, *_table(self), *_memory(self), *_time(self), *self._disk()]
 
     def check_disk(self) -> None:
-        """ValueError if a disk has less free space than what will be written to it."""
+        """ValueError if a disk has too little free space for what will be written to it."""
         for folders, needed, free in _by_disk(self.disk_use):
             if needed + SPARE > free:
                 raise ValueError(
@@ -122,7 +125,7 @@ class Plan:
 
 
 def size_text(count: float) -> str:
-    """Bytes as people read them: 512 B, 3.2 MiB, 12 GiB."""
+    """A number of bytes as text: 512 B, 3.2 MiB, 12 GiB."""
     unit = 0
     while count >= 1024 and unit < len(UNITS) - 1:
         count, unit = count / 1024, unit + 1
@@ -148,7 +151,7 @@ def _table(plan: Plan) -> list[str]:
 
 
 def _memory(plan: Plan) -> list[str]:
-    """What the memory column consists of, for the stage that takes most."""
+    """Lines on the memory of the stage that takes most, and on the features."""
     sizes = [stage.size for stage in plan.stages if stage.size is not None]
     if not sizes:
         return []
@@ -169,7 +172,7 @@ def _memory(plan: Plan) -> list[str]:
 
 
 def _time(plan: Plan) -> list[str]:
-    """The remaining time, for the stages whose pace is known."""
+    """A line on the remaining time of the stages whose pace is known."""
     left = [stage for stage in plan.stages if not stage.run.done]
     known = [stage for stage in left if stage.seconds is not None]
     parts = [f"{stage.run.stage} {duration(stage.seconds * stage.steps_left)}" for stage in known]
@@ -194,12 +197,12 @@ def _by_disk(uses: Sequence[tuple[Path, int]]) -> list[tuple[str, int, int]]:
 
 
 def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that exists."""
+    """The folder, or the nearest existing folder above it."""
     return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
 
 
 def stage_file(out: Path) -> Path:
-    """The adapter that a stage leaves in its folder."""
+    """The path of the adapter that a stage writes in its folder."""
     return out / f"{out.name}.safetensors"
 
 
@@ -211,7 +214,7 @@ def with_paces(plan: Plan, paces: Mapping[str, Pace]) -> Plan:
 
 
 def make_plan(chain: Chain) -> Plan:
-    """The plan of a run; ValueError for anything that would make a stage fail before its first step."""
+    """Make the plan of a run; ValueError for anything that would make a stage fail before its first step."""
     cache = chain.request.cache
     data = TrainingData(chain.folder, FeatureStore(), cache=cache)
     known, stages = _cached(chain, data), []
@@ -228,7 +231,7 @@ def make_plan(chain: Chain) -> Plan:
 
 
 def _stage_plan(chain: Chain, run: StageRun, data: TrainingData, names: Sequence[str]) -> StagePlan:
-    """One stage, which computes these features; ValueError if anything would make it fail before its first step."""
+    """Plan one stage, which computes these features; ValueError as for `make_plan`."""
     if run.done:
         return StagePlan(run)
     models = models_of(run.stage, run.config.shots_every > 0)
@@ -245,7 +248,7 @@ def _stage_plan(chain: Chain, run: StageRun, data: TrainingData, names: Sequence
 
 
 def _cached(chain: Chain, data: TrainingData) -> set[str]:
-    """The features that are in the cache folder already, if that can be known without loading a model."""
+    """The features that are known to be in the cache folder already, without loading a model."""
     run = next((run for run in chain.runs if not run.done), None)
     if data.cache is None or run is None:
         return set()
@@ -259,7 +262,7 @@ def _cached(chain: Chain, data: TrainingData) -> set[str]:
 
 
 def _disk_use(chain: Chain, stages: Sequence[StagePlan]) -> list[tuple[Path, int]]:
-    """How much is still to be written where; checkpoints of an unfinished stage are overwritten."""
+    """The folders that will be written to, and how many bytes; checkpoints of an unfinished stage are overwritten."""
     sizes = {stage.run.stage: stage.size for stage in stages if stage.size is not None}
     needed = sum(size.kept * size.checkpoint + size.stage_file for size in sizes.values())
     needed += max((size.checkpoint for size in sizes.values()), default=0)  # a new one is written next to the old ones

@@ -1,4 +1,4 @@
-"""The picture of a run's losses, drawn with matplotlib, without a display."""
+"""Plots a run's losses with matplotlib, without a display."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 SIZE = (960, 600)
 _CURVES = {"loss": ("loss", "#2f74d0"), "held_out_loss": ("held-out loss", "#d07a1c")}
-_RAGGED = 40  # points from which on a curve is also shown smoothed, over a twentieth of its length
-_LOG_SCALE_FROM = 20.0  # highest / lowest loss from which on the scale is logarithmic
+_RAGGED = 40  # a curve with at least this many points is also shown smoothed
+_LOG_SCALE_FROM = 20.0  # the scale is logarithmic if the highest loss is more than this many times the lowest
 
 
 def plot_log(log: Path, picture: Path) -> None:
-    """Draw a log's losses, training and held out, as PNG; ValueError while nothing is logged."""
+    """Plot the training and held-out losses of a log as PNG; ValueError if nothing has been logged."""
     save_picture(draw_losses(read_log(log)), picture)
 
 
 def draw_losses(lines: Sequence[Mapping[str, float]]) -> Image.Image:
-    """The finite losses of logged lines over their steps, 960 x 600; ValueError if there are none."""
+    """A plot, 960 x 600, of the finite losses in logged lines over the steps; ValueError if there are none."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -60,7 +60,7 @@ def draw_losses(lines: Sequence[Mapping[str, float]]) -> Image.Image:
 
 
 def _smoothed(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Running means over a twentieth of the points; each at the middle of its own."""
+    """Running means over a twentieth of the points, each at the middle of its points."""
     count = max(2, len(points) // 20)
     parts = [points[start : start + count] for start in range(len(points) - count + 1)]
     return [(sum(step for step, _ in part) / count, sum(loss for _, loss in part) / count) for part in parts]

@@ -1,4 +1,4 @@
-"""A run's progress messages: features before the first step, steps and their pace, and how it stopped."""
+"""A run's progress messages: computing features, steps and their pace, and how the run stopped."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import torch
 from .checkpoints import CHECKPOINTS, list_checkpoints, step_of
 from .log import LOG, read_log
 
-MEASURED_STEPS = 20
-REPORT_EVERY_S = 10.0  # between lines about one feature
+MEASURED_STEPS = 20  # of each stage, to measure its pace
+REPORT_EVERY_S = 10.0  # between two lines about the same feature
 Report = Callable[[str], object]  # prints or collects a line
 
 
 class RunProgress:
-    """Reports one run of a stage, line by line."""
+    """Reports the progress of one run of a stage, line by line."""
 
     def __init__(self, stage: str, report: Report) -> None:
         self._stage, self._report = stage, report
@@ -27,7 +27,7 @@ class RunProgress:
         self._before = 0, 0.0
 
     def feature(self, name: str, done: int, count: int) -> None:
-        """Report for how many clips a feature is computed: at its start, every 10 s, and at its end."""
+        """Report for how many clips a feature is computed: at the start, every 10 s, and at the end."""
         now = time.monotonic()
         if name == self._feature and done < count and now - self._reported < REPORT_EVERY_S:
             return
@@ -35,7 +35,7 @@ class RunProgress:
         self._report(f"{'reading clips' if name == 'frames' else f'computing {name} of clips'}: {done} of {count}")
 
     def step(self, step: int, steps: int, values: dict[str, float]) -> None:
-        """Report logged values, the seconds of a step since the line before, and the time left at this pace."""
+        """Report logged values, the mean seconds per step since the line before, and the time left at this pace."""
         before, seconds_before = self._before
         self._before = step, values["seconds"]
         pace = (values["seconds"] - seconds_before) / (step - before)
@@ -45,7 +45,7 @@ class RunProgress:
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it: 45 s, 12 min, 3 h 05 min."""
+    """A time as text: 45 s, 12 min, 3 h 05 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)
@@ -53,13 +53,13 @@ def duration(seconds: float) -> str:
 
 
 def report_interrupt() -> None:
-    """Say that Ctrl-C was received; within the signal's handler, so on a stream that steps do not write to."""
+    """Say that Ctrl-C was received. A signal handler calls this, so it writes to stderr, which steps do not use."""
     sys.stderr.write("\nfinishing and saving the current step; press Ctrl-C again to stop at once\n")
     sys.stderr.flush()
 
 
 def how_it_stopped(out: Path) -> str:
-    """What an interrupted run in this folder has saved, and how to continue."""
+    """A sentence on what an interrupted run in this folder has saved, and how to continue."""
     saved = list_checkpoints(out / CHECKPOINTS)
     if not saved:
         return "stopped before a step was saved; the same command starts again"
@@ -68,14 +68,17 @@ def how_it_stopped(out: Path) -> str:
 
 @dataclass(frozen=True)
 class Pace:
-    """seconds: of one step, without the first, which compiles and warms up. peak_bytes: GPU memory, 0 on a CPU."""
+    """How fast a stage is.
+
+    seconds: per step, without the first, which compiles and warms up. peak_bytes: of GPU memory, 0 on a CPU.
+    """
 
     seconds: float
     peak_bytes: int = 0
 
 
 class FirstSteps:
-    """Times the first steps of a stage; a `should_stop` that always says no. Those steps are part of the run.
+    """Times the first steps of a stage. Used as its `should_stop`, it never stops it; the steps are part of the run.
 
     steps: how many are left. measured: called once, after MEASURED_STEPS of them or after the last.
     """
@@ -87,7 +90,7 @@ class FirstSteps:
     def __call__(self) -> bool:
         self._taken += 1
         if self._taken in (1, self._last) and self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)  # the clock would not see work that the GPU is behind with
+            torch.cuda.synchronize(self._device)  # the clock must include work that the GPU has not finished
         if self._taken == 1:
             self._begun = time.monotonic()
             if self._device.type == "cuda":
@@ -99,7 +102,7 @@ class FirstSteps:
 
 
 def seconds_a_step(out: Path) -> float | None:
-    """Seconds of a step between the last two lines of a run's log; None where it has fewer."""
+    """Mean seconds per step between the last two lines of a run's log; None if it has fewer than two."""
     lines = read_log(out / LOG)[-2:]
     if len(lines) < 2:
         return None

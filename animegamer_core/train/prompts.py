@@ -1,4 +1,4 @@
-"""Training prompts: each turn is tokenized once, and prompts are put together from those pieces.
+"""Training prompts: each turn is tokenized once, and prompts are assembled from these pieces.
 
 A prompt is `<s>`, the past turns of a window and the turn to predict with its answer: `<ML>` to `</TURN>`, `</s>`. The
 pieces are the same as in `model.prompt.build_prompt`; a test compares the two.
@@ -15,7 +15,7 @@ from ..data.records import ClipRecord
 from ..model.engine import GameEngine
 from ..model.prompt import TurnPrompt, state_block
 
-Piece = tuple[Tensor, Tensor]  # ids, and which of them are slots; both (L,)
+Piece = tuple[Tensor, Tensor]  # (ids, which of them are slots), both (L,)
 
 
 class PromptTable:
@@ -33,7 +33,7 @@ class PromptTable:
         self.choices = tuple(range(0, 12, 3))  # positions of the four numbers among the answers
 
     def prompt(self, clips: Sequence[int], answered: bool = True) -> TurnPrompt:
-        """The prompt whose last clip is the turn to predict; with its answer, or ending in `<ML>` as in play."""
+        """The prompt for the last of these clips, given those before; with its answer, or up to `<ML>` as in play."""
         *past, target = clips
         pieces = [self._start]
         for clip in past:
@@ -51,7 +51,7 @@ class PromptTable:
         return prompt.ids_L[-self.answers :]
 
     def longest(self, window: int) -> int:
-        """The number of tokens of the longest prompt that a window of past turns can give."""
+        """An upper bound for the number of tokens of prompts with this window."""
         turns = zip(self._scenes, self._past_blocks, strict=True)
         return 2 + (window + 1) * max(len(scene) + len(block) for (scene, _), (block, _) in turns)
 

@@ -1,4 +1,4 @@
-"""A training request: one stage, with the values that differ from the recipe's row."""
+"""A request to train one stage, with the values that differ from the recipe's row."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from .stages import StageConfig, stage_config
 
 @dataclass(frozen=True, kw_only=True)
 class TrainRequest:
-    """One stage to train. world: a folder, or the name of an embedded world. spec: sizes of a world that is to be made.
-    recipe: None for the spec's default. start: adapters to start from, in order. profile: how turns are read, None for
-    the world's own way. cache: folder of computed features. options: values of StageConfig by name. after_step: called
-    after each step; True stops the run.
+    """One stage to train.
+
+    world: a folder, or the name of an embedded world. spec: the sizes of a world that does not exist yet. recipe: None
+    for the spec's default. start: adapters to start from, in order. profile: how turns are read, None for the world's
+    own. cache: folder of computed features. options: values of StageConfig by name. after_step: called after each step;
+    True stops the run.
     """
 
     stage: str
@@ -38,5 +40,5 @@ class TrainRequest:
         return [(file, 1.0) for file in self.start]
 
     def config(self, recipe: str, spec: ModelSpec | None = None) -> StageConfig:
-        """The recipe's row for the stage with the options; spec: of the world that is trained."""
+        """The recipe's row for the stage, with the options applied. spec: of the world that is trained."""
         return replace(stage_config(self.stage, recipe, spec), **self.options)

@@ -1,4 +1,4 @@
-"""One stage from start to end: check, prepare features, train, put the result into the world's models."""
+"""Runs one stage: checks it, computes features, trains, and puts the result into the world's models."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ from .weights import copy_into, idle_on_cpu, on_device
 
 HEADS = "heads.safetensors"
 RESULT = "result.json"
-MEASURED_CLIPS = 128
+MEASURED_CLIPS = 128  # most clips for `measured_scale`
 UNKNOWN_WORDS_SHOWN = 3
 
 
 @dataclass(frozen=True)
 class StageResult:
-    """done: whether all steps are taken; if not, the same call continues from the last checkpoint.
+    """How a call of `train_stage` ended.
 
-    parts and data are for the next stage: parts hold the trained weights (where FSDP2 sharded them, only in the main
-    process), data no feature that is outdated by them. seconds: time in the loop, over all calls. file: the adapter,
-    None while the stage is unfinished.
+    done: whether all steps are taken; if not, the same call continues from the last checkpoint. seconds: time in the
+    loop, over all calls. parts, data: for the next stage; parts have the trained weights (with FSDP2, only in the main
+    process), and data has no outdated features. file: the adapter, None while the stage is unfinished.
     """
 
     done: bool
@@ -77,8 +77,9 @@ def train_stage(
     out: str | Path,
     options: RunOptions = RunOptions(),  # noqa: B008  frozen
 ) -> StageResult:
-    """Run a stage, or continue it, also with more steps; ValueError before the first step where data, sizes or settings
-    do not fit.
+    """Run a stage, or continue it, perhaps with more steps.
+
+    ValueError, before the first step, if data, sizes or settings do not fit; later, if the loss is not finite.
     """
     out = Path(out)
     device, is_main = options.device or processes().device, processes().is_main_process
@@ -94,7 +95,7 @@ def train_stage(
         sheets = ShotSheets(stage, config, parts, data, out)
         result = run_loop(stage, config, learner, data, out, replace(options, draw=sheets.draw))
         if not result.done:
-            drop_lora(learner)  # the next call begins as this one did, and loads the checkpoint
+            drop_lora(learner)  # the next call starts like this one, and loads the checkpoint
             if is_main or not distributed.fsdp_wanted():
                 learner.restore_start()
             return StageResult(False, result.step, result.seconds, parts, data)
@@ -134,8 +135,9 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
 
 
 def playing_facts(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> dict[str, Any]:
-    """What the adapter says about how it has to be played, as `adapter_facts` reads it. It has no motion table
-    where the dataset has no motion levels.
+    """What the adapter states about how to play with it, as `adapter_facts` reads it.
+
+    There is no motion table if the dataset has no motion levels.
     """
     facts, stated = STAGES[stage], {}
     if facts.games:
@@ -152,7 +154,7 @@ def _check_words(encoder: ShotEncoder, data: TrainingData) -> None:
 
     tokenizer = encoder.tokenizer
     if tokenizer is None or not isinstance(tokenizer.model, WordLevel):
-        return  # the tokenizers of published worlds know any word
+        return  # published worlds' tokenizers can spell any word
     texts = dict.fromkeys(turn.motion_text for turn in data.folder.turns)
     unknown = tuple(dict.fromkeys(word for text in texts for word in unknown_words(tokenizer, text)))
     if unknown:
@@ -181,7 +183,7 @@ def _check_frames(stage: str, config: StageConfig, parts: WorldParts, data: Trai
     elif "frames" not in STAGES[stage].reads and not _reads_clips(stage, config, parts, data):
         return
     else:
-        DatasetFolder.open(data.folder.path)  # checks that the clips exist, which a stage with cached features can lack
+        DatasetFolder.open(data.folder.path)  # checks that the clips exist; with cached features they may be missing
         found = data.clip_shape
     first_only = STAGES[stage].reads == ("states",) and config.encoder_frame == "first"  # then any length will do
     check_clips(found, parts.spec, found[0] if first_only else None)
@@ -192,7 +194,7 @@ def _check_frames(stage: str, config: StageConfig, parts: WorldParts, data: Trai
 
 
 def features_read(stage: str, config: StageConfig, known: Container[str] = ()) -> tuple[str, ...]:
-    """The features that a stage reads, or needs to compute others, without those that are known."""
+    """The features that a stage reads or needs to compute others, without those in `known`."""
     names = [*STAGES[stage].reads, *(("predicted",) if config.history_own else ())]
     if "states" in names and "states" not in known:
         names += ["text", "image"]
@@ -201,7 +203,7 @@ def features_read(stage: str, config: StageConfig, known: Container[str] = ()) -
 
 
 def _reads_clips(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> bool:
-    """Whether clips are read: to compute features that neither memory nor the cache has, or to show them."""
+    """Whether clips are read, to compute features that are not in memory or in the cache, or to show them."""
     missing = set(features_read(stage, config, data.store))
     draws_sheets = STAGES[stage].borrows_decoder and config.shots_every and parts.decoder is not None
     shown = draws_sheets and "latents" not in data.store
@@ -212,9 +214,9 @@ def _reads_clips(stage: str, config: StageConfig, parts: WorldParts, data: Train
 def prepare(
     stage: str, config: StageConfig, parts: WorldParts, data: TrainingData, device: torch.device
 ) -> TrainingData:
-    """The data with every feature that a stage reads; missing ones are computed with the world's models."""
+    """The data with every feature that a stage reads; computes missing ones with the world's models."""
     missing = set(features_read(stage, config, data.store))
-    # With a cache folder, clips are read when a feature is computed from them; all of them together may be too large.
+    # With a cache folder, clips are read in parts while features are computed: all at once may not fit into memory.
     at_once = data.cache is None and {"latents", *IMAGE_FEATURES.values()} & missing
     if "frames" not in data.store and ("frames" in missing or at_once):
         data = add_frames(data)
@@ -231,7 +233,7 @@ def prepare(
         with on_device(parts.of("engine"), device):
             data = add_predictions(data, parts.engine, config.window, config.free_running)
     if "instruction" in missing:
-        from .text_video import add_instructions  # brings diffusers' pipelines, which no other stage needs
+        from .text_video import add_instructions  # imports diffusers' pipelines, which no other stage needs
 
         with on_device(parts.of("decoder").text_encoder, device):
             data = add_instructions(data, parts.decoder)
@@ -261,7 +263,7 @@ def _finish(
     trained = {name: value.detach().cpu().clone() for name, value in trained.items()}
     keep_lora(learner)
     learner.eval().requires_grad_(False)
-    if any(name.startswith("decoder.vae.encoder.") for name in trained):  # otherwise the latents stay the same
+    if any(name.startswith("decoder.vae.encoder.") for name in trained):  # otherwise latents have not changed
         parts = parts.with_scaling_factor(measured_scale(parts, data))
     if STAGES[stage].mixes:
         parts.decoder.unconditional_ND.copy_(parts.encoder.unconditional())
@@ -271,7 +273,7 @@ def _finish(
 
 @torch.no_grad()
 def measured_scale(parts: WorldParts, data: TrainingData) -> float:
-    """The scaling factor, 1 / (standard deviation of the VAE's latents), over up to 128 training clips."""
+    """The scaling factor: 1 / (standard deviation of the VAE's latents), measured on up to MEASURED_CLIPS clips."""
     vae, clips = parts.of("decoder").vae, data.clips()
     chosen = torch.tensor(clips[:: max(1, len(clips) // MEASURED_CLIPS)][:MEASURED_CLIPS])
     total, squares, count = 0.0, 0.0, 0
@@ -284,7 +286,7 @@ def measured_scale(parts: WorldParts, data: TrainingData) -> float:
 
 
 def _without_heads(file: Path, trained: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of an adapter; layers that only training needs are written to another file next to it."""
+    """The tensors of an adapter; writes layers that only training needs to another file next to it."""
     from safetensors.torch import save_file
 
     heads = {name[6:]: value for name, value in trained.items() if name.startswith("heads.")}

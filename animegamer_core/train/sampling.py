@@ -1,7 +1,7 @@
-"""Which samples a step reads, and its random numbers: pure functions of the seed and the step.
+"""The samples that a step reads and its random numbers, as pure functions of the seed and the step.
 
-So a stopped run continues with the same numbers, without storing the state of any random generator. Numbers are drawn
-for a step's whole batch and each process takes its own, so another number of processes reads the same samples in the
+So a stopped run continues with the same numbers, without storing the state of random generators. Numbers are drawn for
+a step's whole batch, and each process takes its part, so that any number of processes reads the same samples in the
 same order with the same noise.
 """
 
@@ -19,19 +19,19 @@ from ..data.records import GameRecord
 
 
 def random_seed(*numbers: int | str) -> int:
-    """A seed below 2^63 that follows from the numbers alone."""
+    """A seed below 2^63 that depends only on these values."""
     digest = hashlib.sha256(json.dumps(numbers).encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
 
 def generator(device: torch.device | str, *numbers: int | str) -> torch.Generator:
-    """A generator on `device` whose numbers follow from `numbers` alone."""
+    """A generator on `device` whose numbers depend only on `numbers`."""
     return torch.Generator(device).manual_seed(random_seed(*numbers))
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Which slice of a step's batch is computed at once: the index-th of `count` slices on process `rank`."""
+    """A slice of a step's batch: number `index` of the `count` slices of process `rank`."""
 
     step: int
     rank: int = 0
@@ -45,7 +45,7 @@ class MicroBatch:
 
 
 class SampleNoise:
-    """Random numbers for the samples of a micro-batch; `purpose` separates those of different uses."""
+    """Random numbers for the samples of a micro-batch; different purposes get different numbers."""
 
     def __init__(self, device: torch.device, seed: int, micro: MicroBatch, samples: int, purpose: str) -> None:
         self._micro, self._device = micro, device
@@ -61,7 +61,7 @@ class SampleNoise:
         return self._micro.rows(torch.rand(self.batch, *shape, generator=self._generator, device=self._device))
 
     def rows(self, values_B: Tensor) -> Tensor:
-        """This micro-batch's slice of values that the whole batch has."""
+        """This micro-batch's slice of the whole batch's values, on the device."""
         return self._micro.rows(values_B).to(self._device)
 
 
@@ -87,10 +87,11 @@ class ClipSampler:
 
 
 class WindowSampler:
-    """Windows of 1 to window + 1 successive turns of a game. All of a step have one length; steps alternate lengths.
+    """Windows of 1 to window + 1 successive turns of a game. All windows of a step have the same length.
 
-    recall: the chance that the oldest one or two past turns of a window are earlier turns of the game instead, as in
-    play with memory `recall`. With 0 the samples are those of versions without it.
+    The lengths take turns, in random order. recall: the probability that the oldest one or two past turns of
+    a window are replaced by earlier turns of the game, as in play with memory `recall`. With 0, the samples are the
+    same as in versions without it.
     """
 
     def __init__(self, games: Sequence[GameRecord], window: int, batch: int, seed: int, recall: float = 0.0) -> None:
@@ -116,7 +117,7 @@ class WindowSampler:
         """The clips of a window that ends at turn `end` (from 0) of a game."""
         clips = self._games[game]
         if self.recall and past > 1 and float(torch.rand((), generator=random)) < self.recall:
-            count = min(past - 1, int(torch.randint(1, 3, (), generator=random)))  # the last turn always stays
+            count = min(past - 1, int(torch.randint(1, 3, (), generator=random)))  # the last turn is never replaced
             earlier = torch.randperm(end - past + count, generator=random)[:count].sort().values
             return [*(clips[turn] for turn in earlier.tolist()), *clips[end - past + count : end + 1]]
         return list(clips[end - past : end + 1])

@@ -1,6 +1,6 @@
 """Contact sheets of a run: true clips next to shots drawn with the current weights.
 
-They use none of the run's random numbers, so a run computes the same with and without them.
+They do not use the run's random numbers, so a run computes the same with and without them.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from PIL import Image
 
 SHEETS = "shots"  # folder in a run's folder
-CLIPS = 4
-_TILE = 160  # height of a picture
+CLIPS = 4  # rows of a sheet
+_TILE = 160  # height of a picture in pixels
 _GAP, _LINE = 6, 22
 _BACKGROUND, _TITLE, _CAPTION = "#ffffff", "#23262f", "#696d78"
 
 
 @dataclass(frozen=True)
 class ShotSheets:
-    """Draws the sheets of one stage into `out`: of held-out clips, or of training clips where none is held out."""
+    """Draws the sheets of one stage into `out`: of held-out clips, or of training clips if none are held out."""
 
     stage: str
     config: StageConfig
@@ -55,9 +55,9 @@ class ShotSheets:
 
     @torch.no_grad()
     def draw(self, learner: Learner, vae: nn.Module | None, step: int, device: torch.device) -> None:
-        """Write the sheet of a step, if the stage leads to shots and a decoder is loaded; every process calls it.
+        """Write the sheet of a step, if the stage can show shots and a decoder is loaded; every process must call this.
 
-        learner: with the weights to show. vae: the decoder's, where it waits on the CPU.
+        learner: with the weights to show. vae: the decoder's, if it was moved to the CPU.
         """
         vae = vae if vae is not None else self.parts.decoder and self.parts.decoder.vae
         rows = torch.tensor(self.clips)
@@ -84,7 +84,7 @@ class ShotSheets:
             return self.parts.decoder.eval().sample(states_BND, motion, seeds, steps=steps)
 
     def _true(self, decoder: ShotDecoder, rows: Tensor, device: torch.device) -> list[np.ndarray]:
-        """The clips themselves; where only their latents are cached, those decoded."""
+        """The clips themselves, or their decoded latents if only these are in memory."""
         store = self.data.store
         if "frames" in store:
             return list(store.gather(["frames"], rows, "cpu")["frames"].numpy())
@@ -93,7 +93,7 @@ class ShotSheets:
         return [self.data.folder.frames(index) for index in rows.tolist()]
 
     def sheet(self, true: list[np.ndarray], shots: list[np.ndarray], step: int) -> Image.Image:
-        """One row for each clip: three frames of it, three of the shot; `true` and `shots` are uint8 (F, H, W, 3)."""
+        """The sheet: per clip a row with three of its frames and three of its shot. true, shots: uint8 (F, H, W, 3)."""
         from PIL import Image, ImageDraw
 
         width = round(_TILE * shots[0].shape[2] / shots[0].shape[1])
@@ -115,7 +115,7 @@ class ShotSheets:
 
 @contextmanager
 def _with_vae(decoder: ShotDecoder, vae: nn.Module, device: torch.device) -> Iterator[ShotDecoder]:
-    """The decoder with its VAE, which the learner may lack; on a GPU it decodes in tiles, to save memory."""
+    """The decoder with its VAE while the block runs; on a GPU it decodes in tiles, to save memory."""
     before = decoder.vae, decoder.tiled
     decoder.vae, decoder.tiled = vae.eval(), device.type != "cpu"
     try:
@@ -126,5 +126,5 @@ def _with_vae(decoder: ShotDecoder, vae: nn.Module, device: torch.device) -> Ite
 
 
 def _pictures(decoder: ShotDecoder, latents_BTCHW: Tensor) -> list[np.ndarray]:
-    """uint8 (F, H, W, 3) of each row of latents, one at a time."""
+    """Decode rows of latents one at a time: uint8 (F, H, W, 3) each."""
     return [to_uint8(decoder.decode_latents(row[None])[0]) for row in latents_BTCHW]

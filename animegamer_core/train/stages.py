@@ -1,8 +1,8 @@
-"""What each training stage is, reads and trains, and its configuration in each recipe.
+"""What each training stage reads and trains, and its configuration in each recipe.
 
-Recipe `lora` holds the paper's rows for fine-tuning published weights (supplement 3.1; docs/reference.md, training),
-for GPUs of 80 GB; `lora24` trains only LoRA, on one GPU of 24 GB; `scratch` holds the rows for a small world whose
-models start with random weights.
+Recipe `lora` has the paper's settings for fine-tuning published weights (supplement 3.1; docs/reference.md, training),
+for GPUs of 80 GB. `lora24` trains only LoRA, on one GPU of 24 GB. `scratch` is for a small world whose models start
+with random weights.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ..spec import ModelSpec
 class Stage:
     """The fixed properties of a stage, independent of its configuration.
 
-    needs: the models that it trains or computes features with. makes: those of them that it creates, with random
-    weights, where a small world lacks them. reads: features, as `training_data` names them; `image` is of the frame
-    that the encoder reads. outdates: features that have to be computed again after it. after: the stages whose adapters
-    it starts from where a published world is trained; None if published weights stay as they are. captions: whether
-    every clip needs one. games: whether it reads games, and not only clips. conditions_on_motion: whether it trains the
+    needs: the models that it trains or computes features with. reads: features, as `training_data` names them; `image`
+    is of the frame that the encoder reads. makes: those of the models that it creates, with random weights, if a small
+    world lacks them. outdates: features that must be computed again after it. after: the stages whose adapters it
+    starts from when a published world is trained; None if published weights are not trained by it. captions: whether
+    every clip needs one. games: whether it reads games, not only clips. conditions_on_motion: whether it trains the
     decoder to follow motion values, so that its result belongs to a motion table. mixes: whether it trains the layers
-    that the decoder's unconditional state is computed with. contrasts: whether its loss compares the samples of a
-    micro-batch, so that their number changes it. optional: whether a world is complete without it. baseline: whether it
-    trains a model to compare a world with, and no world.
+    that compute the decoder's unconditional state. contrasts: whether its loss compares the samples of a micro-batch,
+    so that their number changes it. optional: whether a world is complete without it. baseline: whether it trains a
+    model to compare worlds with, and not a world.
     """
 
     needs: tuple[str, ...]
@@ -48,17 +48,17 @@ class Stage:
 
     @property
     def borrows_decoder(self) -> bool:
-        """Whether its contact sheets need a decoder that its steps do not."""
+        """Whether its contact sheets need a decoder that its steps do not need."""
         return "states" in self.reads and "decoder" not in self.needs
 
     @property
     def trains_engine(self) -> bool:
-        """Whether it trains how an engine reads turns."""
+        """Whether it trains the engine."""
         return "engine" in self.makes
 
     @property
     def reads_representations(self) -> bool:
-        """Whether it reads representations of shots, of a trained encoder or of an engine that predicts them."""
+        """Whether it reads representations of shots, from a trained encoder or predicted by an engine."""
         return bool(set(_REPRESENTED) & set(self.reads))
 
 
@@ -81,7 +81,7 @@ _STAGES = {
         needs=("encoder", "engine"), reads=("states",), makes=("engine",), outdates=("predicted",), after=("joint",)
     ),
     "adapt": Stage(needs=_EVERY, reads=_PLAYED, after=("joint", "predict")),
-    "distill": Stage(needs=_EVERY, reads=_PLAYED, optional=True),  # for a world that draws faster
+    "distill": Stage(needs=_EVERY, reads=_PLAYED, optional=True),  # for faster sampling
     "gc": Stage(needs=("decoder",), reads=("latents", "instruction")),
 }
 STAGES: dict[str, Stage] = {
@@ -106,13 +106,16 @@ _MOST_STEPS: Check = (lambda value: value <= MOST_STEPS, f"{MOST_STEPS} at most"
 
 
 def _option(default: Any, text: str, *checks: Check, choices: tuple[str, ...] = ()) -> Any:
-    """A field with the sentence that documents it on the command line, and which values it may have."""
+    """A field with its help text for the command line, and the checks or choices for its values."""
     return dataclasses.field(default=default, metadata={"help": text, "checks": checks, "choices": choices})
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageConfig:
-    """One stage of training. Names of parameters start with encoder., decoder., engine. or heads."""
+    """The settings of one stage; ValueError for an impossible value.
+
+    Names of parameters start with encoder., decoder., engine. or heads.
+    """
 
     trainable: tuple[str, ...] = _option((), "regular expressions for names of parameters to train; the rest is frozen")
     lora_rank: int = _option(0, "LoRA rank; 0: no LoRA", _AT_LEAST_0)
@@ -218,8 +221,9 @@ class StageConfig:
             raise ValueError("clip_lengths is empty; give at least one number of frames")
 
     def micro_batches(self, processes: int) -> int:
-        """Into how many micro-batches each process splits its part of a batch: `accumulation`, or more to keep
-        `per_card`.
+        """The number of micro-batches into which each process splits its part of a batch.
+
+        This is `accumulation`, or a multiple if `per_card` requires it.
         """
         samples = self.batch // processes
         smallest = -(-samples // self.per_card) if self.per_card else 1
@@ -232,7 +236,7 @@ class StageConfig:
 
 _MIX = r"^encoder\.(text|image)_(proj|norm|attention)\."
 _SCOPE = r"^decoder\.transformer\.ofs_embedding\."
-_MODULATION = r"^decoder\.transformer\.transformer_blocks\.\d+\.norm[12]\.linear\."  # reference code: adaLN_modulations
+_MODULATION = r"^decoder\.transformer\.transformer_blocks\.\d+\.norm[12]\.linear\."  # adaLN_modulations as released
 _ATTENTION = (r"^decoder\.transformer\.transformer_blocks\.\d+\.attn1\.(to_q|to_k|to_v|to_out\.0)$",)
 _PROJECTIONS = (r"^engine\.llm\.model\.layers\.\d+\.(self_attn\.[qkvo]_proj|mlp\.(gate|up|down)_proj)$",)
 
@@ -300,7 +304,7 @@ _SCRATCH_JOINT = StageConfig(
     drop_text=0.05,
     drop_text_features=0.05,
     drop_image=0.05,
-    drop_both=0.1,  # guidance reads both as zero; 0.5 % of samples, as published, is too few here
+    drop_both=0.1,  # guidance needs both at zero; 0.5 % of samples, as published, are too few here
     validate_every=500,
 )
 SCRATCH: dict[str, StageConfig] = {
@@ -308,7 +312,7 @@ SCRATCH: dict[str, StageConfig] = {
     "towers": StageConfig(
         trainable=(r"^encoder\.(text|image)_tower\.", r"^heads\."), steps=2000, batch=512, lr=1e-3, pixels=1.0
     ),
-    "warmup": replace(_SCRATCH_JOINT, steps=500),  # the decoder knows nothing yet, so it learns along
+    "warmup": replace(_SCRATCH_JOINT, steps=500),  # the decoder has random weights, so it is trained too
     "joint": _SCRATCH_JOINT,
     "predict": StageConfig(
         trainable=(r"^engine\.",), steps=6000, batch=128, lr=1e-3, history_noise=0.3, validate_every=500
@@ -318,7 +322,7 @@ SCRATCH: dict[str, StageConfig] = {
     "gc": replace(
         _SCRATCH_JOINT,
         trainable=(r"^decoder\.transformer\.",),
-        drop_text=_SCRATCH_JOINT.drop_both,  # stock guidance reads '' as unconditional
+        drop_text=_SCRATCH_JOINT.drop_both,  # in stock CogVideoX, '' is the unconditional text
         drop_text_features=0.0,
         drop_image=0.0,
         drop_both=0.0,
@@ -326,17 +330,17 @@ SCRATCH: dict[str, StageConfig] = {
 }
 RECIPES = {"lora": LORA, "lora24": LORA24, "scratch": SCRATCH}
 SCRATCH_SPECS = ("tiny", "toybox")  # specs without published weights to start with
-GUIDED_STAGES = ("warmup", "joint", "adapt")  # they train a decoder that has to know no motion value as well
-DROP_MOTION = 0.1  # of the samples, for a world whose spec guides motion
-# What saves memory at the published sizes only costs time for a small world.
+GUIDED_STAGES = ("warmup", "joint", "adapt")  # if motion is guided, these train the decoder without motion values too
+DROP_MOTION = 0.1  # fraction of samples, for a world whose spec guides motion
+# These save memory at the published sizes, but only cost time for a small world.
 _SMALL_WORLD: dict[str, Any] = {"per_card": 0, "checkpointing": False}
 
-# Learning rates outside these bands hardly ever train well: (low, high) for LoRA and for whole weights.
+# Learning rates outside these ranges rarely work: (low, high) for LoRA and for whole weights.
 _LR_BANDS = {"lora": (1e-5, 1e-3), "whole": (1e-5, 5e-3)}
 
 
 def stage_config(stage: str, recipe: str = "scratch", spec: ModelSpec | None = None) -> StageConfig:
-    """The row of a stage; spec: of the world that is trained. ValueError lists the recipe's stages."""
+    """The row of a stage in a recipe. spec: of the world that is trained. ValueError if the recipe lacks the stage."""
     if stage not in RECIPES[recipe]:
         raise ValueError(
             f"recipe {recipe!r} has no stage {stage!r}, only {', '.join(RECIPES[recipe])}; choose recipe lora"
@@ -350,7 +354,7 @@ def stage_config(stage: str, recipe: str = "scratch", spec: ModelSpec | None = N
 
 
 def lr_warning(config: StageConfig) -> str | None:
-    """A warning if the learning rate is outside the range known to work, or is never reached."""
+    """A warning if the learning rate is outside the range known to work, or never reaches its peak."""
     low, high = _LR_BANDS["lora" if config.lora_rank else "whole"]
     if not low <= config.lr <= high:
         return f"learning rate {config.lr:g} is outside {low:g} to {high:g}, the range known to work"

@@ -1,7 +1,7 @@
 """The paper's baseline GC: a stock CogVideoX that draws a clip from the whole instruction, trained by stage `gc`.
 
-In the Toybox it starts with random weights at the decoder's size and reads the world's own text encoder; the result is
-a folder that diffusers' CogVideoXPipeline opens. For a folder of CogVideoX-2B a LoRA is trained; the result is a file
+In the Toybox, it starts with random weights at the decoder's size and uses the world's text encoder; the result is a
+folder that diffusers' CogVideoXPipeline opens. For a folder of CogVideoX-2B, a LoRA is trained; the result is a folder
 for `load_lora_weights`.
 
 B batch, L text tokens, W text width, T latent frames, C channels, H height, W width of latents.
@@ -37,9 +37,9 @@ from .training_data import TrainingData, name_weights, weights_digest
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-PIPELINE = "model_index.json"  # every folder of diffusers has it
-SAMPLING = "sampling.json"  # next to it, or next to the LoRA: how shots are drawn by default, and of how many frames
-TEXT_STEP = 16  # a new model's text length is a multiple of it
+PIPELINE = "model_index.json"  # in every pipeline folder of diffusers
+SAMPLING = "sampling.json"  # next to it or to the LoRA: default sampling settings, and the number of frames
+TEXT_STEP = 16  # a new model's text length is a multiple of this
 TEXT_ROWS = 64  # instructions encoded at a time
 
 
@@ -56,17 +56,17 @@ class TextVideo(nn.Module):
 
     @property
     def pipeline(self) -> CogVideoXPipeline:
-        """The models as a diffusers pipeline, to draw with and to store."""
+        """The models as a diffusers pipeline, to draw with or to save."""
         names = ("tokenizer", "text_encoder", "vae", "transformer", "scheduler")
         return CogVideoXPipeline(**{name: getattr(self, name) for name in names})
 
     @property
     def text_length(self) -> int:
-        """L, the tokens of every text; the pipeline's max_sequence_length."""
+        """L, the number of tokens of every text; the pipeline's max_sequence_length."""
         return self.transformer.config.max_text_seq_length
 
     def text_features(self, texts: Sequence[str]) -> Tensor:
-        """(B, L, W): features of texts, cut or padded as the pipeline does; padding is attended to."""
+        """(B, L, W): features of texts, truncated or padded as in the pipeline; padding is attended to."""
         rows = self.tokenizer(
             list(texts), padding="max_length", max_length=self.text_length, truncation=True, return_tensors="pt"
         )
@@ -80,7 +80,7 @@ class TextVideo(nn.Module):
 
 @torch.no_grad()
 def add_instructions(data: TrainingData, model: TextVideo) -> TrainingData:
-    """Add the text encoder's features of whole instructions, `instruction`; blank_text becomes its features of ''."""
+    """Add the text encoder's features of whole instructions, `instruction`, and those of '' as blank_text."""
     texts = [clean_text(turn.instruction) for turn in data.folder.turns]
     weights = f"{weights_digest(model.text_encoder)}-{model.text_length}"
     home = "cpu" if data.cache else model.text_encoder.device
@@ -99,7 +99,7 @@ def is_pipeline(folder: Path) -> bool:
 
 
 def open_text_video(folder: Path, dtype: torch.dtype = torch.float32) -> WorldParts:
-    """The models of a folder of CogVideoX-2B, its VAE in fp32; ValueError for variants that stage `gc` cannot train."""
+    """Load a folder of CogVideoX-2B, its VAE in fp32; ValueError for models that stage `gc` cannot train."""
     options = {"local_files_only": True, "use_safetensors": True, dtype_option(diffusers.__version__): dtype}
     try:
         pipeline = CogVideoXPipeline.from_pretrained(str(folder), **options)
@@ -110,14 +110,14 @@ def open_text_video(folder: Path, dtype: torch.dtype = torch.float32) -> WorldPa
         raise ValueError(f"{folder} is another CogVideoX model; stage gc trains THUDM/CogVideoX-2b")
     pipeline.vae.float()
     spec = _spec_of(folder.name, pipeline)
-    pipeline.vae.num_sample_frames_batch_size = spec.decoder.frames - 1  # it encodes whole clips, as for the decoder
+    pipeline.vae.num_sample_frames_batch_size = spec.decoder.frames - 1  # encode whole clips, as in ShotDecoder
     return WorldParts(spec, decoder=TextVideo(spec, pipeline))
 
 
 def new_text_video(world: World, dataset: DatasetFolder, seed: int) -> WorldParts:
-    """A transformer of random weights at the size of the world's decoder, with the world's VAE and text encoder.
+    """A transformer with random weights at the size of the world's decoder, with the world's VAE and text encoder.
 
-    ValueError where the world lacks one of them. Its text length fits the longest instruction of the dataset.
+    Its text length fits the longest instruction of the dataset. ValueError if the world lacks VAE or text encoder.
     """
     if missing := world.missing(("vae", "text_tower")):
         raise ValueError(missing[0])
@@ -142,9 +142,9 @@ def new_text_video(world: World, dataset: DatasetFolder, seed: int) -> WorldPart
 
 
 def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
-    """Write what stage `gc` trained, for diffusers: a whole pipeline, or a LoRA.
+    """Write what stage `gc` trained for diffusers, as a whole pipeline or a LoRA; returns the folder.
 
-    The LoRA is stored with its scale multiplied in, so that diffusers' default strength is right.
+    The LoRA's scale is multiplied into its weights, so that diffusers' default strength is right.
     """
     _, config, tensors = read_adapter(stage_file)
     part = folder.with_name(f"{PART}{os.getpid()}-{folder.name}")
@@ -172,7 +172,7 @@ def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
 
 
 def dtype_option(version: str) -> str:
-    """The name of the dtype option in this version of diffusers; 0.42 warns about the name that older ones need."""
+    """The name of the dtype option in a version of diffusers; 0.42 warns about the old name."""
     major, minor = (int(part) for part in version.split(".")[:2])
     return "dtype" if (major, minor) >= (0, 42) else "torch_dtype"
 
@@ -199,7 +199,7 @@ def _transformer(spec: ModelSpec, text_length: int) -> CogVideoXTransformer3DMod
 
 
 def _stock_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerFast:
-    """A world's text tokenizer as the pipeline calls it: it appends </s>, and pads with id 0 as the encoder does."""
+    """A world's text tokenizer for the pipeline: it appends </s>, and pads with id 0 as ShotEncoder does."""
     from tokenizers import Tokenizer, processors
 
     ending = Tokenizer.from_str(backend.to_str())

@@ -1,4 +1,4 @@
-"""Which parameters a stage trains: whole modules by name, and LoRA (peft) of linear layers by name."""
+"""Chooses the parameters that a stage trains, by name: whole weights, and LoRA (peft) of linear layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ADAPTER = "default"
 
 
 def set_trainable(learner: nn.Module, config: StageConfig) -> tuple[str, ...]:
-    """Freeze everything but what the configuration names, add its LoRA, and return the trained names.
+    """Freeze everything but the parameters that the configuration names, and add its LoRA; returns the trained names.
 
     ValueError as for `check_trainable`.
     """
@@ -33,7 +33,7 @@ def set_trainable(learner: nn.Module, config: StageConfig) -> tuple[str, ...]:
 
 
 def check_trainable(learner: nn.Module, config: StageConfig) -> None:
-    """ValueError for a pattern that matches no parameter, as one for another model, and where nothing would train."""
+    """ValueError for a pattern that matches no parameter, such as one for another model, or if nothing would train."""
     targets = set(matching(config.lora_targets, linear_layers(learner))) if config.lora_rank else ()
     names = [name for name in _plain_names(learner) if name.rpartition(".")[0] not in targets]  # those get LoRA only
     for pattern in config.trainable:
@@ -49,12 +49,12 @@ def check_trainable(learner: nn.Module, config: StageConfig) -> None:
 
 
 def is_trained_lora(name: str) -> bool:
-    """Whether a parameter belongs to the LoRA that the stage trains, and not to one that it starts from."""
+    """Whether a parameter belongs to the LoRA that the stage trains, not to one that it starts from."""
     return is_lora(name) and f".{ADAPTER}." in name
 
 
 def _plain_names(learner: nn.Module) -> list[str]:
-    """Parameters that are neither LoRA nor weights that have LoRA."""
+    """The parameters that are neither LoRA weights nor weights that have a LoRA."""
     return [name for name, _ in learner.named_parameters() if not is_lora(name) and ".base_layer." not in name]
 
 
@@ -64,7 +64,7 @@ def drop_lora(learner: nn.Module) -> None:
 
 
 def keep_lora(learner: nn.Module) -> None:
-    """Leave the LoRA that a stage trained in its model: merged into float32 weights, or next to narrower ones."""
+    """Keep the LoRA that a stage trained in its model: merged into fp32 weights, or next to 16-bit ones."""
     updates = lora_of(learner, ADAPTER)
     detach(learner, ADAPTER)
     attach(learner, updates, free_name(learner))
@@ -72,7 +72,7 @@ def keep_lora(learner: nn.Module) -> None:
 
 @contextmanager
 def lora_off(learner: nn.Module) -> Iterator[None]:
-    """Inside, the model computes without the LoRA that its stage trains."""
+    """Compute without the LoRA that the stage trains while the block runs."""
     set_strength(learner, ADAPTER, 0.0)
     try:
         yield
@@ -81,7 +81,7 @@ def lora_off(learner: nn.Module) -> Iterator[None]:
 
 
 def read_config(path: Path) -> tuple[str, StageConfig]:
-    """(stage, configuration) of an adapter file, whose tensors stay unread; ValueError names what is wrong with it."""
+    """(stage, configuration) of an adapter file; does not read its tensors. ValueError if the file is invalid."""
     with open_adapter(path) as file:
         stage, settings = read_settings(path, file.metadata())
     try:
@@ -92,6 +92,6 @@ def read_config(path: Path) -> tuple[str, StageConfig]:
 
 
 def read_adapter(path: Path) -> tuple[str, StageConfig, dict[str, Tensor]]:
-    """(stage, configuration, tensors) of an adapter file; ValueError names what is wrong with it."""
+    """(stage, configuration, tensors) of an adapter file; ValueError if the file is invalid."""
     stage, config = read_config(path)
     return stage, config, read_tensors(path)[1]

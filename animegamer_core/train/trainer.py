@@ -1,4 +1,4 @@
-"""One optimizer step of a stage and what belongs to it: accumulation, clipping, averaged weights, held-out losses."""
+"""Takes the optimizer steps of a stage: accumulation, clipping, averaged weights, and losses on held-out games."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .training_data import TrainingData, autocast
 from .weights import copy_into, move, set_precision
 
 VALIDATION_BATCHES = 4
-MAX_COMPILE_ERROR = 0.5  # distance of a compiled gradient from the plain one, relative to its length; rounding is less
+MAX_COMPILE_ERROR = 0.5  # distance of a compiled gradient from the eager one, relative to its norm; rounding is less
 
 
 def learning_rate(config: StageConfig, step: int) -> float:
-    """The rate of step 0, 1, ...: a linear rise over `lr_warmup` steps, then a cosine down to `lr_floor` of it."""
+    """The learning rate of step 0, 1, ...: a linear warm-up, then a cosine decay to `lr_floor` times the peak."""
     if step < config.lr_warmup:
         return config.lr * (step + 1) / config.lr_warmup
     progress = min(1.0, (step - config.lr_warmup) / max(1, config.steps - config.lr_warmup))
@@ -33,7 +33,7 @@ def learning_rate(config: StageConfig, step: int) -> float:
 
 
 class Trainer:
-    """Takes a stage's steps in this process; the learner is plain, under DDP, or sharded by FSDP2."""
+    """Takes a stage's steps in this process; the learner is plain, wrapped in DDP, or sharded by FSDP2."""
 
     def __init__(
         self, stage: str, config: StageConfig, learner: Learner, data: TrainingData, device: torch.device | None = None
@@ -61,7 +61,7 @@ class Trainer:
         self._sampler = learner.sampler(data)
 
     def take_step(self) -> Losses:
-        """Take one optimizer step; returns detached losses, which stay on the device so that nothing waits for them."""
+        """Take one optimizer step; returns detached losses on the device, so that nothing waits for them."""
         config, state, means = self.config, self.state, Means()
         self.learner.train()
         rows = self._sampler.batch(state.step)
@@ -76,8 +76,9 @@ class Trainer:
         return {**means.tensors(), "grad_norm": distributed.full_tensor(norm.detach())}
 
     def _backward(self, micro: MicroBatch, rows: Tensor, last: bool) -> Losses:
-        """Add the gradients of one micro-batch; returns its losses, detached. Processes exchange gradients at the last
-        one of a step.
+        """Add the gradients of one micro-batch; returns its detached losses.
+
+        Processes exchange gradients at the last micro-batch of a step.
         """
         if self.is_sharded:
             self._module.set_requires_gradient_sync(last)
@@ -103,7 +104,7 @@ class Trainer:
 
     @contextmanager
     def averaged_weights(self) -> Iterator[None]:
-        """Put the averaged weights into the learner while the block runs, where the stage keeps an average."""
+        """Use the averaged weights while the block runs, if the stage keeps an average."""
         average, parameters = self.state.average, self.state.parameters
         before = {name: parameters[name].detach().clone() for name in average}
         if average:
@@ -117,7 +118,7 @@ class Trainer:
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
-        """Mean losses on held-out games with the averaged weights; empty where no game is held out."""
+        """Mean losses on held-out games, with the averaged weights if there are any; empty if no game is held out."""
         if not self.data.clips(held_out=True):
             return {}
         sampler, means = self.learner.sampler(self.data, held_out=True), Means()
@@ -130,20 +131,20 @@ class Trainer:
         return {f"held_out_{name}": value for name, value in self.mean_over_processes(means.take()).items()}
 
     def mean_over_processes(self, values: dict[str, float]) -> dict[str, float]:
-        """The means of logged values over all processes; each computed them for its part of the batch."""
+        """The means of logged values over all processes, each of which computed them for its part of the batch."""
         if self.processes.num_processes == 1:
             return values
         mean = reduce(torch.tensor(list(values.values()), device=self.device), reduction="mean")
         return dict(zip(values, mean.tolist(), strict=True))
 
     def any_process(self, stop: bool) -> bool:
-        """Whether any process wants to stop; all of them ask."""
+        """Whether any process wants to stop; every process must call this."""
         if self.processes.num_processes == 1:
             return stop
         return bool(reduce(torch.tensor([float(stop)], device=self.device), reduction="sum").item())
 
     def finish(self, learner: Learner) -> dict[str, Tensor]:
-        """The trained tensors as the stage leaves them; sharded weights are gathered back into the learner."""
+        """The trained tensors, averaged if the stage averages; gathers sharded weights back into the learner."""
         trained = self.state.average or {name: value.detach() for name, value in self.state.parameters.items()}
         if not self.is_sharded:
             return trained
@@ -153,11 +154,11 @@ class Trainer:
         return {name: value.cpu() for name, value in gathered if main}
 
     def check_compiled(self) -> None:
-        """ValueError where torch compiles this stage wrongly: compares the gradients of the next batch's first
-        micro-batch, compiled, plain, and compiled once more.
+        """ValueError if torch compiles this stage incorrectly.
 
-        Such errors are silent, and may come and go: torch 2.11 made gradients thousands of times too long, at times the
-        second ones alone, since a kernel read memory before it was written (compiling.py).
+        Compares the gradients of the next batch's first micro-batch: compiled, eager, and compiled once more. Such
+        errors are silent and may be intermittent: torch 2.11 made gradients thousands of times too large, sometimes
+        only the second ones, because a kernel read memory before it was written (compiling.py).
         """
         self.learner.train()
         compiled = self._first_gradients()
@@ -168,7 +169,7 @@ class Trainer:
         _check_close(self._first_gradients(), plain)
 
     def _first_gradients(self) -> dict[str, Tensor]:
-        """The gradients of the next batch's first micro-batch, by name; the weights keep none."""
+        """The gradients of the next batch's first micro-batch, by name; they are cleared from the weights."""
         step = self.state.step
         self._backward(self._micro_batch(step, 0), self._sampler.batch(step), last=True)
         found = {name: value.grad for name, value in self.state.parameters.items() if value.grad is not None}
@@ -177,14 +178,14 @@ class Trainer:
 
 
 class Means:
-    """Running means of named values that stay on their device until they are taken."""
+    """Means of named values, which stay on their device until they are taken."""
 
     def __init__(self) -> None:
         self._sums: dict[str, Tensor] = {}
         self._count = 0
 
     def add(self, values: Losses) -> None:
-        """Count one more set of values."""
+        """Add one more set of values."""
         for name, value in values.items():
             self._sums[name] = self._sums[name] + value if name in self._sums else value
         self._count += 1
@@ -194,16 +195,16 @@ class Means:
         return {name: value / self._count for name, value in self._sums.items()}
 
     def take(self) -> dict[str, float]:
-        """The means as numbers; starts again from nothing."""
+        """The means as numbers; then starts again from zero."""
         values = {name: float(value) for name, value in self.tensors().items()}
         self._sums, self._count = {}, 0
         return values
 
 
 def _check_close(compiled: Mapping[str, Tensor], plain: Mapping[str, Tensor]) -> None:
-    """ValueError where gradients of compiled models are not those of plain ones; a missing gradient counts as zero."""
+    """ValueError if gradients of compiled models differ from those of eager ones; a missing gradient counts as zero."""
 
-    def norm(tensors: Iterable[Tensor]) -> float:  # of all as one vector; every process asks, since they may be sharded
+    def norm(tensors: Iterable[Tensor]) -> float:  # of all as one vector; every process must call it (shards)
         return math.hypot(*(float(distributed.full_tensor(torch.linalg.vector_norm(value))) for value in tensors))
 
     pairs = ((compiled.get(name), plain.get(name)) for name in dict.fromkeys((*plain, *compiled)))

@@ -1,8 +1,8 @@
-"""What stages are trained on: a dataset with its features, and the features that one model computes for the next.
+"""Training data: a dataset with its features, which one model computes for another.
 
-Feature names: frames (F, H, W, 3) uint8; latents (2, T, C, h, w), mean and standard deviation, scaled; text (L, W);
-image and image_random (P, W); states (N, D), the encoder's representations; predicted (N, D), the engine's; instruction
-(L, W), a text encoder's features of the whole instruction.
+Features: frames (F, H, W, 3) uint8; latents (2, T, C, h, w), scaled mean and standard deviation; text (L, W); image and
+image_random (P, W); states (N, D), the encoder's representations; predicted (N, D), the engine's; instruction (L, W), a
+text encoder's features of the whole instruction.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from .sampling import generator
 
 IMAGE_FEATURES = {"first": "image", "random": "image_random"}  # by the frame that the encoder reads
 WITHOUT_CAPTION = ("frames", "latents", *IMAGE_FEATURES.values())  # features that do not depend on captions
-ENCODED_PIXELS = 4_000_000  # of the clips that the VAE encodes at a time: 16 small ones, one at the published size
-POLL_S = 0.5  # while the main process computes for the cache
+ENCODED_PIXELS = 4_000_000  # that the VAE encodes at a time: 17 clips of the Toybox, or one of the published size
+POLL_S = 0.5  # seconds between checks whether the main process has computed a feature
 Progress = Callable[[str, int, int], None]  # (feature, clips done, clips in all)
 
 
@@ -41,7 +41,7 @@ Progress = Callable[[str, int, int], None]  # (feature, clips done, clips in all
 class TrainingData:
     """A dataset and its features.
 
-    blank_text (L, W): text features of ''. cache: a folder that features are stored in, None to keep them in memory.
+    blank_text: (L, W), text features of ''. cache: a folder to store features in, None to keep them in memory.
     """
 
     folder: DatasetFolder
@@ -58,7 +58,7 @@ class TrainingData:
 
     @cached_property
     def motion(self) -> Tensor:
-        """(n,) fp32 measured motion values; ValueError where a clip has none."""
+        """(n,) fp32: the clips' measured motion values; ValueError if a clip has none."""
         for turn in self.folder.turns:
             if turn.motion_value is None:
                 raise ValueError(f"{turn.clip} has no motion_value; measure the clips before training")
@@ -70,11 +70,11 @@ class TrainingData:
         return self.folder.frames(0).shape
 
     def clips(self, held_out: bool = False) -> tuple[int, ...]:
-        """Indices of the training clips, or of those held out."""
+        """Indices of the training clips, or of the held-out ones."""
         return self.folder.held_out_clips if held_out else self.folder.training_clips
 
     def games(self, held_out: bool = False) -> tuple[GameRecord, ...]:
-        """The training games, or those held out."""
+        """The training games, or the held-out ones."""
         return tuple(game for game in self.folder.games if game.held_out is held_out)
 
     def with_feature(
@@ -82,8 +82,8 @@ class TrainingData:
     ) -> TrainingData:
         """The data with a feature computed `rows` clips at a time, stored in the cache folder if there is one.
 
-        depends_on() names the weights that compute the feature, so that a cache of other weights is not read. Of the
-        processes of a run, the main one computes for the cache folder and the others wait.
+        depends_on: names the weights that compute the feature, so that a cache made with other weights is not used.
+        Only the main process computes for the cache folder; the others wait.
         """
         count = len(self.folder.turns)
 
@@ -101,7 +101,7 @@ class TrainingData:
 
     def _cached(self, name: str, count: int, compute: Callable[[range], Tensor], weights: str) -> Feature:
         """A feature of the cache folder, mapped from disk; the main process computes what is missing."""
-        # the main process's: sums on another GPU may differ in their last digits
+        # the main process's digest: sums on another GPU may differ in their last digits
         digest = broadcast_object_list([self.digest(name, weights)])[0]
         if not processes().is_main_process:
             while not self.is_cached(name, count, digest):
@@ -109,31 +109,31 @@ class TrainingData:
         return write_feature(self.cache, name, count, compute, digest=digest)
 
     def digest(self, name: str, weights: str) -> str:
-        """The digest of what a feature depends on: these clips, their captions if it reads them, and weights."""
+        """The digest of what a feature depends on: the clips, their captions if it reads these, and weights."""
         return f"{self.folder.digest(captions=name not in WITHOUT_CAPTION)}-{weights}"
 
     def _index(self, name: str) -> dict[str, Any]:
-        """What the cache folder notes of a feature; empty where it has none."""
+        """What the cache folder states about a feature; empty if it has none."""
         path = self.cache and self.cache / f"{name}.json"
         return read_json(path) if path and path.is_file() else {}
 
     def stored_digest(self, name: str) -> str:
-        """The digest that the cache folder's feature was stored with; '' where there is none."""
+        """The digest with which a feature was stored in the cache folder; '' if it is not there."""
         return self._index(name).get("digest", "")
 
     def is_cached(self, name: str, count: int, digest: str) -> bool:
-        """Whether the cache folder holds all rows of a feature of this digest."""
+        """Whether the cache folder holds all rows of a feature with this digest."""
         index = self._index(name)
         return (index.get("digest"), index.get("count")) == (digest, count) and index["done"] * index["rows"] >= count
 
     def without(self, *names: str) -> TrainingData:
-        """The data without some features, to free their memory."""
+        """The data without these features, to free their memory."""
         kept = {name: feature for name, feature in self.store.features.items() if name not in names}
         return replace(self, store=FeatureStore(kept))
 
 
 def check_clips(found: Sequence[int], spec: ModelSpec, frames: int | None = None) -> None:
-    """ValueError unless clips of shape `found` are what the spec's models read; frames: another allowed number."""
+    """ValueError unless clips have the shape that the spec's models read. frames: replaces the spec's number."""
     decoder = spec.decoder
     wanted = (frames or decoder.frames, decoder.height, decoder.width, 3)
     if tuple(found) != wanted:
@@ -143,14 +143,14 @@ def check_clips(found: Sequence[int], spec: ModelSpec, frames: int | None = None
 
 
 def check_captions(folder: DatasetFolder, remedy: str = "caption them first") -> None:
-    """ValueError, with the remedy, where clips have no caption."""
+    """ValueError if clips have no caption. remedy: the end of the message, which says what to do."""
     uncaptioned = [turn.clip for turn in folder.turns if not turn.captioned]
     if uncaptioned:
         raise ValueError(f"{len(uncaptioned)} clips have no caption, the first of them {uncaptioned[0]}; {remedy}")
 
 
 def _in_pieces(compute: Callable[[range], Tensor], rows: int) -> Callable[[range], Tensor]:
-    """The same function, computed `rows` clips at a time."""
+    """The same function, which computes only `rows` clips at a time."""
 
     def whole(part: range) -> Tensor:
         pieces = [range(start, min(part.stop, start + rows)) for start in range(part.start, part.stop, rows)]
@@ -171,12 +171,12 @@ def autocast(device: torch.device | str, precision: str = "bf16") -> torch.autoc
 
 
 def name_weights(module: torch.nn.Module, name: str) -> None:
-    """Name a module's weights, such as by the checksums of their files; call `forget_names` when they change."""
+    """Name a module's weights, for example by the checksums of their files; call `forget_names` when they change."""
     module.weights_name = name
 
 
 def forget_names(model: torch.nn.Module, changed: Iterable[str]) -> None:
-    """Remove the names of those modules of a model that have changed parameters."""
+    """Remove the names of a model's modules that have changed parameters. changed: the parameters' names."""
     changed = tuple(changed)
     for path, module in model.named_modules():
         if hasattr(module, "weights_name") and any(name.startswith(f"{path}.") for name in changed):
@@ -184,7 +184,7 @@ def forget_names(model: torch.nn.Module, changed: Iterable[str]) -> None:
 
 
 def weights_digest(module: torch.nn.Module, *extra: object) -> str:
-    """A digest of a module's weights as they are now: from its name if it has one, otherwise from sums over them."""
+    """A digest of a module's present weights: from its name if it has one, otherwise from sums of the weights."""
     name = getattr(module, "weights_name", None)
     sums = (
         (key, f"{value.double().sum().item():.9e}")
@@ -200,12 +200,12 @@ def digest_of(parts: Sequence[object], *extra: object) -> str:
 
 
 def bytes_in(folder: Path, pattern: str = "**/*") -> int:
-    """The bytes of a folder's files."""
+    """The total bytes of the files in a folder that match a pattern."""
     return sum(path.stat().st_size for path in folder.glob(pattern) if path.is_file())
 
 
 def cached_features(data: TrainingData, encoder: ShotEncoder | None, decoder: ShotDecoder | None) -> set[str]:
-    """Which features of clips and texts the cache folder holds for these models, which may be on the meta device."""
+    """Which features the cache folder holds of these models; they may be on the meta device if they are named."""
     made_by = {"latents": decoder and decoder.vae, "text": encoder and encoder.text_tower}
     made_by |= {name: encoder and encoder.image_tower for name in IMAGE_FEATURES.values()}
     count = len(data.folder.turns)
@@ -217,12 +217,12 @@ def cached_features(data: TrainingData, encoder: ShotEncoder | None, decoder: Sh
 
 
 def add_frames(data: TrainingData) -> TrainingData:
-    """Read every clip into the feature `frames`; ValueError names a clip whose size differs from the first one's."""
+    """Read every clip into the feature `frames`; ValueError for a clip whose shape differs from the first one's."""
     return data.with_feature("frames", lambda part: _frames(data, part, "cpu"), rows=16)
 
 
 def _frames(data: TrainingData, part: range, device: torch.device | str) -> Tensor:
-    """(n, F, H, W, 3) uint8 of some clips, from memory or from their files."""
+    """(n, F, H, W, 3) uint8: the frames of these clips, from memory or from their files."""
     if "frames" in data.store:
         return _rows(data, "frames", part, device)
     rows = [torch.from_numpy(data.folder.frames(index)) for index in part]
@@ -235,7 +235,7 @@ def _frames(data: TrainingData, part: range, device: torch.device | str) -> Tens
 
 @torch.no_grad()
 def add_latents(data: TrainingData, decoder: ShotDecoder) -> TrainingData:
-    """Encode clips into `latents` (n, 2, T, C, h, w) fp16: mean and standard deviation, times the scaling factor."""
+    """Add `latents` (n, 2, T, C, h, w) fp16: the posterior's mean and standard deviation, times the scaling factor."""
     vae, spec = decoder.vae.eval(), decoder.spec.decoder
     device = vae.device
     rows = max(1, ENCODED_PIXELS // (spec.frames * spec.height * spec.width))
@@ -254,7 +254,10 @@ def add_latents(data: TrainingData, decoder: ShotDecoder) -> TrainingData:
 def add_encoder_features(
     data: TrainingData, encoder: ShotEncoder, frame: str = "first", rows: int = 64
 ) -> TrainingData:
-    """Add features of the text and image encoder: `text`, and `image` (first frames) or `image_random`."""
+    """Add features of the text and image encoder: `text`, and `image` (of first frames) or `image_random`.
+
+    frame: "first" or "random". rows: clips at a time.
+    """
     encoder.eval()
     device, home = encoder.text_norm.weight.device, _home(data, encoder.text_norm.weight.device)
     texts = [turn.motion_text for turn in data.folder.turns]
@@ -280,7 +283,7 @@ def add_encoder_features(
 
 @torch.no_grad()
 def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first") -> TrainingData:
-    """The shot encoder's representations of all clips, `states`, from their text and image features."""
+    """Add `states`, the shot encoder's representations of all clips, from their text and image features."""
     device = encoder.text_norm.weight.device
 
     def compute(part: range) -> Tensor:
@@ -300,5 +303,5 @@ def _rows(data: TrainingData, name: str, part: range | Sequence[int], device: to
 
 
 def _home(data: TrainingData, device: torch.device) -> torch.device | str:
-    """Where a computed feature goes: it stays on the device, or goes to the CPU to be written to the cache folder."""
+    """The device for a computed feature: its own, or the CPU if it will be written to the cache folder."""
     return "cpu" if data.cache else device

@@ -1,5 +1,6 @@
-"""Where a learner's weights are while it trains, and in which dtype: models that no step reads wait on the CPU, frozen
-weights may be bf16, trained weights are always fp32.
+"""Device and dtype of a learner's weights while it trains.
+
+Models that no step reads are on the CPU; frozen weights may be bf16; trained weights are always fp32.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from .distributed import local_shard
 from .learners import Learner
 from .stages import StageConfig
 
-_ALWAYS_FP32 = "encoder."  # 17 M values at the published size; a stage's end computes a constant from them
+_ALWAYS_FP32 = "encoder."  # 17 M values at the published size; the decoder's unconditional state is computed from them
 
 
 @contextmanager
 def idle_on_cpu(learner: Learner) -> Iterator[dict[str, nn.Module]]:
-    """Take the models that no step reads out of the learner while the block runs; yields them, on the CPU, by name."""
+    """Remove the models that no step reads from the learner while the block runs; yields them by name, on the CPU."""
     places = {name: name.rpartition(".") for name in learner.idle}
     idle = {name: learner.get_submodule(name) for name in places}
     for parent, _, own in places.values():
@@ -38,7 +39,7 @@ def idle_on_cpu(learner: Learner) -> Iterator[dict[str, nn.Module]]:
 
 @contextmanager
 def on_device(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Move a module to a device while the block runs, in place; then back where it was."""
+    """Move a module to a device while the block runs, in place; then move it back."""
     before = next((value.device for value in module.parameters() if not value.is_meta), device)
     move(module, device)
     try:
@@ -46,22 +47,22 @@ def on_device(module: nn.Module, device: torch.device) -> Iterator[None]:
     finally:
         move(module, before)
         if before != device and "cuda" in (before.type, device.type):
-            torch.cuda.empty_cache()  # the stage takes this memory now
+            torch.cuda.empty_cache()  # the stage needs this memory now
 
 
 def move(module: nn.Module, device: torch.device) -> nn.Module:
-    """Move a module in place; meta tensors, such as encoders whose features are cached, stay as they are."""
+    """Move a module in place, without its meta tensors, such as those of encoders whose features are cached."""
     return module._apply(lambda tensor: tensor if tensor.is_meta else tensor.to(device))
 
 
 def keeps_frozen_in_bf16(config: StageConfig, device: torch.device) -> bool:
-    """Whether a stage keeps its frozen weights in bf16: only where autocast computes in bf16 anyway."""
+    """Whether a stage keeps its frozen weights in bf16, which it does only if autocast computes in bf16 anyway."""
     return config.halve_frozen and config.precision == "bf16" and device.type != "cpu"
 
 
 @torch.no_grad()
 def set_precision(learner: nn.Module, config: StageConfig, device: torch.device) -> None:
-    """Convert trained weights to fp32, and frozen ones to bf16 where the stage says so."""
+    """Convert trained weights to fp32, and frozen ones to bf16 if the stage says so."""
     half = keeps_frozen_in_bf16(config, device)
     for name, parameter in learner.named_parameters():
         if not parameter.is_floating_point() or parameter.is_meta:
@@ -73,7 +74,7 @@ def set_precision(learner: nn.Module, config: StageConfig, device: torch.device)
 
 
 def copy_into(parameters: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
-    """Copy tensors into parameters of the same names; of sharded ones, this process's shards."""
+    """Copy tensors into the parameters of the same names; for sharded ones, this process's shards."""
     with torch.no_grad():
         into = [local_shard(value) for value in parameters.values()]
         torch._foreach_copy_(into, [local_shard(values[name]) for name in parameters])
