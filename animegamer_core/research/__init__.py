@@ -1,1 +1,1 @@
-"""What researchers run: ablations, baselines, judging, parity, benchmarks, the recipe of the Toybox."""
+"""Research code: ablations, baselines, judging, parity, benchmarks, and the Toybox's recipe."""

@@ -135,7 +135,7 @@ def test_medians_and_ratios_by_hand():
 @pytest.mark.parametrize(
     ("gpu", "seconds", "said"),
     [
-        ("NVIDIA H200", 8.4, "known are 168 ms (+0 %)"),
+        ("NVIDIA H200", 8.4, "expected 168 ms (+0 %)"),
         ("NVIDIA H200", 12.6, "compare the matmul"),
         ("NVIDIA L4", 30, None),
     ],

@@ -1,4 +1,4 @@
-"""Trains and scores variants until all are done or the time is over."""
+"""Trains and scores variants until all are done or the time runs out."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ def run_ablations(
     deadline: Deadline,
     score_only: bool = False,
 ) -> bool:
-    """Train and score what is not done yet, seed after seed; False if the time ran out or a variant to score is not
-    trained.
+    """Train and score variants, seed after seed; skips what this or another process has finished.
 
-    What this or another process has finished is skipped. ValueError if a variant was scored with other scoring models,
-    whose similarities cannot be compared with these.
+    score_only: train nothing. Returns False if the time ran out, or if a variant to be scored is not trained.
+    ValueError if variants were scored with other scoring models, since similarities could then not be compared.
     """
     run_dir = scorer.run_dir
     _check_models(run_dir, scorer)
@@ -41,7 +40,7 @@ def run_ablations(
 def _finish(
     runs: SeedRuns, scorer: VariantScorer, variant: Variant, family: str, deadline: Deadline, score_only: bool
 ) -> bool | None:
-    """Whether one family of a variant's scores is there in the end; None if the time ran out."""
+    """Train and score one family of a variant. True if its scores exist in the end; None if the time ran out."""
     path, run_dir, named = runs.scores_file(variant.name, family), runs.run_dir, f"{variant.name}, seed {runs.seed}"
     if path.is_file():
         return True
@@ -53,7 +52,7 @@ def _finish(
         return False
     if deadline.over:
         return None
-    # The variant may be trained by others meanwhile, so scoring has a lock of its own.
+    # Another process may be training the variant, so scoring has a lock of its own.
     with run_dir.lock(f"{runs.variant_name(variant.name)}/scoring", deadline, path.is_file) as owned:
         if owned and not path.is_file():
             scorer.score(runs, variant, family).save(path)
@@ -75,5 +74,5 @@ def _check_models(run_dir: RunDir, scorer: VariantScorer) -> None:
 
 
 def _files(models: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The files of scoring models with their hashes, which alone decide a similarity; names of folders may differ."""
+    """The hashes of the scoring models' files, which alone decide similarities; the folders' names may differ."""
     return {name: (models.get(name) or {}).get("files") for name in ("clip", "dreamsim")} if models else {}

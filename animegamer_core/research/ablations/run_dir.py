@@ -1,7 +1,7 @@
-"""The work folder of the ablations, and the data that all variants share. A killed run loses little.
+"""The work folder of the ablations, and the data that all variants share. A killed run loses only a few steps.
 
-job.json                    budget and base world; another job is refused
-dataset/ games/             drawn clips (for the engine's games: first frames)
+job.json                    budget and base world; a run with others is refused
+dataset/ games/             drawn clips (games/: only first frames, for the engine)
 features/                   latents and encoder features of the dataset, computed once
 variants/<name>/seed-<n>/   lock, runs/<stage>/ of the training, <family>.json once it is scored (`seed_runs`)
 """
@@ -30,14 +30,14 @@ from .budgets import Budget
 from .variants import Variant
 
 CACHED = ("latents", "text", *IMAGE_FEATURES.values())
-SHARED = ("vae", "text_tower", "image_tower")  # parts of the base world that no variant trains
-WAIT_S = 1.0  # between tries of a lock that another process holds
+SHARED = ("vae", "text_tower", "image_tower")  # parts of the base world that variants use unchanged
+WAIT_S = 1.0  # between attempts to get a lock that another process holds
 Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
 class RunDir:
-    """A work folder. world: the base, whose VAE, encoders, tokenizer and probes every variant uses unchanged."""
+    """A work folder. world: the base, whose VAE, text and image encoder, tokenizer and probes all variants use."""
 
     folder: Path
     world: World
@@ -48,7 +48,10 @@ class RunDir:
     compile: bool = False
 
     def begin(self) -> None:
-        """Write or check job.json; ValueError if the folder holds another job or the base world lacks a part."""
+        """Write or check job.json.
+
+        ValueError if the folder was made with another budget or base world, or if the base world lacks a part.
+        """
         if missing := self.world.missing((*SHARED, "engine")):
             raise ValueError(missing[0])
         parts = {part: sorted(note.sha256 for note in self.world.storage.notes(part).values()) for part in SHARED}
@@ -62,7 +65,7 @@ class RunDir:
 
     @cached_property
     def dataset(self) -> DatasetFolder:
-        """The clips; missing ones are drawn."""
+        """The dataset of clips; draws missing ones."""
         return self._drawn("dataset", self.budget.casting)
 
     def _drawn(self, name: str, casting: DatasetGames, pictures_only: bool = False) -> DatasetFolder:
@@ -70,9 +73,9 @@ class RunDir:
 
     @contextmanager
     def lock(self, name: str, deadline: Deadline, done: Callable[[], bool] = lambda: False) -> Iterator[bool]:
-        """Hold one of the folder's locks, waiting for another process if needed.
+        """Hold one of the folder's locks; waits if another process holds it. Yields True with the lock.
 
-        Yields False without the lock if the time ran out, or if `done` says that another process did the work.
+        Yields False without it if the time ran out, or if done() says that another process has done the work.
         """
         path, owned = self.folder / name / "lock", False
         with ExitStack() as stack:
@@ -100,7 +103,7 @@ class RunDir:
         return TrainingData(folder, store, blank_text=blank.shards[0][0])
 
     def games(self, deadline: Deadline) -> TrainingData | None:
-        """The engine's training data: the budget's own games for it, else the same dataset."""
+        """The engine's training data: the budget's games for it, or the same dataset; None if the time ran out."""
         if self.budget.played is None:
             data = self.training_data(deadline)
             return None if data is None else data.without("latents")

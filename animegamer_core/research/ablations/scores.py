@@ -1,6 +1,6 @@
 """Scores a variant on held-out clips that are encoded and decoded again, or on games of the frozen benchmark.
 
-Every variant gets the same clips and games with the same noise, so that two variants compare sample by sample.
+Every variant gets the same clips and games with the same noise, so that variants can be compared sample by sample.
 M clips, N state tokens, D state width, F frames, H height, W width.
 """
 
@@ -38,16 +38,16 @@ from .run_dir import RunDir
 from .seed_runs import Done, SeedRuns
 from .variants import GAMES, RECONSTRUCTION, Variant
 
-FIRST = 800_000  # seeds of the games that clips come from; the benchmark uses those from 900,000 on
-MOST_DB = 100.0  # for equal clips, whose infinite PSNR json cannot hold
+FIRST = 800_000  # first seed of the games that clips come from; the benchmark's seeds begin at 900,000
+MOST_DB = 100.0  # used for equal clips, since JSON has no infinity
 Column = list[float | None]
 
 
 @dataclass(frozen=True)
 class Samples:
-    """The scores of one variant, one row for each shot. groups: the game of each shot.
+    """The scores of one variant for each shot. groups: the game of each shot.
 
-    columns: by metric; right or wrong is 1 or 0, None if a shot has nothing to score, such as a missing prop's colour.
+    columns: by metric; 1 means right and 0 wrong, None that a shot has nothing to score, such as no prop's colour.
     """
 
     groups: tuple[str, ...]
@@ -55,28 +55,28 @@ class Samples:
     facts: Mapping[str, Any]
 
     def save(self, path: Path) -> None:
-        """Write the scores as json."""
+        """Write the scores as JSON."""
         write_json(path, {"facts": self.facts, "groups": self.groups, "columns": self.columns})
 
     @classmethod
     def read(cls, path: Path) -> Samples:
-        """What `save` wrote."""
+        """Read the file that `save` wrote."""
         values = read_json(path)
         return cls(tuple(values["groups"]), values["columns"], values["facts"])
 
 
 class VariantScorer:
-    """Scores variants on clips and games that are made once. models None: no similarities are scored."""
+    """Scores variants on clips and games that are drawn only once. models: None to score no similarities."""
 
     def __init__(self, run_dir: RunDir, models: ScoringModels | None) -> None:
         self.run_dir = run_dir
         self.models = models
         self._base = EvalContext(run_dir.world, run_dir.device, run_dir.workers)
-        self._tables: dict[tuple[int, Done], MotionTable] = {}  # by seed and stages: windows share one table
+        self._tables: dict[tuple[int, Done], MotionTable] = {}  # by seed and stages; all windows share one
 
     @cached_property
     def true(self) -> TrueShots:
-        """Held-out clips, each from another game, spread over all turn numbers."""
+        """Held-out clips, each from a different game, evenly over all turn numbers."""
         games = (sample_game(FIRST + number, split="heldout") for number in range(self.run_dir.budget.clips))
         return self._base.draw([game.scenes[number % len(game.scenes)] for number, game in enumerate(games)])
 
@@ -88,13 +88,13 @@ class VariantScorer:
 
     @cached_property
     def played_truth(self) -> TrueShots:
-        """The true shots of all turns of those games."""
+        """The true shots of all turns of the benchmark games."""
         games = ((true_game(game.name), len(game.turns)) for game in self.benchmark)
         return self._base.draw([scene for game, turns in games for scene in game.scenes[:turns]])
 
     @cached_property
     def training(self) -> TrueShots:
-        """The first clips of training games; the motion of a variant's shots is calibrated on their states."""
+        """The first clips of training games, on whose states the motion of a variant's shots is calibrated."""
         scenes = [game[0] for game in self.run_dir.budget.casting.scenes().values()]
         return self._base.draw(scenes[: self.run_dir.budget.calibrated_on])
 
@@ -104,7 +104,7 @@ class VariantScorer:
         return MotionTable("toybox", self.run_dir.dataset.motion_table.values, self.run_dir.world.motion_table.edges)
 
     def _calibrated(self, runs: SeedRuns, variant: Variant, context: EvalContext) -> MotionTable:
-        """The motion values by level that the variant's decoder needs in play."""
+        """The calibrated motion values by level for the variant's decoder in play."""
         trained = runs.seed, variant.path(GAMES)
         if trained not in self._tables:
             table = self._measured
@@ -114,7 +114,7 @@ class VariantScorer:
         return self._tables[trained]
 
     def score(self, runs: SeedRuns, variant: Variant, family: str) -> Samples:
-        """The scores of a variant that is trained with a seed."""
+        """Score one family of a variant that was trained with one seed."""
         with tempfile.TemporaryDirectory(dir=self.run_dir.folder) as folder:
             world = scored_world(runs, variant, family, Path(folder))
             context = EvalContext(world, self.run_dir.device, self.run_dir.workers)
@@ -123,7 +123,7 @@ class VariantScorer:
             return self._played(variant, context, self._calibrated(runs, variant, context))
 
     def _rebuilt(self, variant: Variant, context: EvalContext) -> Samples:
-        """True clips through encoder and decoder, which is conditioned on their measured motion values."""
+        """Score true clips, encoded and decoded again; the decoder gets their measured motion values, calibrated."""
         true, values = self.true, np.full(len(self.true.scenes), UNCONDITIONAL_MOTION)
         if variant.motion_scope:
             known = _encoded(variant, context, self.training)
@@ -134,7 +134,7 @@ class VariantScorer:
         return Samples(tuple(str(FIRST + index) for index in range(len(values))), columns, self._facts(context))
 
     def _played(self, variant: Variant, context: EvalContext, table: MotionTable) -> Samples:
-        """Games that the engine plays; each shot is drawn at the predicted motion level, at its value of the table."""
+        """Score games that the engine plays; each shot is drawn with the table's value of the predicted level."""
         scripts = [Script(tuple(turn.instruction for turn in game.turns)) for game in self.benchmark]
         played = [turn.state for turns in play_games(context.engine, scripts, variant.window) for turn in turns]
         values = [table.value(state.motion) for state in played]
@@ -200,7 +200,7 @@ class VariantScorer:
 
 
 def scored_world(runs: SeedRuns, variant: Variant, family: str, folder: Path) -> World:
-    """A trained variant as a world folder in float16, as worlds are shipped, with the base world's probes and edges."""
+    """Write a trained variant as a world in fp16, as it would be shipped, with the base world's probes and edges."""
     parts, base = runs.parts(variant, variant.path(family)), runs.run_dir.world
     world = save_world(folder, parts.spec, motion_table=base.motion_table)
     world = parts.save(world, dtype=torch.float16)
@@ -209,13 +209,13 @@ def scored_world(runs: SeedRuns, variant: Variant, family: str, folder: Path) ->
 
 
 def _encoded(variant: Variant, context: EvalContext, shots: TrueShots) -> Tensor:
-    """(M, N, D) the shots' representations, each from the frame that the variant's encoder reads."""
+    """(M, N, D): the shots' representations, each from the frame that the variant's encoder reads."""
     frames = read_frames(variant, shots.clips)
     return context.encode(replace(shots, clips=shots.clips[np.arange(len(frames)), frames][:, None]))
 
 
 def read_frames(variant: Variant, clips: Clips) -> np.ndarray:
-    """(M,) the index of the frame of each clip that a variant's encoder reads: the first or a random one."""
+    """(M,): the index of the frame that a variant's encoder reads in each clip, the first or a random one."""
     count, frames = clips.shape[:2]
     if variant.encoder_frame == "first":
         return np.zeros(count, np.int64)
@@ -223,7 +223,7 @@ def read_frames(variant: Variant, clips: Clips) -> np.ndarray:
 
 
 def _states(played: Sequence[GameState], asked: Sequence[BenchmarkTurn]) -> dict[str, Column]:
-    """Predicted against requested: all three changes, their mean error in units, the motion level."""
+    """Predictions compared with requests: all three changes right, their mean error in units, motion level right."""
     error = np.abs(np.array([astuple(row.change) for row in played]) - [astuple(turn.change) for turn in asked])
     columns = {
         "states_right": (error == 0).all(1),
@@ -234,7 +234,7 @@ def _states(played: Sequence[GameState], asked: Sequence[BenchmarkTurn]) -> dict
 
 
 def _recognised(seen: Labels, truth: Labels) -> dict[str, Column]:
-    """Whether the probes are right; None for a partner or colour that the scene does not have."""
+    """Whether the probes are right; None if the scene has no partner or no colour."""
     columns = {}
     for head, classes in HEADS.items():
         absent = classes.index(NONE) if NONE in classes else -1

@@ -1,4 +1,4 @@
-"""What the variants train with one seed."""
+"""The training runs of all variants with one seed."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from ..toybox_recipe.build_dir import Deadline
 from .run_dir import RunDir
 from .variants import PRETRAIN, READS_SHOTS, VARIANTS, Variant
 
-THROWN_AWAY = 1000  # added to the seed of the encoder that a decoder is pretrained with
+THROWN_AWAY = 1000  # added to the seed for the encoder of pretraining, which is discarded afterwards
 
 Done = tuple[tuple[str, str], ...]  # (variant, stage) of each finished stage, in order
 
 
 @dataclass(frozen=True)
 class SeedRuns:
-    """What the variants of a work folder train with one seed: it decides new weights, the samples' order and noise."""
+    """The runs in a work folder with one seed, which decides new weights, the order of samples, and noise."""
 
     run_dir: RunDir
     seed: int
 
     def variant_name(self, variant: str) -> str:
-        """A variant's folder within the work folder, which is also the name of its lock."""
+        """A variant's folder in the work folder; also the name of its lock."""
         return f"variants/{variant}/seed-{self.seed}"
 
     def stage_dir(self, variant: str, stage: str) -> Path:
@@ -38,7 +38,7 @@ class SeedRuns:
         return self.run_dir.folder / self.variant_name(variant) / "runs" / stage
 
     def stage_file(self, variant: str, stage: str) -> Path:
-        """The weights of a finished stage."""
+        """The file with the weights of a finished stage."""
         return self.stage_dir(variant, stage) / f"{_trained_as(stage)}.safetensors"
 
     def is_trained(self, variant: str, stage: str) -> bool:
@@ -50,9 +50,10 @@ class SeedRuns:
         return self.run_dir.folder / self.variant_name(variant) / f"{family}.json"
 
     def parts(self, variant: Variant, done: Done) -> WorldParts:
-        """A variant's models after some stages: the base's VAE, text and image encoder, all else from random weights.
+        """A variant's models after some stages.
 
-        The encoder of the pretraining is another than the one that is trained afterwards.
+        VAE, text and image encoder are the base world's; all else was trained from random weights. The shot encoder of
+        pretraining is discarded, so it is not the one that is trained afterwards.
         """
         if not done:
             return self._new(variant, THROWN_AWAY + self.seed)
@@ -60,7 +61,7 @@ class SeedRuns:
         for owner, stage in done:
             file = self.stage_file(owner, stage)
             if stage == PRETRAIN:
-                decoder = replace(made, encoder=None, engine=None)  # with full's encoder, which other variants lack
+                decoder = replace(made, encoder=None, engine=None)  # the file has full's encoder too
                 made = replace(made, decoder=decoder.with_stage_file(file).decoder)
             else:
                 made = made.with_stage_file(file)
@@ -73,22 +74,22 @@ class SeedRuns:
         models = world.load_encoder(dtype=torch.float32, parts=("text_tower", "image_tower"))
         for name in ("text_tower", "image_tower", "tokenizer"):
             setattr(made.encoder, name, getattr(models, name))
-        if not variant.reads_shots:  # with zero weights, which it does not train, past representations say nothing
+        if not variant.reads_shots:  # with zero weights that are not trained, past representations have no effect
             for parameter in getattr(made.engine, READS_SHOTS).parameters():
                 torch.nn.init.zeros_(parameter)
         return made
 
     def train(self, variant: Variant, family: str, deadline: Deadline) -> bool:
-        """Train what a variant still lacks for a family of scores; False if the time ran out."""
+        """Train the stages that a variant still lacks for a family of scores; False if the time ran out."""
         path = variant.path(family)
         return all(self._train(owner, path[:index], stage, deadline) for index, (owner, stage) in enumerate(path))
 
     def _train(self, name: str, before: Done, stage: str, deadline: Deadline) -> bool:
-        """One stage of the variant `name`, unless it is done."""
+        """Train one stage of the variant `name`, unless it is done; False if the time ran out."""
         if self.is_trained(name, stage):
             return True
         run_dir = self.run_dir
-        # The process with the lock may continue with the variant's next stage: do not wait for that.
+        # The process with the lock may go on to the variant's next stage; do not wait for that.
         with run_dir.lock(self.variant_name(name), deadline, lambda: self.is_trained(name, stage)) as owned:
             if self.is_trained(name, stage):
                 return True
@@ -99,7 +100,7 @@ class SeedRuns:
                 return False
             variant = VARIANTS[name]
             config = replace(run_dir.budget.config(variant, stage, self.seed), minutes=deadline.minutes)
-            if run_dir.compile and stage != "predict":  # prompts of many lengths would each be compiled again
+            if run_dir.compile and stage != "predict":  # it would compile again for every length of a prompt
                 config = replace(config, compile=True)
             report = self._step_reporter(f"{name}, seed {self.seed}, {stage}")
             options = RunOptions(on_step=report, device=torch.device(run_dir.device))
@@ -115,7 +116,7 @@ class SeedRuns:
 
 
 def scores_files(run_dir: RunDir) -> dict[tuple[str, str, int], Path]:
-    """(variant, family, seed) -> the file of each score that is there."""
+    """(variant, family, seed) -> the file with its scores, for all that exist."""
     found = {}
     for row in VARIANTS.values():
         for folder in sorted((run_dir.folder / "variants" / row.name).glob("seed-*")):
@@ -127,7 +128,7 @@ def scores_files(run_dir: RunDir) -> dict[tuple[str, str, int], Path]:
 
 
 def trained_with(runs: SeedRuns, variant: Variant, family: str) -> dict[str, dict[str, object]]:
-    """Stage -> which variant trained it, for how many steps and seconds."""
+    """Stage -> which variant trained it, its steps and batch size, and the seconds that it took."""
     found = {}
     for owner, stage in variant.path(family):
         config = runs.run_dir.budget.config(VARIANTS[owner], stage, runs.seed)
@@ -138,5 +139,5 @@ def trained_with(runs: SeedRuns, variant: Variant, family: str) -> dict[str, dic
 
 
 def _trained_as(stage: str) -> str:
-    """The stage of `animegamer_core.train` that does a stage's work."""
+    """The stage of `animegamer_core.train` that trains a stage of the ablations."""
     return "joint" if stage == PRETRAIN else stage

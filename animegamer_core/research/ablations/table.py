@@ -1,6 +1,6 @@
-"""The table of the ablations, from the scores on disk: our values next to the paper's, and whether they agree.
+"""The table of the ablations, made from the scores on disk: our values, the paper's, and whether they agree.
 
-A difference to `full` counts only if its interval over games and seeds together excludes 0 (`seeds`).
+A difference to `full` counts only if its interval over games and seeds (`seeds`) excludes 0.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .seeds import ENOUGH as ENOUGH_SEEDS
 from .seeds import over_seeds
 from .variants import CLAIMS, FAMILIES, FULL, GAMES, RECONSTRUCTION, STAGES, VARIANTS, Claim, Variant
 
-ERRORS = ("mae_f", "states_mae")  # more is worse
+ERRORS = ("mae_f", "states_mae")  # lower is better
 COLUMNS = {  # metric -> the column's head
     "clip_i": "CLIP-I",
     "dreamsim": "DreamSim",
@@ -51,30 +51,30 @@ TITLES = {
 }
 YES, NO, OPEN, UNMEASURED = "yes", "no", "no clear difference", "not measured"
 FEW, FEW_SEEDS = "too few games", "too few seeds"
-ENOUGH = 10  # games; a bootstrap interval over fewer is too narrow
+ENOUGH = 10  # games; with fewer, a bootstrap interval is too narrow
 NOTES = (
     "agrees: the interval of the differences to full, seed by seed and sample by sample, excludes 0 on the paper's "
     f"side (yes) or on the other (no); from {ENOUGH} games and {ENOUGH_SEEDS} seeds on.",
-    "Intervals hold the spread of games and of training runs with other seeds together; with one seed, of games alone.",
-    "The paper's values: those of its ablation table are of one film. Row full of the games has the main table's, of "
-    "all films, since by supplement 3.3 the ablation table's row full is of clips decoded without the language model. "
-    "CLIP-I with and without adaptation (0.786, 0.683) comes from its text.",
+    "Intervals cover the variation over games and over training runs with other seeds; with one seed, only over games.",
+    "The paper's values: those in its ablation table are for one film. For the games, row full has the values of the "
+    "main table, for all films, since by supplement 3.3 the ablation table's row full is for clips decoded without the "
+    "language model. CLIP-I with and without adaptation (0.786, 0.683) is from the paper's text.",
     "CLIP-I and DreamSim: mean cosine of 4 evenly spaced frames with the same frames of the true clip. The paper does "
-    "not say what its own are compared with.",
+    "not say with what it compares.",
     "ACC-F, MAE-F: the level measured on the shot against that of the true clip (clips), or of the benchmark's line "
     "(games). character, place, motion, colour: fractions that the Toybox's probes recognise; colour named before: of "
     "a prop on turns whose instruction does not name its colour, since an earlier one did.",
     "Clips are decoded at their measured motion value by the decoder before adaptation, without the engine.",
-    "ACC-F and MAE-F are with calibration: since softer shots move less than the value that conditions them, shots of "
-    "training states are measured at eight values for each variant, and the response is inverted, as for the shipped "
-    "world. The paper mentions nothing like it.",
+    "ACC-F and MAE-F are calibrated: softer shots move less than the motion value that conditions them, so for each "
+    "variant, shots of training states are measured at eight motion values, and this response is inverted, as for the "
+    "shipped world. The paper mentions no calibration.",
     "Every variant starts from a decoder that can already draw (stage pretrain, with an encoder that is then "
     "discarded and no motion values), as the paper's starts from CogVideoX. Warm-up trains the encoder with that "
     "decoder frozen; without warm-up, stage joint gets its steps.",
     "w/o f_ms: the decoder is conditioned on 0 px per frame for every clip, in training and here.",
-    "w/o adapt: the decoder is trained for as many steps as full's, with true representations, none predicted.",
-    "text_history: where the prompt has the representation of a past turn, the engine reads zeros, in training and in "
-    "play. Instructions and state changes of past turns stay.",
+    "w/o adapt: the decoder is trained for as many steps as full's, but only with true representations.",
+    "text_history: the engine reads zeros instead of the representations of past turns, in training and in play; it "
+    "still reads their instructions and state changes.",
     "no_adaptation, cosine_loss and text_history build on full's encoder and decoder; window_N is full, whose own "
     "window is 4, with another window; its engine is not trained again for it.",
 )
@@ -84,8 +84,8 @@ NOTES = (
 class ClaimResult:
     """Whether a claim of the paper holds here.
 
-    here: the variant's value and full's. difference: of the variant to `part` times full, sample by sample. seeds: how
-    many runs of each were compared.
+    here: the variant's value and full's. difference: the variant minus `claim.part` times full, sample by sample.
+    agrees: YES, NO, OPEN, UNMEASURED, FEW or FEW_SEEDS. seeds: how many runs of each were compared.
     """
 
     claim: Claim
@@ -96,14 +96,16 @@ class ClaimResult:
 
 
 def estimate(samples: Sequence[Samples], metric: str) -> Estimate:
-    """A column's estimate from the samples of each seed: fractions with Wilson's interval over games, means with a
-    bootstrap interval over games, both widened by how far the seeds differ.
+    """A column's estimate from the samples of each seed.
+
+    Fractions have Wilson's interval over games and means a bootstrap interval over games; both are widened by the
+    variation over seeds.
     """
     return _estimate([(row.groups, row.columns.get(metric, ())) for row in samples], metric in FRACTIONS)
 
 
 def _estimate(seeds: Sequence[tuple[Sequence[str], Sequence[float | None]]], is_fraction: bool = False) -> Estimate:
-    """seeds: of each, the game and the value of every sample."""
+    """seeds: for each seed, the games and the values of its samples."""
     pooled = [pair for groups, values in seeds for pair in zip(groups, values, strict=False)]
     games = by_game([group for group, _ in pooled], [value for _, value in pooled])
     if is_fraction:
@@ -124,9 +126,10 @@ def by_game(groups: Sequence[str], values: Sequence[float | None]) -> list[list[
 
 
 def check_claim(claim: Claim, variant: Mapping[int, Samples], full: Mapping[int, Samples]) -> ClaimResult:
-    """A claim of the paper, tested on the differences of equal samples of the seeds that both have.
+    """Test a claim of the paper on the differences of the same samples, for the seeds that both have.
 
-    Their interval must exclude 0. No claim is decided with fewer than ENOUGH games or ENOUGH_SEEDS seeds.
+    The interval of the differences must exclude 0. No claim is decided with fewer than ENOUGH games or ENOUGH_SEEDS
+    seeds.
     """
     pairs = [(variant[seed], full[seed]) for seed in sorted(variant.keys() & full.keys())]
     pairs = [pair for pair in pairs if all(claim.metric in row.columns for row in pair)]
@@ -152,7 +155,7 @@ def _differences(claim: Claim, variant: Samples, full: Samples) -> list[float | 
 
 
 def _agreement(difference: Estimate, error: bool) -> str:
-    """What a difference says about the claim that it is below 0 (above 0 for an error)."""
+    """Whether a difference supports the claim that it is below 0 (above 0 for an error)."""
     low, high = (-difference.high, -difference.low) if error else (difference.low, difference.high)
     if not (high < 0 or low > 0):
         return OPEN
@@ -160,7 +163,7 @@ def _agreement(difference: Estimate, error: bool) -> str:
 
 
 def tally(results: Sequence[ClaimResult]) -> str:
-    """One sentence with the counts."""
+    """How many claims agree, as text."""
     counts = {name: sum(result.agrees == name for result in results) for name in (YES, NO, OPEN)}
     undecided = len(results) - sum(counts.values())
     return (
@@ -173,7 +176,7 @@ Scores = Mapping[tuple[str, str], Mapping[int, Samples]]  # (variant, family) ->
 
 
 def read_scores(run_dir: RunDir) -> Scores:
-    """All scores that are there."""
+    """Read all scores that exist."""
     found: dict[tuple[str, str], dict[int, Samples]] = {}
     for (name, family, seed), path in scores_files(run_dir).items():
         found.setdefault((name, family), {})[seed] = Samples.read(path)
@@ -181,7 +184,7 @@ def read_scores(run_dir: RunDir) -> Scores:
 
 
 def claim_results(scores: Scores) -> tuple[ClaimResult, ...]:
-    """All claims against full's scores of the same family."""
+    """Test all claims against full's scores of the same family."""
     found = []
     for claim in CLAIMS:
         family = VARIANTS[claim.variant].families[0]
@@ -190,7 +193,7 @@ def claim_results(scores: Scores) -> tuple[ClaimResult, ...]:
 
 
 def write_table(run_dir: RunDir, out: Path, command: str) -> list[Path]:
-    """Write ablations.json, ablations.md and every sample (samples.json) from all scores; returns their paths."""
+    """Write ablations.json, ablations.md and samples.json (every sample) from all scores; returns their paths."""
     scores = read_scores(run_dir)
     results = claim_results(scores)
     paths = [out / "ablations.json", out / "ablations.md", out / "samples.json"]
@@ -209,7 +212,7 @@ def write_table(run_dir: RunDir, out: Path, command: str) -> list[Path]:
 
 
 def markdown(run_dir: RunDir, scores: Scores, results: Sequence[ClaimResult], facts: Mapping[str, Any]) -> str:
-    """The table as text."""
+    """The report as Markdown."""
     stand_in = any((row.facts["towers"] or {}).get("stand_in") for rows in scores.values() for row in rows.values())
     lines = ["# Ablations in the Toybox", "", *_heading(run_dir, facts), ""]
     for family in FAMILIES:

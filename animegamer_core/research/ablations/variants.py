@@ -1,7 +1,7 @@
-"""The variants of the recipe, and what the paper claims about them. Imports nothing heavy.
+"""The variants of the recipe, and what the paper claims about them. Does not import torch.
 
-The paper's ablations are its ablation table and supplement 3.3. What it calls tokenization is scored on held-out clips
-that are encoded and decoded again, without the engine; the rest on games that the engine plays.
+The paper's ablations are in its ablation table and supplement 3.3. Those of what it calls tokenization are scored on
+held-out clips that are encoded and decoded again without the engine; the others on games that the engine plays.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ...evaluate.world.paper import ABLATION_TABLE, ABLATIONS, ADAPTATION, MAIN_
 from ...state import DEFAULT_WINDOW
 
 RECONSTRUCTION, GAMES = FAMILIES = ("reconstruction", "games")
-# A decoder that can already draw, as CogVideoX can before the paper's training: stage joint with an encoder that is
-# thrown away afterwards.
+# The stage that trains a decoder that can draw, as CogVideoX can before the paper's training: stage joint, with an
+# encoder that is discarded afterwards.
 PRETRAIN = "pretrain"
 STAGES = {  # training stages before a world is scored
     RECONSTRUCTION: (PRETRAIN, "warmup", "joint"),
@@ -24,7 +24,7 @@ STAGES = {  # training stages before a world is scored
 }
 BUDGET_NAMES = ("full", "short", "quick")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-READS_SHOTS = "project_in"  # the engine's module that takes in past representations
+READS_SHOTS = "project_in"  # the engine's module that reads past representations
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,11 @@ class Published:
 class Variant:
     """One row of the table.
 
-    paper: its name in the paper's ablation table, "" if it is not there. own: the stages that it trains itself; the
-    others are those of `full`. skipped: stages that are left out. prolonged: the stage that takes the steps of skipped
-    ones, so that the total stays the same. changes: fields of StageConfig by stage. reads_shots: whether the engine
-    reads the representations of past turns in addition to their text.
+    families: how it is scored. paper: its name in the paper's ablation table, "" if it is not there. own: the stages
+    that it trains itself; the other stages are `full`'s. skipped: stages that are left out. prolonged: the stage that
+    gets the steps of skipped ones, so that the total stays the same. encoder: the variant in EncoderSpec. changes:
+    fields of StageConfig by stage. window: past turns that the engine reads in play. reads_shots: whether it reads
+    their representations as well as their text.
     """
 
     name: str
@@ -61,8 +62,8 @@ class Variant:
     def published(self, family: str) -> Published:
         """The paper's row for this variant in a family.
 
-        Games of `full` have the main table's values: row `full` of the ablation table is of clips that are decoded
-        without the language model.
+        For games, `full` has the main table's values, since the ablation table's row `full` is for clips that are
+        decoded without the language model.
         """
         if self.name == FULL and family == GAMES:
             return Published(MAIN_TABLE, "AnimeGamer", PAPER["AnimeGamer"])
@@ -79,7 +80,7 @@ class Variant:
         return self.changes.get("joint", NOTHING).get("motion_scope", True)
 
     def path(self, family: str) -> tuple[tuple[str, str], ...]:
-        """(variant, stage) of each stage up to the scored models, in order; `full` trains what is not its own."""
+        """(variant, stage) of all stages up to the scored models, in order; `full` trains the others."""
         stages = (stage for stage in STAGES[family] if stage not in self.skipped)
         return tuple((self.name if stage in self.own else FULL, stage) for stage in stages)
 
@@ -145,7 +146,7 @@ _ROWS = (
     ),
     Variant(
         "text_history",
-        "the engine reads of past turns what was said and the state changes, not their representations",
+        "of past turns, the engine reads the instructions and the state changes, but not the representations",
         (GAMES,),
         own=("predict", "adapt"),
         changes={"predict": {"trainable": (rf"^engine\.(?!{READS_SHOTS}\.)",)}},
@@ -165,10 +166,10 @@ VARIANTS: Mapping[str, Variant] = MappingProxyType({row.name: row for row in _RO
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says about a variant against `full`: most by its values, some in its text only.
+    """What the paper says about a variant compared with `full`: mostly by its values, sometimes only in its text.
 
-    metric: a column of the scores. part: the variant's value is below this fraction of full's (1: simply below it). For
-    errors it is above full's.
+    metric: a column of the scores. part: the claim is that the variant's value is below this fraction of full's (1:
+    below full's value); for errors, above.
     """
 
     says: str
@@ -180,7 +181,7 @@ class Claim:
     def published(self) -> tuple[str, float, float] | None:
         """(place in the paper, the variant's value, full's value); None if the paper gives no such pair.
 
-        For CLIP-I without adaptation the text gives its own pair, which differs from the table's row.
+        For CLIP-I without adaptation, the text gives a pair of its own, which differs from the table's row.
         """
         row = VARIANTS[self.variant].paper
         in_text = self.metric in ADAPTATION.get(row, NOTHING)
@@ -209,9 +210,9 @@ CLAIMS = (
 
 
 def chosen(names: Sequence[str] | None, fraction: str | None = None) -> tuple[Variant, ...]:
-    """The named variants (None: all) in the table's order; share "i/n": every n-th of them from the i-th on.
+    """The named variants (None: all) in the table's order. fraction: "i/n" for every n-th of them from the i-th on.
 
-    ValueError for an unknown name or an invalid share.
+    ValueError for an unknown name or an invalid fraction.
     """
     for name in names or ():
         if name not in VARIANTS:

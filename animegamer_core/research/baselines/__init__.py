@@ -1,6 +1,6 @@
-"""The paper's baselines as players: GC, GFC and GSC, drawn by stock diffusers pipelines in the user's own folders.
+"""The paper's baselines GC, GFC and GSC as players, which draw with stock diffusers pipelines in the user's folders.
 
-Light to import; models load when the first game is played.
+This package does not import torch; models are loaded when the first game is played.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["NAMES", "BaselineSettings", "open_baseline"]
 
 
 def open_baseline(name: str, settings: BaselineSettings) -> GamePlayer:
-    """The baseline `gc`, `gfc` or `gsc`; ValueError with one sentence if a folder or a file is missing or wrong."""
+    """Open the baseline `gc`, `gfc` or `gsc`; ValueError if a folder or a file is missing or wrong."""
     from .players import FirstFrameToVideo, StoryToVideo, TextToVideo
 
     players = {"gc": TextToVideo, "gfc": FirstFrameToVideo, "gsc": StoryToVideo}

@@ -1,6 +1,6 @@
-"""Model folders in diffusers' layout: what each baseline needs, checked before anything loads.
+"""Model folders in diffusers' layout: what each baseline needs, checked before models are loaded.
 
-Nothing is downloaded, and torch is not imported.
+Downloads nothing, and does not import torch.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ...json_files import JsonError, Value, read_json
 from ...messages import brief
 
 INDEX = "model_index.json"
-SAMPLING = "sampling.json"  # optional, in a folder or next to a LoRA: its sampling settings
-LIBRARIES = ("diffusers", "transformers", None)  # any other name would run code from the folder itself
+SAMPLING = "sampling.json"  # optional file with sampling settings, in a folder or next to a LoRA
+LIBRARIES = ("diffusers", "transformers", None)  # any other name would mean running code from the folder
 _WITHOUT_WEIGHTS = ("Scheduler", "Tokenizer", "TokenizerFast", "TokenizersBackend")
 
 
 @dataclass(frozen=True)
 class FolderKind:
-    """A kind of model: its diffusers pipeline, the setting with its folder, its repository and licence.
+    """A kind of model: its diffusers pipeline, the setting that names its folder, its repository and its licence.
 
-    steps, guidance_scale: the pipeline's defaults in diffusers, repeated here so that no version changes a table.
+    steps, guidance_scale: the pipeline's defaults, repeated here so that a new version of diffusers changes no results.
     """
 
     pipeline: str
@@ -66,7 +66,7 @@ _Size = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
 
 
 class ModelConfig(msgspec.Struct):
-    """What is read of the config.json of a transformer, UNet or VAE; the defaults are diffusers' own."""
+    """The keys that are read from the config.json of a transformer, UNet or VAE, with diffusers' defaults."""
 
     sample_height: _Size = 60
     sample_width: _Size = 90
@@ -79,7 +79,7 @@ class ModelConfig(msgspec.Struct):
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A complete folder. variant: the part of its weights' names before the suffix, such as fp16; None if absent."""
+    """A complete folder. variant: of the weights, such as fp16 in names like model.fp16.safetensors; None if plain."""
 
     path: Path
     kind: FolderKind
@@ -92,7 +92,7 @@ class ModelFolder:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What a report says about the folder. fingerprint: of every file's path, size, first and last bytes."""
+        """What a report says about the folder. fingerprint: a hash of all paths, sizes, first and last bytes."""
         inside = [self.path / INDEX, self.path / SAMPLING]
         inside += [file for name in self.components for file in sorted((self.path / name).rglob("*"))]
         digest = hashlib.sha256()
@@ -109,12 +109,12 @@ class ModelFolder:
 
     @property
     def vae_scale_factor(self) -> int:
-        """Pixels for each latent pixel along one side, of the folder's VAE."""
+        """How many pixels one latent of the folder's VAE stands for along one side."""
         return 2 ** (len(self.config("vae").block_out_channels) - 1)
 
 
 def open_folder(path: Path | None, kind: FolderKind, baseline: str) -> ModelFolder:
-    """The folder if it is complete; else ValueError with one sentence on what is missing and what to fetch."""
+    """Check that a folder is complete; ValueError says what is missing and what to download."""
     remedy = f"fetch {kind.repository} ({kind.licence}) into it"
     if path is None:
         raise ValueError(
@@ -139,9 +139,9 @@ def open_folder(path: Path | None, kind: FolderKind, baseline: str) -> ModelFold
 
 
 def sampling_of(folder: ModelFolder, lora: Path | None) -> dict[str, Any]:
-    """`steps`, `guidance_scale` and perhaps `frames` of a clip.
+    """The settings for a clip: `steps`, `guidance_scale` and perhaps `frames`.
 
-    From sampling.json next to the LoRA, else the folder's own, else the stock pipeline's defaults.
+    Each is from sampling.json next to the LoRA, else in the folder, else the stock pipeline's default.
     """
     found: dict[str, Any] = {"steps": folder.kind.steps, "guidance_scale": folder.kind.guidance_scale}
     for place in (folder.path, *([lora.parent] if lora else [])):
@@ -152,7 +152,7 @@ def sampling_of(folder: ModelFolder, lora: Path | None) -> dict[str, Any]:
 
 
 class _Sampling(msgspec.Struct, forbid_unknown_fields=True):
-    """What sampling.json may say."""
+    """The keys that sampling.json may have."""
 
     steps: Annotated[int, msgspec.Meta(ge=1, le=10_000)] | None = None
     guidance_scale: Annotated[float, msgspec.Meta(ge=0, le=1000)] | None = None
@@ -168,12 +168,12 @@ class _WeightIndex(msgspec.Struct):
 
 
 def picture_size(folder: ModelFolder, shape: tuple[int, int], side: int | None) -> tuple[int, int]:
-    """(height, width) of a first frame: the area of a square of `side`, in the proportions of a clip.
+    """(height, width) of a first frame: the area of a square of `side` px, with the aspect of a clip of `shape`.
 
-    side None: that of the model's training, 1024 for SDXL and FLUX. Both numbers are multiples of 16, as FLUX requires:
-    832 x 1248 for clips of 480 x 720.
+    side: None for that of the model's training, 1024 for SDXL and FLUX. Both numbers are multiples of 16, as FLUX
+    requires: 832 x 1248 for clips of 480 x 720.
     """
-    trained = folder.config("unet").sample_size if folder.kind is SDXL else 128  # no file gives FLUX's
+    trained = folder.config("unet").sample_size if folder.kind is SDXL else 128  # FLUX's files do not state it
     side = side or trained * folder.vae_scale_factor
     ratio = math.sqrt(shape[1] / shape[0])
     height, width = (max(1, round(length / 16)) * 16 for length in (side / ratio, side * ratio))
@@ -196,7 +196,7 @@ def _components(path: Path, index: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _variants(folder: Path, class_name: str, remedy: str) -> set[str | None] | None:
-    """The variants of a model's weights (None: the plain one); None for a component without weights."""
+    """The variants of a model's weights, None for the plain one; returns None for a component without weights."""
     if not folder.is_dir():
         raise ValueError(f"{folder} is missing; {remedy}")
     if class_name.endswith(_WITHOUT_WEIGHTS):

@@ -1,4 +1,4 @@
-"""Turns a drawn clip into a shot.
+"""Converts a drawn clip to a shot.
 
 F frames, H height, W width.
 """
@@ -11,10 +11,10 @@ from PIL import Image, ImageOps
 
 
 def frame_indices(drawn: int, wanted: int, take: str) -> list[int]:
-    """Indices of the `wanted` frames of a shot among those of a clip of `drawn`; all if there are no more.
+    """Which frames of a clip of `drawn` frames make a shot of `wanted` frames; all if the clip has no more.
 
-    even: frame round(i (drawn - 1) / (wanted - 1)), halves to the even number, so 49 frames give 0, 3, 6 .. 48 for 17.
-    first: 0 .. wanted - 1.
+    take "even": frame i is round(i (drawn - 1) / (wanted - 1)), so 17 of 49 frames are 0, 3, 6 .. 48. "first": frames
+    0 .. wanted - 1.
     """
     if drawn <= wanted:
         return list(range(drawn))
@@ -24,15 +24,15 @@ def frame_indices(drawn: int, wanted: int, take: str) -> list[int]:
 
 
 def speed(drawn: int, wanted: int, take: str) -> float:
-    """How many times faster the shot moves than the drawn clip, both at one frame rate."""
+    """How many times as fast the shot moves as the drawn clip, if both have the same frame rate."""
     return (drawn - 1) / (wanted - 1) if take == "even" and drawn > wanted else 1.0
 
 
 def to_frames(clip_FHW3: NDArray[np.floating]) -> NDArray[np.uint8]:
-    """(F, H, W, 3) uint8 of a clip in [0, 1]."""
+    """Convert a clip in [0, 1] to uint8 (F, H, W, 3)."""
     return (np.clip(clip_FHW3, 0, 1) * 255).round().astype(np.uint8)
 
 
 def fitted(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """A picture centre-cropped and scaled to (height, width)."""
+    """A picture, centre-cropped and resized to `size` (height, width)."""
     return ImageOps.fit(picture, size[::-1], method=Image.Resampling.BICUBIC)

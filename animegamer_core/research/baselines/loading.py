@@ -23,7 +23,7 @@ PEFT = "base_model.model."  # prefix of every name in peft's own format
 
 
 def load_pipeline(folder: ModelFolder, settings: BaselineSettings, lora: Path | None) -> DiffusionPipeline:
-    """The folder's pipeline on its device, without progress bars, with a LoRA merged; ValueError if damaged."""
+    """Load a folder's pipeline on its device, without progress bars; merges the LoRA, if any. ValueError if damaged."""
     device = choose_device(settings.device)
     if settings.offload and device == "cpu":
         raise ValueError("offload needs a GPU, but none is used; drop it")
@@ -58,7 +58,7 @@ def _read(folder: ModelFolder, dtype: str) -> DiffusionPipeline:
 
 
 def _check_packages(folder: ModelFolder) -> None:
-    """ValueError if a tokenizer needs sentencepiece; the library's own message names another package."""
+    """ValueError if a tokenizer needs sentencepiece and it is missing; the library's message names another package."""
     for name in folder.components:
         tokenizers = {file.name for file in (folder.path / name).glob("*")} & {"spiece.model", "tokenizer.json"}
         if tokenizers == {"spiece.model"} and importlib.util.find_spec("sentencepiece") is None:
@@ -69,20 +69,20 @@ def _check_packages(folder: ModelFolder) -> None:
 
 
 def dtype_name(settings: BaselineSettings) -> str:
-    """The number format of the models."""
+    """The name of the models' dtype: the setting, or if that is `auto`, float32 on a CPU and bfloat16 elsewhere."""
     on_cpu = choose_device(settings.device) == "cpu"
     return settings.dtype if settings.dtype != "auto" else "float32" if on_cpu else "bfloat16"
 
 
 def checked_lora(path: Path) -> str:
-    """The file's checksum; ValueError if it is missing or not a safetensors file."""
+    """The SHA-256 of a LoRA file; ValueError if it is missing or not a safetensors file."""
     if path.suffix != ".safetensors" or not path.is_file():
         raise ValueError(f"{path} is not a LoRA file; give a .safetensors file in diffusers' or peft's format")
     return note_of(path).sha256
 
 
 def _merge_lora(pipeline: DiffusionPipeline, path: Path) -> None:
-    """Merge a LoRA file into the weights, so that it costs no time; ValueError if it does not fit."""
+    """Merge a LoRA file into the weights, so that it takes no extra time; ValueError if it does not fit."""
     from ...checkpoint.weight_files import read_state
 
     tensors = read_state(path)
@@ -100,7 +100,7 @@ def _merge_lora(pipeline: DiffusionPipeline, path: Path) -> None:
 
 
 def _from_peft(path: Path, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Tensors of peft's own format under diffusers' names, scaled as adapter_config.json next to their file says."""
+    """Rename the tensors of peft's format to diffusers' names, scaled as adapter_config.json next to the file says."""
     scale = _peft_scale(path)
     return {
         f"transformer.{name.removeprefix(PEFT)}": tensor * scale if "lora_B" in name else tensor

@@ -1,4 +1,4 @@
-"""Stock diffusers pipelines that draw clips or first frames. Loaded on first use.
+"""Stock diffusers pipelines that draw clips or first frames. They are loaded on first use.
 
 F frames, H height, W width.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _PipelineModel:
-    """A pipeline from a folder, with a merged LoRA if there is one."""
+    """A pipeline from a folder, with a LoRA merged if there is one."""
 
     def __init__(self, folder: ModelFolder, settings: BaselineSettings, lora: Path | None = None) -> None:
         self._folder = folder
@@ -44,7 +44,7 @@ class _PipelineModel:
         return {**self._folder.facts, "lora": lora, "size": list(self.size), "dtype": dtype, **self._sampling}
 
     def load(self) -> DiffusionPipeline:
-        """The pipeline, on its device."""
+        """The pipeline on its device; loads it on the first call. ValueError if the GPU has too little memory."""
         if self._loaded is None:
             with self._enough_memory():
                 self._loaded = load_pipeline(self._folder, self._settings, self._lora)
@@ -76,13 +76,13 @@ class VideoModel(_PipelineModel):
 
     @property
     def size(self) -> tuple[int, int]:
-        """(H, W) of its clips, from its transformer's training."""
+        """(H, W) of its clips, as in the transformer's training."""
         config, factor = self._folder.config("transformer"), self._folder.vae_scale_factor
         return config.sample_height * factor, config.sample_width * factor
 
     @property
     def frames(self) -> int:
-        """Frames of a drawn clip: those of its or its LoRA's training, since other numbers break the stock models."""
+        """The number of frames of a drawn clip: the setting, else as in the training, since stock models need that."""
         trained = self._defaults.get("frames") or self._folder.config("transformer").sample_frames
         return self._settings.clip_frames or trained
 
@@ -92,7 +92,7 @@ class VideoModel(_PipelineModel):
         return {name: self._defaults[name] if value is None else value for name, value in given.items()}
 
     def draw(self, prompt: str, seed: int, picture: Image.Image | None = None) -> NDArray[np.uint8]:
-        """(F, H, W, 3) uint8: a shot from one clip. picture: the first frame, of any size."""
+        """Draw a clip and return its shot, uint8 (F, H, W, 3). picture: the first frame, of any size."""
         height, width = self.size
         first = {"image": fitted(picture, self.size)} if self._folder.kind is IMAGE_TO_VIDEO else {}
         pipeline = self.load()
@@ -113,7 +113,7 @@ class VideoModel(_PipelineModel):
 
 
 class ImageModel(_PipelineModel):
-    """A FLUX or SDXL folder that draws first frames in the proportions of a clip."""
+    """A FLUX or SDXL folder that draws first frames with the aspect of a clip. shape: (H, W) of the clip."""
 
     def __init__(
         self, folder: ModelFolder, settings: BaselineSettings, shape: tuple[int, int], lora: Path | None = None
@@ -127,11 +127,11 @@ class ImageModel(_PipelineModel):
         return {"steps": steps, "guidance_scale": self._defaults["guidance_scale"]}
 
     def draw(self, prompt: str, seed: int) -> Image.Image:
-        """The picture of one text."""
+        """Draw one text."""
         return self._draw([prompt], [seed])[0]
 
     def draw_together(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[Image.Image]:
-        """One picture for each text, drawn with consistent self-attention (see `sharing`)."""
+        """Draw one picture for each text, with consistent self-attention (see `sharing`)."""
         from .sharing import Sharing, groups
 
         drawn: dict[int, Image.Image] = {}
@@ -182,7 +182,7 @@ def _shared(pipeline: DiffusionPipeline, sharing: Any) -> Iterator[Any]:
 
 
 def _generator(seed: int) -> torch.Generator:
-    """A CPU generator, so that noise is equal on every device."""
+    """A CPU generator, so that noise is the same on every device."""
     import torch
 
     return torch.Generator().manual_seed(seed % 2**64)

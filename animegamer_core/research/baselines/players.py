@@ -1,7 +1,7 @@
 """GC, GFC and GSC: the paper's baselines (supplement 3.2) as players of a benchmark.
 
-They have no state: each turn is drawn from its instruction, without a predicted motion level or change of stats. Turn n
-is seeded with seed + n - 1, both its first frame and its clip.
+They have no state: each turn is drawn from its instruction alone, and no motion level or stat change is predicted. The
+first frame and the clip of turn n both have the seed `seed` + n - 1.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Baseline:
-    """The common part: name, frame rate, the facts of how clips become shots, and the drawing of one turn."""
+    """What the baselines share: frame rate, facts for the report, and drawing one turn."""
 
     name = ""
     prompts = ""
@@ -52,7 +52,7 @@ class _Baseline:
         }
 
     def _shot(self, begun: float, text: str, seed: int, picture: Image.Image | None = None) -> PlayedShot:
-        """A turn's shot; it has no predictions, and motion is only in the text, so nothing is calibrated."""
+        """Draw a turn's shot. It has no predictions; only the text states its motion, so nothing is calibrated."""
         frames = self._clips.draw(text, seed, picture)
         return PlayedShot(frames, None, None, time.perf_counter() - begun, uncalibrated=frames)
 
@@ -60,8 +60,8 @@ class _Baseline:
 class TextToVideo(_Baseline):
     """GC: a CogVideoX-2B, fine-tuned as the decoder D_a was, draws every clip from the whole instruction.
 
-    `lora` is the fine-tuning; without it the folder's own weights count as fine-tuned, like those of the Toybox's stage
-    `gc`.
+    `lora` is the fine-tuning. Without it, the folder's weights must be fine-tuned already, like those that stage `gc`
+    makes in the Toybox.
     """
 
     name = "GC"
@@ -83,7 +83,7 @@ class TextToVideo(_Baseline):
 class FirstFrameToVideo(_Baseline):
     """GFC: FLUX with a LoRA draws a first frame from the instruction; CogVideoX-5B-I2V animates it.
 
-    The paper gives the action instruction to the image-to-video model: the motion part with its adverb.
+    As in the paper, the image-to-video model gets the action instruction: the motion part with its adverb.
     """
 
     name = "GFC"
@@ -98,7 +98,7 @@ class FirstFrameToVideo(_Baseline):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The common facts, and the model of the first frames."""
+        """The shared facts, and the model of the first frames."""
         return {**super().facts, "pictures": self._pictures.facts}
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
@@ -114,7 +114,7 @@ class FirstFrameToVideo(_Baseline):
 class StoryToVideo(_Baseline):
     """GSC: SDXL with consistent self-attention draws all first frames of a game together; they are animated as in GFC.
 
-    A turn's seconds are those of its clip plus an equal part of the seconds for all first frames.
+    A turn's seconds are those of its clip, plus an equal part of the seconds for all first frames of the game.
     """
 
     name = "GSC"
@@ -129,7 +129,7 @@ class StoryToVideo(_Baseline):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The common facts, and how the first frames were drawn together."""
+        """The shared facts, and how the first frames were drawn together."""
         settings = self._settings
         return {
             **super().facts,
@@ -142,7 +142,7 @@ class StoryToVideo(_Baseline):
         }
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
-        """The shots of a game's turns, after all first frames are drawn."""
+        """Yield the shots of a game's turns; draws all first frames before the first one."""
         self._pictures.load()
         self._clips.load()
         style = clean_text(self._settings.style)

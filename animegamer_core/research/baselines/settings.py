@@ -1,4 +1,4 @@
-"""What a baseline draws with: its folders, files and numbers."""
+"""The settings of a baseline: its folders, files and numbers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ SHOT_FRAMES = 17
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineSettings:
-    """Folders, files and numbers of a baseline. None leaves a number to the folder, and after it to diffusers.
+    """Folders, files and numbers of a baseline; ValueError for an impossible value.
 
-    video, pictures: the folders that draw clips and first frames. lora: a file for the video model of gc, for FLUX of
-    gfc. steps, guidance_scale, clip_frames: of a clip. picture_steps, picture_side: of a first frame; its area is that
-    of a square of this side. style, batch, share, share_after: of gsc; `style` follows every instruction, `batch` first
-    frames are drawn at once (0: those of a whole game), and from step `share_after` on each shows the fraction `share`
-    of its tokens to the others.
+    A number that is None comes from the folder, or else from diffusers. video, pictures: the folders of the models that
+    draw clips and first frames. lora: a file for gc's video model, or for gfc's FLUX. offload: keep models on the host
+    while they are not used. steps, guidance_scale, clip_frames: of a clip. picture_steps, picture_side: of a first
+    frame, whose area is that of a square with this side in px. style, batch, share, share_after: only for gsc. `style`
+    is appended to every instruction; `batch` first frames are drawn at once (0: all of a game); from step `share_after`
+    on, each shares the fraction `share` of its tokens with the others.
 
-    take: of a clip that is longer than a shot, `even` keeps evenly spaced frames, the first and last included, so that
-    the whole drawn action is judged (49 frames become 17 that move three times as fast); `first` keeps the opening at
-    its own speed. The paper does not say; the facts name which it was and how much faster it is.
+    take: which frames of a clip that is longer than a shot are kept. `even` keeps evenly spaced ones, with the first
+    and the last, so that the whole action is judged (17 of 49 frames move three times as fast); `first` keeps the
+    beginning at its own speed. The paper does not say which it did; the facts state the choice and the speed.
     """
 
     video: Path | None = None

@@ -1,19 +1,19 @@
 """Consistent self-attention: pictures that are drawn together attend to some of each other's tokens.
 
 Zhou et al. 2024, StoryDiffusion, arXiv 2405.01434, section 3.1. In plain self-attention picture i reads its own tokens
-I_i. Here a random sample S_i of the other pictures' tokens joins them, P_i = [S_i, I_i]: keys and values come from P_i,
-queries from I_i alone. No weight changes.
+I_i. Here a random sample S_i of the other pictures' tokens is added, P_i = [S_i, I_i]: keys and values come from P_i,
+queries only from I_i. No weights change.
 
-Choices where the paper is open:
+Choices that the paper leaves open:
 - The sample. A fraction (0.5, the paper's rate) of each picture's tokens is drawn without replacement, again for every
-  step and resolution; all other pictures read this sample, in all layers, with and without text (guidance).
+  step and resolution; all other pictures read this sample, in all layers and in both guidance passes.
 - Where. The self-attention of the up blocks, at both resolutions of SDXL that have attention; the down and middle
   blocks are unchanged.
 - When. From the sixth step on, since the first steps decide the layout; the authors' demo does the same. The demo also
   uses plain attention at random in later steps, which the paper does not mention and this code does not do.
-- Memory. All pictures of a game are one batch. With `batch` they are drawn in groups that start with the same identity
-  pictures, the first batch // 2 of the game: these see only each other, so every group draws the same ones, and the
-  others see them and their own group. The paper slides a window along the story instead.
+- Memory. All pictures of a game are one batch. With `batch`, they are drawn in groups that begin with the same identity
+  pictures, the first batch // 2 of the game. These see only each other, so every group draws them equally; the others
+  see them and their own group. The paper slides a window along the story instead.
 
 B pictures drawn together, L tokens, C width, N heads, D width of a head.
 """
@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 class Sharing:
     """Which tokens the pictures of a batch share while they are drawn.
 
-    seeds: one for each picture, which also chooses its tokens. identity: how many of the first pictures see only each
-    other; 0: every picture sees all others. rate: the fraction of shared tokens. after: steps before sharing starts.
+    seeds: of the pictures; they also decide which tokens are shared. identity: how many of the first pictures see only
+    each other; 0: every picture sees all others. rate: the fraction of shared tokens. after: steps before sharing
+    starts.
     """
 
     seeds: Sequence[int]
@@ -59,7 +60,7 @@ class Sharing:
         return [other for other in range(last) if other != picture]
 
     def chosen(self, length: int, device: torch.device) -> list[Tensor]:
-        """For each picture the sorted indices of the tokens, of `length`, that it shares in this step."""
+        """For each picture, the sorted indices of the tokens (of `length`) that it shares in this step."""
         if length not in self._chosen:
             self._chosen[length] = [self._sample(seed, length).to(device) for seed in self.seeds]
         return self._chosen[length]
@@ -78,14 +79,14 @@ class Sharing:
 class SharedAttention:
     """A diffusers attention processor: self-attention across the pictures of a batch.
 
-    With guidance a batch holds the pictures twice, without and with text; these halves do not see each other.
+    With guidance, a batch holds the pictures twice, without and with text; these two groups do not see each other.
     """
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
 
     def __call__(self, attn: Attention, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        """(rows, L, C) the output of `attn`, which has neither a mask nor encoder states."""
+        """(rows, L, C): the output of `attn`, which is self-attention without a mask."""
         rows, length, _ = hidden_states.shape
         query, key, value = (
             layer(hidden_states).unflatten(-1, (attn.heads, -1)).transpose(1, 2)
@@ -102,7 +103,7 @@ class SharedAttention:
 
 
 def shared_attention(query: Tensor, key: Tensor, value: Tensor, sharing: Sharing) -> Tensor:
-    """(halves, B, N, L, D) attention of each picture to its own tokens and to the shared ones of others."""
+    """(guidance passes, B, N, L, D): attention of each picture to its own tokens and to the shared ones of others."""
     chosen = sharing.chosen(query.shape[3], query.device)
     found = []
     for picture in range(query.shape[1]):
@@ -117,7 +118,7 @@ def shared_attention(query: Tensor, key: Tensor, value: Tensor, sharing: Sharing
 
 
 def groups(count: int, batch: int) -> list[tuple[int, ...]]:
-    """The pictures of each batch: all in one, or several of at most `batch` that start with the same pictures."""
+    """The pictures of each batch: all in one, or several of at most `batch` that begin with the same pictures."""
     if not batch or count <= batch:
         return [tuple(range(count))]
     identity = batch // 2

@@ -1,1 +1,1 @@
-"""How fast a turn is, and how much memory it takes, next to the same turn computed by stock calls in the same run."""
+"""Measures the speed and memory of a turn, next to the same turn computed with stock modules in the same run."""

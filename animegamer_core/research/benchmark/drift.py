@@ -1,7 +1,7 @@
-"""Drift: how far an optimized shot is from the plain one, next to what the number format itself changes.
+"""Drift: how far an optimized shot is from the plain one, compared with the effect of the number format.
 
-Drift is the root mean square difference of two shots' latents, as a fraction of the plain latents' root mean square. An
-optimization that drifts no further than the number format does from float32 changes nothing that matters.
+Drift is the root mean square difference of two shots' latents, as a fraction of the plain latents' root mean square. If
+an optimization drifts no more than the number format does from float32, its changes do not matter.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Drift:
-    """Drift of an optimized shot: of its latents, and of its frames decoded from equal latents. format_latents,
-    format_frames: drift of the plain shot from float32; None if it is float32.
+    """Drift of an optimized shot.
+
+    latents: of its latents. frames: of frames decoded from the same latents. format_latents, format_frames: drift of
+    the plain shot from float32; None if it is float32.
     """
 
     latents: float
@@ -34,7 +36,7 @@ class Drift:
 
     @property
     def text(self) -> str:
-        """One line."""
+        """The drift as one line of text."""
         own = (
             f"optimized, over {DRIFT_STEPS} steps, latents drift by {self.latents:.2e} and frames by {self.frames:.2e}"
         )
@@ -44,7 +46,7 @@ class Drift:
 
 
 class DriftMeter:
-    """Keeps a decoder's plain shot and, if its numbers are not float32, the float32 shot."""
+    """Measures drift: keeps a decoder's plain shot and, if its weights are not float32, a float32 shot."""
 
     def __init__(self, decoder: ShotDecoder) -> None:
         generator = torch.Generator().manual_seed(DRIFT_STEPS)
@@ -64,9 +66,9 @@ class DriftMeter:
 
 
 def in_float32(decoder: ShotDecoder, shot: Callable[[ShotDecoder], T]) -> T | None:
-    """What `shot` gives of a float32 copy of the decoder; None if its numbers are float32 already.
+    """The result of `shot` for a float32 copy of the decoder; None if its weights are float32 already.
 
-    Convolutions and products are in true float32, which a GPU otherwise shortens to TF32.
+    Convolutions and matrix products use true float32 instead of a GPU's TF32.
     """
     if decoder.unconditional_ND.dtype == torch.float32:
         return None
@@ -81,11 +83,11 @@ def in_float32(decoder: ShotDecoder, shot: Callable[[ShotDecoder], T]) -> T | No
 
 
 def drift(latents: Tensor, plain: Tensor) -> float:
-    """The root mean square difference as a fraction of the plain latents' root mean square."""
+    """The root mean square difference, as a fraction of the plain tensor's root mean square."""
     return float((latents - plain).pow(2).mean().sqrt() / plain.pow(2).mean().sqrt())
 
 
 def short_shot(decoder: ShotDecoder) -> Tensor:
-    """The latents of a shot of few steps, on the CPU."""
+    """The latents of a shot with DRIFT_STEPS steps, on the CPU."""
     state = past_turns(decoder.spec)[0].state.representation
     return decoder.sample(state[None], torch.tensor([10.0]), [1], steps=DRIFT_STEPS).cpu()

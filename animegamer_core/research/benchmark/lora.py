@@ -1,4 +1,4 @@
-"""What unmerged LoRA costs with 16-bit weights: the same turn with and without it, measured alternately."""
+"""Measures the cost of unmerged LoRA with 16-bit weights: the same turn with and without it, alternately."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from .turn import OurTurn
 
 TARGETS = {"engine": LORA["predict"].lora_targets, "decoder": LORA["joint"].lora_targets}  # as published
 PARTS = ("engine", "sampler")
-ROUNDS = 2  # of without and with, so that a GPU that slows down does so for both
+ROUNDS = 2  # of both measurements in turn, so that a GPU that slows down affects both
 
 
 @dataclass(frozen=True)
 class LoraCost:
-    """One part of a turn. without, beside: seconds of all runs without and with LoRA. layers: how many have LoRA."""
+    """The cost for one part of a turn.
+
+    layers: how many have LoRA. without, beside: seconds of all runs without and with LoRA.
+    """
 
     part: str
     rank: int
@@ -46,8 +49,9 @@ class LoraCost:
 def measure_lora(
     turn: OurTurn, preset: Preset, rank: int, repeats: int, say: Callable[[str], object]
 ) -> tuple[LoraCost, ...]:
-    """The cost of LoRA of this rank for a plain turn's models with the preset applied. ValueError for float32 weights,
-    which LoRA is merged into.
+    """The cost of LoRA of this rank for a plain turn's models, with the preset applied.
+
+    ValueError for float32 weights, into which LoRA is merged.
     """
     if turn.decoder.unconditional_ND.dtype.itemsize >= 4:
         raise ValueError("LoRA is merged into float32 weights, which costs nothing; give --dtype bfloat16")
@@ -74,7 +78,7 @@ def measure_lora(
 
 
 def _attach_random(model: nn.Module, kind: str, patterns: tuple[str, ...], rank: int) -> None:
-    """Attach random LoRA to the layers that a pattern matches; patterns start with the model's own name."""
+    """Attach random LoRA to the layers that a pattern matches. kind: the model's name, with which patterns begin."""
     loras = {}
     for found in matching(patterns, [f"{kind}.{name}" for name in linear_layers(model)]):
         name = found.removeprefix(f"{kind}.")

@@ -1,4 +1,4 @@
-"""Time, memory and arithmetic of one piece of work, on any device."""
+"""Measures time, memory and floating-point operations of one piece of work, on any device."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ ATTENTIONS = (
 
 @dataclass(frozen=True)
 class Timing:
-    """seconds: of each run. first: of the warm-up run, compiling included. allocated, reserved: torch's peak memory in
-    GiB, weights included; None if the device does not report it. flop: floating-point operations of one run, None if
-    not counted.
+    """What was measured.
+
+    seconds: of each run. first: seconds of the warm-up run, compiling included. allocated, reserved: torch's peak
+    memory in GiB, weights included; None if the device does not report it. flop: floating-point operations of one run,
+    None if not counted.
     """
 
     seconds: tuple[float, ...]
@@ -43,7 +45,7 @@ class Timing:
 
     @property
     def median(self) -> float:
-        """The median run's seconds."""
+        """The median of the runs' seconds."""
         return statistics.median(self.seconds)
 
     @property
@@ -53,7 +55,7 @@ class Timing:
 
 
 def time_work(work: Work, device: torch.device, repeats: int, flop: int | None = None) -> Timing:
-    """Run work once to warm up and then `repeats` times, each time until the device is done."""
+    """Run work once to warm up, then time it `repeats` times, each time until the device has finished."""
 
     def seconds_of_run() -> float:
         begun = time.perf_counter()
@@ -64,7 +66,7 @@ def time_work(work: Work, device: torch.device, repeats: int, flop: int | None =
     first = seconds_of_run()
     if device.type != "cuda":
         return Timing(tuple(seconds_of_run() for _ in range(repeats)), first, flop=flop)
-    torch.cuda.empty_cache()  # the work does not need what only the warm-up reserved
+    torch.cuda.empty_cache()  # memory that only the warm-up needed does not count
     torch.cuda.reset_peak_memory_stats(device)
     seconds = tuple(seconds_of_run() for _ in range(repeats))
     allocated, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
@@ -98,20 +100,20 @@ def _product_flop(bias: Sequence[int], left: Sequence[int], right: Sequence[int]
 
 
 def _flash3_flop(*shapes: Sequence[int], **more: object) -> int:
-    """As any attention's, but rows come before heads in the shapes of queries, keys and values."""
+    """Like `_attention_flop`, for shapes in which rows come before heads."""
     return _attention_flop(*((batch, heads, rows, width) for batch, rows, heads, width in shapes))
 
 
 def _attention_flop(
     query: Sequence[int], key: Sequence[int], value: Sequence[int], *others: object, **more: object
 ) -> int:
-    """Two matrix products per query head, also if several heads share a key, which torch's own count rejects."""
+    """Two matrix products per query head. Several heads may share a key, which torch's own count does not allow."""
     *batch_heads, queries, width = query
     return 2 * math.prod(batch_heads) * queries * key[-2] * (width + value[-1])
 
 
 def matmul_tflops(device: torch.device, dtype: torch.dtype) -> float:
-    """10^12 operations per second of a square matrix product, the most that this machine reaches."""
+    """10^12 operations per second in a square matrix product, as an upper bound for this machine."""
     side = MATMUL_SIDES["cuda" if device.type == "cuda" else "cpu"]
     first, second = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
 

@@ -1,4 +1,4 @@
-"""Each optimization alone: what it saves, and how far it drifts from the plain computation."""
+"""Measures each optimization alone: what it saves, and how far it drifts from the plain computation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ HEAD = f"{'alone':13} {'sampler s':>10} {'ratio':>6} {'vae s':>8} {'ratio':>6} {
 
 @dataclass(frozen=True)
 class OptimizationRow:
-    """One optimization. first: seconds of its first shot, compiling included. against: plain seconds of each part."""
+    """One optimization.
+
+    first: seconds of its first shot, compiling included. against: seconds of each part without it.
+    """
 
     name: str
     sampler: Timing
@@ -39,7 +42,7 @@ class OptimizationRow:
 
 @dataclass(frozen=True)
 class OptimizationTable:
-    """All measured optimizations, and the drift of the number format from float32; None if it is float32."""
+    """All measured optimizations. format_drift: of the number format from float32; None if it is float32."""
 
     rows: tuple[OptimizationRow, ...]
     format_drift: float | None
@@ -58,14 +61,14 @@ class OptimizationTable:
 def measure_each(
     turn: OurTurn, names: Sequence[str], repeats: int, against: Mapping[str, float], say: Callable[[str], object]
 ) -> OptimizationTable:
-    """Measure each optimization on a copy of the turn's plain decoder. against: plain seconds of sampler and VAE."""
+    """Measure each optimization on a copy of the plain decoder. against: seconds of sampler and VAE without any."""
     plain = short_shot(turn.decoder)
     exact, device = in_float32(turn.decoder, short_shot), turn.decoder.unconditional_ND.device
     rows = []
     for name in names:
         say(f"alone: {name}")
         optimized = replace(turn, decoder=copy.deepcopy(turn.decoder))
-        parts = optimized.parts()  # takes a step, so before optimizing: the first optimized step is timed
+        parts = optimized.parts()  # this takes a step, so it comes before optimizing: the first optimized step is timed
         optimize(optimized.decoder, [name])
         sampler, vae = (time_work(parts[part], device, repeats) for part in ("sampler", "vae"))
         moved = drift(short_shot(optimized.decoder), plain)

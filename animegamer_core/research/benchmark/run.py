@@ -1,4 +1,4 @@
-"""Measure the stock turn and ours, one after the other, so that neither takes the other's memory."""
+"""Measures the stock turn and ours, one after the other, so that neither uses memory while the other is measured."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from .turn import OurTurn, host_models, random_models
 
 NO_PRESET = Preset("", "as the world says, without optimizations")
 PARTS = ("engine", "sampler", "vae", "turn")
-KNOWN_STEP = 0.168  # seconds of stock modules' guided step at the release's sizes, one H200 (docs/reference.md, speed)
-KNOWN_WITHIN = 0.10
+KNOWN_STEP = 0.168  # seconds of a stock guided step at the published sizes on one H200 (docs/reference.md, speed)
+KNOWN_WITHIN = 0.10  # relative difference from KNOWN_STEP that needs no explanation
 
 Say = Callable[[str], object]
 
@@ -36,9 +36,10 @@ Say = Callable[[str], object]
 class BenchmarkPlan:
     """What is measured, and how often.
 
-    world: real weights instead of random ones. preset: how ours is computed. steps and guidance, if given, replace the
-    preset's, or the world's and the profile's. optimizations: names for ours; None is the preset's. each: names that
-    are measured one by one, on a plain decoder. lora_rank: of LoRA whose cost is measured too; 0 measures none.
+    world: its weights are used instead of random ones. preset: how our turn is computed. steps, guidance: used instead
+    of the preset's, the world's and the profile's. repeats: timed runs of each part. optimizations: names for our turn;
+    None for the preset's. each: names that are measured one by one, on a plain decoder. lora_rank: of LoRA whose cost
+    is measured; 0 for none.
     """
 
     spec: ModelSpec
@@ -56,17 +57,17 @@ class BenchmarkPlan:
 
     @property
     def stock_steps(self) -> int:
-        """Steps of the stock turn: the world's, whatever a preset says, so that ratios show what the preset saves."""
+        """Steps of the stock turn; a preset does not change them, so that ratios show what the preset saves."""
         return resolve_sampling(self.spec, self.profile, self.steps).steps
 
     @property
     def sampler_steps(self) -> int:
-        """Steps of ours."""
+        """Steps of our turn."""
         return resolve_sampling(self.spec, self.profile, self.steps, preset=self.preset).steps
 
     @property
     def override_notes(self) -> tuple[str, ...]:
-        """A sentence for each choice of the preset that an option replaces."""
+        """A phrase for each choice of the preset that an option replaces."""
         if not self.preset.name:
             return ()
         return override_notes(self.preset, steps=self.steps, guidance=self.guidance, optimizations=self.optimizations)
@@ -77,8 +78,9 @@ class BenchmarkPlan:
         return self.preset if self.optimizations is None else replace(self.preset, optimizations=self.optimizations)
 
     def check(self) -> None:
-        """ValueError for all that can be known before minutes of measuring: wrong names and numbers, what this machine
-        cannot run, and what cannot be measured together.
+        """ValueError for everything that can be known before minutes of measuring.
+
+        These are wrong names and numbers, what this machine cannot run, and what cannot be measured together.
         """
         schedule, preset = Schedule.of(self.sampler_steps), self.our_preset
         if self.guidance is not None:
@@ -104,20 +106,20 @@ class StockTimings:
 
 
 def run_benchmark(plan: BenchmarkPlan, say: Say = lambda line: None) -> BenchmarkResult:
-    """Measure the stock turn, then ours, then single optimizations. say gets the progress."""
+    """Measure the stock turn, then ours, then single optimizations. say: gets lines of progress."""
     plan.check()
     return measure_ours(plan, measure_stock(plan, say), say)
 
 
 def measure_stock(plan: BenchmarkPlan, say: Say = lambda line: None) -> StockTimings:
-    """The stock turn, which presets do not change: one measurement serves several presets."""
+    """Measure the stock turn. Presets do not change it, so it needs to be measured only once."""
     say(f"stock modules of spec {plan.spec.name}")
     parts = StockTurn.of(plan.spec, plan.device, plan.dtype, plan.stock_steps).parts()
     return StockTimings(_time_parts(parts, _count_parts(parts), plan), matmul_tflops(plan.device, plan.dtype))
 
 
 def measure_ours(plan: BenchmarkPlan, stock: StockTimings, say: Say = lambda line: None) -> BenchmarkResult:
-    """Our turn next to a stock turn of the same plan, then single optimizations."""
+    """Measure our turn, then single optimizations. stock: the timings of the stock turn for the same plan."""
     gc.collect()  # compiled and offloaded models are in reference cycles, and hold GPU memory
     if plan.device.type == "cuda":
         torch.cuda.empty_cache()
@@ -134,10 +136,10 @@ def measure_ours(plan: BenchmarkPlan, stock: StockTimings, say: Say = lambda lin
             each = measure_each(turn, plan.each, plan.repeats, against, say)
         lora = measure_lora(turn, preset, plan.lora_rank, plan.repeats, say) if plan.lora_rank else ()
         meter = DriftMeter(turn.decoder) if preset.optimizations else None
-        parts = turn.parts()  # takes a step, so before the preset: the first optimized step is timed
+        parts = turn.parts()  # this takes a step, so it comes before the preset: the first optimized step is timed
         apply_preset(turn.decoder, preset)
     else:
-        apply_preset(turn.decoder, preset, memory_plan, say)  # first: until then the decoder is on the host
+        apply_preset(turn.decoder, preset, memory_plan, say)  # offloads the decoder, which is on the host until then
         parts = turn.parts()
         flop = _count_parts(parts)
     ours = _time_parts(parts, flop, plan)
@@ -148,7 +150,7 @@ def measure_ours(plan: BenchmarkPlan, stock: StockTimings, say: Say = lambda lin
 
 
 def our_turn(plan: BenchmarkPlan, memory_plan: MemoryPlan | None = None, say: Say = lambda line: None) -> OurTurn:
-    """Our plain turn; with a memory plan the engine is offloaded, and the decoder is on the host."""
+    """Our plain turn. With a memory plan, its engine is offloaded and its decoder is on the host."""
     preset, device = plan.our_preset, plan.device if memory_plan is None else torch.device("cpu")
     if plan.world is not None:
         engine = plan.world.load_engine(device, plan.dtype)
@@ -166,7 +168,7 @@ def our_turn(plan: BenchmarkPlan, memory_plan: MemoryPlan | None = None, say: Sa
 
 
 def turn_with_caches(turn: OurTurn, preset: Preset) -> OurTurn:
-    """The turn with only the preset's caches, which skip arithmetic: operations in compiled code are not counted."""
+    """The turn with only the preset's caches, for counting operations: those in compiled code cannot be counted."""
     caches = [name for name in preset.optimizations if name in CACHES]
     if not caches:
         return turn
@@ -204,14 +206,14 @@ def _facts(plan: BenchmarkPlan, turn: OurTurn) -> dict[str, object]:
 
 
 def known_step_note(result: BenchmarkResult) -> str | None:
-    """How the stock step compares with the known one; None unless at the release's sizes on an H200."""
+    """A sentence that compares the stock step with KNOWN_STEP; None except for the published sizes on an H200."""
     gpu = str(result.facts["machine"].get("gpu") or "")
     if result.facts["spec"] != "release" or "H200" not in gpu:
         return None
     row = result.row("sampler")
     step = row.stock.median / row.steps
     off = step / KNOWN_STEP - 1
-    note = f"the stock step takes {1000 * step:.0f} ms, known are {1000 * KNOWN_STEP:.0f} ms ({100 * off:+.0f} %)"
+    note = f"the stock step takes {1000 * step:.0f} ms, expected {1000 * KNOWN_STEP:.0f} ms ({100 * off:+.0f} %)"
     if abs(off) <= KNOWN_WITHIN:
         return note
     return f"{note}; compare the matmul ({result.matmul:.0f} TFLOP/s, known 745) and the versions"

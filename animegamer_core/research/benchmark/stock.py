@@ -1,9 +1,9 @@
-"""The same turn written with diffusers and transformers alone: stock models, stock scheduler, eager mode.
+"""The same turn, computed only with diffusers and transformers: stock models, stock scheduler, eager mode.
 
-CogVideoX's own text condition (a T5's width, projected inside) replaces the representation, and there is no motion
-condition; all other sizes are the spec's. Both turns leave out text encoders, files and clips.
+CogVideoX's text condition (T5 features, which it projects itself) replaces the representation, and there is no motion
+condition; all other sizes are the spec's. Both turns leave out text encoders, and reading and writing files.
 
-L prompt tokens, H engine width, N condition tokens, T latent frames, C channels, h, w their size.
+L prompt tokens, H engine width, N condition tokens, W their width, T latent frames, C channels, h, w latent size.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ...spec import PROFILES, ModelSpec
 from .measure import Work
 from .turn import past_turns, prompt_of, random_models, torch_defaults
 
-CHOICES = 4  # a state's numbers, one token each
+CHOICES = 4  # numbers of a state, one token each
 
 
 @dataclass(frozen=True)
 class StockTurn:
-    """Stock models with random weights. steps: of the sampler. length: the prompt's tokens."""
+    """Stock models with random weights. steps: of the sampler. length: of the prompt, in tokens."""
 
     spec: ModelSpec
     engine: MistralForCausalLM
@@ -38,8 +38,8 @@ class StockTurn:
 
     @classmethod
     def of(cls, spec: ModelSpec, device: torch.device, dtype: torch.dtype, steps: int) -> StockTurn:
-        """The stock models of a spec's sizes."""
-        engine, decoder = random_models(spec, PROFILES["paper"], torch.device("meta"), dtype)  # their configurations
+        """Stock models with a spec's sizes."""
+        engine, decoder = random_models(spec, PROFILES["paper"], torch.device("meta"), dtype)  # for their configs
         config = {**decoder.transformer.config, "text_embed_dim": spec.encoder.text.width}
         length = len(prompt_of(engine, past_turns(spec)).ids_L)
         with torch_defaults(device, dtype):
@@ -53,7 +53,7 @@ class StockTurn:
             )
 
     def parts(self) -> Mapping[str, Work]:
-        """The work of each row."""
+        """The work that each row of the table measures."""
         latents = self._noise()
         return {
             "engine": self._predict,
@@ -64,7 +64,7 @@ class StockTurn:
 
     @torch.inference_mode()
     def _predict(self) -> None:
-        """One pass over the prompt, then the state's numbers token by token from its cache."""
+        """One pass over the prompt, then the state's numbers token by token with the KV cache."""
         weight = self.engine.lm_head.weight
         embeds_1LH = torch.randn(1, self.length, self.engine.config.hidden_size).to(weight)
         query_1L = torch.zeros(1, self.length, dtype=torch.bool, device=weight.device)
@@ -77,7 +77,7 @@ class StockTurn:
 
     @torch.inference_mode()
     def _sample(self) -> Tensor:
-        """Guided steps as in CogVideoXPipeline: both halves in one batch at every step."""
+        """Guided steps as in CogVideoXPipeline: both guidance passes in one batch, at every step."""
         scheduler = CogVideoXDPMScheduler(**STOCK_SCHEDULER)
         device, dtype = self.transformer.device, self.transformer.dtype
         scheduler.set_timesteps(self.steps, device=device)

@@ -1,4 +1,4 @@
-"""The benchmark's table: each part of a turn by stock calls and by ours, side by side."""
+"""The benchmark's table: each part of a turn with stock modules and with ours, side by side."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEAD = (
 
 @dataclass(frozen=True)
 class Row:
-    """One part of a turn. steps, our_steps: of the stock sampler and of ours, 0 for parts without."""
+    """One part of a turn. steps, our_steps: of the stock sampler and of ours; 0 for other parts."""
 
     part: str
     stock: Timing
@@ -29,11 +29,11 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """How many times as fast ours is."""
+        """How many times as fast as the stock part ours is."""
         return self.stock.median / self.ours.median
 
     def line(self, matmul: float) -> str:
-        """The row as text. matmul: the most TFLOP/s that this machine reaches."""
+        """The row as text. matmul: TFLOP/s that a matrix product reaches on this machine."""
         stock, ours = self.stock, self.ours
         spread = f"{min(ours.seconds):.3f} .. {max(ours.seconds):.3f}"
         steps = _pair(1000 * stock.median / self.steps, 1000 * ours.median / self.our_steps) if self.steps else "-"
@@ -61,7 +61,7 @@ def _pair(stock: float | None, ours: float | None) -> str:
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """All rows, and the facts that are needed to repeat them."""
+    """All rows, and the facts that are needed to repeat the benchmark."""
 
     rows: tuple[Row, ...]
     matmul: float

@@ -1,4 +1,4 @@
-"""A turn of ours, part by part: the engine's prediction, the sampler's steps, the VAE, and all of it.
+"""Our turn, part by part: the engine's prediction, the sampler's steps, the VAE, and the whole turn.
 
 K past turns, N state tokens, D state width.
 """
@@ -25,16 +25,16 @@ from ...toybox.world import vocabulary
 from .measure import Work
 
 INSTRUCTION = "Character: girl; Motion: quickly run; Background: day forest."
-PAST = 4  # turns that the engine reads, the default window
+PAST = 4  # past turns that the engine reads: the default window
 MOTION = 10.0  # px per frame
 SEED = 1
-REPEATED_NUMBERS = 1 << 20  # different random weights of a model of `host_models`
-NUMBERS_SCALE = 0.02
+REPEATED_NUMBERS = 1 << 20  # how many different random weights `host_models` repeats
+NUMBERS_SCALE = 0.02  # their standard deviation
 
 
 @contextmanager
 def torch_defaults(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
-    """Inside, new modules have their weights on this device and of this type."""
+    """Create the weights of new modules on this device and with this dtype while the block runs."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -47,7 +47,7 @@ def torch_defaults(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
 def random_models(
     spec: ModelSpec, profile: Profile, device: torch.device, dtype: torch.dtype
 ) -> tuple[GameEngine, ShotDecoder]:
-    """An engine and a decoder of these sizes with random weights; as fast and as large as real ones."""
+    """An engine and a decoder of these sizes with random weights; they are as fast and as large as real ones."""
     tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
     with torch_defaults(device, dtype):
         engine, decoder = GameEngine(spec, tokenizer, profile), ShotDecoder(spec, profile)
@@ -55,7 +55,7 @@ def random_models(
 
 
 def host_models(spec: ModelSpec, profile: Profile, dtype: torch.dtype) -> tuple[GameEngine, ShotDecoder]:
-    """As `random_models`, in the host's memory and in seconds even for 7 billion weights: random numbers repeat."""
+    """Like `random_models`, in host memory. Random numbers repeat, so even 7 billion weights take only seconds."""
     tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
     numbers = (NUMBERS_SCALE * torch.randn(REPEATED_NUMBERS, generator=torch.Generator().manual_seed(SEED))).to(dtype)
     with torch_defaults(torch.device("cpu"), dtype):
@@ -71,7 +71,7 @@ def host_models(spec: ModelSpec, profile: Profile, dtype: torch.dtype) -> tuple[
 
 @dataclass(frozen=True)
 class OurTurn:
-    """One turn in the middle of a game. steps, guidance: of the sampler."""
+    """Our turn in the middle of a game. steps, guidance: of the sampler."""
 
     engine: GameEngine
     decoder: ShotDecoder
@@ -80,7 +80,7 @@ class OurTurn:
 
     @property
     def guided_and_unguided_steps(self) -> tuple[int, int]:
-        """How many of the sampler's steps compute both halves of guidance, and how many one."""
+        """How many of the sampler's steps compute both guidance passes, and how many only one."""
         schedule, spec = self.decoder.schedule(self.steps), self.decoder.spec.decoder
         scales = [guidance_scale(self.guidance, spec.guidance_scale, step, schedule) for step in range(self.steps)]
         guidance = Guidance(self.guidance, skip_below=self.decoder.profile.skip_guidance_below)
@@ -88,7 +88,7 @@ class OurTurn:
         return self.steps - unguided, unguided
 
     def parts(self) -> Mapping[str, Work]:
-        """The work of each row; a part's inputs are of the kind that the part before it returns."""
+        """The work that each row of the table measures; inputs have the same shapes as in a real turn."""
         past = past_turns(self.engine.spec)
         latents = self._sample(past[0].state.representation, steps=1)
         return {
@@ -107,12 +107,12 @@ class OurTurn:
 
 
 def past_turns(spec: ModelSpec) -> tuple[Turn, ...]:
-    """The turns that the engine reads, each with a random representation."""
+    """The past turns that the engine reads, each with the same random representation."""
     generator = torch.Generator().manual_seed(SEED)
     state = GameState(torch.randn(spec.state.tokens, spec.state.width, generator=generator), MotionScope.BRISK)
     return tuple(Turn(number, INSTRUCTION, number, state, CharacterState()) for number in range(1, PAST + 1))
 
 
 def prompt_of(engine: GameEngine, past: tuple[Turn, ...]) -> TurnPrompt:
-    """The prompt of the turn that follows."""
+    """The prompt of the turn after these past turns."""
     return engine.prompt([(turn.instruction, turn.state.levels) for turn in past], INSTRUCTION)

@@ -1,4 +1,4 @@
-"""The order in which agents are shown, and how far their judges agree.
+"""The order in which agents are shown, and how much judges agree.
 
 J judges (passes of a model, or people), A agents.
 """
@@ -16,10 +16,10 @@ from ...evaluate.estimates import ranks
 
 
 def shown_order(about: str, turn: int, count: int) -> tuple[int, ...]:
-    """Which agent (0..count-1) is in each place, the `turn`-th time (0, 1, ...) that something is shown.
+    """Which agent (0..count-1) is in each place when something is shown for the `turn`-th time (0, 1, ...).
 
-    The first order is shuffled with the seed `about`; each turn moves every agent on by one place, so that in `count`
-    turns each agent is in every place once. Then it is shuffled again.
+    The order is shuffled with the seed `about`, then rotated by one place each time, so that in `count` times each
+    agent is in every place once. Then it is shuffled again.
     """
     first = list(range(count))
     random.Random(f"{about}/{turn // count}").shuffle(first)
@@ -35,10 +35,10 @@ def ranks_of(scores: ArrayLike) -> NDArray[np.float64]:
 def concordance(ranks_JA: ArrayLike) -> float | None:
     """Kendall's W of judges' ranks, from 0 (no agreement) to 1; None if it is undefined.
 
-    W = 12 S / (J^2 (A^3 - A) - J T) with S the squared deviations of the agents' rank sums from their mean, and T the
-    sum of t^3 - t over every group of t equal ranks of a judge (Kendall and Babington Smith 1939; with ties as in
-    Kendall, Rank Correlation Methods, 1948). Undefined for fewer than two judges
-    or agents, and for judges who rank all agents equal.
+    W = 12 S / (J^2 (A^3 - A) - J T), where S is the sum of squared deviations of the agents' rank sums from their mean,
+    and T the sum of t^3 - t over every group of t equal ranks of a judge (Kendall and Babington Smith 1939; with ties
+    as in Kendall, Rank Correlation Methods, 1948). Undefined for fewer than two judges or agents, and if all judges
+    rank all agents equal.
     """
     given = np.asarray(ranks_JA, dtype=float)
     judges, agents = given.shape
@@ -52,13 +52,13 @@ def concordance(ranks_JA: ArrayLike) -> float | None:
 
 
 def mean_difference(scores_JA: ArrayLike) -> float | None:
-    """The mean absolute difference between two judges' scores of an agent, over all pairs; None for one judge."""
+    """The mean absolute difference between two judges' scores of an agent, over all pairs of judges; None for one."""
     scores = np.asarray(scores_JA, dtype=float)
     pairs = [np.abs(one - other).mean() for one, other in itertools.combinations(scores, 2)]
     return float(np.mean(pairs)) if pairs else None
 
 
 def mean_of_known(values: Sequence[float | None]) -> float | None:
-    """The mean of the values that are not None."""
+    """The mean of the values that are not None; None if there are none."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None

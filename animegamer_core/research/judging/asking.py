@@ -1,4 +1,4 @@
-"""Many questions to one model: several at a time, each with a few tries, resumable at every reply, and their cost."""
+"""Asks one model many questions: several at a time, with a few tries each, resumable at every reply; adds up costs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from ...data.captions.reply_log import ReplyLog, Task, first_valid_reply
 from ...data.captions.vision_model import VisionModel
 
 T = TypeVar("T")
-LONGEST_KEPT = 20_000  # characters of a reply that are stored; a longer one is invalid anyway
-SHOWN_REPLY = 2000  # characters of a reply in the list of those set aside
+LONGEST_KEPT = 20_000  # most characters of a stored reply; a longer one is invalid anyway
+SHOWN_REPLY = 2000  # characters of an invalid reply that are reported
 _FENCE = re.compile(r"```\w*\s*\n(.*?)\n\s*```", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class AskSettings:
-    """How questions are asked. tries: replies to one before it is set aside. at_once: questions under way.
+    """How questions are asked; ValueError for an impossible value.
 
-    price_in, price_out: of a million tokens, in any currency; None if free or unknown.
+    tries: invalid replies to a question before it is set aside. at_once: questions in flight at a time. price_in,
+    price_out: per million input and output tokens, in any currency; None if free or unknown.
     """
 
     tries: int = 3
@@ -41,13 +42,13 @@ class AskSettings:
 
     @property
     def prices(self) -> Prices:
-        """Prices of the model's tokens."""
+        """The prices of the model's tokens."""
         return Prices(self.price_in, self.price_out)
 
 
 @dataclass(frozen=True)
 class SetAside:
-    """A question whose replies stayed invalid. reply: the beginning of the last one."""
+    """A question without a valid reply after all tries. reply: the beginning of the last one."""
 
     reason: str
     reply: str
@@ -55,9 +56,11 @@ class SetAside:
 
 @dataclass(frozen=True)
 class Answers(Generic[T]):
-    """What came of the questions, by name: values, set_aside, and failures of those without an answer.
+    """The results of the questions.
 
-    stopped: why the run ended early. spent: by this run; spent_in_all: with earlier runs, whose trouble is unknown.
+    values, set_aside, failures: by question; failures are the reasons of those that got no reply. asked: how many
+    questions there are. stopped: why the run ended early. spent: by this run. spent_in_all: with earlier runs, whose
+    failed requests are not known.
     """
 
     values: Mapping[str, T]
@@ -70,12 +73,12 @@ class Answers(Generic[T]):
 
     @property
     def whole(self) -> bool:
-        """Whether every question has its answer."""
+        """Whether every question has an answer."""
         return len(self.values) == self.asked
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The counts that a report has, as plain values."""
+        """The counts for a report, as plain JSON values."""
         return {
             "asked": self.asked,
             "answered": len(self.values),
@@ -89,7 +92,7 @@ class Answers(Generic[T]):
 
     @property
     def text(self) -> str:
-        """The facts for people, a few lines."""
+        """The counts as a few lines of text."""
         opened, in_all = self.asked - len(self.values) - len(self.set_aside), self.spent_in_all
         cost = "" if in_all.cost is None else f", cost {in_all.cost:.4f}"
         lines = [
@@ -102,14 +105,14 @@ class Answers(Generic[T]):
 
 
 def whole_reply(text: str) -> str:
-    """A reply in Unicode normal form, without surrounding spaces and a code fence around all of it."""
+    """A reply in Unicode form NFC, without surrounding whitespace or a code fence around all of it."""
     whole = unicodedata.normalize("NFC", text).strip()
     fenced = _FENCE.fullmatch(whole)
     return fenced[1].strip() if fenced else whole
 
 
 def kept_replies(path: Path) -> AbstractContextManager[ReplyLog]:
-    """The replies that earlier runs stored; new ones are added. See `ReplyLog.open`."""
+    """Open the log of replies that earlier runs stored; new ones are added. See `ReplyLog.open`."""
     return ReplyLog.open(path, f"{path}: another run is asking these questions; wait for it, or stop it", LONGEST_KEPT)
 
 
@@ -120,10 +123,10 @@ def ask_all(
     settings: AskSettings,
     on_progress: OnProgress | None = None,
 ) -> Answers[T]:
-    """Ask all questions; stored replies are read, not asked for again.
+    """Ask all questions for which no valid reply is stored.
 
-    What stops the run early (a refused key, an unavailable service) is in the answers; an interrupt, and any error of
-    on_progress, first lets the requests under way finish and be stored.
+    If a refused key or an unavailable service stops the run early, the answers state that. After an interrupt or an
+    exception from on_progress, requests in flight are finished and stored before it is raised.
     """
     trouble_before = Counter(model.trouble)
     jobs = {}

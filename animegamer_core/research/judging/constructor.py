@@ -1,6 +1,6 @@
-"""Stories for a benchmark, written by a language model: ten panels each, as lines that `evaluate world` plays.
+"""Lets a language model write stories for a benchmark: ten panels each, as lines that `evaluate world` plays.
 
-The wording of the prompt is ours; its content, the tags and their order are the paper's (supplement, section 4). The
+The prompt's wording is ours; its content, the tags and their order are the paper's (supplement, section 4). The
 background is a time of day and a place, since an instruction names both.
 """
 
@@ -39,14 +39,14 @@ from ...state import clean_text
 from .asking import Answers, AskSettings, OnProgress, Task, ask_all, kept_replies, whole_reply
 
 PANELS, MOST_PANELS = 10, 50
-LONGEST_LINE = 400  # characters of a reply for each panel; a valid one has about 130
-SHOWN_LINES = 4  # wrong lines that the next prompt names
+LONGEST_LINE = 400  # most characters of a reply per panel; valid lines have about 130
+SHOWN_LINES = 4  # how many wrong lines the next prompt lists
 OPENINGS = (
     *("kitchen", "bedroom", "garden", "street", "market", "school", "library", "beach", "forest", "park"),
     *("hill", "lake", "bakery", "station", "castle", "farm", "harbour", "bridge", "meadow", "mountain"),
 )
-MOST_STORIES = len(TIMES) * len(OPENINGS)  # each begins at another time and place
-_REMARK = "{} stories for a benchmark, written by the language model"  # and its name
+MOST_STORIES = len(TIMES) * len(OPENINGS)  # since each begins at another time or place
+_REMARK = "{} stories for a benchmark, written by the language model"  # followed by its name
 _SHOWN = 60  # characters of a reply in an error
 _PANEL = "<S>characters</S><MD>motion</MD><EV>time place</EV><ML>1 to 5</ML><MA>adverb</MA><SC>0 or 1</SC>"
 _PANEL += "<ET>0 or 1</ET><ST>-1 or 1</ST>"
@@ -54,9 +54,10 @@ _PANEL += "<ET>0 or 1</ET><ST>-1 or 1</ST>"
 
 @dataclass(frozen=True)
 class StoryPlan:
-    """One story to write. name: of its game. others: possible supporting characters.
+    """One story to write.
 
-    time, place: of its beginning, so that stories of one character differ.
+    name: of its game. character: the main one. others: possible supporting characters. time, place: of its beginning,
+    so that stories of the same character differ.
     """
 
     name: str
@@ -68,23 +69,23 @@ class StoryPlan:
 
 
 def read_characters(text: str) -> tuple[str, ...]:
-    """The names in `NAME,NAME`, or of a folder of reference pictures; ValueError for an invalid name."""
-    if text and os.path.isdir(text):  # Path.is_dir raises for a long line of names
+    """The names in `NAME,NAME` or in a folder of reference pictures; ValueError for an invalid or a repeated name."""
+    if text and os.path.isdir(text):  # Path.is_dir raises an error for a long list of names
         return tuple(reference.name for reference in read_references(text))
     given = [name.strip() for name in text.split(",")]
     for name in given:
         if problem := why_unfit(name):
             raise ValueError(f"--characters: the name {quoted(name, 60)} {problem}; give NAME,NAME or a folder")
-    names = tuple(map(clean_text, given))  # as in the lines of a reply
+    names = tuple(map(clean_text, given))  # cleaned like the lines of a reply
     if len({name.lower() for name in names}) < len(names):
         raise ValueError(f"--characters {text}: a name is given twice; give each once")
     return names
 
 
 def plan_stories(characters: Sequence[str], stories: int, panels: int = PANELS, seed: int = 0) -> list[StoryPlan]:
-    """The stories to write: characters take turns as the main one, and each story begins at another time and place.
+    """Plan the stories: characters take turns as the main one, and each story begins at another time or place.
 
-    The first stories do not depend on how many there are. ValueError for numbers out of range.
+    The first stories are the same however many are planned. ValueError for numbers out of range.
     """
     if not 1 <= stories <= MOST_STORIES or not 1 <= panels <= MOST_PANELS:
         raise ValueError(f"{stories} stories of {panels}; expected 1 to {MOST_STORIES}, of 1 to {MOST_PANELS} panels")
@@ -129,9 +130,9 @@ def story_prompt(plan: StoryPlan) -> str:
 
 
 def parse_story(text: str, plan: StoryPlan) -> tuple[BenchmarkTurn, ...]:
-    """The turns in a reply; ReplyError names the wrong lines.
+    """The turns in a reply; ReplyError for wrong lines.
 
-    Only capital letters of phrases, spaces, and a code fence around the reply are corrected.
+    Only capital letters in phrases, extra spaces, and a code fence around the reply are corrected.
     """
     whole = whole_reply(text)
     if len(whole) > LONGEST_LINE * plan.panels:
@@ -158,7 +159,7 @@ def _lines(whole: str) -> list[str]:
 
 
 def _checked(turn: BenchmarkTurn, plan: StoryPlan) -> BenchmarkTurn:
-    """A turn of the story with phrases in lower case; BenchmarkError for wrong characters, ReplyError as `_lowered`."""
+    """The turn with phrases in lower case; BenchmarkError for wrong characters, ReplyError as in `_lowered`."""
     main, *others = turn.characters
     if main != plan.character:
         raise BenchmarkError(f"<S> begins with {quoted(main, _SHOWN)}", f"{plan.character} first in <S>")
@@ -195,8 +196,8 @@ def write_stories(
 ) -> Written:
     """Ask for the stories and write the valid ones as a benchmark; the same call continues after an interruption.
 
-    Next to FILE are FILE.replies.jsonl (every raw reply) and, if a story got no valid reply, FILE.set-aside.jsonl.
-    ValueError if FILE exists and was not written by this, or was edited.
+    Next to `path`, PATH.replies.jsonl gets every raw reply, and PATH.set-aside.jsonl the stories without a valid one.
+    ValueError if the file exists and was not written by this function, or was edited.
     """
     kept_path = path.with_name(f"{path.name}.replies.jsonl")
     if path.exists() and not kept_path.is_file():
@@ -223,7 +224,7 @@ class _KeptReply(msgspec.Struct):
 
 
 def _is_as_written(path: Path, kept_path: Path) -> bool:
-    """Whether a file holds only games of the kept replies, from any plans and model."""
+    """Whether all games in a file are from the stored replies, of any plan and model."""
     try:
         text = path.read_text(encoding="utf-8")
         games = parse_benchmark(text)
@@ -237,7 +238,7 @@ def _is_as_written(path: Path, kept_path: Path) -> bool:
 
 
 def _turns_of(reply: str) -> tuple[BenchmarkTurn, ...]:
-    """The turns in a reply to any story's prompt; empty if a line is not a turn."""
+    """The turns in a reply to any story's prompt; empty if a line is invalid."""
     try:
         return tuple(_lowered(parse_turn(line)) for line in _lines(whole_reply(reply)))
     except (BenchmarkError, ReplyError):
@@ -250,7 +251,7 @@ def _task(plan: StoryPlan) -> Task[tuple[BenchmarkTurn, ...]]:
 
 
 def _write_set_aside(path: Path, plans: Sequence[StoryPlan], answers: Answers[tuple[BenchmarkTurn, ...]]) -> None:
-    """Write one line for each story without a valid reply; replaces the file of an earlier run."""
+    """Write one line for each story without a valid reply; replaces an earlier run's file."""
     lines = []
     for plan in plans:
         if (aside := answers.set_aside.get(plan.name)) is not None:

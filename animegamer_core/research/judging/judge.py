@@ -1,9 +1,9 @@
-"""A vision model as judge: stories of five scenes, pictures of all agents at once, six criteria, several passes.
+"""A vision model as judge of stories with five scenes, by six criteria; it sees all agents at once, in several passes.
 
-The wording of the prompt is ours; its content, the criteria and their order are the paper's (supplement, section 4,
-which says four lines but names six criteria). A game of ten turns makes two stories, turns 1 to 5 and 6 to 10; fewer
-than five remaining turns are left out. Agents have numbers instead of names, in an order that is shuffled for every
-story and rotates with every pass.
+The prompt's wording is ours; its content, the criteria and their order are the paper's (supplement, section 4, which
+says four lines but names six criteria). A game of ten turns makes two stories, turns 1 to 5 and 6 to 10; if fewer than
+five turns remain, they are left out. Agents have numbers instead of names; their order is shuffled for every story, and
+rotated with every pass.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SCENES = 5  # of a story
 LOWEST, HIGHEST = 1, 10
-LONGEST_VERDICT = 4000  # characters of a reply; a valid one has a few hundred
+LONGEST_VERDICT = 4000  # most characters of a reply; valid ones have a few hundred
 MOST_PASSES = 20
 MOST_PICTURES = 3  # of each character
 CRITERIA: dict[str, tuple[str, str]] = {  # tag -> its name and question, in the order of the reply
@@ -50,19 +50,19 @@ Scores = dict[str, tuple[int, ...]]  # tag -> a score for each agent
 
 @dataclass(frozen=True)
 class Story:
-    """Scenes of a game that are judged together. first: the number of its first turn."""
+    """The SCENES turns of a game that are judged together. first: the number of the first turn."""
 
     game: BenchmarkGame
     first: int
 
     @property
     def name(self) -> str:
-        """The name in replies and reports: heldout-900000/1-5."""
+        """The name in stored replies and reports, such as heldout-900000/1-5."""
         return f"{self.game.name}/{self.first}-{self.first + SCENES - 1}"
 
     @property
     def turns(self) -> slice:
-        """Its turns among those of the game."""
+        """The slice of its turns in the game."""
         return slice(self.first - 1, self.first - 1 + SCENES)
 
     @property
@@ -78,7 +78,10 @@ class Story:
 
 @dataclass(frozen=True)
 class Question:
-    """One story in one pass. order: which agent (0, 1, ...) is shown as agent 1, agent 2 and so on."""
+    """One story in one pass.
+
+    turn: the pass, from 0. order: which agent (0, 1, ...) is shown as agent 1, agent 2 and so on.
+    """
 
     story: Story
     turn: int
@@ -92,14 +95,14 @@ class Question:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A valid reply: scores in the order in which agents were shown, and an explanation in one line."""
+    """A valid reply: scores in the order in which agents were shown, and an explanation on one line."""
 
     scores: Scores
     explanation: str
 
 
 def stories_of(games: Sequence[BenchmarkGame]) -> list[Story]:
-    """A story for every five turns of each game, from the first turn on."""
+    """The stories of these games: every five turns, from the first turn on."""
     return [Story(game, first + 1) for game in games for first in range(0, len(game.turns) - SCENES + 1, SCENES)]
 
 
@@ -115,7 +118,7 @@ def questions_of(stories: Sequence[Story], agents: int, passes: int, seed: int) 
 
 
 def references_in(stories: Sequence[Story], folder: Path | None) -> CharacterReferences:
-    """Reference pictures of all characters in the stories, found as by `references_of`."""
+    """Reference pictures of all characters in the stories, found like those of `references_of`."""
     games = {}
     for story in stories:
         turn = story.game.turns[0]
@@ -127,7 +130,7 @@ def references_in(stories: Sequence[Story], folder: Path | None) -> CharacterRef
 def tasks_of(
     questions: Sequence[Question], comparison: Comparison, references: CharacterReferences
 ) -> Iterator[Task[Verdict]]:
-    """The questions as tasks for a model, with the available reference pictures. OSError names a missing clip."""
+    """Yield the questions as tasks for a model, with the available reference pictures. OSError if a clip is missing."""
     for question in questions:
         clips = [_clips(comparison, agent, question.story) for agent in question.order]
         known = [name for name in question.story.characters if name in references.pictures]
@@ -170,7 +173,7 @@ def judge_prompt(story: Story, agents: int, known: Sequence[str]) -> str:
 
 
 def parse_verdict(text: str, count: int) -> Verdict:
-    """The scores of `count` agents in a reply; ReplyError names the wrong line. Only whole numbers are accepted."""
+    """The scores of `count` agents in a reply; ReplyError for a wrong line. Only whole numbers are accepted."""
     whole = whole_reply(text)
     if len(whole) > LONGEST_VERDICT:
         raise ReplyError(f"the reply has {len(whole)} characters", f"{_FORM}, all of it short", text)

@@ -1,4 +1,4 @@
-"""Ranks by people as scores: 10, 7, 4 and 1 points, means with intervals, and the raters' agreement.
+"""Converts people's ranks to scores of 10, 7, 4 and 1 points: means with intervals, and the raters' agreement.
 
 R raters, G games, A agents.
 """
@@ -38,9 +38,10 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Ratings:
-    """The returned sheets. ranks[criterion]: (R, G, A) in the order of `raters`, `games` and the study's agents.
+    """The ranks in the returned sheets.
 
-    places[criterion]: (R, G, A) ranks by letter, A first.
+    ranks[criterion]: (R, G, A) in the order of `raters`, `games` and the study's agents. places[criterion]: (R, G, A)
+    in the order of letters, A first.
     """
 
     study: Study
@@ -54,7 +55,7 @@ class Ratings:
         return mean_over_both(points_of(self.ranks[key][:, :, agent]))
 
     def agreement(self, key: str) -> float | None:
-        """Kendall's W of the raters, the mean over games; None for one rater."""
+        """Kendall's W of the raters, averaged over games; None for one rater."""
         return mean_of_known([concordance(self.ranks[key][:, game]) for game in range(len(self.games))])
 
     def by_place(self, key: str) -> list[float]:
@@ -63,7 +64,7 @@ class Ratings:
 
 
 def points_of(ranks: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The points of ranks 1 to 4, in their shape."""
+    """The points of ranks 1 to 4, in the same shape."""
     return np.asarray(POINTS, dtype=float)[ranks - 1]
 
 
@@ -79,7 +80,7 @@ def mean_over_both(values_RG: NDArray[np.float64]) -> Estimate:
 
 
 def read_ranks(study: Study, paths: Sequence[Path]) -> Ratings:
-    """The filled-in sheets of a study; ValueError names everything that is wrong, by file, line and cell."""
+    """Read the filled-in sheets of a study; ValueError lists everything that is wrong, by file, line and cell."""
     if not paths:
         raise ValueError("no sheets; name the filled-in CSV files, or their folder with --folder")
     sheets = {rater: study.sheet(rater) for rater in study.raters}
@@ -102,7 +103,7 @@ def read_ranks(study: Study, paths: Sequence[Path]) -> Ratings:
 
 
 def _combined(study: Study, found: Mapping[str, Mapping[tuple[int, str], tuple[int, ...]]]) -> Ratings:
-    """The ranks of all raters, with letters mapped to agents and games in one order."""
+    """The ranks of all raters, with letters mapped to agents, and games in the same order for all."""
     games = tuple(study.characters)
     shape = (len(found), len(games), len(study.agents))
     ranks = {key: np.zeros(shape, np.int64) for key in CRITERIA}
@@ -143,7 +144,7 @@ def save_ranks(out: Path, returned: Ratings) -> list[Path]:
 
 
 def markdown(returned: Ratings) -> str:
-    """The report for people."""
+    """The report as Markdown."""
     study, names = returned.study, [name for name, _ in CRITERIA.values()]
     rows = [
         [plain(agent), *(interval_cell(returned.score(number, key)) for key in CRITERIA)]

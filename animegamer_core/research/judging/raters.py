@@ -1,7 +1,7 @@
 """A study with people: each rater gets a folder with a page of clips side by side, and a rating sheet to fill in.
 
-Agents are shown as A, B, C, D in an order that is shuffled for every rater and game; key.json says which is which, and
-is not for raters. A rater's folder needs no other file, no server and no network.
+Agents are shown as A, B, C, D in an order that differs between raters and games; key.json says which is which, and must
+be kept from the raters. A rater's folder needs no other files, no server and no network.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ UNDATED = 946_684_800  # the year 2000: real dates would show which clips were p
 _PAGE = Path(__file__).with_name("raters_page") / "page.html"
 _KEEP = "This says which agent is which. Keep it from the raters until all sheets are back."
 
-OnRater = Callable[[int, int], None]  # (written folders, of how many)
+OnRater = Callable[[int, int], None]  # (folders written, folders in all)
 
 
 @dataclass(frozen=True)
 class Study:
-    """Which rater ranks what. name: study-<8 hex digits>. agents: their names. characters: game -> main character.
+    """Which rater ranks what.
 
-    games: rater -> the games in that rater's order. orders: rater -> game -> which agent (0, 1, ...) is A, B ...
+    name: study-<8 hex digits>. agents: their names. characters: game -> main character. games: rater -> the games in
+    this rater's order. orders: rater -> game -> which agent (0, 1, ...) is A, B ...
     """
 
     name: str
@@ -65,7 +66,7 @@ class Study:
 
 
 def plan_study(comparison: Comparison, raters: int, games: int, seed: int) -> Study:
-    """A study of some games that all runs have, equal for all raters; ValueError for numbers out of range."""
+    """Plan a study of some games that all runs have, the same for all raters; ValueError for numbers out of range."""
     if not 2 <= len(comparison.agents) <= len(LETTERS):
         raise ValueError(f"{len(comparison.agents)} runs; expected 2 to {len(LETTERS)}, as the paper's scale has")
     if not 1 <= raters <= MOST_RATERS:
@@ -86,7 +87,7 @@ def plan_study(comparison: Comparison, raters: int, games: int, seed: int) -> St
 
 
 def write_study(study: Study, comparison: Comparison, out: Path, on_rater: OnRater | None = None) -> list[Path]:
-    """Write the key and every rater's folder; returns the pages. Calling it again updates the folder.
+    """Write key.json and every rater's folder; returns the paths of the pages. A second call updates the folder.
 
     ValueError if the folder holds another study or other files.
     """
@@ -106,7 +107,7 @@ class _Rater(msgspec.Struct):
 
 
 class _Key(msgspec.Struct):
-    """The content of key.json; ValueError for another format, and for games or orders that do not fit together."""
+    """The content of key.json; ValueError for another format, or if games and orders do not match."""
 
     format: int
     study: str
@@ -140,7 +141,7 @@ def read_key(out: Path) -> Study:
 
 
 def _claim(study: Study, out: Path) -> None:
-    """Write the key into a folder that is empty or holds this study."""
+    """Write key.json into a folder that is empty or holds this study; ValueError for any other folder."""
     if (out / KEY).is_file():
         if (known := read_key(out).name) != study.name:
             raise ValueError(f"{out} holds another study, {known}; choose a new folder")
@@ -155,12 +156,12 @@ def _claim(study: Study, out: Path) -> None:
 
 
 def _write_rater(study: Study, comparison: Comparison, folder: Path, rater: str, copies: dict[Path, Path]) -> Path:
-    """Write a rater's clips under neutral names, the page, and the sheet if it is missing (it may be filled in).
+    """Write a rater's clips under neutral names, the page, and the sheet unless it exists (it may be filled in).
 
-    copies: clip of a run -> its copy in some rater's folder, to link the next raters' copies to.
+    copies: clip of a run -> its copy in an earlier rater's folder, to which later copies are hard-linked.
     """
     if not (folder / SHEET).is_file():
-        with replacing(folder / SHEET) as part:  # the byte order mark tells spreadsheet programs that it is UTF-8
+        with replacing(folder / SHEET) as part:  # a byte order mark tells spreadsheet programs that the file is UTF-8
             part.write_text(study.sheet(rater).text(), encoding="utf-8-sig", newline="")
     games = []
     for number, game in enumerate(study.games[rater], start=1):
@@ -173,7 +174,7 @@ def _write_rater(study: Study, comparison: Comparison, folder: Path, rater: str,
 
 
 def _put_clip(source: Path, path: Path, copies: dict[Path, Path]) -> None:
-    """Copy a clip without its date, or link to a known copy."""
+    """Copy a clip without its date, or hard-link it to an earlier copy."""
     path.parent.mkdir(parents=True, exist_ok=True)
     undated = path.is_file() and path.stat().st_mtime == UNDATED
     if not (undated and filecmp.cmp(path, source, shallow=False)):
@@ -196,7 +197,10 @@ def _copy(known: Path | None, source: Path, part: Path) -> None:
 def _turns(
     comparison: Comparison, game: str, order: tuple[int, ...], clips: Path, copies: dict[Path, Path]
 ) -> Iterator[str]:
-    """A game's turns as HTML: the request, and for each letter a shot, put into `clips`, with the stats after it."""
+    """Yield a game's turns as HTML, and copy their shots into `clips`.
+
+    A turn shows the request, and for each letter the shot and the stats after it.
+    """
     records = [comparison.record(agent, game) for agent in order]
     stats = [_stats_after(record) for record in records]
     for turn, asked in enumerate(comparison.game(game).turns):
@@ -214,7 +218,7 @@ def _turns(
 
 
 def _stats_after(record: GameRecord) -> list[str]:
-    """The stats after every turn in words; the same words for every turn if the agent predicts none."""
+    """The stats after every turn as text; the same text for every turn if the agent predicts no stats."""
     state, shown = CharacterState(), []
     for turn in record.turns:
         if turn.change is None:

@@ -1,6 +1,6 @@
-"""The sheet that a rater fills in: one line for each game and criterion, one column for each agent, rank 1 the best.
+"""The sheet that a rater fills in: one line for each game and criterion, one column for each agent; rank 1 is best.
 
-It is written with commas; it is read with commas, semicolons or tabs, since spreadsheet programs save it differently.
+It is written with commas, and read with commas, semicolons or tabs, since spreadsheet programs save it differently.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ Ranks = dict[tuple[int, str], tuple[int, ...]]  # (game 1.., criterion) -> the r
 
 @dataclass(frozen=True)
 class RatingSheet:
-    """An empty sheet. name: unique among all studies. characters: of the games, in the rater's order.
+    """An empty sheet.
 
-    agents: how many, 2 to 4.
+    name: unique among all studies. characters: the games' main characters, in the rater's order. agents: their number,
+    2 to 4.
     """
 
     name: str
@@ -48,7 +49,7 @@ class RatingSheet:
 
     @property
     def columns(self) -> list[str]:
-        """The first line."""
+        """The cells of the first line."""
         return [*FIXED, *self.letters]
 
     @property
@@ -58,14 +59,14 @@ class RatingSheet:
 
     @property
     def rows(self) -> list[list[str]]:
-        """The fixed cells of every line, safe from being computed by a spreadsheet program."""
+        """The fixed cells of every line, escaped so that spreadsheet programs do not take them for formulas."""
         return [
             [harmless(cell) for cell in (self.name, f"Game {number}", self.characters[number - 1], CRITERIA[key][0])]
             for number, key in self.keys
         ]
 
     def text(self, ranks: Mapping[tuple[int, str], Sequence[int]] | None = None) -> str:
-        """The sheet as CSV, filled in with these ranks."""
+        """The sheet as CSV, filled in with these ranks if there are any."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\r\n")
         writer.writerow(self.columns)
@@ -80,10 +81,10 @@ def harmless(cell: str) -> str:
 
 
 def read_sheet(path: Path, sheets: Mapping[str, RatingSheet]) -> tuple[str, Ranks]:
-    """(name, ranks) of a filled-in sheet; ValueError names file, line and cell of everything that is wrong.
+    """Read the (name, ranks) of a filled-in sheet; ValueError lists everything that is wrong, by file, line and cell.
 
-    Every game and criterion must be there once, with different ranks 1 to N: ties are refused, since the paper's scores
-    have none. The column of characters is for people and is not read.
+    Every game and criterion must occur once, with different ranks 1 to N; ties are refused, since the paper's scores
+    have none. The column of characters is for people and is not checked.
     """
     lines, head = _read_csv(path)
     names = sorted({cells[0] for _, cells in lines if cells})
@@ -117,14 +118,14 @@ def read_sheet(path: Path, sheets: Mapping[str, RatingSheet]) -> tuple[str, Rank
 
 
 def check(problems: Sequence[str]) -> None:
-    """ValueError with the first problems, one on each line, if there are any."""
+    """ValueError with the first problems, one per line, if there are any."""
     if problems:
         more = [f"... and {len(problems) - SHOWN_PROBLEMS} more"] if len(problems) > SHOWN_PROBLEMS else []
         raise ValueError("\n".join([*problems[:SHOWN_PROBLEMS], *more]))
 
 
 def _wrong_ranks(cells: Sequence[str], letters: str) -> Iterator[tuple[str, str]]:
-    """(letter, what is wrong) of each invalid rank in a line."""
+    """Yield (letter, what is wrong) for each invalid rank in a line."""
     allowed = [str(rank) for rank in range(1, len(letters) + 1)]
     for number, (letter, cell) in enumerate(zip(letters, cells, strict=True)):
         if not cell:
@@ -141,7 +142,7 @@ def _read_csv(path: Path) -> tuple[list[tuple[int, list[str]]], list[str]]:
     if len(data) > LARGEST_SHEET:
         raise ValueError(f"{path} has {len(data)} bytes; a rating sheet has a few thousand, so choose the right file")
     text = data.decode("utf-8-sig", errors="replace")  # ranks and fixed cells are ASCII in any encoding
-    first = text.split("\n", 1)[0].strip().replace('"', "")  # some programs quote every text
+    first = text.split("\n", 1)[0].strip().replace('"', "")  # some programs put every text in quotes
     delimiter = next((mark for mark in _DELIMITERS if first.startswith(f"sheet{mark}")), None)
     if delimiter is None:
         raise ValueError(f"{path}, line 1: expected the columns {', '.join(FIXED)} and the letters of the agents")

@@ -1,4 +1,4 @@
-"""Several runs of one benchmark: their players, and the games that all of them have finished."""
+"""Several runs of one benchmark: their players, and the games that all of them finished."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = 3  # games in an error
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of one benchmark. agents: each run's name, with its folder if two players have one name."""
+    """Runs of one benchmark. agents: each run's player, with the folder if several players have the same name."""
 
     runs: tuple[PlayedRun, ...]
     agents: tuple[str, ...]
@@ -34,11 +34,11 @@ class Comparison:
         return self._records[agent][game]
 
     def folder(self, agent: int, game: str) -> Path:
-        """The folder of its clips."""
+        """The folder with an agent's clips of a game."""
         return game_folder(self.runs[agent].folder, game)
 
     def game(self, name: str) -> BenchmarkGame:
-        """The game as the benchmark has it."""
+        """The game as it is in the benchmark."""
         return BenchmarkGame(name, tuple(turn.asked for turn in self.record(0, name).turns))
 
     @cached_property
@@ -47,7 +47,7 @@ class Comparison:
 
 
 def open_comparison(folders: Sequence[Path]) -> Comparison:
-    """The runs in these folders; ValueError for too many, duplicates, no common game, or different lines."""
+    """Open the runs in these folders; ValueError for too many, duplicates, no common game, or different lines."""
     if not 1 <= len(folders) <= MOST_AGENTS:
         raise ValueError(f"{len(folders)} runs; expected 1 to {MOST_AGENTS} folders of `evaluate world`")
     if len({folder.resolve() for folder in folders}) < len(folders):
@@ -77,7 +77,7 @@ def plain(name: str) -> str:
 
 
 def as_json(values: object) -> str:
-    """A report's json with floats rounded to six places, so that it is equal on all machines."""
+    """A report as JSON, with floats rounded to six places, so that it is the same on all machines."""
     return json.dumps(_rounded(values), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 

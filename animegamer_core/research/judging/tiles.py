@@ -1,4 +1,4 @@
-"""Pictures for a judge: rows of a story's frames or of characters' reference pictures in one image.
+"""Images for a judge: rows of a story's frames, or of characters' reference pictures.
 
 F frames, H height, W width.
 """
@@ -18,24 +18,27 @@ if TYPE_CHECKING:
 
 Picture = NDArray[np.uint8]  # (H, W, 3) RGB
 FRAMES = 5  # for each scene (supplement, section 4)
-LONGEST_SIDE = 1536  # px
+LONGEST_SIDE = 1536  # px of an image
 _GAP, _PAPER = 8, "#ffffff"
 
 
 def story_image(clips_FHWC: Sequence[NDArray[np.uint8]]) -> Image.Image:
-    """One row for each scene: 5 evenly spaced frames of its clip, from the first to the last."""
+    """An image with one row per scene: 5 evenly spaced frames of its clip, from the first to the last."""
     rows = [[clip[index] for index in evenly(len(clip), FRAMES)] for clip in clips_FHWC]
     height, width = rows[0][0].shape[:2]
     return tiled(rows, (width, height))
 
 
 def reference_image(pictures: Sequence[Sequence[Picture]]) -> Image.Image:
-    """One row for each character: its pictures side by side, 240 px high in their own proportions."""
+    """An image with one row per character: its pictures side by side, 240 px high, with their own aspect."""
     return tiled(pictures, (0, 240))
 
 
 def tiled(rows: Sequence[Sequence[Picture]], size: tuple[int, int]) -> Image.Image:
-    """Rows of pictures on white, scaled to `size` (width, height); width 0 keeps proportions. Within LONGEST_SIDE."""
+    """Rows of pictures on white, each resized to `size` (width, height); width 0 keeps the aspect.
+
+    The image is shrunk to LONGEST_SIDE if it is larger.
+    """
     from PIL import Image
 
     width, height = size

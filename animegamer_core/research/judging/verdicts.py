@@ -34,7 +34,7 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Judged:
-    """The answered questions with their verdicts. agents: by the numbers in the questions' orders."""
+    """The answered questions with their verdicts. agents: names, in the numbering of the questions' orders."""
 
     agents: tuple[str, ...]
     given: tuple[tuple[Question, Verdict], ...]
@@ -62,11 +62,11 @@ class Judged:
         return mean_of_known([mean_difference(rows) for rows in self._stories(tag).values()])
 
     def by_place(self, tag: str) -> list[float]:
-        """The mean score of each place, the first shown first."""
+        """The mean score of each place, in the order shown."""
         return [float(mean) for mean in np.mean([verdict.scores[tag] for _, verdict in self.given], axis=0)]
 
     def lift(self, tag: str) -> list[float]:
-        """How much more an agent scores in each place than its average over the passes of the same story."""
+        """How much more agents score in each place than their average over the passes of the same story."""
         usual = {story: np.mean(rows, axis=0) for story, rows in self._stories(tag).items()}
         more = [
             np.subtract(verdict.scores[tag], usual[question.story.name][list(question.order)])
@@ -107,7 +107,7 @@ def save_report(
 
 
 def markdown(judged: Judged, answers: Answers[Verdict], facts: Mapping[str, Any]) -> str:
-    """The report for people."""
+    """The report as Markdown."""
     names = [f"{name} <{tag}>".replace("<", "&lt;").replace(">", "&gt;") for tag, (name, _) in CRITERIA.items()]
     rows = [
         [plain(agent), *(interval_cell(judged.score(number, tag)) for tag in CRITERIA)]
@@ -152,7 +152,7 @@ def number_cell(value: float | None) -> str:
 
 
 def _verdict_line(question: Question, agents: Sequence[str], answers: Answers[Verdict]) -> str:
-    """One question as a line of json: the order of agents, and the scores by agent or why there are none."""
+    """One question as a line of JSON: the order of agents, and the scores by agent or the reason why there are none."""
     values: dict[str, Any] = {"story": question.story.name, "pass": question.turn + 1}
     values["order"] = [agents[agent] for agent in question.order]
     verdict, aside = answers.values.get(question.name), answers.set_aside.get(question.name)

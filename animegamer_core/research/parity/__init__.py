@@ -1,4 +1,4 @@
-"""Parity: this code against recorded results of the published code, through the path that users' files take."""
+"""Parity: compares this code with recorded results of the published code, on the path that users' files take."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ __all__ = ["Row", "parity"]
 
 
 def parity(folder: str | Path, tokenizer: str | Path | None = None) -> list[Row]:
-    """One row for each part of a golden folder; a part that the folder lacks has a row with no cases.
+    """One row for each part of a golden folder; a part that the folder lacks has a row without cases.
 
-    The weights are written out as the published files, converted, and loaded as a world. tokenizer: a folder with
-    Mistral's tokenizer.model or tokenizer.json; None looks in `tokenizer` next to `folder`. Without a tokenizer the
-    recorded ids of the instructions are used, and the row that compares them is absent.
+    The weights are written in the layout of the published files, converted, and loaded as a world. tokenizer: a folder
+    with Mistral's tokenizer.model or tokenizer.json; None looks in `tokenizer` next to `folder`. Without a tokenizer,
+    the recorded ids of the instructions are used, and the row that compares them is absent. ValueError if a given
+    folder does not exist or has no tokenizer.
     """
     from .golden import TOKENIZER_FILES, ParityRun
     from .shots import image_tower_rows, sampler_rows, transformer_rows, vae_rows, whole_rows

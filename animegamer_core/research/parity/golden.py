@@ -1,4 +1,4 @@
-"""A folder of golden fixtures, and its weights written out as the files that people download."""
+"""A folder of golden fixtures; writes its weights in the layout of the files that users download."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKENIZER_FILES = ("tokenizer.model", "tokenizer.json")
 
 
 class Golden:
-    """One part of a golden folder (`NAME_io` or `NAME`): its recorded tensors and its json."""
+    """One part of a golden folder (`NAME_io` or `NAME`): its recorded tensors and its JSON file."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
@@ -32,29 +32,29 @@ class Golden:
 
     @cached_property
     def facts(self) -> dict:
-        """The json; its "P" holds the sizes of the fixture."""
+        """The content of the JSON file; "P" holds the fixture's parameters."""
         return read_json(self.folder / f"{self.name}.json")
 
     @property
     def sizes(self) -> dict:
-        """The fixture's own parameters."""
+        """The fixture's parameters, such as its sizes."""
         return self.facts["P"]
 
     @cached_property
     def tensors(self) -> dict[str, Tensor]:
-        """The recorded tensors; narrow floats become float32, which is exact, and float64 stays."""
+        """The recorded tensors; narrow floats are widened to float32, which is exact, and float64 is kept."""
         return read_tensors(self.folder / f"{self.name}.safetensors")
 
     def __getitem__(self, key: str) -> Tensor:
         return self.tensors[key]
 
     def gaps(self, ours: Mapping[str, Callable[[], Tensor]]) -> list[float]:
-        """The differences to the recorded tensors; a tensor that was not recorded is not computed."""
+        """The differences from the recorded tensors; only tensors that were recorded are computed."""
         return [gap(compute(), self[key]) for key, compute in ours.items() if key in self.tensors]
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a fixture file, narrow floats widened to float32."""
+    """All tensors of a fixture file, with narrow floats widened to float32."""
     tensors = load_file(path)
     narrow = (torch.float16, torch.bfloat16, torch.float8_e4m3fn)
     return {key: value.float() if value.dtype in narrow else value for key, value in tensors.items()}
@@ -74,12 +74,12 @@ class ParityRun:
     tokenizer: Path | None
 
     def world(self, name: str, *parts: str) -> World:
-        """The scratch download `name`, converted and opened like a user's, with the scripts' profile."""
+        """Convert the scratch folder `name` like a user's download, and open it with profile `as_run`."""
         world = convert(self.scratch / name, self.scratch / f"{name}-world", precision="keep", parts=parts)
         return world.with_profile("as_run")
 
     def publish_decoder(self, name: str) -> None:
-        """Write VDM_Decoder-Golden/, with some of what DeepSpeed saves next to the weights."""
+        """Write VDM_Decoder-Golden/, with some of the other content that DeepSpeed saves with weights."""
         path = self.scratch / name / "VDM_Decoder-Golden" / "1" / "mp_rank_00_model_states.pt"
         beside = {"iteration": 1, "optimizer": None, "np_rng_state": numpy.random.RandomState(0).get_state()}
         _save(path, {"module": read_tensors(self.golden / "dit_state.safetensors"), **beside})
@@ -90,7 +90,7 @@ class ParityRun:
         _save(self.scratch / name / "3d-vae.pt", {"state_dict": read_tensors(self.golden / "vae_state.safetensors")})
 
     def publish_engine(self, name: str, facts: Mapping, replaced: Mapping[str, Tensor] | None = None) -> None:
-        """Write MLLM-Golden/ and the Mistral folder; `replaced` overrides tensors of the same names."""
+        """Write MLLM-Golden/ and the Mistral folder. replaced: used instead of the tensors of the same names."""
         folder, sizes = self.scratch / name / "MLLM-Golden", facts["P"]
         tensors = read_tensors(self.golden / "mllm_state.safetensors")
         _save(folder / "pytorch_model.bin", {**tensors, **(replaced or {})})
@@ -117,7 +117,7 @@ class ParityRun:
         _write_json(folder / "open_clip_config.json", {"model_cfg": {"vision_cfg": vision}})
 
     def _publish_tokenizer(self, mistral: Path) -> None:
-        """Write the base tokenizer into Mistral's folder; without one, a stand-in with as many entries."""
+        """Write the base tokenizer into Mistral's folder; without one, a placeholder with as many entries."""
         found = [name for name in TOKENIZER_FILES if self.tokenizer and (self.tokenizer / name).is_file()]
         for name in found:
             (mistral / name).write_bytes((self.tokenizer / name).read_bytes())
@@ -130,14 +130,14 @@ class ParityRun:
 
 
 class RecordedTokenizer(GameTokenizer):
-    """Replaces the published tokenizer: knows only the recorded instructions and the tags."""
+    """Stands in for the published tokenizer; knows only the recorded instructions and the tags."""
 
     def __init__(self, tokenizer: GameTokenizer, recorded: Mapping[str, list[int]]) -> None:
         super().__init__(tokenizer.backend)
         self._recorded = recorded
 
     def encode_text(self, text: str) -> list[int]:
-        """The recorded ids without the tag at their beginning."""
+        """The recorded ids without the tag at their beginning; CheckpointError for any other text."""
         if text not in self._recorded:
             raise CheckpointError(f"the fixture records no tokens of {text!r}; give the published tokenizer")
         return self._recorded[text][1:]

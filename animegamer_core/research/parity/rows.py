@@ -1,4 +1,4 @@
-"""Rows of the parity table."""
+"""The rows of the parity table, and the differences that they show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ABSENT = "absent"
 
 @dataclass(frozen=True)
 class Row:
-    """One part: its number of cases (0: absent), the largest absolute difference, and the tolerance."""
+    """One part: the number of cases (0: absent), the largest absolute difference, and the tolerance."""
 
     part: str
     cases: int
@@ -53,7 +53,7 @@ def row(part: str, tolerance: float, differences: Iterable[float]) -> Row:
 def graded_row(part: str, tolerance: float, cases: Iterable[tuple[float, float]]) -> Row:
     """The row of (difference, tolerance) cases; it shows the case with the largest ratio of the two.
 
-    tolerance: shown by an absent row.
+    tolerance: shown if there are no cases.
     """
     found = list(cases)
     worst = max(found, default=(0.0, tolerance), key=lambda case: _nan_last(case[0]) / case[1])

@@ -1,4 +1,4 @@
-"""Parity from representation to frames: transformer, sampler, VAE, image encoder, whole decode."""
+"""Parity from representation to frames: transformer, sampler, VAE, image encoder, and a whole decode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_MOTION = 999.0
 
 @torch.inference_mode()
 def transformer_rows(bench: ParityRun) -> list[Row]:
-    """Shot encoder (projections) and transformer, for all recorded paths, motion values and timesteps."""
+    """The shot encoder's projections and the transformer, for all recorded conditions, motion values and timesteps."""
     names = "encoder projections", "transformer"
     if not present(bench.golden, "dit_state.safetensors", "dit_io.safetensors", "dit_io.json"):
         return [row(name, TRANSFORMER, []) for name in names]
@@ -49,7 +49,7 @@ def transformer_rows(bench: ParityRun) -> list[Row]:
 
 
 def _velocity(decoder: ShotDecoder, golden: Golden, name: str, case: dict) -> Tensor:
-    """One recorded call; its condition comes from the encoder, the sampler's pair, or a given representation."""
+    """One recorded call. Its condition is from the encoder, a guidance pair, or a given representation."""
     rows = len(golden[f"{name}.out"])
     condition = {"enc": "enc.mix_emb", "adapt": "aroutput"}.get(name.partition(".")[0], "ar.mix_emb")
     return decoder.velocity(
@@ -61,7 +61,7 @@ def _velocity(decoder: ShotDecoder, golden: Golden, name: str, case: dict) -> Te
 
 
 def sampler_rows(bench: ParityRun) -> list[Row]:
-    """Schedule and guidance tables, and solver traces of a toy network with the recorded noise."""
+    """Schedule and guidance tables, and traces of the solver with a toy network and the recorded noise."""
     names = "sampler tables", "sampler guidance", "sampler traces"
     if not present(bench.golden, "sampler.safetensors", "sampler.json"):
         return [row(name, tolerance, []) for name, tolerance in zip(names, (TABLES, TABLES, TRACES), strict=True)]
@@ -80,7 +80,7 @@ def sampler_rows(bench: ParityRun) -> list[Row]:
 
 
 def _trace(golden: Golden, name: str, run: dict) -> list[float]:
-    """Differences of one recorded run: the network's inputs, the guided predictions and the end, if recorded."""
+    """Differences in one recorded run: the final latents; if recorded, the network's inputs and guided predictions."""
     schedule = Schedule.of(run["steps"], released=True)
     motion = NO_MOTION if run["flow"] is None else run["flow"]
     seen, clean = [], []
@@ -89,7 +89,7 @@ def _trace(golden: Golden, name: str, run: dict) -> list[float]:
         seen.append(latents)
         return _toy_network(golden, name, latents, timestep, motion)
 
-    draws = iter(golden[f"{name}.draws"][::2])  # each step but the first drew twice and used the second
+    draws = iter(golden[f"{name}.draws"][::2])  # in the scripts, each step but the first drew twice and used the second
     noise, on_step = partial(next, draws), lambda done, steps, now: clean.append(now)
     final = solve(velocity, golden[f"{name}.x0"], schedule, WAVE, noise, on_step)
     found = [gap(final, golden[f"{name}.final"])]
@@ -103,7 +103,7 @@ def _trace(golden: Golden, name: str, run: dict) -> list[float]:
 
 
 def _toy_network(golden: Golden, name: str, latents_1TCHW: Tensor, timestep: int, motion: float) -> Tensor:
-    """(2, T, C, H, W) the network of the recorded traces (docs/reference.md, recorded results)."""
+    """(2, T, C, H, W): the toy network of the recorded traces (docs/reference.md, recorded results)."""
     bias_C = golden[f"{name}.aroutput"][0].mean(0) @ golden["net.wc"]
     bias_2C = torch.stack([torch.zeros_like(bias_C), bias_C])
     wave_C = torch.cos(3 * timestep / 1000 + golden["net.wt"])
@@ -114,7 +114,7 @@ def _toy_network(golden: Golden, name: str, latents_1TCHW: Tensor, timestep: int
 
 @torch.inference_mode()
 def vae_rows(bench: ParityRun) -> list[Row]:
-    """Chunked decode, all latents decoded at once, one-pass encode, and frames as pictures."""
+    """Decoding in chunks and all at once, encoding in one pass, and frames as 8-bit pictures."""
     rows = {"VAE decode": VAE, "VAE decode at once": VAE, "VAE encode": VAE, "VAE frames (levels)": LEVELS}
     if not present(bench.golden, "vae_state.safetensors", "vae_io.safetensors"):
         return [row(name, tolerance, []) for name, tolerance in rows.items()]
@@ -152,9 +152,9 @@ def vae_rows(bench: ParityRun) -> list[Row]:
 
 
 def _at_once(decoder: ShotDecoder, golden: Golden, decoded: Callable[[Tensor], Tensor]) -> list[float]:
-    """Decoding all latents in one chunk, whose frames differ since they are normalised together (`decode.full`).
+    """Differences if all latents are decoded in one chunk, whose frames are normalised together (`decode.full`).
 
-    Their difference to the chunked frames may be recorded even if they are not.
+    Sometimes only their difference from the chunked frames was recorded.
     """
     latent_BCTHW, chunk = golden["decode.latent"], decoder.vae.num_latent_frames_batch_size
     chunked = decoded(latent_BCTHW)
@@ -167,13 +167,13 @@ def _at_once(decoder: ShotDecoder, golden: Golden, decoded: Callable[[Tensor], T
 
 
 def _levels(frames_FCHW: Tensor) -> Tensor:
-    """(F, C, H, W) in 0..255, as the clip writer makes them."""
+    """(F, C, H, W): frames as 0..255, as they are written to clips."""
     return torch.from_numpy(to_uint8(frames_FCHW)).permute(0, 3, 1, 2)
 
 
 @torch.inference_mode()
 def image_tower_rows(bench: ParityRun) -> list[Row]:
-    """Preprocessing of an image, and the image encoder's tokens of it and of its mirror image."""
+    """Preprocessing of an image, and the image encoder's tokens for it and its mirror image."""
     names = "picture preprocessing", "picture tower"
     if not present(bench.golden, "clip_state.safetensors", "clip_io.safetensors", "clip_io.json"):
         return [row(name, TOWER, []) for name in names]

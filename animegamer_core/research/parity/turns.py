@@ -19,11 +19,11 @@ from .golden import Golden, ParityRun, RecordedTokenizer, present, read_tensors
 from .rows import Row, gap, graded_row, mismatch, row
 
 ENGINE, EXACT = 5e-5, 0.0
-CHAINED = 5e-4  # tolerance for each earlier turn of a chain: 4e-5 a turn grew to 2.3e-4 on recorded weights
+CHAINED = 5e-4  # tolerance per earlier turn of a chain: errors of 4e-5 a turn grew to 2.3e-4 with recorded weights
 AS_RUN = PROFILES["as_run"]
 ALIGNED = replace(AS_RUN, aligned_queries=True)
 WITH_STATES = replace(AS_RUN, text_sees_states=True)
-ROWS = {  # key of the findings -> (row, tolerance)
+ROWS = {  # key of Findings.gaps -> (row, tolerance)
     "tokens": ("instruction tokens", EXACT),
     "prompts": ("prompts and masks", EXACT),
     "hidden": ("hidden states as run", ENGINE),
@@ -40,9 +40,9 @@ WIDE, WIDE_CHAIN = "representations at full width", "chain at full width"
 
 @dataclass(frozen=True)
 class Played:
-    """One recorded turn, played again: its prompt, the past states (K, N, D) that it read, and its new state.
+    """A recorded turn that was played again: its prompt, the past states (K, N, D) that it read, and its new state.
 
-    before: how many turns of the game came before it.
+    before: the number of earlier turns in the game.
     """
 
     name: str
@@ -54,24 +54,24 @@ class Played:
 
 @dataclass
 class Findings:
-    """Differences by row; in the chain, pairs of a difference and its tolerance."""
+    """Differences by row. chain: pairs of a difference and its tolerance."""
 
     gaps: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     chain: list[tuple[float, float]] = field(default_factory=list)
 
     def rows(self) -> list[Row]:
-        """All rows of the engine; a row without findings is absent."""
+        """All rows of the engine; a row without differences is absent."""
         exact = [row(name, tolerance, self.gaps[key]) for key, (name, tolerance) in ROWS.items()]
         return [*exact, graded_row(CHAIN, chain_tolerance(1), self.chain)]
 
 
 def chain_tolerance(before: int) -> float:
-    """The tolerance of a turn that reads the engine's own outputs, after so many turns."""
+    """The tolerance of a turn that reads the engine's own outputs. before: the number of earlier turns."""
     return ENGINE + CHAINED * before
 
 
 def engine_rows(bench: ParityRun) -> list[Row]:
-    """Every recorded turn from the recorded states before it; in row `chain` from the engine's own outputs."""
+    """Play every recorded turn from the recorded earlier states; for row `chain`, from the engine's own outputs."""
     findings, golden = Findings(), Golden(bench.golden, "mllm_io")
     if present(bench.golden, "mllm_io.json"):
         cases = golden.facts["parse_cases"]
@@ -95,15 +95,15 @@ def engine_rows(bench: ParityRun) -> list[Row]:
 
 
 def wide_rows(bench: ParityRun) -> list[Row]:
-    """The projections at the published width, on the same small Mistral.
+    """Check the projections at the published width, on the same small Mistral.
 
-    Only some rows of each representation were recorded, so turns with a past are compared in a chain.
+    Only some rows of each representation were recorded, so turns with a past can only be compared in a chain.
     """
     files = "mllm1920_io.safetensors", "mllm1920_io.json", "mllm1920_resamplers.safetensors"
     if not present(bench.golden, *files, "mllm_state.safetensors", "mllm_io.json"):
         return [row(WIDE, ENGINE, []), graded_row(WIDE_CHAIN, chain_tolerance(1), [])]
     golden, small = Golden(bench.golden, "mllm1920_io"), Golden(bench.golden, "mllm_io")
-    stored = read_tensors(bench.golden / files[2])  # matrices as 4 W in float8
+    stored = read_tensors(bench.golden / files[2])  # matrices are stored as 4 W in float8
     projections = {key: value / 4 if key.endswith(".weight") else value for key, value in stored.items()}
     bench.publish_engine("mllm1920", small.facts, projections)
     engine = _engine(bench, "mllm1920", small.facts)
@@ -119,7 +119,7 @@ def wide_rows(bench: ParityRun) -> list[Row]:
 
 
 def _wide_gaps(golden: Golden, played: Played) -> list[float]:
-    """Differences of a representation's recorded rows, and of the norm of every row."""
+    """Differences in a representation's recorded rows, and in the root mean square of every row."""
     states_ND, prefix = played.state.representation, f"{played.name}.vid_output_"
     rows = gap(states_ND[golden.facts["rows"]], golden[prefix + "rows"])
     return [rows, gap(states_ND.square().mean(1).sqrt(), golden[prefix + "row_rms"])]
@@ -133,7 +133,7 @@ def _engine(bench: ParityRun, name: str, facts: Mapping) -> GameEngine:
 
 
 def _windows(facts: Mapping) -> dict[int, dict[int, str]]:
-    """`max_window` -> turn number -> instruction, over all recorded cases; missing ones come from the played lines."""
+    """`max_window` -> turn number -> instruction, for all recorded cases; missing ones are from the played lines."""
     windows: dict[int, dict[int, str]] = defaultdict(dict)
     for name, case in facts["cases"].items():
         window, turn = _window_and_turn(name)
@@ -146,9 +146,9 @@ def _windows(facts: Mapping) -> dict[int, dict[int, str]]:
 
 
 def _play_recorded(engine: GameEngine, golden: Golden, window: int, turns: Mapping[int, str]) -> Iterator[Played]:
-    """Each turn from the recorded states before it, so that rounding does not add up.
+    """Play each turn from the recorded states before it, so that rounding errors do not add up.
 
-    A turn without all of these states is left out; it is compared only in the chain.
+    A turn for which some of these states are missing is left out; it is only compared in the chain.
     """
     for number in sorted(turns):
         past = [_recorded(golden, window, earlier, turns[earlier]) for earlier in _read_by(number, window)]
@@ -157,7 +157,7 @@ def _play_recorded(engine: GameEngine, golden: Golden, window: int, turns: Mappi
 
 
 def _play_chain(engine: GameEngine, window: int, turns: Mapping[int, str]) -> Iterator[Played]:
-    """The turns in order, each from the engine's own outputs, as in a game."""
+    """Play the turns in order, each from the engine's own outputs, as in a game."""
     history: dict[int, Turn] = {}
     for number, instruction in sorted(turns.items()):
         played = _play(engine, window, number, instruction, [history[earlier] for earlier in _read_by(number, window)])
@@ -178,12 +178,12 @@ def _play(engine: GameEngine, window: int, number: int, instruction: str, past: 
 
 
 def _recorded(golden: Golden, window: int, number: int, instruction: str) -> Turn | None:
-    """A turn recorded with this window or one that reads the same past; None if there is none."""
+    """A turn as recorded with this window, or with one that reads the same past; None if there is none."""
     for name in golden.facts["cases"]:
         other, turn = _window_and_turn(name)
         if turn != number or f"{name}.vid_output" not in golden.tensors:
             continue
-        if other == window or min(other, window) >= number:  # both then read all turns before it
+        if other == window or min(other, window) >= number:  # both windows cover all turns before it
             motion, *change = golden.facts["cases"][name]["states"]
             state = GameState(golden[f"{name}.vid_output"][0], motion, StateChange(*change))
             return Turn(number, instruction, 0, state, CharacterState())
@@ -196,7 +196,7 @@ def _window_and_turn(name: str) -> tuple[int, int]:
 
 
 def _compare_chained(golden: Golden, played: Played, findings: Findings) -> None:
-    """Compare the prompt, which depends on no past state, and the representation if own outputs were read."""
+    """Compare the prompt, and the representation if the turn read the engine's own outputs."""
     if played.name in golden.facts["cases"]:
         findings.gaps["prompts"].append(max(_prompt_gaps(golden, played.name, played.prompt)))
     theirs = golden.tensors.get(f"{played.name}.vid_output")
@@ -206,7 +206,7 @@ def _compare_chained(golden: Golden, played: Played, findings: Findings) -> None
 
 
 def _compare(engine: GameEngine, golden: Golden, played: Played, gaps: dict[str, list[float]]) -> None:
-    """Compare one turn with its record. One that is `same_as` another was recorded only as a prompt."""
+    """Compare one turn with its recorded results. If it is `same_as` another turn, only the prompt was recorded."""
     name, prompt = played.name, played.prompt
     case = golden.facts["cases"].get(name)
     if case is None or "same_as" in case:
@@ -231,7 +231,7 @@ def _compare(engine: GameEngine, golden: Golden, played: Played, gaps: dict[str,
 
 
 def _hidden_tail(engine: GameEngine, played: Played) -> Tensor:
-    """(N + 3, H) the final hidden states from the first query on, from which the scripts cut a representation."""
+    """(N + 3, H): the final hidden states from the first query on, from which the scripts take the representation."""
     seen = []
     hook = engine.llm.model.register_forward_hook(lambda _, __, output: seen.append(output.last_hidden_state[0]))
     try:
@@ -246,7 +246,7 @@ def _logits(engine: GameEngine, golden: Golden, played: Played) -> Tensor:
 
 
 def _prompt_gaps(golden: Golden, name: str, prompt: TurnPrompt) -> Iterator[float]:
-    """Differences of ids, the scripts' three masks (-1 marks a query), and the attention that they mean."""
+    """Differences in the ids, the scripts' three masks (-1 marks a query), and the resulting attention mask."""
     yield _exact(prompt.ids_L, golden[f"{name}.input_ids"])
     yield _exact(prompt.query_L, golden[f"{name}.ids_gen_mask"])
     yield _exact(prompt.past_L, golden[f"{name}.ids_cmp_mask"])

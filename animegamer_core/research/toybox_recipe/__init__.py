@@ -1,1 +1,1 @@
-"""How the embedded world was trained: every step from drawing its games to its weights."""
+"""How the Toybox's shipped world was trained: every step from drawing its games to its weights."""

@@ -1,18 +1,18 @@
-"""Build the embedded world: `python -m animegamer_core.toybox.build --work DIR`.
+"""Build the Toybox's shipped world: `python -m animegamer_core.toybox.build --work DIR`.
 
     data       draw the games, measure their motion, write a dataset folder
     games      draw more games for the engine, which needs only each clip's first picture
     probes     train the probes on true clips of other seeds; frozen before any decoder is trained
-    scorers    train the scoring models for pictures and texts, on true clips of further seeds
+    scorers    train the scoring models for pictures and texts, on true clips of yet other seeds
     vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
-    polish     the VAE's decoder alone, once the latents that everything else was trained on are fixed
+    polish     train only the VAE's decoder, so that the latents that everything else was trained on do not change
     frames     (edition 2) train the probes of single frames, like the other probes
-    calibrate  measure how far the decoder's shots move, and set the world's motion table by it
+    calibrate  measure how much the decoder's shots move, and set the world's motion table accordingly
 
-The same command again skips finished stages and continues an unfinished one; `--minutes` stops any stage in time.
-`--pack` writes what another machine needs in order to continue into a few small files, and `--unpack` reads them.
-`--quick` runs everything in miniature, to try the machinery.
-`accelerate launch --num_processes 2 -m animegamer_core.toybox.build` shares each training stage between two GPUs.
+The same command again skips finished stages and continues an unfinished one; `--minutes` limits the time. `--pack`
+writes what another machine needs to continue into a few small files, and `--unpack` reads them. `--quick` runs
+everything in miniature, to test the pipeline. `accelerate launch --num_processes 2 -m animegamer_core.toybox.build`
+trains each stage on two GPUs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNFINISHED = 3  # exit status
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; exit status 0 when all requested stages are finished, 3 when the time ran out."""
+    """Run the command; returns 0 if all requested stages are finished, 3 if the time ran out."""
     parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.build", description=__doc__.split("\n")[0])
     parser.add_argument("--work", type=Path, required=True, help="the build's folder")
     parser.add_argument("--stages", default=",".join(STAGES), help="comma-separated, in order (default: all)")
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"[{time.monotonic() - started:6.1f} s] {line}\n")
 
     args.work.mkdir(parents=True, exist_ok=True)
-    processes().wait_for_everyone()  # for what was unpacked
+    processes().wait_for_everyone()  # until the main process has unpacked
     work = BuildDir(args.work, recipe, str(processes().device), say, args.vae)
     done = build(work, stages, Deadline(args.minutes))
     for path in pack(args.work, args.pack) if args.pack is not None and main_process else ():

@@ -1,4 +1,4 @@
-"""A build's folder, the log of its stages, and how long and how loudly they work."""
+"""A build's folder, the log of its stages, time limits and progress messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Say = Callable[[str], object]
 
 
 class Deadline:
-    """When work has to stop; minutes None: never."""
+    """The time at which work must stop. minutes: from now; None for no limit."""
 
     def __init__(self, minutes: float | None = None) -> None:
         self._end = None if minutes is None else time.monotonic() + 60 * minutes
@@ -36,12 +36,12 @@ class Deadline:
 
     @property
     def minutes(self) -> float:
-        """The minutes left, for a StageConfig, where 0 means no limit."""
+        """The minutes left, as in StageConfig: above 0, or 0 for no limit."""
         return 0.0 if self._end is None else max(0.001, (self._end - time.monotonic()) / 60)
 
 
 def clip_progress(say: Say, name: str) -> OnClip:
-    """Shows every thousandth clip of a dataset that is drawn."""
+    """A callback that reports every thousandth clip of a dataset that is drawn."""
 
     def show(done: int, total: int) -> None:
         if done % 1000 == 0 or done == total:
@@ -54,7 +54,7 @@ def clip_progress(say: Say, name: str) -> OnClip:
 class BuildDir:
     """A build's folder: dataset/, games/ (first pictures), world/ (fp16, as shipped), runs/<stage>/, stages.json.
 
-    say: shows a line of progress. vae: a file of weights that stage `vae` starts with, instead of random ones.
+    say: shows a line of progress. vae: a file with weights from which stage `vae` starts, instead of random ones.
     """
 
     folder: Path
@@ -79,13 +79,13 @@ class BuildDir:
         return self.folder / "world"
 
     def measured_table(self) -> MotionTable:
-        """The motion levels' borders and medians, computed from the dataset."""
+        """The motion table of the dataset: its level edges and medians, without calibration."""
         values = [ClipRecord.from_dict(row).motion_value for _, row in read_rows(self.dataset / TURNS)]
         edges = level_edges(values)
         return MotionTable("toybox", median_by_level(values, edges), edges)
 
     def settings(self, stage: str) -> dict[str, object]:
-        """The recipe's settings of a stage, as JSON keeps them."""
+        """The recipe's settings of a stage, as plain JSON values."""
         recipe = self.recipe
         own = {
             "data": recipe.dataset_games.facts,
@@ -107,7 +107,7 @@ class BuildDir:
             )
 
     def log(self) -> dict[str, dict[str, object]]:
-        """Each stage's seconds over all calls, whether it is finished, and its settings."""
+        """For each stage, its seconds over all calls, whether it is finished, and its settings."""
         path = self.folder / "stages.json"
         return read_json(path, dict[str, dict[str, Any]]) if path.is_file() else {}
 
@@ -116,7 +116,7 @@ class BuildDir:
         return bool(self.log().get(stage, {}).get("finished"))
 
     def note(self, stage: str, seconds: float, finished: bool) -> None:
-        """Add to a stage's seconds in the log, and record whether it is finished; of several processes, one does."""
+        """Add to a stage's seconds in the log, and note whether it is finished; only the main process writes."""
         if not processes().is_main_process:
             return
         before = self.log()

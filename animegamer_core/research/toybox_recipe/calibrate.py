@@ -1,8 +1,8 @@
-"""The fit of a world's motion table: the values that condition its decoder, so that shots move as their level says.
+"""Calibrates a world's motion table: fits the values that condition its decoder, so that shots move as requested.
 
-A decoder that draws a little softer than the film also moves a little less by the same measure. Its response is
-measured on training states and inverted; the borders between levels stay those of the dataset. M states, N state
-tokens, D state width.
+Shots that are a little softer than the film also move a little less by the same measure. So the decoder's response is
+measured on training states and inverted; the edges between levels are not changed. M states, N state tokens, D state
+width.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ...toybox.drawing.draw import draw_shot
 from ...toybox.world import Scene, instruction
 from ...train.training_data import pictures
 
-VALUES = 8  # motion values that every state is drawn at
-# They run from the first times the lowest level's value to the second times the highest's, where training ends: with
-# values beyond its training the decoder moves less again.
+VALUES = 8  # motion values at which every state is drawn
+# The range of these values, relative to those of the lowest and of the highest level. Beyond the values with which the
+# decoder was trained, its shots move less again.
 REACH = (0.5, 1.5)
 BATCH = 32
 
@@ -38,16 +38,16 @@ OnShot = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Response:
-    """How a decoder's shots move: the median measured motion for each of some rising condition values."""
+    """How a decoder's shots move: the median measured motion for each of some ascending motion values (conditions)."""
 
     conditions: tuple[float, ...]
     measured: tuple[float, ...]
 
     def to_measure(self, wanted: Sequence[float]) -> tuple[float, ...]:
-        """The condition values at which the shots' measured motion is as wanted.
+        """The motion values at which the measured motion of shots is as wanted.
 
-        The response is made monotone, and interpolated on log scales. Values beyond its ends take the end; the upper
-        end is where the response is greatest.
+        The response is made monotone, and interpolated on log scales. Wanted values outside of its range get the value
+        at the end of the range, whose upper end is where the response is largest.
         """
         best = int(np.argmax(self.measured)) + 1
         rising = np.maximum.accumulate(np.asarray(self.measured[:best], dtype=float))
@@ -57,7 +57,7 @@ class Response:
         return tuple(round(math.exp(value), 4) for value in values)
 
     def calibrated(self, table: MotionTable) -> MotionTable:
-        """The table with the values at which the median shot has the motion that `table.values` state."""
+        """The table with the motion values at which the median shot moves as `table.values` state."""
         return replace(table, values=self.to_measure(table.values))
 
 
@@ -68,9 +68,9 @@ def decoder_response(
     on_shot: OnShot | None = None,
     workers: int | None = None,
 ) -> Response:
-    """The decoder's response over the range of `table.values`, the dataset's own medians by level.
+    """Measure the decoder's response over the range of `table.values`, the dataset's medians by level.
 
-    Some thirty states are enough. workers: processes that measure, None for one per core.
+    About thirty states are enough. workers: processes that measure, None for one per core.
     """
     conditions = np.geomspace(table.values[0] * REACH[0], table.values[-1] * REACH[1], VALUES)
     measured = np.median(measured_motion(decoder, states_MND, conditions, on_shot, workers), axis=0)
@@ -79,7 +79,7 @@ def decoder_response(
 
 @torch.inference_mode()
 def played_states(scenes: Sequence[Scene], table: MotionTable, engine: GameEngine, encoder: ShotEncoder) -> Tensor:
-    """(2M, N, D) states: each scene's by the encoder, and by the engine from the text alone."""
+    """(2M, N, D): two representations of each of M scenes, by the encoder, and by the engine from the text alone."""
     states = []
     for scene in scenes:
         clip = draw_shot(scene)
@@ -96,7 +96,7 @@ def measured_motion(
     on_shot: OnShot | None = None,
     workers: int | None = None,
 ) -> NDArray[np.float64]:
-    """(M, values) measured motion of each state's shot at each condition value, with one noise seed a state."""
+    """(M, values): the measured motion of each state's shot at each motion value, with one noise seed per state."""
     rows = [(state, value) for state in range(len(states_MND)) for value in conditions]
     measured: list[float] = []
     for start in range(0, len(rows), BATCH):

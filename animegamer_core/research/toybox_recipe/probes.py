@@ -1,6 +1,6 @@
-"""The training of the probes, their checks on held-out true clips, and the control that must score chance.
+"""Trains the probes, checks them on held-out true clips, and trains a control that must be at chance.
 
-B or M clips, F frames, T frames that the probes see, C channels, H height, W width.
+B or M clips, F frames, T frames that the probes read, C channels, H height, W width.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def train_probes(
     on_loss: OnLoss | None = None,
     single: bool = False,
 ) -> ProbeNet:
-    """Train probes on true clips frames_u8 (M, 17, H, W, 3), which stay in memory on `device` during training.
+    """Train probes on true clips frames_u8 (M, 17, H, W, 3), which are kept on `device` during training.
 
-    Each of the `steps` batches has at most 128 augmented clips; single: one frame of each, drawn again every time.
-    Returns the network in eval mode on `device`.
+    Each of the `steps` batches has at most 128 augmented clips. single: read only one frame of each, a random one every
+    time. Returns the network in eval mode on `device`.
     """
     torch.manual_seed(seed)
     draw = torch.Generator().manual_seed(seed)
@@ -74,7 +74,7 @@ def _loss(net: ProbeNet, clips_BTCHW: Tensor, truth: dict[str, Tensor]) -> Tenso
 
 
 def _degraded(clips_BTHWC: Tensor, draw: torch.Generator) -> Tensor:
-    """The clips as floats (B, T, 3, H, W) with the flaws of a decoder: softer, noisier, relit, shifted."""
+    """The clips as floats (B, T, 3, H, W), with the flaws of a decoder: blurred, noisy, relit, shifted."""
     batch, device = len(clips_BTHWC), clips_BTHWC.device
     soft, slow, noise, light, contrast = torch.rand(5, batch, 1, 1, 1, 1, generator=draw).to(device).unbind(0)
     clips = rearrange(clips_BTHWC, "b t h w c -> b t c h w").float() / 255
@@ -96,7 +96,7 @@ def shuffled_check(
     device: torch.device | str,
     seed: int = 0,
 ) -> dict[str, ChanceCheck]:
-    """The accuracy on held-out clips of probes trained on labels shuffled among the clips: it must be at chance."""
+    """Check probes that were trained on shuffled labels: on held-out clips, their accuracy must be at chance."""
     draw = np.random.default_rng(seed)
     shuffled = {name: draw.permutation(classes) for name, classes in labels.items()}
     clips, truth = held_out
@@ -127,7 +127,7 @@ class ProbeRecipe:
 
 
 def _drawn(recipe: ProbeRecipe, workers: int | None) -> tuple[_Labelled, _Labelled]:
-    """The clips of a recipe, for training and held out."""
+    """Draw a recipe's clips: (for training, held out)."""
     first = recipe.seed * 1_000_000
     seeds = (range(first, first + recipe.clips), range(first + 500_000, first + 500_000 + recipe.held_out))
     return draw_labelled(seeds[0], workers), draw_labelled(seeds[1], workers)
@@ -140,7 +140,7 @@ def build_probes(
     workers: int | None = None,
     on_loss: OnLoss | None = None,
 ) -> dict[str, Any]:
-    """Draw clips, train and check the probes, and save them in a world's folder; returns the facts for their card."""
+    """Draw clips, train and check the probes, and save them in a world's folder; returns the facts on their card."""
     (frames, labels), held_out = _drawn(recipe, workers)
     clips = torch.from_numpy(frames)
     net = train_probes(clips, labels, recipe.steps, device, recipe.seed, on_loss)
@@ -163,9 +163,9 @@ def build_frame_probes(
     workers: int | None = None,
     on_loss: OnLoss | None = None,
 ) -> dict[str, Any]:
-    """Train probes that see one frame, and save them in a world's folder; returns the facts for their card.
+    """Train probes of single frames, and save them in a world's folder; returns the facts on their card.
 
-    Their accuracy is over all frames of held-out clips.
+    Their accuracy is measured on all frames of held-out clips.
     """
     (frames, labels), (clips, truth) = _drawn(recipe, workers)
     net = train_probes(torch.from_numpy(frames), labels, recipe.steps, device, recipe.seed, on_loss, single=True)

@@ -1,4 +1,4 @@
-"""What a build of the embedded world makes: the stages in order, and their settings in full and in miniature."""
+"""The recipes of the Toybox's worlds: the stages in order, and their settings, in full and in miniature."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ HARD_STAGES = (*DRAWN, "probes", "frames", "scorers", *TRAINED, "calibrate")  # 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a build makes. changes: stage -> the fields of its StageConfig that differ from the scratch recipe's row.
+    """The settings of a build.
 
-    dataset_games: the games that encoder and decoder are trained on. engine_games: the games that the engine is trained
-    on; they are more, since it overfits fewer.
+    dataset_games: the games on which encoder and decoder are trained. engine_games: the games on which the engine is
+    trained; more, since it would overfit on fewer. changes: stage -> the fields of its StageConfig that differ from the
+    row in recipe `scratch`.
     """
 
     spec: ModelSpec
@@ -30,18 +31,18 @@ class Recipe:
     engine_games: DatasetGames
     probes: ProbeRecipe
     scoring: ScoringRecipe
-    calibrated_on: int  # training scenes whose shots are measured
+    calibrated_on: int  # number of training scenes for calibration
     changes: dict[str, dict[str, object]] = field(default_factory=dict)
-    frames: ProbeRecipe | None = None  # probes of single frames, where stage `frames` makes them
+    frames: ProbeRecipe | None = None  # probes of single frames; None without stage `frames`
     stages: tuple[str, ...] = STAGES
 
     @property
     def edition(self) -> GamesEdition:
-        """The rules of its games."""
+        """The edition of its games."""
         return EDITIONS[self.dataset_games.edition]
 
 
-# The sizes of edition 1, which the ablations still train.
+# The sizes of edition 1, with which the ablations still train.
 FIRST_SPEC = replace(
     SPECS["toybox"],
     decoder=replace(
@@ -82,7 +83,7 @@ QUICK = Recipe(
 
 # Edition 2. Its transformer reads tokens of 2x2 latents instead of 4x4, so it has four times as many, and is one layer
 # shallower; 16 steps instead of 20 keep a turn on two CPU cores under 5 s (docs/training.md).
-_PATCH_2: dict[str, object] = {"batch": 128, "compile": True, "drop_motion": 0.1}  # half the batch: more tokens each
+_PATCH_2: dict[str, object] = {"batch": 128, "compile": True, "drop_motion": 0.1}  # half the batch: more tokens
 HARD = Recipe(
     spec=SPECS["toybox"],
     dataset_games=DatasetGames(games=2000, held_out=24, edition=2),

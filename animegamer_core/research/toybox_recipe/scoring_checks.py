@@ -1,6 +1,7 @@
-"""How good the scoring models are: figures on held-out true clips, and the controls that must score chance.
+"""Checks the scoring models on held-out true clips, with controls that must be at chance.
 
-M scenes, G pictures of a gallery. Every figure is of the models in fp16, as they are shipped.
+M scenes, P pictures of a scene, G pictures of a gallery, E embedding width. All figures but those of control models are
+of the models in fp16, as they are shipped.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from .scoring_models import (
 )
 from .training import OnLoss
 
-GALLERY = 100
-LEVEL = 3  # motion level of all texts in the checks, since one picture does not show speed
+GALLERY = 100  # pictures of a gallery
+LEVEL = 3  # motion level of all texts in the checks, since a single picture does not show speed
 NOTE = (
     "trained apart from the towers that condition the world, on true clips alone, of seeds that no game, no probe and "
     "no other stage uses"
@@ -43,7 +44,7 @@ NOTE = (
 class ScoringRecipe:
     """How many true scenes the scoring models are trained on and checked with, and for how many steps.
 
-    control_steps: steps of the control models, whose captions are shuffled among the scenes.
+    control_steps: steps of the control models, which are trained with shuffled captions.
     """
 
     scenes: int = 6_000
@@ -60,7 +61,7 @@ def build_scoring_models(
     workers: int | None = None,
     on_loss: OnLoss | None = None,
 ) -> dict[str, Any]:
-    """Draw pictures, train, check and save the scoring models in a world's folder; returns the facts for their card."""
+    """Draw pictures; train, check and save the scoring models in a world's folder. Returns the facts on their card."""
     base = recipe.seed * SEEDS
     examples = draw_examples(range(base + FIRST_SEED, base + FIRST_SEED + recipe.scenes), workers)
     held_out = draw_examples(range(base + HELD_OUT_SEED, base + HELD_OUT_SEED + recipe.held_out), workers)
@@ -84,8 +85,8 @@ def build_scoring_models(
 def retrieval(net: ScoringNet, examples: Examples) -> dict[str, float]:
     """The top-1 accuracy of finding a text's picture (a first frame) in a gallery, and a picture's text.
 
-    The texts are whole instructions; `gallery` is the gallery's size, so chance is 1 / gallery. A picture with the
-    same text also counts as found.
+    The texts are whole instructions. `gallery` in the result is the gallery's size, so chance is 1 / gallery. Finding
+    another picture with the same text also counts.
     """
     texts = [instruction(scene, LEVEL) for scene in examples.scenes]
     text_ME, picture_ME = net.embed_texts(texts), net.embed_pictures(examples.frames[:, 0])
@@ -106,7 +107,7 @@ def _is_found(query_GE: Tensor, gallery_GE: Tensor, texts: Sequence[str]) -> NDA
 
 
 def other_scenes(scene: Scene, rng: random.Random) -> dict[str, Scene]:
-    """Fact -> a scene that differs from this one in that fact alone; facts that the scene lacks are left out."""
+    """Fact -> a scene that differs from this one only in that fact; without the facts that the scene lacks."""
     others = {
         "place": replace(scene, place=_other(PLACES, scene.place, rng)),
         "time": replace(scene, time=_other(TIMES, scene.time, rng)),
@@ -129,7 +130,7 @@ def _other(names: Sequence[str], own: str | None, rng: random.Random) -> str:
 
 
 def ranking(net: ScoringNet, examples: Examples, seed: int = 0) -> dict[str, float]:
-    """Fact -> how often a picture fits its own instruction better than one that differs in that fact alone.
+    """Fact -> how often a picture matches its own instruction better than one that differs only in that fact.
 
     Chance is 1/2.
     """
@@ -150,7 +151,7 @@ def _preferred(net: ScoringNet, picture_ME: Tensor, rows: Sequence[tuple[int, st
 
 
 def reference_ranking(net: ScoringNet, examples: Examples) -> float:
-    """How often a picture is nearest to the mean of its own character's reference pictures.
+    """How often a picture is nearest to the mean embedding of its own character's reference pictures.
 
     Only scenes with one character count. Chance is 1/6.
     """
@@ -163,9 +164,9 @@ def reference_ranking(net: ScoringNet, examples: Examples) -> float:
 
 
 def perceptual_ranking(net: ScoringNet, frames_MPHWC: NDArray[np.uint8]) -> dict[str, float]:
-    """For the DreamSim stand-in: how often a frame is nearer to another of its shot than to one of the next scene.
+    """For the DreamSim stand-in: how often a frame is nearer to another frame of its shot than to one of another scene.
 
-    Also the mean similarity in both cases. Chance is 1/2.
+    The result also has the mean similarity in both cases. Chance is 1/2.
     """
     first, second = (net.embed_pictures(frames_MPHWC[:, index], perceptual=True) for index in (0, 1))
     same, other = (first * second).sum(-1), (first * second.roll(1, 0)).sum(-1)
@@ -174,7 +175,7 @@ def perceptual_ranking(net: ScoringNet, frames_MPHWC: NDArray[np.uint8]) -> dict
 
 
 def noise_check(net: ScoringNet, examples: Examples, seed: int = 0) -> dict[str, float]:
-    """`retrieval` and `perceptual_ranking` with noise instead of the pictures: they must score chance.
+    """`retrieval` and `perceptual_ranking` with noise instead of pictures; both must be at chance.
 
     The DreamSim stand-in compares a true first frame with noise.
     """
@@ -189,7 +190,7 @@ def noise_check(net: ScoringNet, examples: Examples, seed: int = 0) -> dict[str,
 def shuffled_check(
     examples: Examples, held_out: Examples, steps: int, device: torch.device | str, seed: int = 0
 ) -> dict[str, float]:
-    """`retrieval` of models trained on captions shuffled among the scenes: it must score chance."""
+    """`retrieval` of models that were trained with shuffled captions; it must be at chance."""
     captioned = list(examples.scenes)
     random.Random(f"toybox/scorers/shuffled/{seed}").shuffle(captioned)
     return retrieval(train_scoring_models(examples, captioned, steps, device, seed), held_out)

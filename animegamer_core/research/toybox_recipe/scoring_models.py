@@ -1,4 +1,4 @@
-"""The training of the scoring models: pictures with captions, and symmetric InfoNCE.
+"""Trains the scoring models on pictures with captions, with symmetric InfoNCE.
 
 B or M pictures or texts, L words, C channels, H height, W width.
 """
@@ -22,10 +22,10 @@ from ...toybox.world import ADVERBS, FRAMES, HEIGHT, WIDTH, Scene, adverb, instr
 from ...train.losses import contrastive
 from .training import OnLoss, blurred, relit, train_network
 
-LABELS = frozenset(words("Character: , ; Motion: ; Background: ."))  # words that no picture shows
+LABELS = frozenset(words("Character: , ; Motion: ; Background: ."))  # words that say nothing about a picture
 ADVERB_WORDS = frozenset(word for row in ADVERBS.values() for word in row)
-FIRST_SEED, HELD_OUT_SEED, SEEDS = 300_000, 800_000, 1_000_000  # the probes' own begin at 0 and at 500,000
-PICTURES = 2  # of a scene: its first frame and another
+FIRST_SEED, HELD_OUT_SEED, SEEDS = 300_000, 800_000, 1_000_000  # the probes' seeds begin at 0 and at 500,000
+PICTURES = 2  # per scene: its first frame and a later one
 BATCH, LEARNING_RATE, WEIGHT_DECAY = 160, 2e-3, 0.02
 MAX_LOGIT_SCALE = 50.0
 
@@ -39,7 +39,7 @@ class Examples:
 
 
 def draw_examples(seeds: Sequence[int], workers: int | None = None) -> Examples:
-    """The probe scenes of these seeds, each with its first frame and another."""
+    """Draw the probe scenes of these seeds: the first frame and a later one of each."""
     scenes = tuple(probe_scene(seed) for seed in seeds)
     frames = np.empty((len(scenes), PICTURES, HEIGHT, WIDTH, 3), np.uint8)
     for index, pictures in enumerate(parallel_map(_draw, scenes, workers, chunk=64)):
@@ -53,9 +53,9 @@ def _draw(scene: Scene) -> NDArray[np.uint8]:
 
 
 def caption(scene: Scene, rng: random.Random) -> str:
-    """A text that fits a picture of the scene: its instruction, the instruction's words, or its motion and background.
+    """A random text for a picture of the scene: the instruction, its words without labels, or motion and background.
 
-    Half of the texts name the prop's colour. The adverb is random, since one picture does not show speed.
+    Half of the texts name the prop's colour. The adverb is random, since a single picture does not show speed.
     """
     level, form = rng.randint(1, 5), rng.randrange(3)
     scene = replace(scene, prop_told=scene.prop is not None and rng.random() < 0.5)
@@ -66,7 +66,7 @@ def caption(scene: Scene, rng: random.Random) -> str:
 
 
 def same_captions(texts: Sequence[str]) -> Tensor:
-    """(B,) numbers that are equal where texts say the same about a picture, apart from adverbs and punctuation."""
+    """(B,): a number for each text; texts that differ only in adverbs, labels and punctuation have the same one."""
     contents = [" ".join(word for word in words(text) if word not in LABELS | ADVERB_WORDS) for text in texts]
     numbers = {text: number for number, text in enumerate(dict.fromkeys(contents))}
     return torch.tensor([numbers[text] for text in contents])
@@ -80,7 +80,7 @@ def train_scoring_models(
     seed: int = 0,
     on_loss: OnLoss | None = None,
 ) -> ScoringNet:
-    """Train encoders on these pictures with captions of the scenes `captioned` (the same ones, or shuffled).
+    """Train the encoders on these pictures, with captions of the scenes `captioned` (the same ones, or shuffled).
 
     Each of the `steps` batches has at most BATCH augmented pictures. Returns the models in eval mode on `device`.
     """
@@ -101,7 +101,7 @@ def train_scoring_models(
 
 def _loss(net: ScoringNet, pictures_BCHW: Tensor, texts: Sequence[str], draw: torch.Generator) -> Tensor:
     ids_BL = net.text.text_ids(texts)
-    dropped = (torch.rand(ids_BL.shape, generator=draw) < 0.02) & (ids_BL != PAD)  # trains the UNKNOWN embedding
+    dropped = (torch.rand(ids_BL.shape, generator=draw) < 0.02) & (ids_BL != PAD)  # to train the embedding of UNKNOWN
     ids_BL = ids_BL.masked_fill(dropped, UNKNOWN)
     device = pictures_BCHW.device
     with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
@@ -111,7 +111,7 @@ def _loss(net: ScoringNet, pictures_BCHW: Tensor, texts: Sequence[str], draw: to
 
 
 def _degraded(pictures_BCHW: Tensor, draw: torch.Generator) -> Tensor:
-    """Pictures with the flaws of a decoder: softer, noisier, relit, shifted."""
+    """Pictures with the flaws of a decoder: blurred, noisy, relit, shifted."""
     soft, noise, light, contrast = torch.rand(4, len(pictures_BCHW), 1, 1, 1, generator=draw).to(pictures_BCHW.device)
     factor = int(torch.randint(2, 4, (1,), generator=draw))
     pictures = torch.lerp(pictures_BCHW, blurred(pictures_BCHW, factor), soft**2)

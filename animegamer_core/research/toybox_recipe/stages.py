@@ -1,4 +1,4 @@
-"""The stages of a build: data, judges, the stages of `animegamer_core.train`, and the calibration."""
+"""The stages of a build: data, probes and scoring models, the stages of `animegamer_core.train`, and calibration."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ from .recipe import DRAWN
 from .scoring_checks import build_scoring_models
 from .vae_start import begin_vae
 
-# the parts that a finished stage has put into the world
+# stage -> the parts that it has added to the world when it is finished
 TRAINED_PARTS = {"vae": ("vae",), "towers": ENCODER_PARTS, "joint": ("decoder", *ENCODER_PARTS), "predict": ("engine",)}
-ROWS = {"polish": "vae"}  # build stages that train with another stage's row of the scratch recipe
-SHIPPED_FILE_BYTES = 15 * 10**6  # a world's files stay under 16 MB each
+ROWS = {"polish": "vae"}  # build stage -> the stage of recipe `scratch` whose row it uses, if it has another name
+SHIPPED_FILE_BYTES = 15 * 10**6  # keeps each of the world's files below 16 MB
 LICENCE = "Apache-2.0. Drawn by animegamer_core.toybox and trained on nothing else."
 
 
 def build(work: BuildDir, stages: Sequence[str], deadline: Deadline) -> bool:
-    """Run the stages that are not finished yet, in order; False if the time ran out before the end of the last one.
+    """Run the stages that are not finished yet, in order; False if the time ran out.
 
-    The processes of a run share the stages of `animegamer_core.train`; the main one does the others.
-    ValueError if the folder's dataset, or one of these stages, was built with another recipe.
+    All processes of a run work on the stages of `animegamer_core.train`; the main one does the others. ValueError if
+    the folder's dataset, or one of these stages, was built with another recipe.
     """
     for stage in dict.fromkeys((*DRAWN, *stages)):
         work.check_recipe(stage)
     todo = [stage for stage in stages if not work.is_finished(stage)]
-    processes().wait_for_everyone()  # before the log changes
-    material = None  # the dataset, models and features that one training stage hands to the next
+    processes().wait_for_everyone()  # all must have read the log before it changes
+    material = None  # the dataset, models and features, which one training stage passes on to the next
     for stage in todo:
         started = time.monotonic()
         work.note(stage, 0.0, finished=False)
@@ -75,12 +75,12 @@ def build(work: BuildDir, stages: Sequence[str], deadline: Deadline) -> bool:
 
 
 def _dataset(work: BuildDir) -> DatasetFolder:
-    """The dataset; missing clips are drawn."""
+    """The dataset; draws missing clips."""
     return write_dataset(work.dataset, work.recipe.dataset_games, on_clip=clip_progress(work.say, "data"))
 
 
 def _engine_games(work: BuildDir) -> DatasetFolder:
-    """The engine's games, of each clip the first picture; missing ones are drawn."""
+    """The engine's games, with only the first picture of each clip; draws missing ones."""
     progress = clip_progress(work.say, "games")
     return write_dataset(work.games, work.recipe.engine_games, pictures_only=True, on_clip=progress)
 
@@ -94,7 +94,7 @@ def _loss_progress(work: BuildDir, stage: str, every: int) -> Callable[[int, int
 
 
 def _draw(work: BuildDir) -> None:
-    """Draw the dataset, and begin the world with its motion table."""
+    """Draw the dataset, and create the world with the dataset's motion table."""
     backend = _dataset(work).info["settings"]["motion"]["backend"]
     table, recipe = work.measured_table(), work.recipe
     provenance = {
@@ -129,7 +129,7 @@ def _train_scoring_models(work: BuildDir) -> None:
 
 
 def _open(work: BuildDir, dataset: Callable[[BuildDir], DatasetFolder]) -> tuple[WorldParts, TrainingData]:
-    """The models built so far with new ones for the rest, and a dataset with its clips on the device."""
+    """The models trained so far, new ones for the rest, and a dataset with its clips on the device."""
     world = open_world(work.world)
     _check_trained(work, world)
     with processes().main_process_first():
@@ -138,7 +138,7 @@ def _open(work: BuildDir, dataset: Callable[[BuildDir], DatasetFolder]) -> tuple
     tokenizer = GameTokenizer.from_words(vocabulary(work.recipe.edition.references > 0), world.spec.state.tokens)
     absent = [name for name in MODELS if getattr(loaded, name) is None]
     fresh = WorldParts.new(world.spec, tokenizer, PROFILES["paper"], models=absent)
-    if fresh.decoder is not None and world.has("vae"):  # only the transformer is absent
+    if fresh.decoder is not None and world.has("vae"):  # only the transformer is missing
         source = world.storage.source("vae")
         fresh.decoder.vae.load_state_dict({name: source.tensor(name).float() for name in source.keys()})  # noqa: SIM118
     parts = replace(loaded, **{name: getattr(fresh, name) for name in absent})
@@ -147,7 +147,7 @@ def _open(work: BuildDir, dataset: Callable[[BuildDir], DatasetFolder]) -> tuple
 
 
 def _check_trained(work: BuildDir, world: World) -> None:
-    """ValueError if the world lacks a part that a finished stage trained; random weights would take its place."""
+    """ValueError if the world lacks a part that a finished stage trained; it would be replaced by random weights."""
     for stage, parts in TRAINED_PARTS.items():
         if work.is_finished(stage) and (lacking := [part for part in parts if not world.has(part)]):
             raise ValueError(
@@ -174,7 +174,7 @@ def _train(work: BuildDir, stage: str, parts: WorldParts, data: TrainingData, mi
 
 
 def _calibrate(work: BuildDir) -> None:
-    """Set the values that condition the decoder at each level, measured on shots of training scenes."""
+    """Set the calibrated motion values of the world, measured on shots of training scenes."""
     world = open_world(work.world)
     engine, encoder = world.load_engine(work.device), world.load_encoder(work.device)
     scenes = [row[0] for row in work.recipe.dataset_games.scenes().values()][: work.recipe.calibrated_on]
@@ -191,7 +191,7 @@ def _calibrate(work: BuildDir) -> None:
     save_world(work.world, world.spec, trained_window=world.trained_window, **facts)
 
 
-OWN_STAGES: dict[str, Callable[[BuildDir], object]] = {  # those that are no stage of `animegamer_core.train`
+OWN_STAGES: dict[str, Callable[[BuildDir], object]] = {  # those that are not stages of `animegamer_core.train`
     "data": _draw,
     "games": _engine_games,
     "probes": _train_probes,

@@ -1,4 +1,4 @@
-"""The training loop of the small judging networks, and the image augmentations that they share."""
+"""The training loop and the image augmentations that probes and scoring models share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-OnLoss = Callable[[int, int, float], None]  # (steps done, of how many, loss)
+OnLoss = Callable[[int, int, float], None]  # (steps done, steps in all, loss)
 
 
 def train_network(
@@ -33,11 +33,11 @@ def train_network(
 
 
 def blurred(pictures_BCHW: Tensor, factor: int) -> Tensor:
-    """Pictures shrunk `factor` times and enlarged again."""
+    """Blur pictures: shrink them by `factor`, and enlarge them again."""
     small = F.avg_pool2d(pictures_BCHW, factor)
     return F.interpolate(small, pictures_BCHW.shape[-2:], mode="bilinear", align_corners=False)
 
 
 def relit(pictures: Tensor, light: Tensor, contrast: Tensor) -> Tensor:
-    """Pictures in [0, 1] with brightness and contrast changed a little; light and contrast are random in [0, 1]."""
+    """Change brightness and contrast of pictures in [0, 1] a little. light, contrast: random numbers in [0, 1]."""
     return (pictures - 0.5) * (0.9 + 0.2 * contrast) + 0.5 + 0.1 * (light - 0.5)

@@ -1,7 +1,7 @@
-"""Move an unfinished build to another machine, in a few small files.
+"""Moves an unfinished build to another machine, in a few small files.
 
-They hold the world so far, the tables of its datasets, and the latest checkpoint of each unfinished stage as 16-bit
-averaged weights without AdamW's moments. Clips are left out: the build draws them again, the same.
+These hold the world so far, the tables of its datasets, and the latest checkpoint of each unfinished stage: averaged
+weights in 16 bits, without AdamW's moments. Clips are left out, since the build draws the same ones again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAME = "build-{:02d}.part"
 
 
 def pack(build: Path, out: Path) -> list[Path]:
-    """Write a build's folder without its clips to files of at most 15 MB in `out`; returns their paths."""
+    """Write a build's folder, without clips, to files of at most 15 MB in `out`; returns their paths."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as tar:
         for path in sorted(_travelling(build)):
@@ -42,7 +42,7 @@ def pack(build: Path, out: Path) -> list[Path]:
 
 
 def unpack(parts: Path, build: Path) -> None:
-    """Put the files that `pack` wrote to `parts` into a build's folder; ValueError if there are none."""
+    """Unpack the files that `pack` wrote to `parts` into a build's folder; ValueError if missing or damaged."""
     paths = sorted(parts.glob(NAME.format(0).replace("00", "[0-9][0-9]")))
     if not paths:
         raise ValueError(f"{parts} holds no build-00.part; give the folder that --pack wrote")
@@ -50,13 +50,13 @@ def unpack(parts: Path, build: Path) -> None:
     content = io.BytesIO(b"".join(path.read_bytes() for path in paths))
     try:
         with tarfile.open(fileobj=content, mode="r:gz") as tar:
-            tar.extractall(build, filter="data")  # nothing outside the folder
+            tar.extractall(build, filter="data")  # never writes outside of the folder
     except (tarfile.TarError, EOFError, OSError) as error:
         raise ValueError(f"{parts}: its parts are damaged or incomplete ({error}); copy them again") from error
 
 
 def _travelling(build: Path) -> Iterator[Path]:
-    """The files of the world, of finished runs apart from weights, and of both datasets without clips."""
+    """Yield the files to pack: the world's, both datasets' without clips, and the JSON files of runs."""
     for path in build.rglob("*"):
         parts = path.relative_to(build).parts
         if (
@@ -69,7 +69,7 @@ def _travelling(build: Path) -> Iterator[Path]:
 
 
 def _add_checkpoint(tar: tarfile.TarFile, checkpoint: Path, name: str) -> None:
-    """Add a checkpoint's averaged weights in 16 bits, under the names of its weights, and its state without moments."""
+    """Add a checkpoint: its averaged weights in 16 bits, named like its weights, and its state without moments."""
     from safetensors.torch import load_file, save
 
     tensors = {

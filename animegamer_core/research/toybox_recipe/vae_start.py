@@ -1,4 +1,4 @@
-"""Begin a build's VAE with weights of an earlier training, which says what it was trained on."""
+"""Starts a build's VAE from the weights of an earlier training, whose file states what it was trained on."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ BEGAN_WITH = "VAE began with"  # key of a world's provenance
 
 
 def begin_vae(file: Path, parts: WorldParts, world: World) -> None:
-    """Copy a safetensors file's weights into the VAE, and its note into the world's provenance and licence.
+    """Copy the weights of a safetensors file into the VAE, and its note into the world's provenance and licence.
 
-    ValueError for a damaged file, one of another VAE, or one without a note. A run that continues from a checkpoint
+    ValueError if the file is damaged, of another VAE, or without a note. If the run continues from a checkpoint, that
     replaces the weights again.
     """
     from safetensors import SafetensorError, safe_open
