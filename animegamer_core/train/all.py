@@ -226,7 +226,7 @@ def _train_stages(chain: Chain, plan: Plan, report: Report) -> tuple[int, bool]:
         report(f"stage {run.stage}, {at + 1} of {len(chain.runs)}")
         options = dict(run.request.options)
         if limit:
-            # the limit is for all stages together; never 0, which would mean no limit
+            # for all stages together; never 0, which means no limit, and no process may skip a stage alone
             options["minutes"] = max(1e-6, limit - (time.monotonic() - begun) / 60)
         measure = FirstSteps(plan.stages[at].steps_left, processes().device, _pace_report(plan, at, report))
         status = train_one_stage(replace(run.request, options=options, after_step=measure), report)

@@ -84,7 +84,7 @@ class ShotSheets:
             return self.parts.decoder.eval().sample(states_BND, motion, seeds, steps=steps)
 
     def _true(self, decoder: ShotDecoder, rows: Tensor, device: torch.device) -> list[np.ndarray]:
-        """The clips themselves, or their decoded latents if only these are in memory."""
+        """The clips from memory; else their latents from memory, decoded; else the clips from their files."""
         store = self.data.store
         if "frames" in store:
             return list(store.gather(["frames"], rows, "cpu")["frames"].numpy())

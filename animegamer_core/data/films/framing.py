@@ -123,8 +123,11 @@ def _sides(samples: Sequence[BorderSample]) -> tuple[_Side, _Side]:
 def _side(
     shares: NDArray[np.floating], light: NDArray[np.floating], fullest: NDArray[np.floating], is_clear: bool
 ) -> _Side:
-    """shares, light: of each line, the bright fraction and the brightness in the median frame. fullest: the bright
-    fraction in the brightest frames except flashes."""
+    """The borders at two opposite sides, from measurements of each line.
+
+    shares, light: the bright fraction, relative to that of the brighter lines, and the brightness, in most frames.
+    fullest: the bright fraction in the fullest frames without flashes.
+    """
     some = np.flatnonzero(fullest >= _SOMETHING)
     dark = (int(some[0]), int(len(fullest) - 1 - some[-1])) if some.size else None
     if not is_clear:
