@@ -67,6 +67,7 @@ const STYLE = `
 .ag-notes.ag-in-node { padding-block: 6px; }
 .ag .ag-note { margin-top: -7px; font-size: 12px; line-height: 17px; white-space: nowrap; overflow: hidden; text-overflow: ellipsis; }
 
+.side-bar-panel:has(.ag-play) { min-width: min(300px, 60vw); } /* older pages give it a fifth of the window, too little at a zoom of 200 % */
 .ag-play { position: relative; height: 100%; display: flex; flex-direction: column; background: var(--ag-paper); container-type: inline-size; overflow: hidden; }
 .ag-play button, .ag-play input, .ag-play select, .ag-play textarea { font: inherit; color: inherit; }
 .ag-play button { cursor: pointer; border: 0; background: none; padding: 0; border-radius: 8px; }

@@ -169,6 +169,18 @@ def test_a_narrow_or_wide_sidebar_cuts_nothing_off(game, width):
     assert not cut
 
 
+@pytest.mark.parametrize("window", [(1280, 800), (640, 400)])  # the second is the first at a zoom of 200 %
+def test_a_small_window_leaves_the_tab_room(game, window):
+    page, usual = game.page, game.page.viewport_size
+    page.set_viewport_size(dict(zip(("width", "height"), window, strict=True)))
+    page.wait_for_timeout(500)
+    cut, room = game.comfy.run_script("cut_off"), page.locator(".ag-play").bounding_box()
+    game.comfy.shot(f"play-window-{window[0]}")
+    page.set_viewport_size(usual)
+    assert not cut
+    assert room["width"] >= 290 and room["x"] + room["width"] <= window[0]
+
+
 @pytest.mark.parametrize("palette", ["light", "dark"])
 def test_text_stands_out_in_both_themes(game, palette):
     game.comfy.set("Comfy.ColorPalette", palette)
