@@ -124,20 +124,19 @@ class GameEngine(nn.Module):
             for name in ("ids_L", "past_L", "query_L")
         )
         lengths_B = torch.tensor([len(prompt.ids_L) for prompt in prompts], device=device)
-        valid_BL = torch.arange(ids_BL.shape[1], device=device) < lengths_B[:, None]
         embeds_BLH = self._embed(ids_BL, past_BL, torch.cat(list(past)))
-        hidden_BLH = self._hidden(embeds_BLH, query_BL, valid_BL)
+        hidden_BLH = self._hidden(embeds_BLH, query_BL)  # padding follows a prompt, so the causal mask hides it
         ends_B = lengths_B - 1 - answers  # position of each prompt's `<ML>`
         states_BND = self.project_out(_at(hidden_BLH, self._slots(query_BL, ends_B)))
         if not self.profile.shared_prefill:
             embeds_BLH = embeds_BLH if self.profile.text_sees_states else self.llm.model.embed_tokens(ids_BL)
-            hidden_BLH = self._hidden(embeds_BLH, torch.zeros_like(query_BL), valid_BL)
+            hidden_BLH = self._hidden(embeds_BLH, torch.zeros_like(query_BL))
         asked_BA = ends_B[:, None] + torch.arange(max(1, answers), device=device)
         return EngineOutput(states_BND, self.llm.lm_head(_at(hidden_BLH, asked_BA)))
 
-    def _hidden(self, embeds_BLH: Tensor, query_BL: Tensor, valid_BL: Tensor) -> Tensor:
+    def _hidden(self, embeds_BLH: Tensor, query_BL: Tensor) -> Tensor:
         """(B, L, H): final hidden states; query slots attend to one another."""
-        mask = additive_mask(query_BL, valid_BL, embeds_BLH.dtype)
+        mask = additive_mask(query_BL, embeds_BLH.dtype)
         return self.llm.model(inputs_embeds=embeds_BLH, attention_mask=mask, use_cache=False).last_hidden_state
 
     def _slots(self, query_BL: Tensor, ends_B: Tensor) -> Tensor:
@@ -326,13 +325,11 @@ def _at(hidden_BLH: Tensor, positions_BP: Tensor) -> Tensor:
     return hidden_BLH[torch.arange(len(hidden_BLH), device=hidden_BLH.device)[:, None], positions_BP]
 
 
-def additive_mask(query_BL: Tensor, valid_BL: Tensor, dtype: torch.dtype) -> Tensor:
-    """(B, 1, L, L) additive mask: causal, with attention among query slots; only padding itself attends to padding."""
+def additive_mask(query_BL: Tensor, dtype: torch.dtype) -> Tensor:
+    """(B, 1, L, L) additive mask: causal, with attention among query slots."""
     length = query_BL.shape[1]
     seen = torch.ones(length, length, dtype=torch.bool, device=query_BL.device).tril()
     seen = seen | (query_BL[:, :, None] & query_BL[:, None, :])
-    itself = torch.eye(length, dtype=torch.bool, device=query_BL.device)
-    seen = (seen & valid_BL[:, None, :]) | itself
     mask = torch.zeros(seen.shape, dtype=dtype, device=query_BL.device)
     return mask.masked_fill(~seen, torch.finfo(dtype).min)[:, None]
 

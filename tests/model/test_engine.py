@@ -115,8 +115,7 @@ def test_query_slots_attend_to_one_another_and_to_nothing_later(tiny_engine, tin
 
 def test_the_attention_mask():
     query = torch.tensor([[False, True, True, False, False]])
-    valid = torch.tensor([[True, True, True, True, False]])
-    seen = additive_mask(query, valid, torch.float32)[0, 0] == 0
+    seen = additive_mask(query, torch.float32)[0, 0] == 0
     expected = torch.tensor(
         [[1, 0, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], dtype=torch.bool
     )

@@ -91,7 +91,7 @@ def test_the_estimates_cover_what_a_pass_needs(release):
     embeds = torch.empty(1, length, spec.engine.hidden, dtype=torch.bfloat16, device=META)
     query = torch.zeros(1, length, dtype=torch.bool, device=META)
     with torch.inference_mode(), LiveBytes() as reading:
-        mask = additive_mask(query, ~query, embeds.dtype)
+        mask = additive_mask(query, embeds.dtype)
         output = engine.llm.model(inputs_embeds=embeds, attention_mask=mask, use_cache=True)
     cache = getattr(output, CACHE)
     with torch.inference_mode(), LiveBytes() as choosing:
