@@ -68,7 +68,7 @@ class StockTurn:
         weight = self.engine.lm_head.weight
         embeds_1LH = torch.randn(1, self.length, self.engine.config.hidden_size).to(weight)
         query_1L = torch.zeros(1, self.length, dtype=torch.bool, device=weight.device)
-        mask = additive_mask(query_1L, ~query_1L, weight.dtype)
+        mask = additive_mask(query_1L, weight.dtype)
         output = self.engine.model(inputs_embeds=embeds_1LH, attention_mask=mask, use_cache=True)
         for _ in range(CHOICES):
             token = self.engine.lm_head(output.last_hidden_state[:, -1:]).argmax(-1)

@@ -252,8 +252,7 @@ def _prompt_gaps(golden: Golden, name: str, prompt: TurnPrompt) -> Iterator[floa
     yield _exact(prompt.past_L, golden[f"{name}.ids_cmp_mask"])
     yield _exact(1 - 2 * prompt.query_L.long(), golden[f"{name}.attention_mask"])
     if f"{name}.mask4d_allowed" in golden.tensors:
-        valid = torch.ones_like(prompt.query_L)
-        mask = additive_mask(prompt.query_L[None], valid[None], torch.float32)[0, 0]
+        mask = additive_mask(prompt.query_L[None], torch.float32)[0, 0]
         yield _exact(mask == 0, golden[f"{name}.mask4d_allowed"])
 
 
