@@ -472,10 +472,12 @@ def test_an_export_of_a_story_without_a_clip_is_as_usual(world, tmp_path):
     plain = [path.read_bytes() for path in export(player.story, player.session)]
     assert [path.read_bytes() for path in export(player.story, player.session, opening=True)] == plain
     films = [
-        export_film(player.story, tmp_path / f"{opening}.mp4", FilmOptions(opening=opening)).files[0].read_bytes()
+        read_clip(export_film(player.story, tmp_path / f"{opening}.mp4", FilmOptions(opening=opening)).files[0])
         for opening in (True, False)
     ]
-    assert films[0] == films[1]
+    frames = [film.frames.astype(int) for film in films]
+    assert films[0].fps == films[1].fps and frames[0].shape == frames[1].shape
+    assert np.abs(frames[0] - frames[1]).mean() < 1  # the encoder does not always write the same bytes
 
 
 # The command line
