@@ -467,6 +467,14 @@ def test_games_hold_out_their_share_and_at_least_one_of_two(count, share):
     assert (held > 0) == (count > 1 and share > 0)
 
 
+@pytest.mark.parametrize(("pause", "games"), [(5.0, 1), (5.1, 2)])
+def test_a_pause_ends_a_game_if_it_is_longer_than_the_gap(pause, games):
+    """It is counted from the end of a clip to the start of the next."""
+    starts = (0.0, 2.0, 4.0 + pause, 6.0 + pause)
+    records = [ClipRecord(film="f", start=start, end=start + 2, clip=f"clips/{start}.mp4") for start in starts]
+    assert len(games_of(records, GamePlan(gap=5.0))) == games
+
+
 def sides(records, games) -> dict[str, bool]:
     """Whether each clip is held out: also those of no game, which stage vae trains on."""
     held = {clip for _, clips, held_out in games if held_out for clip in clips}
