@@ -136,7 +136,7 @@ def _side(
 
 
 def _border(shares: NDArray[np.floating], light: NDArray[np.floating]) -> int | None:
-    """Width of the border before the first line of the picture; None if it cannot be distinguished from a dark picture."""
+    """Width of the border before the first line of the picture; None if the picture may just be dark there."""
     if shares[0] >= _BORDER:
         return 0
     first = int(np.argmax(shares >= _PICTURE))
