@@ -142,7 +142,7 @@ PUBLIC = {
     "state": "CharacterState GameSession GameState Instruction MotionScope MotionTable OpeningClip StateChange Turn "
     "check_length clean_text level_of motion_text read_instructions scope_name",
     "story/story": "Story",
-    "media/video": "Clip clip_suffix join_clips read_clip to_uint8 write_clip",
+    "media/video": "Clip clip_suffix join_clips one_thread read_clip to_uint8 write_clip",
     "model/engine": "EngineOutput GameEngine ReplyTree additive_mask",
     "model/decoder": "ShotDecoder",
 }

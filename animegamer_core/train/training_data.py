@@ -7,8 +7,10 @@ text encoder's features of the whole instruction.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +35,7 @@ from .sampling import generator
 IMAGE_FEATURES = {"first": "image", "random": "image_random"}  # by the frame that the encoder reads
 WITHOUT_CAPTION = ("frames", "latents", *IMAGE_FEATURES.values())  # features that do not depend on captions
 ENCODED_PIXELS = 4_000_000  # that the VAE encodes at a time: 17 clips of the Toybox, or one of the published size
+READERS = min(8, os.cpu_count() or 1)  # threads that read clips
 POLL_S = 0.5  # seconds between checks whether the main process has computed a feature
 Progress = Callable[[str, int, int], None]  # (feature, clips done, clips in all)
 
@@ -225,7 +228,8 @@ def _frames(data: TrainingData, part: range, device: torch.device | str) -> Tens
     """(n, F, H, W, 3) uint8: the frames of these clips, from memory or from their files."""
     if "frames" in data.store:
         return _rows(data, "frames", part, device)
-    rows = [torch.from_numpy(data.folder.frames(index)) for index in part]
+    with ThreadPoolExecutor(READERS) as pool:  # decoding holds no Python lock
+        rows = list(pool.map(lambda index: torch.from_numpy(data.folder.frames(index)), part))
     for index, frames in zip(part, rows, strict=True):
         if tuple(frames.shape) != data.clip_shape:
             name, shape = data.folder.turns[index].clip, tuple(frames.shape)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...media.limits import check_pixels
+from ...media.video import one_thread
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -65,19 +66,11 @@ class Display:
             dst_colorspace=_BT709 if matrix == _BT601 else _BT601,
             src_color_range=_FULL if is_full else _LIMITED,
             dst_color_range=_FULL,
-            **_one_thread(),
+            **one_thread(),
         ).to_ndarray()
         if self.hdr:
             shown = tone_map(shown, self.hdr)
         return np.ascontiguousarray(np.rot90(shown, self.turns))
-
-
-@lru_cache(maxsize=1)
-def _one_thread() -> dict[str, int]:
-    """The option that keeps conversions on one thread, many times faster for small frames; PyAV has it from 17 on."""
-    import av
-
-    return {"threads": 1} if int(av.__version__.split(".")[0]) >= 17 else {}
 
 
 def _square_pixels(width: int, height: int, aspect: Fraction | None) -> tuple[int, int]:
