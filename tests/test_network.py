@@ -155,9 +155,23 @@ def test_a_body_is_cut_at_its_limit_and_needs_progress():
         list(limited(slow([b"x"] * 100), 1000, 0.2, each=50))
 
 
-def test_a_key_that_comes_back_is_not_kept(monkeypatch):
-    key = "sk-very-secret-0123456789"
-    monkeypatch.setenv("OPENAI_API_KEY", key)
-    with StubEndpoint(lambda ask: f"<S>{key}</S>") as stub:
+KEY = "sk-very-secret-0123456789"
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (f"<S>{KEY}</S>", "<S>***</S>"),
+        (f"{KEY}{KEY} and {KEY}", "*** and ***"),
+        (f"key {KEY[:14]}... is wrong", "key ***... is wrong"),
+        (f"it ends with {KEY[-12:]}", "it ends with ***"),
+        (f"{KEY[3:17]}{KEY[:13]}", "***"),
+        (f"a {KEY[:11]} prefix, sk-very", f"a {KEY[:11]} prefix, sk-very"),
+        ("", ""),
+    ],
+)
+def test_a_key_that_comes_back_is_not_kept_whole_or_in_part(sent, kept, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with StubEndpoint(lambda ask: sent) as stub:
         reply = EndpointModel(EndpointSettings(stub.url, "m")).answer(Question("?"), 1, threading.Event())
-    assert reply.text == "<S>***</S>"
+    assert reply.text == kept

@@ -12,6 +12,7 @@ import importlib
 import io
 import json
 import os
+import re
 import threading
 import time
 import zlib
@@ -34,6 +35,7 @@ KEY = "OPENAI_API_KEY"
 NO_KEY = "none"
 MOST_LATE = 24
 SHORTEST_SECRET, LONGEST_NAME = 8, 300  # letters
+SECRET_PIECE = 12  # letters of a key; shorter pieces may be words, such as its prefix
 LONGEST_ANSWER = 2**20  # bytes of one answer, everything included
 JPEG_QUALITY = 92
 LARGEST_SEED = 2**31 - 1  # what every service takes
@@ -246,8 +248,8 @@ class EndpointModel:
         return False
 
     def _masked(self, text: str) -> str:
-        """The text without the key, which some services send back; a short one could be any word."""
-        return text.replace(self._key, "***") if len(self._key) >= SHORTEST_SECRET else text
+        """The text without the key, which some services send back whole or in part; a short one could be any word."""
+        return without_secret(text, self._key) if len(self._key) >= SHORTEST_SECRET else text
 
     def _refusal(self, error: Any) -> CaptionerError:
         message = self._masked(clean_text(str(error.message)))[:_SHOWN]
@@ -255,6 +257,19 @@ class EndpointModel:
             message = f"it redirects to {brief(self._masked(target), 100)}; use that address"
         kind = CaptionerUnavailable if error.status_code in _FINAL else CaptionerError
         return kind(f"{self.name} at {self.settings.url} refused the request (status {error.status_code}): {message}")
+
+
+def without_secret(text: str, secret: str) -> str:
+    """The text with *** in place of the secret, and of every piece of it of SECRET_PIECE letters or more."""
+    size = min(len(secret), SECRET_PIECE)
+    pieces = {secret[at : at + size] for at in range(len(secret) - size + 1)}
+    hidden = sorted({hit.start() for piece in pieces for hit in re.finditer(f"(?={re.escape(piece)})", text)})
+    kept, end = [], 0
+    for start in hidden:
+        if start > end or not kept:
+            kept += [text[end:start], "***"]
+        end = start + size
+    return "".join([*kept, text[end:]])
 
 
 def _unpacked(data: bytes, coding: str) -> bytes | None:
