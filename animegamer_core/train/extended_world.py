@@ -53,10 +53,17 @@ def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: 
         profile=start.profile.name,
         motion_table=dataset.motion_table,
         provenance=provenance | dataset.motion_provenance,
-        licence=start.licence,
+        licence=_licence(start, dataset),
         trained_window=start.trained_window,
     )
     return parts.save(world)
+
+
+def _licence(start: World, dataset: DatasetFolder) -> str:
+    """The notice of a world that continues another's training on a dataset."""
+    began = f"It began with the weights of {start.spec.name}"
+    own = f" ({start.licence.rstrip('.')})" if start.licence else ""
+    return f"{began}{own}, and was made to be trained on {dataset.path.name}, whose licences apply too."
 
 
 def _words(tokenizer: GameTokenizer) -> list[str]:

@@ -124,7 +124,7 @@ def small_tokenizer(words: Sequence[str], spec: ModelSpec) -> GameTokenizer:
     if tokenizer.size > spec.engine.vocab_size:
         count = len(set(words))
         raise ValueError(
-            f"the dataset has {count} words, but the vocabulary of spec {spec.name!r} has room for "
+            f"a vocabulary of {count} words is needed, but spec {spec.name!r} has room for "
             f"{spec.engine.vocab_size - tokenizer.size + count}; use a larger spec or fewer words"
         )
     return tokenizer

@@ -57,6 +57,7 @@ def test_the_same_seed_gives_the_same_world_and_provenance_says_where_it_began(o
     assert worlds[0].fingerprint == worlds[1].fingerprint != worlds[2].fingerprint
     assert worlds[0].provenance[BEGAN_AS] == f"{start.spec.name} ({start.fingerprint[:12]})"
     assert worlds[0].motion_table == dataset.motion_table
+    assert start.licence.rstrip(".") in worlds[0].licence and f"trained on {dataset.path.name}" in worlds[0].licence
 
 
 def test_it_is_trained_by_the_next_command_that_new_prints(places, tmp_path, capsys):
@@ -91,6 +92,6 @@ def test_more_words_than_its_vocabulary_has_room_for_are_refused_before_a_file_i
         dataclasses.replace(turn, motion=" ".join(f"word{number}x{index}" for index in range(40)))
         for number, turn in enumerate(dataset.turns)
     )
-    with pytest.raises(ValueError, match="the vocabulary of spec 'tiny' has room for"):
+    with pytest.raises(ValueError, match="but spec 'tiny' has room for"):
         extended_world(start, dataclasses.replace(dataset, turns=turns), tmp_path / "world")
     assert not (tmp_path / "world").exists()
