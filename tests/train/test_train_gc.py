@@ -19,6 +19,8 @@ from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.model.sampler import STOCK_SCHEDULER
 from animegamer_core.spec import PROFILES
 from animegamer_core.state import clean_text
+from animegamer_core.toybox.dataset import DatasetGames
+from animegamer_core.toybox.world import instruction
 from animegamer_core.train.learners import TextVideoLearner
 from animegamer_core.train.losses import sqrt_alpha_cumprod
 from animegamer_core.train.run import prepare
@@ -52,6 +54,39 @@ def ready(data, world):
 @pytest.fixture(scope="module")
 def dataset(places):
     return places[0]
+
+
+@pytest.mark.parametrize("told", ["adverb's level", "place"])
+def test_its_text_features_tell_adverbs_and_places_apart(told, data):
+    """Of instructions that the shipped world's text encoder never trained on, so that the baseline is not held back."""
+    torch.manual_seed(0)
+    scenes = [scene for row in DatasetGames(games=150, held_out=0, edition=2).scenes().values() for scene in row]
+    levels = torch.randint(1, 6, (len(scenes),)).tolist()
+    answers = levels if told == "adverb's level" else [scene.place for scene in scenes]
+    texts = [
+        clean_text(instruction(dataclasses.replace(scene, refers=None), level))
+        for scene, level in zip(scenes, levels, strict=True)
+    ]
+    turns = tuple(dataclasses.replace(data.folder.turns[0], said=text) for text in texts)
+    folder = dataclasses.replace(data.folder, turns=turns)  # the model's text length fits its longest instruction
+    with torch.no_grad():
+        features = new_text_video(open_world("toybox"), folder, 0).decoder.text_features(texts)
+    names = sorted(set(answers))
+    labels = torch.tensor([names.index(answer) for answer in answers])
+    classes, weights = (torch.nn.Linear(features.shape[-1], len(names)) for _ in range(2))
+    optimizer = torch.optim.Adam([*classes.parameters(), *weights.parameters()], lr=0.03)
+
+    def scores(rows: torch.Tensor) -> torch.Tensor:
+        return (classes(rows) * weights(rows).softmax(dim=1)).sum(dim=1)
+
+    train, held_out = features[200:], features[:200]
+    for _ in range(150):
+        picked = torch.randint(len(train), (256,))
+        loss = torch.nn.functional.cross_entropy(scores(train[picked]), labels[200:][picked])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert (scores(held_out).argmax(dim=1) == labels[:200]).float().mean() >= 0.98
 
 
 SMALL = "--steps 3 --batch 2 --lr-warmup 1 --log-every 1 --validate-every 0"
