@@ -1,6 +1,7 @@
 """Tiny real models and a tiny world, made once a test run with fixed seeds."""
 
 import os
+import signal
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here may reach for a model hub
 
@@ -20,6 +21,9 @@ from animegamer_core.toybox.world import vocabulary
 settings.register_profile("same", derandomize=True, database=None, deadline=None)
 settings.register_profile("hunt", max_examples=2000, deadline=None)
 settings.load_profile("same")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job in the background; tests interrupt themselves
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 torch.set_num_threads(1)  # models this small only wait for one another on several threads
 

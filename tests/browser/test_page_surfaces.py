@@ -85,6 +85,9 @@ def test_the_key_for_a_turn_asks_for_words_and_keeps_capitals_in_the_field(page,
 
 def test_the_setting_and_the_pause_button_are_one(page, tab):
     tab.open()
+    tab.begin("clips move")
+    tab.sketch()
+    tab.play("Character: Miko; Motion: dance; Background: day beach.", 1)
     moving = "() => [...document.querySelectorAll('.ag-stage video')].some((video) => !video.paused)"
     tab.comfy.set(CLIPS, True)
     page.wait_for_function(moving)
