@@ -50,6 +50,9 @@ export function dressNode(node, say, app) {
       const usual = values.get(widget.name);
       if (widget.value === "" && usual !== undefined && !TEXTS.includes(widget.type)) widget.value = usual;
     }
+    // Consent is a person's own: a graph that someone saved or sent does not bring it along.
+    const consent = this.comfyClass === "GetAnimeGamerWeights" && this.widgets?.find(({ name }) => name === "accept");
+    if (consent) consent.value = false;
     if (card && node.properties[STATE_PROPERTY]) card.show(node.properties[STATE_PROPERTY]);
     const lines = readNotes(node.properties[NOTES_PROPERTY]);
     if (lines.length) notes.show(lines);

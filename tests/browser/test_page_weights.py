@@ -111,6 +111,21 @@ def test_an_interrupted_download_continues_where_it_stopped(server, folder, hub,
     assert first == arrived and (folder / ENGINE).stat().st_size == LARGE
 
 
+def test_a_saved_graph_does_not_bring_consent_along(comfy):
+    """Not even in the prompt that Run would queue."""
+    before, after, queued = comfy.page.evaluate("""async () => {
+      const consent = () => app.graph.nodes[0].widgets.find(({ name }) => name === "accept");
+      app.graph.clear();
+      app.graph.add(LiteGraph.createNode("GetAnimeGamerWeights"));
+      consent().value = true;
+      const before = Object.values((await app.graphToPrompt()).output)[0].inputs.accept;
+      const saved = JSON.parse(JSON.stringify(app.graph.serialize()));
+      await app.loadGraphData(saved, true, true, "sent");
+      return [before, consent().value, Object.values((await app.graphToPrompt()).output)[0].inputs.accept];
+    }""")
+    assert (before, after, queued) == (True, False, False)
+
+
 def test_the_play_tab_asks_for_consent_and_then_plays(comfy, server, folder, hub):
     page = comfy.page
     hub.ranges = []
