@@ -323,6 +323,8 @@ def test_the_about_page_has_the_version_and_pages_of_the_docs(server):
 def test_an_agent_plays_by_the_skill(server):
     """Every request of the skill, in its order, on a real server."""
     skill = (Path(__file__).parents[2] / "docs" / "skills" / "play-animegamer" / "SKILL.md").read_text(encoding="utf-8")
+    fields = r"---\nname: play-animegamer\ndescription: \S.{50,1000}\n---\n\n# "
+    assert re.match(fields, skill), "agents find a skill by these"
     lines = [shlex.split(line) for line in re.findall(r"^   curl .*$", skill, re.MULTILINE)]
     played = []
     for _, address, *options in lines:
