@@ -314,11 +314,11 @@ def _check_status(repo: str, response: Any) -> None:
     code, status = response.headers.get("x-error-code", ""), response.status_code
     if code == "GatedRepo":
         raise CheckpointError(
-            f"{repo}: its owner asks you to agree first; accept the licence at {_page(repo)}, run `hf auth login` (or "
-            "set HF_TOKEN), then try again"
+            f"{repo}: its owner asks you to agree first; accept the licence at {_page(repo)}, set HF_TOKEN (or "
+            "run `hf auth login`), then try again"
         )
     if code == "RepoNotFound" or status == 401:
-        raise CheckpointError(f"{repo}: no such repository at {_page(repo)}, or it needs `hf auth login`")
+        raise CheckpointError(f"{repo}: no such repository at {_page(repo)}, or it needs HF_TOKEN (or `hf auth login`)")
     if status in (408, 429) or status >= 500:
         asked = response.headers.get("retry-after", "")
         raise _Broken(f"the hub answered {status}", min(float(asked), LONGEST_PAUSE) if asked.isdecimal() else 0.0)

@@ -103,6 +103,17 @@ def test_what_is_fetched_is_a_world_to_play(hub, fetch, released, tmp_path):
     assert damaged.read_bytes() == found[ENGINE] and {path for path, _, _ in hub.ranges} == {ENGINE}
 
 
+def test_the_token_of_the_environment_goes_to_the_hub_alone(hub, fetch, tmp_path, monkeypatch):
+    assert fetch(tmp_path / "without", "--yes").status == 0 and set(hub.tokens) == {None}
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    hub.tokens.clear()
+    with Hub() as elsewhere:
+        elsewhere.repositories, hub.files_at = hub.repositories, elsewhere.url
+        done = fetch(tmp_path / "with", "--yes")
+    assert done.status == 0 and "hf_secret" not in done.out
+    assert set(hub.tokens) == {"Bearer hf_secret"} and elsewhere.ranges and set(elsewhere.tokens) == {None}
+
+
 @pytest.fixture
 def base_hub(hub, base_repositories):
     hub.repositories = {repo: dict(files) for repo, files in base_repositories.items()}

@@ -20,6 +20,8 @@ class Hub:
         self.stalled = threading.Event()
         self.cut_once = set()  # paths whose next answer breaks off half way
         self.ranges = []  # (path, first byte, last byte) in the order asked
+        self.tokens = []  # the Authorization of each request
+        self.files_at = ""  # the address of another hub, to which requests of files are sent on
 
     def __enter__(self):
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
@@ -51,6 +53,7 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self):
+        self.hub.tokens.append(self.headers["Authorization"])
         words = unquote(urlsplit(self.path).path).strip("/").split("/")
         if words[:2] == ["api", "models"]:
             return self._about("/".join(words[2:4]), words[4:])
@@ -58,6 +61,8 @@ class _Handler(BaseHTTPRequestHandler):
         assert words[2:4] == ["resolve", REVISION]
         if repo in self.hub.gated:
             return self._refuse()
+        if self.hub.files_at:
+            return self._send(302, b"", {"Location": self.hub.files_at + self.path})
         self._file(path, self.hub.wrong.get(path, self.hub.repositories[repo][path]))
 
     def _about(self, repo, rest):
