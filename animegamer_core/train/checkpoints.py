@@ -163,7 +163,7 @@ def checked_state(path: Path, stage: str, config: StageConfig) -> StoredState:
     """
     info = read_state(path)
     if (info.format, info.stage) != (FORMAT, stage):
-        raise ValueError(f"{path} is from stage {info.stage!r}, not {stage!r}; give another folder (--out)")
+        raise ValueError(f"{path} is from stage {info.stage!r}, not {stage!r}; choose another folder")
     stored = info.config.get("steps", 0)
     steps = max(config.steps, stored) if isinstance(stored, int) else stored
     check_settings(path, stage, {**info.config, "steps": steps}, config)

@@ -1,4 +1,4 @@
-"""A language model proposes the turns of a real ComfyUI, which was started with the endpoint's address."""
+"""A language model proposes and translates turns in a real ComfyUI, which was started with the endpoint's address."""
 
 import json
 import time
@@ -12,6 +12,7 @@ from stub_endpoint import Say, Slow, StubEndpoint
 from tiny_world import save_tiny_world
 
 KITE = "Character: Miko; Motion: quickly fly a kite; Background: day moor."
+TYPED = "琪琪在山坡上放风筝"  # words that no table has
 NAP = "Character: Miko; Motion: nap; Background: night moor."
 
 
@@ -71,3 +72,23 @@ def test_a_reply_that_cannot_be_played_is_told_in_a_sentence(server, stub):
     with pytest.raises(urllib.error.HTTPError) as refused:
         server.get("/animegamer/suggestions?world=tiny&story=a+life&director=endpoint")
     assert refused.value.code == 400 and "proposed nothing" in json.loads(refused.value.read())["error"]
+
+
+def test_an_instruction_in_chinese_is_translated_once(server, stub):
+    asked = len(stub.asks)
+    server.run(play("translated", instructions=TYPED))
+    assert len(stub.asks) == asked + 1 and TYPED in stub.asks[-1].texts[0]
+    assert [(line["instruction"], line["typed"]) for line in lines(server, "translated")] == [(KITE, TYPED)]
+    server.run(play("translated", instructions=f"{TYPED}\n{WAVE}"))
+    turn = {"world": "tiny", "story": "typed", "instruction": TYPED}
+    status, answer = server.post("/animegamer/turn?wait=1", turn)
+    assert status == 200, answer
+    assert lines(server, "typed")[0]["instruction"] == KITE and len(stub.asks) == asked + 1
+    assert [line["instruction"] for line in lines(server, "translated")] == [KITE, WAVE]
+
+
+def test_what_the_model_cannot_translate_is_told_in_a_sentence(server, stub):
+    stub.script[:] = [Say("好的")] * 6
+    assert "gpt did not translate" in server.refusal(play("untranslated", instructions=f"{TYPED}吧"))
+    stub.script.clear()
+    assert lines(server, "untranslated") == []

@@ -6,7 +6,7 @@ import wave
 import av
 import numpy as np
 import pytest
-from comfy_server import nodes_run
+from comfy_server import message, nodes_run
 from graphs import DRAW, PLAY, RUN, SLEEP, WAVE, load, node, save_video, saved_file
 from PIL import Image
 
@@ -53,6 +53,19 @@ def test_a_story_becomes_a_film_with_sound_and_subtitles(server, story):
     assert nodes_run(server.run(prompt)) == set()
     path.unlink()
     assert nodes_run(server.run(prompt)) >= {"film"} and path.exists(), "a deleted film is written again"
+
+
+def test_a_chosen_branch_is_shown(server, story):
+    server.run(batch(story, text=f"{WAVE}\n{RUN}"))
+    prompt = {"film": node("ExportGameStory", **FILM | {"story": story, "line": "line-2"})}
+    frames = read_clip(saved_file(server, server.run(prompt), "film")).frames.astype(int)
+    saved, shots = Story.read(server.output_dir / "animegamer", story), {}
+    assert saved.branch == "main", "as before"
+    for name in ("main", "line-2"):
+        saved.use(name)
+        shots[name] = np.concatenate([read_clip(saved.shots.path(entry.shot)).frames for entry in saved.entries])
+    away = {name: np.abs(frames - shown).mean() for name, shown in shots.items()}
+    assert len(frames) == 34 and away["line-2"] < 4 < away["main"], away
 
 
 def test_two_films_of_a_story_do_not_make_each_other_again(server, story):
@@ -120,6 +133,21 @@ def test_games_of_a_folder_are_played_in_takes_and_again_for_nothing(server, sto
     server.run(batch(story, games="mine/", text="", takes=3))
     assert {path: path.stat().st_mtime_ns for path in shots} == shots, "only the third take is drawn"
     assert stories[0].branches() == ["main", "line-2", "line-3"]
+
+
+def test_an_interrupted_batch_goes_on_and_keeps_what_was_drawn(server, story):
+    prompt = batch(story, text=f"{WAVE}\n{RUN}\n{SLEEP}", steps=60)
+    folder = server.output_dir / "animegamer" / story
+    queued = server.queue(prompt)
+    server.wait_until((folder / "lines" / "line-2.jsonl").exists)  # the second take has its first turn
+    server.post("/interrupt", {})
+    assert message(server.wait(queued), "execution_interrupted") is not None
+    before = {path: path.stat().st_mtime_ns for path in (folder / "shots").glob("*.mp4")}
+    assert 4 <= len(before) < 6 and not (folder / "films").exists()
+    entry = server.run(prompt)
+    assert nodes_run(entry) >= {"batch"} and saved_file(server, entry, "batch").exists()
+    after = {path: path.stat().st_mtime_ns for path in (folder / "shots").glob("*.mp4")}
+    assert len(after) == 6 and before.items() <= after.items()
 
 
 def test_typed_games_are_named_by_number(server, story):

@@ -234,6 +234,18 @@ def test_errors_are_one_sentence(server, name, inputs, words):
         assert all(word in text for word in words), text
 
 
+@pytest.mark.parametrize("text, found", [("a" * 15_000, "15000 letters"), ("run " * 1025, "1025 tokens")])
+def test_every_way_to_play_refuses_a_long_instruction_in_the_same_words(server, text, found):
+    play = PLAY | {"model": ["load", 0], "instructions": text, "story": "long"}
+    refused = {server.refusal(game(text)), server.refusal({"load": load(), "play": node("PlayGameStory", **play)})}
+    (sentence,) = refused
+    assert f" has {found}; shorten it to 1024 tokens (about 700 words) and 8192 letters" in sentence
+    asked = {"world": "tiny", "story": "long", "instruction": text}
+    status, answer = server.post("/animegamer/turn?wait=1", asked)
+    assert status in (400, 422) and answer["error"].endswith(sentence)
+    assert not (server.output_dir / "animegamer" / "long" / "lines").exists()
+
+
 def test_an_interrupt_stops_the_sampling(server):
     prompt_id = server.queue(game(WAVE, steps=1000, seed=11))
     server.wait_until(lambda: server.get("/queue")["queue_running"])

@@ -491,7 +491,10 @@ def test_more_games_go_on_with_fewer(world, tmp_path):
         few = "only one game: the intervals" if limit == 1 else "only 2 games: the intervals of means are too narrow"
         assert few in " ".join(table.remarks)
     assert "the first 2 of the benchmark's 3 games" in " ".join(table.remarks)
-    with pytest.raises(ValueError, match="--limit is 0"), open_job(job_of(world, tmp_path / "out", limit=0)):
+    with (
+        pytest.raises(ValueError, match="0 games cannot be played"),
+        open_job(job_of(world, tmp_path / "out", limit=0)),
+    ):
         pass
 
 

@@ -19,8 +19,8 @@ from animegamer_core.model.prompt import (
     tag_tokens,
 )
 from animegamer_core.research.parity.golden import RecordedTokenizer
-from animegamer_core.spec import PROFILES
-from animegamer_core.state import MOST_LETTERS, MOST_TOKENS, read_instructions
+from animegamer_core.spec import PROFILES, RELEASE, SPECS
+from animegamer_core.state import CACHED_TURNS, MOST_LETTERS, MOST_TOKENS, read_instructions
 
 SHARED = Path(__file__).parents[3] / "shared"
 KEPT = Path(__file__).parents[1] / "golden"
@@ -134,6 +134,20 @@ def test_the_published_tokenizer_and_prompts(tmp_path):
     tokenizer.save(tmp_path / "tokenizer.json")
     again = GameTokenizer.from_mistral(tmp_path)
     assert torch.equal(*(torch.tensor(t.encode_text("Pazu, café  <s> x")) for t in (tokenizer, again)))
+
+
+@pytest.mark.parametrize("spec", [*SPECS.values(), RELEASE], ids=lambda spec: spec.name)
+def test_a_session_of_longest_instructions_fits_in_the_positions(spec):
+    """And instructions twice as long would not: that is how MOST_TOKENS was chosen. The tests' tiny engine has room for
+    three such turns."""
+    tokenizer = GameTokenizer.from_words(WORDS, spec.state.tokens)
+    turns = 2 if spec.name == "tiny" else CACHED_TURNS
+    longest, levels = "run " * MOST_TOKENS, (5, 1, 1, -1)
+    for profile in PROFILES.values():
+        past = [(longest, levels)] * turns
+        asked = len(build_prompt(tokenizer, spec.state.tokens, past, longest, profile).ids_L)
+        answered = asked + len(state_block(tokenizer, levels, profile))
+        assert answered <= spec.engine.max_positions < answered + (turns + 1) * MOST_TOKENS
 
 
 def test_an_instruction_has_a_longest_length(tiny_tokenizer):

@@ -9,7 +9,7 @@ import urllib.error
 from pathlib import Path
 
 import pytest
-from comfy_server import server  # noqa: F401  a fixture
+from comfy_server import OLDER, server  # noqa: F401  a fixture
 
 ROOT = Path(__file__).parents[2]
 NODES = sorted((ROOT / "nodes").glob("*.py"))
@@ -120,6 +120,22 @@ def test_the_real_loader_finds_the_frozen_surface(server):  # noqa: F811
             assert all(len(spec) > 1 and spec[1].get("tooltip") for spec in group.values()), name
         assert all(facts["output_tooltips"]), name
     assert "ComfyUI-AnimeGamer (IMPORT FAILED)" not in server.log_text()
+
+
+def test_nodes_are_found_by_other_words_and_the_first_ones_are_essential(server):  # noqa: F811
+    info = server.get("/object_info")
+    if "search_aliases" not in info["SaveImage"]:
+        pytest.skip(f"{OLDER}search_aliases")
+    written = {
+        ast.literal_eval(words["node_id"]): ast.literal_eval(words["search_aliases"])
+        for path in NODES
+        for name, words in calls(path)
+        if name == "schema"
+    }
+    assert {name: tuple(info[name]["search_aliases"]) for name in FROZEN} == written and all(written.values())
+    essential = {name for name in FROZEN if info[name].get("essentials_category")}
+    assert essential == {"LoadAnimeGamer", "PredictNextState", "DecodeShot", "PlayGameStory"}
+    assert {info[name]["essentials_category"] for name in essential} == {"AnimeGamer"}
 
 
 def test_what_a_beginner_need_not_see_has_a_value_and_is_told_to_the_page(server):  # noqa: F811

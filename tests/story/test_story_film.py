@@ -257,6 +257,53 @@ def test_the_verb_says_what_it_wrote_and_what_is_wrong(root, tmp_path, capsys):
         assert expected in capsys.readouterr().err
 
 
+def changed(one, other):
+    """How much two films differ where the caption is, where the stats are, and in between."""
+    change = np.abs(one.astype(int) - other).mean((0, 3))
+    height = len(change)
+    parts = change[-height // 5 :], change[: height // 3, : height // 2], change[height // 2 : height * 3 // 4]
+    return [part.mean() for part in parts]
+
+
+def test_the_verb_shows_a_branch_with_text_and_sound(root, story, tmp_path, capsys):
+    tune = tmp_path / "tune.wav"
+    with wave.open(str(tune), "wb") as file:
+        file.setparams((1, 2, 8000, 0, "NONE", ""))
+        file.writeframes((32767 * tone(3)).astype("<i2").tobytes())
+
+    def exported(name, *words, branch="line-2"):
+        out = tmp_path / name
+        look = ["--branch", branch, "--turns", "2", "--scale", "8", "--out", str(out)]
+        assert main(["export", str(root / "tale"), *look, *words]) == 0
+        said = capsys.readouterr()
+        assert said.out == f"{out}\n" and "384 x 256, 8 frames per second, 4.2 s" in said.err
+        return out, said.err
+
+    plain, of_main = (read(exported(f"{branch}.mp4", branch=branch)[0]) for branch in ("line-2", "main"))
+    assert (of_main == read(export_film(story, tmp_path / "own.mp4", FilmOptions(scale=8), 2).files[0])).all()
+    assert np.abs(plain.astype(int) - of_main).mean() > 1
+    text = ("--subtitles", "burned", "--stats")
+    film, said = exported("film.mp4", *text, "--audio", str(tune), "--once", "--fade", "2")
+    assert "of 3.0 s followed by silence up to 4.2 s, fading out over the last 2.0 s" in said
+    with av.open(str(film)) as file:
+        assert [stream.type for stream in file.streams] == ["video", "audio"]
+    frames, heard = read(film), np.abs(sound_of(film))
+    assert frames.shape == plain.shape == (2 * SHOT, 256, 384, 3)
+    caption, stats, between = changed(frames, plain)
+    assert caption > 5 and stats > 20 and between < 2
+    loud, faded, silent = (heard[:, int(at * RATE) : int((at + 0.2) * RATE)].max() for at in (1, 2.7, 3.5))
+    assert loud == pytest.approx(0.5, abs=0.1) and 0.2 < faded < 0.45 and silent < 0.01
+    looped = sound_of(exported("looped.mp4", "--audio", str(tune), "--fade", "0")[0])
+    assert np.abs(looped[:, int(3.5 * RATE) :]).max() == pytest.approx(0.5, abs=0.1)
+    for name in ("film.gif", "film.webp"):
+        with Image.open(exported(name, *text)[0]) as picture:
+            assert (picture.n_frames, picture.size) == (2 * SHOT, (384, 256))
+            picture.seek(SHOT + 3)
+            shown = np.asarray(picture.convert("RGB"))[None]
+        caption, stats, between = changed(shown, plain[SHOT + 3 : SHOT + 4])
+        assert caption > 5 and stats > 20 and between < 12, name
+
+
 def test_a_story_in_use_is_not_exported_nor_renamed_in_the_middle(root, monkeypatch, capsys):
     with Story.read(root, "tale").lock():
         assert main(["export", str(root / "tale")]) == 2

@@ -148,7 +148,7 @@ def _model() -> Path:
     if model is None:
         lacks = f"is missing its file {MODEL}" if places else "is not installed"
         raise ValueError(
-            f"finding credits needs the package {PACKAGE}, which {lacks}; run `pip install '{PACKAGE}>=3.10,<4'`, or "
-            "keep credits with --most-text 1"
+            f"finding credits needs the package {PACKAGE}, which {lacks}; run `pip install '{PACKAGE}>=3.10,<4'`; on "
+            "the command line, --most-text 1 keeps credits"
         )
     return model

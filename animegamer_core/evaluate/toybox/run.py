@@ -51,7 +51,7 @@ class Plan:
     def limited(self, games: int) -> Plan:
         """The plan for another number of games, with everything else in proportion."""
         if games < 1:
-            raise ValueError(f"--limit is {games}; expected 1 game or more")
+            raise ValueError(f"{games} games cannot be measured; expected 1 or more")
         part = games / self.games
         names = ("shots", "true", "sweeps", "colours", "unseen", "memory", "references", "takes")
         return replace(self, games=games, **{name: max(1, round(getattr(self, name) * part)) for name in names})

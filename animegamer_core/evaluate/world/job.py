@@ -115,7 +115,7 @@ def open_job(job: EvaluationJob, main: bool = True) -> Iterator[OpenJob]:
     main: whether this process, of several, creates the folder and locks it; the others wait until run.json exists.
     """
     if job.limit is not None and job.limit < 1:
-        raise ValueError(f"--limit is {job.limit}; expected 1 game or more")
+        raise ValueError(f"{job.limit} games cannot be played; expected 1 or more")
     with ExitStack() as stack:
         meter = stack.enter_context(open_meter(job.world, job.flow, job.edges))
         references = references_of(job.games, job.characters)
