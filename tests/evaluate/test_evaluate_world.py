@@ -830,7 +830,7 @@ def test_wrong_words_are_answered_in_a_sentence(world, small_models, tmp_path):
         ("--seed", "-1"): "seeds run from 0",
         ("--motion-edges", "1,2,2,3"): "four rising numbers",
         ("--flow", "raft"): "backends differ",
-        ("--limit", "0"): "1 game or more",
+        ("--limit", "0"): "0 games cannot be played",
         ("--steps", "0"): "1 step or more",
         ("--window", "-1"): "0 or more",
         ("--baseline-video", "v"): "--baseline-video needs a baseline; drop it, or add --baseline gc",
