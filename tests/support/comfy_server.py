@@ -23,7 +23,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("tests.comfyui.", "tests.browser.")
 SKIPPED = "no ComfyUI found; `make comfyui` gets one, or set COMFYUI_DIR"
-OLDER = "this ComfyUI is too old: it has no node "  # the one reason to skip a test where a ComfyUI is
+OLDER = "this ComfyUI is too old: it has no "  # the one reason to skip a test where a ComfyUI is
 
 
 def find_comfyui():
@@ -219,7 +219,7 @@ def server(tmp_path_factory):
 def needs_node(server, name):
     """Skip the test where the server's ComfyUI does not have the node `name` yet."""
     if name not in server.get("/object_info"):
-        pytest.skip(OLDER + repr(name))
+        pytest.skip(f"{OLDER}node {name!r}")
 
 
 def is_skipped(case):
