@@ -46,6 +46,7 @@ export function createPlayTab(session, say, page) {
   show(session, "");
   function destroy() {
     game.preview(null);
+    game.release();
     clips.release();
     start.release();
   }
@@ -207,8 +208,10 @@ function createGame(say, session, clips, page) {
     name.textContent = now.story;
     name.title = `${now.story} \u00b7 ${now.world}`; // where both do not fit, the world is left out
     world.textContent = now.world;
+    const focused = document.activeElement;
     undo.disabled = !now.here.parent || now.busy;
     write.disabled = graph.disabled = !now.here.parent || now.busy;
+    if ([undo, write, graph].includes(focused) && focused.disabled) form.focus();
     stage.show(now);
     examples.show(now);
     takes.show(now);
@@ -229,6 +232,7 @@ function createGame(say, session, clips, page) {
     focus: () => form.focus(),
     moveClips: stage.moveClips,
     preview: stage.showPreview,
+    release: () => dialog.element.remove(), // it is not inside of the tab
     showReady: suggestions.showReady,
   };
 }

@@ -35,7 +35,12 @@ def test_a_proposal_is_written_into_the_form_and_can_be_changed(life):
         "(first) => document.querySelector('.ag-proposals .ag-story')?.title !== first", arg=offered[0]
     )
     offered = [button.get_attribute("title") for button in proposals.all()]
-    page.locator(".ag-proposals .ag-edit").nth(1).click()
+    proposals.nth(1).focus()
+    page.keyboard.press("Tab")
+    pencil = page.evaluate("() => document.activeElement.matches('.ag-edit') && document.activeElement.ariaLabel")
+    assert pencil, "the pencil comes after its proposal, and has a name"
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".ag-text:focus")
     assert page.input_value(".ag-text") == offered[1]
     page.keyboard.press("End")
     page.keyboard.type(" Slowly.")

@@ -1,11 +1,14 @@
 """The state in a node: run a graph on the page, and see the stats and the clip."""
 
+import json
 import os
+import shutil
 import urllib.error
 
 import pytest
+from comfy_server import OLDER, ROOT
 from graphs import PLAY, START, draw, load, node, predict, save_video
-from pages import script
+from pages import is_older, script
 
 pytestmark = pytest.mark.usefixtures("world")
 
@@ -167,10 +170,9 @@ def test_a_widget_that_a_saved_graph_did_not_know_has_its_usual_value(comfy):
 
 
 def test_nodes_2_0_shows_the_card_too(comfy, server):
-    version = comfy.page.evaluate("() => window.__COMFYUI_FRONTEND_VERSION__")
-    if tuple(map(int, version.split(".")[:2])) < (1, 48):  # unfinished there, so it has to be off
+    if is_older(comfy.page):
         assert not comfy.page.evaluate("() => app.extensionManager.setting.get('Comfy.VueNodes.Enabled')")
-        return
+        pytest.skip(f"{OLDER}finished Nodes 2.0")
     comfy.set("Comfy.VueNodes.Enabled", True)
     comfy.open()
     try:
@@ -193,46 +195,92 @@ def test_nodes_2_0_shows_the_card_too(comfy, server):
         comfy.open()
 
 
-def test_a_subgraph_blueprint_plays_a_turn(comfy, server):
+@pytest.fixture(scope="module")
+def blueprints(server):
+    """{name: blueprint} of the pack's subgraphs, as the server lists them."""
     try:
         listed = server.get("/global_subgraphs")
     except urllib.error.HTTPError as error:  # they came with 0.3.67
         assert error.code == 404
-        return
+        pytest.skip(f"{OLDER}subgraph blueprints")
     ours = {item["name"]: key for key, item in listed.items() if item["source"] == "custom_node"}
-    assert set(ours) == {"AnimeGamer one turn", "AnimeGamer two futures", "AnimeGamer film to LoRA"}
-    blueprint = server.get(f"/global_subgraphs/{ours['AnimeGamer one turn']}")["data"]
-    comfy.page.evaluate(script("blueprint"), [blueprint, WORLD])
+    return {name: json.loads(server.get(f"/global_subgraphs/{key}")["data"]) for name, key in ours.items()}
+
+
+@pytest.fixture(scope="module")
+def film(comfy, server):
+    """The film of the examples, in the input folder."""
+    for path in (ROOT / "workflows" / "input").glob("my-film*"):
+        shutil.copy(path, server.input_dir)
+    comfy.page.evaluate("async () => app.refreshComboInNodes()")
+
+
+def insert(comfy, blueprint):
+    """Put a blueprint on the canvas with what it needs around it; nothing of it is lost."""
+    found = comfy.page.evaluate(script("blueprint"), [blueprint, WORLD])
+    (inner,) = blueprint["definitions"]["subgraphs"]
+    assert found["unknown"] == [] and sorted(found["kinds"]) == sorted(part["type"] for part in inner["nodes"])
+    assert found["links"] == len(inner["links"]) and found["open"] == []
+
+
+@pytest.mark.parametrize(("name", "turns"), [("one turn", 1), ("two futures", 2)])
+def test_a_subgraph_blueprint_plays(comfy, server, blueprints, name, turns):
+    insert(comfy, blueprints[f"AnimeGamer {name}"])
     comfy.run_graph()
     outputs = list(server.get("/history").values())[-1]["outputs"]
-    assert any("animegamer_state" in shown for shown in outputs.values())
-    comfy.shot("subgraph")
+    assert sum("animegamer_state" in shown for shown in outputs.values()) == turns
+    comfy.shot(f"subgraph-{turns}")
 
 
-def test_app_mode_shows_what_one_would_change_and_then_the_clip(comfy, server):
-    page = comfy.page
+def test_the_blueprint_from_a_film_to_a_lora_is_accepted(comfy, server, blueprints, film):
+    """It trains for minutes, as test_workflows_run does with the same nodes; here it is stopped."""
+    assert set(blueprints) == {f"AnimeGamer {name}" for name in ("one turn", "two futures", "film to LoRA")}
+    insert(comfy, blueprints["AnimeGamer film to LoRA"])
+    answer = comfy.page.evaluate("async () => app.api.queuePrompt(0, await app.graphToPrompt())")
+    assert not answer["node_errors"]
+    ended = lambda: server.post("/interrupt", {}) and server.get(f"/history/{answer['prompt_id']}")  # noqa: E731
+    server.wait_until(ended)
+    (entry,) = ended().values()
+    kinds = [values["class_type"] for values in entry["prompt"][2].values()]
+    assert {"BuildGameDataset", "TrainLoRAStage", "PreviewAny"} <= set(kinds)
+
+
+STORY = "\n".join(INSTRUCTION.format(motion, "day beach") for motion in ("gently wave hello", "dance"))
+APPS = {  # example: (what one would change, what this test changes)
+    "1-one-turn": (["character", "motion", "place", "seed"], {"motion": "dance"}),
+    "5-story": (["instructions", "story", "seed"], {"instructions": STORY, "story": "as an app"}),
+    "9-film": (["film", "dataset", "steps", "instruction"], {}),  # running it takes minutes: see test_workflows_run
+}
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_app_mode_shows_what_one_would_change_and_then_the_clip(comfy, server, film, name):
+    page, (wanted, changes) = comfy.page, APPS[name]
     if not page.evaluate("() => app.extensionManager.command.commands.some(({ id }) => id === 'Comfy.ToggleLinear')"):
-        version = page.evaluate("() => window.__COMFYUI_FRONTEND_VERSION__")
-        assert tuple(map(int, version.split(".")[:2])) < (1, 48)
-        return
-    page.evaluate(script("one_turn_as_app"), WORLD)
+        assert is_older(page)
+        pytest.skip(f"{OLDER}App mode")
+    page.evaluate(script("as_app"), [name, WORLD])
     try:
         page.wait_for_timeout(1000)
         if page.get_by_text("Skip", exact=True).count():  # the tour of a first visit
             page.get_by_text("Skip", exact=True).click()
         inputs = page.get_by_test_id("app-mode-widget-item")
-        inputs.nth(3).wait_for()
-        named = [words.split("\n")[0] for words in inputs.all_inner_texts()]
-        assert named == ["character", "motion", "place", "seed"]
-        inputs.nth(1).locator("input, textarea").first.fill("dance")
+        inputs.nth(len(wanted) - 1).wait_for()
+        assert [words.split("\n")[0] for words in inputs.all_inner_texts()] == wanted
+        for widget, value in changes.items():
+            inputs.nth(wanted.index(widget)).locator("input, textarea").first.fill(value)
+        comfy.shot(f"app-mode-{name}")
+        if not changes:
+            return
         before = len(server.get("/history"))
         page.get_by_test_id("linear-run-button").get_by_role("button", name="Run").click()
         server.wait_until(lambda: len(server.get("/history")) > before)
         entry = list(server.get("/history").values())[-1]
         assert entry["status"]["status_str"] == "success"
-        assert "dance" in [values["inputs"].get("motion") for values in entry["prompt"][2].values()]
+        ran = [values["inputs"] for values in entry["prompt"][2].values()]
+        assert all(value in [inputs.get(widget) for inputs in ran] for widget, value in changes.items())
         page.wait_for_function("() => [...document.querySelectorAll('video')].some((video) => video.videoWidth)")
-        comfy.shot("app-mode")
+        comfy.shot(f"app-mode-{name}-clip")
     finally:
         page.evaluate("() => app.extensionManager.command.execute('Comfy.ToggleLinear')")
         comfy.open()

@@ -1,5 +1,6 @@
 """A new story of the Play tab that begins with a picture or a part of a film, by mouse and by keys."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,31 @@ def test_the_form_asks_for_a_second_of_a_film_alone(tab, film, picture):
     page.locator(".ag-opening .ag-icon").click()
     assert not page.is_visible("input[name=opening-text]") and not page.locator(".ag-opening-look > *").count()
     page.wait_for_selector(".ag-new input[type=file]:focus")
+
+
+def test_keys_alone_choose_a_film_its_second_and_its_words(tab, film, tmp_path):
+    tab.close_story()
+    page = tab.page
+    page.focus(".ag-new input")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("film by keys")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    mine = shutil.copy(film, tmp_path / "mine.mp4")
+    with page.expect_file_chooser() as chooser:
+        page.keyboard.press("Space")
+    chooser.value.set_files(mine)
+    page.wait_for_selector("input[name=opening-at]:visible")
+    for _ in range(2):  # past the button that forgets the file
+        page.keyboard.press("Tab")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("0.5")
+    page.keyboard.press("Tab")
+    page.keyboard.type("Miko walks")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".ag-game:visible")
+    assert source(tab).endswith("#t=0.5") and stage_words(tab) == ["Miko walks"]
+    page.wait_for_selector(".ag-text:focus")
 
 
 def test_a_story_begins_with_a_part_of_a_film_and_goes_on_without_it(tab, film, server):

@@ -5,10 +5,14 @@ import urllib.parse
 import wave
 
 import av
+import numpy as np
 import pytest
 from graphs import PLAY, load, node
 from pages import faint_texts, script
+from PIL import Image, ImageSequence
 from play_tab import TURN
+
+from animegamer_core.media.video import read_clip
 
 SEA = "Character: Miko; Motion: gently wave hello; Background: day beach."
 RUN = "Character: Miko; Motion: swiftly run; Background: day beach."
@@ -108,9 +112,31 @@ def test_the_map_leads_to_every_branch_by_keys(game):
 def exported(game):
     """{content type: address} of the files that were just exported."""
     game.page.locator("dialog.ag-export .ag-main").click()
+    return links(game)
+
+
+def links(game):
+    """{content type: address} of the files of an export, once they are there."""
     game.page.wait_for_selector(".ag-files a", timeout=TURN)
     links = [link.get_attribute("href") for link in game.page.locator(".ag-files a").all()]
     return {game.page.request.get(game.server.url + link).headers["content-type"]: link for link in links}
+
+
+def turns_shown(game):
+    """The turns of the branch that is shown, up to the one on the stage, as the server has them."""
+    number = int(game.page.locator(".ag-stage .ag-number").inner_text())
+    branches = re.search("branch (.+)$", game.page.locator(".ag-stop[aria-current]").get_attribute("aria-label"))[1]
+    (line, *_) = (line for line in game.saved("by the sea")["lines"] if line["name"] in branches.split(", "))
+    return line["turns"][:number]
+
+
+def clip_of(game, turn):
+    """The frames of a turn's clip."""
+    return read_clip(game.server.output_dir / turn["clip"]["subfolder"] / turn["clip"]["filename"]).frames
+
+
+def enlarged(frame, scale=4):
+    return np.asarray(Image.fromarray(frame).resize((frame.shape[1] * scale, frame.shape[0] * scale)), dtype=int)
 
 
 def test_export_gives_a_clip_and_a_contact_sheet(game):
@@ -122,12 +148,13 @@ def test_export_as_a_film(game, tmp_path):
     page = game.page
     page.click(".ag-top .pi-download")
     dialog = page.locator("dialog.ag-export")
-    kind, subtitles, _, rate = dialog.locator("select").all()
+    kind, subtitles, scale, rate = dialog.locator("select").all()
     kind.select_option("gif")
     assert subtitles.locator("option[value=soft]").is_disabled() and rate.locator("option[value='60']").is_disabled()
     kind.select_option("mp4")
     subtitles.select_option("soft")
     dialog.locator("input[type=text]").fill("By the sea")
+    scale.select_option("4")
     dialog.locator(".ag-look input[type=checkbox]").check()
     song = tmp_path / "song.wav"
     with wave.open(str(song), "wb") as file:
@@ -136,14 +163,74 @@ def test_export_as_a_film(game, tmp_path):
     dialog.locator("[name=music]").set_input_files(song)
     assert dialog.locator("[name=repeat-music]").is_checked()
     game.comfy.shot("export-dialog")
-    kinds = exported(game)
+    turns, kinds = turns_shown(game), exported(game)
     film = game.server.output_dir / "animegamer" / "by the sea" / "films" / "film.mp4"
     assert "video/mp4" in kinds and len(kinds) == 2 and film.with_suffix(".srt").exists()
     with av.open(str(film)) as container:
-        assert len(container.streams.audio) == 1
+        assert sorted(stream.type for stream in container.streams) == ["audio", "subtitle", "video"]
+        said = [bytes(packet)[2:].decode() for packet in container.demux(subtitles=0) if packet.size > 2]
+    assert said == [f"{number}. {in_short(turn['instruction'])}" for number, turn in enumerate(turns, start=1)]
+    frames, first = read_clip(film).frames, enlarged(clip_of(game, turns[0])[0])
+    assert frames.shape[:3] == (20 + 17 * len(turns), *first.shape[:2]), "a title card of 2.5 s, then every turn"
+    assert np.abs(frames[19] - first).mean() > 2 * np.abs(frames[20] - first).mean(), "the card is not the first turn"
+    height, width = first.shape[0] // 3, first.shape[1] // 3
+    differs = np.abs(frames[20] - first).mean(axis=2)
+    assert differs[:height, :width].mean() > 3 * differs[height:, width:].mean(), "stats in the upper left corner"
+
+
+def in_short(instruction):
+    """An instruction without its labels."""
+    return " \u00b7 ".join(part.partition(": ")[2] for part in instruction.rstrip(".").split("; "))
+
+
+def test_another_branch_is_exported_by_keys_alone(game):
+    page = game.page
+    page.locator(".ag-stop:not(.ag-mine)").last.focus()
+    page.keyboard.press("Enter")
+    page.locator(".ag-top button:has(.pi-download)").focus()
+    page.keyboard.press("Enter")
+    dialog = page.locator("dialog.ag-export")
+    assert dialog.locator("select").first.evaluate("(kind) => kind === document.activeElement")
+    page.keyboard.type("webp")
+    assert dialog.locator("select").nth(1).input_value() == "burned", "soft ones are for mp4"
+    assert game.comfy.run_script("nameless") == [] and game.comfy.run_script("cut_off") == []
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Control+A")
+    page.keyboard.press("Delete")  # the title of the film before
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    page.keyboard.press("Space")  # without its stats
+    page.keyboard.press("Tab")
+    turns = turns_shown(game)
+    page.keyboard.press("Enter")
+    assert [kind.partition("/")[2] for kind in links(game)] == ["webp"]
+    page.wait_for_selector(".ag-text:focus")  # the button of the dialog was disabled meanwhile
+    with Image.open(game.server.output_dir / "animegamer" / "by the sea" / "films" / "film.webp") as film:
+        frames = [(np.asarray(frame.convert("RGB")), frame.info["duration"]) for frame in ImageSequence.Iterator(film)]
+    assert sum(duration for _, duration in frames) == 17 * len(turns) * 125
+    differs = np.abs(frames[-1][0] - enlarged(clip_of(game, turns[-1])[-1])).mean(axis=2)
+    half = len(differs) // 2
+    assert differs[half:].mean() > 2 * differs[:half].mean() and differs[:half].mean() < 12, "words below the picture"
+
+
+@pytest.mark.parametrize("window", [(1280, 800), (640, 400)])
+def test_the_export_dialog_fits_a_small_window(game, window):
+    page, usual = game.page, game.page.viewport_size
+    page.set_viewport_size(dict(zip(("width", "height"), window, strict=True)))
     page.click(".ag-top .pi-download")
+    dialog = page.locator("dialog.ag-export")
+    dialog.locator("select").first.select_option("mp4")
+    page.wait_for_timeout(300)
+    cut, room = game.comfy.run_script("cut_off"), dialog.bounding_box()
+    dialog.locator(".ag-main").focus()
+    button = dialog.locator(".ag-main").bounding_box()
+    game.comfy.shot(f"export-dialog-{window[0]}")
     page.keyboard.press("Escape")
+    page.set_viewport_size(usual)
     assert not page.locator("dialog.ag-export[open]").count()
+    assert not cut and room["x"] >= 0 and room["x"] + room["width"] <= window[0]
+    assert room["y"] >= 0 and button["y"] + button["height"] <= window[1]
 
 
 def test_a_reload_opens_the_story_again(game):
@@ -335,14 +422,23 @@ def test_the_story_opens_as_a_graph_that_computes_nothing_again(game):
     game.comfy.shot("handed-over-dark")
 
 
-def test_the_tab_speaks_chinese(game):
-    game.comfy.set("Comfy.Locale", "zh")
-    game.comfy.open()
-    game.open()
-    game.page.wait_for_selector(".ag-game:visible")
-    assert game.page.locator(".ag-main:visible").inner_text() == "\u6e38\u73a9"
-    game.comfy.shot("play-zh")
-    game.comfy.set("Comfy.Locale", "en")
+@pytest.mark.parametrize(
+    ("language", "play", "loader"),
+    [("zh", "\u6e38\u73a9", ""), ("ja", "\u30d7\u30ec\u30a4", "AnimeGamer \u3092\u8aad\u307f\u8fbc\u3080")],
+)
+def test_page_and_tab_speak_chinese_and_japanese(game, language, play, loader):
+    game.comfy.set("Comfy.Locale", language)
+    try:
+        game.comfy.open()
+        game.open()
+        game.page.wait_for_selector(".ag-game:visible")
+        assert game.page.locator(".ag-main:visible").inner_text() == play
+        assert game.comfy.run_script("cut_off") == [] and game.comfy.run_script("nameless") == []
+        node = game.page.evaluate("() => LiteGraph.createNode('LoadAnimeGamer').title")
+        assert not loader or node == loader
+        game.comfy.shot(f"play-{language}")
+    finally:
+        game.comfy.set("Comfy.Locale", "en")
 
 
 SCARF = "Character: Miko; Motion: gently run with a red scarf; Background: day beach."

@@ -41,6 +41,8 @@ def test_search_finds_by_words(page):
 
 def test_each_story_has_a_picture(page, tab):
     page.wait_for_function("() => document.querySelectorAll('video.ag-thumb[src]').length >= 3")
+    loaded = "() => [...document.querySelectorAll('video.ag-thumb[src]')].every((video) => video.videoWidth > 0)"
+    page.wait_for_function(loaded)
     tab.comfy.shot("story-list")
     assert page.locator("video.ag-thumb").count() >= len(NAMES)
 

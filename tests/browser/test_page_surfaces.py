@@ -5,6 +5,7 @@ from pages import script
 from play_tab import MESSAGE
 
 CLIPS = "AnimeGamer.PlayTab.ClipsMove"
+PREVIEW = "AnimeGamer.PlayTab.Preview"
 OURS = {
     "P:false:false:true": "Workspace.ToggleSidebarTab.animegamer.play",
     "ENTER:false:true:false": "AnimeGamer.PlayTurn",
@@ -104,6 +105,23 @@ def test_the_setting_and_the_pause_button_are_one(page, tab):
     page.wait_for_selector(".ag-stage video")
     assert not page.evaluate(moving), "a tab that is opened again keeps to it"
     tab.comfy.set(CLIPS, True)
+
+
+def test_a_setting_hides_a_shot_while_it_is_drawn(page, tab):
+    tab.comfy.set(PREVIEW, False)
+    tab.sketch(1000)
+    page.fill(".ag-text", "Character: Miko; Motion: run; Background: day beach.")
+    page.press(".ag-text", "Enter")
+    try:
+        page.wait_for_function("() => document.querySelector('.ag-doing .ag-bar').getAttribute('aria-valuenow') > 5")
+        assert not page.locator(".ag-preview:visible").count()
+        tab.comfy.set(PREVIEW, True)
+        page.wait_for_selector(".ag-preview:visible")  # of the same shot
+    finally:
+        tab.comfy.set(PREVIEW, True)
+        page.click(".ag-stop-button")
+        tab.wait_until_idle()
+        tab.sketch()
 
 
 def test_the_settings_stand_together_in_comfyuis_dialog(page, tab):

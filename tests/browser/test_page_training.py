@@ -40,6 +40,7 @@ def test_a_run_is_shown_while_it_trains(page, server, comfy):
         timeout=PATIENCE_S * 1000,
     )
     assert page.locator(".ag-training select").input_value() == '{"run":"shown","stage":"adapt"}'
+    page.wait_for_function(script("training_in_view"), timeout=PATIENCE_S * 1000)
     server.wait(queued, PATIENCE_S)
     page.wait_for_function("() => document.querySelector('.ag-training-words').innerText.startsWith('Finished')")
     assert words(page) == "Finished: 4 steps"

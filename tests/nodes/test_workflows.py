@@ -125,6 +125,7 @@ def test_app_mode_shows_widgets_and_results_that_are_there(name):
     workflow = read(FOLDER / f"{name}.json")
     nodes = {node["id"]: node for node in live(workflow)}
     shown = workflow["extra"]["linearData"]
+    assert workflow["extra"]["linearMode"] is False, "it opens as a graph: its note says what to do first"
     assert 3 <= len(shown["inputs"]) <= 4 and shown["outputs"]
     for node, widget in shown["inputs"]:
         assert widget in widgets_of(nodes[node]["type"])

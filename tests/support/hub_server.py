@@ -3,6 +3,7 @@
 import hashlib
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
@@ -18,6 +19,7 @@ class Hub:
         self.wrong = {}  # path -> bytes that are sent in place of the listed ones
         self.stall_at = None  # (path, first byte): never answered; `stalled` tells that it was asked
         self.stalled = threading.Event()
+        self.slow = {}  # path -> seconds before each answer
         self.cut_once = set()  # paths whose next answer breaks off half way
         self.ranges = []  # (path, first byte, last byte) in the order asked
         self.tokens = []  # the Authorization of each request
@@ -81,6 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.hub.stall_at == (path, first):
             self.hub.stalled.set()
             threading.Event().wait(60)
+        time.sleep(self.hub.slow.get(path, 0))
         body = content[first : last + 1]
         if path in self.hub.cut_once:
             self.hub.cut_once.remove(path)

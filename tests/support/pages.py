@@ -14,6 +14,12 @@ def script(name):
     return (SCRIPTS / f"{name}.js").read_text("utf-8")
 
 
+def is_older(page):
+    """Whether a page of ComfyUI is one of those whose Nodes 2.0 are unfinished, and that have no App mode."""
+    version = page.evaluate("() => window.__COMFYUI_FRONTEND_VERSION__")
+    return tuple(map(int, version.split(".")[:2])) < (1, 48)
+
+
 def faint_texts(page, within, apart):
     """[(contrast, element)] of the texts in a part of a page that miss WCAG's contrast of 4.5; apart: not looked at."""
     found = page.evaluate(script("contrast"), [within, apart])

@@ -1,18 +1,30 @@
-// Put a blueprint of one turn on the canvas, between a world, a new game and a StateDisplay.
+// Put a blueprint on the canvas, between a world and a new game, and nodes that show its states or its report. Returns
+// its nodes' kinds, those that are unknown, the number of its links, and the sockets that got no link.
 async ([blueprint, world]) => {
-  await app.loadGraphData(JSON.parse(blueprint), true, true, "blueprint");
+  await app.loadGraphData(blueprint, true, true, "blueprint");
   const graph = app.graph;
-  const turn = graph.nodes[0];
-  const add = (kind, x) => {
+  const [inserted] = graph.nodes;
+  const add = (kind, x, y) => {
     const node = LiteGraph.createNode(kind);
-    node.pos = [x, 0];
+    node.pos = [x, y];
     graph.add(node);
     return node;
   };
-  const load = add("LoadAnimeGamer", -700);
-  load.widgets.find((widget) => widget.name === "world").value = world;
-  const slot = (name) => turn.inputs.findIndex((input) => input.name === name);
-  load.connect(0, turn, slot("model"));
-  add("GameHistory", -350).connect(0, turn, slot("history"));
-  turn.connect(turn.outputs.findIndex((output) => output.name === "state"), add("StateDisplay", 350), 0);
+  const given = { ANIMEGAMER_MODEL: "LoadAnimeGamer", ANIMEGAMER_HISTORY: "GameHistory" };
+  inserted.inputs.forEach((input, slot) => {
+    if (given[input.type]) add(given[input.type], -350, slot * 250).connect(0, inserted, slot);
+  });
+  for (const load of graph.nodes.filter((node) => node.comfyClass === "LoadAnimeGamer"))
+    load.widgets.find((widget) => widget.name === "world").value = world;
+  const shown = { ANIMEGAMER_STATE: "StateDisplay", STRING: "PreviewAny" };
+  inserted.outputs.forEach((output, slot) => {
+    if (shown[output.type]) inserted.connect(slot, add(shown[output.type], 450, slot * 250), 0);
+  });
+  const parts = inserted.subgraph.nodes;
+  return {
+    kinds: parts.map((node) => node.type),
+    unknown: parts.filter((node) => !LiteGraph.registered_node_types[node.type]).map((node) => node.type),
+    links: inserted.subgraph.links.size,
+    open: inserted.inputs.filter((input) => !input.widget && input.link === null).map((input) => input.name),
+  };
 }
