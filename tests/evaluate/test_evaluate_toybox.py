@@ -322,7 +322,7 @@ def test_plans_scale_with_the_number_of_games():
     assert FULL.limited(FULL.games) == FULL
     assert QUICK.limited(8).shots == 2 * QUICK.shots
     assert FULL.limited(1).sweeps == 1
-    with pytest.raises(ValueError, match="1 game or more"):
+    with pytest.raises(ValueError, match="0 games cannot be measured"):
         QUICK.limited(0)
 
 
