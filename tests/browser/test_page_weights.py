@@ -197,6 +197,8 @@ def open_dialog(comfy, world="qiqi"):
     """The dialog, from the button of a Load AnimeGamer; a download of what it offers may begin at a click."""
     comfy.load_prompt({"1": load(world=world)})
     press_button(comfy)
+    comfy.page.wait_for_function(f"(world) => document.querySelector('{DIALOG} select')?.value === world", arg=world)
+    comfy.page.wait_for_selector(f"{DIALOG} .ag-licence:not(:empty)")
     comfy.page.check(CONSENT)
     return comfy.page
 
@@ -258,7 +260,7 @@ def test_the_second_film_its_encoders_and_the_base_models_come_by_the_dialog(com
     page.wait_for_function("() => /text encoder/.test(document.querySelector('.ag-weights-facts').innerText)")
     page.check(CONSENT)
     page.click(f"{DIALOG} .ag-main")
-    page.wait_for_function(ALL_THERE)
+    page.wait_for_function(ALL_THERE, timeout=60_000)
     found = files(folder)
     assert {"MLLM-Sosuke/pytorch_model.bin", "t5-v1_1-xxl/config.json"} <= set(found)
     assert f"{stock_files.CLIP}/open_clip_pytorch_model.bin" in found and ENGINE not in found
