@@ -53,8 +53,8 @@ def renamed(server, tmp_path):
 
 
 def test_a_graph_with_the_earlier_name_runs(renamed):
-    (told,) = renamed.get("/node_replacements")["PlayStory"]
-    assert told == ROW
+    (replacement,) = renamed.get("/node_replacements")["PlayStory"]
+    assert replacement == ROW
     old = node("PlayStory", **PLAY | {"model": ["load", 0], "story": "old", "lines": WAVE})
     old["_meta"] = {"title": "as a page sends it"}  # ComfyUI replaces no node without one
     renamed.run({"load": load(), "play": old})
