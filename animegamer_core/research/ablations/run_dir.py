@@ -92,15 +92,23 @@ class RunDir:
     def training_data(self, deadline: Deadline) -> TrainingData | None:
         """The dataset with its features on the device; None if the time ran out first."""
         with self.lock(".", deadline) as owned:
-            return self._training_data if owned else None
+            if not owned:
+                return None
+            _ = self._features
+        return self._training_data  # read without the lock: gigabytes, for which other processes need not wait
+
+    @cached_property
+    def _features(self) -> Path:
+        """The folder with the dataset's features; computes missing ones."""
+        features = self.folder / "features"
+        cache_features(self.dataset.path, self.world.folder, features, CACHED, device=self.device)
+        return features
 
     @cached_property
     def _training_data(self) -> TrainingData:
-        folder, features = self.dataset, self.folder / "features"
-        cache_features(folder.path, self.world.folder, features, CACHED, device=self.device)
-        store = FeatureStore.open(features, CACHED, self.device)
-        blank = FeatureStore.open(features, ("blank_text",), self.device).features["blank_text"]
-        return TrainingData(folder, store, blank_text=blank.shards[0][0])
+        store = FeatureStore.open(self._features, CACHED, self.device)
+        blank = FeatureStore.open(self._features, ("blank_text",), self.device).features["blank_text"]
+        return TrainingData(self.dataset, store, blank_text=blank.shards[0][0])
 
     def games(self, deadline: Deadline) -> TrainingData | None:
         """The engine's training data: the budget's games for it, or the same dataset; None if the time ran out."""
