@@ -13,6 +13,7 @@ from ..state import read_instructions
 from ..story.director import SUGGESTIONS, Proposal, Proposer
 from ..story.endpoint import MODEL, URL, stated
 from ..story.endpoint_director import DIRECTORS, ENDPOINT, RULES, proposer_for
+from ..story.everyday import NobodyNamedError
 from ..story.player import PlayedTurn, Player
 from .ahead import DrawingAhead
 
@@ -73,6 +74,15 @@ class DirectorOptions:
         """Who proposes the turns of a player's game; ValueError if its world states no words, or for no endpoint."""
         world = player.world
         return proposer_for(self.kind, world.life, world.spec.name, player.session, self.seed, endpoint=self.endpoint)
+
+
+def auto_proposer(args: argparse.Namespace, player: Player) -> Proposer:
+    """Who proposes the turns of `--auto`; ValueError as for DirectorOptions.proposer."""
+    try:
+        return DirectorOptions.of(args).proposer(player)
+    except NobodyNamedError as error:
+        how = "`play FILE --auto N` plays the turns of FILE first; with `--resume`, `--auto N` continues a story"
+        raise ValueError(f"{error}. {how}") from error
 
 
 @dataclass

@@ -24,7 +24,7 @@ from ..story.index import check_there
 from ..story.player import PlayedTurn, Player, PlaySettings, read_in
 from ..story.story import Story
 from .ahead import DrawingAhead, add_ahead_arguments, check_ahead
-from .director import AUTO, EDIT, DirectorOptions, Suggestions, add_director_arguments, check_director
+from .director import AUTO, EDIT, DirectorOptions, Suggestions, add_director_arguments, auto_proposer, check_director
 from .options import add_adapter_option
 from .play_opening import add_opening_arguments, check_opening, opening_of
 from .takes import add_takes_arguments, takes_line, takes_of
@@ -143,7 +143,7 @@ def _play(player: Player, instructions: Sequence[str] | None, args: argparse.Nam
             _warn_of_unused_motion(player.settings, after + 1, after + count)
             player.play(instructions, progress.turn, progress.step, ahead=player.settings.engine_is_apart)
             if args.auto:
-                for played in player.autoplay(DirectorOptions.of(args).proposer(player), args.auto, progress.step):
+                for played in player.autoplay(auto_proposer(args, player), args.auto, progress.step):
                     progress.turn(played)
     except KeyboardInterrupt:
         progress.close()

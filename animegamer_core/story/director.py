@@ -66,8 +66,8 @@ class Director:
         lacking = [name for name in ("characters", "acts", "places") if not getattr(self.words, name)]
         if lacking:
             raise ValueError(
-                f"this world lists no {lacking[0]}, so no turns can be proposed; play one turn in the form "
-                "`Character: ...; Motion: ...; Background: ...`, or add them to `words` of `life` in world.json"
+                f"this world lists no {lacking[0]}, so no turns can be proposed; add some to `words` of `life` in "
+                "world.json"
             )
 
     @property
@@ -84,6 +84,7 @@ class Director:
         main = _main(past, self.words, self.seed)
         setting = _setting(rng, past, self.words, main)
         known = [act for act in self.words.acts if self._tried(act, main, setting[0])]
+        known = known or [act for act in self.words.acts if self.words.tried(act.phrase, setting[0])]
         acts = _likely_acts(rng, past, self.words, known, asdict(session.character), rules)
         return tuple(self._proposal(rng, act, past, (main, *setting), session, rules) for act in acts[:count])
 

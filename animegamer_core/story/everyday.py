@@ -49,6 +49,10 @@ EVERYDAY = Words(
 )  # fmt: skip
 
 
+class NobodyNamedError(ValueError):
+    """The world lists no words, and no turn of the game names a character yet."""
+
+
 def words_for(life: Life, world_name: str, session: GameSession) -> Words:
     """A world's own words, or else everyday words with the characters of its film and of the story so far."""
     if life.words is not None:
@@ -61,4 +65,11 @@ def words_for(life: Life, world_name: str, session: GameSession) -> Words:
 
 def director_for(life: Life, world_name: str, session: GameSession, seed: int) -> Director:
     """The director of a world with this life, for the game so far; ValueError if it has no words to propose with."""
-    return Director(words_for(life, world_name, session), seed)
+    words = words_for(life, world_name, session)
+    if life.words is None and not words.characters:
+        raise NobodyNamedError(
+            "this world lists no characters, and no turn of this game names one, so no turns can be proposed; first "
+            "play a turn in the form `Character: ...; Motion: ...; Background: ...`, or add them to `words` of `life` "
+            "in world.json"
+        )
+    return Director(words, seed)

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from ..checkpoint import World, save_world
 from ..checkpoint.world import MANIFEST
 from ..data.dataset import DatasetFolder
+from ..data.vocabulary import words_of
+from ..life import Life
 from ..model.prompt import GameTokenizer
 from .parts import WorldParts
 from .sampling import random_seed
@@ -25,7 +27,8 @@ def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: 
     """A copy of a small world in a new folder, whose vocabulary has the dataset's words after its own.
 
     Every weight is the start's; the rows of new words are drawn from the normal distribution of its words' rows. The
-    motion table is the dataset's. Probes, scoring models and the rules of the life are left out: they are the start's.
+    motion table and the words to propose turns with are the dataset's. Probes, scoring models and the rules of the
+    stats are left out: they are the start's.
     ValueError if `out` holds a world already, if the start is not a whole small world, or if there are too many words.
     """
     folder = Path(out)
@@ -55,6 +58,7 @@ def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: 
         provenance=provenance | dataset.motion_provenance,
         licence=_licence(start, dataset),
         trained_window=start.trained_window,
+        life=Life(words=words_of(dataset)),
     )
     return parts.save(world)
 

@@ -12,6 +12,8 @@ from ..checkpoint.downloads import published_worlds
 from ..checkpoint.world import EMBEDDED, MANIFEST
 from ..data.dataset import DatasetFolder
 from ..data.records import ClipRecord
+from ..data.vocabulary import words_of
+from ..life import Life
 from ..model.prompt import GameTokenizer
 from ..spec import ModelSpec, get_spec
 from ..state import clean_text
@@ -48,7 +50,8 @@ def open_or_make_world(request: TrainRequest, folder: DatasetFolder, report: Cal
     spec = get_spec(request.spec)
     _models_to_create(request.stage, name, ())
     provenance = {"dataset": folder.path.name, **folder.motion_provenance}  # evaluations measure motion in the same way
-    world = save_world(name, spec, motion_table=folder.motion_table, provenance=provenance)
+    life = Life(words=words_of(folder))
+    world = save_world(name, spec, motion_table=folder.motion_table, provenance=provenance, life=life)
     report(f"new world {name} (spec {spec.name})")
     return world
 

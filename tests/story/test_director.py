@@ -15,7 +15,7 @@ from animegamer_core.recall import PUBLISHED
 from animegamer_core.runtime.models import PlaySettings
 from animegamer_core.state import CharacterState, GameSession, GameState, StateChange
 from animegamer_core.story.director import MOST_OF_SPAN, SPAN, Director
-from animegamer_core.story.everyday import words_for
+from animegamer_core.story.everyday import NobodyNamedError, director_for, words_for
 from animegamer_core.story.player import Player
 from animegamer_core.story.story import Story
 from animegamer_core.toybox.editions import SECOND, SEEN, Casting
@@ -140,6 +140,29 @@ def test_nothing_is_proposed_together_that_training_never_showed_together():
             assert SECOND.novelties(casting) in (SEEN, {"place"} if who[0] in few else SEEN), turn.instruction
 
 
+def test_a_character_with_no_act_at_a_place_does_what_others_do_there():
+    """As in a dataset of a film, where one of few characters was seen in few places."""
+    words = Words(
+        ("Kai", "Mia"),
+        (Act("mend a net"), Act("sleep")),
+        ("harbor", "market"),
+        untried=(
+            ("Kai", "mend a net"),
+            ("Kai", "harbor"),
+            ("sleep", "harbor"),
+            ("mend a net", "market"),
+            ("Kai", "Mia"),
+        ),
+    )
+    session, seen = GameSession().step("Character: Kai; Motion: sleep; Background: market.", RAN), set()
+    for _ in range(40):
+        text = Director(words)(session)[0].instruction
+        parts = PUBLISHED.fullmatch(text)
+        seen.add((parts["place"], words.act_of(parts["motion"]).phrase))
+        session = session.step(text, RAN)
+    assert seen == {("harbor", "mend a net"), ("market", "sleep")}
+
+
 def test_a_friend_begins_an_act_that_is_new_to_the_main_character_who_stays_the_main_one():
     session = GameSession(rules=RULES).step("Character: Beni; Motion: run; Background: day forest.", RAN)
     turns = played(Director(SECOND.life.words), 200, session=session).turns
@@ -172,10 +195,29 @@ def test_the_shipped_world_states_what_the_toybox_draws():
 def test_a_world_without_words_gets_everyday_ones_and_its_characters():
     session = GameSession()
     assert words_for(Life(), "sosuke", session).characters == ("Sosuke", "Ponyo")
-    with pytest.raises(ValueError, match="lists no characters"):
-        Director(words_for(Life(), "mine", session))
+    with pytest.raises(NobodyNamedError, match="no turn of this game names one, .*; first play a turn in the form"):
+        director_for(Life(), "mine", session, 0)
     session = session.step("Character: Kai, Mia; Motion: run; Background: day beach.", GameState(None, 3))
-    assert Director(words_for(Life(), "mine", session))(session)[0].instruction.startswith("Character: Kai")
+    assert director_for(Life(), "mine", session, 0)(session)[0].instruction.startswith("Character: Kai")
+
+
+def test_a_list_of_words_that_lacks_some_is_to_be_completed_since_no_turn_can_help():
+    session = GameSession().step("Character: Kai; Motion: run; Background: day beach.", GameState(None, 3))
+    with pytest.raises(ValueError, match="lists no acts, .*; add some to `words` of `life`"):
+        director_for(Life(words=Words(characters=("Kai",))), "mine", session, 0)
+
+
+def test_auto_without_words_says_how_to_begin_and_both_ways_work(world, tmp_path, capsys):
+    file = tmp_path / "one.txt"
+    file.write_text("Character: Kai; Motion: run; Background: day beach.\n")
+    arguments = ["play", "--world", str(world.folder), "--steps", "1", "--out", str(tmp_path / "out")]
+    assert world.life.words is None
+    assert main([*arguments, "--auto", "1"]) == 2
+    assert "`play FILE --auto N` plays the turns of FILE first; with `--resume`" in capsys.readouterr().err
+    assert main([*arguments, str(file), "--auto", "1"]) == 0
+    assert main([*arguments, "--resume", "--name", "one", "--auto", "1"]) == 0
+    turns = Story.read(tmp_path / "out", "one").session(3, 3).turns
+    assert len(turns) == 3 and all("Character: Kai;" in turn.instruction for turn in turns)
 
 
 def test_a_worlds_rules_are_kept_with_its_stories(world, tmp_path):

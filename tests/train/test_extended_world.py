@@ -10,6 +10,9 @@ import torch
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world
 from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.state import GameSession
+from animegamer_core.story.everyday import director_for
+from animegamer_core.story.story import Story
 from animegamer_core.train.extended_world import BEGAN_AS, extended_world
 
 OLD = "Character: Red; Motion: walk; Background: day field."
@@ -60,6 +63,17 @@ def test_the_same_seed_gives_the_same_world_and_provenance_says_where_it_began(o
     assert start.licence.rstrip(".") in worlds[0].licence and f"trained on {dataset.path.name}" in worlds[0].licence
 
 
+def test_the_director_proposes_in_the_datasets_words_and_the_world_keeps_them(other, tmp_path):
+    start, dataset = other
+    world = open_world(extended_world(start, dataset, tmp_path / "world").folder)
+    words = world.life.words
+    assert (words.characters, words.places, words.times) == (("Violet",), ("harbour",), ("night",))
+    assert [act.phrase for act in words.acts] == ["juggle"] and world.life.rules == start.life.rules
+    (proposal,) = director_for(world.life, world.spec.name, GameSession(), 0)(GameSession())
+    assert "juggle; Background: night harbour" in proposal.instruction
+    assert not world.tokenizer().unknown_words(proposal.instruction)
+
+
 def test_it_is_trained_by_the_next_command_that_new_prints(places, tmp_path, capsys):
     out = tmp_path / "world"
     command = ["new", "--from", str(places[1]), "--dataset", str(places[0]), "--out", str(out)]
@@ -68,6 +82,8 @@ def test_it_is_trained_by_the_next_command_that_new_prints(places, tmp_path, cap
     steps = "--steps 1 --batch 2 --lr-warmup 0 --set adapt.batch=2".split()
     run = ["train", "all", "--dataset", str(places[0]), "--world", str(out), "--out", str(tmp_path / "runs")]
     assert main([*run, "--stages", "predict,adapt", *steps]) == 0
+    play = ["play", "--auto", "2", "--world", str(out), "--steps", "1", "--out", str(tmp_path / "stories")]
+    assert main(play) == 0 and len(Story.read(tmp_path / "stories", "auto").entries) == 2
     assert main(command) == 2 and "already holds a world" in capsys.readouterr().err
 
 

@@ -25,6 +25,8 @@ from test_train_worlds import ages
 
 from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.adapters import open_with_adapters
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.data.vocabulary import words_of
 from animegamer_core.train.all import _trial_request
 from animegamer_core.train.chain import begins_from, played_with, stages_of
 from animegamer_core.train.checkpoints import list_checkpoints
@@ -120,6 +122,7 @@ def test_a_new_world_is_trained_in_place_through_all_six_stages(places, tmp_path
         assert_planned(said, out)
         trained = open_world(world)
         assert not trained.missing() and len(list(out.glob("*/result.json"))) == 6
+        assert trained.life.words == words_of(DatasetFolder.open(places[0])), "so turns can be proposed"
         said.clear()
         assert train("all", places[0], world, out, f"{options} --resume", said.append) == 0
         assert open_world(world).fingerprint == trained.fingerprint and not any(" 1/2 " in line for line in said)

@@ -1,0 +1,116 @@
+"""The words of a dataset: what its training clips show, from which turns are proposed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.data.records import ClipRecord, GameRecord
+from animegamer_core.data.vocabulary import MOST_WORDS, words_of
+from animegamer_core.life import Act
+from animegamer_core.recall import PUBLISHED
+from animegamer_core.state import GameSession, GameState, StateChange
+from animegamer_core.story.director import Director
+
+
+def clip(number, who="Bunny", motion="run", where="day meadow", adverb="quickly", level=4, change=(0, 1, -1)):
+    names = tuple(who.split(", "))
+    social, entertainment, stamina = change
+    return ClipRecord(
+        film="film",
+        start=2.0 * number,
+        end=2.0 * number + 2,
+        clip=f"clips/{number:03d}.mp4",
+        character=names,
+        motion=motion,
+        background=where,
+        adverb=adverb,
+        motion_value=3.0,
+        motion_level=level,
+        social=social,
+        entertainment=entertainment,
+        stamina=stamina,
+    )
+
+
+def folder(tmp_path, *clips, games=()):
+    return DatasetFolder(tmp_path, clips, games)
+
+
+def test_the_most_frequent_words_come_first_with_time_apart_and_adverbs_by_level(tmp_path):
+    words = words_of(
+        folder(
+            tmp_path,
+            clip(0, "Frank", "sit", "morning tree", "gently", 2),
+            clip(1),
+            clip(2, where="Day meadow", adverb="wildly", level=5),
+            clip(3, where="old mill", adverb="", level=1),
+        )
+    )
+    assert words.characters == ("Bunny", "Frank")
+    assert [act.phrase for act in words.acts] == ["run", "sit"]
+    assert words.places == ("meadow", "tree", "old mill") and words.times == ("morning", "day")
+    assert words.adverbs == (("gently",), ("quickly",), ("wildly",))
+
+
+def test_an_act_changes_the_stats_as_most_of_its_clips_do_and_takes_company_if_most_show_it(tmp_path):
+    words = words_of(
+        folder(
+            tmp_path,
+            clip(0, "Bunny, Frank", "talk", change=(1, 0, -1)),
+            clip(1, "Frank, Bunny", "talk", change=(1, 0, -1)),
+            clip(2, "Bunny", "talk", change=(0, 0, 1)),
+            clip(3, "Bunny", "sleep", change=(0, 0, 1)),
+        )
+    )
+    assert words.acts == (Act("talk", -1, 1, 0, company=True), Act("sleep", 1, 0, 0))
+
+
+def test_pairs_that_no_clip_shows_are_untried(tmp_path):
+    words = words_of(folder(tmp_path, clip(0), clip(1, "Frank", "sit", "day tree")))
+    for pair in (("Bunny", "run"), ("Bunny", "meadow"), ("run", "meadow"), ("sit", "Frank")):
+        assert words.tried(*pair), pair
+    for pair in (("Bunny", "sit"), ("Frank", "meadow"), ("run", "tree"), ("Bunny", "Frank")):
+        assert not words.tried(*pair), pair
+
+
+def test_held_out_clips_and_those_without_a_caption_are_not_among_the_words(tmp_path):
+    clips = clip(0), clip(1, "Ghost", "float", "night attic"), replace(clip(2, "Nobody", "wait"), adverb=None)
+    words = words_of(folder(tmp_path, *clips, games=(GameRecord("a", (0, 2)), GameRecord("b", (1,), held_out=True))))
+    assert words.characters == ("Bunny",) and words.places == ("meadow",) and len(words.acts) == 1
+    assert words_of(folder(tmp_path, clips[2])) is None
+
+
+def test_things_that_were_captioned_as_characters_are_left_out_unless_there_is_nobody_else(tmp_path):
+    log = clip(1, "log", "roll")
+    assert words_of(folder(tmp_path, clip(0), log)).characters == ("Bunny",)
+    assert words_of(folder(tmp_path, log)).characters == ("log",)
+
+
+def test_what_would_break_an_instruction_is_left_out_and_lists_stay_short(tmp_path):
+    clips = [clip(number, motion=f"act {number}") for number in range(MOST_WORDS + 9)]
+    words = words_of(folder(tmp_path, *clips, clip(999, motion="stop; Background: here")))
+    assert len(words.acts) == MOST_WORDS and not any(";" in act.phrase for act in words.acts)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_game_is_proposed_from_them_alone(tmp_path, seed):
+    """With three places, none of a main character's acts has to be new to training."""
+    who, places = ("Bunny", "Frank"), ("meadow", "tree", "burrow")
+    clips = [
+        clip(4 * (10 * place + act) + one, name, f"{place} act {act}", f"day {where}")
+        for place, where in enumerate(places)
+        for act in range(10)
+        for one, name in enumerate(who)
+    ]
+    words = words_of(folder(tmp_path, *clips))
+    session = GameSession()
+    for _ in range(100):
+        proposal = Director(words, seed)(session)[0].instruction
+        parts = PUBLISHED.fullmatch(proposal)
+        act, place = words.act_of(parts["motion"]), parts["place"].removeprefix("day ")
+        assert parts["who"] in who and act and place in places, proposal
+        assert words.tried(act.phrase, place), proposal
+        session = session.step(proposal, GameState(None, 3, StateChange(act.social, act.entertainment, act.stamina)))
