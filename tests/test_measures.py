@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from animegamer_core.__main__ import main
+from animegamer_core.research.ablations.variants import VARIANTS
 
 ROOT = Path(__file__).parent.parent
 pytestmark = pytest.mark.skipif(os.name == "nt" or shutil.which("bash") is None, reason="a script for bash")
@@ -105,3 +106,13 @@ def test_one_process_trains_as_the_first_of_four_that_do_not_exist(tmp_path):
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=300)
     row = json.loads(rows.read_text())
     assert (row["mode"], row["cards"]) == ("share", 4) and row["seconds"] > 0
+
+
+def test_the_processes_of_the_ablations_share_all_variants_and_cards():
+    script = runpy.run_path(str(ROOT / "tests/measure/ablations_on_gpus.py"))
+    chosen = [name for lane in script["LANES"] for name in lane]
+    assert len(chosen) == len(set(chosen))
+    assert set(VARIANTS) - set(chosen) == {"less_parameters", "addition", "cross_attention"}
+    cards = [[script["card_of"](lane, seed, 4, 3) for seed in range(3)] for lane in range(3)]
+    assert cards == [[0, 1, 2], [0, 1, 2], [3, 3, 3]]
+    assert [script["card_of"](lane, 2, 2, 3) for lane in range(3)] == [0, 0, 0]

@@ -188,6 +188,16 @@ def test_rows_differ_from_full_in_what_they_name_alone(budget):
     assert (cosine.alpha, cosine.beta) == (0.5, 0.5) and (full["predict"].alpha, full["predict"].beta) == (1, 0)
 
 
+@pytest.mark.parametrize(("channels", "patch"), [(8, 4), (16, 2)])
+def test_a_token_holds_no_more_than_the_small_decoder_can_read(world, tmp_path, channels, patch):
+    """With 16 channels, the shipped world's, 4x4 latents would be as many values as the decoder is wide."""
+    shipped = open_world("toybox").spec
+    vae = replace(shipped.decoder.vae, latent_channels=channels)
+    base = replace(world, spec=replace(shipped, decoder=replace(shipped.decoder, vae=vae)))
+    run_dir = RunDir(tmp_path, base, BUDGETS["short"], print)
+    assert run_dir.spec(VARIANTS["full"]).decoder.patch == patch and run_dir.spec(VARIANTS["full"]).decoder.layers == 7
+
+
 def test_decoders_are_compiled_if_asked_and_engines_never(material, tmp_path, monkeypatch):
     asked = {}
 

@@ -31,6 +31,9 @@ from .variants import Variant
 
 CACHED = ("latents", "text", *IMAGE_FEATURES.values())
 SHARED = ("vae", "text_tower", "image_tower")  # parts of the base world that variants use unchanged
+# Of a token. With 256, patches of 4x4 latents of 16 channels, the small decoder, 256 wide, hardly learned motion: ACC-F
+# 0.19 after 3,300 steps, and 17.6 dB. With 128 it reached 0.83 and 21.6 dB.
+MOST_VALUES = 128
 WAIT_S = 1.0  # between attempts to get a lock that another process holds
 Say = Callable[[str], object]
 
@@ -122,10 +125,12 @@ class RunDir:
         return add_frames(TrainingData(folder, FeatureStore())).to(self.device)
 
     def spec(self, variant: Variant) -> ModelSpec:
-        """The sizes of a variant's models."""
-        base = self.world.spec
+        """The sizes of a variant's models: the budget's, but with the base's patches if larger ones hold too much."""
+        base, sizes = self.world.spec, dict(self.budget.decoder)
+        if sizes.get("patch", 0) ** 2 * base.decoder.vae.latent_channels > MOST_VALUES:
+            del sizes["patch"]
         return replace(
             base,
             encoder=replace(base.encoder, variant=variant.encoder),
-            decoder=replace(base.decoder, **self.budget.decoder),
+            decoder=replace(base.decoder, **sizes),
         )
