@@ -14,7 +14,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO
 
 from safetensors import SafetensorError
@@ -29,15 +29,34 @@ PART = "part-"  # prefix of unfinished files, to recognise leftovers of a crash
 _TRIES = 20  # to make a folder that others remove
 _PORTS = (f"{port}{n}" for port in ("COM", "LPT") for n in "123456789\u00b9\u00b2\u00b3")
 _DEVICES = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", *_PORTS}
+_PLAIN = re.compile(r"[^\x00\ud800-\udfff:/\\]+")
 _NAME = re.compile(r'[^\x00-\x1f\ud800-\udfff<>:"/\\|?*]{1,80}')
 _NAME_BYTES = 255  # limit of most file systems; a letter takes up to 4 bytes
 
 
+def is_plain_name(name: str) -> bool:
+    """Whether `folder / name` is a file of that name in the folder, on every system.
+
+    It is not for a path, a drive (C:), a stream of another file (a:b), and a device (NUL.mp4); Windows leaves out
+    periods and spaces at the end.
+    """
+    return (
+        _PLAIN.fullmatch(name) is not None
+        and not name.endswith((".", " "))
+        and len(name.encode()) <= _NAME_BYTES
+        and name.split(".")[0].strip().upper() not in _DEVICES
+    )
+
+
+def is_inside(path: str) -> bool:
+    """Whether a path with forward slashes names a file below the folder that it is appended to, on every system."""
+    parts = PurePosixPath(path).parts
+    return bool(parts) and all(map(is_plain_name, parts))
+
+
 def check_folder_name(name: str, what: str = "story") -> str:
     """`name`; ValueError if it is not a valid folder name on every system. what: what the folder holds, for errors."""
-    stem = name.split(".")[0].strip().upper()
-    fits = _NAME.fullmatch(name) and len(name.encode()) <= _NAME_BYTES
-    if not fits or name != name.strip() or name.endswith(".") or stem in _DEVICES:
+    if not _NAME.fullmatch(name) or name != name.strip() or not is_plain_name(name):
         raise ValueError(
             f"{what} name {brief(repr(name), 120)} is not a valid folder name; use up to 80 letters, digits, spaces, - "
             "and _, and no Windows device name such as CON"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+
 
 def brief(text: object, most: int = 200) -> str:
     """A text from a file, a name or a library's error, on one line of at most `most` characters, the middle left out.
@@ -19,6 +23,13 @@ def brief(text: object, most: int = 200) -> str:
 def quoted(value: object, most: int = 60) -> str:
     """A value as Python writes it, in ASCII, so that letters which look alike differ; shortened like `brief`."""
     return brief(ascii(value), most)
+
+
+def shell_word(text: object, windows: bool = os.name == "nt") -> str:
+    """A path or name as one word of a command that a user copies; Windows knows no single quotes."""
+    if not windows:
+        return shlex.quote(str(text))
+    return str(text) if re.fullmatch(r"[\w:\\/.+-]+", str(text)) else f'"{text}"'
 
 
 def _escaped(text: str) -> str:

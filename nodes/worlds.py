@@ -5,7 +5,6 @@ A name from a widget is only compared with existing names. It never becomes part
 
 from __future__ import annotations
 
-import shlex
 import sys
 import typing
 from pathlib import Path
@@ -23,6 +22,7 @@ from ..animegamer_core.checkpoint.outside_lora import fits_decoder
 from ..animegamer_core.checkpoint.parts import PLAY_PARTS
 from ..animegamer_core.checkpoint.pieces import missing_text, world_pieces
 from ..animegamer_core.checkpoint.world import MANIFEST
+from ..animegamer_core.messages import shell_word
 from ..animegamer_core.spec import PROGRAM
 from .comfyui import PACK, lora_files, model_folders
 from .values import NONE
@@ -178,6 +178,6 @@ def fetch_command(what: str, folder: Path, encoders: bool = False) -> str:
     what: a film, or BASE_WEIGHTS.
     """
     chosen = "--base" if what == BASE_WEIGHTS else what
-    program = f"{shlex.quote(sys.executable)} {PROGRAM.partition(' ')[2]}"
+    program = f"{shell_word(sys.executable)} {PROGRAM.partition(' ')[2]}"
     towers = " --towers" if encoders and what != BASE_WEIGHTS else ""
-    return f"{program} fetch {chosen} --out {shlex.quote(str(folder))}{towers}"
+    return f"{program} fetch {chosen} --out {shell_word(folder)}{towers}"

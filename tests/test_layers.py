@@ -117,8 +117,8 @@ def test_a_storys_index_reads_without_torch(tmp_path):
 
 
 PUBLIC = {
-    "files": "append_line check_folder_name is_part locked make_folder mode_of_new rename replacing room_for "
-    "save_picture sync_file sync_folder write_text",
+    "files": "append_line check_folder_name is_inside is_part is_plain_name locked make_folder mode_of_new rename "
+    "replacing room_for save_picture sync_file sync_folder write_text",
     "media/page": "script_safe write_page",
     "media/fonts": "drawable font_of",
     "story/index": "StoryIndex check_new check_story_name check_there exclusive_access read_index story_names "

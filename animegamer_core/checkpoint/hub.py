@@ -21,7 +21,7 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
-from ..files import make_folder, rename, room_for, sync_folder
+from ..files import is_inside, make_folder, rename, room_for, sync_folder
 from ..json_files import JsonError, parse_json
 from ..messages import brief
 from ..network import PLAIN, limited, within
@@ -97,8 +97,11 @@ class Listing:
                         raise CheckpointError(
                             f"{self.repo}/{path}: the hub lists no checksum, so it cannot be verified"
                         )
-                    local = out / match.expand(target)
-                    found.append(HubFile(self.repo, self.revision, path, local, size, checksum))
+                    if not is_inside(place := match.expand(target)):
+                        raise CheckpointError(
+                            f"{self.repo}/{brief(path, 80)}: not a file name on every system, so it is not downloaded"
+                        )
+                    found.append(HubFile(self.repo, self.revision, path, out / place, size, checksum))
         return found
 
 

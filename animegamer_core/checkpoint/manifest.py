@@ -7,6 +7,7 @@ import typing
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..files import is_plain_name
 from ..json_files import to_type
 from ..life import Life
 from ..spec import LARGEST, ModelSpec, get_profile
@@ -71,9 +72,9 @@ def read_notes(values: Mapping[str, typing.Any]) -> dict[str, FileNote]:
     notes = {}
     for path in values:
         name, where = path.rpartition("/")[2], f"files[{path!r}]"
-        if not part_of(path) or name in ("", ".", "..") or "\\" in path or ":" in path:
+        if not part_of(path) or not is_plain_name(name):
             folders = ", ".join(part.folder for part in PARTS.values())
-            raise ValueError(f"{where} is not in the folder of a part; expected {folders}")
+            raise ValueError(f"{where} is not in the folder of a part by a plain name; expected {folders}")
         note = typed(values, path, dict, where=where)
         sha256 = typed(note, "sha256", str, where=f"{where}.sha256")
         notes[path] = FileNote(sha256, typed(note, "bytes", int, where=f"{where}.bytes"))

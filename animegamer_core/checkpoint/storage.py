@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from .. import json_files
-from ..files import PART, make_folder, mode_of_new, room_for, sync_file, sync_folder, write_text
+from ..files import PART, is_plain_name, make_folder, mode_of_new, room_for, sync_file, sync_folder, write_text
 from ..messages import brief
 from ..spec import LARGEST
 
@@ -323,9 +323,11 @@ def shards_of(index: Path) -> list[str]:
     if not plain or not weight_map:
         raise CheckpointError(f"{index}: expected an object `weight_map` of tensor name to bare file name")
     names = sorted(set(weight_map.values()))
-    foreign = [name for name in names if name in ("", ".", "..") or Path(name).name != name or "\\" in name]
+    foreign = [name for name in names if not is_plain_name(name)]
     if foreign:
-        raise CheckpointError(f"{index}: file {foreign[0]!r} is outside the folder; expected a bare file name")
+        raise CheckpointError(
+            f"{index}: {brief(repr(foreign[0]), 60)} does not name a file in the folder; expected a bare file name"
+        )
     return names
 
 

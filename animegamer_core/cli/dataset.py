@@ -4,12 +4,12 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 import typing
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from ..messages import shell_word
 from ..runtime.device import choose_device
 from ..spec import PROGRAM, get_spec
 from .dataset_example import add_example_arguments, prepare_example
@@ -257,7 +257,7 @@ def _print_next(dataset: DatasetFolder, spec: str) -> None:
     """Print the next commands."""
     from ..train.stages import SCRATCH_SPECS, STAGES, STAGES_IN_ORDER
 
-    folder = shlex.quote(str(dataset.path))
+    folder = shell_word(dataset.path)
     print(
         f"next: review the clips in review.html, then apply its export: {PROGRAM} dataset check {folder} --apply FILE"
     )

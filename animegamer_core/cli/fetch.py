@@ -5,7 +5,6 @@ downloads them.
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from ..checkpoint import CheckpointError, base_folders
 from ..checkpoint.downloads import COGVIDEO, published_worlds
 from ..checkpoint.fetch import BASE, FetchPlan, fetch, plan_base, plan_fetch, plan_text
 from ..checkpoint.hub import OnBytes
+from ..messages import shell_word
 from ..spec import PROGRAM
 from .options import confirmed
 from .progress_line import ProgressLine
@@ -63,7 +63,7 @@ def _next_step(plan: FetchPlan) -> str:
     if folders is None:
         raise CheckpointError(f"{plan.out}: {COGVIDEO} no longer has transformer/, which a new world needs")
     given = {"cogvideox": folders.cogvideox, "mistral": folders.mistral, "t5": folders.t5, "clip": folders.clip}
-    options = " ".join(f"--{name} {shlex.quote(str(path))}" for name, path in given.items() if path is not None)
+    options = " ".join(f"--{name} {shell_word(path)}" for name, path in given.items() if path is not None)
     return f"Make a world with: {PROGRAM} new --spec release {options} --out worlds/mine"
 
 

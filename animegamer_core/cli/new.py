@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from pathlib import Path
 
 from ..checkpoint.base_folders import BaseFolders
 from ..checkpoint.build import PRECISIONS
 from ..checkpoint.new import new_world
+from ..messages import shell_word
 from ..spec import PROGRAM
 from .progress_line import ProgressLine
 
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     for part, (name, option) in ADDED_BY.items():
         if not world.has(part):
             lines.append(f"its {name} is missing, which training needs; run this again with {option}")
-    next_step = f"{PROGRAM} train warmup --dataset DATASET --world {shlex.quote(str(world.folder))} --out runs/warmup"
+    next_step = f"{PROGRAM} train warmup --dataset DATASET --world {shell_word(world.folder)} --out runs/warmup"
     sys.stdout.write("\n".join([*lines, "", world.licence, f"Next: {next_step}", ""]))
     return 0
 
@@ -64,7 +64,7 @@ def _extend(args: argparse.Namespace) -> int:
     if args.dataset is None or any((args.cogvideox, args.mistral, args.t5, args.clip)):
         raise ValueError("--from needs --dataset, and takes none of --cogvideox, --mistral, --t5 and --clip")
     world = extended_world(open_world(args.start), DatasetFolder.open(args.dataset), args.out, args.seed)
-    folder, dataset = shlex.quote(str(world.folder)), shlex.quote(str(args.dataset))
+    folder, dataset = shell_word(world.folder), shell_word(args.dataset)
     sys.stdout.write(
         f"{world.folder} has the weights of {args.start}, and knows the words of {args.dataset} too\n"
         f"Next: {PROGRAM} train all --dataset {dataset} --world {folder} --out runs/{world.folder.name}\n"

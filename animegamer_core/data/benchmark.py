@@ -123,7 +123,7 @@ def _read_game(
                     raise BenchmarkError(
                         "a second name for the same game; keep one, or put a blank line between the games"
                     )
-                name = _checked_name(match[1])
+                name = check_game_name(match[1])
             elif not line.startswith("#"):
                 turns.append(parse_turn(line))
         except BenchmarkError as error:
@@ -175,7 +175,8 @@ def _blocks(text: str) -> Iterator[list[tuple[int, str]]]:
             block = []
 
 
-def _checked_name(name: str) -> str:
+def check_game_name(name: str) -> str:
+    """`name`; BenchmarkError if no game may have it, since its results are in a folder of that name."""
     try:
         if _FILE_NAME.fullmatch(name):
             return check_folder_name(name, "game")

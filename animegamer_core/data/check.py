@@ -27,6 +27,7 @@ from .records import CAPTION_FIELDS, ClipRecord
 SMALL_LEVEL = 0.05  # fraction of the clips under which a level is nearly empty; a quintile has 0.2
 SHIFTED = 0.05  # fraction of the clips by which a level may differ from a fifth before its edges count as old
 CLOSE = 1e-6  # seconds, and pixels per frame
+NEARLY_SQUARE = 0.02  # of a pixel's width / height, by which rounded sizes are off
 SHOWN = 3
 OnProgress = Callable[[int, int], None]  # (clips done, clips in all)
 
@@ -243,6 +244,9 @@ def _clips(data: _Tables, deep: bool, on_progress: OnProgress | None) -> Iterato
         for done, (record, found) in enumerate(zip(there, read, strict=True), start=1):
             if isinstance(found, ClipInfo):
                 facts.append((record, found))
+                if abs(found.pixel - 1) > NEARLY_SQUARE:
+                    wide = f"{record.clip} is to be shown {found.pixel:.2f} times as wide as its pixels"
+                    yield data.turn(record, f"{wide}, which training reads as they are; cut it to shape instead", False)
             else:
                 yield data.turn(record, found)
             if on_progress is not None:

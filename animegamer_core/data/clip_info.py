@@ -10,11 +10,12 @@ from ..media.limits import OPTIONS, check_pixels, limit_track
 
 @dataclass(frozen=True)
 class ClipInfo:
-    """size: (width, height). fps: frames per second, rounded to 1/1000."""
+    """size: (width, height). fps: frames per second, rounded to 1/1000. pixel: width / height of one."""
 
     size: tuple[int, int]
     frames: int
     fps: float
+    pixel: float = 1.0
 
 
 def read_clip_info(path: Path, deep: bool = False) -> ClipInfo:
@@ -48,7 +49,8 @@ def _video_info(path: Path, deep: bool) -> ClipInfo:
                 frames += len(decoded) if deep else packet.size > 0
             if frames < stream.frames:
                 raise ValueError(f"the file is cut off after {frames} of {stream.frames} frames")
-            return ClipInfo((stream.width, stream.height), frames, round(float(stream.average_rate or 0), 3))
+            rate, pixel = round(float(stream.average_rate or 0), 3), float(stream.sample_aspect_ratio or 1)
+            return ClipInfo((stream.width, stream.height), frames, rate, pixel)
     except av.error.FFmpegError as error:
         raise ValueError(f"the file is not a readable mp4 ({error.strerror})") from error
 

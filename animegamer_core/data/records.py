@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from ..files import is_inside
 from ..messages import quoted
 from ..state import Instruction, StateChange, motion_text
 
@@ -123,12 +124,10 @@ def _among(*allowed: int) -> Any:
     return lambda value: type(value) is int and value in allowed
 
 
-def _inside(value: Any) -> bool:
+def _clip(value: Any) -> bool:
     if not isinstance(value, str) or len(value) > LONGEST_PATH:
         return False
-    path = PurePosixPath(value)
-    plain = not path.is_absolute() and ".." not in path.parts and not set("\\:\0") & set(value)
-    return plain and all(len(part.encode()) <= 255 for part in path.parts) and path.suffix in (".mp4", ".safetensors")
+    return is_inside(value) and PurePosixPath(value).suffix in (".mp4", ".safetensors")
 
 
 def _names(value: Any) -> bool:
@@ -141,8 +140,9 @@ _RULES: dict[str, tuple[Any, str]] = {  # field: (accepts, what was expected)
     "start": (lambda value: _number(value) and value >= 0, "seconds, 0 or more"),
     "end": (_number, "seconds"),
     "clip": (
-        _inside,
-        "the path of an .mp4 or .safetensors file inside the folder, with forward slashes and short names",
+        _clip,
+        "the path of an .mp4 or .safetensors file inside the folder, with forward slashes and short names that every "
+        "system allows",
     ),
     "character": (_names, "a list of names, or null"),
     "motion": (is_text, "a phrase, or null"),

@@ -73,8 +73,8 @@ def read_game_files(paths: Sequence[Path]) -> tuple[Game, ...]:
     if not files:
         raise ValueError(f"{', '.join(map(str, paths))}: no {GAME_SUFFIX} file; add one with instructions")
     games = tuple(game for file in files for game in read_games(_text_of(file), file.stem, str(file)))
-    counts = Counter(game.name for game in games)
-    twice = next((name for name, count in counts.items() if count > 1), None)
+    counts = Counter(game.name.casefold() for game in games)  # some disks take names in other case for the same folder
+    twice = next((game.name for game in games if counts[game.name.casefold()] > 1), None)
     if twice is not None:
         raise ValueError(f"two games are called {twice!r}; rename one of the files")
     return games

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ..files import FULL, PART, is_part
+from ..files import FULL, PART, is_part, is_plain_name
 from .ahead_store import prune_ahead
 from .index import INDEX, LOCK, TRASH, check_story_name, check_there, exclusive_access
 
@@ -70,7 +70,8 @@ def trash_story(root: Path, name: str) -> str:
 def restore_story(root: Path, ticket: str) -> str:
     """Restore a story from the trash; returns its name. ValueError: an unknown ticket, or the name is now taken."""
     match = _TICKET.fullmatch(ticket)
-    places = [] if match is None else [root / TRASH / match["time"] / match["name"], root / TRASH / ticket]
+    known = match is not None and is_plain_name(match["name"])
+    places = [] if not known else [root / TRASH / match["time"] / match["name"], root / TRASH / ticket]
     place = next((place for place in places if os.path.isfile(place / INDEX)), None)
     if match is None or place is None:
         raise ValueError("this story is no longer in the trash; look in the folder .trash next to the stories")

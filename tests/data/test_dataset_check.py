@@ -6,8 +6,10 @@ import json
 import os
 import shutil
 import time
+from fractions import Fraction
 from unittest import mock
 
+import av
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from animegamer_core.data.check import Problem, check
 from animegamer_core.data.clip_info import ClipInfo, read_clip_info
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
 from animegamer_core.data.records import CAPTION_FIELDS
-from animegamer_core.media.video import write_clip
+from animegamer_core.media.video import read_clip, write_clip
 
 CLIP = "clips/train-00000-01.mp4"  # line 2 of turns.jsonl, clip 2 of the first game
 
@@ -247,6 +249,21 @@ def test_both_kinds_of_clips_tell_the_same(tmp_path):
     (tmp_path / "b.safetensors").write_bytes((tmp_path / "a.safetensors").read_bytes()[:-1])
     with pytest.raises(ValueError, match="not a clip"):
         read_clip_info(tmp_path / "b.safetensors")
+
+
+def test_a_clip_whose_pixels_are_not_square_is_named(folder):
+    """As `ffmpeg -vf scale=W:H` leaves it, which stretches a picture and notes how to undo that."""
+    clip = read_clip(folder / CLIP)
+    with av.open(str(folder / CLIP), "w") as container:
+        stream = container.add_stream("libx264", rate=8, options={"crf": "1"})
+        stream.height, stream.width = clip.frames.shape[1:3]
+        stream.pix_fmt = "yuv420p"
+        stream.codec_context.sample_aspect_ratio = Fraction(32, 27)
+        for frame in clip.frames:
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+        container.mux(stream.encode())
+    (note,) = problems(folder)
+    assert f"note: {CLIP} is to be shown 1.19 times as wide as its pixels" in note
 
 
 @pytest.mark.parametrize("line", ['{"clip": "', '{"klip": "clips/train-00000-01.mp4"}'])

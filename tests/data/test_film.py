@@ -242,23 +242,53 @@ def test_an_untagged_small_picture_is_bt601_and_a_large_one_bt709(tmp_path):
     assert np.abs(next(read_frames(film)).rgb[5, 5].astype(int) - (200, 60, 20)).max() <= 2
 
 
-@pytest.mark.parametrize("degrees", [90, 180, 270])
-def test_a_rotated_film_is_shown_upright(degrees, tmp_path):
-    """The matrix of a phone that was held upright: its pictures are to be turned `degrees` to the right."""
-    picture = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
-    picture[: HEIGHT // 2, : WIDTH // 2] = 255  # top left
-    film = write_film(tmp_path / "film.mp4", [picture] * 3)
+def with_matrix(film: Path, a: int, b: int, c: int, d: int) -> Path:
+    """The mp4, to be displayed with each stored place (x, y) at (ax + cy, bx + dy)."""
     data = bytearray(film.read_bytes())
-    cos, sin = {90: (0, 1), 180: (-1, 0), 270: (0, -1)}[degrees]
-    matrix = [cos << 16, sin << 16, 0, -sin << 16, cos << 16, 0, 0, 0, 1 << 30]
+    matrix = [a << 16, b << 16, 0, c << 16, d << 16, 0, 0, 0, 1 << 30]
     at = data.index(b"tkhd") + 4 + 40
     data[at : at + 36] = b"".join(value.to_bytes(4, "big", signed=True) for value in matrix)
     film.write_bytes(data)
+    return film
 
+
+def corner() -> np.ndarray:
+    """A picture that looks different in all eight positions."""
+    picture = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    picture[: HEIGHT // 2, : WIDTH // 2] = 255  # top left
+    picture[HEIGHT // 2 :, : WIDTH // 2] = 128
+    return picture
+
+
+@pytest.mark.parametrize(
+    ("degrees", "matrix"), [(90, (0, 1, -1, 0)), (180, (-1, 0, 0, -1)), (270, (0, -1, 1, 0)), (0, (1, 0, 0, 1))]
+)
+def test_a_rotated_film_is_shown_upright(degrees, matrix, tmp_path):
+    """The matrix of a phone that was held upright: its pictures are to be turned `degrees` to the right."""
+    film = with_matrix(write_film(tmp_path / "film.mp4", [corner()] * 3), *matrix)
     info, shown = probe(film), next(read_frames(film)).rgb
-    expected = np.rot90(picture, -degrees // 90)
+    expected = np.rot90(corner(), -degrees // 90)
     assert (info.height, info.width) == shown.shape[:2] == expected.shape[:2]
-    assert info.rotation == 360 - degrees
+    assert info.rotation == (360 - degrees) % 360
+    assert np.abs(shown.astype(int) - expected).mean() < 8
+
+
+@pytest.mark.parametrize(
+    ("matrix", "mirror"),
+    [
+        ((-1, 0, 0, 1), lambda picture: picture[:, ::-1]),
+        ((1, 0, 0, -1), lambda picture: picture[::-1]),
+        ((0, 1, 1, 0), lambda picture: picture.transpose(1, 0, 2)),
+        ((0, -1, -1, 0), lambda picture: picture[::-1, ::-1].transpose(1, 0, 2)),
+    ],
+    ids=["left to right", "top to bottom", "one diagonal", "the other diagonal"],
+)
+def test_a_mirrored_film_is_shown_upright(matrix, mirror, tmp_path):
+    """As front cameras and some editors write it."""
+    film = with_matrix(write_film(tmp_path / "film.mp4", [corner()] * 3), *matrix)
+    info, shown = probe(film), next(read_frames(film)).rgb
+    expected = mirror(corner())
+    assert (info.height, info.width) == shown.shape[:2] == expected.shape[:2]
     assert np.abs(shown.astype(int) - expected).mean() < 8
 
 

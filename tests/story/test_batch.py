@@ -22,6 +22,15 @@ def test_a_folder_among_the_files_of_games_is_passed_over(tmp_path):
         read_game_files([tmp_path, tmp_path / "two.txt"])
 
 
+def test_games_whose_names_differ_in_case_alone_are_refused(tmp_path):
+    """On Windows and macOS both would be played in one story."""
+    for name in ("a/Tale", "b/tale"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / f"{name}.txt").write_text("Miko runs\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="two games are called 'Tale'"):
+        read_game_files([tmp_path / "a", tmp_path / "b"])
+
+
 @pytest.mark.parametrize("name, says", [("con", "is not a valid folder name"), ("taken", "taken")])
 def test_a_game_that_cannot_be_saved_is_refused_before_any_is_played(world, tmp_path, capsys, name, says):
     games, out = tmp_path / "games", tmp_path / "out"

@@ -1,10 +1,11 @@
-"""Converts a film's frames to RGB for display: colour matrix, range, rotation, pixel aspect, HDR.
+"""Converts a film's frames to RGB for display: colour matrix, range, rotation, mirroring, pixel aspect, HDR.
 
 H height, W width of the displayed frame. PyAV is only imported when a frame is converted.
 """
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -42,7 +43,7 @@ class Display:
         from av.video.reformatter import VideoReformatter
 
         self._reformatter = VideoReformatter()  # one for all frames, since creating one is slow
-        self.turns = round(frame.rotation / 90) % 4  # quarter turns to the left
+        self.mirrored, self.turns = _position(frame)  # left to right, and then quarter turns to the left
         self.hdr = HDR.get(int(stream.codec_context.color_trc), "")
         self._width, self._height = _square_pixels(frame.width, frame.height, stream.sample_aspect_ratio)
         check_pixels(self._width, self._height)
@@ -70,7 +71,23 @@ class Display:
         ).to_ndarray()
         if self.hdr:
             shown = tone_map(shown, self.hdr)
-        return np.ascontiguousarray(np.rot90(shown, self.turns))
+        return np.ascontiguousarray(np.rot90(shown[:, ::-1] if self.mirrored else shown, self.turns))
+
+
+def _position(frame: VideoFrame) -> tuple[bool, int]:
+    """(whether the stored picture is mirrored left to right, quarter turns to the left after that) to display it.
+
+    PyAV's `rotation` alone would show a mirrored picture upside down.
+    """
+    try:
+        held = [bytes(data) for data in frame.side_data if data.type.name == "DISPLAYMATRIX"]
+    except ValueError:  # data of a kind that this PyAV does not know
+        held = []
+    if held and len(held[0]) == 36:
+        (a, b, _), (c, d, _), _ = np.frombuffer(held[0], np.int32).reshape(3, 3).tolist()  # x' = ax + cy, y' = bx + dy
+        if a * d < b * c:
+            return True, round(math.degrees(math.atan2(b, -a)) / 90) % 4
+    return False, round(frame.rotation / 90) % 4
 
 
 def _square_pixels(width: int, height: int, aspect: Fraction | None) -> tuple[int, int]:

@@ -28,8 +28,9 @@ class FilmInfo:
     """A film's header and the shape of its first frame.
 
     width, height: as displayed, after rotation, in square pixels. fps: the average. seconds: 0.0 if the header has no
-    length. rotation: counterclockwise degrees from the stored to the displayed picture: 0, 90, 180 or 270. variable:
-    whether the frame rate varies, according to the header. hdr: '', 'pq' or 'hlg'.
+    length. rotation: counterclockwise degrees from the stored picture (if it is to be mirrored, after that is done left
+    to right) to the displayed one: 0, 90, 180 or 270. variable: whether the frame rate varies, according to the header.
+    hdr: '', 'pq' or 'hlg'.
     """
 
     width: int

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ...files import PART, append_line, write_text
+from ...files import PART, append_line, is_inside, is_plain_name, write_text
 from ...json_files import JsonError, parse_json, to_type
 from ..dataset import CLIPS
 from ..jsonl_tables import DatasetError, read_lines
@@ -74,7 +74,7 @@ def film_name(path: Path) -> str:
     name = re.sub(r"[^\w-]+", "-", path.stem).strip("-")
     if len(name) > LONGEST_NAME:  # episodes may differ only in their last letters
         name = f"{name[: LONGEST_NAME - 9]}-{zlib.crc32(path.stem.encode('utf-8', 'surrogateescape')):08x}"
-    return f"film-{name}".rstrip("-") if not name or RESERVED.fullmatch(name) else name
+    return f"film-{name}".rstrip("-") if RESERVED.fullmatch(name) or not is_plain_name(name) else name
 
 
 def films_by_name(films: Sequence[Path]) -> dict[str, Path]:
@@ -216,6 +216,8 @@ def read_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
     for line, value in read_lines(path)[0]:
         try:
             row = to_type(value, _FinishedScene, f"{path}:{line}: this is not a finished scene")
+            if any(cut.dropped is None and not is_inside(cut.clip) for cut in row["segments"]):
+                raise JsonError(f"{path}:{line}: a clip of this scene is not in the folder")
         except JsonError as error:
             raise DatasetError(f"{error}; delete the line to cut the scene again") from error
         scenes[row["scene"]] = row["segments"]

@@ -8,7 +8,6 @@ games/<name>/turn-01.*    the game's clips
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -17,7 +16,7 @@ from typing import Annotated, Any, TypedDict
 
 import msgspec
 
-from ...data.benchmark import BenchmarkGame, BenchmarkTurn, parse_turn
+from ...data.benchmark import BenchmarkGame, BenchmarkTurn, check_game_name, parse_turn
 from ...files import PART, write_text
 from ...json_files import JsonError, read_json, to_type
 from ...messages import brief
@@ -28,7 +27,6 @@ FORMAT = 1  # raised when an older program could misread the folder
 RUN, LOCK, GAMES, GAME = "run.json", "run.lock", "games", "game.json"
 ABOUT = "about"  # key of run.json for facts that do not affect the numbers, so they may differ when a run continues
 ClipName = Annotated[str, msgspec.Meta(pattern=r"^turn-[0-9]{2,6}\.(mp4|safetensors|webp)\Z")]
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
 _DIFFERENCES = 3  # shown in an error
 _SHOWN = 60  # characters of a value in an error
 
@@ -120,11 +118,7 @@ class PlayedRun:
 
 def game_folder(out: Path, name: str) -> Path:
     """The folder of a game's clips and record; ValueError for an invalid name."""
-    if not _NAME.fullmatch(name):
-        raise ValueError(
-            f"{brief(name, _SHOWN)!r} is not a valid name for a game; expected at most 60 of a-z, 0-9 and -"
-        )
-    return out / GAMES / name
+    return out / GAMES / check_game_name(name)
 
 
 class _StoredTurn(TypedDict):

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ...checkpoint.downloads import file_signature
+from ...files import is_plain_name
 from ...json_files import JsonError, Value, read_json
 from ...messages import brief
 
@@ -185,6 +186,8 @@ def _components(path: Path, index: Mapping[str, Any]) -> list[tuple[str, str]]:
     found = []
     for name, value in index.items():
         if isinstance(value, list) and len(value) == 2 and value[1] is not None:
+            if not is_plain_name(name):
+                raise ValueError(f"{path / INDEX}: {brief(repr(name), 60)} does not name a folder in it")
             if value[0] not in LIBRARIES:
                 raise ValueError(
                     f"{path / INDEX}: {brief(name)} is code of {brief(value[0])!r}; expected diffusers or transformers"
@@ -203,6 +206,8 @@ def _variants(folder: Path, class_name: str, remedy: str) -> set[str | None] | N
         return None
     for listing in folder.glob("*.safetensors.index*.json"):
         for name in sorted(set(_read(listing, _WeightIndex).weight_map.values())):
+            if not is_plain_name(name):
+                raise ValueError(f"{listing}: {brief(repr(name), 60)} does not name a file in the folder; {remedy}")
             if not (folder / name).is_file():
                 raise ValueError(f"{folder / name} is missing; {remedy}")
     names = [file.name.removesuffix(".safetensors") for file in folder.glob("*.safetensors")]
