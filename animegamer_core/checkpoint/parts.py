@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from ..files import write_text
 from ..spec import dtype_name
+from .empty_parameters import empty_parameters
 from .lora_files import LoraUpdates, plain_tensors, write_lora
 from .storage import LONGEST, CheckpointError, FolderWriter, TensorSource, finite_extremes
 
@@ -80,9 +81,7 @@ def part_names(model: str, part: str, names: typing.Iterable[str]) -> dict[str, 
 
 def build_model(build: Callable[[], Module]) -> Module:
     """What `build` returns, with parameters on the meta device; buffers have memory, since many are computed."""
-    from accelerate import init_empty_weights
-
-    with init_empty_weights(include_buffers=False):
+    with empty_parameters():
         return build()
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from accelerate import init_empty_weights
 from torch import nn
 
 from ..checkpoint import World
+from ..checkpoint.empty_parameters import empty_parameters
 from ..checkpoint.parts import build_model
 from ..model.prompt import GameTokenizer
 from ..spec import ModelSpec, get_profile
@@ -69,7 +69,7 @@ def bare_learner(stage: str, config: StageConfig, parts: WorldParts, data: Train
     check_stage(stage, config, parts, data)
     plain = replace(config, compile=False)
     learner = LEARNERS[stage](plain, parts, data)
-    with init_empty_weights(include_buffers=False):
+    with empty_parameters():
         set_trainable(learner, plain)
     return learner
 
