@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import ipaddress
 import json
+import logging
 import sys
 import typing
 from collections.abc import Callable, Collection, Iterator
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+from ..animegamer_core.messages import brief
 from ..animegamer_core.runtime.interrupts import check_before_layers
 
 if typing.TYPE_CHECKING:
@@ -20,6 +22,7 @@ if typing.TYPE_CHECKING:
     from torch import nn
 
 PACK = Path(__file__).parent.parent
+_LONGEST_LINE = 1000  # characters in the log
 _LOCAL_NAMES = (".localhost", ".local", ".lan", ".internal", ".home.arpa", ".fritz.box")
 Prompt: typing.TypeAlias = dict[str, typing.Any]  # in API form: node id -> {class_type, inputs}
 # Whether a waiting prompt may wait for work that gives way; None outside such work.
@@ -221,6 +224,11 @@ def _is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address.strip("[] ")).is_loopback
     except ValueError:
         return address.strip() == "localhost"
+
+
+def log(line: str) -> None:
+    """Write a line to ComfyUI's log. It may hold names from files, so what would act on a terminal is escaped."""
+    logging.info("AnimeGamer: %s", brief(line, _LONGEST_LINE))
 
 
 async def queue_prompt(prompt: dict[str, typing.Any]) -> tuple[int, dict[str, typing.Any]]:

@@ -6,7 +6,6 @@ drops it, and its models are freed. Two GameModels with the same settings share 
 
 from __future__ import annotations
 
-import logging
 import typing
 import weakref
 from collections.abc import Callable
@@ -159,8 +158,8 @@ class GameModel:
     def _apply_preset(self, decoder: ShotDecoder) -> list[nn.Module]:
         """Apply the preset to a decoder; returns the modules that torch compiles. The log says what is left out."""
         device, name = self._devices("decoder")[0], dtype_name(self._dtype("decoder"))
-        preset = preset_for_device(self._drawing, str(device), _log, name)
-        apply_preset(decoder, preset, say=_log)
+        preset = preset_for_device(self._drawing, str(device), comfyui.log, name)
+        apply_preset(decoder, preset, say=comfyui.log)
         return compiled_modules(decoder, preset.optimizations)
 
     @cached_property
@@ -168,7 +167,7 @@ class GameModel:
         """The preset, adapted to the memory of the decoder's device."""
         comfyui.require(*PACKAGES)  # a turn of a loaded story may be drawn without the engine
         memory = comfyui.memory_bytes(self._devices("decoder")[0]) * MEMORY_FRACTION
-        return tile_if_needed(self.preset, self.world.spec, self._dtype("decoder"), round(memory), _log)
+        return tile_if_needed(self.preset, self.world.spec, self._dtype("decoder"), round(memory), comfyui.log)
 
     def _devices(self, kind: str) -> tuple[torch.device, torch.device]:
         on_cpu = self.placement == "cpu" or (self.placement == "engine on cpu" and kind != "decoder")
@@ -182,10 +181,6 @@ class GameModel:
             return torch.float32
         chosen = PRECISIONS[self.number_type]
         return self.world.stored_dtype(kind) if chosen is None else getattr(torch, chosen)
-
-
-def _log(line: str) -> None:
-    logging.info("AnimeGamer: %s", line)
 
 
 def _size_of(model: nn.Module) -> int:

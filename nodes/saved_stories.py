@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import typing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -51,7 +50,7 @@ def choose_turn(story: Story, after: int, branch: str, reading: bool = False) ->
 
 def ahead_store(fingerprint: str) -> AheadStore:
     """The turns drawn ahead in a world; damaged files are named in the log."""
-    return AheadStore(comfyui.output_folder(), fingerprint, lambda line: logging.warning("AnimeGamer: %s", line))
+    return AheadStore(comfyui.output_folder(), fingerprint, comfyui.log)
 
 
 def list_stories() -> list[str]:
