@@ -187,7 +187,7 @@ def _placed(source: TensorSource, name: str, device: torch.device, dtype: torch.
         dtype = torch.float32
     elif dtype is None:
         dtype = getattr(torch, source.half) if tensor.dtype == torch.float32 else tensor.dtype
-    return narrowed(tensor.to(device), dtype, f"{source.path}: {name!r}")
+    return narrowed(tensor.to(device), dtype, source.where(name))
 
 
 def check_names(source: TensorSource, expected: Mapping[str, Tensor]) -> None:

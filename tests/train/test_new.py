@@ -337,6 +337,23 @@ def test_weights_that_do_not_fit(src, tmp_path, file, changes, match):
 
 
 @pytest.mark.parametrize(
+    ("file", "key"),
+    [
+        ("Mistral-7B-Instruct-v0.1/model.safetensors", "model.embed_tokens.weight"),
+        ("Mistral-7B-Instruct-v0.1/model.safetensors", "model.layers.1.mlp.up_proj.weight"),
+        (WEIGHTS, "patch_embed.text_proj.bias"),
+        (WEIGHTS, "transformer_blocks.0.attn1.to_q.weight"),
+    ],
+)
+def test_a_number_that_is_none_is_named_by_the_key_of_its_file(src, tmp_path, file, key):
+    value = load_file(src / file)[key]
+    value.view(-1)[0] = float("nan")
+    made.change_weights(src / file, **{key: value})
+    with pytest.raises(CheckpointError, match=f"{file}: '{key}' holds NaN or infinity"):
+        new_world(find_base(src), tmp_path / "w")
+
+
+@pytest.mark.parametrize(
     ("gone", "match"),
     [
         ("CogVideoX-2b/vae", "CogVideoX-2b/vae: no weights; expected .*diffusers layout"),
