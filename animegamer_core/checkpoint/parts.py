@@ -166,7 +166,7 @@ def _write_texts(writer: FolderWriter, part: str, model: nn.Module) -> None:
         write_text(writer.path("config.json"), config.to_json_string())
     tokenizer = getattr(model, "tokenizer", None)
     if tokenizer is not None and part in ("engine", "text_tower"):
-        tokenizer.save(str(writer.path(TOKENIZER)))
+        write_text(writer.path(TOKENIZER), tokenizer.to_str(pretty=True))  # its own `save` hides what is wrong
 
 
 def narrowed(tensor: Tensor, dtype: torch.dtype, where: str) -> Tensor:
