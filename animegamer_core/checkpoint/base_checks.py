@@ -58,9 +58,12 @@ def check_fields(config: Mapping[str, typing.Any], expected: Mapping[str, typing
 
 
 def check_stated(config: Mapping[str, typing.Any], found: Mapping[str, typing.Any], path: Path) -> None:
-    """CheckpointError for the first size that a configuration file states and the tensors next to it do not have."""
+    """CheckpointError for the first size that a configuration file states and the tensors next to it do not have.
+
+    null states nothing: libraries write it where a size follows from others.
+    """
     for name, value in found.items():
-        if config.get(name, value) != value:
+        if config.get(name) not in (None, value):
             raise CheckpointError(
                 f"{path}: {name} is {brief(config[name], 40)!r}, but the weights next to it have {value}; expected "
                 "both from one download"

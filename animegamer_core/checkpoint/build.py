@@ -88,7 +88,7 @@ def _stored(part: str, source: RecipeSource, precision: str, report: Callable[[i
         return half if precision == "released" and own == torch.float32 else own
 
     def read(key: str) -> torch.Tensor:
-        tensor = narrowed(source.tensor(key), stored_type(key), f"{source.path}: {key!r}")
+        tensor = narrowed(source.tensor(key), stored_type(key), source.where(key))
         report(sizes[key], f"{part}: {key}")
         return tensor
 

@@ -15,6 +15,7 @@ import torch
 
 from ..spec import ModelSpec
 from .recipes import ComputedTensor, Recipe
+from .storage import finite_extremes
 
 UNCONDITIONAL = "unconditional_ND"
 EMBED, HEAD = "llm.model.embed_tokens.weight", "llm.lm_head.weight"
@@ -55,7 +56,13 @@ def initial_encoder(spec: ModelSpec, zeros_D: ComputedTensor, seed: int) -> dict
 
 def zero_text(bias: Recipe) -> ComputedTensor:
     """(D,): what the stock text projection makes of zeros, which is its bias."""
-    return ComputedTensor(bias.shape, bias.dtype, lambda: bias.tensor().clone())  # both norms store one of their own
+
+    def make() -> torch.Tensor:
+        value = bias.tensor()
+        finite_extremes(value, bias.where())
+        return value.clone()  # both norms store one of their own
+
+    return ComputedTensor(bias.shape, bias.dtype, make)
 
 
 def _mlp(name: str, source: int, target: int, seed: int) -> dict[str, ComputedTensor]:

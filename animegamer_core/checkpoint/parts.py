@@ -165,7 +165,7 @@ def _write_texts(writer: FolderWriter, part: str, model: nn.Module) -> None:
         write_text(writer.path("config.json"), config.to_json_string())
     tokenizer = getattr(model, "tokenizer", None)
     if tokenizer is not None and part in ("engine", "text_tower"):
-        tokenizer.save(str(writer.path(TOKENIZER)))
+        write_text(writer.path(TOKENIZER), tokenizer.to_str(pretty=True))  # its own `save` hides what is wrong
 
 
 def narrowed(tensor: Tensor, dtype: torch.dtype, where: str) -> Tensor:
@@ -186,7 +186,7 @@ def _placed(source: TensorSource, name: str, device: torch.device, dtype: torch.
         dtype = torch.float32
     elif dtype is None:
         dtype = getattr(torch, source.half) if tensor.dtype == torch.float32 else tensor.dtype
-    return narrowed(tensor.to(device), dtype, f"{source.path}: {name!r}")
+    return narrowed(tensor.to(device), dtype, source.where(name))
 
 
 def check_names(source: TensorSource, expected: Mapping[str, Tensor]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .lora_files import LoraUpdate, LoraUpdates
-from .storage import LONGEST, CheckpointError, TensorSource
+from .storage import LONGEST, CheckpointError, TensorSource, finite_extremes
 
 if typing.TYPE_CHECKING:
     import torch
@@ -79,10 +79,12 @@ class Recipe:
         return self._piece(BASE)
 
     def lora(self) -> LoraUpdate | None:
-        """Its LoRA, where the file has one: alpha / r * B A with r rows in A."""
+        """Its LoRA, where the file has one: alpha / r * B A with r rows in A. CheckpointError for NaN or infinity."""
         if LORA_A not in self.steps:
             return None
         down, up = self._piece(LORA_A), self._piece(LORA_B)
+        for role, tensor in ((LORA_A, down), (LORA_B, up)):
+            finite_extremes(tensor, self.where(role))
         return LoraUpdate(down, up, 1.0 if self.alpha is None else self.alpha / len(down))
 
     @property
@@ -90,6 +92,11 @@ class Recipe:
         """The bytes of its LoRA, without reading it; 0 where it has none."""
         pair = (self.steps[role][:2] for role in (LORA_A, LORA_B) if role in self.steps)
         return sum(math.prod(source.shape(key)) * source.dtype(key).itemsize for source, key in pair)
+
+    def where(self, role: str = BASE) -> str:
+        """The file and its own key of a tensor, for messages."""
+        source, key, _ = self.steps[role]
+        return source.where(key)
 
     def _piece(self, role: str) -> Tensor:
         import torch
@@ -142,6 +149,10 @@ class RecipeSource:
     def tensor(self, key: str) -> Tensor:
         """One tensor without its LoRA, read or made."""
         return self.computed[key].make() if key in self.computed else self.recipes[key].tensor()
+
+    def where(self, key: str) -> str:
+        """The published file and its own key; our name for a computed tensor that stands for none."""
+        return self.recipes[key].where() if key in self.recipes else f"{self.path}: {key!r}"
 
     def lora(self) -> LoraUpdates:
         """The LoRA of its layers."""

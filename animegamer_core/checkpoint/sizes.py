@@ -51,7 +51,12 @@ def mistral_spec(recipes: Recipes, mistral: Path) -> EngineSpec:
         raise CheckpointError(f"{config_path}: rms_norm_eps is {config['rms_norm_eps']}; expected {RMS_EPS}")
     intermediate = shape_of(recipes, "llm.model.layers.0.mlp.gate_proj.weight", 2)[0]
     layers = count_numbers(r"llm\.model\.layers\.(\d+)\..+", recipes)
-    found = {"hidden_size": hidden, "intermediate_size": intermediate, "num_hidden_layers": layers}
+    found = {
+        "hidden_size": hidden,
+        "intermediate_size": intermediate,
+        "num_hidden_layers": layers,
+        "head_dim": hidden // heads,
+    }
     check_stated(config, found, config_path)
     return EngineSpec(
         vocab_size=vocab,
@@ -114,17 +119,18 @@ def vae_spec(recipes: Recipes) -> VaeSpec:
 
 
 def image_encoder_spec(recipes: Recipes, folder: Path | None) -> ImageEncoderSpec:
-    """Sizes of the image encoder; heads from its configuration file, where there is one."""
+    """Sizes of the image encoder; heads from its configuration file, where there is one, whose sizes must be these."""
     width, _, patch, _ = shape_of(recipes, "embeddings.patch_embedding.weight", 4)
     tokens = shape_of(recipes, "embeddings.position_embedding.weight", 2)[0] - 1
-    return ImageEncoderSpec(
+    spec = ImageEncoderSpec(
         image_size=math.isqrt(tokens) * patch,
         patch=patch,
         width=width,
         layers=count_numbers(r"encoder\.layers\.(\d+)\..+", recipes),
-        heads=_clip_heads(recipes, folder, width),
+        heads=1,  # no shape gives them
         intermediate=shape_of(recipes, "encoder.layers.0.mlp.fc1.weight", 2)[0],
     )
+    return dataclasses.replace(spec, heads=_clip_heads(recipes, folder, spec))
 
 
 def text_encoder_spec(recipes: Recipes, folder: Path) -> TextEncoderSpec:
@@ -151,6 +157,7 @@ def text_encoder_spec(recipes: Recipes, folder: Path) -> TextEncoderSpec:
             f"{path}: {spec.heads} heads of {spec.head_width} in {spec.layers} layers do not fit {layers} layers with "
             f"{rows} query rows in {path_of(recipes)}; download both again"
         )
+    check_stated(config, {"d_model": width, "d_ff": spec.intermediate, "vocab_size": vocab}, path)
     return spec
 
 
@@ -188,15 +195,22 @@ def _period(rows_PD: Tensor) -> int:
     return int(same.float().argmax()) + 1 if same.any() else len(rows_PD)
 
 
-def _clip_heads(recipes: Recipes, folder: Path | None, width: int) -> int:
-    """Heads of the image encoder, which must split its width; without a file they have open_clip's width."""
-    path, head_width, heads = path_of(recipes), CLIP_HEAD_WIDTH, None
+def _clip_heads(recipes: Recipes, folder: Path | None, spec: ImageEncoderSpec) -> int:
+    """Heads of the image encoder, which must split its width; without a file they have open_clip's width.
+
+    spec: its other sizes, which the file must state if it states any.
+    """
+    path, head_width, heads, width = path_of(recipes), CLIP_HEAD_WIDTH, None, spec.width
+    squares = {"patch_size": spec.patch, "image_size": spec.image_size}
     if folder is not None and (folder / "open_clip_config.json").is_file():
         path = folder / "open_clip_config.json"
         config = config_field(read_json(path), "model_cfg", dict, path, {})
         if config.get("quick_gelu"):
             raise CheckpointError(f"{path}: quick_gelu is set; expected the laion2b weights, which use the exact GELU")
-        head_width = whole(config_field(config, "vision_cfg", dict, path, {}), "head_width", path, CLIP_HEAD_WIDTH)
+        config = config_field(config, "vision_cfg", dict, path, {})
+        head_width = whole(config, "head_width", path, CLIP_HEAD_WIDTH)
+        ratio = spec.intermediate / width
+        check_stated(config, {"width": width, "layers": spec.layers, "mlp_ratio": ratio, **squares}, path)
     elif folder is not None and (folder / "config.json").is_file():
         path = folder / "config.json"
         config = config_field(read_json(path), "vision_config", dict, path, {})
@@ -206,6 +220,8 @@ def _clip_heads(recipes: Recipes, folder: Path | None, width: int) -> int:
             )
         if "num_attention_heads" in config:
             heads = whole(config, "num_attention_heads", path)
+        found = {"hidden_size": width, "num_hidden_layers": spec.layers, "intermediate_size": spec.intermediate}
+        check_stated(config, {**found, **squares}, path)
     if width % (heads or head_width):
         split = f"{heads} heads" if heads else f"heads of {head_width}"
         raise CheckpointError(f"{path}: a width of {width} does not split into {split}; download it again")

@@ -161,6 +161,9 @@ class TensorSource(typing.Protocol):
     def tensor(self, key: str) -> torch.Tensor:
         """One tensor on the CPU, memory-mapped where the format allows."""
 
+    def where(self, key: str) -> str:
+        """The file and the name that one tensor has there, for messages."""
+
 
 class FileTensors:
     """A TensorSource of tensors that are mapped from files, and so are read only when they are used."""
@@ -187,6 +190,10 @@ class FileTensors:
     def tensor(self, key: str) -> torch.Tensor:
         """One tensor, as it is in the file."""
         return self._tensors[key]
+
+    def where(self, key: str) -> str:
+        """The file and the name."""
+        return f"{self.path}: {key!r}"
 
 
 class SafetensorsSource(FileTensors):

@@ -145,9 +145,9 @@ class GameTokenizer:
         """The number of entries, tags included."""
         return self.backend.get_vocab_size(with_added_tokens=True)
 
-    def save(self, path: str | Path) -> None:
-        """Write `tokenizer.json`."""
-        self.backend.save(str(path))
+    def to_str(self, pretty: bool = False) -> str:
+        """The content of `tokenizer.json`. pretty: with line breaks, as the library itself writes the file."""
+        return self.backend.to_str(pretty=pretty)
 
     def token(self, name: str) -> int:
         """The id of a tag such as `<ML>`; ValueError if the tokenizer lacks it."""

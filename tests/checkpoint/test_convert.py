@@ -1,8 +1,10 @@
 """The published files become a world: every layout, every dtype, and every kind of wrong file."""
 
+import errno
 import json
 import math
 import os
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -228,6 +230,31 @@ def test_the_command_converts(download, tmp_path, capsys):
     assert "100%" in shown.err and "'qiqi'" in shown.out and "European Union" in shown.out
     assert main(["convert", str(tmp_path / "nothing"), "--out", str(tmp_path / "w")]) == 2
     assert "no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "config.json"])
+def test_a_full_disk_while_a_text_is_written_is_one_sentence(download, converted, tmp_path, capsys, monkeypatch, file):
+    def full(path, *rest, **options):
+        if path.name.endswith(file) and path.parent.name == "engine":
+            raise OSError(errno.ENOSPC, "full")
+        return plain(path, *rest, **options)
+
+    plain, words = Path.write_text, ["convert", str(download), "--out", str(tmp_path / "w")]
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        assert main(words) == 2
+    shown = capsys.readouterr().err
+    place = re.escape(str(tmp_path / "w" / "engine"))
+    assert re.search(rf"convert: {place}\S*{file}: No space left on device .*; free some space", shown)
+    assert "Traceback" not in shown and not list((tmp_path / "w" / "engine").iterdir())
+    assert main(words) == 0
+    assert open_world(tmp_path / "w").files == converted.files
+
+
+def test_the_tokenizer_is_stored_as_its_library_writes_it(converted, tmp_path):
+    converted.storage.tokenizer().backend.save(str(tmp_path / "tokenizer.json"))
+    stored = converted.folder / "engine" / "tokenizer.json"
+    assert stored.read_bytes() == (tmp_path / "tokenizer.json").read_bytes()
 
 
 # ---- files that must be refused, each with one sentence

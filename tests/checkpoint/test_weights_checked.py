@@ -6,14 +6,17 @@ import shutil
 from pathlib import Path
 
 import psutil
+import published_files as made
 import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from test_convert import write_text_encoder
 from tiny_world import save_tiny_world
 
 from animegamer_core.checkpoint import CheckpointError, open_world
 from animegamer_core.checkpoint.adapter_files import read_tensors
+from animegamer_core.checkpoint.convert import convert
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +80,59 @@ def test_an_adapter_with_a_nan_is_refused(tmp_path):
     assert read_tensors(source)
     with pytest.raises(ValueError, match=r"spoilt\.safetensors: .* holds NaN or infinity"):
         read_tensors(tmp_path / "spoilt.safetensors")
+
+
+ENGINE, DECODER = "MLLM-Qiqi/pytorch_model.bin", "VDM_Decoder-Qiqi/1/mp_rank_00_model_states.pt"
+LAYER, DIT = "llm.base_model.model.model.layers.0.", "model.diffusion_model."
+ATTENTION = DIT + "transformer.layers.0.attention."
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+@pytest.mark.parametrize(
+    ("model", "file", "inside", "key"),
+    [
+        ("engine", ENGINE, None, LAYER + "self_attn.q_proj.lora_A.default.weight"),
+        ("engine", ENGINE, None, LAYER + "mlp.down_proj.lora_B.default.weight"),
+        ("engine", ENGINE, None, LAYER + "self_attn.q_proj.base_layer.weight"),
+        ("engine", ENGINE, None, "output_resampler.proj.0.bias"),
+        ("decoder", DECODER, "module", ATTENTION + "query_key_value.matrix_A.1"),
+        ("decoder", DECODER, "module", ATTENTION + "dense.matrix_B.0"),
+        ("decoder", DECODER, "module", ATTENTION + "query_key_value.original.weight"),
+        ("decoder", DECODER, "module", DIT + "mixins.patch_embed.txt_mix_layer_norm.bias"),
+        ("decoder", "3d-vae.pt", "state_dict", "encoder.down.0.block.0.conv1.conv.weight"),
+    ],
+)
+def test_published_files_name_their_own_keys(own_copy, tmp_path, model, file, inside, key, value):
+    content = torch.load(own_copy / file, weights_only=False)  # the decoder's has a random state of numpy beside
+    tensors = content if inside is None else content[inside]
+    tensors[key].view(-1)[-1] = value
+    content = tensors if inside is None else {inside: tensors}
+    torch.save(content, own_copy / file)
+    world = open_world(own_copy)
+    tries = [lambda dtype=dtype: getattr(world, f"load_{model}")(dtype=dtype) for dtype in (None, torch.bfloat16)]
+    tries += [lambda kind=kind: convert(own_copy, tmp_path / kind, precision=kind) for kind in ("released", "keep")]
+    for attempt in tries:
+        with pytest.raises(CheckpointError, match="holds NaN or infinity") as caught:
+            attempt()
+        assert str(caught.value).startswith(f"{own_copy / file}: {key!r} holds")
+
+
+def test_a_spoilt_base_model_is_named_as_the_file_that_it_is(own_copy, originals):
+    """The engine's file holds only what was trained, so its base weights come from Mistral's."""
+    tensors, base = made.engine_tensors(originals.engine, trainable_only=True)
+    made.save(own_copy / ENGINE, tensors)
+    key = "model.layers.0.self_attn.q_proj.weight"
+    base[key].view(-1)[0] = math.nan
+    save_file(base, own_copy / "Mistral-7B-Instruct-v0.1" / "model.safetensors")
+    with pytest.raises(CheckpointError, match=rf"Mistral-7B-Instruct-v0.1/model.safetensors: '{key}' holds NaN"):
+        open_world(own_copy).load_engine()
+
+
+def test_a_spoilt_text_encoder_is_named(own_copy, originals):
+    write_text_encoder(own_copy, originals)
+    path, key = own_copy / "t5-v1_1-xxl" / "model.safetensors", "shared.weight"
+    tensors = load_file(path)
+    tensors[key].view(-1)[0] = math.inf
+    save_file(tensors, path)
+    with pytest.raises(CheckpointError, match=rf"t5-v1_1-xxl/model.safetensors: '{key}' holds NaN"):
+        open_world(own_copy).load_encoder(parts=("encoder", "text_tower"))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from published_files import write_mistral
 from safetensors.torch import load_file
 
+from animegamer_core.files import write_text
 from animegamer_core.model.prompt import (
     GRAMMAR,
     RELEASE_SLOTS,
@@ -85,7 +86,7 @@ def test_unknown_words_are_listed_once_without_punctuation():
 
 
 def test_a_tokenizer_survives_its_file(tmp_path):
-    TOKENIZER.save(tmp_path / "tokenizer.json")
+    write_text(tmp_path / "tokenizer.json", TOKENIZER.to_str())
     again = GameTokenizer.from_file(tmp_path / "tokenizer.json")
     text = "Character: Miko; Motion: run; Background: day beach."
     assert again.encode_text(text) == TOKENIZER.encode_text(text) and again.size == TOKENIZER.size
@@ -96,7 +97,7 @@ def test_missing_files_and_foreign_tokenizers_are_named(tmp_path):
         GameTokenizer.from_file(tmp_path / "tokenizer.json")
     with pytest.raises(ValueError, match="neither tokenizer.json nor tokenizer.model"):
         GameTokenizer.from_mistral(tmp_path)
-    TOKENIZER.save(tmp_path / "tokenizer.json")
+    write_text(tmp_path / "tokenizer.json", TOKENIZER.to_str())
     with pytest.raises(ValueError, match="expected 32000"):
         GameTokenizer.from_mistral(tmp_path)
     with pytest.raises(ValueError, match="world with other sizes"):
@@ -131,7 +132,7 @@ def test_the_published_tokenizer_and_prompts(tmp_path):
     for text, ids in facts["instruction_token_ids"].items():
         assert [tokenizer.token("<TURN>"), *tokenizer.encode_text(text)] == ids
     assert all(parse_reply(text) == tuple(levels) for text, levels in facts["parse_cases"])
-    tokenizer.save(tmp_path / "tokenizer.json")
+    write_text(tmp_path / "tokenizer.json", tokenizer.to_str())
     again = GameTokenizer.from_mistral(tmp_path)
     assert torch.equal(*(torch.tensor(t.encode_text("Pazu, café  <s> x")) for t in (tokenizer, again)))
 

@@ -275,7 +275,7 @@ def refuse(src, out, match, **options):
 
 VIDEO = "CogVideoX-2b/transformer/config.json"
 VAE, NOISE = "CogVideoX-2b/vae/config.json", "CogVideoX-2b/scheduler/scheduler_config.json"
-LLM = "Mistral-7B-Instruct-v0.1/config.json"
+LLM, TEXTS = "Mistral-7B-Instruct-v0.1/config.json", "CogVideoX-2b/text_encoder/config.json"
 WEIGHTS = "CogVideoX-2b/transformer/diffusion_pytorch_model.safetensors"
 
 
@@ -299,11 +299,49 @@ WEIGHTS = "CogVideoX-2b/transformer/diffusion_pytorch_model.safetensors"
         (LLM, {"model_type": "mixtral"}, "model_type is 'mixtral'; expected 'mistral'"),
         (LLM, {"num_hidden_layers": 32}, "num_hidden_layers is '32', but the weights next to it have 2"),
         (LLM, {"vocab_size": 32768}, "vocab_size is '32768', but the weights next to it have 32000"),
+        (LLM, {"head_dim": 128}, "head_dim is '128', but the weights next to it have 4"),
+        (TEXTS, {"d_model": 4096}, "d_model is '4096', but the weights next to it have 16"),
+        (TEXTS, {"d_ff": 10240}, "d_ff is '10240', but the weights next to it have 32"),
+        (TEXTS, {"vocab_size": 32128}, "vocab_size is '32128', but the weights next to it have 128"),
     ],
 )
 def test_configurations_that_do_not_fit(src, tmp_path, file, changes, match):
     made.change_config(src / file, **changes)
     refuse(src, tmp_path / "w", f"{file}: .*{match}")
+
+
+CLIP_SIZES = [  # field of open_clip, of transformers, a wrong value, what the weights have
+    ("width", "hidden_size", 768, 16),
+    ("layers", "num_hidden_layers", 12, 2),
+    ("patch_size", "patch_size", 16, 2),
+    ("image_size", "image_size", 224, 28),
+    ("mlp_ratio", "intermediate_size", 3072, None),
+]
+
+
+@pytest.mark.parametrize(("open_clip", "transformers", "wrong", "right"), CLIP_SIZES)
+def test_configurations_of_clip_that_do_not_fit(src, tmp_path, open_clip, transformers, wrong, right):
+    file = src / made.CLIP / "open_clip_config.json"
+    file.write_text(json.dumps({"model_cfg": {"vision_cfg": {"head_width": 8, open_clip: wrong}}}))
+    have = f"is '{wrong}', but the weights next to it have"
+    refuse(src, tmp_path / "w", f"open_clip_config.json: {open_clip} {have} {right or 2.0}")
+    file.unlink()
+    stated = {"num_attention_heads": 2, transformers: wrong}
+    (src / made.CLIP / "config.json").write_text(json.dumps({"vision_config": stated}))
+    refuse(src, tmp_path / "w", f"/config.json: {transformers} {have} {right or 32}")
+
+
+def test_configurations_that_state_every_size_fit(src):
+    sizes = {name: right or 2.0 for name, _, _, right in CLIP_SIZES}
+    file = src / made.CLIP / "open_clip_config.json"
+    file.write_text(json.dumps({"model_cfg": {"vision_cfg": {"head_width": 8, **sizes}}}))
+    made.change_config(src / LLM, head_dim=None)  # as some versions of transformers write it
+    first = base.open_base(find_base(src)).spec
+    file.unlink()
+    sizes = {name: right or 32 for _, name, _, right in CLIP_SIZES}
+    (src / made.CLIP / "config.json").write_text(json.dumps({"vision_config": {"num_attention_heads": 2, **sizes}}))
+    made.change_config(src / LLM, head_dim=4)
+    assert base.open_base(find_base(src)).spec == first
 
 
 def test_later_mistrals_are_refused_by_their_vocabulary(src, tmp_path):
@@ -334,6 +372,23 @@ def test_a_vae_of_other_latents_is_refused(src, tmp_path):
 def test_weights_that_do_not_fit(src, tmp_path, file, changes, match):
     made.change_weights(src / file, **changes)
     refuse(src, tmp_path / "w", f"{file}: .*{match}")
+
+
+@pytest.mark.parametrize(
+    ("file", "key"),
+    [
+        ("Mistral-7B-Instruct-v0.1/model.safetensors", "model.embed_tokens.weight"),
+        ("Mistral-7B-Instruct-v0.1/model.safetensors", "model.layers.1.mlp.up_proj.weight"),
+        (WEIGHTS, "patch_embed.text_proj.bias"),
+        (WEIGHTS, "transformer_blocks.0.attn1.to_q.weight"),
+    ],
+)
+def test_a_number_that_is_none_is_named_by_the_key_of_its_file(src, tmp_path, file, key):
+    value = load_file(src / file)[key]
+    value.view(-1)[0] = float("nan")
+    made.change_weights(src / file, **{key: value})
+    with pytest.raises(CheckpointError, match=f"{file}: '{key}' holds NaN or infinity"):
+        new_world(find_base(src), tmp_path / "w")
 
 
 @pytest.mark.parametrize(
@@ -369,6 +424,7 @@ def test_a_text_encoder_of_another_width(src, tmp_path):
         name: torch.cat([value] * 2, -1) if value.dim() == 2 else value for name, value in load_file(weights).items()
     }
     save_file(wide, weights)
+    made.change_config(src / TEXTS, d_model=32)
     refuse(src, tmp_path / "w", "a text encoder of width 32; expected 16, which CogVideoX reads")
 
 
