@@ -268,9 +268,9 @@ def _response(repo: str, url: str, headers: Mapping[str, str]) -> Iterator[Any]:
 
 def _opened(url: str, headers: Mapping[str, str]) -> Any:
     """The answer with its body unread, after redirects. The token goes to the hub alone."""
-    from huggingface_hub.utils import build_hf_headers, get_session
+    from huggingface_hub.utils import get_session
 
-    session, sent = get_session(), {**build_hf_headers(), **PLAIN, **headers}
+    session, sent = get_session(), {**within(SILENCE, _who_asks), **PLAIN, **headers}
     for _ in range(REDIRECTS):
         response = within(SILENCE, partial(_request, session, url, dict(sent)))
         target = response.headers.get("location") if 300 <= response.status_code < 400 else None
@@ -283,6 +283,18 @@ def _opened(url: str, headers: Mapping[str, str]) -> Any:
         if urlsplit(url)[:2] != urlsplit(before)[:2]:
             sent.pop("authorization", None)
     raise OSError(f"more than {REDIRECTS} redirects")
+
+
+def _who_asks() -> dict[str, str]:
+    """The token, if there is one, and this program's name.
+
+    `build_hf_headers` would first ask the hub for a list of agents, without our limits.
+    """
+    from huggingface_hub import __version__, constants, get_token
+
+    token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
+    names = {"user-agent": f"ComfyUI-AnimeGamer; hf_hub/{__version__}"}
+    return {**names, "authorization": f"Bearer {token}"} if token else names
 
 
 def _checked_address(url: str) -> str:
