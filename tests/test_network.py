@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import psutil
@@ -87,6 +88,47 @@ def test_a_download_is_given_up_or_cut_at_its_size(hurried, said, tmp_path):
         hub.download(file, lambda *_: None)
     assert hurried.asked and set(hurried.asked) == {"GET /some/repository/resolve/main/file HTTP/1.1"}
     assert not file.local.exists()
+
+
+@pytest.mark.parametrize("falls_silent", ["each request", "every second request"])
+def test_a_download_below_the_promised_rate_is_given_up(falls_silent, tmp_path, monkeypatch):
+    for name, value in {"SILENCE": 0.3, "WAIT": 0.01, "TRIES": 3}.items():
+        monkeypatch.setattr(hub, name, value)
+    begun, little = time.monotonic(), b"x" * 100_000
+    file = hub.HubFile("some/repository", "main", "file", tmp_path / "file", 1 << 30, "0" * 64)
+
+    def send_a_little(connection, end):
+        connection.sendall(b"HTTP/1.1 206 Part\r\nContent-Length: 8388608\r\n\r\n" + little)
+        if falls_silent == "each request" or len(server.asked) % 2:
+            end.wait(60)
+
+    def stop(*_):
+        assert time.monotonic() - begun < SECONDS, "it never ends"
+
+    with RawServer(send_a_little) as server:
+        ask_instead(monkeypatch, server.url)
+        with pytest.raises(CheckpointError, match=rf"no answer .* after [1-9]\d* of {1 << 30} bytes"):
+            hub.download(file, stop)
+    assert file.part.stat().st_size >= 3 * len(little), "what has arrived is kept"
+    new_session()
+
+
+def test_two_silences_before_each_block_lose_no_download(tmp_path, monkeypatch):
+    for name, value in {"SILENCE": 0.3, "WAIT": 0.01, "TRIES": 3}.items():
+        monkeypatch.setattr(hub, name, value)
+    size = 24 << 20
+    file = hub.HubFile("some/repository", "main", "f", tmp_path / "f", size, sha256(b"x" * size).hexdigest())
+
+    def recover(connection, end):
+        if len(server.asked) % 3:
+            end.wait(60)
+        connection.sendall(b"HTTP/1.1 206 Part\r\nContent-Length: 8388608\r\n\r\n" + b"x" * (8 << 20))
+
+    with RawServer(recover) as server:
+        ask_instead(monkeypatch, server.url)
+        hub.download(file, lambda *_: None)
+    assert file.local.stat().st_size == size and len(server.asked) > 3
+    new_session()
 
 
 @pytest.mark.parametrize("behaviour", ["nothing", "a body letter by letter"])

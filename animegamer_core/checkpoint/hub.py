@@ -33,7 +33,7 @@ BLOCK, LARGEST_BLOCK = 8 << 20, 64 << 20  # a request asks for as much as is the
 LARGEST_ANSWER = 16 << 20  # bytes of a listing, which takes some KB
 SILENCE = 60.0  # seconds that a server may take for an answer's first byte, and between two
 SLOWEST = 1 << 20  # bytes of a file that have to come in that time, else the request is made again
-PROGRESS = 1 << 16  # a request that transferred this many bytes counts as progress
+PROGRESS = 1 << 16  # bytes that count as progress if they came at that rate
 TRIES, WAIT = 5, 1.0  # requests in vain, one after another; seconds before the second one, doubled each time
 REDIRECTS = 5
 SHORT_BODY = 1 << 16  # bytes of a redirect
@@ -180,13 +180,13 @@ def _size_without_zeros(path: Path) -> int:
 
 def _append_rest(file: HubFile, done: int, on_bytes: OnBytes) -> None:
     """Bring the temporary file from `done` bytes, which are there, to its size; each block is flushed to disk."""
-    tries = 0
+    tries, counted, since = 0, done, time.monotonic()
     with room_for(file.local), file.part.open("r+b" if done else "wb") as part:
         sync_folder(file.part.parent)
         part.truncate(done)
         part.seek(done)
         while done < file.bytes:
-            before, failure, pause = done, "", 0.0
+            failure, pause = "", 0.0
             try:
                 for chunk in _rest(file, done):
                     done += part.write(chunk)
@@ -195,12 +195,19 @@ def _append_rest(file: HubFile, done: int, on_bytes: OnBytes) -> None:
                 failure, pause = str(error), error.pause
             part.flush()
             os.fsync(part.fileno())
-            tries = 0 if done - before >= PROGRESS else tries + 1
+            tries += 1
+            if _is_progress(done - counted, time.monotonic() - since):
+                tries, counted, since = 0, done, time.monotonic()
             if tries == TRIES and done < file.bytes:
                 where = f"after {done} of {file.bytes} bytes of {file.path}"
                 raise _no_answer(file.repo, f"{failure or 'an empty answer'} {where}")
             if failure:
                 _wait(max(pause, WAIT * 2**tries), lambda: on_bytes(0, file.local.name))
+
+
+def _is_progress(arrived: int, seconds: float) -> bool:
+    """Whether bytes came fast enough to go on. After waits, however long, a whole block always is."""
+    return arrived >= max(PROGRESS, SLOWEST * min(seconds / SILENCE, TRIES))
 
 
 def _wait(seconds: float, act: Callable[[], object]) -> None:
