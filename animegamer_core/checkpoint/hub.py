@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -262,7 +262,7 @@ def _response(repo: str, url: str, headers: Mapping[str, str]) -> Iterator[Any]:
     from huggingface_hub import errors
 
     try:
-        with closing(_opened(url, headers)) as response:
+        with _closing(_opened(url, headers)) as response:
             _check_status(repo, response)
             if response.headers.get("content-encoding", "").strip().lower() not in ("", "identity", "aws-chunked"):
                 raise CheckpointError(f"{url}: the answer is compressed, which was not requested; is this the hub?")
@@ -271,6 +271,19 @@ def _response(repo: str, url: str, headers: Mapping[str, str]) -> Iterator[Any]:
         raise CheckpointError(f"{_page(repo)}: HF_HUB_OFFLINE forbids requests; unset it") from error
     except (errors.HTTPError, OSError) as error:
         raise _Broken(f"no answer ({type(error).__name__})") from error
+
+
+@contextmanager
+def _closing(response: Any) -> Iterator[Any]:
+    """Closes an answer in the end. With requests that waits for a read that another thread has begun: not for long."""
+    try:
+        yield response
+    finally:
+        if hasattr(response, "iter_raw"):
+            response.close()
+        else:
+            with suppress(TimeoutError):
+                within(min(1.0, SILENCE), response.close)
 
 
 def _opened(url: str, headers: Mapping[str, str]) -> Any:
@@ -283,7 +296,7 @@ def _opened(url: str, headers: Mapping[str, str]) -> Any:
         target = response.headers.get("location") if 300 <= response.status_code < 400 else None
         if target is None:
             return response
-        with closing(response):  # a short body is read, so that its connection serves the next request
+        with _closing(response):  # a short body is read, so that its connection serves the next request
             for _ in _body(response, SHORT_BODY):
                 pass
         before, url = url, _checked_address(urljoin(url, target))
