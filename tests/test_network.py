@@ -109,7 +109,7 @@ def test_a_download_below_the_promised_rate_is_given_up(falls_silent, tmp_path, 
         ask_instead(monkeypatch, server.url)
         with pytest.raises(CheckpointError, match=rf"no answer .* after [1-9]\d* of {1 << 30} bytes"):
             hub.download(file, stop)
-    assert file.part.stat().st_size >= 3 * len(little), "what has arrived is kept"
+    assert file.part.stat().st_size >= 3 << 16, "what has arrived is kept"
     new_session()
 
 
