@@ -1,13 +1,19 @@
 """Servers that are silent, slow or without end are given up in time, and take no memory."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 import threading
 import time
+from hashlib import sha256
+from pathlib import Path
 
 import psutil
 import pytest
 from hostile import http_answer
+from hub_server import ask_instead, new_session
 from raw_server import UNENDING, RawServer
 from stub_endpoint import StubEndpoint
 
@@ -45,14 +51,17 @@ def test_an_endpoint_is_given_up(unending, monkeypatch):
         assert reply.problem.startswith("the answer is larger than") and not reply.text
 
 
+SHORT = {"SILENCE": 0.5, "WAIT": 0.01, "TRIES": 2}
+
+
 @pytest.fixture
 def hurried(unending, monkeypatch):
     """The unending server as the hub, with short limits."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", unending.url)
-    for name, value in {"SILENCE": 0.5, "WAIT": 0.01, "TRIES": 2}.items():
+    ask_instead(monkeypatch, unending.url)
+    for name, value in SHORT.items():
         monkeypatch.setattr(hub, name, value)
-    return unending
+    yield unending
+    new_session()
 
 
 @pytest.mark.parametrize("unending", UNENDING, indirect=True)
@@ -64,14 +73,76 @@ def test_a_hub_is_given_up(hurried):
     assert unending.url in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("unending", ["nothing", "a body letter by letter", "a body without end"], indirect=True)
-def test_a_download_is_given_up_or_cut_at_its_size(hurried, tmp_path):
+@pytest.mark.parametrize(
+    ("unending", "said"),
+    {
+        "nothing": r"no answer \(\w*Timeout\w*\) after 0 of",
+        "a body letter by letter": r"no answer \(TimeoutError\) after \d+ of",
+        "a body without end": "does not match the hub's list",
+    }.items(),
+    indirect=["unending"],
+)
+def test_a_download_is_given_up_or_cut_at_its_size(hurried, said, tmp_path):
     file = hub.HubFile("some/repository", "main", "file", tmp_path / "file", 1 << 20, "0" * 64)
-    with pytest.raises(
-        CheckpointError, match=r"no answer \(TimeoutError\) after|no answer|does not match the hub's list"
-    ):
+    with pytest.raises(CheckpointError, match=said):
         hub.download(file, lambda *_: None)
+    assert hurried.asked and set(hurried.asked) == {"GET /some/repository/resolve/main/file HTTP/1.1"}
     assert not file.local.exists()
+
+
+@pytest.mark.parametrize("falls_silent", ["each request", "every second request"])
+def test_a_download_below_the_promised_rate_is_given_up(falls_silent, tmp_path, monkeypatch):
+    for name, value in {"SILENCE": 0.3, "WAIT": 0.01, "TRIES": 3}.items():
+        monkeypatch.setattr(hub, name, value)
+    begun, little = time.monotonic(), b"x" * 100_000
+    file = hub.HubFile("some/repository", "main", "file", tmp_path / "file", 1 << 30, "0" * 64)
+
+    def send_a_little(connection, end):
+        connection.sendall(b"HTTP/1.1 206 Part\r\nContent-Length: 8388608\r\n\r\n" + little)
+        if falls_silent == "each request" or len(server.asked) % 2:
+            end.wait(60)
+
+    def stop(*_):
+        assert time.monotonic() - begun < SECONDS, "it never ends"
+
+    with RawServer(send_a_little) as server:
+        ask_instead(monkeypatch, server.url)
+        with pytest.raises(CheckpointError, match=rf"no answer .* after [1-9]\d* of {1 << 30} bytes"):
+            hub.download(file, stop)
+    assert file.part.stat().st_size >= 3 << 16, "what has arrived is kept"
+    new_session()
+
+
+def test_two_silences_before_each_block_lose_no_download(tmp_path, monkeypatch):
+    for name, value in {"SILENCE": 0.3, "WAIT": 0.01, "TRIES": 3}.items():
+        monkeypatch.setattr(hub, name, value)
+    size = 24 << 20
+    file = hub.HubFile("some/repository", "main", "f", tmp_path / "f", size, sha256(b"x" * size).hexdigest())
+
+    def recover(connection, end):
+        if len(server.asked) % 3:
+            end.wait(60)
+        connection.sendall(b"HTTP/1.1 206 Part\r\nContent-Length: 8388608\r\n\r\n" + b"x" * (8 << 20))
+
+    with RawServer(recover) as server:
+        ask_instead(monkeypatch, server.url)
+        hub.download(file, lambda *_: None)
+    assert file.local.stat().st_size == size and len(server.asked) > 3
+    new_session()
+
+
+@pytest.mark.parametrize("behaviour", ["nothing", "a body letter by letter"])
+def test_a_fresh_process_asks_the_hub_nothing_else_first(behaviour, tmp_path):
+    limits = "; ".join(f"hub.{name} = {value}" for name, value in SHORT.items())
+    code = f"from animegamer_core.checkpoint import hub; {limits}; hub.list_repository('some/repository')"
+    with RawServer(UNENDING[behaviour]) as server:
+        outside = {"HF_ENDPOINT": server.url, "HF_HUB_OFFLINE": "0", "HF_HOME": str(tmp_path), "HF_TOKEN": ""}
+        outside |= {"NO_PROXY": "*", "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, **outside}, capture_output=True, text=True, timeout=60
+        )
+    assert "CheckpointError" in done.stderr and "no answer (" in done.stderr
+    assert set(server.asked) == {"GET /api/models/some/repository?blobs=true HTTP/1.1"}
 
 
 LISTING = {"sha": "0" * 40, "tags": ["license:mit"], "siblings": [{"rfilename": "a", "size": 3, "blobId": "0" * 40}]}
@@ -79,18 +150,20 @@ CHOICE = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", 
 COMPLETION = {"choices": [CHOICE], "usage": {"prompt_tokens": 3}, "id": "1", "created": 1, "model": "m", "object": "x"}
 
 
-def ask_every_way(url, file):
+def ask_every_way(server, file):
     """Ask a server as a hub, for a file, and as an endpoint; each gives an answer or refuses in a sentence."""
-    model = EndpointModel(EndpointSettings(f"{url}/v1", "m", timeout=0.3, retries=0))
+    model = EndpointModel(EndpointSettings(f"{server.url}/v1", "m", timeout=0.3, retries=0))
     for ask in (
         lambda: hub.list_repository("some/repository"),
         lambda: hub.download(file, lambda *_: None),
         lambda: model.answer(Question("?"), 1, threading.Event()),
     ):
+        server.asked.clear()
         try:
             ask()
         except (CheckpointError, CaptionerError) as error:
             assert str(error).isprintable() and 0 < len(str(error)) < 1000, repr(str(error)[:500])
+        assert server.asked, "the question has to reach the server"
         assert not file.local.exists(), "nothing has the right checksum"
 
 
@@ -98,15 +171,14 @@ def answer_oddly(monkeypatch, tmp_path, seeds):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     for name, value in {"SILENCE": 0.2, "WAIT": 0.001, "TRIES": 2, "LONGEST_PAUSE": 0.001}.items():
         monkeypatch.setattr(hub, name, value)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     file = hub.HubFile("some/repository", "main", "file", tmp_path / "file", 100, "0" * 64)
     for seed in seeds:
         rng, begun, before = random.Random(seed), time.monotonic(), psutil.Process().memory_info().rss
         answers = [http_answer(json.dumps(rng.choice((LISTING, COMPLETION))).encode(), rng) for _ in range(3)]
         with RawServer(lambda connection, _: connection.sendall(rng.choice(answers))) as server:  # noqa: B023
-            monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
+            ask_instead(monkeypatch, server.url)
             try:
-                ask_every_way(server.url, file)
+                ask_every_way(server, file)
             except Exception as error:
                 raise AssertionError(f"seed {seed}: {type(error).__name__}: {answers}") from error
         assert time.monotonic() - begun < SECONDS, f"seed {seed}: {answers}"

@@ -12,7 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ BLOCK, LARGEST_BLOCK = 8 << 20, 64 << 20  # a request asks for as much as is the
 LARGEST_ANSWER = 16 << 20  # bytes of a listing, which takes some KB
 SILENCE = 60.0  # seconds that a server may take for an answer's first byte, and between two
 SLOWEST = 1 << 20  # bytes of a file that have to come in that time, else the request is made again
-PROGRESS = 1 << 16  # a request that transferred this many bytes counts as progress
+PROGRESS = 1 << 16  # bytes that count as progress if they came at that rate
 TRIES, WAIT = 5, 1.0  # requests in vain, one after another; seconds before the second one, doubled each time
 REDIRECTS = 5
 SHORT_BODY = 1 << 16  # bytes of a redirect
@@ -180,13 +180,13 @@ def _size_without_zeros(path: Path) -> int:
 
 def _append_rest(file: HubFile, done: int, on_bytes: OnBytes) -> None:
     """Bring the temporary file from `done` bytes, which are there, to its size; each block is flushed to disk."""
-    tries = 0
+    tries, counted, since = 0, done, time.monotonic()
     with room_for(file.local), file.part.open("r+b" if done else "wb") as part:
         sync_folder(file.part.parent)
         part.truncate(done)
         part.seek(done)
         while done < file.bytes:
-            before, failure, pause = done, "", 0.0
+            failure, pause = "", 0.0
             try:
                 for chunk in _rest(file, done):
                     done += part.write(chunk)
@@ -195,12 +195,19 @@ def _append_rest(file: HubFile, done: int, on_bytes: OnBytes) -> None:
                 failure, pause = str(error), error.pause
             part.flush()
             os.fsync(part.fileno())
-            tries = 0 if done - before >= PROGRESS else tries + 1
+            tries += 1
+            if _is_progress(done - counted, time.monotonic() - since):
+                tries, counted, since = 0, done, time.monotonic()
             if tries == TRIES and done < file.bytes:
                 where = f"after {done} of {file.bytes} bytes of {file.path}"
                 raise _no_answer(file.repo, f"{failure or 'an empty answer'} {where}")
             if failure:
                 _wait(max(pause, WAIT * 2**tries), lambda: on_bytes(0, file.local.name))
+
+
+def _is_progress(arrived: int, seconds: float) -> bool:
+    """Whether bytes came fast enough to go on. After waits, however long, a whole block always is."""
+    return arrived >= max(PROGRESS, SLOWEST * min(seconds / SILENCE, TRIES))
 
 
 def _wait(seconds: float, act: Callable[[], object]) -> None:
@@ -255,7 +262,7 @@ def _response(repo: str, url: str, headers: Mapping[str, str]) -> Iterator[Any]:
     from huggingface_hub import errors
 
     try:
-        with closing(_opened(url, headers)) as response:
+        with _closing(_opened(url, headers)) as response:
             _check_status(repo, response)
             if response.headers.get("content-encoding", "").strip().lower() not in ("", "identity", "aws-chunked"):
                 raise CheckpointError(f"{url}: the answer is compressed, which was not requested; is this the hub?")
@@ -266,23 +273,48 @@ def _response(repo: str, url: str, headers: Mapping[str, str]) -> Iterator[Any]:
         raise _Broken(f"no answer ({type(error).__name__})") from error
 
 
+@contextmanager
+def _closing(response: Any) -> Iterator[Any]:
+    """Closes an answer in the end. With requests that waits for a read that another thread has begun: not for long."""
+    try:
+        yield response
+    finally:
+        if hasattr(response, "iter_raw"):
+            response.close()
+        else:
+            with suppress(TimeoutError):
+                within(min(1.0, SILENCE), response.close)
+
+
 def _opened(url: str, headers: Mapping[str, str]) -> Any:
     """The answer with its body unread, after redirects. The token goes to the hub alone."""
-    from huggingface_hub.utils import build_hf_headers, get_session
+    from huggingface_hub.utils import get_session
 
-    session, sent = get_session(), {**build_hf_headers(), **PLAIN, **headers}
+    session, sent = get_session(), {**within(SILENCE, _who_asks), **PLAIN, **headers}
     for _ in range(REDIRECTS):
         response = within(SILENCE, partial(_request, session, url, dict(sent)))
         target = response.headers.get("location") if 300 <= response.status_code < 400 else None
         if target is None:
             return response
-        with closing(response):  # a short body is read, so that its connection serves the next request
+        with _closing(response):  # a short body is read, so that its connection serves the next request
             for _ in _body(response, SHORT_BODY):
                 pass
         before, url = url, _checked_address(urljoin(url, target))
         if urlsplit(url)[:2] != urlsplit(before)[:2]:
             sent.pop("authorization", None)
     raise OSError(f"more than {REDIRECTS} redirects")
+
+
+def _who_asks() -> dict[str, str]:
+    """The token, if there is one, and this program's name.
+
+    `build_hf_headers` would first ask the hub for a list of agents, without our limits.
+    """
+    from huggingface_hub import __version__, constants, get_token
+
+    token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
+    names = {"user-agent": f"ComfyUI-AnimeGamer; hf_hub/{__version__}"}
+    return {**names, "authorization": f"Bearer {token}"} if token else names
 
 
 def _checked_address(url: str) -> str:

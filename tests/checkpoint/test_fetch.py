@@ -12,9 +12,8 @@ import pytest
 import stock_files
 import torch
 from hub_repositories import GAMER, MISTRAL, VIDEO, below, released_repositories
-from hub_server import Hub
-from huggingface_hub import constants, file_download
-from huggingface_hub.utils import _http
+from hub_server import Hub, ask_instead, new_session
+from huggingface_hub import constants
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,24 +36,12 @@ def released(download, originals):
     return released_repositories(download, originals)
 
 
-def new_session():
-    """Forget the hub client's session: before version 1 it keeps the settings that it was made with."""
-    (getattr(_http, "close_session", None) or _http.reset_sessions)()
-
-
 @pytest.fixture
 def hub(released, monkeypatch):
     """A hub that this process asks in place of the real one."""
     with Hub() as hub:
         hub.repositories = {repo: dict(files) for repo, files in released.items()}
-        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-        template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(file_download, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)  # before version 1
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.delenv("HF_TOKEN", raising=False)
-        monkeypatch.setenv("NO_PROXY", "*")
-        new_session()
+        ask_instead(monkeypatch, hub.url)
         yield hub
         new_session()
 

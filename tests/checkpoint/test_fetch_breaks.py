@@ -5,9 +5,7 @@ import shutil
 
 import pytest
 from hub_repositories import below, released_repositories
-from hub_server import Hub
-from huggingface_hub import constants, file_download
-from huggingface_hub.utils import _http
+from hub_server import Hub, ask_instead, new_session
 from kills import kill_often
 from power_cut import recorded, sample
 
@@ -22,22 +20,16 @@ def hub(download, originals):
     """A hub that this process asks in place of the real one."""
     with Hub() as hub, pytest.MonkeyPatch.context() as patch:
         hub.repositories = released_repositories(download, originals)
-        patch.setattr(constants, "ENDPOINT", hub.url)
-        template = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
-        patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        patch.setattr(file_download, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)  # before version 1
-        patch.setattr(constants, "HF_HUB_OFFLINE", False)
+        ask_instead(patch, hub.url)
         patch.setattr(hub_files, "BLOCK", BLOCK)
         patch.setattr(hub_files, "LARGEST_BLOCK", BLOCK)
         patch.setattr(hub_files, "WAIT", 0.01)
-        patch.delenv("HF_TOKEN", raising=False)
-        patch.setenv("NO_PROXY", "*")
         yield hub
 
 
 def fetch(out):
     """The command, in a session of its own: a forked process must not share connections."""
-    (getattr(_http, "close_session", None) or _http.reset_sessions)()
+    new_session()
     assert main(["fetch", "qiqi", "--out", str(out / "files"), "--yes"]) == 0
 
 

@@ -7,7 +7,27 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
+from huggingface_hub import constants, file_download
+from huggingface_hub.utils import _http
+
 REVISION = "0123456789abcdef0123456789abcdef01234567"
+
+
+def new_session():
+    """Forget the hub client's session: before version 1 it keeps the settings that it was made with."""
+    (getattr(_http, "close_session", None) or _http.reset_sessions)()
+
+
+def ask_instead(patch, url):
+    """This process asks the server at `url` in place of the real hub, for files too."""
+    template = url + "/{repo_id}/resolve/{revision}/{filename}"
+    patch.setattr(constants, "ENDPOINT", url)
+    patch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+    patch.setattr(file_download, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False)  # before version 1
+    patch.setattr(constants, "HF_HUB_OFFLINE", False)
+    patch.delenv("HF_TOKEN", raising=False)
+    patch.setenv("NO_PROXY", "*")
+    new_session()
 
 
 class Hub:

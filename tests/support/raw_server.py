@@ -13,10 +13,11 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 class RawServer:
-    """Treats every connection alike, once the request's headers have come; `sent` counts bytes."""
+    """Treats every connection alike, once the request's headers have come; `asked` holds their first lines."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self._behaviour, self._end = behaviour, threading.Event()
+        self.asked: list[str] = []
 
     def __enter__(self) -> RawServer:
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -36,7 +37,7 @@ class RawServer:
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, suppress(OSError):
-            connection.recv(1 << 16)
+            self.asked.append(connection.recv(1 << 16).partition(b"\r\n")[0].decode())
             self._behaviour(connection, self._end)
 
 
