@@ -30,6 +30,9 @@ class Shapes:
     def shape(self, key):
         return tuple(self.shapes[key])
 
+    def where(self, key):
+        return f"{self.path}: {key!r}"
+
 
 def expected_shapes(model, kind, part):
     state = model.state_dict()
