@@ -46,7 +46,8 @@ def _frequent(texts: Iterable[str]) -> tuple[str, ...]:
 
 def _time_and_place(background: str) -> tuple[str, str]:
     """The two parts of a background; no time if it begins with none."""
-    first, _, rest = background.strip().partition(" ")
+    background = background.strip()
+    first, _, rest = background.partition(" ")
     return (first.lower(), rest.strip()) if first.lower() in TIMES and rest else ("", background)
 
 
@@ -79,7 +80,9 @@ def _untried(clips: Sequence[ClipRecord], words: Words) -> Iterator[tuple[str, s
     shown = {
         frozenset(pair)
         for clip in clips
-        for pair in combinations((*clip.character, clip.motion.strip(), _time_and_place(clip.background)[1]), 2)
+        for pair in combinations(
+            (*map(str.strip, clip.character), clip.motion.strip(), _time_and_place(clip.background)[1]), 2
+        )
     }
     acts = [act.phrase for act in words.acts]
     pairs = chain(
