@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+import threading
 import typing
 import zipfile
 from collections.abc import Mapping
@@ -37,6 +38,7 @@ if typing.TYPE_CHECKING:
 _NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 OPEN_CLIP = ("open_clip_model", "open_clip_pytorch_model", "model", "pytorch_model")  # names of CLIP weights
 _LEGACY_PICKLES = 5  # before torch 1.6: a mark, a version, the system, the content, the names of storages
+_loading = threading.Lock()  # torch keeps one allow-list for all threads: one that ends would take another's away
 _MAX_INDEX_BYTES = 256 << 20  # the pickled names and sizes of the largest published file take a few MB
 _LOAD_ERRORS = (  # what torch's readers raise on a damaged or foreign file
     RuntimeError, UnpicklingError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError, AttributeError,
@@ -104,7 +106,7 @@ def _load(path: Path) -> Mapping[str, typing.Any]:
     index = _index_of(path)
     _scan(path, index)
     try:
-        with torch.serialization.safe_globals(_numpy_globals()):
+        with _loading, torch.serialization.safe_globals(_numpy_globals()):
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=index is not None)
     except _LOAD_ERRORS as error:
         raise CheckpointError(_not_whole(path, type(error).__name__)) from error

@@ -6,6 +6,7 @@ import pickle
 import random
 import struct
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from animegamer_core.checkpoint.pickle_scan import DamagedPickle, RefusedPickle, scan_pickle
 from animegamer_core.checkpoint.storage import CheckpointError
-from animegamer_core.checkpoint.weight_files import _index_of, read_state
+from animegamer_core.checkpoint.weight_files import PickleSource, _index_of, read_state
 
 GOOD = {
     "module": collections.OrderedDict(a=torch.randn(4, 5).half(), view=torch.randn(6, 5)[1:4].t(), none=torch.empty(0)),
@@ -178,3 +179,14 @@ def test_any_instructions_pass_or_are_refused(codes):
 def test_a_declared_length_is_no_reason_to_take_memory():
     with pytest.raises(DamagedPickle):
         scan_pickle(io.BytesIO(b"\x80\x02X" + struct.pack("<I", 0xFFFFFFF0)), 100)
+
+
+def test_threads_read_files_with_numpy_values_at_the_same_time(tmp_path):
+    """A run opens a world while the window Get weights looks at it; torch has one allow-list for all threads."""
+    path = tmp_path / "weights.pt"
+    torch.save({"module": {"a": torch.ones(2)}, "random": GOOD["numpy"]}, path)
+    allowed = set(torch.serialization.get_safe_globals())
+    with ThreadPoolExecutor(4) as pool:
+        sources = list(pool.map(lambda _: PickleSource(path, "module"), range(200)))
+    assert all(source.tensor("a").tolist() == [1, 1] for source in sources)
+    assert set(torch.serialization.get_safe_globals()) == allowed, "nothing stays allowed for others"
