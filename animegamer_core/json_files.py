@@ -38,6 +38,11 @@ class Row(NamedTuple):
 
 def read_json(path: Path, kind: type[Value], largest: int = LARGEST_FILE) -> Value:
     """The value in a JSON file. JsonError: missing, larger than `largest` bytes, damaged, or not a `kind`."""
+    return parse_json(read_limited(path, largest), kind, str(path))
+
+
+def read_limited(path: Path, largest: int = LARGEST_FILE) -> bytes:
+    """The content of a JSON file. JsonError: missing, unreadable, or larger than `largest` bytes."""
     try:
         if not path.is_file() and path.exists():  # reading from a pipe would wait for ever
             raise JsonError(f"{path}: cannot be read (it is not a file)")
@@ -47,7 +52,7 @@ def read_json(path: Path, kind: type[Value], largest: int = LARGEST_FILE) -> Val
         raise JsonError(f"{path}: cannot be read ({error.strerror})") from error
     if len(data) > largest:
         raise JsonError(f"{path}: expected a JSON file of at most {largest} bytes")
-    return parse_json(data, kind, str(path))
+    return data
 
 
 def parse_json(data: bytes | str, kind: type[Value], where: str) -> Value:

@@ -2,38 +2,54 @@
 nothing outside their folder. Sixty cases in every run, 600 with `-m soak`; `HOSTILE_SEEDS=5000-9000` runs others.
 """
 
+import contextlib
+import functools
 import json
+import math
 import os
 import random
+import re
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import psutil
 import pytest
 import torch
-from hostile import damage
+from hostile import damage, wrong_texts, wrong_types
+from hub_server import Hub
 from hypothesis import given, settings, strategies
+from safetensors import safe_open
+from safetensors.torch import save_file
 from tiny_world import save_tiny_world
 
-from animegamer_core.checkpoint import open_world
+from animegamer_core.checkpoint import hub, open_world
 from animegamer_core.checkpoint.adapter_files import adapter_facts
+from animegamer_core.checkpoint.apply_adapter import apply_adapter
 from animegamer_core.checkpoint.weight_files import read_state
 from animegamer_core.data.benchmark import read_benchmark
 from animegamer_core.data.cache import FeatureStore, write_feature
 from animegamer_core.data.check import check
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.data.films.film_index import read_film_index, read_scenes
+from animegamer_core.data.films.film_index import check_same_settings, read_film_index, read_scenes
 from animegamer_core.data.stats import DatasetFacts
 from animegamer_core.evaluate.world.records import GameRecord, TurnRecord, begin_run, read_run
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import StateChange, scope_name
 from animegamer_core.story.story import Story
 from animegamer_core.train.checkpoints import RunState, list_checkpoints, load_checkpoint, save_checkpoint
+from animegamer_core.train.checkpoints import read_state as read_run_state
 from animegamer_core.train.log import RunLog, read_log
 from animegamer_core.train.stages import stage_config
+from animegamer_core.train.training_data import TrainingData
 
 OLD = Path(__file__).with_name("frozen")
+LISTING = "api/models/listing.json"
 SECONDS, MEMORY, LONGEST = 15, 400 << 20, 4000  # of one case; characters of what it says
 
 
@@ -121,7 +137,8 @@ def whole(tmp_path_factory):
     shutil.copytree(OLD / "dataset", folder / "dataset")
     shutil.copy(OLD / "distill.safetensors", folder / "adapter.safetensors")
     save_checkpoint(folder / "run" / "checkpoints", linear_run())
-    RunLog(folder / "run" / "log.jsonl", 0).write(1, {"loss": 0.5})
+    for step in (0, 1):
+        RunLog(folder / "run" / "log.jsonl", step).write(step, {"loss": 0.5})
     write_feature(folder / "features", "text", 6, lambda rows: torch.ones(len(rows), 4), digest="d", shard_bytes=64)
     benchmark = read_benchmark(OLD / "benchmark.txt")
     asked = {"benchmark": {"games": [game.name for game in benchmark]}, "player": {"name": "random"}, "seed": 0}
@@ -129,8 +146,144 @@ def whole(tmp_path_factory):
     for game in benchmark:
         turns = tuple(played_turn(number, turn.line) for number, turn in enumerate(game.turns, start=1))
         GameRecord(game.name, "random", 0, 8.0, {"device": "cpu"}, turns).save(folder / "played")
+    (hub_files := Hub()).repositories = {"listed": {"config.json": b"{}", "model.safetensors": b"weights"}}
+    (folder / "api" / "models").mkdir(parents=True)
+    (folder / LISTING).write_text(json.dumps(hub_files.listing("listed")))
     torch.save({f"layer.{n}": torch.randn(8, 8) for n in range(4)}, folder / "weights.pt")
     return folder
+
+
+@functools.cache
+def one_decoder():
+    return ShotDecoder(SPECS["tiny"], PROFILES["paper"])
+
+
+def adapter_with(field):
+    """A reader of an adapter file whose note `field` is a text. Its stage trained one tensor of the VAE."""
+
+    def read(text, path):
+        with safe_open(path, "pt") as file:
+            notes = {**file.metadata(), field: text.decode("utf-8", "replace")}
+        name = "vae.encoder.conv_in.conv.bias"
+        save_file({f"decoder.{name}": one_decoder().state_dict()[name]}, path, notes)
+        adapter_facts(path)
+        apply_adapter(path, {"decoder": one_decoder()})
+
+    return read
+
+
+def written(read):
+    """A reader of a file with this content."""
+
+    def read_content(data, path):
+        path.write_bytes(data)
+        read(path)
+
+    return read_content
+
+
+def resume_log(path):
+    assert all(math.isfinite(float(number)) for line in read_log(path) for number in line.values())
+    RunLog(path, 5)
+
+
+def film_notes(path):
+    films = read_film_index(path.parents[1])
+    with contextlib.suppress(ValueError):  # every other setting is told
+        check_same_settings(path.parents[1], films, {}, {"scenes": {}})
+    for film in films.values():
+        film.provenance({"scenes": {}})
+        film.most_text(0.5)
+
+
+def cached_latents(path):
+    data = TrainingData(SimpleNamespace(turns=()), FeatureStore(), cache=path.parent)
+    assert isinstance(data.stored_digest(path.stem), str) and not data.is_cached(path.stem, 6, "another")
+    FeatureStore.open(path.parent, (path.stem,))
+
+
+def film_scenes(path):
+    read_scenes(path.parents[1], path.stem)
+
+
+def read_checkpoint(path):
+    read_run_state(path.parent)
+
+
+def hub_listing(data, path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hub, "_answer", lambda repo, url: data)
+        patch.setattr(hub, "_endpoint", lambda: str(path.parents[2]))
+        hub.list_repository(path.name)
+
+
+class Note(NamedTuple):
+    """JSON that this program keeps or takes. path: its file in `whole`. read(content, path). free: what may also be
+    there, besides values of the example's types."""
+
+    path: str
+    read: Callable[[bytes, Path], None]
+    free: str = "nothing"
+    lines: bool = False
+
+
+TORN = "empty|cut|(lists|objects) 100,000 deep|not UTF-8|NaN|1e999|5,000 digits"
+BROKEN, NULLS = r'survey\.broken: "x"', r"siblings\.\d\.(size|blobId|lfs): null"
+NOTES = {
+    "adapter: config": Note("adapter.safetensors", adapter_with("config"), "(?!lora_rank|lora_alpha).+: .*"),
+    "adapter: about": Note("adapter.safetensors", adapter_with("about")),
+    "checkpoint": Note("run/checkpoints/step-0000001/state.json", written(read_checkpoint), r"config\..*"),
+    "log": Note("run/log.jsonl", written(resume_log), "loss: null|NaN|1e999", lines=True),
+    "cache": Note("features/text.json", written(cached_latents)),
+    "film": Note("dataset/films/film.json", written(film_notes), rf"(settings|survey\.facts)\..*|{BROKEN}|not UTF-8"),
+    "scenes": Note("dataset/films/film.jsonl", written(film_scenes), TORN, lines=True),
+    "hub": Note(LISTING, hub_listing, rf"id: .*|{NULLS}|siblings\.\d\.lfs\.(size|pointerSize): .*|not UTF-8"),
+}
+
+
+def damaged_notes(whole, name):
+    """(what, what its error names, content) for each damage of a note; in a table, always of its second line."""
+    note = NOTES[name]
+    path, field = whole / note.path, name.partition(": ")[2]
+    if path.suffix == ".safetensors":
+        with safe_open(path, "pt") as file:
+            lines = [file.metadata()[field]]
+    else:
+        lines = path.read_text().splitlines()[:2] if note.lines else [path.read_text()]
+    *before, text = (json.dumps(json.loads(line)).encode() for line in lines)
+    after = before  # the first line once more
+    for what, value in wrong_types(json.loads(text)):
+        top = what.partition(":")[0].split(".")[0]
+        yield what, [":2:"] if note.lines else [top], b"\n".join([*before, json.dumps(value).encode(), *after, b""])
+    for what, data in wrong_texts(text).items():
+        yield what, [":2:"] if note.lines else [""], b"\n".join([*before, data, *after, b""])
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_what_is_wrong_in_a_note_is_named_with_its_file_and_field(whole, tmp_path, name):
+    note, wrong = NOTES[name], []
+    path = tmp_path / note.path
+    for what, fields, data in damaged_notes(whole, name):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(whole / note.path, path)
+        try:
+            note.read(data, path)
+        except ValueError as error:
+            text = str(error)
+            if str(path) not in text or not any(field in text for field in fields) or len(text) > LONGEST:
+                wrong.append(f"{what}: {text[:300]}")
+        except Exception as error:  # noqa: BLE001  whatever else is a defect
+            wrong.append(f"{what}: {type(error).__name__}: {str(error)[:300]}")
+        else:
+            if not re.fullmatch(f"{note.free}|.*: huge", what):
+                wrong.append(f"{what}: read")
+    assert not wrong, "\n".join(wrong[:20])
+
+
+def test_a_folder_in_the_place_of_a_films_note_is_named(tmp_path):
+    (tmp_path / "films" / "film.json").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"film\.json: cannot be read \(it is not a file\); delete it"):
+        read_film_index(tmp_path)
 
 
 def seeds():

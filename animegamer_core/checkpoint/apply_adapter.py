@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
-from ..json_files import parse_json
+from ..json_files import parse_json, to_type
 from ..spec import ModelSpec
 from .adapter_files import read_settings, read_tensors, unreadable_settings
 from .lora import attach, check_fit, free_name, note_changed, weaken
@@ -17,6 +18,13 @@ from .lora_files import LoraUpdate, plain_tensors
 from .outside_lora import STAGE, is_outside, read_outside
 
 _Change = Tensor | tuple[Tensor, Tensor]  # a tensor's new value, or (lora_A, lora_B)
+
+
+class _Lora(msgspec.Struct):
+    """The settings of an adapter file that its tensors are put in by."""
+
+    lora_rank: int = 0
+    lora_alpha: float = 1.0
 
 
 @torch.no_grad()
@@ -75,17 +83,21 @@ def _apply_outside(path: Path, modules: Mapping[str, nn.Module], strength: float
 
 def _scaling_factor(path: Path, notes: Mapping[str, str]) -> float:
     """The scale of the latents of the VAE that the file's stage trained."""
-    values = parse_json(notes.get("about", ""), dict[str, Any], f"{path}: about")
-    return ModelSpec.from_dict(values).decoder.vae.scaling_factor
+    try:
+        values = parse_json(notes.get("about", ""), dict[str, Any], "about")
+        return ModelSpec.from_dict(values).decoder.vae.scaling_factor
+    except ValueError as error:
+        raise unreadable_settings(path, error) from error
 
 
 def _lora_settings(path: Path, notes: Mapping[str, str]) -> tuple[str, int, float]:
     """(stage, rank, alpha) of an adapter file."""
     stage, settings = read_settings(path, notes)
-    rank, alpha = settings.get("lora_rank", 0), settings.get("lora_alpha", 1.0)
-    if type(rank) is not int or type(alpha) not in (int, float):
-        raise unreadable_settings(path, ValueError(f"lora_rank is {rank!r:.40} and lora_alpha {alpha!r:.40}"))
-    return stage, rank, alpha
+    try:
+        found = to_type(settings, _Lora, "config")
+    except ValueError as error:
+        raise unreadable_settings(path, error) from error
+    return stage, found.lora_rank, found.lora_alpha
 
 
 def _changes(path: Path, tensors: Mapping[str, Tensor], parameters: Mapping[str, Any], rank: int) -> dict[str, _Change]:

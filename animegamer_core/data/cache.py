@@ -120,10 +120,10 @@ def write_feature(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     index_path = folder / f"{name}.json"
-    index = _read_index(index_path)
+    index = read_index(index_path)
     if index is None or (index.digest, index.count) != (digest, count):
         first = compute(range(1))
-        index = _Index(digest, count, max(1, shard_bytes // max(1, first.nbytes)), 0)
+        index = FeatureIndex(digest, count, max(1, shard_bytes // max(1, first.nbytes)), 0)
         write_text(index_path, msgspec.json.encode(index).decode())
     rows = index.rows
     for number in range(index.done, -(-count // rows)):
@@ -147,25 +147,31 @@ def _shard_path(folder: Path, name: str, number: int) -> Path:
     return folder / f"{name}-{number:05d}.safetensors"
 
 
-class _Index(msgspec.Struct):
+class FeatureIndex(msgspec.Struct):
     """A feature's index. done: shards of `rows` rows that are finished, of `count` rows."""
 
     digest: str
-    count: Annotated[int, msgspec.Meta(ge=1)]
-    rows: Annotated[int, msgspec.Meta(ge=1)]
-    done: Annotated[int, msgspec.Meta(ge=0)]
+    count: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)]
+    rows: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)]
+    done: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all rows are finished."""
+        return self.done * self.rows >= self.count
 
 
-def _read_index(path: Path) -> _Index | None:
+def read_index(path: Path) -> FeatureIndex | None:
+    """A feature's index; None without the file, ValueError for a damaged one."""
     try:
-        return read_json(path, _Index) if path.is_file() else None
+        return read_json(path, FeatureIndex) if path.is_file() else None
     except JsonError as error:
         raise ValueError(f"{error}; delete it to compute the feature again") from error
 
 
 def _open_feature(folder: Path, name: str) -> Feature:
-    index = _read_index(folder / f"{name}.json")
-    if index is None or index.done * index.rows < index.count:
+    index = read_index(folder / f"{name}.json")
+    if index is None or not index.is_done:
         raise ValueError(f"feature {name!r} in {folder} is missing or unfinished; run `dataset cache` again")
     shards = []
     for number in range(-(-index.count // index.rows)):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Annotated, TypedDict
+
+import msgspec
 
 from ..files import append_line, write_text
 from ..json_files import to_type
@@ -12,6 +15,11 @@ from ..messages import brief
 
 LOG = "log.jsonl"
 PICTURE = "loss.png"
+_Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]  # larger ones are no float
+
+
+class _Step(TypedDict):
+    step: _Whole
 
 
 def read_log(path: Path) -> list[dict[str, float]]:
@@ -26,12 +34,11 @@ def read_log(path: Path) -> list[dict[str, float]]:
 def _numbers(line: bytes, where: str) -> dict[str, float]:
     try:
         # Earlier versions wrote NaN, which is not JSON.
-        values = to_type(json.loads(line, parse_constant=lambda _: None), dict[str, int | float | None], "the line")
-        if "step" not in values:
-            raise ValueError("field step is missing")
+        values = to_type(json.loads(line, parse_constant=lambda _: None), dict[str, _Whole | float | None], "the line")
+        to_type(values, _Step, "the line")
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{where}: {brief(error)}; delete the line") from error
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
 
 
 class RunLog:

@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list
@@ -22,8 +21,7 @@ from einops import rearrange
 from torch import Tensor
 
 from ..checkpoint.lora import strengths_of
-from ..checkpoint.storage import read_json
-from ..data.cache import Feature, FeatureStore, compute_feature, write_feature
+from ..data.cache import Feature, FeatureIndex, FeatureStore, compute_feature, read_index, write_feature
 from ..data.dataset import DatasetFolder
 from ..data.records import GameRecord
 from ..model.decoder import ShotDecoder
@@ -115,19 +113,19 @@ class TrainingData:
         """The digest of what a feature depends on: the clips, their captions if it reads these, and weights."""
         return f"{self.folder.digest(captions=name not in WITHOUT_CAPTION)}-{weights}"
 
-    def _index(self, name: str) -> dict[str, Any]:
-        """What the cache folder states about a feature; empty if it has none."""
-        path = self.cache and self.cache / f"{name}.json"
-        return read_json(path) if path and path.is_file() else {}
+    def _index(self, name: str) -> FeatureIndex | None:
+        """What the cache folder states about a feature; None if it has none."""
+        return self.cache and read_index(self.cache / f"{name}.json")
 
     def stored_digest(self, name: str) -> str:
         """The digest with which a feature was stored in the cache folder; '' if it is not there."""
-        return self._index(name).get("digest", "")
+        index = self._index(name)
+        return index.digest if index else ""
 
     def is_cached(self, name: str, count: int, digest: str) -> bool:
         """Whether the cache folder holds all rows of a feature with this digest."""
         index = self._index(name)
-        return (index.get("digest"), index.get("count")) == (digest, count) and index["done"] * index["rows"] >= count
+        return index is not None and (index.digest, index.count) == (digest, count) and index.is_done
 
     def without(self, *names: str) -> TrainingData:
         """The data without these features, to free their memory."""

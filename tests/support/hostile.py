@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import functools
 import io
 import json
+import operator
 import random
+import re
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
@@ -119,6 +122,40 @@ def _changed(value: Any, rng: Rng) -> tuple[Any, str]:
     poison = rng.choice(POISON)
     holder[path[-1]] = copy.deepcopy(poison)
     return value, f"{where} is {str(poison)[:30]!r}"
+
+
+OTHERS = (None, True, 7, 0.5, "x", [], {})
+HUGE = 10**400  # a whole number that is no float
+
+
+def wrong_types(whole: Any) -> Iterator[tuple[str, Any]]:
+    """(where and what, the whole) with each value in turn replaced by one of each other type, a number also by HUGE."""
+    for path in _places(whole):
+        at = functools.reduce(operator.getitem, path, whole)
+        fitting = {type(at)} | ({int} if isinstance(at, float) else set())
+        others = [other for other in OTHERS if type(other) not in fitting]
+        for other in (*others, *([HUGE] if int in fitting else [])):
+            changed = [copy.deepcopy(whole)]
+            place = functools.reduce(operator.getitem, (0, *path[:-1]), changed) if path else changed
+            place[path[-1] if path else 0] = other
+            yield f"{'.'.join(map(str, path))}: {'huge' if other is HUGE else json.dumps(other)}", changed[0]
+
+
+def wrong_texts(data: bytes) -> dict[str, bytes]:
+    """An object's text that is none of this kind, or no JSON."""
+    number = re.search(rb"(?<=: )[0-9][0-9.e-]*", data)
+    assert number is not None, "an example without a number"
+    first, last = number.span()
+    numbers = {"NaN": b"NaN", "1e999": b"1e999", "5,000 digits": b"9" * 5000}
+    return {
+        "empty": b"",
+        "cut": data[: len(data) // 2],
+        "lists 100,000 deep": b"[" * 100_000,
+        "objects 100,000 deep": b'{"step": ' * 100_000 + b"1" + b"}" * 100_000,
+        "not UTF-8": data.replace(b'"', b'"\xff', 1),
+        "a long text": b'"' + b"x" * (2 << 20) + b'"',
+        **{name: data[:first] + text + data[last:] for name, text in numbers.items()},
+    }
 
 
 def safetensors_header(data: bytes, rng: Rng) -> tuple[bytes, str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ...files import PART, append_line, is_inside, is_plain_name, write_text
-from ...json_files import JsonError, parse_json, to_type
+from ...json_files import JsonError, parse_json, read_limited, to_type
 from ..dataset import CLIPS
 from ..jsonl_tables import DatasetError, read_lines
 from .cutting import Cut, Span, is_cut
@@ -97,8 +97,8 @@ def read_film_index(out: Path) -> dict[str, FilmEntry]:
 
 
 def _read(path: Path) -> FilmEntry:
-    text = _FOREIGN_BYTE.sub(chr(0xFFFD), path.read_text(encoding="utf-8", errors="replace"))
     try:
+        text = _FOREIGN_BYTE.sub(chr(0xFFFD), read_limited(path).decode("utf-8", "replace"))
         return parse_json(text, FilmEntry, f"{path}: damaged")
     except JsonError as error:
         raise ValueError(f"{error}; delete it to cut the film again") from error
@@ -207,9 +207,8 @@ class _FinishedScene(TypedDict):
 
 
 def read_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
-    """The finished scenes of a film by number, in order. A last line that was only partly written is ignored.
-
-    DatasetError for any other damaged line.
+    """The finished scenes of a film by number, in order. A line that was only partly written is ignored, so that its
+    scenes are cut again; DatasetError for one that is something else.
     """
     path = _finished_path(out, name)
     scenes = {}
