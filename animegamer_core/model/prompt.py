@@ -280,14 +280,16 @@ def parse_reply(text: str) -> Levels:
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """Read a `tokenizers` model from a JSON file, without truncation and padding, which could take unlimited memory.
+    """Read a `tokenizers` model from a JSON file, without what is not used here: truncation and padding, which could
+    take unlimited memory, and the post-processor.
 
     ValueError if the file is damaged, too large or something else, or if its rules can make texts much longer.
     """
     from tokenizers import Tokenizer
 
     try:
-        content = {**read_json(path, dict[str, Any], LARGEST_TOKENIZER), "truncation": None, "padding": None}
+        unused = dict.fromkeys(("truncation", "padding", "post_processor"))
+        content = {**read_json(path, dict[str, Any], LARGEST_TOKENIZER), **unused}
         _check_vocabulary(content)
         _check_rules(content)
         return Tokenizer.from_buffer(msgspec.json.encode(content))  # from_file raises a bare Exception
@@ -297,10 +299,14 @@ def read_tokenizer(path: Path) -> Tokenizer:
 
 
 def _check_vocabulary(content: Mapping[str, Any]) -> None:
-    """ValueError for tokens that would take too much memory; the library itself finds other errors."""
-    model = content.get("model")
-    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    """ValueError for tokens that would take too much memory, and without one for unknown words, which the library would
+    miss only when it meets such a word; it finds other errors itself.
+    """
+    model = content["model"] if isinstance(content.get("model"), dict) else {}
+    vocabulary, unknown = model.get("vocab"), model.get("unk_token")
     named = vocabulary if isinstance(vocabulary, dict | list) else ()  # tokens as keys, or in pairs with a score
+    if isinstance(unknown, str) and unknown not in named or isinstance(named, list) and model.get("unk_id") is None:
+        raise ValueError("no token for unknown words")
     listed = content.get("added_tokens")
     entries = [*named, *(listed if isinstance(listed, list) else ())]
     size = sum(len(_token_text(entry).encode("utf-8", "replace")) for entry in entries)
@@ -326,20 +332,37 @@ def _check_rules(content: Mapping[str, Any]) -> None:
             added = value.get("content", value.get("prepend"))
             if value.get("type") in ("Replace", "Prepend"):
                 growth *= 1 + len(added) if isinstance(added, str) else MOST_GROWTH + 1
-            pieces = value.get("precompiled_charsmap")
-            if pieces is not None and max(map(len, _pieces(pieces))) > MOST_GROWTH:
+            named = value.get("type") == "Precompiled" or "precompiled_charsmap" in value
+            if named and _longest_piece(str(value.get("precompiled_charsmap"))) > MOST_GROWTH:
                 growth = MOST_GROWTH + 1
+            if value.get("type") == "FixedLength":
+                raise ValueError("a rule that cuts text by length")  # of length 0 stops the library
             waiting += value.values()
         if growth > MOST_GROWTH:
             raise ValueError(f"rules that make text more than {MOST_GROWTH} times longer")
 
 
-def _pieces(charsmap: Any) -> list[bytes]:
-    """The replacement texts of a sentencepiece character table, which come after its trie."""
-    if not isinstance(charsmap, str):
-        raise ValueError("a character table that is not text")
-    data = base64.b64decode(charsmap)
-    return data[4 + int.from_bytes(data[:4], "little") :].split(b"\0")
+def _longest_piece(charsmap: str) -> int:
+    """The most bytes that a sentencepiece character table puts in the place of letters.
+
+    ValueError for a damaged one, whose trie the library would follow past its end.
+    """
+    import numpy as np
+
+    data = base64.b64decode(charsmap, validate=True)
+    size = int.from_bytes(data[:4], "little")
+    units, texts = np.frombuffer(data[4 : 4 + size], "<u4").astype(np.int64), data[4 + size :]
+    nodes = units < 1 << 31
+    nodes[:1] = True
+    children = np.arange(len(units)) ^ (units >> 10 << ((units & 512) >> 6))
+    texts.decode()
+    whole = (children[nodes] | 255).max(initial=0) < len(units)
+    if whole:
+        starts = units[children[nodes & (units & 256 != 0)]] & 0x7FFFFFFF  # of the texts that nodes stand for
+        whole = starts.max(initial=-1) < len(texts) and (np.frombuffer(texts, "u1")[starts] & 0xC0 != 0x80).all()
+    if not whole:
+        raise ValueError("a damaged character table")
+    return max(map(len, texts.split(b"\0")))
 
 
 def _read_mistral(folder: Path) -> Tokenizer:
