@@ -223,7 +223,7 @@ def _is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address.strip("[] ")).is_loopback
     except ValueError:
-        return address.strip() == "localhost"
+        return address.strip().lower() == "localhost"
 
 
 def log(line: str) -> None:

@@ -268,7 +268,7 @@ def _branch(story: Story, branch: str, facts: WorldFacts | None, clips: dict[str
         story.use(branch)
         session = story.session(len(story.entries), 0)
     except ValueError as error:
-        return {"turns": [], "error": str(error)}
+        return {"turns": [], "error": brief(error, LONGEST_ERROR)}
     before, turns = session.opening, []
     for turn in session.turns:
         if turn.number > 0:

@@ -76,7 +76,10 @@ def _run_folders() -> dict[tuple[str, str], Path]:
     """The folders of runs that have a log, the last one written to first."""
     from ..animegamer_core.train.log import LOG
 
-    logs = {log: log.stat().st_mtime for log in (comfyui.output_folder() / comfyui.RUNS).glob(f"*/*/{LOG}")}
+    logs = {}
+    for log in (comfyui.output_folder() / comfyui.RUNS).glob(f"*/*/{LOG}"):
+        with contextlib.suppress(FileNotFoundError):  # removed at this moment
+            logs[log] = log.stat().st_mtime
     found = sorted(logs, key=lambda log: (-logs[log], log))
     return {(log.parent.parent.name, log.parent.name): log.parent for log in found}
 

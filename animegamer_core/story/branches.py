@@ -67,6 +67,8 @@ class Branch:
             texts = _texts_of(path)
         except FileNotFoundError:  # a new branch
             texts = []
+        except OSError as error:
+            raise ValueError(f"{path}: cannot be read ({error.strerror})") from error
         last = max((number for number, text in enumerate(texts, start=1) if text.strip()), default=0)
         for number, text in enumerate(texts[:last], start=1):  # without blank lines that an editor added at the end
             if not text.endswith(b"\n"):  # torn

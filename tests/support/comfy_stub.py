@@ -1,6 +1,7 @@
 """As much of ComfyUI as the pack needs to load: what its nodes and its server declare is recorded and can be compared.
 
-Nothing runs here. The real loader is tested in `test_nodes_load.py`, where a ComfyUI is found.
+No node runs here, but the routes answer, also where neither ComfyUI nor aiohttp is installed. The real loader is tested
+in `test_nodes_load.py`, and the routes on a real server in tests/comfyui, where a ComfyUI is found.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
+import json
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -66,6 +69,7 @@ class ComfyStub:
     def __init__(self, base: Path) -> None:
         self.routes = Routes()
         self.model_folders: dict[str, str] = {}
+        self.arguments = Record(listen="127.0.0.1", enable_cors_header=None)
         self._base = base
         for name in ("models", "input", "output"):
             (base / name).mkdir(parents=True)
@@ -73,16 +77,45 @@ class ComfyStub:
     def load_pack(self) -> tuple[types.ModuleType, list[Record]]:
         """The pack as ComfyUI's loader imports it, and the schemas of its nodes."""
         with self._modules():
-            options: Any = {"submodule_search_locations": [str(ROOT)]}
-            spec = importlib.util.spec_from_file_location(PACK, ROOT / "__init__.py", **options)
-            assert spec is not None and spec.loader is not None
-            pack = sys.modules[PACK] = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(pack)
-            return pack, [node.define_schema() for node in asyncio.run(_nodes_of(pack))]
+            return self._load_pack()
+
+    def _load_pack(self) -> tuple[types.ModuleType, list[Record]]:
+        options: Any = {"submodule_search_locations": [str(ROOT)]}
+        spec = importlib.util.spec_from_file_location(PACK, ROOT / "__init__.py", **options)
+        assert spec is not None and spec.loader is not None
+        pack = sys.modules[PACK] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(pack)
+        return pack, [node.define_schema() for node in asyncio.run(_nodes_of(pack))]
+
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[Callable[..., tuple[int, Any]]]:
+        """Load the pack; within the block its routes answer: ask(method, path, query, body, headers) -> (status, what).
+
+        What: the JSON, or the text of another answer. A queued prompt is accepted, and never runs.
+        """
+        with self._modules():
+            self._load_pack()
+            self.routes.post("/prompt")(_accept)
+            yield self._ask
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] = types.MappingProxyType({}),
+        body: bytes = b"",
+        headers: Mapping[str, str] = types.MappingProxyType({}),
+    ) -> tuple[int, Any]:
+        handler = next(at.handler for at in self.routes if (at.method, at.path) == (method, path))
+        sent = {"Host": "127.0.0.1:8188", **headers}
+        content = Record(iter_chunked=partial(_chunks, body))
+        request = Record(headers=sent, query=query, content_type="application/json", content=content)
+        answer = asyncio.run(handler(request))
+        return answer.status, json.loads(answer.json, parse_constant=_refuse) if answer.json else answer.text
 
     @contextlib.contextmanager
     def _modules(self) -> Iterator[None]:
-        """ComfyUI's modules, as long as the pack loads. Others that it imports stay, since torch loads only once."""
+        """ComfyUI's modules, within the block. Others that the pack imports stay, since torch loads only once."""
         api = {"io": Io(), "ComfyExtension": type("ComfyExtension", (), {})}
         api |= {name: MagicMock() for name in ("ui", "InputImpl", "Types")}
         instance = Record(routes=self.routes, send_sync=lambda *_: None)
@@ -92,7 +125,9 @@ class ComfyStub:
             "comfy_api.latest": api,
             "folder_paths": self._folders(),
             "server": {"PromptServer": Record(instance=instance)},
-            "aiohttp": {"web": MagicMock()},
+            "comfy": {},
+            "comfy.cli_args": {"args": self.arguments},
+            "aiohttp": {"web": Record(Response=_text_answer, json_response=_json_answer)},
         }
         before = {name: sys.modules.get(name) for name in modules}
         for name, values in modules.items():
@@ -118,6 +153,27 @@ class ComfyStub:
 
     def _add_model_folder(self, name: str, path: str, is_default: bool = False) -> None:
         self.model_folders[name] = path
+
+
+def _text_answer(text: str) -> Record:
+    return Record(status=200, text=text, json="")
+
+
+def _json_answer(values: Any, status: int = 200) -> Record:
+    return Record(status=status, text=json.dumps(values), json=json.dumps(values))
+
+
+def _refuse(name: str) -> None:
+    raise AssertionError(f"{name} is not JSON")
+
+
+async def _accept(request: Any) -> Record:
+    return _json_answer({"prompt_id": str(len((await request.json())["prompt"]))})
+
+
+async def _chunks(body: bytes, size: int) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), size):
+        yield body[start : start + size]
 
 
 async def _nodes_of(pack: types.ModuleType) -> list[Any]:

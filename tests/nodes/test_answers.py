@@ -1,0 +1,282 @@
+"""What the HTTP routes answer when files or requests are not as they should be: a sentence and a status, always.
+
+The handlers are the real ones, below a stand-in of ComfyUI's server; tests/comfyui asks a real one.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from comfy_stub import PACK, ComfyStub
+from hostile import POISON, any_bytes, damage, json_text, json_value, wrong_texts, wrong_types
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_disk import small_disk
+
+from animegamer_core.story.http_requests import AheadRequest, StoryRequest, TurnRequest
+
+OLD = Path(__file__).parents[1] / "frozen" / "stories" / "game"
+LONGEST = 1000
+
+
+class Server:
+    """The routes of a ComfyUI whose output folder has one saved story."""
+
+    def __init__(self, comfy, ask, base):
+        self.comfy, self.base, self._ask = comfy, base, ask
+        self.stories = base / "output" / "animegamer"
+
+    def reset(self):
+        """One whole story, and nothing else."""
+        shutil.rmtree(self.stories, ignore_errors=True)
+        shutil.copytree(OLD, self.stories / "game")
+        return self
+
+    def ask(self, method, path, query=None, body=b"", headers=None):
+        """(status, answer). An error is one sentence."""
+        status, answer = self._ask(method, f"/animegamer/{path}", query or {}, body, headers or {})
+        if status >= 400:
+            assert set(answer) == {"error"} and status < 600
+            assert_sentence(answer["error"])
+        return status, answer
+
+    def story(self):
+        return self.ask("GET", "story", {"name": "game"})
+
+
+def assert_sentence(text):
+    assert 0 < len(text) <= LONGEST and text.isprintable() and "Traceback" not in text, text
+
+
+@pytest.fixture(scope="module")
+def comfy(tmp_path_factory):
+    base = tmp_path_factory.mktemp("comfy")
+    comfy = ComfyStub(base)
+    with comfy.serving() as ask:
+        yield Server(comfy, ask, base)
+
+
+@pytest.fixture
+def server(comfy):
+    return comfy.reset()
+
+
+DUPLICATE = json.dumps({"do": "duplicate", "name": "game", "to": "copy"}).encode()
+
+
+def test_a_whole_story_is_answered(server):
+    status, answer = server.story()
+    assert (status, [len(line["turns"]) for line in answer["lines"]]) == (200, [2, 1])
+    assert server.ask("POST", "stories", body=DUPLICATE) == (200, {"name": "copy"})
+    assert {one["name"] for one in server.ask("GET", "stories")[1]["stories"]} == {"game", "copy"}
+
+
+def test_a_full_disk_is_507(server):
+    size = sum(path.stat().st_size for path in OLD.rglob("*") if path.is_file())
+    with small_disk(server.stories, size // 1024 * 3 // 2 + 60):
+        shutil.copytree(OLD, server.stories / "game")
+        status, answer = server.ask("POST", "stories", body=DUPLICATE)
+        assert status == 507
+        assert answer["error"].startswith(f"{server.stories / 'copy'}: No space left on device; free some space")
+        assert server.story()[0] == 200, "the story is still there"
+    shutil.rmtree(server.stories)
+
+
+def docs(server, monkeypatch, page):
+    """Ask for the page `page` of a pack in which it is what the test made of it."""
+    (pack := server.base / "pack").mkdir(exist_ok=True)
+    (pack / "docs").mkdir(exist_ok=True)
+    (pack / "README.md").write_text("# Read me")
+    monkeypatch.setattr(sys.modules[f"{PACK}.nodes.comfyui"], "PACK", pack)
+    return server.ask("GET", "docs", {"page": page})
+
+
+def test_a_file_that_is_gone_is_409(server, monkeypatch):
+    assert docs(server, monkeypatch, "README") == (200, "# Read me")
+    (gone := server.base / "pack" / "docs" / "gone.md").symlink_to("nowhere")
+    status, answer = docs(server, monkeypatch, "gone")
+    assert (status, answer["error"]) == (409, f"{gone}: No such file or directory")
+
+
+def test_a_file_that_cannot_be_read_is_500(server, monkeypatch):
+    docs(server, monkeypatch, "README")
+    (folder := server.base / "pack" / "docs" / "folder.md").mkdir()
+    (circle := server.base / "pack" / "docs" / "circle.md").symlink_to("circle.md")
+    for page, why in ((folder, "Is a directory"), (circle, "Too many levels of symbolic links")):
+        status, answer = docs(server, monkeypatch, page.stem)
+        assert (status, answer["error"]) == (500, f"{page}: {why}")
+
+
+def test_a_folder_that_cannot_be_made_is_500(server):
+    (trash := server.stories / ".trash").write_text("a file in its place")
+    status, answer = server.ask("POST", "stories", body=DUPLICATE)
+    assert (status, answer["error"]) == (500, f"{trash}: File exists")
+    status, answer = server.ask("POST", "stories", body=b'{"do": "delete", "name": "game"}')
+    assert status == 500 and answer["error"].startswith(str(trash))
+    assert server.story()[0] == 200
+
+
+def test_a_path_that_is_too_long_is_500(server, monkeypatch):
+    docs(server, monkeypatch, "README")
+    (link := server.base / "pack" / "docs" / "long.md").symlink_to("x" * 300)
+    status, answer = docs(server, monkeypatch, "long")
+    assert (status, answer["error"]) == (500, f"{link}: File name too long")
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="no file here that cannot be read")
+def test_a_branch_that_cannot_be_read_does_not_hide_the_others(server):
+    """Its disk has errors, as reading this file gives."""
+    lines = server.stories / "game" / "lines"
+    (lines / "line-2.jsonl").unlink()
+    (lines / "line-2.jsonl").symlink_to("/proc/self/mem")
+    status, answer = server.story()
+    main, broken = answer["lines"]
+    assert status == 200 and len(main["turns"]) == 2
+    assert broken["error"] == f"{lines / 'line-2.jsonl'}: cannot be read (Input/output error)"
+    (lines / "main.jsonl").unlink()
+    (lines / "main.jsonl").symlink_to("/proc/self/mem")
+    status, answer = server.story()
+    assert status == 400 and "main.jsonl: cannot be read" in answer["error"]
+    (listed,) = server.ask("GET", "stories")[1]["stories"]
+    assert "main.jsonl: cannot be read" in listed["error"]
+
+
+def test_a_run_that_is_being_deleted_does_not_hide_the_others(server):
+    for stage in ("joint", "gone"):
+        (server.stories / "runs" / "run" / stage).mkdir(parents=True)
+    log = server.stories / "runs" / "run" / "joint" / "log.jsonl"
+    log.write_text('{"step": 1, "loss": 0.5}\n{"step": 2, "loss": NaN}\n{"step": 3, "loss": 1e999}\n')
+    (server.stories / "runs" / "run" / "gone" / "log.jsonl").symlink_to("nowhere")
+    status, answer = server.ask("GET", "training")
+    assert (status, answer["runs"]) == (200, [{"run": "run", "stage": "joint"}])
+    assert answer["curve"] == [{"step": 1, "loss": 0.5}, {"step": 2}, {"step": 3}]
+    log.write_text('{"step": null}\n')
+    status, answer = server.ask("GET", "training")
+    assert status == 400 and "log.jsonl:1: " in answer["error"]
+
+
+NOTES = {
+    "turn": "turns/*.json",
+    "shot": "shots/*.json",
+    "opening": "openings/*.json",
+    "branch": "lines/main.jsonl",
+    "index": "story.json",
+}
+
+
+def assert_answered(server, what):
+    """Every route that reads a story answers; whatever is wrong with it is said in sentences. what: was damaged."""
+    for path in ("story", "stories", "suggestions"):
+        try:
+            status, answer = server.ask("GET", path, {"name": "game", "story": "game", "world": "toybox"})
+            assert status in (200, 400, 404)
+            for one in (*answer.get("lines", ()), *answer.get("stories", ())):
+                assert_sentence(one.get("error", "none"))
+        except Exception as error:  # noqa: BLE001  whatever comes out of a handler is a bare 500
+            pytest.fail(f"{path}: {what}: {type(error).__name__}: {error}")
+
+
+@pytest.mark.parametrize("note", NOTES)
+def test_a_damaged_record_of_a_turn_is_a_sentence(server, note):
+    path = min((server.stories / "game").glob(NOTES[note]))
+    text, *rest = path.read_bytes().splitlines() if path.suffix == ".jsonl" else [path.read_bytes()]
+    values = json.loads(text)
+    cases = {what: json.dumps(value).encode() for what, value in wrong_types(values)}
+    for what, data in {**cases, **wrong_texts(json.dumps(values).encode())}.items():
+        path.write_bytes(b"\n".join([data, *rest, b""]))
+        assert_answered(server, f"{path.name}: {what}")
+
+
+@settings(max_examples=settings().max_examples // 5)  # 20, or 400 in profile hunt
+@given(rng=st.randoms())
+def test_any_damage_of_a_story_is_answered(comfy, rng):
+    files = sorted(path for path in (comfy.reset().stories / "game").rglob("*") if path.is_file())
+    assert_answered(comfy, [damage(path, rng) for path in rng.sample(files, rng.randint(1, 3))])
+
+
+FOREIGN, OWN = ("evil.example.com", "127.0.0.1.nip.io", "EVIL.example.com."), ("localhost:8188", "[::1]:8188", "my.lan")
+
+
+@pytest.mark.parametrize(
+    ("listen", "cors", "anyone"),
+    [
+        ("127.0.0.1", None, False),
+        ("localhost", None, False),
+        ("LocalHost", None, False),
+        ("127.0.0.1,::1", None, False),
+        ("127.0.0.1, [::1]", None, False),
+        ("127.0.0.1", "https://evil.example.com", True),
+        ("127.0.0.1", "*", True),
+        ("0.0.0.0", None, True),
+        ("::", None, True),
+        ("0.0.0.0,::", None, True),
+        ("127.0.0.1,192.168.7.7", None, True),
+        ("comfy.example.com", None, True),
+        ("", None, True),
+    ],
+)
+def test_a_foreign_name_is_answered_only_where_comfyui_listens_for_it(server, monkeypatch, listen, cors, anyone):
+    monkeypatch.setattr(server.comfy.arguments, "listen", listen)
+    monkeypatch.setattr(server.comfy.arguments, "enable_cors_header", cors)
+    for host in (*OWN, *FOREIGN):
+        for method, path, body in (("GET", "stories", b""), ("POST", "stories", b'{"do": "restore", "ticket": "1 x"}')):
+            status, _ = server.ask(method, path, body=body, headers={"Host": host, "Origin": f"http://{host}"})
+            assert (status != 403) == (anyone or host in OWN), (host, method)
+
+
+PLAIN = {
+    "world": "toybox", "story": "game", "name": "game", "instruction": "Miko runs", "instructions": ["Miko runs"],
+    "seed": 7, "motion": "fast", "after": 1, "line": "main", "takes": 2, "bar": 0.5, "most_takes": 3, "turns_ahead": 2,
+    "pieces": 1, "suggestion_seed": 4, "do": "duplicate", "to": "copy", "ticket": "1 game", "count": 2,
+    "page": "README", "director": "rules", "weights": "qiqi", "towers": 1, "run": "run", "stage": "joint",
+}  # fmt: skip
+BODIES = {"turn": TurnRequest, "ahead": AheadRequest, "stories": StoryRequest}
+QUERIES = {
+    "stories": (), "story": ("name",), "words": ("world", "story"), "docs": ("page",), "training": ("run", "stage"),
+    "suggestions": ("world", "story", "line", "after", "seed", "count", "director"), "weights": ("weights", "towers"),
+    "ahead": (),
+}  # fmt: skip
+REFUSALS = {200, 202, 400, 403, 404, 409, 413}  # none of them 500
+
+
+def test_every_route_that_takes_something_is_in_these_tables(comfy):
+    there = {(route.method, route.path.removeprefix("/animegamer/")) for route in comfy.comfy.routes}
+    asked = {*(("POST", path) for path in BODIES), *(("GET", path) for path in QUERIES)}
+    assert there - asked == {("GET", "about"), ("POST", "/prompt")} and asked <= there
+
+
+def below(folder):
+    """What is in a folder, besides the stories."""
+    return sorted(path for path in folder.rglob("*") if "animegamer" not in path.parts)
+
+
+@settings(max_examples=settings().max_examples // 2)  # 50, or 1,000 in profile hunt
+@given(rng=st.randoms(), path=st.sampled_from(sorted(BODIES)))
+def test_any_body_is_answered(comfy, rng, path):
+    plain = {name: PLAIN[name] for name in BODIES[path].__struct_fields__}
+    how = rng.choice((json_value, json_value, json_value, json_text, any_bytes))
+    body, what = how(json.dumps(plain).encode(), rng)
+    before = below(comfy.reset().base)
+    status, _ = comfy.ask("POST", path, body=body)
+    assert status in REFUSALS and below(comfy.base) == before, what
+
+
+values = st.sampled_from([str(value) for value in POISON]) | st.integers().map(str) | st.text() | st.none()
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(data=st.data(), path=st.sampled_from(sorted(QUERIES)))
+def test_any_query_is_answered(comfy, data, path):
+    asked = {name: data.draw(st.just(str(PLAIN[name])) | values, label=name) for name in QUERIES[path]}
+    query = {name: value for name, value in asked.items() if value is not None}
+    before = below(comfy.reset().base)
+    status, _ = comfy.ask("GET", path, query)
+    assert status in REFUSALS and below(comfy.base) == before
+
+
+@settings(max_examples=settings().max_examples // 5)
+@given(host=st.text() | st.text("[]:.@/%#? abc1\u2488\udc80", max_size=12))
+def test_any_host_is_answered(comfy, host):
+    assert comfy.ask("GET", "stories", headers={"Host": host})[0] in (200, 400, 403)
