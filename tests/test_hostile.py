@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import psutil
+import published_files
 import pytest
 import torch
 from hostile import damage, wrong_texts, wrong_types
@@ -39,6 +40,7 @@ from animegamer_core.data.films.film_index import check_same_settings, read_film
 from animegamer_core.data.stats import DatasetFacts
 from animegamer_core.evaluate.world.records import GameRecord, TurnRecord, begin_run, read_run
 from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import StateChange, scope_name
 from animegamer_core.story.story import Story
@@ -53,11 +55,22 @@ LISTING = "api/models/listing.json"
 SECONDS, MEMORY, LONGEST = 15, 400 << 20, 4000  # of one case; characters of what it says
 
 
-def load_world(folder):
-    world = open_world(folder / "world")
-    world.tokenizer()
+def load_world(folder, name="world"):
+    world = open_world(folder / name)
+    world.tokenizer().encode_text("Miko runs")
     for model in (world.load_engine(), world.load_decoder()):
         assert all(tensor.isfinite().all() for tensor in model.parameters()), "weights that are no numbers"
+
+
+def load_published(folder):
+    load_world(folder, "published")
+
+
+def read_words(folder):
+    tokenizer = GameTokenizer.from_file(folder / "tokenizer.json")
+    for text in ("Miko runs to the beach, café", "a" * 500, "\u2581\U0001f600 <s> x"):
+        assert tokenizer.decode_with_tags(tokenizer.encode_text(text)) is not None
+        tokenizer.unknown_words(text)
 
 
 def read_story(folder):
@@ -115,6 +128,8 @@ READERS = {
     "features": read_features,
     "played": read_played_run,
     "world": load_world,
+    "published": load_published,
+    "tokenizer.json": read_words,
     "game": read_story,
     "dataset": read_all_of_a_dataset,
     "adapter.safetensors": lambda folder: adapter_facts(folder / "adapter.safetensors"),
@@ -128,11 +143,18 @@ def played_turn(number, line):
     return TurnRecord(number, line, 3, StateChange(1, 0, -1), 2.5, 3, scores, 1.0, number == 1, *names)
 
 
+def originals_of(folder):
+    """The models of a folder of published files, and its tokenizer in it."""
+    return published_files.make_originals(published_files.write_mistral(folder / "Mistral-7B-Instruct-v0.1"))
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """One whole example of everything that is read."""
     folder = tmp_path_factory.mktemp("whole")
-    save_tiny_world(folder / "world")
+    tokenizer = save_tiny_world(folder / "world").tokenizer()
+    (folder / "tokenizer.json").write_text(tokenizer.to_str())
+    published_files.write_all(folder / "published", originals_of(folder / "published"))
     shutil.copytree(OLD / "stories" / "game", folder / "game")
     shutil.copytree(OLD / "dataset", folder / "dataset")
     shutil.copy(OLD / "distill.safetensors", folder / "adapter.safetensors")
@@ -327,6 +349,12 @@ def run_case(whole, rng, tmp_path, seed="none"):
 @pytest.mark.parametrize("name", READERS)
 def test_what_is_whole_is_read(whole, name):
     READERS[name](whole)
+
+
+def test_the_usual_sample_has_sixty_cases_and_every_reader_has_some(monkeypatch):
+    monkeypatch.delenv("HOSTILE_SEEDS", raising=False)
+    assert len(seeds()) == 60
+    assert {random.Random(seed).choice(list(READERS)) for seed in seeds()} == READERS.keys()
 
 
 def test_a_sample_of_damage_is_read_or_refused_in_a_sentence(whole, tmp_path):

@@ -409,6 +409,20 @@ def check_compiled():
     return found
 
 
+def check_listening():
+    """Which names the server answers to, by the words that start it."""
+    from comfy.cli_args import args, parser
+
+    found = {}
+    for words in ("", "--listen", "--listen ::1,127.0.0.1", "--listen 0.0.0.0", "--listen ::", "--enable-cors-header"):
+        given = parser.parse_args(words.split())
+        before = args.listen, args.enable_cors_header
+        args.listen, args.enable_cors_header = given.listen, given.enable_cors_header
+        found[words] = [comfyui.answers_to(name) for name in ("localhost", "192.168.7.7", "evil.example.com")]
+        args.listen, args.enable_cors_header = before
+    return found
+
+
 def check_choices():
     """What the widgets choose on a machine without a GPU."""
     world = worlds.find_world("toybox")
@@ -439,6 +453,14 @@ CHECKS = (
     check_stage_files,
     check_usual_loras,
 )
-for check in (*CHECKS, check_worlds, check_presets, check_preset_on_gpus, check_compiled, check_choices):
+for check in (
+    *CHECKS,
+    check_worlds,
+    check_presets,
+    check_preset_on_gpus,
+    check_compiled,
+    check_listening,
+    check_choices,
+):
     found[check.__name__.removeprefix("check_")] = check()
 print(json.dumps(found))  # noqa: T201

@@ -45,6 +45,15 @@ def test_a_world_read_in_place_is_loaded_again_when_its_files_are_replaced(insid
     assert ages == {"ages": 9, "same": True, "changed": True, "toybox": ""}, "none, and two for each of four files"
 
 
+def test_foreign_names_are_answered_only_where_comfyui_is_started_for_them(inside):
+    local, anyone = [True, True, False], [True, True, True]
+    assert inside["listening"] == {
+        "": local,
+        "--listen ::1,127.0.0.1": local,
+        **dict.fromkeys(("--listen", "--listen 0.0.0.0", "--listen ::", "--enable-cors-header"), anyone),
+    }
+
+
 def test_a_missing_package_is_named(inside):
     named = {
         "av": "av",

@@ -32,6 +32,7 @@ def damage(path: Path, rng: Rng) -> str:
         ".jsonl": (json_line, json_line, json_line, json_text, any_bytes),
         ".safetensors": (safetensors_header, safetensors_header, safetensors_numbers, any_bytes),
         ".pt": (pickle_codes, zip_entries, any_bytes),
+        ".bin": (pickle_codes, zip_entries, any_bytes),
     }
     how = rng.choice(kinds.get(path.suffix, (any_bytes,)))
     content, what = how(path.read_bytes(), rng)
