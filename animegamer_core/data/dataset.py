@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import append_line, replacing, write_text
+from ..files import append_line, make_folder, replacing, write_text
 from ..json_files import JsonError, read_json
 from ..media.video import read_clip, write_clip
 from ..messages import quoted
@@ -216,7 +216,7 @@ class DatasetWriter:
 
     def __init__(self, path: str | Path, fps: int = 8) -> None:
         self.path, self.fps = Path(path), fps
-        (self.path / CLIPS).mkdir(parents=True, exist_ok=True)
+        make_folder(self.path / CLIPS)
         self._drop_cut_line()
         folder, problems = read_dataset(self.path) if (self.path / TURNS).exists() else (None, [])
         if problems:
