@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import io
 import os
 import sys
 import typing
 from collections.abc import Sequence
 
 from .cli import Verb
-from .cli.plain_output import PlainOutput
+from .messages import escape_output
 from .spec import PROGRAM
 
 # A module of `cli`, imported only to run the verb, and what the verb does.
@@ -37,11 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed before the start, for example in a service
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
     os.environ.setdefault("NO_COLOR", "1")  # newer Pythons colour their help and tracebacks, which would be escaped
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # some texts have characters that the terminal cannot show
-            setattr(sys, name, PlainOutput(stream))
+    escape_output()
     if not words or words[0] not in VERBS:
         return _explain(words)
     name, about = VERBS[words[0]]

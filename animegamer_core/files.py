@@ -70,17 +70,22 @@ def is_part(name: str) -> bool:
 
 
 @contextmanager
-def room_for(path: Path) -> Iterator[None]:
-    """Around a write to `path`: turns any error of a full disk into one OSError that says how much is free."""
+def room_for(path: Path, again: str = "run the same command again") -> Iterator[None]:
+    """Around a write to `path`: turns any error of a full disk into one OSError that says how much is free.
+
+    again: what to do then.
+    """
     try:
         yield
     except (OSError, SafetensorError) as error:
         code = error.errno if isinstance(error, OSError) else _code_of(error)
         if code not in FULL:
             raise
-        free = shutil.disk_usage(path.parent).free / 1e6
+        there = next(place for place in (path.absolute(), *path.absolute().parents) if place.is_dir())
+        free = shutil.disk_usage(there).free / 1e6
         what = f"{os.strerror(code)} ({free:.1f} MB free); finished work is kept"
-        raise OSError(code, f"{what}; free some space and run the same command again", str(path)) from error
+        remedy = "choose a disk that takes larger files" if code == errno.EFBIG else "free some space"
+        raise OSError(code, f"{what}; {remedy} and {again}", str(path)) from error
 
 
 def _code_of(error: SafetensorError) -> int | None:
@@ -100,9 +105,9 @@ def replacing(path: Path) -> Iterator[Path]:
     make_folder(path.parent)
     part = path.with_name(f"{PART}{os.getpid()}-{path.name}")
     part.unlink(missing_ok=True)  # left by a crashed process with the same id; may be a hard link
-    mode = mode_of_new(part)
     try:
         with room_for(path):
+            mode = mode_of_new(part)
             yield part
             written = part.stat()
             if written.st_mode != mode and written.st_nlink == 1:  # a hard link shares its mode with another file
@@ -145,9 +150,10 @@ def sync_folder(folder: Path) -> None:
 def make_folder(folder: Path) -> None:
     """Make a folder and the missing ones above it, on disk too."""
     missing = list(itertools.takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
-    folder.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        sync_folder(made.parent)
+    with room_for(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        for made in missing:
+            sync_folder(made.parent)
 
 
 def mode_of_new(path: Path) -> int:
@@ -198,7 +204,8 @@ def _open_to_append(path: Path) -> BinaryIO:
             what = "a link" if stat.S_ISLNK(mode) else "not a file"
             raise OSError(errno.EINVAL, f"is {what}, and nothing is written to it; remove it", str(path))
     no_link = getattr(os, "O_NOFOLLOW", 0)  # it may become one meanwhile
-    return open(path, "a+b", buffering=0, opener=lambda name, flags: os.open(name, flags | no_link, 0o666))
+    with room_for(path):
+        return open(path, "a+b", buffering=0, opener=lambda name, flags: os.open(name, flags | no_link, 0o666))
 
 
 def _open_in_new_folder(path: Path) -> BinaryIO:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+from ..animegamer_core.files import make_folder
 from ..animegamer_core.messages import brief
 from ..animegamer_core.runtime.interrupts import check_before_layers
 
@@ -98,7 +99,7 @@ def temporary_item(name: str) -> tuple[Path, dict[str, str]]:
     import folder_paths
 
     path = Path(folder_paths.get_temp_directory()) / FOLDER / name
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     return path, {"filename": name, "subfolder": FOLDER, "type": "temp"}
 
 

@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
+from small_disk import short_files
 
 from animegamer_core.data.dataset import ClipRecord, DatasetWriter
 from animegamer_core.files import append_line, replacing, write_text
 from animegamer_core.media.video import write_clip
 
 
-@contextmanager
-def full_disk(size: int):
-    """A block in which no file can grow beyond `size` bytes."""
-    resource = pytest.importorskip("resource", reason="limits on file sizes are POSIX")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def test_on_a_full_disk_a_file_does_not_change(tmp_path):
     path = tmp_path / "lines.jsonl"
     append_line(path, "one\n")
-    with full_disk(10), pytest.raises(OSError, match="File too large|No space left") as raised:
+    with short_files(10), pytest.raises(OSError, match="File too large|No space left") as raised:
         append_line(path, "a line of some length\n")
     assert raised.value.filename == str(path) and path.read_bytes() == b"one\n"
     append_line(path, "zw\u00f6lf\nthree\n")
@@ -61,7 +49,7 @@ def test_a_dataset_goes_on_once_there_is_room(tmp_path):
         (tmp_path / record.clip).touch()
     writer.add(records[0])
     whole = (tmp_path / "turns.jsonl").stat().st_size
-    with full_disk(whole + 50), pytest.raises(OSError, match=r"turns\.jsonl"):
+    with short_files(whole + 50), pytest.raises(OSError, match=r"turns\.jsonl"):
         writer.add(records[1])
     writer.add(records[1])
     assert DatasetWriter(tmp_path).turns == records

@@ -1,43 +1,80 @@
 """A full disk is one sentence with the path and the free space; what is finished stays, the same command goes on."""
 
+import errno
 import re
 
+import published_files
 import pytest
-from small_disk import resize, small_disk
-from tiny_world import save_tiny_world
+import stock_files
+from hub_repositories import below, released_repositories
+from hub_server import Hub, ask_instead
+from safetensors import SafetensorError
+from small_disk import resize, short_files, small_disk
+from table_world import save_measured_world, small_games
 
 from animegamer_core.__main__ import main
+from animegamer_core.checkpoint import build, open_world
+from animegamer_core.checkpoint import fetch as fetching
+from animegamer_core.checkpoint.storage import FolderWriter
+from animegamer_core.data.benchmark import benchmark_text
+from animegamer_core.files import FULL, append_line, locked, make_folder, replacing, write_text
 from animegamer_core.story.story import Story
 
 GAME = "".join(
     f"Character: Miko; Motion: run {word}; Background: day beach.\n" for word in ("one", "two", "three", "four")
 )
-FULL = re.compile(r"play: (/\S+): No space left on device \(\d+\.\d MB free\); finished work is kept; free some space")
+SENTENCE = re.compile(
+    r"\w+: (?P<path>/\S+): (No space left on device|(?P<large>File too large)) \(\d+\.\d MB free\); finished work is "
+    r"kept; (?(large)choose a disk that takes larger files|free some space) and run the same command again"
+)
 
 
-def sentence(capsys) -> str:
-    lines = [line for line in capsys.readouterr().err.splitlines() if "play:" in line]
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return save_measured_world(tmp_path_factory.mktemp("world")).folder
+
+
+@pytest.fixture(scope="module")
+def game(tmp_path_factory):
+    path = tmp_path_factory.mktemp("game") / "game.txt"
+    path.write_text(GAME)
+    return path
+
+
+def play_words(world, game, out):
+    return ["play", game, "--world", world, "--steps", "1", "--device", "cpu", "--out", out, "--name", "game"]
+
+
+def run(words):
+    return main([str(word) for word in words])
+
+
+def check_refusal(capsys, status, words, out):
+    """A command that found its disk full said so in one sentence."""
+    assert status == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith(f"{words[0]}: ")]
     assert len(lines) == 1, lines
-    return lines[0]
+    assert (match := SENTENCE.fullmatch(lines[0])), lines
+    assert match["path"].startswith(str(out)) and "part-" not in match["path"]
 
 
-def test_a_game_goes_on_once_there_is_room(tmp_path, capsys):
-    save_tiny_world(tmp_path / "world")
-    (tmp_path / "game.txt").write_text(GAME)
-    words = ["play", str(tmp_path / "game.txt"), "--world", str(tmp_path / "world"), "--steps", "1", "--device", "cpu"]
-    assert main([*words, "--out", str(tmp_path / "whole"), "--name", "game"]) == 0
+def whole_size(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) // 1024
+
+
+def test_a_game_goes_on_once_there_is_room(world, game, tmp_path, capsys):
+    assert run(play_words(world, game, tmp_path / "whole")) == 0
     whole = Story.read(tmp_path / "whole", "game")
-    size = sum(path.stat().st_size for path in whole.folder.rglob("*") if path.is_file()) // 1024
-    full, played = tmp_path / "full", set()
+    size, full, played = whole_size(whole.folder), tmp_path / "full", set()
+    words = play_words(world, game, full)
     with small_disk(full, 4):
         for kilobytes in (4, size // 3, 2 * size // 3, 4 * size + 1000):
             resize(full, kilobytes)
             capsys.readouterr()
-            status = main([*words, "--out", str(full), "--name", "game"])
+            status = run(words)
             if kilobytes > size:
                 break
-            assert status == 2
-            assert str(full) in FULL.match(sentence(capsys))[1]
+            check_refusal(capsys, status, words, full)
             if (full / "game" / "story.json").exists():
                 played.add(len(Story.read(full, "game").entries))
         assert status == 0
@@ -45,12 +82,141 @@ def test_a_game_goes_on_once_there_is_room(tmp_path, capsys):
         assert [entry.state for entry in Story.read(full, "game").entries] == [entry.state for entry in whole.entries]
 
 
-@pytest.mark.parametrize("code", [28, 122, 27])
-def test_every_writer_says_it_alike(tmp_path, monkeypatch, code):
-    from safetensors import SafetensorError
+@pytest.fixture
+def fetch(tmp_path, monkeypatch):
+    mistral = published_files.write_mistral(tmp_path / "src" / "Mistral-7B-Instruct-v0.1")
+    originals = published_files.make_originals(mistral)
+    published_files.write_all(tmp_path / "src", originals)
+    with Hub() as hub:
+        hub.repositories = released_repositories(tmp_path / "src", originals)
+        ask_instead(monkeypatch, hub.url)
+        yield lambda out: ["fetch", "qiqi", "--out", out / "files", "--yes"]
 
-    from animegamer_core.files import replacing
 
+@pytest.fixture
+def new(tmp_path):
+    base = stock_files.write_base(tmp_path / "base")
+    models = ["--cogvideox", base / "CogVideoX-2b", "--mistral", base / "Mistral-7B-Instruct-v0.1"]
+    return lambda out: ["new", *models, "--out", out / "world"]
+
+
+@pytest.fixture
+def export(world, game, tmp_path):
+    assert run(play_words(world, game, tmp_path / "stories")) == 0
+    story = tmp_path / "stories" / "game"
+    return lambda out: ["export", story, "--out", out / "films" / "film.gif"]  # which is the same each time
+
+
+@pytest.fixture
+def evaluate(world, tmp_path):
+    (tmp_path / "games.txt").write_text(benchmark_text(small_games(2)))
+    words = [
+        "evaluate",
+        "world",
+        "--world",
+        world,
+        "--games",
+        tmp_path / "games.txt",
+        "--steps",
+        "1",
+        "--device",
+        "cpu",
+    ]
+    return lambda out: [*words, "--limit", "2", "--out", out / "run"]
+
+
+@pytest.fixture(params=("fetch", "new", "export", "evaluate"))
+def command(request, monkeypatch):
+    """The words of a command that writes to a folder. Others fill the disk after the command has looked for room."""
+    for module in (fetching, build):
+        monkeypatch.setattr(module, "check_room", lambda *asked: None)
+    return request.getfixturevalue(request.param)
+
+
+def content(out):
+    """Weights, clips and films: a file that has its name is whole, and the same in every run."""
+    kinds = (".safetensors", ".bin", ".pt", ".mp4", ".gif")
+    return {path: data for path, data in below(out).items() if path.endswith(kinds)}
+
+
+def finished(out):
+    """{path: when it was written} of downloaded files, a world's parts and scored games, which are not made again."""
+    paths = [*out.glob("files/**/*.bin"), *out.glob("run/games/*/game.json")]
+    if list(out.glob("world/world.json")):
+        paths += [out / "world" / path for path in open_world(out / "world").files]
+    return {path: path.stat().st_mtime_ns for path in paths}
+
+
+def go_on_in(words, out, whole, capsys):
+    """The command on a disk that is too full."""
+    before = finished(out)
+    capsys.readouterr()
+    check_refusal(capsys, run(words), words, out)
+    assert content(out).items() <= content(whole).items(), "a torn file has its name"
+    assert before.items() <= finished(out).items(), "what was finished was made again"
+
+
+def go_on_to_the_end(words, out, whole):
+    before = finished(out)
+    assert run(words) == 0
+    assert content(out) == content(whole)
+    assert before.items() <= finished(out).items(), "what was finished was made again"
+
+
+def test_each_command_goes_on_once_there_is_room(command, tmp_path, capsys):
+    whole, full = tmp_path / "whole", tmp_path / "full"
+    assert run(command(whole)) == 0
+    size = whole_size(whole)
+    with small_disk(full, 4):
+        for kilobytes in (4, size // 3, 2 * size // 3, size - 4):
+            resize(full, kilobytes)
+            go_on_in(command(full), full, whole, capsys)
+        resize(full, 4 * size)
+        go_on_to_the_end(command(full), full, whole)
+
+
+def test_each_command_goes_on_once_there_are_names(command, tmp_path, capsys):
+    """A disk may hold so many files and folders only."""
+    whole, full = tmp_path / "whole", tmp_path / "full"
+    assert run(command(whole)) == 0
+    room, names = 4 * whole_size(whole), len(list(whole.rglob("*")))
+    with small_disk(full, room):
+        for count in sorted({1, 2, names // 2, names}):
+            resize(full, room, names=count)
+            go_on_in(command(full), full, whole, capsys)
+        resize(full, room)
+        go_on_to_the_end(command(full), full, whole)
+
+
+def test_each_command_goes_on_where_files_may_be_larger(command, tmp_path, capsys):
+    whole, out = tmp_path / "whole", tmp_path / "out"
+    assert run(command(whole)) == 0
+    largest = max(map(len, content(whole).values()))
+    for size in (0, largest // 3, largest - 1):
+        with short_files(size):
+            go_on_in(command(out), out, whole, capsys)
+    go_on_to_the_end(command(out), out, whole)
+
+
+def test_no_name_fits_on_the_disk(tmp_path):
+    """A folder, a file, a line and a lock fail alike."""
+    with small_disk(tmp_path / "full", 1000):
+        resize(tmp_path / "full", 1000, names=1)
+        new = tmp_path / "full" / "new"
+        for write in (
+            lambda: make_folder(new),
+            lambda: write_text(new, "text"),
+            lambda: append_line(new, "line\n"),
+            lambda: locked(new, "refused").__enter__(),
+            lambda: FolderWriter(new.parent).write_json(new.name, {}),
+        ):
+            with pytest.raises(OSError, match=r"\d MB free\); finished work is kept; free some space") as caught:
+                write()
+            assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(new))
+
+
+@pytest.mark.parametrize("code", FULL)
+def test_every_writer_says_it_alike(tmp_path, code):
     for error in (
         OSError(code, "full"),
         SafetensorError(f"Error while serializing: I/O error: full (os error {code})"),

@@ -162,10 +162,11 @@ def _write_texts(writer: FolderWriter, part: str, model: nn.Module) -> None:
     if PARTS[part].stock is not None:
         inner = getattr(model, PARTS[part].stock)
         config = inner if hasattr(inner, "to_json_string") else inner.config
-        write_text(writer.path("config.json"), config.to_json_string())
+        writer.write_file("config.json", lambda path: write_text(path, config.to_json_string()))
     tokenizer = getattr(model, "tokenizer", None)
     if tokenizer is not None and part in ("engine", "text_tower"):
-        write_text(writer.path(TOKENIZER), tokenizer.to_str(pretty=True))  # its own `save` hides what is wrong
+        text = tokenizer.to_str(pretty=True)  # its own `save` hides what is wrong
+        writer.write_file(TOKENIZER, lambda path: write_text(path, text))
 
 
 def narrowed(tensor: Tensor, dtype: torch.dtype, where: str) -> Tensor:

@@ -283,7 +283,7 @@ class FolderWriter:
 
     def write_json(self, name: str, values: Mapping[str, typing.Any]) -> None:
         """Write a json file."""
-        write_json(self.path(name), values)
+        self.write_file(name, lambda path: write_json(path, values))
 
     def notes(self) -> dict[str, FileNote]:
         """Checksum and size of every written file, by its final name."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..files import FULL, make_folder, room_for
 from .films import transnet, writing
 from .films.cutting import ClipShape, cut_span, spans_of
 from .films.film_file import FilmError
@@ -168,10 +169,12 @@ def _survey_films(
 def _try_to_write(out: Path) -> None:
     """Make the folder and a file in it; OSError names it now, not after a whole film was read."""
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
+        make_folder(out)
+        with room_for(out), tempfile.TemporaryFile(dir=out):
             pass
     except OSError as error:
+        if error.errno in FULL:
+            raise
         message = f"the output folder cannot be written to ({error.strerror}); choose another"
         raise OSError(error.errno, message, str(out)) from error
 

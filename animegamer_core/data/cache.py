@@ -118,7 +118,6 @@ def write_feature(
     compute(rows) returns those rows on any device. digest: a checksum of everything that the feature depends on.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     index_path = folder / f"{name}.json"
     index = read_index(index_path)
     if index is None or (index.digest, index.count) != (digest, count):

@@ -240,7 +240,12 @@ def _clips(data: _Tables, deep: bool, on_progress: OnProgress | None) -> Iterato
     facts: list[tuple[ClipRecord, ClipInfo]] = []
     threads = ThreadPoolExecutor(2 * (os.cpu_count() or 1))
     try:
-        read = threads.map(partial(_facts, data.folder.path, deep), there)
+        read = threads.map(partial(_facts, data.folder.path), there)
+        if deep:
+            headers = list(read)
+            sizes = Counter(found.size for found in headers if isinstance(found, ClipInfo))
+            size = data.folder.clip_shape.get("size") or next((size for size, _ in sizes.most_common(1)), None)
+            read = threads.map(partial(_deep_facts, data.folder.path, size), there, headers)
         for done, (record, found) in enumerate(zip(there, read, strict=True), start=1):
             if isinstance(found, ClipInfo):
                 facts.append((record, found))
@@ -262,7 +267,12 @@ def _clips(data: _Tables, deep: bool, on_progress: OnProgress | None) -> Iterato
                 yield data.turn(record, f"{found}; the dataset's is {_shown(expected)}")
 
 
-def _facts(folder: Path, deep: bool, record: ClipRecord) -> ClipInfo | str:
+def _deep_facts(folder: Path, size: object, record: ClipRecord, header: ClipInfo | str) -> ClipInfo | str:
+    """What the frames say; one of another size, which may be far too large, is not decoded."""
+    return _facts(folder, record, True) if isinstance(header, ClipInfo) and header.size == size else header
+
+
+def _facts(folder: Path, record: ClipRecord, deep: bool = False) -> ClipInfo | str:
     try:
         return read_clip_info(folder / record.clip, deep)
     except (ValueError, OSError) as error:

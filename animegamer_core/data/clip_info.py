@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..media.limits import OPTIONS, check_pixels, limit_track
+from ..media.limits import UNDECODED, check_pixels, limit_track
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,8 @@ def read_clip_info(path: Path, deep: bool = False) -> ClipInfo:
 def _video_info(path: Path, deep: bool) -> ClipInfo:
     import av
 
-    # PyAV decodes the first frames of any file that it opens, unless they are skipped: 30 times the work.
-    options = OPTIONS if deep else {"skip_frame": "all"}
     try:
-        with av.open(str(path), options=options) as container:
+        with av.open(str(path), options=UNDECODED) as container:
             if not container.streams.video:
                 raise ValueError("no video in this file")
             stream = container.streams.video[0]

@@ -16,17 +16,19 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import append_line, replacing, write_text
+from ..files import append_line, make_folder, replacing, write_text
 from ..json_files import JsonError, read_json
 from ..media.video import read_clip, write_clip
 from ..messages import quoted
 from ..state import MotionTable
+from .clip_info import ClipInfo, read_clip_info
 from .jsonl_tables import DatasetError, Lines, Problem, first_problems, jsonl_text, read_lines
 from .motion import are_edges, are_values, level_edges, level_of, median_by_level
 from .records import ClipRecord, GameRecord, is_text, only_keys
@@ -114,7 +116,16 @@ class DatasetFolder:
 
     def frames(self, index: int) -> NDArray[np.uint8]:
         """(F, H, W, C) uint8 of one clip."""
-        return read_clip(self.path / self.turns[index].clip, self.clip_shape.get("size")).frames
+        return read_clip(self.path / self.turns[index].clip, self.clip_shape.get("size") or self.first_clip.size).frames
+
+    @cached_property
+    def first_clip(self) -> ClipInfo:
+        """What the first clip's file states; ValueError if it is damaged. No frame is decoded."""
+        path = self.path / self.turns[0].clip
+        try:
+            return read_clip_info(path)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
 
     def digest(self, captions: bool) -> str:
         """A checksum of what caches depend on: the clips, their films, and their captions if asked.
@@ -216,7 +227,7 @@ class DatasetWriter:
 
     def __init__(self, path: str | Path, fps: int = 8) -> None:
         self.path, self.fps = Path(path), fps
-        (self.path / CLIPS).mkdir(parents=True, exist_ok=True)
+        make_folder(self.path / CLIPS)
         self._drop_cut_line()
         folder, problems = read_dataset(self.path) if (self.path / TURNS).exists() else (None, [])
         if problems:

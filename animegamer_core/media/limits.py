@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 MOST_PIXELS = 1 << 27  # of a picture, of a frame, and of all frames of a clip: 400 MB in RGB
 # For decoders, which count their padding too, and for av.open, which decodes a first frame of what it opens.
 OPTIONS = {"max_pixels": str(2 * MOST_PIXELS)}
+UNDECODED = {"skip_frame": "all"}  # for av.open, which then decodes none: a clip's size is in its header
 
 
 class SizeError(ValueError):

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ..files import FULL, replacing
-from .limits import OPTIONS, SizeError, check_pixels, limit_track
+from .limits import UNDECODED, SizeError, check_pixels, limit_track
 from .soundtrack import Soundtrack, SoundWriter
 
 if typing.TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _opened(path: Path) -> Iterator[InputContainer]:
     import av
 
     try:
-        with av.open(str(path), options=OPTIONS) as container:
+        with av.open(str(path), options=UNDECODED) as container:
             if not container.streams.video:
                 raise ValueError(f"{path}: no video in this file")
             yield container

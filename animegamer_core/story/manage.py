@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ..files import FULL, PART, is_part, is_plain_name
+from ..files import PART, is_part, is_plain_name, make_folder, room_for
 from .ahead_store import prune_ahead
 from .index import INDEX, LOCK, TRASH, check_story_name, check_there, exclusive_access
 
@@ -36,18 +36,13 @@ def duplicate_story(root: Path, name: str, new: str) -> None:
     """
     check_there(root, name)
     _check_free(root, new)
-    (root / TRASH).mkdir(exist_ok=True)
-    try:
-        with tempfile.TemporaryDirectory(prefix=PART, dir=root / TRASH, ignore_cleanup_errors=True) as folder:
-            with exclusive_access(root / name, _refusal(name)):
-                check_there(root, name)  # it may have been moved before it was locked
-                _copy_folder(root / name, Path(folder, new), {})
-            _rename(Path(folder, new), root / new)
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        what = f"{os.strerror(error.errno)}; free some space and duplicate the story again"
-        raise OSError(error.errno, what, str(root / new)) from error
+    make_folder(root / TRASH)
+    temporary = tempfile.TemporaryDirectory(prefix=PART, dir=root / TRASH, ignore_cleanup_errors=True)
+    with room_for(root / new, "duplicate the story again"), temporary as folder:
+        with exclusive_access(root / name, _refusal(name)):
+            check_there(root, name)  # it may have been moved before it was locked
+            _copy_folder(root / name, Path(folder, new), {})
+        _rename(Path(folder, new), root / new)
 
 
 def trash_story(root: Path, name: str) -> str:
@@ -58,7 +53,7 @@ def trash_story(root: Path, name: str) -> str:
     check_there(root, name)
     now = time.time_ns()
     place = root / TRASH / str(now)  # a folder, since a name next to the time could be too long for a file system
-    place.mkdir(parents=True, exist_ok=True)
+    make_folder(place)
     try:
         _move(root / name, place / name)
     finally:

@@ -18,7 +18,7 @@ from ..checkpoint import open_world
 from ..data.benchmark import BenchmarkGame, BenchmarkTurn, benchmark_text
 from ..data.motion import motion_value
 from ..data.workers import parallel_map
-from ..files import write_text
+from ..files import make_folder, write_text
 from ..state import StateChange
 from .command import run_command
 from .drawing.draw import draw_shot
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("out", type=Path, metavar="OUT.txt")
     parser.add_argument("--workers", type=int, help="processes that draw (default: one per core)")
     args = parser.parse_args(argv)
-    args.out.parent.mkdir(parents=True, exist_ok=True)  # fails before minutes of drawing
+    make_folder(args.out.parent)  # fails before minutes of drawing
     games = []
     for game in benchmark_games(workers=args.workers):
         games.append(game)

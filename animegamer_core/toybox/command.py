@@ -6,9 +6,12 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from ..messages import escape_output
+
 
 def run_command(name: str, main: Callable[[], int]) -> NoReturn:
     """Exit with the status of `main`; on a ValueError or OSError, print its message to stderr and exit with 2."""
+    escape_output()
     try:
         sys.exit(main())
     except (ValueError, OSError) as error:

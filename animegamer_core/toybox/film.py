@@ -96,7 +96,6 @@ def make_film(path: Path, plan: FilmPlan) -> FilmTruth:
         raise ValueError(f"{path} is a folder; give a file, such as {path / 'film.mp4'}")
     parts = parts_of(plan)
     starts = starts_of(parts)
-    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as unfinished:
         count = _write(unfinished, film_frames(parts, plan), starts[-1], plan)
     truth = _truth(path, parts, starts, count, plan)

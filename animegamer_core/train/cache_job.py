@@ -6,6 +6,7 @@ clips, and loads no text or image encoder.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,7 +105,7 @@ def _compute(world: World, data: TrainingData, features: set[str], device: torch
     if features == {"latents"}:
         return data
     encoder = WorldParts.load(world, ("encoder",)).of("encoder")
-    rows = max(1, min(ENCODER_ROWS, CLIP_BYTES // data.folder.frames(0).nbytes))
+    rows = max(1, min(ENCODER_ROWS, CLIP_BYTES // math.prod(data.clip_shape)))
     with on_device(encoder, device):
         for frame, image in IMAGE_FEATURES.items():
             if image in features or (frame == "first" and {"text", "states"} & features):

@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerFast
 from ..checkpoint import World
 from ..checkpoint.storage import write_json
 from ..data.dataset import DatasetFolder
-from ..files import PART, rename, sync_file
+from ..files import PART, rename, room_for, sync_file
 from ..model.sampler import STOCK_SCHEDULER
 from ..spec import RELEASE, TIME_FACTOR, DecoderSpec, ModelSpec, VaeSpec
 from ..state import clean_text
@@ -156,9 +156,11 @@ def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
             for name, value in tensors.items()
             if is_trained_lora(name)
         }
-        CogVideoXPipeline.save_lora_weights(str(part), transformer_lora_layers=layers)
+        with room_for(folder):
+            CogVideoXPipeline.save_lora_weights(str(part), transformer_lora_layers=layers)
     else:
-        model.pipeline.save_pretrained(str(part))
+        with room_for(folder):
+            model.pipeline.save_pretrained(str(part))
     decoder = model.spec.decoder
     sampling = {"steps": decoder.steps, "guidance_scale": decoder.guidance_scale, "frames": decoder.frames}
     write_json(part / SAMPLING, sampling)

@@ -68,7 +68,8 @@ class TrainingData:
     @cached_property
     def clip_shape(self) -> tuple[int, ...]:
         """(F, H, W, 3) of the first clip's file."""
-        return self.folder.frames(0).shape
+        first = self.folder.first_clip
+        return first.frames, *first.size[::-1], 3
 
     def clips(self, held_out: bool = False) -> tuple[int, ...]:
         """Indices of the training clips, or of the held-out ones."""

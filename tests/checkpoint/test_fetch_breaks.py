@@ -79,8 +79,10 @@ def fetch_with_kills(fetched, tmp_path, kills, seed):
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir()
 
-    kill_often(begin, lambda: fetch(out), lambda: arrived(out), tmp_path / "log.txt", kills, seed)
-    assert below(out, but=(".fetch.lock",)) == fetched[0]
+    def check():
+        assert below(out, but=(".fetch.lock",)) == fetched[0]
+
+    kill_often(begin, lambda: fetch(out), lambda: arrived(out), check, tmp_path / "log.txt", kills, seed)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")

@@ -76,8 +76,10 @@ def build_with_kills(built, film, tmp_path, kills, seed):
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir()
 
-    kill_often(begin, lambda: build(film, out), lambda: scenes_done(out), tmp_path / "log.txt", kills, seed)
-    assert contents(out) == contents(built[0])
+    def check():
+        assert contents(out) == contents(built[0])
+
+    kill_often(begin, lambda: build(film, out), lambda: scenes_done(out), check, tmp_path / "log.txt", kills, seed)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")

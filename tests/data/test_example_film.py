@@ -5,6 +5,7 @@ The archive has the layout of the real one, and pip itself gets it, from a folde
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
@@ -15,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from raw_server import OK, RawServer, repeat
+from small_disk import resize, small_disk
 
 from animegamer_core.__main__ import main
 from animegamer_core.data.captions import read_references
@@ -119,12 +122,44 @@ def test_nothing_is_downloaded_without_a_yes(drawn, tmp_path, monkeypatch, capsy
 
 def test_without_a_network_it_says_what_to_download_and_goes_on_from_the_archive(drawn, shop, tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    with pytest.raises(ExampleError, match=r"run `pip download .* moviepy==2.2.1`, put moviepy-2.2.1.tar.gz into"):
+    with pytest.raises(ExampleError, match=r"run `pip download .* moviepy==2.2.1`, and put moviepy-2.2.1.tar.gz into"):
         get_film(drawn, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
     archive = tmp_path / "out" / "moviepy-2.2.1.tar.gz"
     archive.write_bytes((shop[0] / archive.name).read_bytes())
     assert get_film(drawn, tmp_path / "out").read_bytes() == (shop[0] / "drawn.mp4").read_bytes() and archive.is_file()
+
+
+def test_an_index_that_never_ends_its_answer_is_given_up_and_the_same_command_goes_on(drawn, tmp_path, monkeypatch):
+    monkeypatch.setattr(example_film, "_LONGEST", 5)
+    with (
+        RawServer(repeat(OK + b"Content-Length: 100000\r\n\r\n", b" ", 0.05)) as server,
+        monkeypatch.context() as patch,
+    ):
+        patch.delenv("PIP_NO_INDEX")
+        patch.setenv("PIP_INDEX_URL", server.url)
+        with pytest.raises(ExampleError, match=r"\(it was not done after 5 s\); run the same command again"):
+            get_film(drawn, tmp_path / "out")
+        assert server.asked
+    assert list((tmp_path / "out").iterdir()) == []
+    monkeypatch.setattr(example_film, "_LONGEST", 60)
+    assert get_film(drawn, tmp_path / "out").is_file()
+
+
+def test_a_full_disk_is_named_while_the_film_is_copied(drawn, shop, tmp_path, monkeypatch):
+    monkeypatch.setattr(example_film, "check_room", lambda *asked: None)
+    with small_disk(tmp_path / "out", 4 * shop[1].archive.bytes // 1024):
+        (tmp_path / "out" / drawn.archive.name).write_bytes((shop[0] / drawn.archive.name).read_bytes())
+        for kilobytes in (1.2, 2.2):  # for the archive, the zip in it, and the film
+            resize(tmp_path / "out", int(kilobytes * drawn.archive.bytes) // 1024)
+            with pytest.raises(OSError, match=r"MB free\); finished work is kept") as caught:
+                get_film(drawn, tmp_path / "out")
+            assert (caught.value.errno, caught.value.filename) == (
+                errno.ENOSPC,
+                str(tmp_path / "out" / drawn.film.name),
+            )
+        resize(tmp_path / "out", 4 * drawn.archive.bytes // 1024)
+        assert get_film(drawn, tmp_path / "out").is_file()
 
 
 def test_other_bytes_are_refused(drawn, shop, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from small_disk import small_disk
+from small_disk import resize, small_disk
 
 from animegamer_core.story.index import LOCK, exclusive_access, story_names
 from animegamer_core.story.manage import TRASH, duplicate_story, rename_story, restore_story, trash_story
@@ -61,10 +61,18 @@ def test_a_full_disk_is_named_and_nothing_of_the_copy_is_left(tmp_path):
         shutil.copytree(FROZEN, root / "game")
         (root / "game" / "films").mkdir()
         (root / "game" / "films" / "film.mp4").write_bytes(bytes(250_000))
-        with pytest.raises(OSError, match="free some space and duplicate the story again") as full:
+        with pytest.raises(
+            OSError, match=r"\(0\.\d MB free\); .* free some space and duplicate the story again"
+        ) as full:
             duplicate_story(root, "game", "copy")
         assert full.value.errno == errno.ENOSPC and full.value.filename == str(root / "copy")
         assert story_names(root) == ["game"] and not list((root / TRASH).iterdir())
+        (root / TRASH).rmdir()
+        resize(root, 1000, names=1 + len(list(root.rglob("*"))))
+        for act in (lambda: duplicate_story(root, "game", "copy"), lambda: trash_story(root, "game")):
+            with pytest.raises(OSError, match=r"MB free\).*; free some space"):
+                act()
+        assert story_names(root) == ["game"]
 
 
 def test_two_copies_of_one_name_at_once(root, monkeypatch):

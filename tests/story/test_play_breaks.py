@@ -101,8 +101,13 @@ def play_with_kills(played, world, tmp_path, kills, seed):
     def begin():
         shutil.rmtree(out, ignore_errors=True)
 
-    kill_often(begin, lambda: play(world, played[1], out), lambda: turns_done(out), tmp_path / "log.txt", kills, seed)
-    assert content(out) == played[2]
+    def check():
+        assert content(out) == played[2]
+
+    def work():
+        play(world, played[1], out)
+
+    kill_often(begin, work, lambda: turns_done(out), check, tmp_path / "log.txt", kills, seed)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
@@ -120,8 +125,10 @@ def takes_with_kills(judged, tmp_path, kills, seed):
     def takes_done():
         return turns_done(out) and len(list((out / "game" / "shots").glob("*.json")))
 
-    kill_often(begin, lambda: play(world, game, out, takes=3), takes_done, tmp_path / "log.txt", kills, seed)
-    assert content(out) == whole
+    def check():
+        assert content(out) == whole
+
+    kill_often(begin, lambda: play(world, game, out, takes=3), takes_done, check, tmp_path / "log.txt", kills, seed)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")

@@ -39,16 +39,18 @@ def _run(work, log: Path) -> None:
         os._exit(code)
 
 
-def kill_often(begin, work, finished, log: Path, kills: int, seed: int) -> None:
+def kill_often(begin, work, finished, check, log: Path, kills: int, seed: int) -> None:
     """Kill the work so many times at random moments, and let it end between where it comes that far.
 
     begin(): starts anew, called first and after an end. finished(): what is done so far, which may never get less.
+    check(): fails unless an end is that of work that nobody killed; every end is checked.
     """
     moments, rng = 0, random.Random(seed)
     begin()
     begun = time.monotonic()
     forked(work, log)
     whole = time.monotonic() - begun
+    check()
     begin()
     while moments < kills:
         before = finished()
@@ -56,5 +58,7 @@ def kill_often(begin, work, finished, log: Path, kills: int, seed: int) -> None:
             moments += 1
             assert finished() >= before, f"kill {moments}, seed {seed}: something finished was lost"
         else:
+            check()
             begin()
     forked(work, log)
+    check()

@@ -1,4 +1,4 @@
-"""A disk of a few KB that can grow, for what happens when it is full."""
+"""A disk of a few KB that can grow, for what happens when it is full. Limits on single files, which take no root."""
 
 import subprocess
 from collections.abc import Iterator
@@ -25,6 +25,19 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def resize(folder: Path, kilobytes: int) -> None:
-    """Make the disk at `folder` larger or smaller."""
-    subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", str(folder)], check=True)
+def resize(folder: Path, kilobytes: int, names: int = 0) -> None:
+    """Make the disk at `folder` larger or smaller. names: how many files and folders it can hold, if not any number."""
+    option = f"remount,size={kilobytes}k,nr_inodes={names}"
+    subprocess.run(["mount", "-o", option, str(folder)], check=True)
+
+
+@contextmanager
+def short_files(size: int) -> Iterator[None]:
+    """A block in which no file can grow beyond `size` bytes."""
+    resource = pytest.importorskip("resource", reason="limits on file sizes are POSIX")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

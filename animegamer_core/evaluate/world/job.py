@@ -120,7 +120,6 @@ def open_job(job: EvaluationJob, main: bool = True) -> Iterator[OpenJob]:
         meter = stack.enter_context(open_meter(job.world, job.flow, job.edges))
         references = references_of(job.games, job.characters)
         if main:
-            job.out.mkdir(parents=True, exist_ok=True)
             refusal = f"{job.out}: another process is writing there; wait for it, or give another folder"
             stack.enter_context(locked(job.out / LOCK, refusal))
         else:

@@ -26,6 +26,7 @@ from ...evaluate.similarity.models import ScoringModels
 from ...evaluate.toybox.batched_play import Script, play_games
 from ...evaluate.toybox.context import Clips, EvalContext, TrueShots
 from ...evaluate.world.scores import compared_frames, rowwise_cosine, scored_text
+from ...files import replacing
 from ...model.decoder import UNCONDITIONAL_MOTION
 from ...state import GameState, MotionTable
 from ...toybox.benchmark import BENCHMARK, true_game
@@ -204,7 +205,9 @@ def scored_world(runs: SeedRuns, variant: Variant, family: str, folder: Path) ->
     parts, base = runs.parts(variant, variant.path(family)), runs.run_dir.world
     world = save_world(folder, parts.spec, motion_table=base.motion_table)
     world = parts.save(world, dtype=torch.float16)
-    shutil.copytree(base.folder / FOLDER, folder / FOLDER)
+    for path in (base.folder / FOLDER).iterdir():
+        with replacing(folder / FOLDER / path.name) as part:
+            shutil.copyfile(path, part)
     return world
 
 

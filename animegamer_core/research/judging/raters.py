@@ -175,7 +175,6 @@ def _write_rater(study: Study, comparison: Comparison, folder: Path, rater: str,
 
 def _put_clip(source: Path, path: Path, copies: dict[Path, Path]) -> None:
     """Copy a clip without its date, or hard-link it to an earlier copy."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     undated = path.is_file() and path.stat().st_mtime == UNDATED
     if not (undated and filecmp.cmp(path, source, shallow=False)):
         with replacing(path) as part:

@@ -23,6 +23,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...files import make_folder
 from ...toybox.command import run_command
 from .build_dir import BuildDir, Deadline
 from .recipe import RECIPES, STAGES
@@ -69,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if main_process:
             sys.stderr.write(f"[{time.monotonic() - started:6.1f} s] {line}\n")
 
-    args.work.mkdir(parents=True, exist_ok=True)
+    make_folder(args.work)
     processes().wait_for_everyone()  # until the main process has unpacked
     work = BuildDir(args.work, recipe, str(processes().device), say, args.vae)
     done = build(work, stages, Deadline(args.minutes))

@@ -6,6 +6,7 @@ weights in 16 bits, without AdamW's moments. Clips are left out, since the build
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import tarfile
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from ...checkpoint.storage import read_json
 from ...data.dataset import CLIPS
-from ...files import replacing
+from ...files import make_folder, replacing, room_for
 from ...train.checkpoints import CHECKPOINTS, list_checkpoints
 
 PART_BYTES = 15 * 10**6
@@ -32,7 +33,6 @@ def pack(build: Path, out: Path) -> list[Path]:
                 for newest in list_checkpoints(run)[-1:]:
                     _add_checkpoint(tar, newest, newest.relative_to(build).as_posix())
     content = packed.getvalue()
-    out.mkdir(parents=True, exist_ok=True)
     paths = []
     for number, start in enumerate(range(0, len(content), PART_BYTES)):
         paths.append(out / NAME.format(number))
@@ -46,12 +46,12 @@ def unpack(parts: Path, build: Path) -> None:
     paths = sorted(parts.glob(NAME.format(0).replace("00", "[0-9][0-9]")))
     if not paths:
         raise ValueError(f"{parts} holds no build-00.part; give the folder that --pack wrote")
-    build.mkdir(parents=True, exist_ok=True)
+    make_folder(build)
     content = io.BytesIO(b"".join(path.read_bytes() for path in paths))
     try:
-        with tarfile.open(fileobj=content, mode="r:gz") as tar:
+        with room_for(build), tarfile.open(fileobj=content, mode="r:gz") as tar:
             tar.extractall(build, filter="data")  # never writes outside of the folder
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
         raise ValueError(f"{parts}: its parts are damaged or incomplete ({error}); copy them again") from error
 
 
