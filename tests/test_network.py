@@ -14,7 +14,7 @@ import psutil
 import pytest
 from hostile import http_answer
 from hub_server import ask_instead, new_session
-from raw_server import UNENDING, RawServer
+from raw_server import UNENDING, RawServer, repeat
 from stub_endpoint import StubEndpoint
 
 from animegamer_core.checkpoint import hub
@@ -88,6 +88,30 @@ def test_a_download_is_given_up_or_cut_at_its_size(hurried, said, tmp_path):
         hub.download(file, lambda *_: None)
     assert hurried.asked and set(hurried.asked) == {"GET /some/repository/resolve/main/file HTTP/1.1"}
     assert not file.local.exists()
+
+
+def test_a_mirror_that_ignores_ranges_sends_the_whole_file_and_no_more(tmp_path, monkeypatch):
+    """It answers the request for the rest with the file from its start, and then with bytes without end."""
+    content = random.Random(1).randbytes(16 << 20)
+    file = hub.HubFile("some/repository", "main", "f", tmp_path / "f", len(content), sha256(content).hexdigest())
+    whole = repeat(b"HTTP/1.1 200 OK\r\n\r\n" + content, b"x" * (1 << 16))
+    counted = []
+
+    def first_a_part(connection, end):
+        if len(server.asked) == 1:
+            connection.sendall(b"HTTP/1.1 206 Part\r\nContent-Length: 8388608\r\n\r\n" + content[: 3 << 20])
+        else:
+            whole(connection, end)
+
+    before = psutil.Process().memory_info().rss
+    with RawServer(first_a_part) as server:
+        ask_instead(monkeypatch, server.url)
+        monkeypatch.setattr(hub, "WAIT", 0.01)
+        hub.download(file, lambda size, _: counted.append(size))
+    assert file.local.read_bytes() == content and len(server.asked) == 2
+    assert sum(counted) == len(content), "what was there is not counted again"
+    assert psutil.Process().memory_info().rss - before < MEMORY
+    new_session()
 
 
 @pytest.mark.parametrize("falls_silent", ["each request", "every second request"])

@@ -332,7 +332,11 @@ def _request(session: Any, url: str, headers: Mapping[str, str]) -> Any:
     if hasattr(session, "send") and hasattr(session, "build_request"):  # httpx, from huggingface_hub 1.0 on
         request = session.build_request("GET", url, headers=headers, timeout=SILENCE)
         return session.send(request, stream=True, follow_redirects=False)
-    return session.get(url, headers=headers, timeout=SILENCE, stream=True, allow_redirects=False)
+    import requests  # the session itself would read the whole body of a redirect, even if it must not follow it
+
+    request = session.prepare_request(requests.Request("GET", url, headers=headers))
+    network = session.merge_environment_settings(url, {}, True, None, None)
+    return session.get_adapter(url).send(request, timeout=SILENCE, **network)
 
 
 def _body(response: Any, largest: int, each: int | None = None) -> Iterable[bytes]:

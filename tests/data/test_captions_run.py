@@ -21,7 +21,9 @@ from animegamer_core.data.captions import caption_clips, open_captioner, read_re
 from animegamer_core.data.captions.batch import GIVE_UP
 from animegamer_core.data.captions.reply_log import ANSWERS, open_captions_log
 from animegamer_core.data.captions.vision_model import Reply
+from animegamer_core.data.dataset import turns_text
 from animegamer_core.data.jsonl_tables import SET_ASIDE
+from animegamer_core.data.review import write_review
 from animegamer_core.state import Instruction
 
 ROOT = Path(__file__).parents[2]
@@ -140,6 +142,27 @@ def test_a_clip_whose_replies_stay_invalid_is_set_aside_and_never_guessed(world,
     more = caption_clips(folder, [aside.record], endpoint(stub.url, tries=4), references)
     assert more.records == wanted(records)[4:5] and len(stub.asks) == asked + 1
     assert read_set_aside(folder) == [] and (folder / SET_ASIDE).read_text() == ""
+
+
+def test_a_key_that_the_endpoint_sends_back_reaches_no_file(world, stub, monkeypatch):
+    folder, records, references = world
+    key, good = "sk-very-secret-0123456789", stub.good
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    echoes = {  # whole in a good caption, whole and in a piece in replies that are set aside
+        ("captioning", 3): lambda text: text.replace("Fox", f"fox {key}"),
+        ("captioning", 4): lambda _: f"<S>fox; {key}</S>",
+        ("captioning", 5): lambda _: f"the key ends in {key[5:]}",
+        ("matching", 6): lambda _: f"[Number]{key}",
+    }
+    stub.good = lambda ask: echoes.get(seen(ask), str)(good(ask))
+    report = caption_clips(folder, records, endpoint(stub.url), references, 2)
+    assert {aside.record.clip for aside in report.set_aside} >= {records[number].clip for number in (4, 5, 6)}
+    (folder / "turns.jsonl").write_text(turns_text(report.records), encoding="utf-8")
+    page = write_review(folder).read_text(encoding="utf-8")
+    assert page.count("***") >= 3, "the replies are on the page"
+    for path in folder.rglob("*"):
+        data = path.read_bytes() if path.is_file() else b""
+        assert not [at for at in range(len(key) - 11) if key[at : at + 12].encode() in data], path
 
 
 def test_a_reply_that_is_shortened_as_it_is_kept_is_reported_the_same_way_again(world, stub):
