@@ -62,14 +62,19 @@ export function createWeights(job, say, installed) {
 
   function show() {
     const { offer, busy, error } = job;
+    const asking = Boolean(job.asking);
+    set(element, { "aria-busy": asking ? "true" : null });
     alert.hidden = !error;
     alert.textContent = error;
     doing.hidden = !busy;
     if (busy) showProgress();
     if (!offer) return void (get.disabled = true);
-    which.replaceChildren(...offer.choices.map((value) => el("option", { value, text: value })));
-    which.value = offer.weights;
-    which.disabled = towers.disabled = accept.disabled = busy;
+    if (!asking) {
+      which.replaceChildren(...offer.choices.map((value) => el("option", { value, text: value })));
+      which.value = offer.weights;
+    }
+    which.disabled = towers.disabled = busy;
+    accept.disabled = busy || asking; // what is shown may be the licences of other weights
     towersLine.hidden = offer.weights === "base models"; // they have both encoders
     const complete = !offer.missing.length;
     facts.replaceChildren(...factsOf(offer, complete));
@@ -82,7 +87,7 @@ export function createWeights(job, say, installed) {
     get.hidden = busy || complete;
     stop.hidden = !busy;
     if ((focused === get && get.hidden) || (focused === stop && stop.hidden)) (busy ? stop : close).focus();
-    get.disabled = !accept.checked || !offer.fits;
+    get.disabled = asking || !accept.checked || !offer.fits;
     if (job.done && !told) installed();
     told = job.done;
   }

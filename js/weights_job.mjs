@@ -8,7 +8,7 @@ export const WEIGHTS_NODE = "animegamer-weights"; // the node's id in the prompt
 /** `port` is the server, as for PlaySession, with prompts() -> [[id, prompt]] of the queue. Each change calls `onChange`. */
 export class WeightsJob {
   constructor(port, onChange) {
-    Object.assign(this, { port, onChange, offer: null, jobs: [], error: "", done: false, finished: 0, sent: 1 });
+    Object.assign(this, { port, onChange, offer: null, asking: null, jobs: [], error: "", done: false, finished: 0, sent: 1 });
   }
 
   get busy() {
@@ -23,16 +23,21 @@ export class WeightsJob {
   async ask(weights, towers) {
     const asked = new URLSearchParams({ weights, towers: towers ? "1" : "0" });
     this.done = false;
+    this.asking = asked; // the offer is still the one before
+    this.onChange(this);
     await this.#guard(async () => {
-      this.offer = { ...(await this.port.getJson(`/animegamer/weights?${asked}`)), towers };
+      const offer = await this.port.getJson(`/animegamer/weights?${asked}`);
+      if (this.asking !== asked) return; // other weights were chosen meanwhile
+      this.offer = { ...offer, towers };
       if (!this.busy) await this.#adopt();
     });
+    if (this.asking === asked) this.asking = null;
     this.onChange(this);
   }
 
   /** Download what is offered. Only called after the licences were accepted, which the prompt states. */
   async start() {
-    if (this.busy || !this.offer) return;
+    if (this.busy || this.asking || !this.offer) return;
     const { weights, towers } = this.offer;
     const inputs = { weights, towers: Boolean(towers), accept: true };
     this.done = false;

@@ -171,7 +171,7 @@ def press_button(comfy):
         comfy.page.keyboard.press("Escape")
         comfy.page.wait_for_selector(".p-dialog", state="detached")
     comfy.page.mouse.click(*comfy.run_script("widget_at", ["LoadAnimeGamer", "Get weights"]))
-    comfy.page.wait_for_selector(f"{DIALOG} .ag-licence:not(:empty)")
+    comfy.page.wait_for_selector(f"{DIALOG}:not([aria-busy]) .ag-licence:not(:empty)")
 
 
 def test_the_button_of_load_animegamer_opens_the_dialog_and_is_not_saved(comfy, folder):

@@ -83,3 +83,28 @@ test("a download that fails or is stopped says so, and can be started again", as
   await job.failed({ prompt_id: "p1", exception_message: "the disk is full" });
   assert.deepEqual([job.busy, job.error], [false, "the disk is full"]);
 });
+
+test("while other weights are asked for, the licences shown before start nothing; the last choice counts", async () => {
+  const server = fakeServer();
+  const answers = {};
+  const { getJson } = server.port;
+  const job = new WeightsJob(server.port, () => {});
+  await job.ask("qiqi", false);
+  server.port.getJson = async (path) => {
+    const { weights } = await getJson(path);
+    await new Promise((answer) => (answers[weights] = answer));
+    return { weights, missing: [] };
+  };
+  const first = job.ask("sosuke", false);
+  await job.start();
+  assert.deepEqual([server.sent, job.offer.weights], [[], "qiqi"]);
+  const second = job.ask("base models", false);
+  await new Promise(setImmediate);
+  answers["base models"]();
+  await second;
+  answers.sosuke();
+  await first;
+  assert.deepEqual([job.offer.weights, job.asking], ["base models", null]);
+  await job.start();
+  assert.equal(server.sent[0][WEIGHTS_NODE].inputs.weights, "base models");
+});
