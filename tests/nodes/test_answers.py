@@ -81,7 +81,8 @@ def test_a_full_disk_is_507(server):
         shutil.copytree(OLD, server.stories / "game")
         status, answer = server.ask("POST", "stories", body=DUPLICATE)
         assert status == 507
-        assert answer["error"].startswith(f"{server.stories / 'copy'}: No space left on device; free some space")
+        assert answer["error"].startswith(f"{server.stories / 'copy'}: No space left on device (")
+        assert answer["error"].endswith("free some space and duplicate the story again")
         assert server.story()[0] == 200, "the story is still there"
     shutil.rmtree(server.stories)
 

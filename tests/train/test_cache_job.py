@@ -206,5 +206,5 @@ def test_a_clip_of_another_size_is_named(dataset, world, tmp_path):
     folder = shutil.copytree(dataset, tmp_path / "dataset")
     opened = DatasetFolder.open(folder)
     write_clip(folder / opened.turns[3].clip, opened.frames(3)[:, :16], 8)
-    with pytest.raises(ValueError, match=rf"{opened.turns[3].clip} is \(17, 16, 48, 3\), other clips"):
+    with pytest.raises(ValueError, match=rf"{opened.turns[3].clip}: has frames of 48 x 16; expected 48 x 32"):
         cache_features(folder, world, tmp_path / "cache")
