@@ -211,7 +211,7 @@ def resume_log(path):
 
 def film_notes(path):
     films = read_film_index(path.parents[1])
-    with contextlib.suppress(ValueError):  # every other setting is told
+    with contextlib.suppress(ValueError):  # it names each setting that differs; here all do
         check_same_settings(path.parents[1], films, {}, {"scenes": {}})
     for film in films.values():
         film.provenance({"scenes": {}})

@@ -148,18 +148,17 @@ def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
     """
     _, config, tensors = read_adapter(stage_file)
     part = folder.with_name(f"{PART}{os.getpid()}-{folder.name}")
-    if config.lora_rank:
-        scale = config.lora_alpha / config.lora_rank
-        prefix = "decoder.transformer."
-        layers = {
-            name[len(prefix) :].replace(f".{ADAPTER}.", "."): value * scale if ".lora_B." in name else value
-            for name, value in tensors.items()
-            if is_trained_lora(name)
-        }
-        with room_for(folder):
+    with room_for(folder):
+        if config.lora_rank:
+            scale = config.lora_alpha / config.lora_rank
+            prefix = "decoder.transformer."
+            layers = {
+                name[len(prefix) :].replace(f".{ADAPTER}.", "."): value * scale if ".lora_B." in name else value
+                for name, value in tensors.items()
+                if is_trained_lora(name)
+            }
             CogVideoXPipeline.save_lora_weights(str(part), transformer_lora_layers=layers)
-    else:
-        with room_for(folder):
+        else:
             model.pipeline.save_pretrained(str(part))
     decoder = model.spec.decoder
     sampling = {"steps": decoder.steps, "guidance_scale": decoder.guidance_scale, "frames": decoder.frames}
