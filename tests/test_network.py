@@ -90,6 +90,25 @@ def test_a_download_is_given_up_or_cut_at_its_size(hurried, said, tmp_path):
     assert not file.local.exists()
 
 
+@pytest.mark.parametrize(
+    "target",
+    ["//[", "http://[::1", "http://a:b/", "http://127.0.0.1:0/", "file:///etc/passwd", "http://\xff/"],
+)
+def test_a_redirect_that_leads_nowhere_is_no_answer(target, tmp_path, monkeypatch):
+    for name, value in SHORT.items():
+        monkeypatch.setattr(hub, name, value)
+    file = hub.HubFile("some/repository", "main", "file", tmp_path / "file", 100, "0" * 64)
+    answer = b"HTTP/1.1 302 Found\r\nLocation: " + target.encode("latin-1") + b"\r\nContent-Length: 0\r\n\r\n"
+    with RawServer(lambda connection, _: connection.sendall(answer)) as server:
+        ask_instead(monkeypatch, server.url)
+        for ask in (lambda: hub.list_repository("some/repository"), lambda: hub.download(file, lambda *_: None)):
+            server.asked.clear()
+            with pytest.raises(CheckpointError, match="no answer"):
+                ask()
+            assert len(server.asked) == SHORT["TRIES"]
+    new_session()
+
+
 def test_a_mirror_that_ignores_ranges_sends_the_whole_file_and_no_more(tmp_path, monkeypatch):
     """It answers the request for the rest with the file from its start, and then with bytes without end."""
     content = random.Random(1).randbytes(16 << 20)

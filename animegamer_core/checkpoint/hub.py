@@ -299,7 +299,7 @@ def _opened(url: str, headers: Mapping[str, str]) -> Any:
         with _closing(response):  # a short body is read, so that its connection serves the next request
             for _ in _body(response, SHORT_BODY):
                 pass
-        before, url = url, _checked_address(urljoin(url, target))
+        before, url = url, _redirected(url, target)
         if urlsplit(url)[:2] != urlsplit(before)[:2]:
             sent.pop("authorization", None)
     raise OSError(f"more than {REDIRECTS} redirects")
@@ -317,15 +317,16 @@ def _who_asks() -> dict[str, str]:
     return {**names, "authorization": f"Bearer {token}"} if token else names
 
 
-def _checked_address(url: str) -> str:
-    """The address of a redirect; OSError if it is none."""
+def _redirected(url: str, target: str) -> str:
+    """The address that a redirect of `url` leads to; OSError if it is none."""
     try:
-        parts = urlsplit(url)
+        address = urljoin(url, target)
+        parts = urlsplit(address)
         if parts.scheme in ("http", "https") and parts.hostname and parts.hostname.encode("idna") and parts.port != 0:
-            return url
+            return address
     except ValueError as error:
-        raise OSError(f"a redirect to {brief(url, 80)}") from error
-    raise OSError(f"a redirect to {brief(url, 80)}")
+        raise OSError(f"a redirect to {brief(target, 80)}") from error
+    raise OSError(f"a redirect to {brief(address, 80)}")
 
 
 def _request(session: Any, url: str, headers: Mapping[str, str]) -> Any:
