@@ -174,6 +174,12 @@ def test_every_dependency_has_a_tested_version():
     assert asked <= pinned
 
 
+def test_one_run_can_collect_all_tests():
+    """pytest imports test files by their bare names, so two of one name stop `make soak`, which runs all folders."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
 def test_no_module_imports_itself_by_way_of_others():
     """Imports inside functions and for types count too."""
     paths = {".".join(["", *path.relative_to(CORE).with_suffix("").parts]): path for path in modules()}
