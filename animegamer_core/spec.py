@@ -148,7 +148,7 @@ class DecoderSpec:
     fps: int = 8
     spatial_scale: float = 1.875
     steps: int = 50
-    guidance_scale: float = 6.0
+    guidance_scale: float = 6.0  # the strength; 0 if the weights include guidance, as after stage distill
     vae: VaeSpec = VaeSpec()
     guides_motion: bool = False  # whether guidance also amplifies the motion value; the decoder must know none as well
 

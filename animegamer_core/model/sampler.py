@@ -142,16 +142,19 @@ def guidance_scale(name: str, strength: float, step: int, schedule: Schedule) ->
     return _wave(strength, fraction, math.cos)
 
 
-def scale_at(name: str, strength: float, timesteps_B: Tensor) -> Tensor:
-    """(B,) the scale of guidance `cosine` or `constant` at timesteps 0..999, whatever the number of steps."""
+def scale_at(name: str, strength: float | Tensor, timesteps_B: Tensor) -> Tensor:
+    """(B,) the scale of guidance `cosine` or `constant` at timesteps 0..999, whatever the number of steps.
+
+    strength: one for all samples, or (B,).
+    """
     if name == "constant":
-        return torch.full_like(timesteps_B, 1 + strength, dtype=torch.float32)
+        return strength + torch.ones_like(timesteps_B, dtype=torch.float32)
     assert name == "cosine", "the other schedules depend on the number of steps"
     fraction = timesteps_B.double() / (TRAIN_STEPS - 1)
     return _wave(strength, fraction, torch.cos).float()
 
 
-def _wave(strength: float, fraction: Number, cos: Callable[[Number], Number]) -> Number:
+def _wave(strength: float | Tensor, fraction: Number, cos: Callable[[Number], Number]) -> Number:
     """Rises from 1 at fraction 0 to 1 + strength at fraction 1."""
     return 1 + strength * (1 - cos(math.pi * fraction**WAVE_EXPONENT)) / 2
 
@@ -165,8 +168,12 @@ class Guidance:
     skip_below: float = 0.0
 
     def skip_uncond(self, scale: float) -> bool:
-        """Whether a step skips the unconditional pass: if its scale is below `skip_below`, or guidance is distilled."""
-        return self.name == "distilled" or scale < self.skip_below
+        """Whether a step skips the unconditional pass.
+
+        It does if its scale is below `skip_below`, or if the result is the conditional pass alone: with strength 0, or
+        if guidance is distilled.
+        """
+        return self.name == "distilled" or self.strength == 0 or scale < self.skip_below
 
 
 def solve(

@@ -16,7 +16,7 @@ from ..data.dataset import DatasetFolder
 from ..data.vocabulary import words_of
 from ..life import Life
 from ..model.prompt import GameTokenizer
-from .parts import WorldParts
+from .parts import WorldParts, with_guidance
 from .sampling import random_seed
 from .world_setup import dataset_words, small_tokenizer
 
@@ -34,7 +34,7 @@ def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: 
     folder = Path(out)
     if (folder / MANIFEST).is_file():
         raise ValueError(f"{folder} already holds a world; choose another folder (--out)")
-    parts = WorldParts.load(start).in_memory()
+    parts = WorldParts.load(start).in_memory().with_spec(with_guidance(start.spec))
     engine, encoder = parts.of("engine"), parts.of("encoder")
     parts.of("decoder")
     old = engine.tokenizer
@@ -52,7 +52,7 @@ def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: 
     provenance = {BEGAN_AS: f"{start.spec.name} ({start.fingerprint[:12]})", "dataset": dataset.path.name}
     world = save_world(
         folder,
-        start.spec,
+        parts.spec,
         profile=start.profile.name,
         motion_table=dataset.motion_table,
         provenance=provenance | dataset.motion_provenance,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder, clip_pixels
 from ..model.sampler import scale_at
-from ..state import clean_text
+from ..state import MotionScope, clean_text
 from .compiling import compile_for_training
 from .conditions import mixed_states, motion_condition, with_dropped_motion
 from .distributed import all_gather
@@ -278,7 +278,8 @@ class DistillLearner(DiffusionLearner):
 
     The teacher is the decoder at the start of the stage. g is that of guidance `cosine` or `constant` at each sample's
     timestep (Meng et al. 2023, On Distillation of Guided Diffusion Models, with one fixed schedule instead of a range
-    of strengths). Shots are then sampled with guidance `distilled`.
+    of strengths), with the strength of the clip's motion level: guidance sharpens, and fast shots need more of it than
+    calm ones. Shots are then sampled with guidance `distilled`.
     """
 
     guidance = "distilled"
@@ -306,6 +307,12 @@ class DistillLearner(DiffusionLearner):
         for teacher in self._copy:  # the next learner's teacher is a copy of this decoder
             self.decoder.transformer.load_state_dict(teacher.transformer.state_dict())
 
+    def _conditions(self, data: TrainingData, rows: Tensor, values: Batch, random: SampleNoise) -> Batch:
+        spec = self.decoder.spec.decoder
+        by_level = torch.tensor(self.settings.teacher_strengths or [spec.guidance_scale] * len(MotionScope))
+        read = super()._conditions(data, rows, values, random)
+        return {"strength": by_level[data.levels[rows.cpu()] - 1].to(read["motion"].device), **read}
+
     def _guided(self, teacher: ShotDecoder, latents: Tensor, batch: Batch) -> Tensor:
         """(B, T, C, H, W): the teacher's guided velocity."""
         states, timesteps = batch["states"], batch["timesteps"]
@@ -317,7 +324,7 @@ class DistillLearner(DiffusionLearner):
             teacher.guided_motion(batch["motion"]),
         )
         without, conditioned = both.float().chunk(2)
-        scale_B = scale_at(self.settings.teacher_guidance, self.decoder.spec.decoder.guidance_scale, timesteps)
+        scale_B = scale_at(self.settings.teacher_guidance, batch["strength"], timesteps)
         return without + scale_B[:, None, None, None, None] * (conditioned - without)
 
     @contextmanager

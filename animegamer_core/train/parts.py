@@ -20,7 +20,7 @@ from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder
 from ..model.engine import GameEngine
 from ..model.prompt import GameTokenizer
-from ..spec import ModelSpec, Profile
+from ..spec import SPECS, DecoderSpec, ModelSpec, Profile
 from .sampling import random_seed
 from .stages import StageConfig, matching
 from .training_data import IMAGE_FEATURES, TrainingData, digest_of, forget_names, name_weights
@@ -168,13 +168,26 @@ class WorldParts:
 
     def with_scaling_factor(self, factor: float) -> WorldParts:
         """The parts with another scaling factor for the VAE's latents, in the spec and the models."""
-        vae = replace(self.spec.decoder.vae, scaling_factor=factor)
-        spec = replace(self.spec, decoder=replace(self.spec.decoder, vae=vae))
-        for model in self.models.values():
-            model.spec = spec
         if self.decoder is not None:
             self.decoder.vae.register_to_config(scaling_factor=factor)
+        vae = replace(self.spec.decoder.vae, scaling_factor=factor)
+        return self.with_spec(replace(self.spec, decoder=replace(self.spec.decoder, vae=vae)))
+
+    def with_spec(self, spec: ModelSpec) -> WorldParts:
+        """The parts and their models with another spec, whose sizes are the same."""
+        for model in self.models.values():
+            model.spec = spec
         return replace(self, spec=spec)
+
+
+def with_guidance(spec: ModelSpec) -> ModelSpec:
+    """The spec of a model that is trained from another's weights: with guidance, which further training takes out of
+    the weights if stage distill had put it in. Then the strength is that of the sizes' own spec.
+    """
+    if spec.decoder.guidance_scale:
+        return spec
+    usual = SPECS[spec.name].decoder.guidance_scale if spec.name in SPECS else DecoderSpec.guidance_scale
+    return replace(spec, decoder=replace(spec.decoder, guidance_scale=usual))
 
 
 def new_model(

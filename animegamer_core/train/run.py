@@ -131,6 +131,11 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
         _check_words(parts.encoder, data)
     if STAGES[stage].games:
         _check_games(parts, data)
+    if stage == "distill" and not any(config.teacher_strengths) and not parts.spec.decoder.guidance_scale:
+        raise ValueError(
+            f"world {parts.spec.name!r} draws without guidance (guidance_scale 0), so there is nothing to distill; "
+            "give teacher_strengths"
+        )
     _check_frames(stage, config, parts, data)
 
 

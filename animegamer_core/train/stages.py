@@ -8,6 +8,7 @@ with random weights.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from typing import Any
 from ..checkpoint.adapter_files import BASELINE_STAGES, GAME_STAGES, MOTION_STAGES
 from ..runtime.models import MOST_STEPS
 from ..spec import ModelSpec
+from ..state import MotionScope
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,6 +198,11 @@ class StageConfig:
     teacher_guidance: str = _option(
         "cosine", "guidance schedule that stage distill learns: cosine, or constant", choices=("cosine", "constant")
     )
+    teacher_strengths: tuple[float, ...] = _option(
+        (),
+        "guidance strengths that stage distill learns, one for the clips of each motion level; none: the world's "
+        "guidance_scale for all",
+    )
     free_running: bool = _option(False, "adaptation reads predictions based on the engine's own earlier predictions")
 
     log_every: int = _option(20, "steps between log lines", _AT_LEAST_1)
@@ -217,6 +224,12 @@ class StageConfig:
                 raise ValueError(f"{field.name} is {value!r}; choose {' or '.join(choices)}")
         if self.lora_rank and not self.lora_targets:
             raise ValueError(f"lora_rank is {self.lora_rank}, but this stage has no lora_targets; give 0")
+        strengths = self.teacher_strengths
+        if strengths and not (len(strengths) == len(MotionScope) and all(0 <= x < math.inf for x in strengths)):
+            raise ValueError(
+                f"teacher_strengths is {strengths}; expected {len(MotionScope)} numbers of 0 or more, one for each "
+                "motion level, or none"
+            )
         if not self.clip_lengths:
             raise ValueError("clip_lengths is empty; give at least one number of frames")
 

@@ -29,7 +29,7 @@ from ..files import PART, rename, room_for, sync_file
 from ..model.sampler import STOCK_SCHEDULER
 from ..spec import RELEASE, TIME_FACTOR, DecoderSpec, ModelSpec, VaeSpec
 from ..state import clean_text
-from .parts import WorldParts, name_of
+from .parts import WorldParts, name_of, with_guidance
 from .sampling import random_seed
 from .trainable import ADAPTER, is_trained_lora, read_adapter
 from .training_data import TrainingData, name_weights, weights_digest
@@ -138,7 +138,8 @@ def new_text_video(world: World, dataset: DatasetFolder, seed: int) -> WorldPart
         transformer=transformer,
         scheduler=CogVideoXDPMScheduler(**STOCK_SCHEDULER),
     )
-    return WorldParts(world.spec, decoder=TextVideo(world.spec, pipeline))
+    spec = with_guidance(world.spec)
+    return WorldParts(spec, decoder=TextVideo(spec, pipeline))
 
 
 def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:

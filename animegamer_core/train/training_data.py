@@ -66,6 +66,14 @@ class TrainingData:
         return torch.tensor([turn.motion_value for turn in self.folder.turns], dtype=torch.float32)
 
     @cached_property
+    def levels(self) -> Tensor:
+        """(n,) the clips' motion levels, 1 to 5; ValueError if a clip has none."""
+        for turn in self.folder.turns:
+            if turn.motion_level is None:
+                raise ValueError(f"{turn.clip} has no motion_level; measure the clips before training")
+        return torch.tensor([turn.motion_level for turn in self.folder.turns])
+
+    @cached_property
     def clip_shape(self) -> tuple[int, ...]:
         """(F, H, W, 3) of the first clip's file."""
         first = self.folder.first_clip

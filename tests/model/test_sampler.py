@@ -128,3 +128,13 @@ def test_weak_guidance_is_skipped_and_steps_are_reported():
 def test_a_step_at_the_threshold_itself_computes_both_passes():
     guidance = Guidance("cosine", 6.0, skip_below=1.5)
     assert [guidance.skip_uncond(scale) for scale in (1.49, 1.5, 1.51)] == [True, False, False]
+
+
+@pytest.mark.parametrize("name", ["constant", "cosine", "reference_wave"])
+def test_guidance_of_strength_0_needs_one_pass_and_changes_nothing(name):
+    calls, noise = [], torch.randn(1, 1, 1, 2, 2)
+    shots = [
+        solve(gaussian_velocity(1.0, calls), noise, Schedule.of(5), guidance, lambda: torch.zeros_like(noise))
+        for guidance in (Guidance(name, 0.0), Guidance("distilled"))
+    ]
+    assert calls == [True] * 10 and torch.equal(*shots)

@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import itertools
 import json
+import math
 import os
 import pathlib
 import re
@@ -656,6 +657,9 @@ def test_configurations_check_themselves():
         ({"lr": 1.0}, "lr is 1.0; expected above 0 and below 1"),
         ({"ema": 1.0}, "ema is 1.0; expected 0 or more and below 1"),
         ({"clip_lengths": ()}, "clip_lengths is empty"),
+        ({"teacher_strengths": (1.0,)}, r"teacher_strengths is \(1.0,\); expected 5 numbers of 0 or more"),
+        ({"teacher_strengths": (0.0, 1.0, 1.0, 1.0, -1.0)}, "teacher_strengths is .* one for each motion level"),
+        ({"teacher_strengths": (0.0, 1.0, 1.0, 1.0, math.nan)}, "teacher_strengths is"),
         ({"shots_steps": 1001}, "shots_steps is 1001; expected 1000 at most"),
         ({"optimizer": "sgd"}, "optimizer is 'sgd'; choose adamw or adamw8bit"),
         *(({name: -1}, f"{name} is -1; expected 0 or more") for name in at_least_0.split()),

@@ -109,6 +109,12 @@ def test_its_loss_falls(world, ready, tmp_path):
     assert result.done and not any(value.requires_grad for value in parts.decoder.parameters())
 
 
+def test_it_is_guided_though_the_worlds_own_weights_include_guidance(world, data):
+    without = dataclasses.replace(world.spec, decoder=dataclasses.replace(world.spec.decoder, guidance_scale=0.0))
+    distilled = dataclasses.replace(world, spec=without)
+    assert new_text_video(distilled, data.folder, 0).spec.decoder.guidance_scale == 6
+
+
 def test_it_reads_the_instruction_and_nothing_else(world, ready):
     """The batch holds no representation and no motion value; another instruction changes what is predicted."""
     config = tiny_config("gc", drop_text=0.0)

@@ -57,7 +57,9 @@ _RECIPE = {
 }
 # Edition 1's decoder reads a quarter of the tokens of the shipped one, so a variant takes two minutes instead of eight;
 # but only on a VAE with 8 channels like edition 1's (see `run_dir`).
-_SMALL = {name: getattr(RECIPE.spec.decoder, name) for name in ("layers", "patch", "steps", "guides_motion")}
+_SMALL = {
+    name: getattr(RECIPE.spec.decoder, name) for name in ("layers", "patch", "steps", "guidance_scale", "guides_motion")
+}
 _SHORT = {PRETRAIN: 1000, "warmup": 300, "joint": 2000, "predict": 3000, "adapt": 600}
 
 BUDGETS: Mapping[str, Budget] = {
