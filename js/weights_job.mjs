@@ -30,7 +30,7 @@ export class WeightsJob {
       if (this.asking !== asked) return; // other weights were chosen meanwhile
       this.offer = { ...offer, towers };
       if (!this.busy) await this.#adopt();
-    });
+    }, () => this.asking === asked);
     if (this.asking === asked) this.asking = null;
     this.onChange(this);
   }
@@ -112,11 +112,13 @@ export class WeightsJob {
     return job;
   }
 
-  async #guard(act) {
+  /** Act, and show an error, unless it no longer matters. */
+  async #guard(act, matters = () => true) {
     this.error = "";
     try {
       await act();
     } catch (error) {
+      if (!matters()) return;
       this.error = errorSentence(error, String(error));
       this.onChange(this);
     }

@@ -108,3 +108,19 @@ test("while other weights are asked for, the licences shown before start nothing
   await job.start();
   assert.equal(server.sent[0][WEIGHTS_NODE].inputs.weights, "base models");
 });
+
+test("a refusal that comes late, for weights chosen before, is not shown over the newer offer", async () => {
+  const server = fakeServer();
+  const { getJson } = server.port;
+  let refuse;
+  server.port.getJson = async (path) => {
+    if (path.includes("nothing")) await new Promise((answer) => (refuse = answer));
+    return getJson(path);
+  };
+  const job = new WeightsJob(server.port, () => {});
+  const first = job.ask("nothing", false);
+  await job.ask("qiqi", false);
+  refuse();
+  await first;
+  assert.deepEqual([job.offer.weights, job.error], ["qiqi", ""]);
+});
