@@ -6,7 +6,7 @@ by 5 points or not at all, and it stays within 0 to 100.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -161,3 +161,10 @@ class Life:
 
     rules: Rules = PUBLISHED_RULES
     words: Words | None = None
+
+
+def time_and_place(background: str, times: Iterable[str]) -> tuple[str, str]:
+    """The two parts of a background, such as ("day", "moor"); no time if it begins with none of `times`."""
+    background = background.strip()
+    time = next((time for time in times if background.lower().startswith(f"{time.lower()} ")), "")
+    return time, background[len(time) :].strip()

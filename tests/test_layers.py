@@ -135,7 +135,7 @@ PUBLIC = {
     "media/contact_sheet": "contact_sheet",
     "story/content_store": "OpeningKey ContentStore ShotKey StateKey StoredChange address_of key_fields link_or_copy "
     "opening_address opening_key put_state read_representation state_of with_opening_address write_representation",
-    "life": "Act Consequence Life Rules Stat Words",
+    "life": "Act Consequence Life Rules Stat Words time_and_place",
     "recall": "Memory Named Seen chosen_memory named_in names_of turn_name",
     "spec": "DecoderSpec EncoderSpec EngineSpec ImageEncoderSpec ModelSpec Profile Reading StateSpec TextEncoderSpec "
     "ResolvedSampling SamplingPreset VaeSpec dtype_name get_profile get_spec resolve_sampling",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain, combinations, product
 from statistics import mode
 
-from ..life import STATS, Act, Words
+from ..life import STATS, Act, Words, time_and_place
 from .captions.prompts import TIMES
 from .dataset import DatasetFolder
 from .records import ClipRecord
@@ -27,7 +27,7 @@ def words_of(folder: DatasetFolder) -> Words | None:
     if not clips:
         return None
     names = _frequent(name for clip in clips for name in clip.character)
-    times, places = zip(*(_time_and_place(clip.background) for clip in clips), strict=True)
+    times, places = zip(*(time_and_place(clip.background, TIMES) for clip in clips), strict=True)
     words = Words(
         characters=tuple(name for name in names if not name[0].islower()) or names,
         acts=_acts(clips),
@@ -42,13 +42,6 @@ def _frequent(texts: Iterable[str]) -> tuple[str, ...]:
     """Different texts, the most frequent first; none with a semicolon, which separates the parts of an instruction."""
     counts = Counter(text.strip() for text in texts)
     return tuple(text for text, _ in counts.most_common() if text and ";" not in text)[:MOST_WORDS]
-
-
-def _time_and_place(background: str) -> tuple[str, str]:
-    """The two parts of a background; no time if it begins with none."""
-    background = background.strip()
-    first, _, rest = background.partition(" ")
-    return (first.lower(), rest.strip()) if first.lower() in TIMES and rest else ("", background)
 
 
 def _acts(clips: Sequence[ClipRecord]) -> tuple[Act, ...]:
@@ -81,7 +74,7 @@ def _untried(clips: Sequence[ClipRecord], words: Words) -> Iterator[tuple[str, s
         frozenset(pair)
         for clip in clips
         for pair in combinations(
-            (*map(str.strip, clip.character), clip.motion.strip(), _time_and_place(clip.background)[1]), 2
+            (*map(str.strip, clip.character), clip.motion.strip(), time_and_place(clip.background, TIMES)[1]), 2
         )
     }
     acts = [act.phrase for act in words.acts]

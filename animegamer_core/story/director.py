@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
-from ..life import PUBLISHED_RULES, STATS, Act, Rules, Words
+from ..life import PUBLISHED_RULES, STATS, Act, Rules, Words, time_and_place
 from ..recall import PUBLISHED, names_of
 from ..state import GameSession, Instruction, StateChange, Turn
 
@@ -131,15 +131,9 @@ def _read_one(turn: Turn, words: Words) -> _Past:
     parts = PUBLISHED.fullmatch(turn.instruction)
     if parts is None:
         return _Past(words.act_of(turn.instruction), turn.state.change, (), "", "", turn.instruction)
-    time, place = time_and_place(parts["place"], words)
+    time, place = time_and_place(parts["place"], words.times)
     who, motion = names_of(parts["who"]), parts["motion"]
     return _Past(words.act_of(motion), turn.state.change, who, place, time, motion)
-
-
-def time_and_place(background: str, words: Words) -> tuple[str, str]:
-    """The two parts of an instruction's background; no time if it starts with none that the world knows."""
-    time = next((word for word in words.times if background.startswith(f"{word} ")), "")
-    return time, background.removeprefix(time).strip()
 
 
 def _change(act: Act, past: Sequence[_Past]) -> dict[str, int]:

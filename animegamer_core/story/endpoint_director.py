@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..life import PUBLISHED_RULES, STATS, Life, Rules, Words
+from ..life import PUBLISHED_RULES, STATS, Life, Rules, Words, time_and_place
 from ..messages import brief
 from ..recall import PUBLISHED, names_of
 from ..state import GameSession, Turn
-from .director import LOOKS_BACK, Proposal, Proposer, time_and_place
+from .director import LOOKS_BACK, Proposal, Proposer
 from .endpoint import LATER_TRIES, LONGEST_LINE, MODEL, TRIES, URL, answer_of, do_nothing, lines_of, model_at, stated
 from .everyday import director_for, words_for
 
@@ -117,7 +117,7 @@ class EndpointDirector:
         if strange := [word for word in _WORD.findall(line) if word not in self._vocabulary]:
             return f"{brief(line, 80)!r} has words that this world does not know: {', '.join(strange[:5])}"
         who, act = names_of(parts["who"]), self.words.act_of(parts["motion"])
-        _, place = time_and_place(parts["place"], self.words)
+        _, place = time_and_place(parts["place"], self.words.times)
         together = [*who, place, *([act.phrase] if act else [])]
         for index, one in enumerate(together):
             for other in together[:index]:
