@@ -19,6 +19,7 @@ from typing import Any
 from ..files import FULL, make_folder, room_for
 from .films import transnet, writing
 from .films.cutting import ClipShape, cut_span, spans_of
+from .films.film import probe
 from .films.film_file import FilmError
 from .films.film_index import (
     TEXT,
@@ -37,7 +38,7 @@ from .films.writing import MOST_TEXT
 from .flow import FlowSettings, motion_facts, open_flow
 from .games import GamePlan
 from .motion import SLOW_FRACTION
-from .workers import parallel_map, worker_count
+from .workers import parallel_map, tell, worker_count
 
 OnProgress = Callable[[str, int, int], None]  # (what, how many are done, of how many or 0 if unknown)
 
@@ -187,13 +188,31 @@ def _surveys(
     One process reads a film from start to end, since finding scenes needs the frames around each. Without a GPU most of
     the time goes into TransNetV2, which takes all cores for a single film, and a core for each of several.
     """
-    workers, cores = surveyor.workers, worker_count(surveyor.workers)
+    cores = worker_count(surveyor.workers)
     work = functools.partial(_survey, surveyor=surveyor, threads=max(1, cores // max(1, len(films))))
-    if len(films) == 1:
-        what = f"seconds of {films[0][0]}"
-        yield work(films[0], on_seconds=lambda done, total: report(what, round(done), round(total)))
-    else:
-        yield from parallel_map(work, films, workers, chunk=1, ordered=False)
+    if min(cores, len(films)) == 1:
+        for name, film in films:
+            what = f"seconds of {name}"
+            yield work((name, film), on_seconds=lambda done, total: report(what, round(done), round(total)))  # noqa: B023
+        return
+    read: dict[str, float] = {}
+    lengths = [_length(film) for _, film in films]
+    total = round(sum(lengths)) if all(lengths) else 0
+
+    def heard(news: tuple[str, float]) -> None:
+        name, seconds = news
+        read[name] = seconds
+        report(f"seconds of {len(films)} films", round(sum(read.values())), total)
+
+    yield from parallel_map(work, films, cores, chunk=1, ordered=False, on_news=heard)
+
+
+def _length(film: Path) -> float:
+    """A film's length in seconds; 0 if it is unknown."""
+    try:
+        return probe(film).seconds
+    except FilmError:
+        return 0.0
 
 
 def _survey(
@@ -205,6 +224,7 @@ def _survey(
         import torch
 
         torch.set_num_threads(threads)
+        on_seconds = on_seconds or (lambda seconds, _: tell((name, seconds)))
     try:
         device = surveyor.device or transnet.best_device()
         strip = strip_folder(surveyor.out, name)

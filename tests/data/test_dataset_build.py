@@ -26,7 +26,7 @@ from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
 from animegamer_core.data.films import cutting, survey
 from animegamer_core.data.films.cutting import ClipShape, Span
-from animegamer_core.data.films.film_index import add_scenes, film_name, films_by_name, read_scenes
+from animegamer_core.data.films.film_index import add_scenes, film_name, films_by_name, read_film_index, read_scenes
 from animegamer_core.data.games import GamePlan, games_of
 from animegamer_core.data.records import ClipRecord
 from animegamer_core.toybox.film import make_film
@@ -159,6 +159,21 @@ def test_several_processes_and_machines_make_the_same_files(unbroken, films, tmp
     assert contents(tmp_path) == contents(unbroken)
     with pytest.raises(ValueError, match=r"shard 3/2: expected 1/2 to 2/2"):
         shard_of(films, 3, 2)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_several_films_report_their_seconds_while_they_are_read(workers, films, unbroken, tmp_path, monkeypatch):
+    """Reading a film takes minutes, so a count of finished films would stand still for as long."""
+    monkeypatch.setattr("animegamer_core.data.workers.POLL_SECONDS", 0.01)
+    seen = []
+    cut_films(films, tmp_path, SETTINGS, workers, on_progress=lambda *news: seen.append(news))
+    lengths = {name: film.survey.seconds for name, film in read_film_index(unbroken).items()}
+    named = {"2 films": sum(lengths.values())} if workers == 2 else lengths
+    assert {what for what, *_ in seen if what.startswith("seconds")} == {f"seconds of {name}" for name in named}
+    for name, length in named.items():
+        done, totals = zip(*(news for what, *news in seen if what == f"seconds of {name}"), strict=True)
+        assert len(set(done)) > 5 and list(done) == sorted(done) and done[-1] == pytest.approx(length, abs=1.5)
+        assert list(totals) == pytest.approx([length] * len(totals), abs=1.5)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="kills by signal")
