@@ -20,6 +20,7 @@ from ..json_files import JsonError, parse_json
 
 GONE = ": it was removed from the output folder, or never started; start it again"  # for a story without any branch
 FIRST_BRANCH = "main"
+LARGEST_BRANCH = 1 << 28  # bytes; 10,000 turns take about 4 MB
 BRANCH_NAME = re.compile(rf"{FIRST_BRANCH}|line-[0-9]{{1,6}}")
 Address = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}\\Z")]
 
@@ -149,6 +150,9 @@ def branch_names(folder: Path) -> list[str]:
 
 def _texts_of(path: Path) -> list[bytes]:
     with path.open("rb") as file:  # binary files split at \n only, so only the last line can lack one
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST_BRANCH:
+            raise ValueError(f"{path} has {size} bytes; a branch takes at most {LARGEST_BRANCH}, so this is not one")
         return file.readlines()
 
 

@@ -51,6 +51,15 @@ def test_a_story_is_read_without_knowing_its_world(tmp_path):
     assert texts(story) == ["one", "two"] and files(tmp_path) == before
 
 
+def test_a_branch_of_a_terabyte_is_refused_unread(tmp_path):
+    StubPlayer(tmp_path).play(["one"])
+    with (path := tmp_path / "tale" / "lines" / "main.jsonl").open("r+b") as file:
+        file.truncate(1 << 40)  # takes no room on disk
+    with pytest.raises(ValueError, match=r"main\.jsonl has 1099511627776 bytes; a branch takes at most"):
+        opened(tmp_path)
+    assert path.stat().st_size == 1 << 40
+
+
 def test_a_missing_story_lists_the_existing_ones(tmp_path):
     with pytest.raises(ValueError, match="there are no stories yet"):
         Story.read(tmp_path / "nowhere", "tale")
