@@ -179,7 +179,7 @@ def test_comfyui_knows_each_replaced_node(server):  # noqa: F811
     assert not set(told) & set(FROZEN)
 
 
-@pytest.mark.soak  # a time on the clock: other jobs would decide it
-def test_the_pack_loads_in_a_third_of_a_second(server):  # noqa: F811
+def test_the_pack_takes_little_of_the_time_in_which_comfyui_starts(server):  # noqa: F811
+    """0.4 s of 13 on two busy cores. A share, since other jobs slow both."""
     found = re.search(r"([0-9.]+) seconds(.*): .*custom_nodes/ComfyUI-AnimeGamer$", server.log_text(), re.MULTILINE)
-    assert float(found[1]) <= 0.3 and not found[2], found[0]
+    assert float(found[1]) <= 0.1 * server.seconds_to_start and not found[2], (found[0], server.seconds_to_start)
