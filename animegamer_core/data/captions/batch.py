@@ -125,11 +125,12 @@ class Spent:
 
     @property
     def lines(self) -> list[str]:
-        """The same for people."""
+        """The same for people; none if nothing was asked."""
         uncounted = f" (not counted by the service: {self.uncounted} replies)" if self.uncounted else ""
         cost = "" if self.cost is None else f", cost {self.cost:.4f}"
+        replies = f"requests: {self.requests}, tokens {self.tokens_in} in and {self.tokens_out} out{uncounted}{cost}"
         return [
-            f"requests: {self.requests}, tokens {self.tokens_in} in and {self.tokens_out} out{uncounted}{cost}",
+            *([replies] if self.requests else []),
             *(f"failed requests: {count} x {kind}" for kind, count in sorted(self.trouble.items())),
         ]
 
