@@ -21,6 +21,8 @@ from animegamer_core.data.films.film_file import Clock, frame_rate
 from animegamer_core.data.films.find import find_films
 from animegamer_core.data.films.scenes import SceneSettings
 from animegamer_core.data.films.survey import survey_film
+from animegamer_core.toybox.film import make_film
+from animegamer_core.toybox.film_parts import FilmPlan
 
 HEIGHT, WIDTH, FPS = 48, 80, 24
 H273 = {"bt709": 1, "bt601": 6, "bt2020": 9}
@@ -357,6 +359,24 @@ def test_a_rate_that_tells_the_ticks_of_a_clock_is_not_taken_for_the_films(tmp_p
     assert probe(path).fps == 25
     survey = survey_film(path, SceneSettings(), threads=1)
     assert survey.broken is None and survey.seconds == pytest.approx(1.04, abs=1e-3)
+
+
+def test_a_film_of_24_frames_a_second_is_cut_the_same_in_a_file_of_60(tmp_path):
+    """Such a file repeats each frame two or three times; beside a repeated frame, any movement looks sudden."""
+    path, fast = tmp_path / "film.mp4", tmp_path / "fast.mp4"
+    plan = FilmPlan(seed=28, scenes=6, size=(96, 144), fps=24.0, short=0.0, seconds=(1.2, 1.8), wild=1.0, grain=0.0)
+    make_film(path, plan)
+    shown = [frame.rgb for frame in read_frames(path)]
+    with av.open(str(fast), "w") as container:
+        stream = container.add_stream("libx264", rate=60)
+        stream.height, stream.width, stream.pix_fmt = 96, 144, "yuv420p"
+        for index in range(len(shown) * 60 // 24):
+            container.mux(stream.encode(as_frame(shown[index * 24 // 60], stream.pix_fmt)))
+        container.mux(stream.encode())
+    slow, quick = (survey_film(each, SceneSettings(), threads=1) for each in (path, fast))
+    assert len(slow.scenes) == 6
+    starts = [[item.scene.start for item in survey.scenes] for survey in (slow, quick)]
+    assert starts[1] == pytest.approx(starts[0], abs=2 / 30)
 
 
 @pytest.mark.parametrize(

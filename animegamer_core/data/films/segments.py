@@ -17,7 +17,10 @@ from ...messages import brief
 from .scenes import Scene
 from .writing import is_credits
 
-INSIDE = 0.005  # seconds before a scene's end: its last frame is still shown, at any frame rate
+# Seconds before a scene's end: its last frame is still shown at up to 30 frames a second. In faster films, a cut may be
+# this much earlier, since not every frame is searched (`survey`).
+INSIDE = 0.03
+BEFORE_FLASH = 0.005  # seconds before a flash: times are rounded, so the picture may already show it
 FADE_MARGIN = 0.08  # seconds: at either end of a fade, one or two faint frames are not detected
 CLOSENESS = 1e-6  # seconds of tolerance, since times are sums of floats
 
@@ -66,7 +69,7 @@ def segments_of(scene: Scene, frames: int = 17, fps: int = 8) -> list[Segment]:
 
 def _segment(start: float, end: float, frames: int, fps: int, scene: Scene) -> Segment:
     times = tuple(min(start + index / fps, end - INSIDE) for index in range(frames))
-    hit = [any(first - INSIDE <= time < last for first, last in scene.flashes) for time in times]
+    hit = [any(first - BEFORE_FLASH <= time < last for first, last in scene.flashes) for time in times]
     return Segment(start, times, tuple(index for index, flashed in enumerate(hit) if flashed))
 
 
