@@ -38,7 +38,7 @@ from .films.writing import MOST_TEXT
 from .flow import FlowSettings, motion_facts, open_flow
 from .games import GamePlan
 from .motion import SLOW_FRACTION
-from .workers import parallel_map, tell, worker_count
+from .workers import parallel_map, report_progress, worker_count
 
 OnProgress = Callable[[str, int, int], None]  # (what, how many are done, of how many or 0 if unknown)
 
@@ -199,12 +199,12 @@ def _surveys(
     lengths = [_length(film) for _, film in films]
     total = round(sum(lengths)) if all(lengths) else 0
 
-    def heard(news: tuple[str, float]) -> None:
-        name, seconds = news
+    def on_progress(progress: tuple[str, float]) -> None:
+        name, seconds = progress
         read[name] = seconds
         report(f"seconds of {len(films)} films", round(sum(read.values())), total)
 
-    yield from parallel_map(work, films, cores, chunk=1, ordered=False, on_news=heard)
+    yield from parallel_map(work, films, cores, chunk=1, ordered=False, on_progress=on_progress)
 
 
 def _length(film: Path) -> float:
@@ -224,7 +224,7 @@ def _survey(
         import torch
 
         torch.set_num_threads(threads)
-        on_seconds = on_seconds or (lambda seconds, _: tell((name, seconds)))
+        on_seconds = on_seconds or (lambda seconds, _: report_progress((name, seconds)))
     try:
         device = surveyor.device or transnet.best_device()
         strip = strip_folder(surveyor.out, name)

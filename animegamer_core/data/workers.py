@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from multiprocessing.queues import SimpleQueue
 
 CHUNK = 4  # items that a process takes at a time
-POLL_SECONDS = 1.0  # between looks at the news of the processes, and whether all of them live
-_news: SimpleQueue[Any] | None = None  # in a worker process whose news are wanted
+POLL_SECONDS = 1.0  # between checks for the processes' progress, and whether all of them live
+_queue: SimpleQueue[Any] | None = None  # in a worker process whose progress is wanted
 
 
-def tell(news: Any) -> None:
-    """Tell `on_news` of `parallel_map` something while at work in one of its processes; elsewhere nobody listens."""
-    if _news is not None:
-        _news.put(news)
+def report_progress(progress: Any) -> None:
+    """Send `progress` to `on_progress` of `parallel_map`, from one of its processes; elsewhere it is ignored."""
+    if _queue is not None:
+        _queue.put(progress)
 
 
 def worker_count(workers: int | None) -> int:
@@ -39,12 +39,12 @@ def parallel_map(
     *,
     chunk: int = CHUNK,
     ordered: bool = True,
-    on_news: Callable[[Any], object] | None = None,
+    on_progress: Callable[[Any], object] | None = None,
 ) -> Iterator[Any]:
     """work(item) for each item, in several processes if there are enough items; workers None: one per core.
 
-    chunk: items that a process takes at a time. ordered: in the order of the items, else as they are done. on_news:
-    called about once a second with each thing that processes have told (see `tell`).
+    chunk: items that a process takes at a time. ordered: in the order of the items, else as they are done. on_progress:
+    called about once a second with what the processes have sent by `report_progress`.
     ValueError: a program on standard input, whose processes cannot start; a process that was killed; workers below 1.
     """
     workers = min(worker_count(workers), -(-len(items) // chunk))
@@ -59,15 +59,15 @@ def parallel_map(
     with _sigint_blocked():
         # spawn, not fork: OpenCV's and CUDA's threads do not survive a fork
         context = multiprocessing.get_context("spawn")
-        news = None if on_news is None else context.SimpleQueue()
-        pool = context.Pool(workers, _init_worker, (news,))
+        queue = None if on_progress is None else context.SimpleQueue()
+        pool = context.Pool(workers, _init_worker, (queue,))
     processes = [process for process in multiprocessing.active_children() if process not in before]
     with pool:
         parts = [items[start : start + chunk] for start in range(0, len(items), chunk)]
         results = (pool.imap if ordered else pool.imap_unordered)(partial(_map_all, work), parts)
         while True:
-            while news is not None and not news.empty():
-                on_news(news.get())
+            while queue is not None and not queue.empty():
+                on_progress(queue.get())
             try:
                 part = results.next(timeout=POLL_SECONDS)
             except StopIteration:
@@ -98,11 +98,11 @@ def _sigint_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _init_worker(news: SimpleQueue[Any] | None) -> None:
+def _init_worker(queue: SimpleQueue[Any] | None) -> None:
     """Keep OpenCV from starting threads in every process, and leave Ctrl-C to the main program."""
     import cv2
 
-    global _news  # noqa: PLW0603  a worker has one
-    _news = news
+    global _queue  # noqa: PLW0603  a worker has one
+    _queue = queue
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)

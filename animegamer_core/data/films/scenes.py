@@ -22,6 +22,9 @@ from .transnet import TransNet
 if TYPE_CHECKING:
     import torch
 
+# Of a film with 50 or 60 frames a second every second one is searched: most such films repeat frames of slower ones,
+# and next to a repeated frame any movement looks sudden.
+SEARCHED_FPS = 30
 CLOSE = 5  # frames: two cuts nearer than this are one, with a flash or a broken frame between
 
 
@@ -57,7 +60,9 @@ class SceneFinder:
         """fps: the average. device: of TransNetV2. ValueError if fps is impossible or its package is not installed."""
         if not 0 < fps < MOST_FPS:
             raise ValueError(f"a film with {fps} frames per second cannot be cut; give its average frame rate")
-        self.settings, self.fps = settings, fps
+        self._step = max(1, round(fps / SEARCHED_FPS))  # one frame of so many is searched
+        self._added = 0
+        self.settings, self.fps = settings, fps / self._step
         self._network = TransNet(device)
         self._jumps = JumpFinder(settings.jumps)
         self._seconds, self._stds = array("d"), array("f")
@@ -65,6 +70,9 @@ class SceneFinder:
 
     def add(self, frame: FilmFrame) -> None:
         """Add the film's next frame. ValueError if it is not later than the one before."""
+        self._added += 1
+        if (self._added - 1) % self._step:
+            return
         number = len(self._seconds)
         if number and frame.seconds <= self._seconds[-1]:
             raise ValueError(f"a frame at {frame.seconds} s follows one at {self._seconds[-1]} s; add frames in order")

@@ -18,7 +18,7 @@ from .scenes import Scene
 from .writing import is_credits
 
 # Seconds before a scene's end: its last frame is still shown at up to 30 frames a second. In faster films, a cut may be
-# this much earlier, since not every frame is searched (`survey`).
+# this much earlier, since not every frame is searched (`scenes`).
 INSIDE = 0.03
 BEFORE_FLASH = 0.005  # seconds before a flash: times are rounded, so the picture may already show it
 FADE_MARGIN = 0.08  # seconds: at either end of a fade, one or two faint frames are not detected

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .film import FilmFrame, probe, read_frames
-from .film_file import MOST_FPS, FilmError
+from .film_file import FilmError
 from .framing import Crop, border_sample, crops_of_scenes
 from .scenes import Scene, SceneFinder, SceneSettings
 from .strip import StripWriter
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     import torch
 
 SAMPLED = 1 / 3  # seconds between two measurements of the borders
-# Of a film with 50 or 60 frames a second every second one is searched for cuts: most such films repeat frames of slower
-# ones, and next to a repeated frame any movement looks sudden.
-SEARCHED_FPS = 30
 OnSeconds = Callable[[float, float], None]  # (seconds of film read, the film's length or 0.0 if unknown)
 
 
@@ -61,17 +58,15 @@ def survey_film(
     about three times per second of film.
     """
     info = probe(path)
-    step = max(1, round(info.fps / SEARCHED_FPS)) if info.fps < MOST_FPS else 1  # the finder refuses such a rate
     try:
-        finder = SceneFinder(settings, info.fps / step, device)
+        finder = SceneFinder(settings, info.fps, device)
     except ValueError as error:
         raise FilmError(f"{path}: {error}") from error
     pictures = StripWriter(strip, info.width, info.height) if strip is not None else None
     samples, end = [], 0.0
     frames = ReadableFrames(read_frames(path, threads=threads))
-    for number, frame in enumerate(frames):
-        if number % step == 0:
-            finder.add(frame)
+    for frame in frames:
+        finder.add(frame)
         if pictures is not None:
             pictures.add(frame)
         if not samples or frame.seconds >= samples[-1].seconds + SAMPLED:
