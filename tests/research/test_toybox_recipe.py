@@ -242,6 +242,7 @@ def test_a_harder_build_runs_from_drawing_to_calibration(tmp_path, monkeypatch, 
     world = open_world(second / "world")
     world.verify()
     assert world.missing() == () and world.spec.decoder.guides_motion and edition_of(world.provenance) is SECOND
+    assert world.spec.decoder.guidance_scale == 0 < spec.decoder.guidance_scale  # it is in the weights
     assert world.provenance["VAE began with"] == "a test's random weights" and "random weights" in world.licence
     assert world.tokenizer().unknown_words(" ".join(vocabulary(references=True))) == ()
     assert has_frame_probes(world.folder) and uncalibrated_table(world) != world.motion_table

@@ -167,6 +167,10 @@ def _train(work: BuildDir, stage: str, parts: WorldParts, data: TrainingData, mi
             begin_vae(work.vae, parts, open_world(work.world))
     config = replace(stage_config(row), **work.recipe.changes.get(stage, {}), minutes=minutes)
     result = train_stage(row, config, parts, data, work.folder / "runs" / stage, RunOptions(on_step=show))
+    if result.done and stage == "distill":  # the weights include guidance now, so play needs none
+        spec = result.parts.spec
+        unguided = replace(spec, decoder=replace(spec.decoder, guidance_scale=0.0))
+        result = replace(result, parts=result.parts.with_spec(unguided))
     if result.done and processes().is_main_process:
         result.parts.save(open_world(work.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
     processes().wait_for_everyone()
