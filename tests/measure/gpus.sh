@@ -17,8 +17,8 @@ core="$python -m animegamer_core"
 logs=$work/logs
 export OMP_NUM_THREADS=6 TORCHINDUCTOR_CACHE_DIR=$work/inductor PYTHONUNBUFFERED=1 PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 
-ended() { # NAME [STATUS]: whether a job has ended, with that status if given
-  tail -n 1 "$logs/$1.log" 2>/dev/null | grep -q "^exit ${2:-}"
+ended_well() { # NAME: whether a job has ended with status 0
+  tail -n 1 "$logs/$1.log" 2>/dev/null | grep -q "^exit 0"
 }
 
 job() { # NAME GPUS COMMAND...
@@ -29,7 +29,7 @@ job() { # NAME GPUS COMMAND...
     return
   fi
   mkdir -p "$logs"
-  ended "$name" 0 && return
+  ended_well "$name" && return
   local begun=$SECONDS
   { echo "$*" && CUDA_VISIBLE_DEVICES=$gpus "$@"; } >"$logs/$name.log" 2>&1
   local status=$?
@@ -45,22 +45,13 @@ ablations() { # NAME GPU VARIANTS...
 }
 
 # shellcheck disable=SC2086
-clips() { # the clips that ablations and the distillation share
+clips() { # the clips that all ablations share
   job draw "" $python -c "
 import os
 from pathlib import Path
 from animegamer_core.research.ablations.budgets import BUDGETS
 from animegamer_core.toybox.dataset import write_dataset
 write_dataset(Path('$work/ablations/dataset'), BUDGETS['short'].casting, max(1, os.cpu_count() - 4))"
-}
-
-# shellcheck disable=SC2086
-distilled() { # a decoder with constant guidance distilled into one pass, and its distance to two passes
-  job distill 0 $core train distill --recipe lora --dataset "$work/ablations/dataset" --world toybox \
-    --teacher-guidance constant --steps 1500 --batch 64 --accumulation 1 --per-card 0 --lora-rank 32 --lora-alpha 32 \
-    --lr 1e-3 --lr-warmup 50 --no-checkpointing --drop-text 0 --drop-text-features 0 --drop-image 0 --precision no \
-    --out "$work/distill" --resume &&
-    job distilled 0 $python tests/measure/distilled.py "$work/distill/distill.safetensors" --out "$work/distilled.jsonl"
 }
 
 # shellcheck disable=SC2086
@@ -86,11 +77,7 @@ release() { # NAME GPUS LAUNCHER...: training steps at the published sizes; a ro
 }
 
 in_parallel() {
-  {
-    untimed
-    until [ -n "$dry" ] || ended draw; do sleep 1; done
-    { [ -n "$dry" ] || ended draw 0; } && distilled
-  } &
+  untimed &
   {
     clips || exit
     ablations full 1 full no_adaptation window_2 window_8 &

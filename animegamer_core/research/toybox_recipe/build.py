@@ -7,6 +7,7 @@
     vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
     polish     train only the VAE's decoder, so that the latents that everything else was trained on do not change
     frames     (edition 2) train the probes of single frames, like the other probes
+    distill    (edition 2) put guidance into the decoder's weights, stronger for quick shots; play then needs none
     calibrate  measure how much the decoder's shots move, and set the world's motion table accordingly
 
 The same command again skips finished stages and continues an unfinished one; `--minutes` limits the time. `--pack`
