@@ -87,6 +87,8 @@ def tab_to(page, selector):
 def test_keys_alone_choose_a_film_its_second_and_its_words(tab, film, tmp_path):
     tab.close_story()
     page = tab.page
+    page.on("filechooser", lambda chooser: None)  # early: a key pressed at once would open the browser's own dialog
+    page.wait_for_selector(".ag-new input:visible")  # the list is read first; a hidden field takes no focus
     page.focus(".ag-new input")
     page.keyboard.press("Control+A")
     page.keyboard.type("film by keys")
