@@ -47,21 +47,23 @@ def write_film(
     pictures: Iterable[np.ndarray],
     *,
     codec: str = "libx264",
+    rate: int = FPS,
+    size: tuple[int, int] = (HEIGHT, WIDTH),
     times: Callable[[int], int] | None = None,
     sound: float = 0.0,
     options: dict[str, str] | None = None,
     tags: dict[str, object] | None = None,
 ) -> Path:
-    """A film at 24 fps; times: presentation times in 1/24 s. tags: attributes of the stream and its codec."""
+    """A film of a size (height, width); times: in 1/rate s. tags: attributes of the stream and its codec."""
     with av.open(str(path), "w", options=options or {}) as container:
-        stream = container.add_stream(codec, rate=FPS)
-        stream.height, stream.width, stream.pix_fmt = HEIGHT, WIDTH, "yuv420p"
+        stream = container.add_stream(codec, rate=rate)
+        stream.height, stream.width, stream.pix_fmt = *size, "yuv420p"
         for name, value in (tags or {}).items():
             setattr(stream.codec_context, name, value)
         voice = container.add_stream("aac", rate=44100, layout="mono") if sound else None
         for index, picture in enumerate(pictures):
             frame = as_frame(picture, stream.pix_fmt)
-            frame.pts, frame.time_base = times(index) if times else index, Fraction(1, FPS)
+            frame.pts, frame.time_base = times(index) if times else index, Fraction(1, rate)
             if frame.format.name == stream.pix_fmt:
                 frame.color_range, frame.colorspace = stream.codec_context.color_range, stream.codec_context.colorspace
             container.mux(stream.encode(frame))
@@ -363,16 +365,12 @@ def test_a_rate_that_tells_the_ticks_of_a_clock_is_not_taken_for_the_films(tmp_p
 
 def test_a_film_of_24_frames_a_second_is_cut_the_same_in_a_file_of_60(tmp_path):
     """Such a file repeats each frame two or three times; beside a repeated frame, any movement looks sudden."""
-    path, fast = tmp_path / "film.mp4", tmp_path / "fast.mp4"
-    plan = FilmPlan(seed=28, scenes=6, size=(96, 144), fps=24.0, short=0.0, seconds=(1.2, 1.8), wild=1.0, grain=0.0)
+    path, size = tmp_path / "film.mp4", (96, 144)
+    plan = FilmPlan(seed=28, scenes=6, size=size, fps=24.0, short=0.0, seconds=(1.2, 1.8), wild=1.0, grain=0.0)
     make_film(path, plan)
     shown = [frame.rgb for frame in read_frames(path)]
-    with av.open(str(fast), "w") as container:
-        stream = container.add_stream("libx264", rate=60)
-        stream.height, stream.width, stream.pix_fmt = 96, 144, "yuv420p"
-        for index in range(len(shown) * 60 // 24):
-            container.mux(stream.encode(as_frame(shown[index * 24 // 60], stream.pix_fmt)))
-        container.mux(stream.encode())
+    repeated = [shown[index * 24 // 60] for index in range(len(shown) * 60 // 24)]
+    fast = write_film(tmp_path / "fast.mp4", repeated, rate=60, size=size)
     slow, quick = (survey_film(each, SceneSettings(), threads=1) for each in (path, fast))
     assert len(slow.scenes) == 6
     starts = [[item.scene.start for item in survey.scenes] for survey in (slow, quick)]

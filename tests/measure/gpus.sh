@@ -17,10 +17,6 @@ core="$python -m animegamer_core"
 logs=$work/logs
 export OMP_NUM_THREADS=6 TORCHINDUCTOR_CACHE_DIR=$work/inductor PYTHONUNBUFFERED=1 PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 
-ended_well() { # NAME: whether a job has ended with status 0
-  tail -n 1 "$logs/$1.log" 2>/dev/null | grep -q "^exit 0"
-}
-
 job() { # NAME GPUS COMMAND...
   local name=$1 gpus=$2
   shift 2
@@ -29,7 +25,7 @@ job() { # NAME GPUS COMMAND...
     return
   fi
   mkdir -p "$logs"
-  ended_well "$name" && return
+  tail -n 1 "$logs/$name.log" 2>/dev/null | grep -q "^exit 0" && return
   local begun=$SECONDS
   { echo "$*" && CUDA_VISIBLE_DEVICES=$gpus "$@"; } >"$logs/$name.log" 2>&1
   local status=$?

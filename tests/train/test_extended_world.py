@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import replace
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from animegamer_core.state import GameSession
 from animegamer_core.story.everyday import director_for
 from animegamer_core.story.story import Story
 from animegamer_core.train.extended_world import BEGAN_AS, extended_world
-from animegamer_core.train.parts import WorldParts
+from animegamer_core.train.parts import WorldParts, without_guidance
 
 OLD = "Character: Red; Motion: walk; Background: day field."
 NEW = "Character: Violet; Motion: juggle; Background: night harbour."
@@ -49,7 +48,7 @@ def test_what_the_start_knew_it_predicts_as_before_and_new_words_are_known(other
 def test_a_start_whose_weights_include_guidance_is_guided_again(other, tmp_path):
     """Its training takes the guidance out of the weights."""
     start, dataset = other
-    without = replace(start.spec, decoder=replace(start.spec.decoder, guidance_scale=0.0))
+    without = without_guidance(start.spec)
     distilled = WorldParts.load(start).with_spec(without).save(save_world(tmp_path / "distilled", without))
     world = extended_world(distilled, dataset, tmp_path / "world")
     assert (distilled.spec.decoder.guidance_scale, world.spec.decoder.guidance_scale) == (0, 6)

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from dataclasses import replace
 
 import pytest
 import test_train as shared
@@ -13,6 +12,7 @@ from animegamer_core.model.sampler import Guidance, Schedule, guidance_scale, sc
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.train.compiling import compile_for_training
 from animegamer_core.train.learners import DistillLearner
+from animegamer_core.train.parts import without_guidance
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import RECIPES
 from animegamer_core.train.trainable import set_trainable
@@ -81,8 +81,7 @@ def test_each_motion_level_is_taught_with_its_own_strength(ready):
 
 
 def test_a_world_without_guidance_has_nothing_to_distill_unless_strengths_are_given(ready, tmp_path):
-    spec = shared.TINY
-    parts = shared.new_parts(ready).with_spec(replace(spec, decoder=replace(spec.decoder, guidance_scale=0.0)))
+    parts = shared.new_parts(ready).with_spec(without_guidance(shared.TINY))
     with pytest.raises(ValueError, match="nothing to distill; give teacher_strengths"):
         shared.run("distill", parts, ready, tmp_path / "none")
     assert not (tmp_path / "none").exists()

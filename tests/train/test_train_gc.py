@@ -23,6 +23,7 @@ from animegamer_core.toybox.dataset import DatasetGames
 from animegamer_core.toybox.world import instruction
 from animegamer_core.train.learners import TextVideoLearner
 from animegamer_core.train.losses import sqrt_alpha_cumprod
+from animegamer_core.train.parts import without_guidance
 from animegamer_core.train.run import prepare
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import stage_config
@@ -110,7 +111,7 @@ def test_its_loss_falls(world, ready, tmp_path):
 
 
 def test_it_is_guided_though_the_worlds_own_weights_include_guidance(world, data):
-    without = dataclasses.replace(world.spec, decoder=dataclasses.replace(world.spec.decoder, guidance_scale=0.0))
+    without = without_guidance(world.spec)
     distilled = dataclasses.replace(world, spec=without)
     assert new_text_video(distilled, data.folder, 0).spec.decoder.guidance_scale == 6
 

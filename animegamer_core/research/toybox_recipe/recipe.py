@@ -13,8 +13,9 @@ from .scoring_checks import ScoringRecipe
 
 DRAWN = ("data", "games")
 TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt", "polish")
+HARD_TRAINED = (*TRAINED, "distill")  # of edition 2
 STAGES = (*DRAWN, "probes", "scorers", *TRAINED, "calibrate")
-HARD_STAGES = (*DRAWN, "probes", "frames", "scorers", *TRAINED, "distill", "calibrate")  # of edition 2
+HARD_STAGES = (*DRAWN, "probes", "frames", "scorers", *HARD_TRAINED, "calibrate")
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,8 @@ HARD = Recipe(
             "edge_scales": 3,
             "motion": 0.6,
         },
-        # Constant guidance sharpens fast shots, and lowers the PSNR of calm ones (docs/training.md). The unconditional
-        # pass is trained too, so that play can still guide more.
+        # Constant guidance sharpens fast shots, and lowers the PSNR of calm ones (docs/performance.md). The decoder
+        # still learns the unconditional pass, which worlds that begin with its weights are guided by.
         "distill": {
             **_PATCH_2,
             "steps": 2500,
@@ -142,9 +143,7 @@ HARD_QUICK = replace(
     dataset_games=replace(QUICK.dataset_games, edition=2),
     engine_games=replace(QUICK.engine_games, edition=2),
     frames=replace(QUICK.probes, seed=2),
-    changes={
-        stage: {**HARD.changes.get(stage, {}), **_MINIATURE, "validate_every": 0} for stage in (*TRAINED, "distill")
-    },
+    changes={stage: {**HARD.changes.get(stage, {}), **_MINIATURE, "validate_every": 0} for stage in HARD_TRAINED},
     stages=HARD_STAGES,
 )
 RECIPES: Mapping[tuple[int, bool], Recipe] = {  # (edition, whether in miniature) -> recipe

@@ -21,7 +21,7 @@ from ...toybox.editions import EDITION_NOTE, FIRST
 from ...toybox.world import vocabulary
 from ...train.distributed import processes
 from ...train.loop import RunOptions
-from ...train.parts import MODELS, WorldParts
+from ...train.parts import MODELS, WorldParts, without_guidance
 from ...train.run import StageResult, train_stage
 from ...train.stages import stage_config
 from ...train.training_data import TrainingData, add_frames
@@ -168,9 +168,7 @@ def _train(work: BuildDir, stage: str, parts: WorldParts, data: TrainingData, mi
     config = replace(stage_config(row), **work.recipe.changes.get(stage, {}), minutes=minutes)
     result = train_stage(row, config, parts, data, work.folder / "runs" / stage, RunOptions(on_step=show))
     if result.done and stage == "distill":  # the weights include guidance now, so play needs none
-        spec = result.parts.spec
-        unguided = replace(spec, decoder=replace(spec.decoder, guidance_scale=0.0))
-        result = replace(result, parts=result.parts.with_spec(unguided))
+        result = replace(result, parts=result.parts.with_spec(without_guidance(result.parts.spec)))
     if result.done and processes().is_main_process:
         result.parts.save(open_world(work.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
     processes().wait_for_everyone()
