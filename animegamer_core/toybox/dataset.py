@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from ..media.video import clip_suffix, write_clip
 from .drawing.draw import draw_frame, draw_shot
 from .editions import EDITIONS, FIRST
 from .games import Game, opening_game, sample_game
-from .world import FPS, FRAMES, MOTIONS, Scene, adverb, characters, instruction, motion_text
+from .world import ADVERBS, FPS, FRAMES, MOTIONS, Scene, adverb, characters, instruction, motion_text
 
 OPENINGS = 4  # every fourth game begins with a picture of a prop whose colour no instruction names
 OnClip = Callable[[int, int], None]  # (clips done, clips in all)
@@ -27,7 +28,9 @@ class DatasetGames:
     """How many games a dataset has for training, and how many more for validation (held_out), of `turns` turns each.
 
     first: the number of the first training game; datasets whose numbers do not overlap have different training games.
-    edition: the number of the edition whose rules the games follow (`editions.py`).
+    edition: the number of the edition whose rules the games follow (`editions.py`). unmatched_adverbs: the share (0 to
+    1) of the training clips whose adverb says another motion level than the measured one. A decoder that is trained on
+    them learns how much to move from the motion value, and not from the adverb; at 0.8, the adverb says nothing.
     """
 
     games: int
@@ -35,13 +38,15 @@ class DatasetGames:
     turns: int = 10
     first: int = 0
     edition: int = FIRST.number
+    unmatched_adverbs: float = 0.0
 
     @property
-    def facts(self) -> dict[str, int]:
-        """The fields as dataset.json states them; no edition if it is the first, so that older folders match."""
+    def facts(self) -> dict[str, int | float]:
+        """The fields as dataset.json states them, without newer ones at their defaults, so that older folders match."""
         values = dataclasses.asdict(self)
-        if self.edition == FIRST.number:
-            del values["edition"]
+        for name in ("edition", "unmatched_adverbs"):
+            if values[name] == getattr(DatasetGames, name):
+                del values[name]
         return values
 
     def scenes(self) -> dict[str, tuple[Scene, ...]]:
@@ -97,7 +102,7 @@ def write_dataset(
         provenance={"source": "drawn by animegamer_core.toybox", "casting": dataset_games.facts},
         settings={"frames": 1 if pictures_only else FRAMES},
         motion={"backend": "dis", "threshold": DEFAULT_THRESHOLD},
-        caption=lambda record: _with_adverb(record, scenes[record.clip]),
+        caption=lambda record: _with_adverb(record, scenes[record.clip], dataset_games.unmatched_adverbs),
     )
 
 
@@ -118,10 +123,17 @@ def _record(clip: str, scene: Scene, value: float) -> ClipRecord:
     )
 
 
-def _with_adverb(record: ClipRecord, scene: Scene) -> ClipRecord:
-    """The record with an adverb of its measured level, and with the instruction if that refers back."""
-    said = None if scene.refers is None else instruction(scene, record.motion_level)
-    return dataclasses.replace(record, adverb=adverb(scene, record.motion_level), said=said)
+def _with_adverb(record: ClipRecord, scene: Scene, unmatched: float) -> ClipRecord:
+    """The record with an adverb of its measured level, and with the instruction if that refers back.
+
+    unmatched: the share of training clips that get an adverb of another level instead.
+    """
+    level = record.motion_level
+    draw = random.Random(f"unmatched adverb:{scene.seed}")
+    if draw.random() < unmatched and not record.film.startswith("heldout"):
+        level = draw.choice([other for other in ADVERBS if other != level])
+    said = None if scene.refers is None else instruction(scene, level)
+    return dataclasses.replace(record, adverb=adverb(scene, level), said=said)
 
 
 def _restore_clips(folder: Path, scenes: Mapping[str, Scene], workers: int | None, pictures_only: bool) -> None:

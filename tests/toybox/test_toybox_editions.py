@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import json
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -179,6 +180,24 @@ def test_a_dataset_keeps_what_is_said_apart_from_what_is_shown(tmp_path, monkeyp
         assert (turn.said is None) == (scene.refers is None)
         assert ClipRecord.from_dict(json.loads(turn.to_json())) == turn
     assert games.facts["edition"] == 2 and "edition" not in DatasetGames(1, 1).facts
+
+
+@pytest.mark.parametrize(("share", "matched"), [(0.0, 1.0), (0.8, 0.2), (1.0, 0.0)])
+def test_unmatched_adverbs_say_another_level_in_training_only(tmp_path, monkeypatch, share, matched):
+    monkeypatch.setattr("animegamer_core.toybox.dataset.draw_shot", lambda scene: np.zeros((17, 96, 144, 3), np.uint8))
+    monkeypatch.setattr("animegamer_core.toybox.dataset.motion_value", lambda clip: next(values))
+    values = map(float, range(1, 999))
+    games = DatasetGames(games=12, held_out=2, edition=2, unmatched_adverbs=share)
+    folder = write_dataset(tmp_path, games, workers=1, pictures_only=True)
+    told = {word: level for level, words in ADVERBS.items() for word in words}
+    for turn in folder.turns:
+        level = told[turn.adverb]
+        scene = games.scenes()[turn.film][int(Path(turn.clip).stem[-2:])]
+        assert turn.instruction == instruction(scene, level), "what refers back says the same adverb"
+        assert level == turn.motion_level or turn.film.startswith("train")
+    rows = [told[turn.adverb] == turn.motion_level for turn in folder.turns if turn.film.startswith("train")]
+    assert np.mean(rows) == pytest.approx(matched, abs=0.12 if 0 < share < 1 else 0)
+    assert games.facts.get("unmatched_adverbs", 0.0) == share
 
 
 def test_a_world_says_which_edition_it_was_trained_on():
