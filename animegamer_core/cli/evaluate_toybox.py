@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..evaluate.report import Outcome, Report
 
 TABLE = ("probes", "vae", "shots", "motion", "override", "games", "colour", "memory", "unseen", "speed")
-HARDER = ("sharp", "new", "references")
+HARDER = ("sharp", "new", "references", "conflict")
 ROWS = (*TABLE[:-1], "takes", *HARDER, TABLE[-1])
 
 

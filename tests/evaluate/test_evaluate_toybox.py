@@ -40,7 +40,7 @@ from animegamer_core.toybox import probes, scenes
 from animegamer_core.toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VALUES
 from animegamer_core.toybox.editions import EDITION_NOTE, FIRST, SECOND
 from animegamer_core.toybox.games import SPLITS, opening_game, sample_game, sparse_game
-from animegamer_core.toybox.world import AMPLITUDES, REFERENCES, UNSEEN_PAIRS, vocabulary
+from animegamer_core.toybox.world import AMPLITUDES, COLOURS, REFERENCES, UNSEEN_PAIRS, vocabulary
 
 TABLE = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))
 SMALLEST = Plan(shots=5, true=5, sweeps=1, games=2, turns=3, colours=2, unseen=1, memory=1, long_game=100)
@@ -431,6 +431,23 @@ def test_the_rows_of_the_harder_games(tiny_world, monkeypatch):
     assert sum(line.estimate.count for line in asked) == 2 * sum(scene.refers is not None for scene in drawn)
     assert "unseen" not in acceptance.default_rows(SECOND) and "sharp" not in acceptance.default_rows(FIRST)
     assert acceptance.unseen_row(run).lines == ()
+
+
+def test_a_picture_is_believed_and_not_words_that_give_its_prop_another_colour(monkeypatch):
+    run = EvalRun(EvalContext(open_world("toybox"), workers=1), replace(SMALLEST, conflicts=2))
+    told, shown = [], []
+    encode = EvalContext.encode
+    monkeypatch.setattr(EvalContext, "encode", lambda self, shots: told.append(shots.captions) or encode(self, shots))
+    draw = EvalContext.draw
+    monkeypatch.setattr(EvalContext, "draw", lambda self, scenes: shown.append(tuple(scenes)) or draw(self, scenes))
+    lines = {line.name: line.estimate for line in acceptance.accept(run, ["conflict"]).lines}
+    for scene, caption in zip(shown[-1], told[-1], strict=True):
+        (said,) = [name for name in COLOURS if name in caption]
+        assert said != scene.prop_colour
+    for shot in ("the picture's own shot", "the next turn"):
+        assert lines[f"{shot}: the colour of the picture"].value == 1
+        assert lines[f"{shot}: the colour of the words"].value == 0
+    assert {line.count for line in lines.values()} == {2}
 
 
 def hard_game(number):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...state import DEFAULT_WINDOW, MotionScope
-from ...toybox.games import sample_game
+from ...state import DEFAULT_WINDOW, GameState, MotionScope
+from ...toybox.games import sample_game, sparse_game
 from ...toybox.probes import has_frame_probes
 from ...toybox.referring import HEADS as REFERRED
 from ...toybox.referring import chance
 from ...toybox.scenes import labels_of
-from ...toybox.world import Scene
+from ...toybox.world import COLOURS, Scene
 from ..estimates import Estimate, fraction, mean, psnr, sharpness
 from ..report import Line, Outcome, Target, strips
+from .batched_play import Script
 from .context import Clips, TrueShots
 from .run import EvalRun, PlayedGames, changes_right
 
@@ -25,6 +28,7 @@ RECONSTRUCTED_MEAN = 34.0  # dB, all levels together
 LIKENESS = {1: 29.0, 2: 28.0, 3: 26.0}  # dB to the true clip that shots of a level should reach
 SHARP = Target(0.95, 1.08)
 LEGIBLE = 0.95  # of shots whose worst frame the probes should read
+TRUSTED = 0.95  # of pictures whose colour should be drawn, whatever the words say
 ON_FRAMES = ("character", "place", "time")  # what one frame shows
 FAST, MOST_PICTURED = 4, 40  # number of shots of this level and above in a picture
 NEW_TURNS, REFERRING_TURNS = 2, 10
@@ -134,6 +138,41 @@ def references_row(run: EvalRun) -> Outcome:
         changes = fraction(_all_changes_right(played))
         lines.append(Line("references", f"window {window}: state changes, all three right", changes))
     return Outcome(tuple(lines))
+
+
+def conflict_row(run: EvalRun) -> Outcome:
+    """Opening pictures whose prop has one colour in the picture and another in their instruction: which one is drawn.
+
+    First the shot of the picture's own representation, which is encoded from both. Then that of the next turn, which
+    shows the prop again and names no colour. A guess among six colours gives 17 % each.
+    """
+    seeds = range(run.first, run.first + run.plan.conflicts)
+    scripted = run.script(
+        [sparse_game(seed, (1,), turns=1, split="heldout", opening=True, edition=run.edition) for seed in seeds]
+    )
+    openings = [game.opening for game in scripted.games if game.opening is not None]
+    pictured = run.context.draw(openings)
+    told = replace(pictured, scenes=tuple(map(_in_another_colour, openings)))
+    states = run.context.encode(told)
+    scripts = [
+        Script(script.instructions, (caption, GameState.of_picture(state)))
+        for script, caption, state in zip(scripted.scripts, told.captions, states, strict=True)
+    ]
+    drawn = run.context.shoot(states, told.values, run.seeds(len(states)))
+    played = run.play(replace(scripted, scripts=tuple(scripts)), DEFAULT_WINDOW, scripted.all_turns)
+    lines = []
+    for name, clips in {"the picture's own shot": drawn, "the next turn": played.clips}.items():
+        seen = run.context.recognise(clips)["colour"]
+        for source, scenes, target in (("picture", pictured.scenes, Target(TRUSTED)), ("words", told.scenes, None)):
+            share = fraction(seen == labels_of(scenes)["colour"])
+            lines.append(Line("conflict", f"{name}: the colour of the {source}", share, target))
+    return Outcome(tuple(lines))
+
+
+def _in_another_colour(scene: Scene) -> Scene:
+    """The scene with another colour of its prop, which the instruction names."""
+    others = [name for name in COLOURS if name != scene.prop_colour]
+    return replace(scene, prop_colour=random.Random(f"conflict:{scene.seed}").choice(others), prop_told=True)
 
 
 def _mean_chance(scenes: Sequence[Scene], run: EvalRun) -> float:

@@ -27,7 +27,7 @@ from ...toybox.world import AMPLITUDES, COLOURS, Scene
 from ..estimates import Estimate, fraction, mean, motion_accuracy, motion_error, psnr, rank_correlation
 from ..report import Line, Outcome, Report, Target, machine, strips
 from .context import Sampling
-from .hard_rows import motion_lines, new_row, references_row, sharp_row
+from .hard_rows import conflict_row, motion_lines, new_row, references_row, sharp_row
 from .memory import memory_row
 from .run import FULL, STATS, EvalRun, changes_right
 from .speed import measure_speed
@@ -211,9 +211,11 @@ ROWS: Mapping[str, Callable[[EvalRun], Outcome]] = {
     "sharp": sharp_row,
     "new": new_row,
     "references": references_row,
+    "conflict": conflict_row,
     "speed": speed_row,
 }
-LEFT_OUT = {1: ("takes", "sharp", "new", "references"), 2: ("takes", "unseen")}  # rows that are measured only if named
+# rows that are measured only if named
+LEFT_OUT = {1: ("takes", "sharp", "new", "references", "conflict"), 2: ("takes", "unseen")}
 
 
 def default_rows(edition: GamesEdition) -> tuple[str, ...]:
