@@ -28,9 +28,9 @@ class DatasetGames:
     """How many games a dataset has for training, and how many more for validation (held_out), of `turns` turns each.
 
     first: the number of the first training game; datasets whose numbers do not overlap have different training games.
-    edition: the number of the edition whose rules the games follow (`editions.py`). unmatched_adverbs: the share (0 to
-    1) of the training clips whose adverb says another motion level than the measured one. A decoder that is trained on
-    them learns how much to move from the motion value, and not from the adverb; at 0.8, the adverb says nothing.
+    edition: the number of the edition whose rules the games follow (`editions.py`). unmatched_adverbs: the fraction
+    (0 to 1) of training clips whose adverb is of another motion level than the measured one. A decoder that is trained
+    on them learns how much to move from the motion value, and not from the adverb; at 0.8, the adverb says nothing.
     """
 
     games: int
@@ -126,7 +126,7 @@ def _record(clip: str, scene: Scene, value: float) -> ClipRecord:
 def _with_adverb(record: ClipRecord, scene: Scene, unmatched: float) -> ClipRecord:
     """The record with an adverb of its measured level, and with the instruction if that refers back.
 
-    unmatched: the share of training clips that get an adverb of another level instead.
+    unmatched: the fraction of training clips that get an adverb of another level instead.
     """
     level = record.motion_level
     draw = random.Random(f"unmatched adverb:{scene.seed}")

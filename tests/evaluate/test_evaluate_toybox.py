@@ -435,15 +435,25 @@ def test_the_rows_of_the_harder_games(tiny_world, monkeypatch):
 
 def test_a_picture_is_believed_and_not_words_that_give_its_prop_another_colour(monkeypatch):
     run = EvalRun(EvalContext(open_world("toybox"), workers=1), replace(SMALLEST, conflicts=2))
-    told, shown = [], []
-    encode = EvalContext.encode
-    monkeypatch.setattr(EvalContext, "encode", lambda self, shots: told.append(shots.captions) or encode(self, shots))
-    draw = EvalContext.draw
-    monkeypatch.setattr(EvalContext, "draw", lambda self, scenes: shown.append(tuple(scenes)) or draw(self, scenes))
+    seen = {}
+
+    def spied(owner, name):
+        original = getattr(owner, name)
+
+        def spy(self, first, *rest):
+            seen.setdefault(name, first)
+            return original(self, first, *rest)
+
+        monkeypatch.setattr(owner, name, spy)
+
+    for owner, name in ((EvalContext, "draw"), (EvalContext, "encode"), (EvalRun, "play")):
+        spied(owner, name)
     lines = {line.name: line.estimate for line in acceptance.accept(run, ["conflict"]).lines}
-    for scene, caption in zip(shown[-1], told[-1], strict=True):
-        (said,) = [name for name in COLOURS if name in caption]
-        assert said != scene.prop_colour
+    played = [script.opening[0] for script in seen["play"].scripts]
+    assert played == list(seen["encode"].captions), "the words go into the representation and into the history"
+    for scene, caption in zip(seen["draw"], played, strict=True):
+        (named,) = [name for name in COLOURS if name in caption]
+        assert named != scene.prop_colour
     for shot in ("the picture's own shot", "the next turn"):
         assert lines[f"{shot}: the colour of the picture"].value == 1
         assert lines[f"{shot}: the colour of the words"].value == 0

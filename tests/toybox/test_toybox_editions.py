@@ -189,13 +189,14 @@ def test_unmatched_adverbs_say_another_level_in_training_only(tmp_path, monkeypa
     values = map(float, range(1, 999))
     games = DatasetGames(games=12, held_out=2, edition=2, unmatched_adverbs=share)
     folder = write_dataset(tmp_path, games, workers=1, pictures_only=True)
-    told = {word: level for level, words in ADVERBS.items() for word in words}
+    levels = {word: level for level, words in ADVERBS.items() for word in words}
+    scenes = games.scenes()
     for turn in folder.turns:
-        level = told[turn.adverb]
-        scene = games.scenes()[turn.film][int(Path(turn.clip).stem[-2:])]
+        level = levels[turn.adverb]
+        scene = scenes[turn.film][int(Path(turn.clip).stem[-2:])]
         assert turn.instruction == instruction(scene, level), "what refers back says the same adverb"
         assert level == turn.motion_level or turn.film.startswith("train")
-    rows = [told[turn.adverb] == turn.motion_level for turn in folder.turns if turn.film.startswith("train")]
+    rows = [levels[turn.adverb] == turn.motion_level for turn in folder.turns if turn.film.startswith("train")]
     assert np.mean(rows) == pytest.approx(matched, abs=0.12 if 0 < share < 1 else 0)
     assert games.facts.get("unmatched_adverbs", 0.0) == share
 

@@ -147,25 +147,24 @@ def conflict_row(run: EvalRun) -> Outcome:
     shows the prop again and names no colour. A guess among six colours gives 17 % each.
     """
     seeds = range(run.first, run.first + run.plan.conflicts)
-    scripted = run.script(
-        [sparse_game(seed, (1,), turns=1, split="heldout", opening=True, edition=run.edition) for seed in seeds]
-    )
-    openings = [game.opening for game in scripted.games if game.opening is not None]
-    pictured = run.context.draw(openings)
-    told = replace(pictured, scenes=tuple(map(_in_another_colour, openings)))
-    states = run.context.encode(told)
+    games = [sparse_game(seed, (1,), turns=1, split="heldout", opening=True, edition=run.edition) for seed in seeds]
+    pictured = run.context.draw([game.opening for game in games if game.opening is not None])
+    described = replace(pictured, scenes=tuple(map(_in_another_colour, pictured.scenes)))
+    states = run.context.encode(described)
+    drawn = run.context.shoot(states, described.values, run.seeds(len(states)))
+    scripted = run.script([replace(game, opening=None) for game in games])
     scripts = [
         Script(script.instructions, (caption, GameState.of_picture(state)))
-        for script, caption, state in zip(scripted.scripts, told.captions, states, strict=True)
+        for script, caption, state in zip(scripted.scripts, described.captions, states, strict=True)
     ]
-    drawn = run.context.shoot(states, told.values, run.seeds(len(states)))
     played = run.play(replace(scripted, scripts=tuple(scripts)), DEFAULT_WINDOW, scripted.all_turns)
     lines = []
+    sources = (("picture", pictured.scenes, Target(TRUSTED)), ("words", described.scenes, None))
     for name, clips in {"the picture's own shot": drawn, "the next turn": played.clips}.items():
         seen = run.context.recognise(clips)["colour"]
-        for source, scenes, target in (("picture", pictured.scenes, Target(TRUSTED)), ("words", told.scenes, None)):
-            share = fraction(seen == labels_of(scenes)["colour"])
-            lines.append(Line("conflict", f"{name}: the colour of the {source}", share, target))
+        for source, scenes, target in sources:
+            right = fraction(seen == labels_of(scenes)["colour"])
+            lines.append(Line("conflict", f"{name}: the colour of the {source}", right, target))
     return Outcome(tuple(lines))
 
 

@@ -141,7 +141,7 @@ _MINIATURE: dict[str, object] = {"batch": 4, "compile": False, **{"steps": 2, "l
 HARD_QUICK = replace(
     QUICK,
     spec=SPECS["toybox"],
-    dataset_games=replace(QUICK.dataset_games, edition=2),
+    dataset_games=replace(QUICK.dataset_games, edition=2, unmatched_adverbs=HARD.dataset_games.unmatched_adverbs),
     engine_games=replace(QUICK.engine_games, edition=2),
     frames=replace(QUICK.probes, seed=2),
     changes={stage: {**HARD.changes.get(stage, {}), **_MINIATURE, "validate_every": 0} for stage in HARD_TRAINED},
