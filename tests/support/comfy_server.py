@@ -9,6 +9,7 @@ import base64
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -88,6 +89,15 @@ class ComfyServer:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+    @contextlib.contextmanager
+    def paused(self):
+        """The process stands still meanwhile: what it computes cannot end, and requests wait."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def log_text(self):
         """All that the server has printed so far."""
