@@ -89,7 +89,7 @@ def as_frame(picture: np.ndarray, pixels: str) -> av.VideoFrame:
 
 
 def times_of(path: Path, start: float = 0.0, stop: float | None = None) -> list[float]:
-    return [frame.seconds for frame in read_frames(path, start, stop, threads=1)]
+    return [frame.seconds for frame in read_frames(path, start, stop)]
 
 
 def noise(count: int) -> np.ndarray:

@@ -191,5 +191,5 @@ def _pictures(path: Path) -> Sequence[_Picture]:
 def _cut(film: Path, picture: _Picture, path: Path) -> None:
     from PIL import Image
 
-    frame = next(frames_at(read_frames(film, picture.time, threads=1), (picture.time,)))
+    frame = next(frames_at(read_frames(film, picture.time), (picture.time,)))
     save_picture(Image.fromarray(frame).crop(picture.box), path)

@@ -102,7 +102,7 @@ def cut_span(span: Span, out: Path, shape: ClipShape, flow: FlowSettings) -> tup
     times = [time for plan in plans for segment in plan for time in segment.times]
     if not times:
         return span, [[] for _ in plans]
-    frames = read_frames(span.film, times[0], span.scenes[-1].scene.end, threads=1)
+    frames = read_frames(span.film, times[0], span.scenes[-1].scene.end)
     pictures = frames_at(frames if span.whole else ReadableFrames(frames), times)
     measure = functools.partial(motion_value, backend=_flow(flow), **flow.left_out)
     sounds = sounds_at(span.film, [segment.start for plan in plans for segment in plan], shape.frames / shape.fps)

@@ -74,14 +74,14 @@ def probe(path: Path) -> FilmInfo:
         )
 
 
-def read_frames(path: Path, start: float = 0.0, stop: float | None = None, *, threads: int = 0) -> Iterator[FilmFrame]:
+def read_frames(path: Path, start: float = 0.0, stop: float | None = None, *, threads: int = 1) -> Iterator[FilmFrame]:
     """Yield the frames of a film in display order, from the one shown at `start` to the last before `stop`.
 
     start, stop: seconds since the first shown frame; stop None: to the end. threads: of the decoder, 0 for one per
-    core; use 1 if several films are read at once. Times come from the file, so a variable frame rate is preserved;
-    frames with no time, or with one that does not increase, follow at the average rate. Interlaced frames are not
-    deinterlaced, and undecodable frames are skipped. FilmError before the first frame if the file is not a film, after
-    the last one if the film breaks off.
+    core, which on a busy machine sometimes take a damaged frame for a sound one. Times come from the file, so a
+    variable frame rate is preserved; frames with no time, or with one that does not increase, follow at the average
+    rate. Interlaced frames are not deinterlaced, and damaged frames are skipped up to the next key frame. FilmError
+    before the first frame if the file is not a film, after the last one if the film breaks off.
     """
     for back in _BACK:
         begin = max(0.0, start - back)

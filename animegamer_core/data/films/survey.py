@@ -53,7 +53,7 @@ def survey_film(
 ) -> Survey:
     """Read a film from start to end; FilmError if nothing of it can be read.
 
-    threads: of the decoder, 0 for one per core; use 1 when several films are read at once. device: of TransNetV2.
+    threads: of the decoder (see `read_frames`); use 1 when several films are read at once. device: of TransNetV2.
     strip: the folder for its strip of pictures, None for no strip; OSError if it cannot be written. on_seconds: called
     about three times per second of film.
     """
