@@ -22,7 +22,6 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 import msgspec  # noqa: E402
 import numpy as np  # noqa: E402
-from film_truth import rank_correlation  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 from PIL import Image  # noqa: E402
 from torch import Tensor  # noqa: E402
@@ -33,6 +32,7 @@ from animegamer_core.data.captions.pictures import MATCHING_FRAMES, evenly, open
 from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
 from animegamer_core.data.examples.example_film import BIG_BUCK_BUNNY, CHARACTERS  # noqa: E402
 from animegamer_core.data.records import ClipRecord  # noqa: E402
+from animegamer_core.evaluate.estimates import rank_correlation  # noqa: E402
 from animegamer_core.evaluate.similarity.choose import KINDS, open_scoring_models  # noqa: E402
 from animegamer_core.evaluate.similarity.models import ImageModel  # noqa: E402
 from animegamer_core.json_files import read_rows  # noqa: E402

@@ -14,16 +14,6 @@ from animegamer_core.toybox.film_parts import FilmPlan, parts_of
 from animegamer_core.toybox.film_pictures import film_frames, picture_size
 
 
-def ranks(values: list[float]) -> np.ndarray:
-    """Ranks from 0, the mean one for equal values."""
-    values = np.asarray(values)
-    return np.array([((values < value).sum() + (values <= value).sum() - 1) / 2 for value in values])
-
-
-def rank_correlation(first: list[float], second: list[float]) -> float:
-    return float(np.corrcoef(ranks(first), ranks(second))[0, 1])
-
-
 def true_motion(dataset: DatasetFolder, truth: FilmTruth, plan: FilmPlan) -> list[float]:
     """The motion values of the clips as drawn: no border, no fade, no grain, no codec, and nothing to be found."""
     parts, values = parts_of(plan), []
