@@ -157,6 +157,12 @@ def test_up_to_three_frames_of_something_else_are_a_flash(frames, flash):
     assert [round(first * FPS) for first, _ in scene.flashes] == list(range(30, 30 + frames))
 
 
+def test_a_quick_thing_that_passes_is_no_flash():
+    thing = cv2.circle(picture(1).copy(), (120, 60), 12, (255, 255, 255), -1)
+    (scene,) = found(shown((picture(1), 30), (thing, 2), (picture(1), 30)))
+    assert scene.flashes == ()
+
+
 def test_longer_interruptions_and_flashes_between_two_scenes_are_cuts():
     assert numbers(found(shown((picture(1), 30), (picture(2), 9), (picture(1), 30)))) == [30, 39]
     white = np.full((90, 160, 3), 255, np.uint8)

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from functools import lru_cache
 
-from .thumbnails import Thumbnail, change, difference
+from .thumbnails import Thumbnail, change, changed_part, difference
 
 AROUND = 9  # frames on either side of a jump that show how much motion there is: three drawings on threes
 PEAK = 1.1  # least ratio of a jump to the motion on its wilder side
@@ -24,13 +24,15 @@ class JumpSettings:
 
     change: least change beyond small motion, as a fraction of the pictures' contrast. outstanding: least ratio to the
     changes around it. flash_frames: most frames of a flash, after which the picture before it comes back. returned:
-    most change, in the units of `change`, between the pictures before and after a flash.
+    most change, in the units of `change`, between the pictures before and after a flash. flashing: least part of the
+    picture that a flash changes; where less changes, something quick passed.
     """
 
     change: float = 0.04
     outstanding: float = 1.35
     flash_frames: int = 3
     returned: float = 0.13
+    flashing: float = 0.3
 
 
 class JumpFinder:
@@ -70,10 +72,10 @@ class JumpFinder:
         if found <= own or not self._stands_out(at, found - own / 2):
             return
         flash = self._flash(at, found)
-        if flash:
-            self.flashed.update(self._thumbnails[place].number for place in flash)
-        else:
+        if not flash:
             self.jumps.append(after.number)
+        elif changed_part(before, after) >= self.settings.flashing:
+            self.flashed.update(self._thumbnails[place].number for place in flash)
 
     def _differs(self, at: int) -> bool:
         """Whether a frame differs from the one before by much more than its neighbours do."""

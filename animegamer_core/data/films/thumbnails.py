@@ -75,6 +75,20 @@ def change(first: Thumbnail, second: Thumbnail) -> float:
 
     It is small if only the camera or figures move from one frame to the next, and large for another picture.
     """
+    return float(_changes(first, second).mean())
+
+
+def changed_part(first: Thumbnail, second: Thumbnail) -> float:
+    """The fraction of the picture where two thumbnails differ by at least half of their `change`.
+
+    It is small if one quick thing appears or disappears, and large if the whole picture changes.
+    """
+    changes_HW = _changes(first, second)
+    return float((changes_HW >= changes_HW.mean() / 2).mean())
+
+
+def _changes(first: Thumbnail, second: Thumbnail) -> NDArray[np.float32]:
+    """Each pixel's difference (H, W) in grey levels after the best motion of its patch."""
     import cv2
 
     height, width = first.small_HWC.shape[:2]
@@ -86,4 +100,4 @@ def change(first: Thumbnail, second: Thumbnail) -> float:
             difference = cv2.blur(cv2.transform(cv2.absdiff(second.small_HWC, shifted), _MEAN), (PATCH, PATCH))
             least = difference if least is None else cv2.min(least, difference)
     assert least is not None
-    return float(least.mean())
+    return least
