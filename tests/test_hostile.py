@@ -313,6 +313,10 @@ def seeds():
     return range(int(first), int(last))
 
 
+def too_slow(*_):
+    raise AssertionError(f"not read in {SECONDS} s")
+
+
 def run_case(whole, rng, tmp_path, seed="none"):
     """Damage one file of one example, and read it. A case that passes leaves no trace."""
     name = rng.choice(list(READERS))
@@ -329,6 +333,7 @@ def run_case(whole, rng, tmp_path, seed="none"):
     what = damage(path, rng)
     process = psutil.Process()
     begun, before = time.monotonic(), process.memory_info().rss
+    signal.signal(signal.SIGALRM, too_slow)
     signal.alarm(SECONDS)
     try:
         READERS[name](folder)

@@ -1,7 +1,5 @@
 """The Play tab: proposed turns are drawn ahead and play at once; the player's own turn never waits for them."""
 
-import time
-
 import pytest
 from play_tab import TURN
 from tiny_world import save_tiny_world
@@ -10,6 +8,12 @@ from animegamer_core.story.ahead_store import ahead_bytes
 
 SEA = "Character: Miko; Motion: gently wave hello; Background: day beach."
 READY = ".ag-proposals .ag-ready:not([hidden])"
+LOADED = """
+() => {
+  const videos = [...document.querySelectorAll(".ag-suggestions video")];
+  return videos.length === 3 && videos.every((video) => video.readyState === 4);
+}
+"""
 SHOWN = """
 ([number]) => {
   const video = document.querySelector(".ag-screen video");
@@ -63,7 +67,7 @@ def in_history(ahead):
 
 
 def wait_until_quiet(ahead):
-    ahead.server.wait_until(lambda: not queue(ahead) and not in_history(ahead), 60)
+    ahead.server.wait_until(lambda: not queue(ahead) and not in_history(ahead), TURN / 1000)
 
 
 def test_three_proposals_are_drawn_ahead_and_nothing_is_left_over(ahead):
@@ -81,43 +85,41 @@ def test_three_proposals_are_drawn_ahead_and_nothing_is_left_over(ahead):
 def test_a_click_shows_the_clip_at_once_and_it_goes_on_playing(ahead):
     page, chosen = ahead.page, ahead.page.locator(".ag-proposals .ag-story").nth(1)
     wanted = chosen.get_attribute("title")
-    begun = time.monotonic()
-    chosen.click()
-    page.wait_for_function(SHOWN, arg=["2"], polling=10)
-    seconds = time.monotonic() - begun
+    page.wait_for_function(LOADED)
+    with ahead.server.paused():  # what is shown at once needs no answer; tests/measure/ahead.py measures the time
+        chosen.click()
+        page.wait_for_function(SHOWN, arg=["2"])
     page.evaluate("() => void (document.querySelector('.ag-screen video').marked = true)")
     ahead.wait_for_turn(2)
     turn = ahead.saved("ahead")["lines"][0]["turns"][1]
     assert turn["instruction"] == wanted
     assert page.evaluate("() => document.querySelector('.ag-screen video').marked"), "the same video, not begun again"
     assert turn["clip"]["filename"] in page.locator(".ag-screen video").get_attribute("src")
-    assert seconds < 3.0, f"{seconds:.2f} s"  # tests/measure/ahead.py measures it
     wait_for_ready(ahead)
 
 
 def test_a_typed_turn_does_not_wait_for_what_is_drawn_ahead(ahead):
     page = ahead.page
     steps(ahead, 900)
-    ahead.server.wait_until(lambda: any("DrawTurnsAhead" in str(entry[2]) for entry in running(ahead)), 60)
+    ahead.server.wait_until(lambda: any("DrawTurnsAhead" in str(entry[2]) for entry in running(ahead)), TURN / 1000)
     page.wait_for_timeout(300)  # a shot has begun, since the states are there; a quick machine draws it within 1.5 s
     assert any("DrawTurnsAhead" in str(entry[2]) for entry in running(ahead))
-    begun = time.monotonic()
-    ahead.tell("Miko naps")
-    ahead.server.wait_until(lambda: any("Miko naps" in str(entry[2]) for entry in running(ahead)), 60)
-    seconds = time.monotonic() - begun
+    with ahead.server.paused():  # a busy page may need longer than the shot
+        ahead.tell("Miko naps")
+    ahead.server.wait_until(lambda: any("Miko naps" in str(entry[2]) for entry in running(ahead)), TURN / 1000)
     records = (ahead.server.output_dir / "animegamer").glob(".ahead/*/shots/*.json")
     assert not [path for path in records if '"steps": 900' in path.read_text()], "no shot was waited for"
-    assert seconds < 10, f"{seconds:.1f} s"
-    page.click(".ag-stop-button")
+    with ahead.server.paused():
+        page.click(".ag-stop-button")
     ahead.wait_until_idle()
 
 
 def test_other_settings_and_a_closed_story_end_what_runs(ahead):
-    ahead.server.wait_until(lambda: any("DrawTurnsAhead" in str(entry[2]) for entry in queue(ahead)), 60)
+    ahead.server.wait_until(lambda: any("DrawTurnsAhead" in str(entry[2]) for entry in queue(ahead)), TURN / 1000)
     steps(ahead, 2)
     wait_for_ready(ahead)
     steps(ahead, 900)
-    ahead.server.wait_until(lambda: any("DrawTurnsAhead" in str(entry[2]) for entry in queue(ahead)), 60)
+    ahead.server.wait_until(lambda: any("DrawTurnsAhead" in str(entry[2]) for entry in queue(ahead)), TURN / 1000)
     ahead.close_story()
     wait_until_quiet(ahead)
 
@@ -125,7 +127,7 @@ def test_other_settings_and_a_closed_story_end_what_runs(ahead):
 def test_a_reload_while_a_turn_is_drawn_leaves_nothing_in_the_history(ahead):
     ahead.begin("ahead")
     steps(ahead, 900)
-    ahead.server.wait_until(lambda: any("DrawTurnsAhead" in str(entry[2]) for entry in running(ahead)), 60)
+    ahead.server.wait_until(lambda: any("DrawTurnsAhead" in str(entry[2]) for entry in running(ahead)), TURN / 1000)
     ahead.comfy.open()
     wait_until_quiet(ahead)
 

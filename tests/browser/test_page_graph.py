@@ -109,7 +109,7 @@ def a_story(*instructions, story):
 def assert_the_clip_is_shown(comfy, server):
     """The clip of the last run is what a video on the page plays, and no picture of the drawing lies over it."""
     clip = list(server.get("/history").values())[-1]["outputs"]["2"]["images"][0]["filename"]
-    comfy.page.wait_for_function(script("plays"), arg=clip, timeout=15_000)
+    comfy.page.wait_for_function(script("plays"), arg=clip)
     assert not comfy.page.get_by_text("Video failed to load").count()
 
 
@@ -133,7 +133,7 @@ def test_a_preview_that_loads_after_the_run_does_not_stay_beside_the_clip(comfy,
         comfy.load_prompt(a_turn() | {"6": draw(["5", 0], model="1", steps=60)})
         comfy.run_graph()
         clip = list(server.get("/history").values())[-1]["outputs"]["6"]["images"][0]["filename"]
-        comfy.page.wait_for_function(script("plays"), arg=clip, timeout=15_000)
+        comfy.page.wait_for_function(script("plays"), arg=clip)
         comfy.page.wait_for_timeout(3 * late)
         drawn = comfy.page.evaluate(f"() => {DECODE}.widgets.map((widget) => widget.name)")
         comfy.shot("graph-late-preview")
@@ -259,11 +259,10 @@ def test_app_mode_shows_what_one_would_change_and_then_the_clip(comfy, server, f
     if not page.evaluate("() => app.extensionManager.command.commands.some(({ id }) => id === 'Comfy.ToggleLinear')"):
         assert is_older(page)
         pytest.skip(f"{OLDER}App mode")
-    page.evaluate(script("as_app"), [name, WORLD])
+    tour = page.get_by_text("Skip", exact=True)  # of a first visit, whenever it comes
+    page.add_locator_handler(tour, lambda skip: skip.click())
     try:
-        page.wait_for_timeout(1000)
-        if page.get_by_text("Skip", exact=True).count():  # the tour of a first visit
-            page.get_by_text("Skip", exact=True).click()
+        page.evaluate(script("as_app"), [name, WORLD])
         inputs = page.get_by_test_id("app-mode-widget-item")
         inputs.nth(len(wanted) - 1).wait_for()
         assert [words.split("\n")[0] for words in inputs.all_inner_texts()] == wanted
@@ -282,5 +281,6 @@ def test_app_mode_shows_what_one_would_change_and_then_the_clip(comfy, server, f
         page.wait_for_function("() => [...document.querySelectorAll('video')].some((video) => video.videoWidth)")
         comfy.shot(f"app-mode-{name}-clip")
     finally:
+        page.remove_locator_handler(tour)
         page.evaluate("() => app.extensionManager.command.execute('Comfy.ToggleLinear')")
         comfy.open()

@@ -54,7 +54,6 @@ def test_every_turn_was_one_ordinary_prompt(game, server):
 def test_three_takes_and_continuing_from_the_chosen_one(game):
     page = game.page
     game.tell(HUG, "Shift+Enter")
-    page.wait_for_selector(".ag-doing:visible")
     game.wait_for_turn(3)
     takes = page.locator(".ag-takes .ag-clip")
     assert takes.count() == 3
@@ -111,19 +110,15 @@ def test_the_map_leads_to_every_branch_by_keys(game):
 
 def exported(game):
     """{content type: address} of the files that were just exported."""
-    mark_links(game)
     game.page.locator("dialog.ag-export .ag-main").click()
     return links(game)
 
 
-def mark_links(game):
-    """Mark the links of the last export, which stay until the next one begins."""
-    game.page.locator(".ag-files a").evaluate_all("(links) => links.forEach((link) => (link.dataset.old = 1))")
-
-
 def links(game):
-    """{content type: address} of the files of an export, once they are there."""
-    game.page.wait_for_selector(".ag-files a:not([data-old])", timeout=TURN)
+    """{content type: address} of the files of an export, once it has ended; until then there may be those before."""
+    game.page.wait_for_function(
+        "() => document.querySelector('.ag-stop-button').hidden && document.querySelector('.ag-files a')", timeout=TURN
+    )
     links = [link.get_attribute("href") for link in game.page.locator(".ag-files a").all()]
     return {game.page.request.get(game.server.url + link).headers["content-type"]: link for link in links}
 
@@ -209,7 +204,6 @@ def test_another_branch_is_exported_by_keys_alone(game):
     page.keyboard.press("Space")  # without its stats
     page.keyboard.press("Tab")
     turns = turns_shown(game)
-    mark_links(game)
     page.keyboard.press("Enter")
     assert [kind.partition("/")[2] for kind in links(game)] == ["webp"]
     page.wait_for_selector(".ag-text:focus")  # the button of the dialog was disabled meanwhile

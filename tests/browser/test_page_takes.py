@@ -77,7 +77,8 @@ def test_a_stop_between_takes_keeps_the_turn(judged):
     page.wait_for_function(
         "() => Number(document.querySelector('.ag-doing [role=progressbar]')?.ariaValueNow) > 36", timeout=240_000
     )
-    page.click(".ag-stop-button")
+    with judged.server.paused():
+        page.click(".ag-stop-button")
     judged.wait_for_turn(1)
     judged.wait_until_idle()
     (line,) = judged.saved("stopped takes")["lines"]

@@ -77,8 +77,8 @@ def test_an_interrupted_run_stops_in_a_message_and_goes_on_from_the_list(page, s
     queued = server.queue(train(run="broken off", steps=200))
     server.wait_until(lambda: (folder / "log.jsonl").is_file() and (folder / "log.jsonl").read_text(), PATIENCE_S)
     server.post("/interrupt", {})
+    page.locator(MESSAGE, has_text="Training of broken off stopped").wait_for(timeout=PATIENCE_S * 1000)
     server.wait(queued, PATIENCE_S)
-    page.locator(MESSAGE, has_text="Training of broken off stopped").wait_for()
     page.evaluate(TOGGLE)
     page.wait_for_function(
         "() => document.querySelector('.ag-training-words')?.innerText.startsWith('Not running: step')"
@@ -90,10 +90,11 @@ def test_an_interrupted_run_stops_in_a_message_and_goes_on_from_the_list(page, s
 
 
 def test_a_training_that_ends_while_the_panel_is_closed_is_told(page, server):
-    server.run(train(steps=5), PATIENCE_S)
+    queued = server.queue(train(steps=5))
     message = page.locator(MESSAGE, has_text="Training of shown has finished")
-    message.wait_for()
+    message.wait_for(timeout=PATIENCE_S * 1000)
     assert "adapt: 5 steps" in message.inner_text()
+    server.wait(queued, PATIENCE_S)
 
 
 @pytest.mark.parametrize("asked", ["run=..&stage=adapt", "run=shown&stage=..", "run=nothing"])

@@ -206,7 +206,7 @@ def open_dialog(comfy, world="qiqi"):
 def test_the_bar_moves_stop_keeps_what_came_and_the_next_click_goes_on(comfy, folder, hub, monkeypatch):
     whole = dict(hub.repositories[GAMER])
     monkeypatch.setitem(hub.repositories, GAMER, whole | {ENGINE: bytes(range(256)) * (LARGE // 256)})
-    monkeypatch.setattr(hub, "slow", {ENGINE: 1})
+    monkeypatch.setattr(hub, "slow", {ENGINE: 3})
     page = open_dialog(comfy)
     page.click(f"{DIALOG} .ag-main")
     level = "() => Number(document.querySelector('.ag-weights .ag-bar').getAttribute('aria-valuenow'))"
@@ -319,7 +319,7 @@ def test_the_button_is_there_in_nodes_2_0(comfy, folder):
     comfy.open()
     try:
         comfy.load_prompt({"1": load(world="sosuke")})
-        page.locator("[data-node-id='1']").get_by_text("Get weights", exact=True).click(timeout=10_000)
+        page.locator("[data-node-id='1']").get_by_text("Get weights", exact=True).click()
         page.wait_for_selector(f"{DIALOG} .ag-licence:not(:empty)")
         assert page.input_value(f"{DIALOG} select") == "sosuke"
         comfy.shot("weights-nodes-2")

@@ -312,8 +312,7 @@ def test_a_change_of_scene_is_added_and_another_removed_on_the_strip(browser, da
             {"film": "harbour", "scene_change": [3.0, 3.25]},
             {"film": "harbour", "no_scene_change": 7.5},
         ]
-        review.open()
-        assert review.text("#changes") == "2 changes of scene"
+        review.reopen(lambda: review.text("#changes") == "2 changes of scene")
         assert apply_corrections(dataset, review.file) == 2
         write_review(dataset)
         review.open()

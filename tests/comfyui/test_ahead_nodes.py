@@ -88,9 +88,12 @@ def test_a_first_turn_is_drawn_ahead_of_its_story(server, story):
 
 def test_it_gives_way_to_any_other_prompt(server, story):
     play(server, story)
-    running = server.queue({"load": load(), "ahead": ahead_node(story, [RUN], after=-1, **LONG)})
+    long = {"after": -1, **LONG}
+    begun = time.monotonic()
+    ahead(server, story, instructions=[RUN], pieces=1, **long)  # its state
+    running = server.queue({"load": load(), "ahead": ahead_node(story, [RUN], **long)})
     server.wait_until(lambda: running in str(server.get("/queue")["queue_running"]))
-    time.sleep(1.0)
+    time.sleep(time.monotonic() - begun)  # it begins as that call did
     assert not server.get(f"/history/{running}"), "it draws for long"
     begun = time.monotonic()
     answer = play(server, story, SLEEP)
@@ -109,10 +112,11 @@ def test_it_gives_way_to_any_other_prompt(server, story):
 def test_a_half_drawn_shot_is_finished_for_the_turn_that_shows_it(server, story, change, steps):
     """Each case has steps of its own, so that none finds the shot of another."""
     look, finished = {"after": 0, "steps": steps}, not change
+    begun = time.monotonic()
     ahead(server, story, instructions=[RUN, SLEEP], pieces=2)  # their states
     running = server.queue({"load": load(), "ahead": ahead_node(story, [RUN, SLEEP], **look)})
     server.wait_until(lambda: running in str(server.get("/queue")["queue_running"]))
-    time.sleep(0.2)
+    time.sleep(time.monotonic() - begun)  # it begins as that call did
     assert not server.get(f"/history/{running}"), "the first shot is half drawn"
     inputs = {**PLAY, **look, "story": story, "instructions": RUN, **change}
     inputs["model"] = [change.get("model", "load"), 0]

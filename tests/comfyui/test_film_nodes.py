@@ -136,7 +136,7 @@ def test_games_of_a_folder_are_played_in_takes_and_again_for_nothing(server, sto
 
 
 def test_an_interrupted_batch_goes_on_and_keeps_what_was_drawn(server, story):
-    prompt = batch(story, text=f"{WAVE}\n{RUN}\n{SLEEP}", steps=60)
+    prompt = batch(story, text=f"{WAVE}\n{RUN}\n{SLEEP}", steps=300)
     folder = server.output_dir / "animegamer" / story
     queued = server.queue(prompt)
     server.wait_until((folder / "lines" / "line-2.jsonl").exists)  # the second take has its first turn

@@ -236,13 +236,13 @@ def test_a_story_of_another_profile_or_in_use_is_not_changed(server, story, tiny
 
 def test_an_interrupt_keeps_the_finished_turns(server, story):
     game = [WAVE, RUN, SLEEP, DANCE]
-    prompt_id = server.queue(play(story, *game, steps=60))
+    prompt_id = server.queue(play(story, *game, steps=300))
     server.wait_until((server.output_dir / "animegamer" / story / "lines" / "main.jsonl").exists)
     server.post("/interrupt", {})
     assert message(server.wait(prompt_id), "execution_interrupted") is not None
     done = instructions_of(server, story)
     assert 1 <= len(done) < 4 and done == game[: len(done)]
-    assert shown(server.run(play(story, *game, steps=60)))["turns"] == 4
+    assert shown(server.run(play(story, *game, steps=300)))["turns"] == 4
 
 
 # Loading

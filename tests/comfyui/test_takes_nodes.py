@@ -81,7 +81,9 @@ def test_takes_that_nothing_can_judge_are_refused_in_a_sentence(server, judged):
 
 
 def test_an_interrupt_between_takes_keeps_those_that_are_drawn(server, judged):
-    play = node("PlayGameStory", model=["load", 0], instructions=WAVE, story="stopped", takes=3, **PLAY | {"steps": 60})
+    play = node(
+        "PlayGameStory", model=["load", 0], instructions=WAVE, story="stopped", takes=3, **PLAY | {"steps": 300}
+    )
     prompt = server.queue({"load": load(world=judged), "play": play})
     shots = server.output_dir / "animegamer" / "stopped" / "lines" / "main.jsonl"
     server.wait_until(shots.exists)

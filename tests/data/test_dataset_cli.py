@@ -30,9 +30,15 @@ pytest.importorskip("rapidocr")
 PLAN = FilmPlan(seed=3, scenes=6, size=(96, 144), fps=12.0, short=0.0, seconds=(2.2, 4.4), grain=1.0, sound=True)
 # The command in a process of its own, in spans so short that what ends it finds some of them finished.
 COMMAND = """
-import sys
+import os, sys, time
+from animegamer_core.data import build
 from animegamer_core.data.films import cutting
 cutting.SPAN_SECONDS = 0.5
+if "WAITS" in os.environ:
+    def add_and_wait(*given, add=build.add_scenes):
+        add(*given)
+        time.sleep(60)
+    build.add_scenes = add_and_wait
 from animegamer_core.__main__ import main
 if __name__ == "__main__":
     sys.exit(main(["dataset", *sys.argv[1:]]))
@@ -63,7 +69,7 @@ def build(film: Path, out: Path, *options: str) -> list[str]:
 def spawn(film: Path, out: Path, *options: str, **how) -> subprocess.Popen:
     command = [sys.executable, "-c", COMMAND, *build(film, out, *options)[1:]]
     how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **how}
-    return subprocess.Popen(command, env=ENVIRONMENT, **how)
+    return subprocess.Popen(command, **{"env": ENVIRONMENT, **how})
 
 
 def tables(out: Path) -> dict[str, bytes]:
@@ -264,6 +270,7 @@ def test_ctrl_c_ends_with_a_sentence_and_the_same_command_continues(film, whole,
         out,
         "--workers",
         "2",
+        env={**ENVIRONMENT, "WAITS": "after its first scenes"},
         start_new_session=True,  # a terminal tells every process of the group
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )

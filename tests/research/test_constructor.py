@@ -221,11 +221,11 @@ def test_a_story_that_stays_invalid_is_set_aside_and_never_mended(stub, tmp_path
 
 
 def test_a_service_that_misbehaves_is_tried_again_and_counted(stub, tmp_path):
-    stub.script[:] = [Status(500), Reset(), CutBody(), Status(429, {"Retry-After": "0"}), Slow(1.0), GOOD]
+    stub.script[:] = [Status(500), Reset(), CutBody(), Status(429, {"Retry-After": "0"}), Slow(20.0), GOOD]
     terms = AskSettings(at_once=1, price_in=10.0, price_out=30.0)
-    write(stub, tmp_path / "games.txt", 1, terms, timeout=0.5)
+    write(stub, tmp_path / "games.txt", 1, terms, timeout=2.0)
     stub.script.append(Status(500))
-    written = write(stub, tmp_path / "games.txt", 2, terms, timeout=0.5)
+    written = write(stub, tmp_path / "games.txt", 2, terms)
     answers = written.answers
     assert answers.whole and answers.spent.trouble == {"status 500": 1} and len(stub.asks) == 8
     spent = answers.spent

@@ -42,6 +42,17 @@ STAGES = ("warmup", "joint", "predict", "adapt")
 EVERY = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --save-every 2 --accumulation 1"
 RANKS = " ".join(f"--set {stage}.lora_rank=2" for stage in STAGES[1:])
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+WAITS_IN_JOINT = """
+import sys, time
+from animegamer_core.train import loop
+def save_and_wait(folder, state, *rest, save=loop.save_checkpoint):
+    save(folder, state, *rest)
+    if state.stage == "joint":
+        time.sleep(600)
+loop.save_checkpoint = save_and_wait
+from animegamer_core.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
 LORA = f"--steps 4 {EVERY} --recipe lora {RANKS}"
 
 
@@ -137,7 +148,7 @@ def test_a_new_world_is_trained_in_place_through_all_six_stages(places, tmp_path
 def test_a_killed_run_continues_at_its_stage_and_step(whole, places, tmp_path):
     out = tmp_path / "run"
     options = f"{LORA} --out {out} --stages warmup,joint"
-    command = [sys.executable, "-m", "animegamer_core", "train", "all", *options.split()]
+    command = [sys.executable, "-c", WAITS_IN_JOINT, "train", "all", *options.split()]
     command += ["--dataset", str(places[0]), "--world", str(places[1])]
     with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, cwd=tmp_path) as running:
         while not list_checkpoints(out / "joint" / "checkpoints") and running.poll() is None:
