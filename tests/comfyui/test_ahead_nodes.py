@@ -88,10 +88,9 @@ def test_a_first_turn_is_drawn_ahead_of_its_story(server, story):
 
 def test_it_gives_way_to_any_other_prompt(server, story):
     play(server, story)
-    long = {"after": -1, **LONG}
     begun = time.monotonic()
-    ahead(server, story, instructions=[RUN], pieces=1, **long)  # its state
-    running = server.queue({"load": load(), "ahead": ahead_node(story, [RUN], **long)})
+    ahead(server, story, instructions=[RUN], pieces=1)  # its state
+    running = server.queue({"load": load(), "ahead": ahead_node(story, [RUN], after=-1, **LONG)})
     server.wait_until(lambda: running in str(server.get("/queue")["queue_running"]))
     time.sleep(time.monotonic() - begun)  # it begins as that call did
     assert not server.get(f"/history/{running}"), "it draws for long"
