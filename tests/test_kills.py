@@ -25,5 +25,5 @@ def test_every_end_is_compared_before_the_work_is_begun_anew(tmp_path):
         assert done.read_text() == "x" * 12
         compared.append(begun[-1])
 
-    kill_often(begin, work, lambda: len(done.read_text()), check, tmp_path / "log.txt", kills=60, seed=0)
-    assert compared == begun and len(begun) > 2
+    kill_often(begin, work, lambda: len(done.read_text()), check, tmp_path / "log.txt", kills=90, seed=0)
+    assert compared == begun and len(begun) > 3

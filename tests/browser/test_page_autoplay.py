@@ -77,7 +77,7 @@ def test_autoplay_plays_its_turns_and_says_how_many_are_to_come(life):
 
 
 def test_writing_takes_over_after_the_running_turn(life):
-    page = life.page
+    page, before = life.page, len(texts(life))
     page.fill("input[name=autoplay]", "50")
     page.click(".ag-autoplay")
     page.wait_for_selector(".ag-doing:visible")
@@ -85,6 +85,7 @@ def test_writing_takes_over_after_the_running_turn(life):
     page.wait_for_function("() => !document.querySelector('.ag-ask [role=status]').textContent", timeout=TURN)
     life.wait_until_idle()
     count = len(texts(life))
+    assert count > before, "the running turn was kept"
     page.press(".ag-text", "Enter")
     life.wait_for_turn(count + 1)
     assert texts(life)[-1] == "Miko naps"

@@ -109,7 +109,7 @@ def a_story(*instructions, story):
 def assert_the_clip_is_shown(comfy, server):
     """The clip of the last run is what a video on the page plays, and no picture of the drawing lies over it."""
     clip = list(server.get("/history").values())[-1]["outputs"]["2"]["images"][0]["filename"]
-    comfy.page.wait_for_function(script("plays"), arg=clip)
+    comfy.page.wait_for_function(script("plays"), arg=clip, timeout=15_000)
     assert not comfy.page.get_by_text("Video failed to load").count()
 
 
@@ -133,7 +133,7 @@ def test_a_preview_that_loads_after_the_run_does_not_stay_beside_the_clip(comfy,
         comfy.load_prompt(a_turn() | {"6": draw(["5", 0], model="1", steps=60)})
         comfy.run_graph()
         clip = list(server.get("/history").values())[-1]["outputs"]["6"]["images"][0]["filename"]
-        comfy.page.wait_for_function(script("plays"), arg=clip)
+        comfy.page.wait_for_function(script("plays"), arg=clip, timeout=15_000)
         comfy.page.wait_for_timeout(3 * late)
         drawn = comfy.page.evaluate(f"() => {DECODE}.widgets.map((widget) => widget.name)")
         comfy.shot("graph-late-preview")

@@ -54,6 +54,7 @@ def test_every_turn_was_one_ordinary_prompt(game, server):
 def test_three_takes_and_continuing_from_the_chosen_one(game):
     page = game.page
     game.tell(HUG, "Shift+Enter")
+    page.wait_for_selector(".ag-doing:visible")
     game.wait_for_turn(3)
     takes = page.locator(".ag-takes .ag-clip")
     assert takes.count() == 3

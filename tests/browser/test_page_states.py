@@ -22,7 +22,7 @@ def test_a_reload_in_mid_turn_shows_it_as_running(tab):
     words = tab.page.locator(".ag-status-words")
     words.wait_for()
     tab.page.wait_for_function(
-        "() => /Drawing|Playing/.test(document.querySelector('.ag-status-words').textContent)", timeout=TURN
+        "() => /Drawing|Playing/.test(document.querySelector('.ag-status-words').textContent)", timeout=5_000
     )
     assert "waits" not in words.inner_text()
     tab.page.locator(".ag-stop-button").click()
@@ -109,7 +109,7 @@ def test_decode_shot_ends_on_the_moving_clip(comfy, server, world):
         # A turn that was drawn ahead may have ended since.
         shown = [entry["outputs"]["4"] for entry in server.get("/history").values() if "4" in entry["outputs"]][-1]
         (clip,) = shown["images"]
-        comfy.page.wait_for_function(script("plays"), arg=clip["filename"])
+        comfy.page.wait_for_function(script("plays"), arg=clip["filename"], timeout=15_000)
         assert (server.base / clip["type"] / clip["subfolder"] / clip["filename"]).is_file()
         usual = SPECS[world].decoder.steps
         assert shown["animegamer_draft"] == [

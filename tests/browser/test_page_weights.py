@@ -319,7 +319,7 @@ def test_the_button_is_there_in_nodes_2_0(comfy, folder):
     comfy.open()
     try:
         comfy.load_prompt({"1": load(world="sosuke")})
-        page.locator("[data-node-id='1']").get_by_text("Get weights", exact=True).click()
+        page.locator("[data-node-id='1']").get_by_text("Get weights", exact=True).click(timeout=10_000)
         page.wait_for_selector(f"{DIALOG} .ag-licence:not(:empty)")
         assert page.input_value(f"{DIALOG} select") == "sosuke"
         comfy.shot("weights-nodes-2")

@@ -215,7 +215,7 @@ def test_a_stop_ends_the_wait_for_the_rate_and_further_retries(stub):
     begun = time.monotonic()
     with pytest.raises(Cancelled):
         limited.answer(Question("?"), 1, stop)
-    assert time.monotonic() - begun < 60
+    assert time.monotonic() - begun < 2
     with pytest.raises(Cancelled):
         model(stub).answer(Question("?"), 1, stop)
     assert len(stub.asks) == 1

@@ -1,4 +1,5 @@
-"""Jumps: frames whose picture differs from the one before by more than motion explains; each is a cut or a flash.
+"""Jumps: frames whose picture differs from the one before by more than motion explains. Each is a cut, a flash, or a
+quick thing that passes.
 
 TransNetV2 takes many flashes for cuts, and misses some cuts between similar pictures; jumps correct both.
 """
@@ -38,7 +39,8 @@ class JumpSettings:
 class JumpFinder:
     """Finds the jumps among thumbnails that are added in order; keeps about the last second of them.
 
-    jumps: numbers of the frames with a jump that is no flash, in order. flashed: numbers of the frames of flashes.
+    jumps: numbers of the frames after which the picture before does not come back, in order. flashed: numbers of the
+    frames of flashes. Quick things that pass are in neither.
     """
 
     def __init__(self, settings: JumpSettings) -> None:
