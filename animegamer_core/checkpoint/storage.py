@@ -40,7 +40,7 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class FileNote:
-    """What `world.json` keeps of one file: its checksum and its size in bytes."""
+    """What `world.json` keeps of one file: its checksum and its size in bytes, of a json file with plain line ends."""
 
     sha256: str
     bytes: int
@@ -48,6 +48,9 @@ class FileNote:
 
 def note_of(path: Path) -> FileNote:
     """The checksum and size of a file, read in small blocks."""
+    if path.suffix == ".json":  # Git for Windows and some editors write other line ends, which change nothing
+        text = path.read_bytes().replace(b"\r\n", b"\n")
+        return FileNote(hashlib.sha256(text).hexdigest(), len(text))
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):

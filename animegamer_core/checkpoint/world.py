@@ -124,10 +124,11 @@ class World:
         return replace(self, profile=other.profile, warnings=warnings)
 
     def has(self, part: str) -> bool:
-        """Whether every file of a part is there with its known size."""
+        """Whether every file of a part is there, its weights with their known size."""
         notes = self.storage.notes(part)
         return bool(notes) and all(
-            (self.folder / path).is_file() and (self.folder / path).stat().st_size == note.bytes
+            (self.folder / path).is_file()
+            and (path.endswith(".json") or (self.folder / path).stat().st_size == note.bytes)
             for path, note in notes.items()
         )
 
