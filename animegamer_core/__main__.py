@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
+import types
 import typing
 from collections.abc import Sequence
 
-from .cli import Verb
 from .messages import escape_output
 from .spec import PROGRAM
 
@@ -41,10 +40,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _explain(words)
     name, about = VERBS[words[0]]
     try:
-        module = typing.cast(Verb, importlib.import_module(f".cli.{name}", __package__))
-        parser = argparse.ArgumentParser(prog=f"{PROGRAM} {words[0]}", description=about)
-        module.add_arguments(parser)
-        status = module.run(parser.parse_args(_with_task(module, words[1:])))
+        from .cli.options import parse  # the list of verbs needs no parser
+
+        module = importlib.import_module(f".cli.{name}", __package__)
+        given = _with_task(module, words[1:])
+        status = module.run(parse(module.Options, given, f"{PROGRAM} {words[0]}", f"{about.capitalize()}."))
         print(end="", flush=True)
         return status
     except OSError as error:
@@ -75,7 +75,7 @@ def _is_broken(stream: typing.TextIO) -> bool:
     return getattr(stream, "write_through", False)
 
 
-def _with_task(module: Verb, words: list[str]) -> list[str]:
+def _with_task(module: types.ModuleType, words: list[str]) -> list[str]:
     """The words, with the verb's default task if they start with no task."""
     default = getattr(module, "DEFAULT_TASK", None)
     unnamed = not words or (words[0].startswith("-") and words[0] not in ("-h", "--help"))

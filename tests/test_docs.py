@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 from animegamer_core.__main__ import main
+from animegamer_core.cli import options
 from animegamer_core.evaluate.world.paper import ABLATIONS, PAPER
 
 ROOT = Path(__file__).parent.parent
@@ -37,7 +38,7 @@ def commands_of(page: str) -> list[str]:
 
 COMMANDS = list(dict.fromkeys(line for page in PAGES for line in commands_of(page)))
 FILM = [line for line in COMMANDS if "toybox.film" in line or "captioner script" in line]
-LONGER = ("--world", "--stage-file", "--auto", "--suggest")  # options of a play that is only parsed here
+LONGER = ("--world", "--lora", "--auto", "--suggest")  # options of a play that is only parsed here
 PLAYED = [line for line in COMMANDS if " play " in line and not any(option in line for option in LONGER)]
 PARITY = [line for line in COMMANDS if " parity " in line]
 DRAWN = ["python docs/make_pictures.py"]
@@ -56,13 +57,17 @@ class Parsed(Exception):
 
 @pytest.fixture
 def stop_when_parsed(monkeypatch):
-    understand = argparse.ArgumentParser.parse_args
+    """The parsers of verbs, and of the programs under tests/measure, stop once they understood the words."""
 
-    def parse_args(self, args=None, namespace=None):
-        understand(self, args, namespace)
-        raise Parsed
+    def stopping(understand):
+        def parse(*args, **options):
+            understand(*args, **options)
+            raise Parsed
 
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_args)
+        return parse
+
+    monkeypatch.setattr(options, "parse", stopping(options.parse))
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stopping(argparse.ArgumentParser.parse_args))
 
 
 def words_of(line: str) -> list[str]:

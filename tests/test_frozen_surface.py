@@ -447,7 +447,7 @@ def worlds(folder: Path) -> Json:
         do("train", stage, *common, "--spec", "tiny", "--out", runs / stage)
     do("train", "adapt", *common, "--recipe", "lora", "--lora-rank", 1, "--out", runs / "lora")
     file = OLD / "distill.safetensors"
-    play(folder, 1, "--world", world, "--stage-file", f"{file}=0.5", "--steps", 1)
+    play(folder, 1, "--world", world, "--lora", f"{file}=0.5", "--steps", 1)
     do("dataset", "cache", old, "--world", world, "--out", folder / "cache", "--device", "cpu")
     games = OLD / "benchmark.txt"
     do("evaluate", "--world", world, "--games", games, "--out", folder / "table", "--steps", 1, "--device", "cpu")

@@ -143,7 +143,7 @@ def _unstated(files: Sequence[AdapterFacts], reading: Reading, table: MotionTabl
 def open_with_adapters(
     name: str | Path, given: Sequence[str], playing: bool = False, profile: str | None = None
 ) -> World:
-    """The named world with the files of --stage-file on top, read by another profile if one is given; ValueError as for
+    """The named world with the files of --lora on top, read by another profile if one is given; ValueError as for
     `with_adapters`. playing: refuses a file that changes the encoder only, since turns do not use it.
     """
     adapters = tuple(_path_and_strength(text) for text in given)
@@ -163,9 +163,7 @@ def _path_and_strength(text: str) -> tuple[str, float]:
     try:
         return path, float(strength)
     except ValueError as error:
-        raise ValueError(
-            f"--stage-file {text}: expected FILE or FILE=STRENGTH, such as joint.safetensors=0.5"
-        ) from error
+        raise ValueError(f"--lora {text}: expected FILE or FILE=STRENGTH, such as joint.safetensors=0.5") from error
 
 
 @lru_cache(maxsize=64)

@@ -9,17 +9,17 @@ its own lock, and the process that finishes last writes the whole table.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from ..evaluate.similarity.choose import KINDS
 from ..research.ablations.variants import BUDGET_NAMES, VARIANTS, chosen
-from .options import add_scoring_options
+from .options import Device, Flag, one_of
 
 if TYPE_CHECKING:
     from ..research.ablations.run_dir import RunDir
@@ -29,47 +29,43 @@ LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # set by a 
 UNFINISHED = 3  # exit status
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `evaluate ablations`."""
-    add = parser.add_argument
-    add("--work", type=Path, required=True, metavar="DIR", help="work folder; the same command continues in it")
-    add(
-        "--variants",
-        nargs="+",
-        choices=tuple(VARIANTS),
-        metavar="NAME",
-        help=f"of {', '.join(VARIANTS)} (default: all)",
-    )
-    add("--share", metavar="I/N", help="only every N-th variant, starting with the I-th")
-    add(
-        "--budget",
-        choices=BUDGET_NAMES,
-        default="short",
-        help="full: the recipe's steps; short: a quarter, for one session; quick: a miniature (default %(default)s)",
-    )
-    add("--minutes", type=float, help="stop after this many minutes; the same command continues")
-    add("--score-only", action="store_true", help="do not train: score what is trained, and write the table")
-    add("--seed", type=int, default=0, help="decides weights, order and noise of training (default %(default)s)")
-    add(
-        "--seeds",
-        nargs="+",
-        type=int,
-        metavar="N",
-        help="several seeds instead of --seed; claims are decided from 3 on",
-    )
-    add("--device", default="auto", help="auto, cpu or cuda, also cuda:1 (default %(default)s)")
-    add("--compile", action="store_true", help="compile the decoders for training: slow start, faster steps")
-    add("--workers", type=int, help="processes that draw and measure (default: one for each core)")
-    add(
-        "--world",
-        default="toybox",
-        help="world to take the VAE, text encoder, image encoder and probes from (default %(default)s)",
-    )
-    add_scoring_options(add, (*KINDS, NO_MODELS), "scoring models for CLIP-I, DreamSim")
-    add("--out", type=Path, metavar="DIR", help="for the table (default: table in --work)")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    work: Path
+    """Work folder; the same command continues in it."""
+    variants: tuple[Annotated[str, one_of(VARIANTS)], ...] | None = None
+    """Unset: all."""
+    share: str | None = None
+    """I/N: only every N-th variant, starting with the I-th."""
+    budget: Annotated[str, one_of(BUDGET_NAMES)] = "short"
+    """full: the recipe's steps; short: a quarter, for one session; quick: a miniature."""
+    minutes: float | None = None
+    """Stop after this many minutes; the same command continues."""
+    score_only: Flag = False
+    """Do not train: score what is trained, and write the table."""
+    seed: int = 0
+    """Decides weights, order and noise of training."""
+    seeds: tuple[int, ...] | None = None
+    """Several seeds instead of --seed; claims are decided from 3 on."""
+    device: Device = "auto"
+    compile: Flag = False
+    """Compile the decoders for training: slow start, faster steps."""
+    workers: int | None = None
+    """Processes that draw and measure; unset: one for each core."""
+    world: str = "toybox"
+    """World to take the VAE, text encoder, image encoder and probes from."""
+    towers: Annotated[str, one_of((*KINDS, NO_MODELS))] = "toybox"
+    """Scoring models for CLIP-I and DreamSim."""
+    clip: Path | None = None
+    """Published scoring models: folder of a CLIP model."""
+    dreamsim: Path | None = None
+    """Published scoring models: folder of DreamSim's weights; it contains DINO code that is executed, so download it
+    yourself."""
+    out: Path | None = None
+    """Folder for the table; unset: table in --work."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Train, score and write the table; 3 if the time ran out before all variants were scored."""
     share, device = own_part(args, os.environ)
     import torch
@@ -96,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if finished else UNFINISHED
 
 
-def own_part(args: argparse.Namespace, environment: MutableMapping[str, str]) -> tuple[str | None, str]:
+def own_part(args: Options, environment: MutableMapping[str, str]) -> tuple[str | None, str]:
     """(--share, torch device) of this process. Under a launcher the share is the process's rank.
 
     The launcher's variables are then removed, since one process alone trains a variant.
@@ -117,7 +113,7 @@ def own_part(args: argparse.Namespace, environment: MutableMapping[str, str]) ->
     return share, device
 
 
-def _checked_seeds(seeds: list[int]) -> list[int]:
+def _checked_seeds(seeds: Sequence[int]) -> list[int]:
     """The seeds, each once; ValueError for a negative one."""
     for seed in seeds:
         if seed < 0:
@@ -125,7 +121,7 @@ def _checked_seeds(seeds: list[int]) -> list[int]:
     return list(dict.fromkeys(seeds))
 
 
-def _open_run_dir(args: argparse.Namespace, device: str) -> RunDir:
+def _open_run_dir(args: Options, device: str) -> RunDir:
     from ..checkpoint import open_world
     from ..research.ablations.budgets import BUDGETS
     from ..research.ablations.run_dir import RunDir

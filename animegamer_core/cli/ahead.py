@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import threading
 import time
 import typing
@@ -23,34 +22,7 @@ AUTO, ON, OFF = MODES = ("auto", "on", "off")
 MINUTE = 60.0  # seconds
 
 
-def add_ahead_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of turns that are drawn ahead."""
-    group = parser.add_argument_group(
-        "turns drawn ahead", "With --suggest, the proposed turns are drawn while you think."
-    )
-    group.add_argument(
-        "--ahead",
-        choices=MODES,
-        default=AUTO,
-        help="auto: on, unless turns are drawn on a CPU and take longer than their clips (default %(default)s)",
-    )
-    group.add_argument(
-        "--turns-ahead",
-        type=int,
-        default=1,
-        metavar="N",
-        help=f"how far ahead, 1 to {MOST_TURNS_AHEAD}: more than one also draws what would follow the first proposal",
-    )
-    group.add_argument(
-        "--ahead-seconds",
-        type=float,
-        default=30.0,
-        metavar="N",
-        help="seconds of each minute that may be spent on it (default %(default)g)",
-    )
-
-
-def check_ahead(args: argparse.Namespace) -> None:
+def check_ahead(args: typing.Any) -> None:
     """ValueError for values that are out of range."""
     if not 1 <= args.turns_ahead <= MOST_TURNS_AHEAD:
         raise ValueError(f"--turns-ahead is {args.turns_ahead}; expected 1 to {MOST_TURNS_AHEAD}")
@@ -65,7 +37,7 @@ class _Stopped(Exception):
 class DrawingAhead:
     """Draws the turns that are proposed to a player, in a thread that ends before the game continues."""
 
-    def __init__(self, player: Player, args: argparse.Namespace, say: Callable[[str], None]) -> None:
+    def __init__(self, player: Player, args: typing.Any, say: Callable[[str], None]) -> None:
         """say: gets a line if nothing more can be drawn ahead."""
         self.player, self.say = player, say
         self.mode, self.turns, self.seconds = args.ahead, args.turns_ahead, args.ahead_seconds

@@ -3,52 +3,45 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from tyro.conf import Positional
 
 from ..checkpoint.adapters import open_with_adapters
 from ..runtime.device import choose_device
 from ..runtime.models import LoadedModels, PlaySettings
-from ..spec import GUIDANCE_NAMES
 from ..story.batch import Game, play_takes, read_game_files
 from ..story.player import PlayedTurn, Player, read_in
 from ..story.story import Story
 from ..story.takes import take_seeds
-from .options import add_adapter_option
+from .options import Adapters, Device, Guidance, World
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `batch`."""
-    add = parser.add_argument
-    add(
-        "files",
-        nargs="+",
-        type=Path,
-        metavar="PATH",
-        help="text files of games, or folders of them: an instruction per line, a blank line between games",
-    )
-    add(
-        "--takes",
-        type=int,
-        default=1,
-        metavar="N",
-        help="takes of each game, each with its own noise (default %(default)s)",
-    )
-    add("--world", default="toybox", help="toybox, or a world's folder (default %(default)s)")
-    add_adapter_option(parser)
-    add("--out", type=Path, default=Path("out"), help="folder that holds stories (default %(default)s)")
-    add("--seed", type=int, default=0, help="noise seed of turn 1 in the first take (default %(default)s)")
-    add("--steps", type=int, help="sampling steps (default: the world's)")
-    add("--guidance", choices=GUIDANCE_NAMES, help="guidance schedule (default: the profile's)")
-    add("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    files: Positional[tuple[Path, ...]]
+    """Text files of games, or folders of them: an instruction per line, a blank line between games."""
+    takes: int = 1
+    """Takes of each game, each with its own noise."""
+    world: World = "toybox"
+    lora: Adapters = ()
+    out: Path = Path("out")
+    """Folder that holds stories."""
+    seed: int = 0
+    """Noise seed of turn 1 in the first take."""
+    steps: int | None = None
+    """Sampling steps; unset: the world's."""
+    guidance: Guidance | None = None
+    """Guidance schedule; unset: the profile's."""
+    device: Device = "auto"
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Play all games; after an interruption the same command continues."""
     games, seeds = read_game_files(args.files), take_seeds(args.takes, args.seed)
-    world = open_with_adapters(args.world, args.stage_file, playing=True)
+    world = open_with_adapters(args.world, args.lora, playing=True)
     for game in games:  # before anything is played; it writes nothing
         story = Story.open(args.out, game.name, world.spec.name, world.fingerprint)
         for turn, line in enumerate(game.instructions, start=1):

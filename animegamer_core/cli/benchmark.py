@@ -3,51 +3,57 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
 import typing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import arg
 
 from ..files import write_text
-from ..runtime.presets import PRESETS, Preset, get_preset, preset_for_device
-from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name, get_profile, get_spec
+from ..runtime.presets import Preset as RuntimePreset
+from ..runtime.presets import get_preset, preset_for_device
+from ..spec import DTYPES, dtype_name, get_profile, get_spec
+from .options import Device, Guidance, Preset, Profile, one_of
 
 if typing.TYPE_CHECKING:
     from ..research.benchmark.run import BenchmarkPlan
     from ..research.benchmark.table import BenchmarkResult
 
-SPECS = ("release", "toybox", "tiny")
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    spec: Literal["release", "toybox", "tiny"] | None = None
+    """Model sizes, with random weights; unset: toybox."""
+    world: str | None = None
+    """Use a world's real weights instead of random ones."""
+    profile: Profile | None = None
+    """How prompts are read; unset: the world's, or paper."""
+    preset: tuple[Preset, ...] = ()
+    """Presets, each compared with the same stock turn; the options below override it."""
+    guidance: Guidance | None = None
+    """Guidance schedule; unset: the preset's, or the profile's."""
+    steps: int | None = None
+    """Sampling steps; unset: the preset's, or the spec's."""
+    optimizations: Annotated[tuple[str, ...] | None, arg(name="with", metavar="NAME ...")] = None
+    """Optimizations for our turn."""
+    each: tuple[str, ...] = ()
+    """Optimizations to measure one by one."""
+    lora: int = 0
+    """Also measure the cost of an unmerged LoRA of this rank."""
+    repeats: int = 3
+    """Runs of each part."""
+    device: Device = "auto"
+    dtype: Annotated[str, one_of(DTYPES)] | None = None
+    """Number format; unset: bfloat16 on a GPU, float32 elsewhere."""
+    json: Path | None = None
+    """Also write all results to this file."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `bench`."""
-    add = parser.add_argument
-    add("--spec", choices=SPECS, help="model sizes, with random weights (default: toybox)")
-    add("--world", help="use a world's real weights instead of random ones")
-    add("--profile", choices=tuple(PROFILES), help="how prompts are read (default: the world's, or paper)")
-    add(
-        "--preset",
-        nargs="+",
-        choices=tuple(PRESETS),
-        metavar="NAME",
-        help=f"one or more of {', '.join(PRESETS)}, each compared with the same stock turn; the options below "
-        "override it",
-    )
-    add("--guidance", choices=GUIDANCE_NAMES, help="guidance schedule (default: the preset's, or the profile's)")
-    add("--steps", type=int, metavar="N", help="sampling steps (default: the preset's, or the spec's)")
-    add("--with", nargs="+", dest="optimizations", metavar="NAME", help="optimizations for our turn")
-    add("--each", nargs="+", default=(), metavar="NAME", help="optimizations to measure one by one")
-    add("--lora", type=int, default=0, metavar="RANK", help="also measure the cost of unmerged LoRA")
-    add("--repeats", type=int, default=3, metavar="N", help="runs of each part (default %(default)s)")
-    add("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
-    add("--dtype", choices=DTYPES, help="default: bfloat16 on a GPU, float32 elsewhere")
-    add("--json", type=Path, metavar="FILE", help="also write all results to this file")
-
-
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Measure and print; returns the exit status."""
     from ..evaluate.report import command_line
     from ..research.benchmark.run import known_step_note, measure_ours, measure_stock
@@ -87,7 +93,7 @@ def _check_json(path: Path | None) -> None:
         raise ValueError(f"--json {path}: {folder} is not writable ({error.strerror}); give another file") from error
 
 
-def _plans(args: argparse.Namespace) -> list[BenchmarkPlan]:
+def _plans(args: Options) -> list[BenchmarkPlan]:
     """One plan for each preset, or one without a preset."""
     import torch
 
@@ -120,7 +126,7 @@ def _plans(args: argparse.Namespace) -> list[BenchmarkPlan]:
     return [replace(plan, preset=preset) for preset in _presets(args, plan)] or [plan]
 
 
-def _presets(args: argparse.Namespace, plan: BenchmarkPlan) -> list[Preset]:
+def _presets(args: Options, plan: BenchmarkPlan) -> list[RuntimePreset]:
     """The presets for the plan's device; ValueError if one offloads and is not the last."""
     device, dtype = str(plan.device), dtype_name(plan.dtype)
     presets = [preset_for_device(get_preset(name), device, _print_progress, dtype) for name in args.preset or ()]

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional
 
 from ..checkpoint.build import PRECISIONS
 from ..checkpoint.convert import convert
+from .options import one_of
 from .progress_line import ProgressLine
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `convert`."""
-    parser.add_argument("src", metavar="SRC", type=Path, help="folder with MLLM-*/, VDM_Decoder-*/, VAE and Mistral")
-    parser.add_argument("--out", metavar="WORLD", type=Path, required=True, help="world folder to create or complete")
-    parser.add_argument("--name", help="which world, if SRC holds several (qiqi, sosuke)")
-    parser.add_argument("--precision", choices=PRECISIONS, default="released", help="how to store float32 weights")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    src: Positional[Path]
+    """Folder with MLLM-*/, VDM_Decoder-*/, VAE and Mistral."""
+    out: Path
+    """World folder to create or complete."""
+    name: str | None = None
+    """Which world, if SRC holds several: qiqi or sosuke."""
+    precision: Annotated[str, one_of(PRECISIONS)] = "released"
+    """How to store float32 weights."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Convert with a progress line; print the licence notice and the parts that are missing."""
     with ProgressLine() as line:
         world = convert(args.src, args.out, line.show, name=args.name, precision=args.precision)

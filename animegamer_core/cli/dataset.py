@@ -3,17 +3,22 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import typing
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
+from tyro.conf import Positional
+
+from ..data.films.writing import MOST_TEXT
+from ..data.flow import BACKENDS
 from ..messages import shell_word
 from ..runtime.device import choose_device
 from ..spec import PROGRAM, get_spec
-from .dataset_example import add_example_arguments, prepare_example
-from .endpoint_options import Progress, add_request_arguments
+from .endpoint_options import Progress
+from .options import Device, Flag, confirmed, one_of
 
 if typing.TYPE_CHECKING:
     from ..data.assemble import BuildReport
@@ -28,119 +33,164 @@ CAPTIONER_OPTIONS = {  # option of open_captioner -> argument
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `dataset`."""
-    tasks = parser.add_subparsers(dest="task", required=True, metavar="build|check|stats|cache|example")
-    _build_arguments(tasks.add_parser("build", help="cut films into captioned clips; the same command continues"))
-    check = tasks.add_parser("check", help="list what is wrong, with file and line; exit status 1 if anything is")
-    check.add_argument("folder", type=Path, metavar="DATASET")
-    check.add_argument("--deep", action="store_true", help="decode every frame of every clip")
-    check.add_argument("--apply", type=Path, metavar="FILE", help="first apply corrections exported by review.html")
-    stats = tasks.add_parser("stats", help="print counts, draw stats.png and write review.html")
-    stats.add_argument("folder", type=Path, metavar="DATASET")
-    cache = tasks.add_parser("cache", help="compute what training needs once: latents, text and image features")
-    cache.add_argument("folder", type=Path, metavar="DATASET")
-    cache.add_argument("--world", required=True, help="the world whose VAE and encoders compute them")
-    cache.add_argument("--out", required=True, type=Path, metavar="CACHE", help="the folder for `train --cache`")
-    cache.add_argument(
-        "--features", nargs="+", metavar="NAME", help="some of latents, text, image, image_random, states"
-    )
-    cache.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
-    add_example_arguments(tasks.add_parser("example", help="download a real film and build a dataset from it"))
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """Cut films into captioned clips; the same command continues."""
+
+    films: Positional[tuple[Path, ...]] = ()
+    """Film files or folders; none: finish the dataset from what is cut."""
+    out: Path
+    """The dataset's folder."""
+    spec: str = "release"
+    """The spec that sets the clips' size: toybox, release."""
+    characters: Path | None = None
+    """Reference pictures: a folder with NAME.png, or NAME/ with several."""
+    workers: int | None = None
+    """Processes that read films; unset: one per core."""
+    scene_device: Device = "auto"
+    """Device for finding scenes: auto, cpu or cuda."""
+    shard: str | None = None
+    """I/N: cut only every N-th film, starting with the I-th; afterwards run once without this option."""
+    most_text: float = MOST_TEXT
+    """Fraction of the picture; clips with more text are dropped as credits or titles; 1: drop none."""
+    captioner: Literal["none", "endpoint", "transformers", "script"] = "none"
+    """Who captions the clips; the options that follow default to the captioner's own values."""
+    url: str | None = None
+    """Endpoint: an OpenAI-compatible address, such as http://localhost:8000/v1; the key is read from OPENAI_API_KEY."""
+    model: str | None = None
+    """Endpoint: the model's name; transformers: its folder."""
+    asked_at_once: int = 4
+    """Parallel requests."""
+    tries: int | None = None
+    """Invalid replies before a clip is set aside."""
+    max_tokens: int | None = None
+    """Tokens per reply."""
+    timeout: float | None = None
+    """Endpoint: seconds for one complete answer; unset: 120."""
+    retries: int | None = None
+    """Endpoint: retries after a failed request; unset: 5."""
+    per_minute: float | None = None
+    """Endpoint: maximum requests per minute; unset: no limit."""
+    price_in: float | None = None
+    """Endpoint: price per million input tokens, to report the cost."""
+    price_out: float | None = None
+    """Endpoint: price per million output tokens."""
+    captioner_device: str | None = None
+    """Transformers: cpu, cuda, cuda:1 or mps."""
+    captioner_dtype: str | None = None
+    """Transformers: auto, bfloat16, float16 or float32."""
+    flow: Annotated[str, one_of(BACKENDS)] = "dis"
+    """What measures motion."""
+    flow_weights: Path | None = None
+    """raft, memflow: file of weights."""
+    flow_python: Path | None = None
+    """memflow: python of an environment that has ptlflow."""
+    flow_device: Device = "auto"
+    """raft, memflow: auto, cpu or cuda."""
+    threshold: float = 0.2
+    """px per frame; slower pixels count as still."""
+    slow_fraction: float | None = None
+    """Fraction of the fast pixels' speed; slower pixels count as background. Unset: 0.5, or what the folder has."""
+    turns: int = 10
+    """Clips per game."""
+    held_out: float = 0.1
+    """Fraction of the games to hold out; at least one of two or more games, unless 0. A rebuild keeps every clip in its
+    split; to choose again, delete games.jsonl."""
 
 
-def _build_arguments(parser: argparse.ArgumentParser) -> None:
-    from ..data.captions import CAPTIONERS
-    from ..data.films.writing import MOST_TEXT
-    from ..data.flow import BACKENDS
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """List what is wrong, with file and line; exit status 1 if anything is."""
 
-    add = parser.add_argument
-    add(
-        "films",
-        nargs="*",
-        type=Path,
-        metavar="FILM",
-        help="film files or folders; none: finish the dataset from what is cut",
-    )
-    add("--out", required=True, type=Path, metavar="DATASET", help="the dataset's folder")
-    add("--spec", default="release", help="the spec that sets the clips' size: toybox, release (default %(default)s)")
-    add("--characters", type=Path, metavar="DIR", help="reference pictures: DIR/NAME.png, or DIR/NAME/ with several")
-    add("--workers", type=int, metavar="N", help="processes that read films (default: one per core)")
-    add("--scene-device", default="auto", help="device for finding scenes: auto, cpu or cuda (default %(default)s)")
-    add(
-        "--shard",
-        metavar="I/N",
-        help="cut only every N-th film, starting with the I-th; afterwards run once without this option",
-    )
-    add(
-        "--most-text",
-        type=float,
-        default=MOST_TEXT,
-        metavar="X",
-        help="fraction of the picture; clips with more text are dropped as credits or titles; 1: drop none (default "
-        "%(default)s)",
-    )
-    captions = parser.add_argument_group("captions", "Each option defaults to the captioner's own value.")
-    add = captions.add_argument
-    add("--captioner", choices=CAPTIONERS, default="none", help="who captions the clips (default %(default)s)")
-    add(
-        "--url",
-        help="endpoint: an OpenAI-compatible address, such as http://localhost:8000/v1; the key is read from "
-        "OPENAI_API_KEY",
-    )
-    add("--model", help="endpoint: the model's name; transformers: its folder")
-    add("--asked-at-once", type=int, default=4, metavar="N", help="parallel requests (default %(default)s)")
-    add("--tries", type=int, metavar="N", help="invalid replies before a clip is set aside")
-    add("--max-tokens", type=int, metavar="N", help="tokens per reply")
-    add_request_arguments(add, "endpoint: ")
-    add("--captioner-device", metavar="DEVICE", help="transformers: cpu, cuda, cuda:1 or mps")
-    add("--captioner-dtype", metavar="DTYPE", help="transformers: auto, bfloat16, float16 or float32")
-    flow = parser.add_argument_group("motion")
-    add = flow.add_argument
-    add("--flow", choices=BACKENDS, default="dis", help="what measures motion (default %(default)s)")
-    add("--flow-weights", type=Path, metavar="FILE", help="raft, memflow: file of weights")
-    add("--flow-python", type=Path, metavar="FILE", help="memflow: python of an environment that has ptlflow")
-    add("--flow-device", default="auto", help="raft, memflow: auto, cpu or cuda (default %(default)s)")
-    add("--threshold", type=float, default=0.2, help="px per frame; slower pixels count as still (default %(default)s)")
-    add(
-        "--slow-fraction",
-        type=float,
-        metavar="X",
-        help="fraction of the fast pixels' speed; slower pixels count as background (default 0.5, or what the folder "
-        "has)",
-    )
-    games = parser.add_argument_group("games")
-    games.add_argument("--turns", type=int, default=10, help="clips per game (default %(default)s)")
-    games.add_argument(
-        "--held-out",
-        type=float,
-        default=0.1,
-        metavar="SHARE",
-        help="fraction of the games to hold out; at least one of two or more games, unless 0 (default %(default)s). A "
-        "rebuild keeps every clip in its split; to choose again, delete games.jsonl",
-    )
+    folder: Positional[Path]
+    """The dataset."""
+    deep: Flag = False
+    """Decode every frame of every clip."""
+    apply: Path | None = None
+    """First apply corrections exported by review.html."""
 
 
-def run(args: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Stats:
+    """Print counts, draw stats.png and write review.html."""
+
+    folder: Positional[Path]
+    """The dataset."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache:
+    """Compute what training needs once: latents, text and image features."""
+
+    folder: Positional[Path]
+    """The dataset."""
+    world: str
+    """The world whose VAE and encoders compute them."""
+    out: Path
+    """The folder for `train --cache`."""
+    features: tuple[str, ...] = ()
+    """Some of latents, text, image, image_random, states; unset: the first three."""
+    device: Device = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """Download a real film and build a dataset from it."""
+
+    out: Path
+    """Folder for the film and its dataset."""
+    spec: str = "toybox"
+    """The spec that sets the clips' size."""
+    workers: int | None = None
+    """Processes that read the film; unset: one per core."""
+    held_out: float = 0.1
+    """Fraction of the games to hold out."""
+    yes: Flag = False
+    """Do not ask before the download."""
+
+
+Options = Build | Check | Stats | Cache | Example
+
+
+def run(options: Options) -> int:
     """Do the task; returns the exit status.
 
     1: films broke off, clips have no caption, or a check found something. 2: no film could be read, or the disk is
     full. 130: interrupted.
     """
-    return {"build": _build, "check": _check, "stats": _stats, "cache": _cache, "example": _example}[args.task](args)
+    return {Build: _build, Check: _check, Stats: _stats, Cache: _cache, Example: _example}[type(options)](options)
 
 
-def _example(args: argparse.Namespace) -> int:
-    """Get the film and build its dataset; 1 if the answer is no."""
-    build = prepare_example(args)
-    if build is None:
-        return 1
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return run(parser.parse_args(build))
+def _example(args: Example) -> int:
+    """Get the film with its captions and reference pictures, and build its dataset; 1 if the answer is no.
+
+    ExampleError: the film cannot be downloaded.
+    """
+    from ..data.examples.example_film import BIG_BUCK_BUNNY, CHARACTERS, describe, get_film, has_film, plan_text
+
+    example = BIG_BUCK_BUNNY
+    if not has_film(example, args.out):
+        print(plan_text(example, args.out), end="")
+        if not args.yes and not confirmed("Get it, under these licences?"):
+            print("Nothing was downloaded.")
+            return 1
+        sys.stdout.flush()  # before pip writes
+    film = get_film(example, args.out)
+    describe(example, args.out)
+    print(f"{film}: {example.title}, {example.licence}")
+    chosen = {name: getattr(args, name) for name in ("spec", "workers", "held_out")}
+    return _build(
+        Build(
+            films=(film,),
+            out=args.out / "dataset",
+            characters=args.out / CHARACTERS,
+            captioner="script",
+            **chosen,
+        )
+    )
 
 
-def _build(args: argparse.Namespace) -> int:
+def _build(args: Build) -> int:
     try:
         return _cut_and_finish(args)
     except KeyboardInterrupt:
@@ -148,7 +198,7 @@ def _build(args: argparse.Namespace) -> int:
         return 130
 
 
-def _cut_and_finish(args: argparse.Namespace) -> int:
+def _cut_and_finish(args: Build) -> int:
     from ..data.assemble import assemble_dataset
     from ..data.build import cut_films, shard_of
     from ..data.captions import read_references
@@ -176,7 +226,7 @@ def _cut_and_finish(args: argparse.Namespace) -> int:
     return int(bool(broken or report.broken or report.open or report.captions.failures))
 
 
-def _settings(args: argparse.Namespace) -> BuildSettings:
+def _settings(args: Build) -> BuildSettings:
     from ..data.build import BuildSettings
     from ..data.films.cutting import ClipShape
     from ..data.flow import FlowSettings
@@ -200,7 +250,7 @@ def _settings(args: argparse.Namespace) -> BuildSettings:
     return settings.of_folder(args.out) if args.slow_fraction is None else settings
 
 
-def _captioner(args: argparse.Namespace, films: Sequence[Path]) -> Captioner | None:
+def _captioner(args: Build, films: Sequence[Path]) -> Captioner | None:
     """The chosen captioner; ValueError names an option that it does not take or that is missing."""
     from ..data.captions import CAPTIONERS, open_captioner
 
@@ -275,7 +325,7 @@ def _print_next(dataset: DatasetFolder, spec: str) -> None:
             print(f"then: {PROGRAM} {command}{' --start' + start if start else ''}")
 
 
-def _check(args: argparse.Namespace) -> int:
+def _check(args: Check) -> int:
     from ..data.check import check
     from ..data.corrections import apply_corrections
     from ..data.films.film_index import scenes_to_cut
@@ -297,7 +347,7 @@ def _check(args: argparse.Namespace) -> int:
     return int(bool(serious))
 
 
-def _stats(args: argparse.Namespace) -> int:
+def _stats(args: Stats) -> int:
     from ..data.stats import stats
 
     print(stats(args.folder))
@@ -314,7 +364,7 @@ def _write_pictures(folder: Path) -> None:
     print(write_review(folder))
 
 
-def _cache(args: argparse.Namespace) -> int:
+def _cache(args: Cache) -> int:
     from ..train.cache_job import DEFAULT_FEATURES, cache_features
 
     features = args.features or DEFAULT_FEATURES

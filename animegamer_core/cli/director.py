@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+import typing
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..messages import brief
 from ..state import read_instructions
 from ..story.director import SUGGESTIONS, Proposal, Proposer
-from ..story.endpoint import MODEL, URL, stated
-from ..story.endpoint_director import DIRECTORS, ENDPOINT, RULES, proposer_for
+from ..story.endpoint import stated
+from ..story.endpoint_director import ENDPOINT, RULES, proposer_for
 from ..story.everyday import NobodyNamedError
 from ..story.player import PlayedTurn, Player
 from .ahead import DrawingAhead
@@ -21,32 +21,7 @@ AUTO, EDIT = "@auto", "@edit"
 _DIGITS = 9  # of a number that is typed
 
 
-def add_director_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the director."""
-    group = parser.add_argument_group(
-        "a world that acts", "A director proposes what happens next. It is a simple built-in rule, or a language model."
-    )
-    group.add_argument(
-        "--auto", type=int, default=0, metavar="N", help="play N proposed turns, after those of FILE if there is one"
-    )
-    group.add_argument(
-        "--suggest", action="store_true", help=f"propose {SUGGESTIONS} instructions before each one that you type"
-    )
-    group.add_argument("--director-seed", type=int, default=0, metavar="N", help="seed of the proposals (default 0)")
-    group.add_argument(
-        "--director",
-        choices=DIRECTORS,
-        default=RULES,
-        help="endpoint: a model at an OpenAI-compatible endpoint; the key is read from OPENAI_API_KEY (default "
-        "%(default)s)",
-    )
-    group.add_argument(
-        "--director-url", metavar="URL", help=f"the endpoint, such as http://localhost:8000/v1 (default: {URL})"
-    )
-    group.add_argument("--director-model", metavar="NAME", help=f"the model's name at the endpoint (default: {MODEL})")
-
-
-def check_director(args: argparse.Namespace) -> None:
+def check_director(args: typing.Any) -> None:
     """ValueError for options that contradict one another."""
     if args.auto < 0:
         raise ValueError(f"--auto is {args.auto}; expected a number of turns")
@@ -65,7 +40,7 @@ class DirectorOptions:
     endpoint: tuple[str, str] | None
 
     @classmethod
-    def of(cls, args: argparse.Namespace) -> DirectorOptions:
+    def of(cls, args: typing.Any) -> DirectorOptions:
         """The options of a command line; missing ones come from the environment."""
         url, model = stated()
         return cls(args.director, args.director_seed, (args.director_url or url, args.director_model or model))
@@ -76,7 +51,7 @@ class DirectorOptions:
         return proposer_for(self.kind, world.life, world.spec.name, player.session, self.seed, endpoint=self.endpoint)
 
 
-def auto_proposer(args: argparse.Namespace, player: Player) -> Proposer:
+def auto_proposer(args: typing.Any, player: Player) -> Proposer:
     """Who proposes the turns of `--auto`; ValueError as for DirectorOptions.proposer."""
     try:
         return DirectorOptions.of(args).proposer(player)

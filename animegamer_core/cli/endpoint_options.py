@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import arg
 
 if TYPE_CHECKING:
     from ..data.captions.client import EndpointModel
@@ -16,28 +17,33 @@ _SETTINGS = ("url", "model", "timeout", "per_minute", "retries", "max_tokens")
 _TERMS = ("tries", "at_once", "price_in", "price_out")
 
 
-def add_endpoint_arguments(parser: argparse.ArgumentParser, max_tokens: int) -> None:
-    """Declare where the model is and how it is asked. max_tokens: the default length of a reply."""
-    group = parser.add_argument_group("the model", "The key is read from the environment variable OPENAI_API_KEY.")
-    add = group.add_argument
-    add("--url", required=True, help="an OpenAI-compatible address, such as http://localhost:8000/v1")
-    add("--model", required=True, help="the model's name at the endpoint")
-    add("--asked-at-once", dest="at_once", type=int, metavar="N", help="parallel requests (default 4)")
-    add("--tries", type=int, metavar="N", help="invalid replies before a question is set aside (default 3)")
-    add("--max-tokens", type=int, default=max_tokens, metavar="N", help="tokens per reply (default %(default)s)")
-    add_request_arguments(add)
+@dataclass(frozen=True, kw_only=True)
+class EndpointOptions:
+    """Where the model is and how it is asked. The key is read from the environment variable OPENAI_API_KEY."""
+
+    url: str
+    """An OpenAI-compatible address, such as http://localhost:8000/v1; the key is read from OPENAI_API_KEY."""
+    model: str
+    """The model's name at the endpoint."""
+    at_once: Annotated[int | None, arg(name="asked-at-once")] = None
+    """Parallel requests; unset: 4."""
+    tries: int | None = None
+    """Invalid replies before a question is set aside; unset: 3."""
+    max_tokens: int
+    """Tokens per reply."""
+    timeout: float | None = None
+    """Seconds for one complete answer; unset: 120."""
+    retries: int | None = None
+    """Retries after a failed request; unset: 5."""
+    per_minute: float | None = None
+    """Maximum requests per minute; unset: no limit."""
+    price_in: float | None = None
+    """Price per million input tokens, to report the cost."""
+    price_out: float | None = None
+    """Price per million output tokens."""
 
 
-def add_request_arguments(add: Callable[..., object], taken_by: str = "") -> None:
-    """Declare the options for rate limits and prices of an endpoint. taken_by: words before each help text."""
-    add("--timeout", type=float, metavar="SECONDS", help=f"{taken_by}time limit for one complete answer (default 120)")
-    add("--retries", type=int, metavar="N", help=f"{taken_by}retries after a failed request (default 5)")
-    add("--per-minute", type=float, metavar="N", help=f"{taken_by}maximum requests per minute (default: no limit)")
-    add("--price-in", type=float, metavar="X", help=f"{taken_by}price per million input tokens, to report the cost")
-    add("--price-out", type=float, metavar="X", help=f"{taken_by}price per million output tokens")
-
-
-def endpoint_of(args: argparse.Namespace) -> tuple[EndpointModel, AskSettings]:
+def endpoint_of(args: EndpointOptions) -> tuple[EndpointModel, AskSettings]:
     """The model and the settings of asking it; ValueError for an invalid option."""
     from ..data.captions.client import EndpointModel, EndpointSettings
     from ..research.judging.asking import AskSettings
@@ -46,7 +52,7 @@ def endpoint_of(args: argparse.Namespace) -> tuple[EndpointModel, AskSettings]:
     return EndpointModel(EndpointSettings(**_given(args, _SETTINGS))), terms
 
 
-def _given(args: argparse.Namespace, names: tuple[str, ...]) -> dict[str, object]:
+def _given(args: EndpointOptions, names: tuple[str, ...]) -> dict[str, object]:
     return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
 
 

@@ -7,42 +7,39 @@ shots of preset exact.
 
 from __future__ import annotations
 
-import argparse
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 from ..files import write_text
-from ..runtime.presets import PRESETS
-from ..spec import DTYPES, RELEASE
+from ..spec import DTYPES
+from .options import Device, Flag, Preset, World, one_of
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `evaluate presets`."""
-    add = parser.add_argument
-    add("--world", default="toybox", help="toybox, or a Toybox build's folder (default %(default)s)")
-    add(
-        "--presets",
-        nargs="+",
-        choices=tuple(PRESETS),
-        metavar="NAME",
-        help="presets to compare with exact (default: all that run here)",
-    )
-    add(
-        "--in-proportion",
-        action="store_true",
-        help=f"scale each preset's steps, which assume {RELEASE.decoder.steps}, to the world's own number",
-    )
-    add("--full", action="store_true", help="use all samples; always on with a GPU, takes hours on a CPU")
-    add("--limit", type=int, metavar="N", help="as for `evaluate toybox`: scales the number of shots")
-    add("--seed", type=int, default=0, help="another seed plays other games (default %(default)s)")
-    add("--device", default="auto", help="auto, cpu or cuda (default %(default)s)")
-    add("--dtype", choices=DTYPES, help="default: bfloat16 on a GPU, float32 elsewhere")
-    add("--workers", type=int, help="processes that draw and measure (default: one for each core)")
-    add("--out", type=Path, default=Path("out/evaluate-presets"), help="for presets.json (default %(default)s)")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    world: World = "toybox"
+    presets: tuple[Preset, ...] | None = None
+    """Presets to compare with exact; unset: all that run here."""
+    in_proportion: Flag = False
+    """Scale each preset's steps, which assume the published 50, to the world's own number."""
+    full: Flag = False
+    """Use all samples; always on with a GPU, takes hours on a CPU."""
+    limit: int | None = None
+    """As for `evaluate toybox`: scales the number of shots."""
+    seed: int = 0
+    """Another seed plays other games."""
+    device: Device = "auto"
+    dtype: Annotated[str, one_of(DTYPES)] | None = None
+    """Unset: bfloat16 on a GPU, float32 elsewhere."""
+    workers: int | None = None
+    """Processes that draw and measure; unset: one for each core."""
+    out: Path = Path("out/evaluate-presets")
+    """Folder for presets.json."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Measure, print and save; returns the exit status."""
     from ..checkpoint import open_world
     from ..evaluate.presets import HEAD, PresetScore, in_proportion, presets_to_score, score_preset

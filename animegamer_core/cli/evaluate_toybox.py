@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from ..checkpoint.adapters import open_with_adapters
 from ..data.stats import counted
-from ..runtime.presets import PRESETS, get_preset, preset_for_device
-from ..spec import DTYPES, GUIDANCE_NAMES
+from ..runtime.presets import get_preset, preset_for_device
+from ..spec import DTYPES
 from ..state import DEFAULT_WINDOW
-from .options import add_adapter_option
+from .options import Adapters, Device, Flag, Guidance, Preset, World, one_of
 from .progress_line import overwrite
 
 if TYPE_CHECKING:
@@ -26,32 +25,34 @@ HARDER = ("sharp", "new", "references", "conflict")
 ROWS = (*TABLE[:-1], "takes", *HARDER, TABLE[-1])
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `evaluate toybox`."""
-    parser.add_argument("--world", default="toybox", help="toybox, or a Toybox build's folder (default %(default)s)")
-    add_adapter_option(parser)
-    parser.add_argument(
-        "--full", action="store_true", help="use all samples; always on with a GPU, takes hours on a CPU"
-    )
-    parser.add_argument("--limit", type=int, metavar="N", help="number of games; all other sample sizes scale with it")
-    about = (
-        f"some of {', '.join(ROWS)}; by default {' and '.join(HARDER)} only for a world with the harder games, and "
-        "never takes"
-    )
-    parser.add_argument("--rows", nargs="+", choices=ROWS, default=TABLE, metavar="ROW", help=about)
-    parser.add_argument("--seed", type=int, default=0, help="another seed plays other games (default %(default)s)")
-    parser.add_argument(
-        "--preset", choices=tuple(PRESETS), help="preset for drawing shots; also compared with preset exact"
-    )
-    parser.add_argument("--steps", type=int, help="sampling steps of every shot (default: the preset's or world's)")
-    parser.add_argument("--guidance", choices=GUIDANCE_NAMES, help="of every shot (default: the preset's or profile's)")
-    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of the decoder (default %(default)s)")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default %(default)s)")
-    parser.add_argument("--workers", type=int, help="processes that draw and measure (default: one for each core)")
-    parser.add_argument("--out", type=Path, default=Path("out/evaluate"), help="for the report (default %(default)s)")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    world: World = "toybox"
+    lora: Adapters = ()
+    full: Flag = False
+    """Use all samples; always on with a GPU, takes hours on a CPU."""
+    limit: int | None = None
+    """Number of games; all other sample sizes scale with it."""
+    rows: tuple[Annotated[str, one_of(ROWS)], ...] | None = None
+    """Rows of the table; unset: all but takes, and the harder games' only for a world that has them."""
+    seed: int = 0
+    """Another seed plays other games."""
+    preset: Preset | None = None
+    """Preset for drawing shots; also compared with preset exact."""
+    steps: int | None = None
+    """Sampling steps of every shot; unset: the preset's or world's."""
+    guidance: Guidance | None = None
+    """Guidance of every shot; unset: the preset's or profile's."""
+    dtype: Annotated[str, one_of(DTYPES)] = "float32"
+    """Of the decoder."""
+    device: Device = "auto"
+    workers: int | None = None
+    """Processes that draw and measure; unset: one for each core."""
+    out: Path = Path("out/evaluate")
+    """Folder for the report."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Measure, print and save row by row; 1 if a value misses its target or a row could not be measured.
 
     After an interrupt the measured rows stay in a report that is marked as partial.
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     on_progress = _show_progress if sys.stderr.isatty() else None
     preset = preset_for_device(get_preset(args.preset), device, print, args.dtype) if args.preset else None
     sampling = Sampling(args.steps, args.guidance, preset, args.dtype)
-    world = open_with_adapters(args.world, args.stage_file)
+    world = open_with_adapters(args.world, args.lora)
     for line in world.warnings_for(DEFAULT_WINDOW):  # its rows are defined for this window
         print(f"warning: {line}", file=sys.stderr)
     context = EvalContext(world, device, args.workers, on_progress, sampling)
@@ -87,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         saved[:] = replace(report, facts={**report.facts, "command": command_line()}).save(args.out)
 
     try:
-        report = accept(EvalRun(context, plan, args.seed), None if args.rows is TABLE else args.rows, save)
+        report = accept(EvalRun(context, plan, args.seed), args.rows, save)
     except KeyboardInterrupt:
         print(f"\nStopped; {f'{saved[0]} has the rows so far' if saved else 'no row was measured'}.", file=sys.stderr)
         return 130

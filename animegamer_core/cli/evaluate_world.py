@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from ..checkpoint.adapters import open_with_adapters
 from ..data.flow import BACKENDS
 from ..data.stats import counted
 from ..evaluate.similarity.choose import KINDS
-from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES
 from . import baseline_options
-from .options import add_adapter_option, add_scoring_options
+from .baseline_options import BaselineOptions
+from .options import Adapters, Device, Dtype, Flag, Guidance, Profile, one_of
+from .options import World as OptionWorld
 from .progress_line import overwrite
 
 if TYPE_CHECKING:
@@ -27,42 +28,57 @@ if TYPE_CHECKING:
 CPU_GAMES = 4  # games that are played by default without a GPU
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `evaluate world`."""
-    add = parser.add_argument
-    add("--world", default="toybox", help="toybox, or a world's folder (default %(default)s)")
-    add_adapter_option(parser)
-    add("--games", type=Path, metavar="FILE", help="benchmark file (default: the Toybox's frozen 50 games)")
-    add("--limit", type=int, metavar="N", help=f"play the first N games (default: all; without a GPU {CPU_GAMES})")
-    add("--out", type=Path, required=True, metavar="DIR", help="folder of this run; the same command continues in it")
-    add("--beside", type=Path, nargs="+", default=[], metavar="DIR", help="finished runs to add as columns")
-    add(
-        "--true-shots", action="store_true", help="show the Toybox's true shots instead of the world's: the upper bound"
-    )
-    add("--window", type=int, help="past turns that the engine reads (default: as many as in its training)")
-    add("--profile", choices=tuple(PROFILES), help="prompt format (default: the one the engine was trained with)")
-    add("--steps", type=int, help="sampling steps (default: the world's)")
-    add("--guidance", choices=GUIDANCE_NAMES, help="guidance schedule (default: the profile's)")
-    add("--seed", type=int, default=0, help="noise seed for all games (default %(default)s)")
-    add("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
-    add("--dtype", choices=("auto", *DTYPES), default="auto", help="number format (default %(default)s)")
-    add = parser.add_argument_group("scoring").add_argument
-    add("--characters", type=Path, metavar="DIR", help="reference pictures: NAME.png or NAME/ for each main character")
-    add_scoring_options(add, KINDS, "scoring models: the Toybox's, or published")
-    add("--motion-edges", metavar="A,B,C,D", help="boundaries between motion levels, for a world without measured ones")
-    add("--flow", choices=BACKENDS, help="backend that measures motion (default: the one used for the world's dataset)")
-    add("--flow-weights", type=Path, metavar="FILE", help="raft, memflow: file of weights")
-    add("--flow-python", type=Path, metavar="FILE", help="memflow: python of an environment with ptlflow")
-    add(
-        "--flow-device",
-        default="auto",
-        help="raft, memflow: auto (where shots are drawn), cpu or cuda (default %(default)s)",
-    )
-    add("--threshold", type=float, help="px per frame below which a pixel counts as still (default: the world's)")
-    baseline_options.add_arguments(parser)
+@dataclass(frozen=True, kw_only=True)
+class Options(BaselineOptions):
+    world: OptionWorld = "toybox"
+    lora: Adapters = ()
+    games: Path | None = None
+    """Benchmark file; unset: the Toybox's frozen 50 games."""
+    limit: int | None = None
+    """Play the first N games; unset: all; without a GPU 4."""
+    out: Path
+    """Folder of this run; the same command continues in it."""
+    beside: tuple[Path, ...] = ()
+    """Finished runs to add as columns."""
+    true_shots: Flag = False
+    """Show the Toybox's true shots instead of the world's: the upper bound."""
+    window: int | None = None
+    """Past turns that the engine reads; unset: as many as in its training."""
+    profile: Profile | None = None
+    """Prompt format; unset: the one the engine was trained with."""
+    steps: int | None = None
+    """Sampling steps; unset: the world's."""
+    guidance: Guidance | None = None
+    """Guidance schedule; unset: the profile's."""
+    seed: int = 0
+    """Noise seed for all games."""
+    device: Device = "auto"
+    dtype: Dtype = "auto"
+    """Number format."""
+    characters: Path | None = None
+    """Reference pictures: NAME.png or NAME/ for each main character."""
+    towers: Annotated[str, one_of(KINDS)] = "toybox"
+    """Scoring models: the Toybox's, or published."""
+    clip: Path | None = None
+    """Published scoring models: folder of a CLIP model."""
+    dreamsim: Path | None = None
+    """Published scoring models: folder of DreamSim's weights; it contains DINO code that is executed, so download it
+    yourself."""
+    motion_edges: str | None = None
+    """A,B,C,D: boundaries between motion levels, for a world without measured ones."""
+    flow: Annotated[str, one_of(BACKENDS)] | None = None
+    """Backend that measures motion; unset: the one used for the world's dataset."""
+    flow_weights: Path | None = None
+    """raft, memflow: file of weights."""
+    flow_python: Path | None = None
+    """memflow: python of an environment with ptlflow."""
+    flow_device: Device = "auto"
+    """raft, memflow: auto (where shots are drawn), cpu or cuda."""
+    threshold: float | None = None
+    """px per frame below which a pixel counts as still; unset: the world's."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Play, score, print and save; under `accelerate launch` only the main process prints."""
     from ..train.distributed import processes
 
@@ -111,7 +127,7 @@ def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, pa
         return 0
 
 
-def _job(args: argparse.Namespace, device: str) -> EvaluationJob:
+def _job(args: Options, device: str) -> EvaluationJob:
     """What the arguments ask for; ValueError for a missing file or options that do not fit together."""
     from ..evaluate.similarity.choose import open_scoring_models
     from ..evaluate.world.job import EvaluationJob, read_games
@@ -122,7 +138,7 @@ def _job(args: argparse.Namespace, device: str) -> EvaluationJob:
         raise ValueError(f"--seed is {args.seed}; seeds run from 0 to 2**64 - 1")
     baseline_options.check_unused(args)
     device = choose_device(device)
-    world = open_with_adapters(args.world, args.stage_file, playing=True, profile=args.profile)
+    world = open_with_adapters(args.world, args.lora, playing=True, profile=args.profile)
     games = read_games(args.games)
     for line in world.warnings:
         print(f"warning: {line}", file=sys.stderr)
@@ -143,7 +159,7 @@ def _job(args: argparse.Namespace, device: str) -> EvaluationJob:
     )
 
 
-def _player(args: argparse.Namespace, world: World, device: str) -> GamePlayer:
+def _player(args: Options, world: World, device: str) -> GamePlayer:
     import torch
 
     if args.true_shots and args.baseline is not None:

@@ -3,54 +3,53 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from ..media.film_writer import FILM_KINDS
+from tyro.conf import Positional
+
 from ..media.soundtrack import FADE, Soundtrack
 from ..story.film import FILMS, SCALINGS, SUBTITLES, FilmOptions, export_film
 from ..story.story import Story
+from .options import Flag, one_of
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `export`."""
-    add = parser.add_argument
-    add("story", type=Path, metavar="STORY", help="a story's folder, such as out/my-game")
-    kinds = ", ".join(f".{kind}" for kind in FILM_KINDS)
-    add("--out", type=Path, metavar="FILE", help=f"the film: {kinds} (default STORY/{FILMS}/film.mp4)")
-    add("--branch", metavar="NAME", help="a branch of the story, such as line-2 (default: the current one)")
-    add("--turns", type=int, default=-1, metavar="N", help="the first N turns only")
-    add(
-        "--subtitles",
-        choices=SUBTITLES,
-        default="none",
-        help="number and instruction of each turn. burned: drawn into the frames; soft: a track in the mp4 that a "
-        "player can switch off, plus an .srt file next to it (default %(default)s)",
-    )
-    add("--show-opening", action="store_true", help="start with the clip of turn 0, if the game has an opening")
-    add("--stats", action="store_true", help="show motion and stats in a corner")
-    add("--title", default="", metavar="TEXT", help="start with a title card")
-    add("--scale", type=int, default=0, help="enlarge by this whole number (default: what text needs to be legible)")
-    add("--scaling", choices=SCALINGS, default="lanczos", help="how to enlarge (default %(default)s)")
-    add(
-        "--fps",
-        type=float,
-        default=0,
-        help="frames per second, such as 24; rates other than the original are interpolated",
-    )
-    add("--audio", type=Path, metavar="FILE", help="music or a voice-over, cut to the film's length")
-    add("--once", action="store_true", help="do not loop an --audio file that is shorter than the film")
-    add(
-        "--fade",
-        type=float,
-        default=FADE,
-        metavar="S",
-        help="seconds over which the sound fades out (default %(default)s)",
-    )
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    story: Positional[Path]
+    """A story's folder, such as out/my-game."""
+    out: Path | None = None
+    """The film; unset: films/film.mp4 in the story."""
+    branch: str | None = None
+    """A branch of the story, such as line-2; unset: the current one."""
+    turns: int = -1
+    """The first N turns only; -1: all."""
+    subtitles: Annotated[str, one_of(SUBTITLES)] = "none"
+    """Number and instruction of each turn. burned: drawn into the frames; soft: a track in the mp4 that a player can
+    switch off, plus an .srt file next to it."""
+    show_opening: Flag = False
+    """Start with the clip of turn 0, if the game has an opening."""
+    stats: Flag = False
+    """Show motion and stats in a corner."""
+    title: str = ""
+    """Start with a title card."""
+    scale: int = 0
+    """Enlarge by this whole number; 0: what text needs to be legible."""
+    scaling: Annotated[str, one_of(SCALINGS)] = "lanczos"
+    """How to enlarge."""
+    fps: float = 0
+    """Frames per second, such as 24; rates other than the original are interpolated."""
+    audio: Path | None = None
+    """Music or a voice-over, cut to the film's length."""
+    once: Flag = False
+    """Do not loop an --audio file that is shorter than the film."""
+    fade: float = FADE
+    """Seconds over which the sound fades out."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Write the film and print its files."""
     story = Story.read(args.story.absolute().parent, args.story.absolute().name)
     if args.branch:

@@ -4,9 +4,11 @@ downloads them.
 
 from __future__ import annotations
 
-import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+
+from tyro.conf import Positional
 
 from ..checkpoint import CheckpointError, base_folders
 from ..checkpoint.downloads import COGVIDEO, published_worlds
@@ -14,25 +16,25 @@ from ..checkpoint.fetch import BASE, FetchPlan, fetch, plan_base, plan_fetch, pl
 from ..checkpoint.hub import OnBytes
 from ..messages import shell_word
 from ..spec import PROGRAM
-from .options import confirmed
+from .options import Flag, confirmed
 from .progress_line import ProgressLine
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `fetch`."""
-    parser.add_argument("world", metavar="WORLD", nargs="?", help="qiqi or sosuke")
-    parser.add_argument("--base", action="store_true", help="the free base models from which `new` makes a world")
-    parser.add_argument("--out", metavar="DIR", type=Path, default=Path("downloads"), help="default %(default)s")
-    parser.add_argument(
-        "--towers",
-        action="store_true",
-        help="also the text and image encoders (T5, CLIP), needed only to encode shots and to train; --base includes "
-        "them",
-    )
-    parser.add_argument("--yes", action="store_true", help="do not ask")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    world: Positional[str | None] = None
+    """qiqi or sosuke."""
+    base: Flag = False
+    """The free base models from which `new` makes a world."""
+    out: Path = Path("downloads")
+    """Folder for the files."""
+    towers: Flag = False
+    """Also the text and image encoders (T5, CLIP), needed only to encode shots and to train; --base includes them."""
+    yes: Flag = False
+    """Do not ask."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Print what will be downloaded, ask, download; 1 if the answer is no. ValueError unless a world or --base is
     given.
     """

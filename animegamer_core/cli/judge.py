@@ -3,30 +3,33 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from .endpoint_options import Progress, add_endpoint_arguments, endpoint_of
+from tyro.conf import Positional
+
+from .endpoint_options import EndpointOptions, Progress, endpoint_of
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `evaluate judge`."""
-    add = parser.add_argument
-    add("runs", nargs="+", type=Path, metavar="RUN", help="folders of `evaluate world`, one for each agent")
-    add(
-        "--passes",
-        type=int,
-        default=3,
-        help="questions about each story, each in a different order (default %(default)s)",
-    )
-    add("--seed", type=int, default=0, help="seed of the orders in which agents are shown (default %(default)s)")
-    add("--limit", type=int, metavar="N", help="judge only the first N games that all runs have")
-    add("--characters", type=Path, metavar="DIR", help="reference pictures, NAME.png or NAME/; the Toybox has its own")
-    add("--out", required=True, type=Path, metavar="DIR", help="folder for the report; the same command continues")
-    add_endpoint_arguments(parser, max_tokens=1024)
+@dataclass(frozen=True, kw_only=True)
+class Options(EndpointOptions):
+    runs: Positional[tuple[Path, ...]]
+    """Folders of `evaluate world`, one for each agent."""
+    out: Path
+    """Folder for the report; the same command continues."""
+    passes: int = 3
+    """Questions about each story, each in a different order."""
+    seed: int = 0
+    """Seed of the orders in which agents are shown."""
+    limit: int | None = None
+    """Judge only the first N games that all runs have."""
+    characters: Path | None = None
+    """Reference pictures, NAME.png or NAME/; the Toybox has its own."""
+    max_tokens: int = 1024
+    """Tokens per reply."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Judge, print and save; 1 if a question has no answer."""
     from ..research.judging.asking import ask_all, kept_replies
     from ..research.judging.judge import SCENES, questions_of, references_in, stories_of, tasks_of

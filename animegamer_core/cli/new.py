@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import arg
 
 from ..checkpoint.base_folders import BaseFolders
 from ..checkpoint.build import PRECISIONS
 from ..checkpoint.new import new_world
 from ..messages import shell_word
 from ..spec import PROGRAM
+from .options import one_of
 from .progress_line import ProgressLine
 
 ADDED_BY = {"text_tower": ("text encoder", "--t5 DIR"), "image_tower": ("image encoder", "--clip DIR")}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `new`."""
-    parser.add_argument("--cogvideox", metavar="DIR", type=Path, help="CogVideoX-2b in the diffusers layout")
-    parser.add_argument("--mistral", metavar="DIR", type=Path, help="Mistral-7B-Instruct-v0.1 for transformers")
-    parser.add_argument("--t5", metavar="DIR", type=Path, help="t5-v1_1-xxl; default: CogVideoX-2b's own text_encoder")
-    parser.add_argument("--clip", metavar="DIR", type=Path, help="CLIP-ViT-B-16-laion2B-s34B-b88K, needed to train")
-    parser.add_argument(
-        "--from", dest="start", metavar="WORLD", help="instead of base models: begin with a small world, such as toybox"
-    )
-    parser.add_argument(
-        "--dataset", metavar="DIR", type=Path, help="with --from: the dataset whose words the new world knows too"
-    )
-    parser.add_argument("--out", metavar="WORLD", type=Path, required=True, help="world folder to create or complete")
-    parser.add_argument("--spec", choices=("release",), help="accept only models with the published sizes")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the random initial weights (default %(default)s)")
-    parser.add_argument("--precision", choices=PRECISIONS, default="released", help="how to store float32 weights")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    out: Path
+    """World folder to create or complete."""
+    cogvideox: Path | None = None
+    """CogVideoX-2b in the diffusers layout."""
+    mistral: Path | None = None
+    """Mistral-7B-Instruct-v0.1 for transformers."""
+    t5: Path | None = None
+    """t5-v1_1-xxl; unset: CogVideoX-2b's own text_encoder."""
+    clip: Path | None = None
+    """CLIP-ViT-B-16-laion2B-s34B-b88K, needed to train."""
+    start: Annotated[str | None, arg(name="from")] = None
+    """Instead of base models: begin with a small world, such as toybox."""
+    dataset: Path | None = None
+    """With --from: the dataset whose words the new world knows too."""
+    spec: Literal["release"] | None = None
+    """Accept only models with the published sizes."""
+    seed: int = 0
+    """Seed of the random initial weights."""
+    precision: Annotated[str, one_of(PRECISIONS)] = "released"
+    """How to store float32 weights."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Make the world with a progress line; print where it is, what it lacks, its licences and the next command."""
     if args.start is not None:
         return _extend(args)
@@ -55,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _extend(args: argparse.Namespace) -> int:
+def _extend(args: Options) -> int:
     """Make a world that begins with another one's weights."""
     from ..checkpoint import open_world
     from ..data.dataset import DatasetFolder

@@ -1,26 +1,28 @@
-"""The verb `parity`: compare this code with recorded results of the published code."""
+"""The verb `parity`: compare this code with recorded results of the published code.
+
+Each turn is compared given the recorded states of the turns before it. In the rows `chain` and `chain at full width`
+the engine reads its own outputs, so rounding adds up: there the tolerance is 5e-05, plus 0.0005 for each earlier turn,
+and the row shows the turn that comes closest to it.
+"""
 # ruff: noqa: T201
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-CHAINS = (
-    "Each turn is compared given the recorded states of the turns before it. In the rows `chain` and `chain at full "
-    "width` the engine reads its own outputs, so rounding adds up: there the tolerance is 5e-05, plus 0.0005 for each "
-    "earlier turn, and the row shows the turn that comes closest to it."
-)
+from tyro.conf import Positional
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `parity`."""
-    parser.epilog = CHAINS
-    parser.add_argument("folder", metavar="DIR", type=Path, help="folder of golden fixtures")
-    parser.add_argument("--tokenizer", metavar="DIR", type=Path, help="folder of the published tokenizer")
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    folder: Positional[Path]
+    """Folder of golden fixtures."""
+    tokenizer: Path | None = None
+    """Folder of the published tokenizer."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Print the table; 1 if a row is not ok, or if the folder has no part at all."""
     from ..research.parity import parity
     from ..research.parity.rows import table

@@ -3,108 +3,127 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import sys
 import time
 import typing
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, UseAppendAction, arg
 
 from ..checkpoint.adapters import open_with_adapters
 from ..life import PUBLISHED_RULES
-from ..recall import MEMORIES, RECALLED_TURNS, chosen_memory, turn_name
+from ..recall import MEMORIES, chosen_memory, turn_name
 from ..runtime.device import choose_device
-from ..runtime.presets import PRESETS, PresetModels, get_preset, override_notes, preset_for_device, with_preset
-from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES, dtype_name
+from ..runtime.presets import PresetModels, get_preset, override_notes, preset_for_device, with_preset
+from ..spec import dtype_name
 from ..state import MotionScope, MotionTable, check_length, read_instructions, scope_name
 from ..story.ahead_store import AheadStore
 from ..story.batch import game_text
+from ..story.endpoint_director import DIRECTORS, RULES
 from ..story.index import check_there
 from ..story.player import PlayedTurn, Player, PlaySettings, read_in
 from ..story.story import Story
-from .ahead import DrawingAhead, add_ahead_arguments, check_ahead
-from .director import AUTO, EDIT, DirectorOptions, Suggestions, add_director_arguments, auto_proposer, check_director
-from .options import add_adapter_option
-from .play_opening import add_opening_arguments, check_opening, opening_of
-from .takes import add_takes_arguments, takes_line, takes_of
+from .ahead import MODES, DrawingAhead, check_ahead
+from .director import AUTO, EDIT, DirectorOptions, Suggestions, auto_proposer, check_director
+from .options import Adapters, Device, Dtype, Flag, Guidance, Preset, Profile, World, one_of
+from .play_opening import check_opening, opening_of
+from .takes import takes_line, takes_of
 
 if typing.TYPE_CHECKING:
     from tqdm import tqdm
 
-    from ..checkpoint import World
+    from ..checkpoint import World as OpenWorld
 
 UNDO, QUIT = "@undo", ("@quit", "quit", "exit")
 _REPLACED = "\ufffd"  # what stands for bytes that are not UTF-8
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `play`."""
-    parser.add_argument(
-        "file", nargs="?", type=Path, metavar="FILE", help="instructions, one per line; without FILE, you type them"
-    )
-    parser.add_argument("--world", default="toybox", help="toybox, or a world's folder (default %(default)s)")
-    add_adapter_option(parser)
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder that holds stories (default %(default)s)")
-    parser.add_argument("--name", help="the story's name (default: FILE's name, or `story`)")
-    start = parser.add_mutually_exclusive_group()
-    start.add_argument("--resume", action="store_true", help="continue after the story's last turn")
-    start.add_argument("--branch", type=int, metavar="N", help="continue after turn N in a new branch")
-    parser.add_argument(
-        "--window", type=int, help="past turns in the prompt (default: as many as in the world's training)"
-    )
-    parser.add_argument(
-        "--memory",
-        choices=MEMORIES,
-        help="recent: the engine reads the last turns; recall: also earlier ones that the instruction refers to "
-        "(default: what the story has used so far; for a new one, the world's)",
-    )
-    parser.add_argument(
-        "--recalled-turns",
-        type=int,
-        metavar="N",
-        help=f"maximum number of earlier turns in the window with --memory recall (default {RECALLED_TURNS})",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="noise seed of turn 1; another seed gives another take")
-    parser.add_argument("--preset", choices=tuple(PRESETS), help="speed and GPU memory")
-    parser.add_argument("--steps", type=int, help="sampling steps (default: the preset's, or the world's)")
-    parser.add_argument(
-        "--guidance", choices=GUIDANCE_NAMES, help="guidance schedule (default: the preset's, or the profile's)"
-    )
-    parser.add_argument(
-        "--profile", choices=tuple(PROFILES), help="how prompts are built and read (default: the world's)"
-    )
-    parser.add_argument(
-        "--motion",
-        action="append",
-        default=[],
-        metavar="N=SCOPE",
-        help="motion of turn N's shot: still, gentle, brisk, fast, wild, or a value such as 2.5px; may be repeated",
-    )
-    add_opening_arguments(parser)
-    add_director_arguments(parser)
-    add_ahead_arguments(parser)
-    add_takes_arguments(parser)
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or mps (default %(default)s)")
-    parser.add_argument(
-        "--engine-device",
-        metavar="DEVICE",
-        help="separate device for the engine, which then predicts the next turn while a shot is drawn",
-    )
-    parser.add_argument(
-        "--halves", metavar="DEVICE", help="a second GPU, such as cuda:1, for guidance's unconditional pass"
-    )
-    parser.add_argument(
-        "--dtype", choices=("auto", *DTYPES), default="auto", help="number format (default %(default)s)"
-    )
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    file: Positional[Path | None] = None
+    """Instructions, one per line; without FILE, you type them."""
+    world: World = "toybox"
+    lora: Adapters = ()
+    out: Path = Path("out")
+    """Folder that holds stories."""
+    name: str | None = None
+    """The story's name; unset: FILE's name, or `story`."""
+    resume: Flag = False
+    """Continue after the story's last turn."""
+    branch: int | None = None
+    """Continue after this turn in a new branch."""
+    window: int | None = None
+    """Past turns in the prompt; unset: as many as in the world's training."""
+    memory: Annotated[str, one_of(MEMORIES)] | None = None
+    """recent: the engine reads the last turns; recall: also earlier ones that the instruction refers to. Unset: what
+    the story has used so far; for a new one, the world's."""
+    recalled_turns: int | None = None
+    """Maximum number of earlier turns in the window with --memory recall; unset: 2."""
+    seed: int = 0
+    """Noise seed of turn 1; another seed gives another take."""
+    preset: Preset | None = None
+    """Speed and GPU memory."""
+    steps: int | None = None
+    """Sampling steps; unset: the preset's, or the world's."""
+    guidance: Guidance | None = None
+    """Guidance schedule; unset: the preset's, or the profile's."""
+    profile: Profile | None = None
+    """How prompts are built and read; unset: the world's."""
+    motion: Annotated[tuple[str, ...], UseAppendAction, arg(metavar="TURN=SCOPE")] = ()
+    """Motion of a turn's shot: still, gentle, brisk, fast, wild, or a value such as 2.5px."""
+    opening: Path | None = None
+    """Start a new game with a picture or a part of a film as turn 0."""
+    opening_at: float | None = None
+    """Where in the film the opening is, in seconds; unset: its start."""
+    opening_text: str | None = None
+    """What happens in the opening, or a whole instruction."""
+    show_opening: Flag = False
+    """Start story.mp4 and contact-sheet.png with the opening's clip."""
+    auto: int = 0
+    """Play this number of proposed turns, after those of FILE if there is one."""
+    suggest: Flag = False
+    """Propose three instructions before each one that you type."""
+    director_seed: int = 0
+    """Seed of the proposals."""
+    director: Annotated[str, one_of(DIRECTORS)] = RULES
+    """endpoint: a model at an OpenAI-compatible endpoint; the key is read from OPENAI_API_KEY."""
+    director_url: str | None = None
+    """The endpoint, such as http://localhost:8000/v1."""
+    director_model: str | None = None
+    """The model's name at the endpoint."""
+    ahead: Annotated[str, one_of(MODES)] = "auto"
+    """With --suggest, draw proposed turns while you think. auto: unless a CPU takes longer than their clips."""
+    turns_ahead: int = 1
+    """How far ahead; more than one also draws what would follow the first proposal."""
+    ahead_seconds: float = 30.0
+    """Seconds of each minute that may be spent on it."""
+    takes: int = 1
+    """Takes of each turn; a judge keeps the best."""
+    bar: float = 0.0
+    """Draw further takes while the best is below this, 0 to 1."""
+    most_takes: int = 0
+    """Maximum takes per turn with --bar; 0: --takes."""
+    device: Device = "auto"
+    engine_device: str | None = None
+    """Separate device for the engine, which then predicts the next turn while a shot is drawn."""
+    cfg_parallel: str | None = None
+    """A second GPU, such as cuda:1, for guidance's unconditional pass."""
+    dtype: Dtype = "auto"
+    """Number format."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Play by these arguments; returns the exit status. After Ctrl-C, print how to continue."""
+    if args.resume and args.branch is not None:
+        raise ValueError("--resume and --branch both say where to continue; give only one of them")
     check_director(args)
     check_ahead(args)
     check_opening(args)
-    world = open_with_adapters(args.world, args.stage_file, playing=True, profile=args.profile)
+    world = open_with_adapters(args.world, args.lora, playing=True, profile=args.profile)
     name = args.name or (args.file.stem if args.file else "auto" if args.auto else "story")
     instructions = read_game(args.file) if args.file else ()
     settings, models = _settings_and_models(args, world)
@@ -126,7 +145,7 @@ def run(args: argparse.Namespace) -> int:
         return _play(player, rest if args.file or args.auto else None, args, _how_to_go_on(args, after))
 
 
-def _play(player: Player, instructions: Sequence[str] | None, args: argparse.Namespace, go_on: str) -> int:
+def _play(player: Player, instructions: Sequence[str] | None, args: Options, go_on: str) -> int:
     """Play these instructions and then the proposed ones, or typed ones, and end the branch; returns the exit status.
 
     go_on: how to continue if the game is interrupted after its first turn.
@@ -167,7 +186,7 @@ def _play(player: Player, instructions: Sequence[str] | None, args: argparse.Nam
     return 0
 
 
-def _how_to_go_on(args: argparse.Namespace, after: int) -> str:
+def _how_to_go_on(args: Options, after: int) -> str:
     """The command for the rest of a game that is interrupted some turns after turn `after`."""
     if args.file or args.auto:
         return "the same command" if after == 0 or not args.resume else f"--branch {after} instead of --resume"
@@ -197,7 +216,7 @@ def plan(story: Story, instructions: Sequence[str], resume: bool, branch: int | 
     return len(played), tuple(rest)
 
 
-def _settings_and_models(args: argparse.Namespace, world: World) -> tuple[PlaySettings, PresetModels | None]:
+def _settings_and_models(args: Options, world: OpenWorld) -> tuple[PlaySettings, PresetModels | None]:
     """The settings, and the models if a preset prepares them. Prints which options replace the preset's choices."""
     import torch
 
@@ -210,7 +229,7 @@ def _settings_and_models(args: argparse.Namespace, world: World) -> tuple[PlaySe
         device=choose_device(args.device),
         dtype=None if args.dtype == "auto" else getattr(torch, args.dtype),
         engine_device=choose_device(args.engine_device) if args.engine_device else None,
-        cfg_parallel=choose_device(args.halves) if args.halves else None,
+        cfg_parallel=choose_device(args.cfg_parallel) if args.cfg_parallel else None,
         memory=chosen_memory(args.memory, args.recalled_turns),
     )
     for line in world.warnings_for(settings.window_in(world)):
@@ -240,7 +259,7 @@ def parse_motion(text: str, table: MotionTable) -> tuple[int, float]:
         raise ValueError(f"--motion {text}: expected TURN=SCOPE or TURN=VALUEpx, such as 3=fast or 3=2.5px") from error
 
 
-def _warn_of_unknown_words(world: World, *instructions: str) -> None:
+def _warn_of_unknown_words(world: OpenWorld, *instructions: str) -> None:
     tokenizer = world.tokenizer()
     unknown = dict.fromkeys(word for text in instructions for word in tokenizer.unknown_words(text))
     if unknown:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import typing
-from pathlib import Path
 
 from ..state import CharacterState, GameSession
 from ..story.endpoint_translation import read_with_endpoint
@@ -17,27 +15,14 @@ if typing.TYPE_CHECKING:
     from ..story.story import Story
 
 
-def add_opening_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    add = parser.add_argument
-    add("--opening", type=Path, metavar="FILE", help="start a new game with a picture or a part of a film as turn 0")
-    add("--opening-at", type=float, metavar="SECONDS", help="where in the film the opening is (default: its start)")
-    add(
-        "--opening-text",
-        metavar="TEXT",
-        help=f"what happens in the opening, or a whole instruction (default: {DEFAULT_TEXT})",
-    )
-    add("--show-opening", action="store_true", help="start story.mp4 and contact-sheet.png with the opening's clip")
-
-
-def check_opening(args: argparse.Namespace) -> None:
+def check_opening(args: typing.Any) -> None:
     """ValueError for options that do not go together."""
     given = [name for name in ("opening_at", "opening_text") if getattr(args, name) is not None]
     if args.opening is None and given:
         raise ValueError(f"--{given[0].replace('_', '-')} needs --opening FILE, the picture or film that it applies to")
 
 
-def opening_of(args: argparse.Namespace, world: World, story: Story, settings: PlaySettings) -> GameSession | None:
+def opening_of(args: typing.Any, world: World, story: Story, settings: PlaySettings) -> GameSession | None:
     """The game that --opening begins; None without it.
 
     ValueError: the story's turns started with another opening, unless `--branch 0` begins again; the world has no shot

@@ -3,19 +3,23 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `evaluate ranks`."""
-    add = parser.add_argument
-    add("study", type=Path, metavar="DIR", help="the --out folder of `evaluate raters`, with its key")
-    add("sheets", nargs="*", type=Path, metavar="CSV", help="filled-in rating sheets")
-    add("--folder", type=Path, help="a folder of such sheets (all *.csv)")
+from tyro.conf import Positional
 
 
-def run(args: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    study: Positional[Path]
+    """The --out folder of `evaluate raters`, with its key."""
+    sheets: Positional[tuple[Path, ...]] = ()
+    """Filled-in rating sheets."""
+    folder: Path | None = None
+    """A folder of such sheets (all *.csv)."""
+
+
+def run(args: Options) -> int:
     """Read, print and save."""
     from ..research.judging.ranks import markdown, read_ranks, save_ranks
     from ..research.judging.raters import read_key

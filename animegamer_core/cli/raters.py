@@ -3,31 +3,31 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
+
+from tyro.conf import Positional
 
 from .endpoint_options import Progress
 
 GAMES = 9  # games per rater, if the runs have that many
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `evaluate raters`."""
-    add = parser.add_argument
-    add("runs", nargs="+", type=Path, metavar="RUN", help="2 to 4 folders of `evaluate world`, one for each agent")
-    add("--raters", type=int, default=20, help="number of raters (default %(default)s)")
-    add("--games", type=int, help=f"games per rater, the same for all (default {GAMES}, or all)")
-    add("--seed", type=int, default=0, help="seed for choosing games and orders (default %(default)s)")
-    add(
-        "--out",
-        required=True,
-        type=Path,
-        metavar="DIR",
-        help="folder for the raters' folders and the key that raters must not see",
-    )
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    runs: Positional[tuple[Path, ...]]
+    """2 to 4 folders of `evaluate world`, one for each agent."""
+    out: Path
+    """Folder for the raters' folders and the key that raters must not see."""
+    raters: int = 20
+    """Number of raters."""
+    games: int | None = None
+    """Games per rater, the same for all; unset: 9, or all."""
+    seed: int = 0
+    """Seed for choosing games and orders."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Write the study."""
     from ..research.judging.raters import KEY, plan_study, write_study
     from ..research.judging.runs import open_comparison

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import typing
 
 from ..story.player import PlayedTurn
@@ -12,25 +11,7 @@ if typing.TYPE_CHECKING:
     from ..checkpoint import World
 
 
-def add_takes_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of judged takes."""
-    group = parser.add_argument_group("judged takes", "A judge scores several takes of each turn and keeps the best.")
-    group.add_argument(
-        "--takes", type=int, default=1, metavar="N", help="takes of each turn; the best is kept (default %(default)s)"
-    )
-    group.add_argument(
-        "--bar",
-        type=float,
-        default=0.0,
-        metavar="SCORE",
-        help="draw further takes while the best is below this, 0 to 1",
-    )
-    group.add_argument(
-        "--most-takes", type=int, default=0, metavar="N", help="maximum takes per turn with --bar (default: --takes)"
-    )
-
-
-def takes_of(args: argparse.Namespace, world: World, device: str) -> Takes | None:
+def takes_of(args: typing.Any, world: World, device: str) -> Takes | None:
     """The takes that these arguments ask for; None if one is drawn without a judge.
 
     ValueError if the arguments contradict one another, or if nothing can judge the world's shots.

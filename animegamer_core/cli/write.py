@@ -3,35 +3,29 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from .endpoint_options import Progress, add_endpoint_arguments, endpoint_of
+from .endpoint_options import EndpointOptions, Progress, endpoint_of
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `evaluate write`."""
-    add = parser.add_argument
-    add("--characters", required=True, metavar="NAMES", help="NAME,NAME, or a folder of reference pictures")
-    add(
-        "--stories",
-        type=int,
-        default=10,
-        help="number of stories; characters take turns as the main one (default %(default)s)",
-    )
-    add("--panels", type=int, default=10, help="turns per story (default %(default)s)")
-    add("--seed", type=int, default=0, help="seed of the places and times where stories start (default %(default)s)")
-    add(
-        "--out",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        help="the benchmark file to write; the same command continues",
-    )
-    add_endpoint_arguments(parser, max_tokens=2048)
+@dataclass(frozen=True, kw_only=True)
+class Options(EndpointOptions):
+    characters: str
+    """NAME,NAME, or a folder of reference pictures."""
+    out: Path
+    """The benchmark file to write; the same command continues."""
+    stories: int = 10
+    """Number of stories; characters take turns as the main one."""
+    panels: int = 10
+    """Turns per story."""
+    seed: int = 0
+    """Seed of the places and times where stories start."""
+    max_tokens: int = 2048
+    """Tokens per reply."""
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: Options) -> int:
     """Ask and write; 1 if a story is missing."""
     from ..research.judging.constructor import plan_stories, read_characters, write_stories
 

@@ -215,8 +215,8 @@ class PresetModels(LoadedModels):
         self._say = say
         if preset.offload_gib is not None and settings.cfg_parallel:
             raise ValueError(
-                f"preset {preset.name} offloads weights and works on one device; drop --halves, or choose another "
-                "preset"
+                f"preset {preset.name} offloads weights and works on one device; drop --cfg-parallel, or choose "
+                "another preset"
             )
         self.preset = preset
 

@@ -14,7 +14,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from ..checkpoint import World, open_world
@@ -38,29 +38,15 @@ from .world_setup import words_tokenizer, world_exists
 TRIAL = "trial"  # folder in the run's folder
 
 
-@dataclass(frozen=True)
-class AllOptions:
-    """The options that only `train all` has.
-
-    stages: names separated by commas, None for all. settings: texts of the form STAGE.OPTION=VALUE. plan: only print
-    the plan. trial: first measure some steps of each stage.
-    """
-
-    stages: str | None = None
-    settings: tuple[str, ...] = ()
-    plan: bool = False
-    trial: bool = False
-
-
-def train_all(request: TrainRequest, options: AllOptions, report: Report) -> int:
+def train_all(request: TrainRequest, report: Report) -> int:
     """Print the plan and train the stages; returns the exit status.
 
     ValueError, before the first step, if options, data or files do not fit one of the stages, or if there is too little
     free disk space.
     """
-    chain = _open(request, options)
+    chain = _open(request)
     plan = make_plan(chain)
-    if options.trial:
+    if request.trial:
         plan.check_disk()
         processes().wait_for_everyone()
         paces = _run_trial(chain, report)
@@ -71,7 +57,7 @@ def train_all(request: TrainRequest, options: AllOptions, report: Report) -> int
     for line in plan.lines():
         report(line)
     plan.check_disk()
-    if options.plan:
+    if request.plan:
         return 0
     processes().wait_for_everyone()  # no process writes before all have checked the disk
     status, done = _train_stages(chain, plan, report)
@@ -80,7 +66,7 @@ def train_all(request: TrainRequest, options: AllOptions, report: Report) -> int
     return status
 
 
-def _open(request: TrainRequest, options: AllOptions) -> Chain:
+def _open(request: TrainRequest) -> Chain:
     """Open the run's world and dataset, and set up its stages.
 
     ValueError if they do not fit together, or if the folder holds an earlier run.
@@ -94,16 +80,16 @@ def _open(request: TrainRequest, options: AllOptions) -> Chain:
     scratch = recipe == SCRATCH
     if scratch and request.start:
         raise ValueError("--start: recipe scratch starts from the world itself; drop it, or give --recipe lora")
-    if scratch and options.trial:
+    if scratch and request.trial:
         raise ValueError("--trial: recipe scratch trains the world itself, so a trial would change it; drop it")
     # features of small worlds stay in memory; otherwise one folder serves all stages
     request = replace(request, cache=request.cache or (None if scratch else request.out / FEATURES))
-    names = stages_of(recipe, options.stages)
-    for name in () if request.resume or options.plan else names:
+    names = stages_of(recipe, request.stages)
+    for name in () if request.resume or request.plan else names:
         if list_checkpoints(request.out / name / CHECKPOINTS) or _is_done(request.out / name):
             out = request.out / name
             raise ValueError(f"{out} already holds a run; continue it (--resume), or choose another folder (--out)")
-    settings = read_settings(options.settings, stages_of(recipe))
+    settings = read_settings(request.set, stages_of(recipe))
     requests = {name: _stage_request(request, name, settings[name]) for name in names}
     own = {name: requests[name].config(recipe, spec) for name in names}
     configs = own if scratch else _with_earlier(request.out, stages_of(recipe), own)
@@ -265,7 +251,7 @@ def _report_how_to_play(chain: Chain, report: Report) -> None:
     else:
         names = played_with(chain.runs[-1].stage, chain.configs)
         files = [*request.start, *(stage_file(request.out / name) for name in names)]
-        words += [word for file in files for word in ("--stage-file", str(file))]
+        words += [word for file in files for word in ("--lora", str(file))]
         playable = bool(names)
     report("all stages are done" + ("; this plays the world with them:" if playable else ""))
     if playable:

@@ -179,7 +179,7 @@ def is_in_world(request: TrainRequest) -> bool:
     if result[IN_WORLD] != str(Path(request.world).resolve()):
         raise ValueError(
             f"{request.out} is finished, and {result[IN_WORLD]} has its weights, not {request.world}; choose another "
-            f"--out, or use {request.out / request.stage}.safetensors (--stage-file to play with it, --start to train)"
+            f"--out, or use {request.out / request.stage}.safetensors (--lora to play with it, --start to train)"
         )
     return True
 

@@ -91,7 +91,7 @@ def test_playing_refuses_what_trains_the_encoder_alone(world, tmp_path, capsys):
     save_adapter(file, "warmup", StageConfig(trainable=(name,)), {name: torch.zeros(1)}, {})
     assert open_with_adapters(world.folder, [str(file)]).fingerprint == world.fingerprint
     for command in (["play", "--name", "x"], ["evaluate"]):
-        assert main([*command, "--world", str(world.folder), "--stage-file", str(file), "--out", str(tmp_path)]) == 2
+        assert main([*command, "--world", str(world.folder), "--lora", str(file), "--out", str(tmp_path)]) == 2
         assert f"adapter {file} changes only the encoder" in capsys.readouterr().err
 
 
@@ -104,7 +104,7 @@ def test_playing_refuses_a_setting_of_a_newer_version(world, file, tmp_path, cap
     with pytest.raises(ValueError, match=says):
         apply_adapter(newer, {"engine": world.load_engine()}, whole=False)
     words = ["play", "--name", "x", "--world", str(world.folder), "--out", str(tmp_path / "out")]
-    assert main([*words, "--stage-file", str(newer)]) == 2
+    assert main([*words, "--lora", str(newer)]) == 2
     assert re.search(says, capsys.readouterr().err)
 
 
@@ -122,7 +122,7 @@ def test_a_game_is_played_with_a_stage_file_on_top(world, file, tmp_path, capsys
     game = tmp_path / "game.txt"
     game.write_text(GAME)
     words = ["play", str(game), "--world", str(world.folder), "--out", str(tmp_path / "out"), "--steps", "1"]
-    assert main(words) == 0 and main([*words, "--name", "other", "--stage-file", str(file)]) == 0
+    assert main(words) == 0 and main([*words, "--name", "other", "--lora", str(file)]) == 0
     clips = [next((tmp_path / "out" / name).rglob("*.mp4")).read_bytes() for name in ("game", "other")]
     assert clips[0] != clips[1]
     capsys.readouterr()

@@ -17,6 +17,8 @@ import pytest
 from animegamer_core.__main__ import main
 from animegamer_core.cli import dataset as dataset_cli
 from animegamer_core.cli import endpoint_options
+from animegamer_core.cli.options import parse
+from animegamer_core.cli.train import Options
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.toybox.film import make_film
 from animegamer_core.toybox.film_parts import FilmPlan
@@ -106,11 +108,7 @@ def test_commands_for_published_sizes_are_those_that_train_takes(tmp_path, capsy
     dataset = DatasetFolder(tmp_path, (), ())
     dataset_cli._print_next(dataset, "release")
     commands = [line[6:].split()[3:] for line in capsys.readouterr().out.splitlines() if line.startswith("then: ")]
-    from animegamer_core.cli.train import add_arguments
-
-    parser = dataset_cli.argparse.ArgumentParser()
-    add_arguments(parser)
-    stages = [parser.parse_args(words[1:]) for words in commands]
+    stages = [parse(Options, words[1:], "train", "") for words in commands]
     assert [args.stage for args in stages] == ["warmup", "joint", "predict", "adapt"]
     assert [str(path) for path in stages[-1].start] == [
         "runs/joint/joint.safetensors",
@@ -305,9 +303,7 @@ def test_progress_is_quiet_where_there_is_no_terminal(capsys, monkeypatch):
 
 
 def options(*words: str):
-    parser = dataset_cli.argparse.ArgumentParser()
-    dataset_cli.add_arguments(parser)
-    return parser.parse_args(["build", "--out", "out", *words])
+    return parse(dataset_cli.Options, ["build", "--out", "out", *words], "dataset", "")
 
 
 def test_options_of_captioners_reach_them(monkeypatch):

@@ -1,6 +1,5 @@
 """The task `evaluate presets`, end to end in a tiny world of random weights, and a preset in the acceptance table."""
 
-import argparse
 import json
 import math
 from dataclasses import replace
@@ -12,6 +11,7 @@ from test_evaluate_toybox import tiny_world  # noqa: F401  a fixture
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world
 from animegamer_core.cli import evaluate_presets as task
+from animegamer_core.cli.options import parse
 from animegamer_core.evaluate.estimates import psnr
 from animegamer_core.evaluate.presets import REPEATS, PresetScore, in_proportion
 from animegamer_core.evaluate.toybox.context import EvalContext, Sampling
@@ -28,12 +28,10 @@ def run(tiny_world, tmp_path_factory):  # noqa: F811
     """The task's exit status and what it saved; preset live has one step of this world's two."""
     rows = {**PRESETS, "live": replace(PRESETS["live"], steps=1)}
     out = tmp_path_factory.mktemp("out")
-    parser = argparse.ArgumentParser()
-    task.add_arguments(parser)
     words = ["--world", str(tiny_world), "--limit", "1", "--workers", "1", "--device", "cpu", "--out", str(out)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("animegamer_core.runtime.presets.PRESETS", rows)
-        status = task.run(parser.parse_args([*words, "--presets", "live", "exact"]))
+        status = task.run(parse(task.Options, [*words, "--presets", "live", "exact"], "evaluate presets", ""))
     return status, json.loads((out / "presets.json").read_text())
 
 

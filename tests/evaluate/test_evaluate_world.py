@@ -1,6 +1,5 @@
 """The paper's table: figures on hand-computed cases, and whole runs in a tiny world of random weights."""
 
-import argparse
 import dataclasses
 import io
 import itertools
@@ -25,6 +24,7 @@ from table_world import TABLE, TinyTower, save_measured_world, small_games, tiny
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world
 from animegamer_core.cli import evaluate_world as cli
+from animegamer_core.cli.options import parse
 from animegamer_core.data.benchmark import BenchmarkGame, benchmark_text, parse_turn
 from animegamer_core.evaluate import estimates
 from animegamer_core.evaluate.similarity import choose
@@ -660,9 +660,7 @@ def test_where_no_video_can_be_written_the_page_shows_moving_pictures(world, tmp
 
 
 def arguments(*words):
-    parser = argparse.ArgumentParser()
-    cli.add_arguments(parser)
-    return parser.parse_args([str(word) for word in words])
+    return parse(cli.Options, [str(word) for word in words], "evaluate world", "")
 
 
 @pytest.fixture

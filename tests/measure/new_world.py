@@ -214,7 +214,7 @@ def run_way(args: argparse.Namespace) -> None:
         run(stage, "train", stage, *places, *FEW, "--recipe", "lora")
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
     (work / "game.txt").write_text(INSTRUCTION + "\n")
-    staged = [word for stage in ("joint", "predict", "adapt") for word in ("--stage-file", files[stage])]
+    staged = [word for stage in ("joint", "predict", "adapt") for word in ("--lora", files[stage])]
     run("play", "play", work / "game.txt", "--world", world, *staged, "--out", work / "out", "--device", device)
     say(f"all in {time.perf_counter() - begun:.0f} s, torch {torch.__version__} on {device}; rows and log in {work}")
 

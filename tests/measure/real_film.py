@@ -26,7 +26,6 @@ from numpy.typing import NDArray  # noqa: E402
 from PIL import Image  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-from animegamer_core.cli.options import add_scoring_options  # noqa: E402
 from animegamer_core.data.captions import Reference, read_references  # noqa: E402
 from animegamer_core.data.captions.pictures import MATCHING_FRAMES, evenly, open_picture  # noqa: E402
 from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
@@ -52,7 +51,9 @@ def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, metavar="FILMS", help="the folder of `dataset example`")
-    add_scoring_options(parser.add_argument, KINDS, "the image encoder")
+    parser.add_argument("--towers", choices=KINDS, default="toybox", help="scoring models (default %(default)s)")
+    parser.add_argument("--clip", type=Path, metavar="DIR", help="published: folder of a CLIP model")
+    parser.add_argument("--dreamsim", type=Path, metavar="DIR", help="published: folder of DreamSim's weights")
     args = parser.parse_args()
     dataset = DatasetFolder.open(args.folder / "dataset")
     pieces = [row.value for row in read_rows(BIG_BUCK_BUNNY.labels / "big_buck_bunny.movement.jsonl", Piece)]

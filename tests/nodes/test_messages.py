@@ -32,11 +32,11 @@ ALLOWED = {  # (module, flag), each with the reason why it may stay
     ("animegamer_core/train/trainer.py", "--compile"),
     ("animegamer_core/train/trainer.py", "--per-card"),
     # Load AnimeGamer takes files and strengths as values, not as a text to parse, and plays on one device.
-    ("animegamer_core/checkpoint/adapters.py", "--stage-file"),
-    ("animegamer_core/runtime/presets.py", "--halves"),
+    ("animegamer_core/checkpoint/adapters.py", "--lora"),
+    ("animegamer_core/runtime/presets.py", "--cfg-parallel"),
     # Evaluate Game always uses the Toybox's own scoring models, measures no speed, chooses the size of its plan itself,
     ("animegamer_core/evaluate/similarity/choose.py", "--towers"),
-    ("animegamer_core/evaluate/toybox/rows.py", "--stage-file"),
+    ("animegamer_core/evaluate/toybox/rows.py", "--lora"),
     ("animegamer_core/evaluate/toybox/run.py", "--seed"),
     # plays no baseline, gives neither borders of motion nor a folder of pictures, and neither reads other runs
     ("animegamer_core/evaluate/world/job.py", "--baseline-take"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shutil
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 
 from animegamer_core.checkpoint import open_world, save_part, save_world
 from animegamer_core.cli import ablations as cli
+from animegamer_core.cli.options import parse
 from animegamer_core.evaluate.similarity.models import ScoringModels
 from animegamer_core.evaluate.world.paper import ABLATION_TABLE, MAIN_TABLE, TEXT
 from animegamer_core.model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
@@ -225,15 +225,15 @@ def test_shares_meet_every_variant_once(count, part):
 
 def test_a_launchers_processes_take_a_share_each_and_their_own_gpu(monkeypatch):
     monkeypatch.setattr("animegamer_core.runtime.device.choose_device", lambda name: {"auto": "cuda"}.get(name, name))
-    args = argparse.Namespace(share=None, device="auto")
+    args = SimpleNamespace(share=None, device="auto")
     environment = {"RANK": "1", "WORLD_SIZE": "3", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "3", "HOME": "/"}
     assert cli.own_part(args, environment) == ("2/3", "cuda:1")
     assert environment == {"HOME": "/"}  # or training would wait for the others
     environment |= {"RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "2"}
-    assert cli.own_part(argparse.Namespace(share=None, device="cpu"), environment) == ("3/3", "cpu")
-    assert cli.own_part(argparse.Namespace(share="1/2", device="cpu"), {}) == ("1/2", "cpu")
+    assert cli.own_part(SimpleNamespace(share=None, device="cpu"), environment) == ("3/3", "cpu")
+    assert cli.own_part(SimpleNamespace(share="1/2", device="cpu"), {}) == ("1/2", "cpu")
     with pytest.raises(ValueError, match="cannot be used with a launcher"):
-        cli.own_part(argparse.Namespace(share="1/2", device="cpu"), {"RANK": "0", "WORLD_SIZE": "2"})
+        cli.own_part(SimpleNamespace(share="1/2", device="cpu"), {"RANK": "0", "WORLD_SIZE": "2"})
 
 
 # training and scoring -----------------------------------------------------------------------------------------------
@@ -606,12 +606,10 @@ def test_the_table_has_every_row_and_follows_the_scores(done, tmp_path):
 def test_the_command_trains_scores_and_stops_in_time(material, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("animegamer_core.research.ablations.budgets.BUDGETS", {**BUDGETS, "quick": TINY})
     shop_at(tmp_path / "work", material)
-    parser = argparse.ArgumentParser()
-    cli.add_arguments(parser)
     words = ["--work", str(tmp_path / "work"), "--world", str(material.world.folder), "--budget", "quick"]
     words += ["--variants", "addition", "--towers", "none", "--device", "cpu", "--workers", "1"]
-    assert cli.run(parser.parse_args([*words, "--minutes", "0"])) == cli.UNFINISHED
-    assert cli.run(parser.parse_args(words)) == 0
+    assert cli.run(parse(cli.Options, [*words, "--minutes", "0"], "evaluate ablations", "")) == cli.UNFINISHED
+    assert cli.run(parse(cli.Options, words, "evaluate ablations", "")) == 0
     report = json.loads((tmp_path / "work" / "table" / "ablations.json").read_text())
     assert [(row["variant"], row["family"]) for row in report["rows"]] == [("addition", "reconstruction")]
     assert report["command"].startswith("python -m animegamer_core"), "as it can be typed again"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import shutil
@@ -27,7 +26,9 @@ from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from animegamer_core.cli.baseline_options import add_arguments, settings_of
+from animegamer_core.cli import evaluate_world as cli
+from animegamer_core.cli.baseline_options import settings_of
+from animegamer_core.cli.options import parse
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
 from animegamer_core.research.baselines import (
     BaselineSettings,
@@ -539,15 +540,14 @@ def test_a_style_is_said_with_every_instruction(folders):
 
 
 def test_the_command_line_offers_every_setting():
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    nothing = parser.parse_args([])
-    nothing.dtype, nothing.steps = "auto", None
+    def parsed(line):
+        return parse(cli.Options, f"--out o {line}".split(), "evaluate world", "")
+
+    nothing = parsed("")
     assert nothing.baseline is None and settings_of(nothing, "auto") == BaselineSettings()
     line = "--baseline gsc --baseline-video v --baseline-pictures p --baseline-guidance-scale 2.5 "
     line += "--baseline-take first --baseline-offload --baseline-batch 4 --baseline-style anime --baseline-share 0.3"
-    args = parser.parse_args(line.split())
-    args.dtype, args.steps = "float16", 20
+    args = parsed(f"{line} --dtype float16 --steps 20")
     found = settings_of(args, "cpu")
     assert args.baseline == "gsc" and (str(found.video), str(found.pictures)) == ("v", "p")
     assert (found.steps, found.guidance_scale, found.take, found.offload) == (20, 2.5, "first", True)

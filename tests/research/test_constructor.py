@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from PIL import Image
 from stub_endpoint import GOOD, CutBody, CutOff, Reset, Say, Slow, Status, StubEndpoint
 
 from animegamer_core.cli import write as cli_write
+from animegamer_core.cli.options import parse
 from animegamer_core.data.benchmark import TAGS, read_benchmark
 from animegamer_core.data.captions.client import EndpointModel, EndpointSettings
 from animegamer_core.data.captions.replies import ReplyError
@@ -313,20 +314,19 @@ def test_stories_of_other_plans_and_models_are_no_edit(stub, tmp_path):
 
 
 def test_the_task_writes_and_tells(stub, tmp_path, capsys):
-    parser = argparse.ArgumentParser()
-    cli_write.add_arguments(parser)
     words = ["--characters", "Miko,Taro", "--stories", "3", "--panels", "2", "--url", stub.url, "--model", "m"]
-    args = parser.parse_args([*words, "--out", str(tmp_path / "g.txt"), "--price-in", "1", "--price-out", "2"])
+    words += ["--out", str(tmp_path / "g.txt"), "--price-in", "1", "--price-out", "2"]
+    args = parse(cli_write.Options, words, "evaluate write", "")
     assert cli_write.run(args) == 0
     said = capsys.readouterr().out
     assert "3 of 3 stories in" in said and "questions: 3, answered 3, set aside 0, open 0" in said and "cost" in said
     assert [len(game.turns) for game in read_benchmark(tmp_path / "g.txt")] == [2, 2, 2]
     stub.good = lambda ask: EVIL
-    args.stories, args.tries = 4, 1
+    args = replace(args, stories=4, tries=1)
     assert cli_write.run(args) == 1
     said = capsys.readouterr().out
     assert "set aside: taro-004: 1 invalid replies" in said and said.isascii()
-    args.price_out = None
+    args = replace(args, price_out=None)
     with pytest.raises(ValueError, match="only one price is given"):
         cli_write.run(args)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import math
@@ -16,6 +15,7 @@ from PIL import Image
 from stub_endpoint import GOOD, Status, StubEndpoint
 
 from animegamer_core.cli import judge as cli_judge
+from animegamer_core.cli.options import parse
 from animegamer_core.data.captions.replies import ReplyError
 from animegamer_core.research.judging.agreement import concordance, mean_difference, ranks_of, shown_order
 from animegamer_core.research.judging.judge import (
@@ -70,10 +70,8 @@ def stub():
 
 
 def judge(stub, runs, out, *words):
-    parser = argparse.ArgumentParser()
-    cli_judge.add_arguments(parser)
     given = [*map(str, runs), "--url", stub.url, "--model", "stub-vl", "--out", str(out), "--timeout", "5", *words]
-    status = cli_judge.run(parser.parse_args(given))
+    status = cli_judge.run(parse(cli_judge.Options, given, "evaluate judge", ""))
     report = json.loads((out / "judge.json").read_text("utf-8")) if (out / "judge.json").is_file() else None
     return status, report
 

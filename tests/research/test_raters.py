@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import json
@@ -19,6 +18,7 @@ from judging_world import make_run
 
 from animegamer_core.cli import ranks as cli_ranks
 from animegamer_core.cli import raters as cli_raters
+from animegamer_core.cli.options import parse
 from animegamer_core.research.judging.ranks import POINTS, mean_over_both, read_ranks, save_ranks
 from animegamer_core.research.judging.raters import Study, plan_study, read_key, write_study
 from animegamer_core.research.judging.rating_sheets import CRITERIA, RatingSheet, harmless, read_sheet
@@ -375,9 +375,7 @@ def test_names_are_escaped_in_the_report(tmp_path):
 
 def test_the_tasks_write_and_read(comparison, tmp_path, capsys):
     def run(task, *words):
-        parser = argparse.ArgumentParser()
-        task.add_arguments(parser)
-        return task.run(parser.parse_args([*map(str, words)]))
+        return task.run(parse(task.Options, [*map(str, words)], "evaluate", ""))
 
     out, folders = tmp_path / "out", [run.folder for run in comparison.runs]
     assert run(cli_raters, *folders, "--raters", 2, "--games", 2, "--out", out) == 0

@@ -145,7 +145,7 @@ def test_an_option_overrides_the_preset(world):
 def test_offloading_refuses_what_does_not_work_with_it(world):
     with pytest.raises(ValueError, match="the device is cpu; choose exact"):
         preset_for_device(PRESETS["low_vram"], "cpu")
-    with pytest.raises(ValueError, match="drop --halves"):
+    with pytest.raises(ValueError, match="drop --cfg-parallel"):
         PresetModels(world, PlaySettings(cfg_parallel="cuda:1"), PRESETS["low_vram"])
     with pytest.raises(ValueError, match="--each does not work with offloading"):
         run_benchmark(bench_plan(preset=PRESETS["low_vram"], each=("fused",)))

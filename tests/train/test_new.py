@@ -171,7 +171,7 @@ def test_the_stages_run_from_a_new_world_and_are_played(downloads, smaller_datas
         places = ["--dataset", str(smaller_dataset), "--world", str(world), "--out", str(files[stage].parent)]
         assert main(["train", stage, *places, *options, *FEW, "--steps", "2"]) == 0
     assert open_world(world).fingerprint == begun, "the world stays as it is"
-    staged = [word for stage in ("joint", "predict", "adapt") for word in ("--stage-file", str(files[stage]))]
+    staged = [word for stage in ("joint", "predict", "adapt") for word in ("--lora", str(files[stage]))]
     assert main([*played, *staged, "--name", "first"]) == 0
     assert list((tmp_path / "out" / "first").rglob("*.mp4"))
 

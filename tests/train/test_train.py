@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import copy
 import dataclasses
 import itertools
@@ -24,7 +23,8 @@ from animegamer_core.checkpoint.adapter_files import save_adapter
 from animegamer_core.checkpoint.apply_adapter import apply_adapter
 from animegamer_core.checkpoint.lora import lora_of
 from animegamer_core.checkpoint.lora_files import plain_tensors
-from animegamer_core.cli.train import add_arguments
+from animegamer_core.cli.options import parse
+from animegamer_core.cli.train import Options
 from animegamer_core.cli.train import run as train_command
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import ClipRecord, GameRecord
@@ -141,10 +141,8 @@ def same_tensors(one: pathlib.Path, other: pathlib.Path) -> bool:
 
 def train(stage: str, dataset: object, world: object, out: object, options: str, said=lambda line: None) -> int:
     """The command `train`; returns its exit status. said: receives the lines that it prints."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
     places = ["--dataset", str(dataset), "--world", str(world), "--out", str(out)]
-    return train_command(parser.parse_args([stage, *places, *options.split()]), said)
+    return train_command(parse(Options, [stage, *places, *options.split()], "train", ""), said)
 
 
 def losses_of(lines) -> list[float]:

@@ -102,7 +102,7 @@ def test_the_files_are_those_that_the_stages_leave_one_by_one(whole, places, tmp
 def test_the_last_line_plays_the_world_with_all_that_was_trained(whole, places):
     out, said = whole
     words = shlex.split(said[-1])
-    files = [words[at + 1] for at, word in enumerate(words) if word == "--stage-file"]
+    files = [words[at + 1] for at, word in enumerate(words) if word == "--lora"]
     assert words[:6] == ["python", "-m", "animegamer_core", "play", "--world", str(places[1])]
     assert files == [str(stage_file(out / stage)) for stage in STAGES[1:]], "joint replaces warmup"
     played = open_with_adapters(places[1], files, playing=True)
@@ -180,7 +180,7 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(whole, places, tmp_path):
         train("all", *places, tmp_path, LORA)
     said.clear()
     assert train("all", *places, tmp_path, f"{LORA} --resume", said.append) == 0
-    assert sum(line.startswith("predict") for line in said) <= 2 and said[-1].count("--stage-file") == 3
+    assert sum(line.startswith("predict") for line in said) <= 2 and said[-1].count("--lora") == 3
     assert re.search(r"joint, predict +predicted +4 of 4", rows_of(said)["adapt"]), "warmup's latents are there"
     assert same_weights(tmp_path, whole[0])
 

@@ -222,7 +222,7 @@ def test_a_run_that_ended_is_not_put_over_what_later_stages_trained(copied, kept
     with pytest.raises(ValueError, match="with another stage"):
         train("towers", dataset, world, tmp_path / "first", f"{FEW} --resume")
     shutil.copytree(kept_world, tmp_path / "other")
-    with pytest.raises(ValueError, match=f"{world} has its weights, not .*other; .*--stage-file"):
+    with pytest.raises(ValueError, match=f"{world} has its weights, not .*other; .*--lora"):
         train("predict", dataset, tmp_path / "other", tmp_path / "first", f"{FEW} --resume")
     assert open_world(tmp_path / "other").fingerprint == open_world(kept_world).fingerprint
 

@@ -64,7 +64,7 @@ def played(world, dataset, out, *files):
     """(turns, N, D): the representations of a game that was played by the command line, and its story."""
     game = out / "game.txt"
     game.write_text("\n".join(turn.instruction for turn in DatasetFolder.open(dataset).turns))
-    staged = [word for file in files for word in ("--stage-file", str(file))]
+    staged = [word for file in files for word in ("--lora", str(file))]
     assert main(["play", str(game), "--world", str(world.folder), "--out", str(out), "--steps", "2", *staged]) == 0
     story = Story.read(out, "game")
     return torch.stack([story.read_representation(entry.state) for entry in story.entries]), story

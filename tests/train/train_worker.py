@@ -7,7 +7,6 @@ jobs]. A job is [folder, stage, changes, steps to take], {"command": [...]} for 
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
@@ -22,7 +21,8 @@ from unittest import mock
 import torch
 from test_train import TINY, new_parts, small_world, tiny_config
 
-from animegamer_core.cli.train import add_arguments
+from animegamer_core.cli.options import parse
+from animegamer_core.cli.train import Options
 from animegamer_core.cli.train import run as train_command
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
@@ -124,14 +124,12 @@ def interrupted(name: str, stage: str, changes: dict, ready: TrainingData, folde
 
 def command(words: list[str], folder: Path) -> None:
     """The command line; clips that this process reads are noted in a file of its own."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
     read, reading = [], DatasetFolder.frames
     with (
         mock.patch.dict("animegamer_core.spec.SPECS", {"tiny16": TINY}),
         mock.patch.object(DatasetFolder, "frames", lambda self, index: read.append(index) or reading(self, index)),
     ):
-        train_command(parser.parse_args(words))
+        train_command(parse(Options, words, "train", ""))
     (folder / f"read-{processes().process_index}.json").write_text(json.dumps(read))
 
 

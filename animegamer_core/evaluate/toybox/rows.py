@@ -185,7 +185,7 @@ def speed_row(run: EvalRun) -> Outcome:
     if run.context.device.type != "cpu":
         return Outcome((), notes=("speed is measured only on machines without a GPU",))
     if isinstance(run.context.world, AdaptedWorld):
-        return Outcome((), notes=("speed is measured only for worlds without --stage-file",))
+        return Outcome((), notes=("speed is measured only for worlds without --lora",))
     speed = measure_speed(run.context.world.folder, run.scripted.scripts[0].instructions[:SPEED_TURNS])
     lines = [
         Line("speed", "a turn at default steps, clip written", mean(speed.turns), Target(high=10), "s"),
