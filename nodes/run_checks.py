@@ -23,7 +23,7 @@ GIVEN = {  # what a run starts from -> the node's words for it
 def check_run(run: str, stage: str, config: StageConfig, out: Path, resume: bool) -> None:
     """ValueError if the run may not be continued, or was trained with other settings than these."""
     from ..animegamer_core.train.checkpoints import CHECKPOINTS, ChangedSetting, list_checkpoints
-    from ..animegamer_core.train.extend import continued_config
+    from ..animegamer_core.train.trainer import continued_config
 
     if not resume and list_checkpoints(out / CHECKPOINTS):
         raise ValueError(

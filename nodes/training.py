@@ -158,11 +158,10 @@ class TrainLoRAStage(io.ComfyNode):
     def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
         given, fingerprinted = TrainInputs(**inputs), inputs | _versions(inputs)
         comfyui.require(*PACKAGES, "peft")
-        from ..animegamer_core.train.extend import extension_note
         from ..animegamer_core.train.job import run_job
-        from ..animegamer_core.train.log import LOG, read_log
+        from ..animegamer_core.train.log import LOG, draw_losses, read_log
         from ..animegamer_core.train.loop import RunOptions
-        from ..animegamer_core.train.plot import draw_losses
+        from ..animegamer_core.train.trainer import extension_note
 
         progress = comfyui.NodeProgress()
         job = _job(given, progress)
@@ -259,8 +258,7 @@ class _LossPreview:
         self._progress, self._log, self._now = progress, log, now
 
     def __call__(self, step: int, steps: int, values: Mapping[str, float]) -> None:
-        from ..animegamer_core.train.log import read_log
-        from ..animegamer_core.train.plot import draw_losses
+        from ..animegamer_core.train.log import draw_losses, read_log
 
         picture = draw_losses(read_log(self._log)) if self._now.went_on(step) else None
         self._progress("steps", step, steps, picture)

@@ -69,7 +69,7 @@ def _extend(args: Options) -> int:
     """Make a world that begins with another one's weights."""
     from ..checkpoint import open_world
     from ..data.dataset import DatasetFolder
-    from ..train.extended_world import extended_world
+    from ..train.world_setup import extended_world
 
     if args.dataset is None or any((args.cogvideox, args.mistral, args.t5, args.clip)):
         raise ValueError("--from needs --dataset, and takes none of --cogvideox, --mistral, --t5 and --clip")

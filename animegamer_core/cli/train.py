@@ -7,9 +7,9 @@ import sys
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, TypedDict
 
-from tyro.conf import OmitArgPrefixes, Positional, Suppress, UseAppendAction, arg
+from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg
 
 from ..train.request import ALL, TrainRequest
 from ..train.stages import ALL_STAGES, StageConfig
@@ -35,7 +35,6 @@ class Options(TrainRequest):
     folder gc in --out. all: the stages of the recipe one after another, each in a folder of its name in --out; it
     prints a plan first, and stage options apply to every stage."""
     set: UseAppendAction[tuple[str, ...]] = ()
-    after_step: Suppress[Any] = None
     options: OmitArgPrefixes[StageOptions] = dataclasses.field(default_factory=lambda: StageOptions())
     """Options of a stage; unset: the recipe's row for the stage."""
 
@@ -52,7 +51,7 @@ def run(options: TrainRequest, report: Callable[[str], object] | None = None) ->
     report = (report or _print) if processes().is_main_process else lambda line: None
     if options.stage == ALL:
         return train_all(options, report)
-    for name in ("stages", "set", "plan", "trial"):
+    for name in ("stages", "set", "plan"):
         if getattr(options, name):
             raise ValueError(f"--{name} is for `train all`; drop it from `train {options.stage}`")
     return train_one_stage(options, report)

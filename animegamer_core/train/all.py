@@ -1,41 +1,95 @@
 """`train all`: prints a plan, then runs the stages of a recipe one after another, like `train STAGE`; skips done ones.
 
-The pace is measured on the first 20 steps of each stage. Those steps are part of the run, so a stage's pace is only
-known once it has started. `--trial` measures all stages first, on steps that are thrown away: each stage takes its
-first 20 steps in a folder of its own, starting from the trial adapters of the stages before it. Features of the text
-encoder, the image encoder and the VAE stay in the cache, so that only loading, these steps and the engine's predictions
-are done twice.
+The plan is made from models without weights, so that whatever would make a later stage fail is refused before the first
+step of the first one.
 """
 
 from __future__ import annotations
 
 import gc
+import math
+import os
+import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from ..checkpoint import World, open_world
-from ..checkpoint.parts import PLAY_PARTS
+from ..checkpoint.adapters import PLAYED
+from ..checkpoint.empty_parameters import empty_parameters
+from ..checkpoint.parts import PLAY_PARTS, build_model
 from ..checkpoint.storage import read_json
+from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
-from ..spec import PROGRAM, get_spec
-from .chain import SCRATCH, begins_from, played_with, read_settings, stages_of
-from .checkpoints import CHECKPOINTS, check_settings, list_checkpoints, read_state, step_of
+from ..model.prompt import GameTokenizer
+from ..spec import PROGRAM, ModelSpec, get_profile, get_spec
+from .checkpoints import CHECKPOINTS, KEPT, check_settings, list_checkpoints, read_state, step_of
 from .distributed import processes
-from .job import FEATURES, RunOrigin, check_origin, to_train
+from .job import FEATURES, RunOrigin, check_origin, models_of, to_train
 from .one_stage import is_in_world, train_one_stage
-from .plan import Chain, Plan, StageRun, make_plan, size_text, stage_file, with_paces
-from .progress import MEASURED_STEPS, FirstSteps, Pace, Report, duration
+from .parts import MODELS, WorldParts, has_encoder_features, name_of, new_model
+from .progress import Report
 from .request import TrainRequest
-from .run import RESULT
-from .stages import SCRATCH_SPECS, STAGES, StageConfig
-from .trainable import read_config
+from .run import LEARNERS, RESULT, check_stage, features_read
+from .stages import SCRATCH_SPECS, STAGES, STAGES_IN_ORDER, StageConfig
+from .trainable import read_config, set_trainable
+from .training_data import IMAGE_FEATURES, TrainingData, bytes_in, digest_of, name_weights
 from .world_setup import words_tokenizer, world_exists
 
-TRIAL = "trial"  # folder in the run's folder
+FLOAT32, HALF = 4, 2
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+SPARE = 64 * 2**20  # bytes kept free for logs, pictures and the file system itself
+
+
+@dataclass
+class StageRun:
+    """One stage of the run.
+
+    begins: the stages whose adapters it starts from. steps: how many are done. The plan fills in checkpoint and file,
+    the bytes of one checkpoint and of the adapter, and features, the bytes of those to compute before its first step.
+    """
+
+    request: TrainRequest
+    config: StageConfig
+    begins: tuple[str, ...]
+    done: bool
+    steps: int
+    checkpoint: int = 0
+    file: int = 0
+    features: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def stage(self) -> str:
+        """The stage's name."""
+        return self.request.stage
+
+    @property
+    def kept(self) -> int:
+        """How many checkpoints are kept."""
+        return min(KEPT, math.ceil(self.config.steps / self.config.save_every))
+
+
+@dataclass(frozen=True)
+class Chain:
+    """All stages of a run and what they share.
+
+    world: None if the first stage creates it. tokenizer: the engine's. folder: the dataset. configs: of this run's
+    stages, and of those whose adapters an earlier run left, in the order of training.
+    """
+
+    request: TrainRequest
+    recipe: str
+    world: World | None
+    spec: ModelSpec
+    tokenizer: GameTokenizer
+    folder: DatasetFolder
+    runs: Sequence[StageRun]
+    configs: Mapping[str, StageConfig]
 
 
 def train_all(request: TrainRequest, report: Report) -> int:
@@ -45,22 +99,20 @@ def train_all(request: TrainRequest, report: Report) -> int:
     free disk space.
     """
     chain = _open(request)
-    plan = make_plan(chain)
-    if request.trial:
-        plan.check_disk()
-        processes().wait_for_everyone()
-        paces = _run_trial(chain, report)
-        if paces is None:
-            report("the trial was stopped before any stage started; the same command starts again")
-            return 130
-        plan = with_paces(plan, paces)
-    for line in plan.lines():
+    _plan(chain)
+    uses = _by_disk(_disk_use(chain))
+    for line in (*_table(chain), *(_disk_line(*use) for use in uses)):
         report(line)
-    plan.check_disk()
+    for folders, needed, free in uses:
+        if needed + SPARE > free:
+            raise ValueError(
+                f"{folders} needs about {size_text(needed)} for checkpoints, features and adapters, but only "
+                f"{size_text(free)} are free; free some space, choose another --out, or train fewer parameters (--set)"
+            )
     if request.plan:
         return 0
     processes().wait_for_everyone()  # no process writes before all have checked the disk
-    status, done = _train_stages(chain, plan, report)
+    status, done = _train_stages(chain, report)
     if done:
         _report_how_to_play(chain, report)
     return status
@@ -80,8 +132,6 @@ def _open(request: TrainRequest) -> Chain:
     scratch = recipe == SCRATCH
     if scratch and request.start:
         raise ValueError("--start: recipe scratch starts from the world itself; drop it, or give --recipe lora")
-    if scratch and request.trial:
-        raise ValueError("--trial: recipe scratch trains the world itself, so a trial would change it; drop it")
     # features of small worlds stay in memory; otherwise one folder serves all stages
     request = replace(request, cache=request.cache or (None if scratch else request.out / FEATURES))
     names = stages_of(recipe, request.stages)
@@ -156,54 +206,151 @@ def _stage_run(
     return StageRun(request, config, begins, done, step_of(saved[-1]) if saved else 0)
 
 
-def _run_trial(chain: Chain, report: Report) -> dict[str, Pace] | None:
-    """The pace of each stage that is not done; None if Ctrl-C stopped the trial. Leaves only the cache behind."""
-    paces: dict[str, Pace] = {}
-    folder = chain.request.out / TRIAL
-    _remove(folder)
-    try:
-        for run in (run for run in chain.runs if not run.done):
-            report(f"trial of stage {run.stage}")
-            request = _trial_request(chain, run, lambda pace, stage=run.stage: paces.update({stage: pace}))
-            if train_one_stage(request, lambda line: None):  # the losses of a trial are not reported
-                return None
-            processes().wait_for_everyone()  # the main process writes the adapter that the next stage starts from
-            if pace := paces.get(run.stage):
-                report(f"trial of stage {run.stage}: {pace.seconds:.2g} s a step{_peak(', ', pace)}")
-    finally:
-        _remove(folder)
-    return paces
+def _plan(chain: Chain) -> None:
+    """Fill in what each stage computes and writes; ValueError for anything that would make it fail."""
+    cache = chain.request.cache
+    data = TrainingData(chain.folder, FeatureStore(), cache=cache)
+    known = _cached(chain, data)
+    for run in (run for run in chain.runs if not run.done):
+        names = [name for name in features_read(run.stage, run.config) if name not in known]
+        run.features = {name: feature_bytes(name, chain.spec, len(chain.folder.turns)) for name in names}
+        parts = bare_parts(chain, models_of(run.stage, run.config.shots_every > 0))
+        check_stage(run.stage, run.config, parts, data)
+        plain = replace(run.config, compile=False)
+        learner = LEARNERS[run.stage](plain, parts, data)
+        with empty_parameters():
+            set_trainable(learner, plain)
+        trained = sum(value.numel() for value in learner.parameters() if value.requires_grad)
+        constant = learner.decoder.unconditional_ND.numel() if STAGES[run.stage].mixes else 0
+        run.checkpoint = FLOAT32 * trained * (4 if run.config.ema else 3)  # weights, two moments, their average
+        run.file = FLOAT32 * (trained + constant)
+        known = (known | set(names) if cache else set()) - set(STAGES[run.stage].outdates)
 
 
-def _trial_request(chain: Chain, run: StageRun, measured: Callable[[Pace], object]) -> TrainRequest:
-    """The request for a stage's first steps, which start from the adapters of done stages and of trials."""
-    out, tried = chain.request.out, {other.stage for other in chain.runs if not other.done}
-    folders = [(out / TRIAL if name in tried else out) / name for name in run.begins]
-    steps = min(MEASURED_STEPS, run.config.steps)
-    brief = {"steps": steps, "lr_warmup": min(steps, run.config.lr_warmup), "save_every": steps}
-    brief |= {"minutes": 0.0, "validate_every": 0, "shots_every": 0}
-    return replace(
-        run.request,
-        out=out / TRIAL / run.stage,
-        start=(*chain.request.start, *map(stage_file, folders)),
-        resume=False,
-        options={**run.request.options, **brief},
-        after_step=FirstSteps(steps, processes().device, measured),
+def bare_parts(chain: Chain, models: Iterable[str]) -> WorldParts:
+    """The world's models on the meta device, named by the world's files."""
+    world, spec, tokenizer, reader = chain.world, chain.spec, chain.tokenizer, chain.tokenizer.backend
+    if world is not None and world.has("encoder"):
+        reader = world.storage.text_tokenizer() if world.has("text_tower") else None
+    profile = world.profile if world is not None else get_profile("paper")
+    made = {name: build_model(partial(new_model, name, spec, tokenizer, profile, reader)) for name in models}
+    if "encoder" in made:  # on the meta device, T5's shared embedding is created twice
+        made["encoder"].text_tower.set_input_embeddings(made["encoder"].text_tower.get_input_embeddings())
+    for path in ("decoder.vae", "encoder.text_tower", "encoder.image_tower"):  # so that their features are found
+        model, _, part = path.partition(".")
+        if model in made and world is not None and world.has(part):
+            name_weights(made[model].get_submodule(part), name_of(world, part))
+    return WorldParts(spec, **made)
+
+
+def _cached(chain: Chain, data: TrainingData) -> set[str]:
+    """The features that are known to be in the cache folder already, without loading a model."""
+    run = next((run for run in chain.runs if not run.done), None)
+    if data.cache is None or run is None:
+        return set()
+    known = set(features_read(run.stage, run.config)) if run.steps else set()  # a started run has read all of them
+    if chain.world is not None and chain.recipe != SCRATCH:
+        latents = data.digest("latents", digest_of([name_of(chain.world, "vae")]))
+        known |= {"latents"} if data.is_cached("latents", len(data.folder.turns), latents) else set()
+        if has_encoder_features(chain.world, run.config, data):
+            known |= {"text", IMAGE_FEATURES[run.config.encoder_frame]}
+    return known
+
+
+def feature_bytes(name: str, spec: ModelSpec, clips: int) -> int:
+    """The bytes of a feature of that many clips."""
+    state, encoder, decoder = spec.state, spec.encoder, spec.decoder
+    per_clip = {
+        "frames": decoder.frames * decoder.height * decoder.width * 3,
+        "latents": 2 * math.prod(decoder.latent_shape) * HALF,
+        "text": state.text_tokens * encoder.text.width * HALF,
+        "image": state.image_tokens * encoder.image.width * HALF,
+        "states": state.tokens * state.width * HALF,
+    }
+    per_clip |= {"image_random": per_clip["image"], "predicted": per_clip["states"]}
+    return clips * per_clip[name]
+
+
+def _table(chain: Chain) -> list[str]:
+    """The plan as lines of text."""
+    clips, games = len(chain.folder.training_clips), sum(not game.held_out for game in chain.folder.games)
+    about = (
+        f"plan: recipe {chain.recipe}, world {chain.request.world} (spec {chain.spec.name}), dataset "
+        f"{chain.folder.path} with {clips:,} clips and {games:,} games to train on"
     )
+    rows = [("stage", "begins from", "features to compute", "steps left", "a step", "checkpoints", "file")]
+    for run in chain.runs:
+        begins = ", ".join(run.begins) or "the world"
+        samples = f"{run.config.batch} {'games' if run.stage == 'predict' else 'clips'}"
+        if run.done:
+            rows.append((run.stage, begins, "-", "done", samples, "-", "-"))
+            continue
+        left = f"{run.config.steps - run.steps:,} of {run.config.steps:,}"
+        features = ", ".join(f"{name} {size_text(count)}" for name, count in run.features.items()) or "-"
+        kept = f"{run.kept} x {size_text(run.checkpoint)}"
+        rows.append((run.stage, begins, features, left, samples, kept, size_text(run.file)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [about, *("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)]
 
 
-def _remove(folder: Path) -> None:
-    """Let the main process remove a trial's folder; the others wait."""
-    if processes().is_main_process:
-        shutil.rmtree(folder, ignore_errors=True)
-    processes().wait_for_everyone()
+def _disk_line(folders: str, needed: int, free: int) -> str:
+    return f"disk: about {size_text(needed)} still to write to {folders}, {size_text(free)} free"
 
 
-def _peak(before: str, pace: Pace) -> str:
-    return f"{before}at most {size_text(pace.peak_bytes)} of GPU memory" if pace.peak_bytes else ""
+def _disk_use(chain: Chain) -> list[tuple[Path, int]]:
+    """The folders that will be written to, and how many bytes; checkpoints of an unfinished stage are overwritten."""
+    runs = [run for run in chain.runs if not run.done]
+    needed = sum(run.kept * run.checkpoint + run.file for run in runs)
+    needed += max((run.checkpoint for run in runs), default=0)  # a new one is written next to the old ones
+    out, cache = chain.request.out, chain.request.cache
+    uses = [(out, max(0, needed - sum(bytes_in(run.request.out / CHECKPOINTS) for run in runs)))]
+    if cache is not None:
+        features = {name: count for run in runs for name, count in run.features.items()}
+        there = sum(bytes_in(cache, f"{name}-[0-9]*.safetensors") for name in features)
+        uses.append((cache, max(0, sum(features.values()) - there)))
+    if chain.recipe == SCRATCH and runs:
+        models = bare_parts(chain, MODELS).models.values()
+        sizes = [FLOAT32 * sum(value.numel() for value in model.parameters()) for model in models]
+        known = sum(note.bytes for note in chain.world.files.values()) if chain.world is not None else 0
+        # a new part is written next to the old one
+        uses.append((Path(chain.request.world), max(0, sum(sizes) + max(sizes) - known)))
+    return uses
 
 
-def _train_stages(chain: Chain, plan: Plan, report: Report) -> tuple[int, bool]:
+def _by_disk(uses: Sequence[tuple[Path, int]]) -> list[tuple[str, int, int]]:
+    """(folders, bytes needed, bytes free) of each disk that is written to."""
+    disks: dict[int, list[tuple[Path, int]]] = {}
+    for folder, count in uses:
+        disks.setdefault(os.stat(_existing(folder)).st_dev, []).append((folder, count))
+    return [
+        (
+            " and ".join(dict.fromkeys(str(folder) for folder, _ in found)),
+            sum(count for _, count in found),
+            shutil.disk_usage(_existing(found[0][0])).free,
+        )
+        for found in disks.values()
+    ]
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest existing folder above it."""
+    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+
+
+def size_text(count: float) -> str:
+    """A number of bytes as text: 512 B, 3.2 MiB, 12 GiB."""
+    unit = 0
+    while count >= 1024 and unit < len(UNITS) - 1:
+        count, unit = count / 1024, unit + 1
+    return f"{count:.0f} {UNITS[unit]}" if count >= 10 or not unit else f"{count:.1f} {UNITS[unit]}"
+
+
+def stage_file(out: Path) -> Path:
+    """The path of the adapter that a stage writes in its folder."""
+    return out / f"{out.name}.safetensors"
+
+
+def _train_stages(chain: Chain, report: Report) -> tuple[int, bool]:
     """Train the stages that are not done; returns (exit status, whether all stages are done now)."""
     begun, limit = time.monotonic(), chain.request.options.get("minutes", 0.0)
     for at, run in enumerate(chain.runs):
@@ -214,8 +361,7 @@ def _train_stages(chain: Chain, plan: Plan, report: Report) -> tuple[int, bool]:
         if limit:
             # for all stages together; never 0, which means no limit, and no process may skip a stage alone
             options["minutes"] = max(1e-6, limit - (time.monotonic() - begun) / 60)
-        measure = FirstSteps(plan.stages[at].steps_left, processes().device, _pace_report(plan, at, report))
-        status = train_one_stage(replace(run.request, options=options, after_step=measure), report)
+        status = train_one_stage(replace(run.request, options=options), report)
         processes().wait_for_everyone()  # the main process writes the adapter that the next stage starts from
         gc.collect()  # models are in reference cycles, and the next stage needs their memory
         if status or not _is_done(run.request.out):
@@ -224,22 +370,6 @@ def _train_stages(chain: Chain, plan: Plan, report: Report) -> tuple[int, bool]:
             )
             return status, False
     return 0, True
-
-
-def _pace_report(plan: Plan, at: int, report: Report) -> Callable[[Pace], None]:
-    """A callback that reports a stage's pace and remaining time, and which stages are still to be measured."""
-    stage = plan.stages[at]
-
-    def measured(pace: Pace) -> None:
-        steps = min(MEASURED_STEPS, stage.steps_left)
-        later = [other.run.stage for other in plan.stages[at + 1 :] if not other.run.done]
-        report(
-            f"measured on the first {steps} steps: {pace.seconds:.2g} s a step, stage {stage.run.stage} takes "
-            f"{duration(pace.seconds * (stage.steps_left - steps))} more{_peak('; ', pace)}"
-            + (f"; then {', '.join(later)}, measured when they run" if later else "")
-        )
-
-    return measured
 
 
 def _report_how_to_play(chain: Chain, report: Report) -> None:
@@ -256,3 +386,102 @@ def _report_how_to_play(chain: Chain, report: Report) -> None:
     report("all stages are done" + ("; this plays the world with them:" if playable else ""))
     if playable:
         report(shlex.join(words))
+
+
+SCRATCH = "scratch"
+_KINDS = typing.get_type_hints(StageConfig)
+_MODEL = re.compile(r"\^?(encoder|decoder|engine)\\?\.")  # the beginning of a pattern that names a model
+_SWITCHES = {"true": True, "false": False, "on": True, "off": False, "1": True, "0": False}
+Configs = Mapping[str, StageConfig]  # in the order of training
+
+
+def stages_of(recipe: str, chosen: str | None = None) -> tuple[str, ...]:
+    """A recipe's stages in the order of training. chosen: only these, such as "joint,predict".
+
+    ValueError for a stage that the recipe does not run.
+    """
+    whole = tuple(name for name in STAGES_IN_ORDER if recipe == SCRATCH or STAGES[name].after is not None)
+    if chosen is None:
+        return whole
+    names = {name.strip() for name in chosen.split(",")}
+    if unknown := sorted(names - set(whole)):
+        raise ValueError(f"--stages: recipe {recipe!r} does not run {unknown[0]!r}; choose from {', '.join(whole)}")
+    return tuple(name for name in whole if name in names)
+
+
+def read_settings(given: Iterable[str], stages: Iterable[str]) -> dict[str, dict[str, typing.Any]]:
+    """The options of --set by stage; ValueError for one that is not STAGE.OPTION=VALUE with one of these stages."""
+    found: dict[str, dict[str, typing.Any]] = {name: {} for name in stages}
+    for text in given:
+        place, equals, value = text.partition("=")
+        stage, dot, option = place.strip().partition(".")
+        if not (dot and equals):
+            raise ValueError(f"--set {text}: expected STAGE.OPTION=VALUE, such as joint.steps=2000")
+        if stage not in found:
+            raise ValueError(
+                f"--set {text}: there is no stage {stage!r} in this recipe; choose from {', '.join(found)}"
+            )
+        option = option.strip().replace("-", "_")
+        if option not in _KINDS:
+            raise ValueError(f"--set {text}: there is no stage option {option!r}; `train --help` lists them")
+        found[stage][option] = _value(text, value.strip(), _KINDS[option])
+    return found
+
+
+def _value(text: str, value: str, kind: typing.Any) -> typing.Any:
+    """Convert a value to the field's type; ValueError if that fails. text: the whole option, for the message."""
+    try:
+        if kind is bool:
+            return _SWITCHES[value.lower()]
+        if typing.get_origin(kind) is tuple:
+            return tuple(typing.get_args(kind)[0](word) for word in value.split())
+        return kind(value)
+    except (KeyError, ValueError) as error:
+        expected = {bool: "true or false", int: "a whole number", float: "a number"}.get(kind, "values of its type")
+        raise ValueError(f"--set {text}: expected {expected}, not {value!r}") from error
+
+
+def begins_from(stage: str, configs: Configs) -> tuple[str, ...]:
+    """The stages whose adapters a stage starts from, in order. configs: of the stages that have or will have adapters.
+
+    These are the stages in `Stage.after` and those that they started from, without adapters that a later one replaces
+    entirely, and without those that change no model that this stage loads.
+    """
+    models = set(models_of(stage, configs[stage].shots_every > 0))
+    before = [name for name in _lineage(stage) if name in configs]
+    return tuple(name for name in _not_replaced(before, configs) if _models_trained(name, configs[name]) & models)
+
+
+def played_with(last: str, configs: Configs) -> tuple[str, ...]:
+    """The stages whose adapters are needed to play a world that was trained up to stage `last`."""
+    before = [name for name in (*_lineage(last), last) if name in configs]
+    return tuple(name for name in _not_replaced(before, configs) if _models_trained(name, configs[name]) & PLAYED)
+
+
+def _lineage(stage: str) -> tuple[str, ...]:
+    """All stages that come before this one, in the order of training."""
+    found: set[str] = set()
+    waiting = [stage]
+    while waiting:
+        after = set(STAGES[waiting.pop()].after or ()) - found
+        found |= after
+        waiting += after
+    return tuple(name for name in STAGES_IN_ORDER if name in found)
+
+
+def _not_replaced(names: list[str], configs: Configs) -> list[str]:
+    """The stages, without those that trained only whole weights all of which a later stage trains too."""
+
+    def replaced(name: str, later: str) -> bool:
+        return not configs[name].lora_rank and set(configs[name].trainable) <= set(configs[later].trainable)
+
+    return [name for at, name in enumerate(names) if not any(replaced(name, later) for later in names[at + 1 :])]
+
+
+def _models_trained(stage: str, config: StageConfig) -> set[str]:
+    """The models that a stage changes; a pattern that names no model may change any model that the stage needs."""
+    facts, found = STAGES[stage], set()
+    for pattern in (*config.trainable, *(config.lora_targets if config.lora_rank else ())):
+        named = _MODEL.match(pattern)
+        found |= {named[1]} if named else set(facts.needs)
+    return found | ({"decoder"} if facts.mixes else set())

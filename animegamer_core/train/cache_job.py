@@ -19,6 +19,7 @@ from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..runtime.device import choose_device
 from .parts import Loading, WorldParts
+from .trainer import on_device
 from .training_data import (
     IMAGE_FEATURES,
     Progress,
@@ -30,7 +31,6 @@ from .training_data import (
     check_captions,
     check_clips,
 )
-from .weights import on_device
 
 DEFAULT_FEATURES = ("latents", "text", "image")  # those that stages warmup and joint read
 FEATURES = (*DEFAULT_FEATURES, "image_random", "states")  # states must be computed again after the encoder is trained

@@ -23,10 +23,10 @@ from ..files import PART, rename
 from ..json_files import JsonError, read_json
 from ..messages import quoted
 from .distributed import distributed_like, full_tensor, is_sharded, local_shard
-from .optimizers import MOMENTS, restore_moments, stored_moments
 from .stages import STAGES, StageConfig
 
 CHECKPOINTS = "checkpoints"  # folder in a run's folder
+MOMENTS = ("exp_avg", "exp_avg_sq")  # AdamW's
 KEPT = 2  # checkpoints that are kept
 FORMAT = 1
 # fields that may differ between a run and its continuation, since they change results by rounding at most
@@ -150,9 +150,12 @@ def load_checkpoint(path: Path, state: RunState) -> None:
         if state.average:
             stored = f"average.{name}"  # a reduced checkpoint has none: its weights are the average
             _copy(source, stored if stored in source.keys() else f"weight.{name}", state.average[name])  # noqa: SIM118
-        steps = info.optimizer_steps.get(name)
-        if steps is not None:
-            restore_moments(state.optimizer, parameter, _moments(source, name, parameter), steps)
+        if (steps := info.optimizer_steps.get(name)) is not None:
+            fused = state.optimizer.param_groups[0].get("fused")
+            moments = {"step": torch.tensor(steps, device=parameter.device if fused else "cpu")}
+            for moment in MOMENTS:
+                moments[moment] = distributed_like(_checked(source, f"{moment}.{name}", parameter), parameter)
+            state.optimizer.state[parameter] = moments
     state.step, state.seconds = info.step, info.seconds
 
 
@@ -174,7 +177,9 @@ def _tensors_of(state: RunState, keep: bool) -> dict[str, Tensor]:
     """A checkpoint's full tensors. Sharded ones are gathered one at a time, and freed again unless `keep`."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in state.parameters.items():
-        found = {f"weight.{name}": parameter, **stored_moments(state.optimizer, name, parameter)}
+        moments = state.optimizer.state.get(parameter, {})
+        found = {f"weight.{name}": parameter}
+        found |= {f"{moment}.{name}": moments[moment] for moment in MOMENTS if moment in moments}
         if state.average:
             found[f"average.{name}"] = state.average[name]
         for key, value in found.items():
@@ -182,16 +187,6 @@ def _tensors_of(state: RunState, keep: bool) -> dict[str, Tensor]:
             if keep:  # an unsharded tensor stays on its device until its file is written
                 tensors[key] = full.cpu() if is_sharded(value) else full
     return tensors
-
-
-def _moments(source: SafetensorsSource, name: str, parameter: nn.Parameter) -> dict[str, tuple[Tensor, Tensor | None]]:
-    """(values, None) or (codes, scales) of each moment of a parameter."""
-    found = {}
-    for moment in MOMENTS:
-        scale = f"{moment}_scale.{name}"
-        scales = source.tensor(scale) if scale in source.keys() else None  # noqa: SIM118  not a mapping
-        found[moment] = _checked(source, f"{moment}.{name}", parameter), scales
-    return found
 
 
 def _copy(source: SafetensorsSource, name: str, into: Tensor) -> None:
@@ -210,14 +205,10 @@ def _checked(source: SafetensorsSource, name: str, like: Tensor) -> Tensor:
 
 
 def check_settings(path: Path, stage: str, stored: Mapping[str, Any], config: StageConfig) -> None:
-    """ChangedSetting for the first setting that differs from those `stored` at `path`, except FREE_FIELDS.
-
-    A setting that an older version did not store had its default value.
-    """
+    """ChangedSetting for the first setting that differs from those `stored` at `path`, except FREE_FIELDS."""
     free = set(FREE_FIELDS) - set(SPLITTING if STAGES[stage].contrasts else ())
-    defaults = {field.name: field.default for field in dataclasses.fields(StageConfig)}
     for name, value in dataclasses.asdict(config).items():
-        before = stored.get(name, defaults[name])
+        before = stored.get(name)
         before = tuple(before) if isinstance(before, list) else before
         if name not in free and before != value:
             raise ChangedSetting(path, name, before, value)

@@ -30,8 +30,8 @@ from .loop import RunOptions
 from .parts import Loading, WorldParts, has_encoder_features
 from .run import RESULT, StageResult, check_free, train_stage
 from .stages import STAGES, StageConfig
+from .trainer import keeps_frozen_in_bf16
 from .training_data import Progress, TrainingData
-from .weights import keeps_frozen_in_bf16
 
 JOB = "job.json"
 LOCK = ".lock"
@@ -207,8 +207,6 @@ def _check_same(out: Path, before: Mapping[str, object], notes: Mapping[str, obj
     """ChangedOrigin for the first note that differs from the earlier ones."""
     if before.get("world") is None:  # the run wrote to its world
         before = {**before, "world": notes["world"]}
-    # runs of earlier versions recorded no profile; their world distinguishes them
-    before = {"profile": notes["profile"], **before}
     for name, value in json.loads(json.dumps(notes)).items():
         if before.get(name) != value:
             raise ChangedOrigin(out, name, before.get(name), value)

@@ -15,12 +15,10 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from ..model.decoder import ShotDecoder
+from ..model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
 from ..model.encoder import ShotEncoder, clip_pixels
 from ..model.sampler import scale_at
 from ..state import MotionScope, clean_text
-from .compiling import compile_for_training
-from .conditions import mixed_states, motion_condition, with_dropped_motion
 from .distributed import all_gather
 from .losses import (
     contrastive,
@@ -358,3 +356,42 @@ class TextVideoLearner(DiffusionLearner):
 
     def _velocity(self, latents: Tensor, batch: Batch) -> Tensor:
         return self.decoder.velocity(latents, batch["timesteps"], batch["text"])
+
+
+def motion_condition(values: Tensor, config: StageConfig) -> Tensor:
+    """The motion values that condition the decoder: the clips' own, or without motion_scope UNCONDITIONAL_MOTION."""
+    return values if config.motion_scope else torch.full_like(values, UNCONDITIONAL_MOTION)
+
+
+def with_dropped_motion(motion_B: Tensor, blank_B: Tensor, config: StageConfig, random: SampleNoise) -> Tensor:
+    """The motion values, some replaced by UNCONDITIONAL_MOTION: at random, and always if nothing else conditions.
+
+    blank_B: which samples have the unconditional representation. With drop_motion 0, no value is replaced.
+    """
+    if not config.drop_motion:
+        return motion_B
+    dropped = (random.uniform() < config.drop_motion) | blank_B
+    return motion_B.masked_fill(dropped.to(motion_B.device), UNCONDITIONAL_MOTION)
+
+
+def mixed_states(values: dict[str, Tensor], config: StageConfig, random: SampleNoise) -> Tensor:
+    """(B, N, D) fp32: the predicted representations, each replaced by the true one with probability true_states."""
+    states = values["predicted"].float()
+    if not config.true_states:
+        return states
+    true = random.uniform() < config.true_states
+    return torch.where(true[:, None, None], values["states"].float(), states)
+
+
+FIXED_IN = (2, 14)  # the first torch version without the error described below
+
+
+def compile_for_training(model: nn.Module, dynamic: bool) -> None:
+    """Compile a model in place. dynamic: one graph for inputs of many sizes, instead of one for each.
+
+    Up to torch 2.13, a fused kernel that writes a row and then reads it again does not synchronise its threads in
+    between (pytorch's issue 190517): on an H200, gradients of LoRA weights were thousands of times too large. So fusion
+    is switched off there, which hardly changes the time of a step.
+    """
+    release = tuple(int(number) for number in torch.__version__.split(".")[:2])
+    model.compile(dynamic=dynamic, options={} if release >= FIXED_IN else {"max_fusion_size": 1})

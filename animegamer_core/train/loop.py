@@ -18,9 +18,8 @@ from .checkpoints import CHECKPOINTS, list_checkpoints, load_checkpoint, save_ch
 from .learners import Learner
 from .log import LOG, RunLog
 from .stages import StageConfig
-from .trainer import Means, Trainer, learning_rate
+from .trainer import Means, Trainer, idle_on_cpu, learning_rate
 from .training_data import TrainingData
-from .weights import idle_on_cpu
 
 OnStep = Callable[[int, int, dict[str, float]], None]  # (steps done, steps in all, latest logged values)
 DrawShots = Callable[[Learner, "nn.Module | None", int, torch.device], None]  # (learner, idle VAE, steps done, device)

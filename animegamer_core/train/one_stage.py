@@ -16,19 +16,16 @@ from ..checkpoint.storage import read_json, write_json
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from .checkpoints import CHECKPOINTS, list_checkpoints
-from .determinism import set_cublas_workspace
 from .distributed import close_at_exit, processes
-from .extend import extension_note
 from .job import FEATURES, Job, RunOrigin, hold_run_folder, run_job, to_train
-from .log import LOG, PICTURE, read_log
+from .log import LOG, PICTURE, plot_log, read_log
 from .loop import RunOptions
-from .plot import plot_log
 from .progress import Report, RunProgress, how_it_stopped, report_interrupt
 from .request import TrainRequest
 from .run import RESULT, StageResult, train_stage
 from .stages import BASELINE_STAGES, SCRATCH_SPECS, STAGES, StageConfig, lr_warning
+from .trainer import extension_note, keeps_frozen_in_bf16, set_cublas_workspace
 from .training_data import TrainingData
-from .weights import keeps_frozen_in_bf16
 from .world_setup import check_writable, load_or_make_models, open_or_make_world
 
 IN_WORLD = "in_world"  # key of a run's result: the world folder that holds its weights
@@ -116,7 +113,7 @@ def _checked_config(request: TrainRequest, recipe: str, report: Report, world: W
 
 def _options(request: TrainRequest, progress: RunProgress) -> RunOptions:
     on_interrupt = report_interrupt if processes().is_main_process else None
-    return RunOptions(request.resume, progress.step, request.after_step, on_interrupt=on_interrupt)
+    return RunOptions(request.resume, progress.step, on_interrupt=on_interrupt)
 
 
 def _finished(request: TrainRequest, result: StageResult, config: StageConfig, report: Report) -> bool:

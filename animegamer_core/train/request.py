@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -47,13 +47,8 @@ class TrainRequest:
     option by spaces, in quotes."""
     plan: bool = False
     """train all: print the plan and stop."""
-    trial: bool = False
-    """train all: first take 20 steps of each stage in a temporary folder, so that the plan can state hours; recipes
-    lora and lora24."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Values of StageConfig by name."""
-    after_step: Callable[[], bool] | None = None
-    """Called after each step; True stops the run."""
 
     @property
     def starts(self) -> list[tuple[Path, float]]:

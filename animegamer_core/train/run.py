@@ -19,17 +19,15 @@ from ..model.prompt import unknown_words
 from ..spec import Reading
 from . import distributed
 from .checkpoints import CHECKPOINTS, list_checkpoints
-from .determinism import deterministic
 from .distributed import processes
 from .engine_learner import EngineLearner, add_predictions
-from .extend import continued_config
 from .learners import ContrastiveLearner, DiffusionLearner, DistillLearner, Learner, TextVideoLearner, VaeLearner
 from .loop import RunOptions, run_loop
-from .optimizers import check_optimizer
 from .parts import WorldParts
 from .shots import ShotSheets
 from .stages import STAGES, StageConfig
 from .trainable import check_trainable, drop_lora, keep_lora
+from .trainer import continued_config, copy_into, deterministic, idle_on_cpu, on_device
 from .training_data import (
     IMAGE_FEATURES,
     TrainingData,
@@ -44,7 +42,6 @@ from .training_data import (
     forget_names,
     pictures,
 )
-from .weights import copy_into, idle_on_cpu, on_device
 
 HEADS = "heads.safetensors"
 RESULT = "result.json"
@@ -122,7 +119,6 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
             f"batch {config.batch} cannot be split over {count} processes and accumulation {config.accumulation}; "
             "choose a multiple of their product"
         )
-    check_optimizer(config, distributed.fsdp_wanted())
     if not data.clips():
         raise ValueError(f"{data.folder.path} has no clips to train on; are all games held out?")
     if STAGES[stage].captions:

@@ -90,8 +90,7 @@ class WindowSampler:
     """Windows of 1 to window + 1 successive turns of a game. All windows of a step have the same length.
 
     The lengths take turns, in random order. recall: the probability that the oldest one or two past turns of
-    a window are replaced by earlier turns of the game, as in play with memory `recall`. With 0, the samples are the
-    same as in versions without it.
+    a window are replaced by earlier turns of the game, as in play with memory `recall`.
     """
 
     def __init__(self, games: Sequence[GameRecord], window: int, batch: int, seed: int, recall: float = 0.0) -> None:

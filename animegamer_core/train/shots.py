@@ -18,13 +18,12 @@ from torch import Tensor, nn
 from ..files import save_picture
 from ..media.video import to_uint8
 from ..model.decoder import ShotDecoder
-from .conditions import motion_condition
 from .distributed import processes, reshard
-from .learners import Learner
+from .learners import Learner, motion_condition
 from .parts import WorldParts
 from .stages import StageConfig
+from .trainer import on_device
 from .training_data import TrainingData, autocast
-from .weights import on_device
 
 if TYPE_CHECKING:
     from PIL import Image

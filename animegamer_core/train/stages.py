@@ -139,9 +139,6 @@ class StageConfig:
     lr: float = _option(1e-3, "peak learning rate", _RATE)
     lr_floor: float = _option(0.02, "final learning rate, as a fraction of the peak", _CHANCE)
     lr_warmup: int = _option(100, "warm-up steps of the learning rate", _AT_LEAST_0)
-    optimizer: str = _option(
-        "adamw", "adamw: fused on a GPU; adamw8bit: moments in 8 bits (needs torchao)", choices=("adamw", "adamw8bit")
-    )
     weight_decay: float = _option(0.01, "weight decay for matrices; vectors have none")
     beta2: float = _option(0.99, "AdamW's beta2")
     clip: float = _option(1.0, "gradient norm above which gradients are clipped", _ABOVE_0)

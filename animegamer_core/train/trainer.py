@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
 
 import torch
 from accelerate.utils import reduce
-from torch import Tensor
+from torch import Tensor, nn
 
 from . import distributed
-from .checkpoints import RunState
+from .checkpoints import CHECKPOINTS, RunState, checked_state, list_checkpoints, read_state
+from .distributed import local_shard
 from .learners import Learner, Losses
-from .optimizers import make_optimizer, set_rate
 from .sampling import MicroBatch, random_seed
 from .stages import StageConfig
 from .trainable import set_trainable
 from .training_data import TrainingData, autocast
-from .weights import copy_into, move, set_precision
 
 VALIDATION_BATCHES = 4
 MAX_COMPILE_ERROR = 0.5  # distance of a compiled gradient from the eager one, relative to its norm; rounding is less
@@ -51,7 +53,7 @@ class Trainer:
             move(learner, self.device)
         self.learner = learner
         parameters = {name: value for name, value in learner.named_parameters() if name in names}
-        optimizer = make_optimizer(config, parameters, self.device)
+        optimizer = _adamw(config, parameters, self.device)
         self._uses_ddp = not self.is_sharded and self.processes.num_processes > 1
         fixed_order = config.deterministic or self.device.type == "cpu"
         self._module = distributed.data_parallel(learner, learner.unused, fixed_order) if self._uses_ddp else learner
@@ -65,7 +67,8 @@ class Trainer:
         config, state, means = self.config, self.state, Means()
         self.learner.train()
         rows = self._sampler.batch(state.step)
-        set_rate(state.optimizer, learning_rate(config, state.step))
+        for group in state.optimizer.param_groups:
+            group["lr"] = learning_rate(config, state.step)
         for index in range(self._count):
             means.add(self._backward(self._micro_batch(state.step, index), rows, last=index == self._count - 1))
         norm = torch.nn.utils.clip_grad_norm_(list(state.parameters.values()), config.clip)
@@ -215,3 +218,151 @@ def _check_close(compiled: Mapping[str, Tensor], plain: Mapping[str, Tensor]) ->
             f"torch {torch.__version__} compiles this stage incorrectly: a first gradient differs by {distance:.3g} "
             f"from the eager one, whose norm is {length:.3g}; train without --compile, or with a smaller --per-card"
         )
+
+
+def _adamw(config: StageConfig, parameters: Mapping[str, nn.Parameter], device: torch.device) -> torch.optim.AdamW:
+    """AdamW for these parameters; vectors and scalars get no weight decay."""
+    groups = [
+        {"params": [value for value in parameters.values() if value.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [value for value in parameters.values() if value.dim() <= 1], "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(groups, fused=device.type == "cuda", lr=config.lr, betas=(0.9, config.beta2))
+
+
+_ALWAYS_FP32 = "encoder."  # 17 M values at the published size; the decoder's unconditional state is computed from them
+
+
+@contextmanager
+def idle_on_cpu(learner: Learner) -> Iterator[dict[str, nn.Module]]:
+    """Remove the models that no step reads from the learner while the block runs; yields them by name, on the CPU."""
+    places = {name: name.rpartition(".") for name in learner.idle}
+    idle = {name: learner.get_submodule(name) for name in places}
+    for parent, _, own in places.values():
+        setattr(learner.get_submodule(parent), own, None)
+    with ExitStack() as stack:
+        for module in idle.values():
+            stack.enter_context(on_device(module, torch.device("cpu")))
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        try:
+            yield idle
+        finally:
+            for name, (parent, _, own) in places.items():
+                setattr(learner.get_submodule(parent), own, idle[name])
+
+
+@contextmanager
+def on_device(module: nn.Module, device: torch.device) -> Iterator[None]:
+    """Move a module to a device while the block runs, in place; then move it back."""
+    before = next((value.device for value in module.parameters() if not value.is_meta), device)
+    move(module, device)
+    try:
+        yield
+    finally:
+        move(module, before)
+        if before != device and "cuda" in (before.type, device.type):
+            torch.cuda.empty_cache()  # the stage needs this memory now
+
+
+def move(module: nn.Module, device: torch.device) -> nn.Module:
+    """Move a module in place, without its meta tensors, such as those of encoders whose features are cached."""
+    return module._apply(lambda tensor: tensor if tensor.is_meta else tensor.to(device))
+
+
+def keeps_frozen_in_bf16(config: StageConfig, device: torch.device) -> bool:
+    """Whether a stage keeps its frozen weights in bf16, which it does only if autocast computes in bf16 anyway."""
+    return config.halve_frozen and config.precision == "bf16" and device.type != "cpu"
+
+
+@torch.no_grad()
+def set_precision(learner: nn.Module, config: StageConfig, device: torch.device) -> None:
+    """Convert trained weights to fp32, and frozen ones to bf16 if the stage says so."""
+    half = keeps_frozen_in_bf16(config, device)
+    for name, parameter in learner.named_parameters():
+        if not parameter.is_floating_point() or parameter.is_meta:
+            continue
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+        elif half and not name.startswith(_ALWAYS_FP32):
+            parameter.data = parameter.data.bfloat16()
+
+
+def copy_into(parameters: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Copy tensors into the parameters of the same names; for sharded ones, this process's shards."""
+    with torch.no_grad():
+        into = [local_shard(value) for value in parameters.values()]
+        torch._foreach_copy_(into, [local_shard(values[name]) for name in parameters])
+
+
+CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
+DETERMINISTIC = (":4096:8", ":16:8")  # values with which cuBLAS is deterministic (torch.use_deterministic_algorithms)
+
+
+def set_cublas_workspace() -> None:
+    """Set cuBLAS's workspace for `deterministic` unless it is set. Call this before the first matrix product."""
+    os.environ.setdefault(CUBLAS_WORKSPACE, DETERMINISTIC[0])
+
+
+@contextmanager
+def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
+    """Let torch use only deterministic kernels while the block runs, if wanted.
+
+    ValueError on a GPU if cuBLAS's workspace is set to another value. torch raises RuntimeError for an operation that
+    has no deterministic kernel.
+    """
+    if not wanted:
+        yield
+        return
+    if device.type == "cuda" and os.environ.get(CUBLAS_WORKSPACE) not in DETERMINISTIC:
+        raise ValueError(
+            f"deterministic kernels need {CUBLAS_WORKSPACE}={DETERMINISTIC[0]}, but it is "
+            f"{os.environ.get(CUBLAS_WORKSPACE, 'not set')}; set it before Python starts, or train without them"
+        )
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+
+
+def continued_config(stage: str, config: StageConfig, out: Path) -> StageConfig:
+    """The configuration with which the run in `out` continues; the given one if nothing was trained there yet.
+
+    A run may get more steps; its warm-up then keeps its length. ValueError if the run is of another stage,
+    ChangedSetting if any other setting differs that must not.
+    """
+    found = list_checkpoints(out / CHECKPOINTS)
+    if not found:
+        return config
+    config, _ = _with_own_warmup(config, found[-1])
+    checked_state(found[-1], stage, config)
+    return config
+
+
+def extension_note(config: StageConfig, out: Path) -> str | None:
+    """A note on the learning rate if the run in `out` continues with more steps; None if it does not."""
+    found = list_checkpoints(out / CHECKPOINTS)
+    if not found:
+        return None
+    config, planned = _with_own_warmup(config, found[-1])
+    if planned >= config.steps:
+        return None
+    done = read_state(found[-1]).step
+    before = learning_rate(replace(config, steps=planned), max(0, done - 1))
+    now, last = (learning_rate(config, step) for step in (done, config.steps - 1))
+    return (
+        f"this run was planned for {planned} steps, has taken {done} and continues to {config.steps}: from step "
+        f"{done + 1} the learning rate follows the schedule of {config.steps} steps, so it changes from {before:.3g} "
+        f"to {now:.3g} and ends at {last:.3g}; {config.steps} steps in one run would give a different result"
+    )
+
+
+def _with_own_warmup(config: StageConfig, checkpoint: Path) -> tuple[StageConfig, int]:
+    """(the configuration, with the run's own warm-up if it has more steps now; the planned number of steps)."""
+    stored = read_state(checkpoint).config
+    planned = stored.get("steps", config.steps)
+    if planned < config.steps:
+        config = replace(config, lr_warmup=stored.get("lr_warmup", config.lr_warmup))
+    return config, planned

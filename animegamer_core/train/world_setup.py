@@ -6,6 +6,9 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+from torch import Tensor, nn
+
 from ..checkpoint import World, open_world, save_world
 from ..checkpoint.adapter_files import tensor_names
 from ..checkpoint.downloads import published_worlds
@@ -18,8 +21,9 @@ from ..model.prompt import GameTokenizer
 from ..spec import ModelSpec, get_spec
 from ..state import clean_text
 from .job import models_of
-from .parts import WorldParts
+from .parts import WorldParts, with_guidance
 from .request import TrainRequest
+from .sampling import random_seed
 from .stages import STAGES, StageConfig
 
 UNCONDITIONAL = "unconditional_ND"  # of the decoder, zero until a stage trains the encoder together with it
@@ -131,3 +135,78 @@ def small_tokenizer(words: Sequence[str], spec: ModelSpec) -> GameTokenizer:
             f"{spec.engine.vocab_size - tokenizer.size + count}; use a larger spec or fewer words"
         )
     return tokenizer
+
+
+BEGAN_AS = "began as"  # key of the new world's provenance
+
+
+def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: int = 0) -> World:
+    """A copy of a small world in a new folder, whose vocabulary has the dataset's words after its own.
+
+    Every weight is the start's; the rows of new words are drawn from the normal distribution of its words' rows. The
+    motion table and the words to propose turns with are the dataset's. Probes, scoring models and the rules of the
+    stats are left out: they are the start's.
+    ValueError if `out` holds a world already, if the start is not a whole small world, or if there are too many words.
+    """
+    folder = Path(out)
+    if (folder / MANIFEST).is_file():
+        raise ValueError(f"{folder} already holds a world; choose another folder (--out)")
+    parts = WorldParts.load(start).in_memory().with_spec(with_guidance(start.spec))
+    engine, encoder = parts.of("engine"), parts.of("encoder")
+    parts.of("decoder")
+    old = engine.tokenizer
+    own = _words(old)
+    if not own:
+        raise ValueError(f"world {start.spec.name!r} spells any word, so it needs no new ones; train it on the dataset")
+    tokenizer = small_tokenizer([*own, *dataset_words(dataset.turns)], start.spec)
+    for name, table in {
+        "engine": engine.llm.get_input_embeddings(),
+        "engine output": engine.llm.get_output_embeddings(),
+        "text encoder": encoder.text_tower.get_input_embeddings(),
+    }.items():
+        _move_rows(table, old, tokenizer, own, random_seed(seed, name))
+    engine.tokenizer, encoder.tokenizer = tokenizer, tokenizer.backend
+    provenance = {BEGAN_AS: f"{start.spec.name} ({start.fingerprint[:12]})", "dataset": dataset.path.name}
+    world = save_world(
+        folder,
+        parts.spec,
+        profile=start.profile.name,
+        motion_table=dataset.motion_table,
+        provenance=provenance | dataset.motion_provenance,
+        licence=_licence(start, dataset),
+        trained_window=start.trained_window,
+        life=Life(words=words_of(dataset)),
+    )
+    return parts.save(world)
+
+
+def _licence(start: World, dataset: DatasetFolder) -> str:
+    """The notice of a world that continues another's training on a dataset."""
+    began = f"It began with the weights of {start.spec.name}"
+    own = f" ({start.licence.rstrip('.')})" if start.licence else ""
+    return f"{began}{own}, and was made to be trained on {dataset.path.name}, whose licences apply too."
+
+
+def _words(tokenizer: GameTokenizer) -> list[str]:
+    """The words of a word-level vocabulary in the order of their ids; empty for any other tokenizer."""
+    from tokenizers.models import WordLevel
+
+    if not isinstance(tokenizer.backend.model, WordLevel):
+        return []
+    entries = tokenizer.backend.get_vocab(with_added_tokens=True)
+    return [word for word in sorted(entries, key=entries.__getitem__) if not word.startswith("<")]
+
+
+@torch.no_grad()
+def _move_rows(table: nn.Module, old: GameTokenizer, new: GameTokenizer, own: list[str], seed: int) -> None:
+    """Give each entry of the new vocabulary the row that it had in the old one, and a new word a random row."""
+    before_VH: Tensor = table.weight.clone()
+    ids = old.backend.get_vocab(with_added_tokens=True)
+    words_VH = before_VH[[ids[word] for word in own]]
+    generator = torch.Generator().manual_seed(seed)
+    for index in range(new.size):
+        entry = new.backend.id_to_token(index)
+        if entry in ids:
+            table.weight[index] = before_VH[ids[entry]]
+        else:
+            table.weight[index] = torch.normal(words_VH.mean(0), words_VH.std(0), generator=generator)

@@ -9,7 +9,7 @@ from animegamer_core.checkpoint import save_part
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
-from animegamer_core.train.extended_world import extended_world
+from animegamer_core.train.world_setup import extended_world
 
 SHOWN = (  # of Big Buck Bunny: who, what, where
     (("Bunny",), "sleep in his burrow", "morning burrow"),

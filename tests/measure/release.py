@@ -37,9 +37,8 @@ from animegamer_core.train import distributed as spread
 from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.run import LEARNERS
 from animegamer_core.train.stages import StageConfig, matching, stage_config
-from animegamer_core.train.trainer import Trainer
+from animegamer_core.train.trainer import Trainer, idle_on_cpu, keeps_frozen_in_bf16
 from animegamer_core.train.training_data import TrainingData
-from animegamer_core.train.weights import idle_on_cpu, keeps_frozen_in_bf16
 from animegamer_core.train.world_setup import words_tokenizer
 
 GIB = 2**30

@@ -22,12 +22,12 @@ from pathlib import Path
 from animegamer_core.checkpoint import open_world
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
-from animegamer_core.train.determinism import set_cublas_workspace
 from animegamer_core.train.log import read_log
 from animegamer_core.train.loop import RunOptions
 from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.stages import stage_config
+from animegamer_core.train.trainer import set_cublas_workspace
 from animegamer_core.train.training_data import TrainingData
 
 STAGE = "joint"

@@ -13,8 +13,8 @@ from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.state import GameSession
 from animegamer_core.story.everyday import director_for
 from animegamer_core.story.story import Story
-from animegamer_core.train.extended_world import BEGAN_AS, extended_world
 from animegamer_core.train.parts import WorldParts, without_guidance
+from animegamer_core.train.world_setup import BEGAN_AS, extended_world
 
 OLD = "Character: Red; Motion: walk; Background: day field."
 NEW = "Character: Violet; Motion: juggle; Background: night harbour."

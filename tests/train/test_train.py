@@ -33,16 +33,12 @@ from animegamer_core.model.decoder import UNCONDITIONAL_MOTION
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.state import MOTION_TABLES, CharacterState, GameState, Turn
 from animegamer_core.train.checkpoints import list_checkpoints
-from animegamer_core.train.conditions import with_dropped_motion
-from animegamer_core.train.engine_learner import EngineLearner, add_predictions
-from animegamer_core.train.extend import extension_note
+from animegamer_core.train.engine_learner import EngineLearner, PromptTable, add_predictions
 from animegamer_core.train.job import Job, brief, run_job
-from animegamer_core.train.learners import DiffusionLearner
-from animegamer_core.train.log import read_log
+from animegamer_core.train.learners import DiffusionLearner, with_dropped_motion
+from animegamer_core.train.log import draw_losses, plot_log, read_log
 from animegamer_core.train.loop import RunOptions
 from animegamer_core.train.parts import WorldParts
-from animegamer_core.train.plot import draw_losses, plot_log
-from animegamer_core.train.prompts import PromptTable
 from animegamer_core.train.run import measured_scale, train_stage
 from animegamer_core.train.sampling import MicroBatch, SampleNoise
 from animegamer_core.train.stages import (
@@ -53,7 +49,7 @@ from animegamer_core.train.stages import (
     stage_config,
 )
 from animegamer_core.train.trainable import is_trained_lora, read_adapter, set_trainable
-from animegamer_core.train.trainer import learning_rate
+from animegamer_core.train.trainer import extension_note, learning_rate
 from animegamer_core.train.training_data import TrainingData, add_latents
 from animegamer_core.train.world_setup import words_tokenizer
 
@@ -659,7 +655,7 @@ def test_configurations_check_themselves():
         ({"teacher_strengths": (0.0, 1.0, 1.0, 1.0, -1.0)}, "teacher_strengths is .* one for each motion level"),
         ({"teacher_strengths": (0.0, 1.0, 1.0, 1.0, math.nan)}, "teacher_strengths is"),
         ({"shots_steps": 1001}, "shots_steps is 1001; expected 1000 at most"),
-        ({"optimizer": "sgd"}, "optimizer is 'sgd'; choose adamw or adamw8bit"),
+        ({"precision": "fp8"}, "precision is 'fp8'; choose bf16 or no"),
         *(({name: -1}, f"{name} is -1; expected 0 or more") for name in at_least_0.split()),
     ):
         with pytest.raises(ValueError, match=sentence):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import json
 import os
 import re
@@ -18,7 +17,6 @@ from types import SimpleNamespace
 from unittest import mock
 
 import pytest
-import torch
 from safetensors.torch import load_file
 from test_train import TINY, same_tensors, train
 from test_train_worlds import ages
@@ -27,13 +25,9 @@ from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.adapters import open_with_adapters
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.vocabulary import words_of
-from animegamer_core.train.all import _trial_request
-from animegamer_core.train.chain import begins_from, played_with, stages_of
+from animegamer_core.train.all import begins_from, played_with, size_text, stage_file, stages_of
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.log import read_log
-from animegamer_core.train.plan import StageRun, size_text, stage_file
-from animegamer_core.train.progress import FirstSteps
-from animegamer_core.train.request import TrainRequest
 from animegamer_core.train.stages import stage_config
 from animegamer_core.train.trainable import read_adapter
 
@@ -77,16 +71,12 @@ def same_weights(one: Path, other: Path, stages=STAGES) -> bool:
 # --- the stages ------------------------------------------------------------------------------------------------------
 
 
-def test_each_stage_begins_from_the_files_of_those_before_and_is_measured(whole):
-    out, said = whole
+def test_each_stage_begins_from_the_files_of_those_before(whole):
+    out, _ = whole
     begun = {stage: begun_from(out / stage) for stage in STAGES}
     assert begun == {"warmup": [], "joint": ["warmup"], "predict": ["joint"], "adapt": ["joint", "predict"]}
     settings = {stage: read_adapter(stage_file(out / stage))[1] for stage in STAGES}
     assert [settings[stage].lora_rank for stage in STAGES] == [0, 2, 2, 2], "options of a stage win over those of all"
-    measured = [line for line in said if line.startswith("measured on the first 4 steps: ")]
-    assert (
-        len(measured) == 4 and "stage joint takes 0 s more; then predict, adapt, measured when they run" in measured[1]
-    )
 
 
 def test_the_files_are_those_that_the_stages_leave_one_by_one(whole, places, tmp_path):
@@ -181,7 +171,9 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(whole, places, tmp_path):
     said.clear()
     assert train("all", *places, tmp_path, f"{LORA} --resume", said.append) == 0
     assert sum(line.startswith("predict") for line in said) <= 2 and said[-1].count("--lora") == 3
-    assert re.search(r"joint, predict +predicted +4 of 4", rows_of(said)["adapt"]), "warmup's latents are there"
+    assert re.search(r"joint, predict +predicted [\d.]+ \w+ +4 of 4", rows_of(said)["adapt"]), (
+        "warmup's latents are there"
+    )
     assert same_weights(tmp_path, whole[0])
 
 
@@ -228,12 +220,6 @@ def rows_of(said: list[str]) -> dict[str, str]:
     return {line.split()[0]: line for line in said if line.startswith("  ")}
 
 
-def memory_of(row: str) -> float:
-    """The bytes of memory in a row of a plan's table."""
-    size, unit = re.search(r"([\d.]+) (\w+)  \d x", row).groups()
-    return float(size) * UNITS[unit]
-
-
 # --- the plan --------------------------------------------------------------------------------------------------------
 
 
@@ -243,19 +229,17 @@ def test_the_plan_alone_writes_nothing(places, tmp_path):
     assert not out.exists() and "18 clips and 3 games to train on" in said[0]
     rows = rows_of(said)
     assert list(rows) == ["stage", *STAGES]
-    assert re.search(r"the world +latents, text, image +4 of 4 +2 clips", rows["warmup"])
+    size = r"[\d.]+ \w+"
+    assert re.search(rf"the world +latents {size}, text {size}, image {size} +4 of 4 +2 clips", rows["warmup"])
     assert re.search(r"warmup +- +1,000 of 1,000 +2 clips", rows["joint"])
-    assert re.search(r"joint +states +4 of 4 +2 games", rows["predict"])
-    assert re.search(r"joint, predict +predicted +4 of 4", rows["adapt"])
-    printed, memory = "\n".join(said), memory_of(rows["predict"])
+    assert re.search(rf"joint +states {size} +4 of 4 +2 games", rows["predict"])
+    assert re.search(rf"joint, predict +predicted {size} +4 of 4", rows["adapt"])
+    assert " free" in said[-1]
     said.clear()
     alone = f"{LORA} --plan --stages predict,adapt --set predict.history_own=0.5"
     assert train("all", *places, out, alone, said.append) == 0
-    assert memory_of(rows_of(said)["predict"]) > memory, "text and image encoder are loaded too"
-    assert re.search(r"predict +latents, predicted +4 of 4", rows_of(said)["adapt"]), (
-        "predict makes its own out of date"
-    )
-    assert "measured on the first 20 steps" in printed and "activations come on top" in printed and " free" in printed
+    stale = rf"predict +latents {size}, predicted {size} +4 of 4"
+    assert re.search(stale, rows_of(said)["adapt"]), "predict makes its own out of date"
 
 
 def assert_planned(said: list[str], out: Path) -> float:
@@ -281,35 +265,13 @@ def test_the_plans_disk_figures_are_what_is_written(whole):
     out, said = whole
     assert list(rows_of(said)) == ["stage", *STAGES]
     spare = assert_planned(said, out)  # a third checkpoint, while it is written
-    (line,) = [line for line in said if line.startswith("features: ")]
-    for name, size, unit in re.findall(r"(\w+) ([\d.]+) (B|KiB)", line.partition(";")[0]):
+    planned = " ".join(rows_of(said).values())
+    for name, size, unit in re.findall(r"(latents|text|image|states|predicted) ([\d.]+) (B|KiB)", planned):
         written = tensor_bytes(out / "features", f"{name}-*.safetensors")
         assert float(size) * UNITS[unit] == pytest.approx(written, rel=0.1), name
     (line,) = [line for line in said if line.startswith("disk: ")]
     planned = float(re.search(r"about ([\d.]+) MiB", line)[1]) * 2**20
     assert planned - spare == pytest.approx(tensor_bytes(out, "**/*.safetensors"), rel=0.1)
-
-
-def test_the_plans_memory_is_what_lives_while_a_stage_trains(places, tmp_path):
-    """But for gradients, which are gone between steps, and the features of 24 small clips."""
-    found, said = [], []
-
-    def living() -> int:
-        tensors = [value for value in gc.get_objects() if type(value) in (torch.Tensor, torch.nn.Parameter)]
-        return sum({value.untyped_storage().data_ptr(): value.untyped_storage().nbytes() for value in tensors}.values())
-
-    def hear(line: str) -> None:
-        said.append(line)
-        if line.startswith("adapt 4/4"):
-            found.append(living() - before)
-
-    gc.collect()
-    before = living()
-    assert train("all", *places, tmp_path, f"{LORA} --stages adapt", hear) == 0
-    row = next(line for line in said if line.startswith("  adapt"))
-    planned = memory_of(row)
-    gradients = tensor_bytes(tmp_path / "adapt", "*.safetensors")
-    assert found[0] + gradients == pytest.approx(planned, rel=0.2)
 
 
 def test_a_disk_without_room_is_refused_before_anything_is_written(places, tmp_path):
@@ -334,37 +296,7 @@ def test_features_and_steps_that_are_there_are_not_planned_again(whole, places, 
     (tmp_path / "joint" / "result.json").unlink()
     said.clear()
     assert train("all", *places, tmp_path, f"{LORA} --plan", said.append) == 0
-    rows = rows_of(said)
-    assert re.search(r"warmup +- +2 of 4", rows["joint"])
-    assert re.search(r"time left on this machine: joint \d+ s; predict, adapt measured", "\n".join(said))
-
-
-def test_a_trial_measures_all_stages_before_the_first_and_leaves_the_run_as_it_would_be(whole, places, tmp_path):
-    said, stages = [], ["warmup", "joint"]
-    assert train("all", *places, tmp_path, f"{LORA} --trial --stages warmup,joint", said.append) == 0
-    paces = [re.match(r"trial of stage (\w+): [\d.e-]+ s a step", line) for line in said]
-    assert [found[1] for found in paces if found] == stages
-    (line,) = [line for line in said if line.startswith("time left on this machine: ")]
-    assert re.search(r": warmup \d+ s; joint \d+ s$", line), line
-    assert same_weights(tmp_path, whole[0], stages) and not (tmp_path / "trial").exists()
-
-
-def test_a_trial_begins_from_given_adapters_and_those_of_done_stages_and_of_trials():
-    given, file = Path("given.safetensors"), Path("warmup", "warmup.safetensors")
-    request = TrainRequest(stage="joint", dataset=Path("dataset"), world="world", out=Path("out"), start=(given,))
-    joint = StageRun(request, stage_config("joint", "lora"), ("warmup",), False, 0)
-    for done, folder in ((True, Path("out")), (False, Path("out", "trial"))):
-        warmup = StageRun(dataclasses.replace(request, stage="warmup"), joint.config, (), done, 0)
-        chain = SimpleNamespace(request=request, runs=(warmup, joint))
-        assert _trial_request(chain, joint, print).start == (given, folder / file)
-
-
-def test_a_pace_leaves_out_the_first_step_which_compiles():
-    paces, now = [], iter([100.0, 103.0])
-    with mock.patch.object(time, "monotonic", lambda: next(now)):
-        steps = FirstSteps(4, torch.device("cpu"), paces.append)
-        assert not any(steps() for _ in range(10))
-    assert [pace.seconds for pace in paces] == [1.0]
+    assert re.search(r"warmup +- +2 of 4", rows_of(said)["joint"])
 
 
 def test_sizes_are_written_as_people_read_them():
@@ -408,7 +340,5 @@ def test_one_stage_takes_no_option_of_all(places, tmp_path):
 def test_a_world_in_place_begins_from_no_file(places, tmp_path):
     with pytest.raises(ValueError, match="--start: recipe scratch starts from the world itself; drop it"):
         train("all", *places, tmp_path, f"{EVERY} --start {tmp_path / 'a.safetensors'}")
-    with pytest.raises(ValueError, match="--trial: recipe scratch trains the world itself"):
-        train("all", *places, tmp_path, f"{EVERY} --trial")
     with pytest.raises(ValueError, match="new does not exist yet; choose the sizes of a new world with --spec"):
         train("all", places[0], tmp_path / "new", tmp_path / "run", EVERY)

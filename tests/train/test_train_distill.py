@@ -10,8 +10,7 @@ import torch
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.sampler import Guidance, Schedule, guidance_scale, scale_at, solve
 from animegamer_core.spec import PROFILES, SPECS
-from animegamer_core.train.compiling import compile_for_training
-from animegamer_core.train.learners import DistillLearner
+from animegamer_core.train.learners import DistillLearner, compile_for_training
 from animegamer_core.train.parts import without_guidance
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import RECIPES

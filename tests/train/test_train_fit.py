@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from unittest import mock
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file
 from test_train import (
     JOINT,
     TINY,
@@ -20,7 +18,6 @@ from test_train import (
     new_parts,
     run,
     same_tensors,
-    stopping,
     tiny_config,
     train,
     written_dataset,
@@ -30,16 +27,20 @@ from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.checkpoint.adapter_files import save_adapter
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.train.checkpoints import list_checkpoints
-from animegamer_core.train.determinism import CUBLAS_WORKSPACE, deterministic, set_cublas_workspace
 from animegamer_core.train.job import how_to_load, needed_parts
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import read_log
 from animegamer_core.train.run import prepare
 from animegamer_core.train.stages import LORA, matching, stage_config
 from animegamer_core.train.trainable import is_trained_lora, set_trainable
+from animegamer_core.train.trainer import (
+    CUBLAS_WORKSPACE,
+    deterministic,
+    idle_on_cpu,
+    set_cublas_workspace,
+    set_precision,
+)
 from animegamer_core.train.training_data import TrainingData
-from animegamer_core.train.weights import idle_on_cpu, set_precision
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
@@ -205,34 +206,6 @@ def test_cached_features_stay_on_disk(command, tmp_path):
     assert data.store.gather(["latents"], torch.tensor([23]), CPU)["latents"].abs().max() == 0
 
 
-# --- optimizers -----------------------------------------------------------------------------------------------------
-
-
-def test_8_bit_moments_are_small_saved_and_resumed(ready, tmp_path):
-    pytest.importorskip("torchao.optim", reason="needs the optional package torchao")
-    changes = {**JOINT, "optimizer": "adamw8bit", "steps": 4, "trainable": (*JOINT["trainable"], r"\.ff\.net\.2\.")}
-    _, exact = run("joint", new_parts(ready), ready, tmp_path / "exact", **{**changes, "optimizer": "adamw"})
-    whole, unbroken = run("joint", new_parts(ready), ready, tmp_path / "whole", **changes)
-    assert losses_of(unbroken) == pytest.approx(losses_of(exact), rel=0.01)
-    run("joint", new_parts(ready), ready, tmp_path / "parted", stopping(2), **changes)
-    kept = list_checkpoints(tmp_path / "parted" / "checkpoints")[-1]
-    stored = {name: value for file in kept.glob("*.safetensors") for name, value in load_file(file).items()}
-    assert any(value.dtype is torch.uint8 for name, value in stored.items() if name.startswith("exp_avg."))
-    second, after = run("joint", new_parts(ready), ready, tmp_path / "parted", **changes)
-    assert losses_of(after) == losses_of(unbroken)[2:]
-    assert same_tensors(whole.file, second.file)
-
-
-def test_a_checkpoint_of_an_older_program_goes_on(ready, tmp_path):
-    run("joint", new_parts(ready), ready, tmp_path, stopping(1))
-    path = list_checkpoints(tmp_path / "checkpoints")[-1] / "state.json"
-    info = json.loads(path.read_text())
-    for newer in ("optimizer", "per_card", "halve_frozen", "shots_every", "deterministic"):
-        del info["config"][newer]
-    path.write_text(json.dumps({**info, "processes": 4}))
-    assert run("joint", new_parts(ready), ready, tmp_path)[0].done
-
-
 # --- deterministic kernels ------------------------------------------------------------------------------------------
 
 
@@ -303,12 +276,10 @@ def test_no_sheet_without_a_decoder(ready, tmp_path):
         ({"lora_rank": 2, **UPDATES, "trainable": (r"attn1\.to_q\.weight",)}, "matches no parameter"),  # gets LoRA
         ({"lora_rank": 2, "lora_targets": ("none",)}, "no linear layer matches none"),
         ({"trainable": ()}, "nothing to train: lora_rank is 0"),
-        ({"optimizer": "adamw8bit"}, "needs the package torchao"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_before_features_are_computed(changes, sentence, data, tmp_path):
-    without = mock.patch.dict("sys.modules", {"torchao": None, "torchao.optim": None})
-    with without, mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
+    with mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
         with pytest.raises(ValueError, match=sentence):
             run("joint", new_parts(data), data, tmp_path, **changes)
 
