@@ -18,7 +18,6 @@ from types import SimpleNamespace
 from typing import NamedTuple
 
 import psutil
-import published_files
 import pytest
 import torch
 from hostile import damage, wrong_texts, wrong_types
@@ -31,7 +30,6 @@ from tiny_world import save_tiny_world
 from animegamer_core.checkpoint import hub, open_world
 from animegamer_core.checkpoint.adapter_files import adapter_facts
 from animegamer_core.checkpoint.apply_adapter import apply_adapter
-from animegamer_core.checkpoint.weight_files import read_state
 from animegamer_core.data.benchmark import read_benchmark
 from animegamer_core.data.cache import FeatureStore, write_feature
 from animegamer_core.data.check import check
@@ -60,10 +58,6 @@ def load_world(folder, name="world"):
     world.tokenizer().encode_text("Miko runs")
     for model in (world.load_engine(), world.load_decoder()):
         assert all(tensor.isfinite().all() for tensor in model.parameters()), "weights that are no numbers"
-
-
-def load_published(folder):
-    load_world(folder, "published")
 
 
 def read_words(folder):
@@ -128,12 +122,10 @@ READERS = {
     "features": read_features,
     "played": read_played_run,
     "world": load_world,
-    "published": load_published,
     "tokenizer.json": read_words,
     "game": read_story,
     "dataset": read_all_of_a_dataset,
     "adapter.safetensors": lambda folder: adapter_facts(folder / "adapter.safetensors"),
-    "weights.pt": lambda folder: read_state(folder / "weights.pt"),
 }
 
 
@@ -143,18 +135,12 @@ def played_turn(number, line):
     return TurnRecord(number, line, 3, StateChange(1, 0, -1), 2.5, 3, scores, 1.0, number == 1, *names)
 
 
-def originals_of(folder):
-    """The models of a folder of published files, and its tokenizer in it."""
-    return published_files.make_originals(published_files.write_mistral(folder / "Mistral-7B-Instruct-v0.1"))
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     """One whole example of everything that is read."""
     folder = tmp_path_factory.mktemp("whole")
     tokenizer = save_tiny_world(folder / "world").tokenizer()
     (folder / "tokenizer.json").write_text(tokenizer.to_str())
-    published_files.write_all(folder / "published", originals_of(folder / "published"))
     shutil.copytree(OLD / "stories" / "game", folder / "game")
     shutil.copytree(OLD / "dataset", folder / "dataset")
     shutil.copy(OLD / "distill.safetensors", folder / "adapter.safetensors")
@@ -171,7 +157,6 @@ def whole(tmp_path_factory):
     (hub_files := Hub()).repositories = {"listed": {"config.json": b"{}", "model.safetensors": b"weights"}}
     (folder / "api" / "models").mkdir(parents=True)
     (folder / LISTING).write_text(json.dumps(hub_files.listing("listed")))
-    torch.save({f"layer.{n}": torch.randn(8, 8) for n in range(4)}, folder / "weights.pt")
     return folder
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import functools
-import io
 import json
 import operator
 import random
 import re
 import struct
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,6 @@ POISON: tuple[Any, ...] = (
     {"a": 1}, {"decoder": {}, "format": 99},
 )  # fmt: skip
 RAW_NUMBERS = (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"9" * 5000, b"1.", b"0x10")
-PICKLE_CODES = b"\x80()}]Nqh\x85\x86\x87tsuaeQRb.0K2ocG\x8a\x8bB"
 
 
 def damage(path: Path, rng: Rng) -> str:
@@ -31,8 +28,6 @@ def damage(path: Path, rng: Rng) -> str:
         ".json": (json_value, json_value, json_value, json_text, any_bytes),
         ".jsonl": (json_line, json_line, json_line, json_text, any_bytes),
         ".safetensors": (safetensors_header, safetensors_header, safetensors_numbers, any_bytes),
-        ".pt": (pickle_codes, zip_entries, any_bytes),
-        ".bin": (pickle_codes, zip_entries, any_bytes),
     }
     how = rng.choice(kinds.get(path.suffix, (any_bytes,)))
     content, what = how(path.read_bytes(), rng)
@@ -186,45 +181,6 @@ def safetensors_numbers(data: bytes, rng: Rng) -> tuple[bytes, str]:
     count = (at["data_offsets"][1] - at["data_offsets"][0]) // len(value)
     place = 8 + length + at["data_offsets"][0] + rng.randrange(count) * len(value)
     return data[:place] + value + data[place + len(value) :], f"{name} has a NaN"
-
-
-def pickle_codes(data: bytes, rng: Rng) -> tuple[bytes, str]:
-    """Instructions of the pickle in a torch file added, removed or repeated."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        entries = [(entry.filename, archive.read(entry)) for entry in archive.infolist()]
-    out, what = io.BytesIO(), ""
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, content in entries:
-            if name.endswith(".pkl"):
-                at = rng.randrange(len(content))
-                new = bytes(rng.choices(PICKLE_CODES, k=rng.randint(1, 30)))
-                content = rng.choice(
-                    (content[:at] + new + content[at:], content[:at] + content[at + 5 :], content[:at] * 2)
-                )
-                what = f"pickle changed at {at}"
-            archive.writestr(name, content)
-    return out.getvalue(), what
-
-
-def zip_entries(data: bytes, rng: Rng) -> tuple[bytes, str]:
-    """A torch file with entries that are missing, twice there, compressed, empty or large."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        entries = [(entry.filename, archive.read(entry)) for entry in archive.infolist()]
-    out, chosen = io.BytesIO(), rng.randrange(len(entries))
-    how = rng.choice(("missing", "twice", "compressed", "empty", "zeros", "elsewhere"))
-    with zipfile.ZipFile(out, "w") as archive:
-        for number, (name, content) in enumerate(entries):
-            if number != chosen:
-                archive.writestr(name, content)
-            elif how == "compressed":
-                archive.writestr(name, bytes(50 << 20), zipfile.ZIP_DEFLATED)
-            elif how == "elsewhere":
-                archive.writestr(f"../../{name}", content)
-            elif how != "missing":
-                archive.writestr(name, b"" if how == "empty" else bytes(len(content)) if how == "zeros" else content)
-                if how == "twice":
-                    archive.writestr(name + ".", content)
-    return out.getvalue(), f"{entries[chosen][0]} {how}"
 
 
 STATUS = (
