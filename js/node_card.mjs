@@ -12,11 +12,12 @@ const [LETTER, ROW] = [6.6, 18]; // px, about: width of a letter and height of a
 const WIDTH = 320;
 const STORY_HEIGHT = 150; // of the instructions; otherwise the clip below leaves room for two lines only
 const PREVIEWS = ["$$canvas-image-preview", "$$comfy_animation_preview"]; // the page's own widgets
-const TEXTS = ["text", "string", "customtext"]; // types of widgets that may be left empty
+const PLAYER = "video-preview"; // the page's player of a clip, which it adds to a node after its run
 const ALWAYS = { serialize: false, hideOnZoom: false };
 
 /** Add the card and the notes to a new node, and show what its properties contain. `app` is ComfyUI's. */
 export function dressNode(node, say, app) {
+  keepPlayerOut(node);
   const fit = createFit(node);
   if (node.comfyClass === "LoadAnimeGamer") addWeightsButton(node, say);
   const card = SHOWS_STATE.includes(node.comfyClass) ? addCard(node, say, fit) : null;
@@ -29,7 +30,6 @@ export function dressNode(node, say, app) {
     const lines = [...readNotes(output?.animegamer_draft), ...readNotes(output?.animegamer_notes)];
     if (lines.length || node.properties[NOTES_PROPERTY]) notes.show((node.properties[NOTES_PROPERTY] = lines));
   };
-  const values = new Map(node.widgets?.map((widget) => [widget.name, widget.value]));
   const { onExecuted, onConfigure, onDrawBackground } = node;
   let showsClip = false;
   node.onExecuted = function (output) {
@@ -45,11 +45,6 @@ export function dressNode(node, say, app) {
   };
   node.onConfigure = function (saved) {
     onConfigure?.call(this, saved);
-    // A graph that was saved before a widget existed has the card's value, an empty text, in its place.
-    for (const widget of this.widgets ?? []) {
-      const usual = values.get(widget.name);
-      if (widget.value === "" && usual !== undefined && !TEXTS.includes(widget.type)) widget.value = usual;
-    }
     // Consent is a person's own: a graph that someone saved or sent does not bring it along.
     const consent = this.comfyClass === "GetAnimeGamerWeights" && this.widgets?.find(({ name }) => name === "accept");
     if (consent) consent.value = false;
@@ -58,6 +53,16 @@ export function dressNode(node, say, app) {
     if (lines.length) notes.show(lines);
   };
   node.animegamerShow = shown;
+}
+
+/** Keep the page's player out of prompts: as one more input it would make ComfyUI run an unchanged node again. */
+function keepPlayerOut(node) {
+  const { addDOMWidget } = node;
+  node.addDOMWidget = function (name, ...given) {
+    const widget = addDOMWidget.call(this, name, ...given);
+    if (name === PLAYER) widget.options.serialize = false;
+    return widget;
+  };
 }
 
 /** Notes as a list of texts, from any value that a server or a workflow contains. */
@@ -110,11 +115,9 @@ function addCard(node, say, fit) {
   const card = createCard(say, { withUnknown: node.comfyClass === "StateDisplay" }); // PlayGameStory has a note about them
   card.element.classList.add("ag-in-node");
   const height = () => CARD_HEIGHT + card.extraLines() * (ROW + 4);
-  node.addDOMWidget("animegamer_state", "animegamer_state", card.element, {
-    ...ALWAYS,
-    getMinHeight: height,
-    getMaxHeight: height,
-  });
+  const how = { ...ALWAYS, getMinHeight: height, getMaxHeight: height };
+  const widget = node.addDOMWidget("animegamer_state", "animegamer_state", card.element, how);
+  widget.serialize = false; // in a saved graph too, as `options.serialize` says of prompts
   widen(node);
   const show = (state) => {
     const before = height();
@@ -144,11 +147,8 @@ function createNotes(node, fit) {
       if (!list && !lines.length) return;
       if (!list) {
         list = el("ul", { class: "ag ag-notes ag-in-node", role: "status" });
-        node.addDOMWidget("animegamer_notes", "animegamer_notes", list, {
-          ...ALWAYS,
-          getMinHeight: read,
-          getMaxHeight: read,
-        });
+        const how = { ...ALWAYS, getMinHeight: read, getMaxHeight: read };
+        node.addDOMWidget("animegamer_notes", "animegamer_notes", list, how).serialize = false;
       }
       list.hidden = !lines.length;
       list.replaceChildren(...lines.map((line) => el("li", { text: line })));
