@@ -20,13 +20,13 @@ from .drawing import shot_inputs
 from .models import PACKAGES
 from .play import GameInputs, opening_of, settings_of
 from .saved_stories import ahead_store, choose_turn, open_story
-from .schemas import schema
 from .values import ModelSocket
 from .widgets import (
     branch_input,
     memory_inputs,
     number_input,
     opening_input,
+    schema,
     seed_input,
     story_input,
     turn_input,

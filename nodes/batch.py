@@ -24,9 +24,8 @@ from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
 from .play import GameRun
 from .saved_stories import open_story, story_name, story_version
-from .schemas import schema
 from .values import ModelSocket, image_of_picture
-from .widgets import choice_input, number_input, seed_input, story_input, window_input, window_of
+from .widgets import choice_input, number_input, schema, seed_input, story_input, window_input, window_of
 
 TYPED = "typed below"  # a choice in the list of files
 GAMES = "games"  # folder in input/animegamer

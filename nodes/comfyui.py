@@ -46,17 +46,6 @@ def register_folders() -> None:
     folder_paths.add_model_folder_path(FOLDER, str(Path(folder_paths.models_dir) / FOLDER), is_default=True)
 
 
-async def replace_nodes(replaced: Collection[dict[str, typing.Any]]) -> None:
-    """Tell ComfyUI which node takes the place of one with an earlier id; each has the fields of its NodeReplace.
-
-    Only versions that call `on_load` have it.
-    """
-    from comfy_api.v0_0_2 import ComfyAPI, io
-
-    for fields in replaced:
-        await ComfyAPI().node_replacement.register(io.NodeReplace(**fields))
-
-
 def model_folders() -> list[Path]:
     """The folders that hold worlds: models/animegamer and those of extra_model_paths.yaml; they may not exist."""
     import folder_paths

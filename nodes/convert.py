@@ -14,8 +14,7 @@ from ..animegamer_core.files import check_folder_name
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
-from .schemas import schema
-from .widgets import choice_input
+from .widgets import choice_input, schema
 
 if typing.TYPE_CHECKING:
     from ..animegamer_core.checkpoint import World

@@ -16,10 +16,9 @@ from ..animegamer_core.data.films.film import FILM_SUFFIXES
 from ..animegamer_core.files import check_folder_name
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
-from .schemas import schema
 from .training import dataset_version
 from .values import NONE, DatasetSocket, image_of_picture, report_ui
-from .widgets import choice_input
+from .widgets import choice_input, schema
 
 if typing.TYPE_CHECKING:
     from ..animegamer_core.data.assemble import BuildReport

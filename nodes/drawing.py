@@ -18,7 +18,6 @@ from ..animegamer_core.story.content_store import address_of
 from ..animegamer_core.story.turn import draw_turn_latent, shot_key
 from . import comfyui
 from .models import GameModel
-from .schemas import schema
 from .takes import best_shot, takes_input, takes_of
 from .values import (
     WORLD,
@@ -34,7 +33,7 @@ from .values import (
     latent_of,
     samples_of,
 )
-from .widgets import seed_input
+from .widgets import schema, seed_input
 
 if typing.TYPE_CHECKING:
     from torch import Tensor

@@ -8,9 +8,8 @@ from comfy_api.v0_0_2 import io
 
 from . import comfyui, worlds
 from .models import PACKAGES
-from .schemas import schema
 from .values import image_of_picture, report_ui
-from .widgets import choice_input, number_input, seed_input, world_input
+from .widgets import choice_input, number_input, schema, seed_input, world_input
 
 if typing.TYPE_CHECKING:
     from PIL import Image

@@ -24,8 +24,7 @@ from . import comfyui
 from .fingerprints import Fingerprints
 from .models import PACKAGES
 from .saved_stories import story_name, story_ui, story_version
-from .schemas import schema
-from .widgets import branch_input, choice_input, number_input, story_input, turn_input
+from .widgets import branch_input, choice_input, number_input, schema, story_input, turn_input
 
 
 def _version(film: str) -> str:

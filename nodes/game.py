@@ -1,4 +1,4 @@
-"""The nodes of a game in a graph: load a world, compose an instruction, start a game, predict a turn, show it."""
+"""The nodes of a game in a graph: a world, an instruction, the game so far, a predicted turn and its values."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import replace
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.checkpoint.adapters import Adapters, with_adapters
+from ..animegamer_core.life import STATS
 from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import PROFILES
-from ..animegamer_core.state import CharacterState, GameSession, Instruction, read_instructions
+from ..animegamer_core.state import CharacterState, GameSession, Instruction, read_instructions, scope_name
 from ..animegamer_core.story.content_store import with_opening_address
 from ..animegamer_core.story.turn import predict_turn
 from . import worlds
 from .models import OFFERED, PLACEMENTS, PRECISIONS, GameModel
-from .schemas import schema
 from .values import (
     NONE,
     WORLD,
@@ -33,6 +33,7 @@ from .widgets import (
     memory_of,
     number_input,
     opening_input,
+    schema,
     seed_input,
     strength_input,
     turn_input,
@@ -305,3 +306,38 @@ class StateDisplay(io.ComfyNode):
     @classmethod
     def execute(cls, state: Moment) -> io.NodeOutput:
         return io.NodeOutput(state, ui={"animegamer_state": [state_item(state)]})
+
+
+class GameTurnValues(io.ComfyNode):
+    """Gives a turn's values to other nodes."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="GameTurnValues",
+            display_name="Turn Values",
+            search_aliases=("stats", "stamina", "numbers", "instruction", "convert"),
+            description="Gives a turn as numbers and text, for nodes that compare, calculate, switch or write. It "
+            "draws nothing.",
+            inputs=[StateSocket.Input("state", tooltip="The turn.")],
+            outputs=[
+                io.Int.Output("turn", display_name="turn", tooltip="The turn's number; 0 for an opening."),
+                io.String.Output("instruction", display_name="instruction", tooltip="The turn's instruction."),
+                io.String.Output(
+                    "motion",
+                    display_name="motion",
+                    tooltip="How much the shot moves: still, gentle, brisk, fast, wild.",
+                ),
+                io.Int.Output("motion_level", display_name="motion_level", tooltip="The same as a number, 1 to 5."),
+                *(
+                    io.Int.Output(name, display_name=name, tooltip=f"The character's {name} after the turn, 0 to 100.")
+                    for name in STATS
+                ),
+            ],
+        )
+
+    @classmethod
+    def execute(cls, state: Moment) -> io.NodeOutput:
+        turn = state.turn
+        motion, stats = turn.state.motion, (getattr(turn.character, name) for name in STATS)
+        return io.NodeOutput(turn.number, turn.instruction, scope_name(motion), int(motion), *stats)

@@ -8,9 +8,8 @@ from pathlib import Path
 from comfy_api.v0_0_2 import InputImpl, io
 
 from ..animegamer_core.story.opening import DEFAULT_TEXT, MOST_FPS, film_span, frame_at_second, open_game
-from .schemas import schema
 from .values import ModelSocket, Moment, StateSocket, frames_of, image_of_bytes, notes_of
-from .widgets import optional_number_input
+from .widgets import optional_number_input, schema
 
 if typing.TYPE_CHECKING:
     from torch import Tensor

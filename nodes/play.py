@@ -23,7 +23,6 @@ from .drawing import motion_of_turns, picture_of, shot_inputs, step_watcher, vid
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
 from .saved_stories import ahead_store, choose_turn, clip_of, clip_ui, open_story, shot_path, story_ui, story_version
-from .schemas import schema
 from .takes import bar_inputs, played_notes, takes_input, takes_of
 from .values import (
     HistorySocket,
@@ -41,6 +40,7 @@ from .widgets import (
     memory_inputs,
     memory_of,
     opening_input,
+    schema,
     seed_input,
     story_input,
     turn_input,

@@ -19,9 +19,8 @@ from .saved_stories import (
     story_ui,
     story_version,
 )
-from .schemas import schema
 from .values import HistorySocket, Moment, Shot, ShotSocket, StateSocket, bytes_of, image_of_bytes
-from .widgets import branch_input, story_input, turn_input, window_input, window_of
+from .widgets import branch_input, schema, story_input, turn_input, window_input, window_of
 
 NO_STORY = "none yet"
 # Every save node of a graph changes the story, so its version would run them all again each time.

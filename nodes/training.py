@@ -17,10 +17,9 @@ from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
 from .run_checks import check_games, check_run, in_widget_words
-from .schemas import schema
 from .training_progress import RunAtWork, at_work
 from .values import WORLD, DatasetSocket, LoraSocket, image_of_picture, report_ui
-from .widgets import choice_input, number_input, optional_number_input, seed_input, world_input
+from .widgets import choice_input, number_input, optional_number_input, schema, seed_input, world_input
 
 if typing.TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,8 +13,7 @@ from ..animegamer_core.checkpoint import base_folders
 from ..animegamer_core.checkpoint.downloads import LICENCE
 from ..animegamer_core.checkpoint.pieces import Piece, base_pieces, size_text, world_pieces
 from . import comfyui, worlds
-from .schemas import schema
-from .widgets import choice_input
+from .widgets import choice_input, schema
 
 if typing.TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,7 +1,8 @@
-"""Widgets that several nodes share: the same range and meaning everywhere, with a tooltip for each node."""
+"""The schema of a node, and the widgets that several nodes share: the same range and meaning everywhere."""
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterable
 
 from comfy_api.v0_0_2 import io
@@ -11,7 +12,26 @@ from ..animegamer_core.story.http_requests import LAST_TURN, MAX_SEED
 from . import worlds
 from .values import StateSocket
 
+CATEGORY = "AnimeGamer"
+KNOWN_FIELDS = frozenset(getattr(io.Schema, "__dataclass_fields__", ()))
 AS_BEFORE = "default"  # a choice of memory: the game's own, or for a new game its world's
+
+
+def schema(
+    *, search_aliases: tuple[str, ...], essentials: bool = False, advanced: tuple[str, ...] = (), **fields: typing.Any
+) -> io.Schema:
+    """io.Schema with these fields, in the pack's category.
+
+    search_aliases: other words to find the node by. essentials: it is shown in the tab of essential nodes. ComfyUI
+    0.3.64 knows neither, so both are omitted there. advanced: the inputs that a node shows only on request.
+    """
+    inputs = {field.id: field for field in fields["inputs"]}
+    for name in advanced:
+        inputs[name].extra_dict["advanced"] = True  # in every version; the argument `advanced` came after 0.3.64
+    newer = {"search_aliases": list(search_aliases), "essentials_category": CATEGORY if essentials else None}
+    return io.Schema(
+        category=CATEGORY, **fields, **{name: value for name, value in newer.items() if name in KNOWN_FIELDS}
+    )
 
 
 def choice_input(name: str, options: Iterable[str], default: str, tooltip: str, optional: bool = False) -> io.Input:

@@ -5,7 +5,6 @@ import importlib.util
 import json
 import re
 import sys
-import urllib.error
 from pathlib import Path
 
 import pytest
@@ -151,32 +150,6 @@ def test_what_a_beginner_need_not_see_has_a_value_and_is_told_to_the_page(server
     assert advanced["GameHistory"] == ["window", "memory", "recalled_turns"]
     assert not advanced["PredictNextState"]
     assert advanced["PlayGameStory"][:3] == ["line", "window", "guidance"]
-
-
-def test_every_frozen_node_is_there_or_replaced():
-    """A node that was renamed needs a row in REPLACED, or saved graphs lose it; a row's own names have to be there."""
-    tree = ast.parse((ROOT / "nodes" / "__init__.py").read_text(encoding="utf-8"))
-    rows = next(ast.literal_eval(item.value) for item in tree.body if isinstance(item, ast.AnnAssign))
-    mapping = next(item.value for item in tree.body if isinstance(item, ast.Assign))
-    replaced = {row["old_node_id"]: row for row in rows}
-    listed = {key.value for key in mapping.keys}
-    assert set(FROZEN) <= listed | replaced.keys()
-    for old, row in replaced.items():
-        assert old not in listed and row["new_node_id"] in listed
-        required, optional = inputs_of(row["new_node_id"])
-        assert {item["new_id"] for item in row["input_mapping"]} <= {*required, *optional}
-
-
-def test_comfyui_knows_each_replaced_node(server):  # noqa: F811
-    """Newer versions tell the page; no node has been renamed so far, so none of ours is listed."""
-    info = server.get("/object_info")
-    try:
-        told = server.get("/node_replacements")
-    except urllib.error.HTTPError as error:  # ComfyUI 0.3.64
-        assert error.code == 404
-        told = {}
-    assert all(name in info or name in told for name in FROZEN)
-    assert not set(told) & set(FROZEN)
 
 
 def test_the_pack_takes_little_of_the_time_in_which_comfyui_starts(server):  # noqa: F811
