@@ -24,8 +24,6 @@ from .widgets import choice_input, number_input, optional_number_input, schema, 
 if typing.TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..animegamer_core.train.job import Job
-
 STAGES = (*STAGES_IN_ORDER, *OPTIONAL_STAGES)
 TRAINED = Fingerprints(lambda file: worlds.file_version(Path(file)))
 
@@ -157,22 +155,24 @@ class TrainLoRAStage(io.ComfyNode):
     def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
         given, fingerprinted = TrainInputs(**inputs), inputs | _versions(inputs)
         comfyui.require(*PACKAGES, "peft")
-        from ..animegamer_core.train.job import run_job
+        from ..animegamer_core.train.job import train_adapter
         from ..animegamer_core.train.log import LOG, draw_losses, read_log
         from ..animegamer_core.train.loop import RunOptions
         from ..animegamer_core.train.trainer import extension_note
 
         progress = comfyui.NodeProgress()
         job = _job(given, progress)
-        extended = extension_note(job.config, job.out)
-        with in_widget_words(given.run), at_work(given.run, given.stage, job.config.steps) as now:
-            on_step = _LossPreview(progress, job.out / LOG, now)
-            result = run_job(job, RunOptions(given.resume, on_step, _stop, comfyui.clear_device()), progress)
-        lines = read_log(job.out / LOG)
+        config, out = job["config"], job["out"]
+        extended = extension_note(config, out)
+        with in_widget_words(given.run), at_work(given.run, given.stage, config.steps) as now:
+            on_step = _LossPreview(progress, out / LOG, now)
+            options = RunOptions(given.resume, on_step, _stop, comfyui.clear_device())
+            result = train_adapter(**job, options=options, on_progress=progress)
+        lines = read_log(out / LOG)
         plot = image_of_picture(draw_losses(lines))
-        report = _report(given.stage, lines, result.seconds, job.dataset, result.file, extended)
+        report = _report(given.stage, lines, result.seconds, job["dataset"], result.file, extended)
         TRAINED.record(fingerprinted, str(result.file))
-        notes = [*job.world.warnings, *filter(None, [lr_warning(job.config), extended])]
+        notes = [*job["world"].warnings, *filter(None, [lr_warning(config), extended])]
         lora = (*(given.lora or ()), (str(result.file), 1.0))
         return io.NodeOutput(lora, plot, report, ui=report_ui(cls, plot, report, notes))
 
@@ -203,9 +203,9 @@ def _versions(widgets: Mapping[str, typing.Any]) -> dict[str, str]:
     return {"versions": f"{worlds.world_version(widgets.get('world') or '')} {version}"}
 
 
-def _job(given: TrainInputs, progress: comfyui.NodeProgress) -> Job:
-    """The training job for the node's inputs; ValueError if they do not fit together."""
-    from ..animegamer_core.train.job import FEATURES, Job, brief, to_train
+def _job(given: TrainInputs, progress: comfyui.NodeProgress) -> dict[str, typing.Any]:
+    """What `train_adapter` takes for the node's inputs; ValueError if they do not fit together."""
+    from ..animegamer_core.train.job import FEATURES, brief, to_train
 
     out = comfyui.output_folder() / comfyui.RUNS / check_folder_name(given.run, "run") / given.stage
     lora = [(Path(path), strength) for path, strength in given.lora or ()]
@@ -224,7 +224,8 @@ def _job(given: TrainInputs, progress: comfyui.NodeProgress) -> Job:
     check_run(given.run, given.stage, config, out, given.resume)
     clips = Path(given.game_dataset) if given.game_dataset else _dataset_folder(given, out, progress)
     # All stages of a run share the features that they compute from the clips.
-    return Job(given.stage, config, world, clips, out, lora, out.parent / FEATURES)
+    cache = out.parent / FEATURES
+    return dict(stage=given.stage, config=config, world=world, dataset=clips, out=out, start=lora, cache=cache)
 
 
 def _dataset_folder(given: TrainInputs, out: Path, progress: comfyui.NodeProgress) -> Path:

@@ -46,7 +46,7 @@ def run(options: TrainRequest, report: Callable[[str], object] | None = None) ->
     """
     from ..train.all import train_all  # these load torch, which --help does not need
     from ..train.distributed import processes
-    from ..train.one_stage import train_one_stage
+    from ..train.job import train_one_stage
 
     report = (report or _print) if processes().is_main_process else lambda line: None
     if options.stage == ALL:

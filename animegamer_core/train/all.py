@@ -30,13 +30,12 @@ from ..model.prompt import GameTokenizer
 from ..spec import PROGRAM, ModelSpec, get_profile, get_spec
 from .checkpoints import CHECKPOINTS, KEPT, check_settings, list_checkpoints, read_state, step_of
 from .distributed import processes
-from .job import FEATURES, RunOrigin, check_origin, models_of, to_train
-from .one_stage import is_in_world, train_one_stage
+from .job import FEATURES, check_origin, is_in_world, origin_of, to_train, train_one_stage
 from .parts import MODELS, WorldParts, has_encoder_features, name_of, new_model
 from .progress import Report
 from .request import TrainRequest
 from .run import LEARNERS, RESULT, check_stage, features_read
-from .stages import SCRATCH_SPECS, STAGES, STAGES_IN_ORDER, StageConfig
+from .stages import SCRATCH_SPECS, STAGES, STAGES_IN_ORDER, StageConfig, models_of
 from .trainable import read_config, set_trainable
 from .training_data import IMAGE_FEATURES, TrainingData, bytes_in, digest_of, name_weights
 from .world_setup import words_tokenizer, world_exists
@@ -196,7 +195,7 @@ def _stage_run(
     done = _is_done(request.out) and (recipe != SCRATCH or is_in_world(request))
     if saved or done:
         read = world and to_train(request.stage, world, request.start, request.profile)
-        origin = RunOrigin(request.stage, folder, request.starts, read, in_place=recipe == SCRATCH)
+        origin = origin_of(request.stage, folder, request.starts, read, in_place=recipe == SCRATCH)
         check_origin(request.out, origin)
         left = saved[-1] if saved else stage_file(request.out)
         stored = read_state(left).config if saved else asdict(read_config(left)[1])

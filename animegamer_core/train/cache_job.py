@@ -18,7 +18,7 @@ from ..checkpoint.parts import ENCODER_PARTS
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..runtime.device import choose_device
-from .parts import Loading, WorldParts
+from .parts import WorldParts
 from .trainer import on_device
 from .training_data import (
     IMAGE_FEATURES,
@@ -96,9 +96,9 @@ def _check(world: World, data: TrainingData, features: Sequence[str]) -> None:
 
 def _compute(world: World, data: TrainingData, features: set[str], device: torch.device) -> TrainingData:
     """The data with these features; only one model is in memory at a time."""
-    small = Loading(torch.bfloat16)  # only the decoder's VAE is used, which is loaded in fp32 anyway
     if "latents" in features:
-        decoder = WorldParts.load(world, ("decoder",), small).of("decoder")
+        # only the decoder's VAE is used, which is loaded in fp32 anyway
+        decoder = WorldParts.load(world, ("decoder",), torch.bfloat16).of("decoder")
         with on_device(decoder.vae, device):
             data = add_latents(data, decoder)
         del decoder

@@ -32,21 +32,6 @@ MODELS = ("encoder", "decoder", "engine")
 
 
 @dataclass(frozen=True)
-class Loading:
-    """How a world's models are loaded.
-
-    dtype: of engine and decoder. fp32: patterns of parameters that are loaded in fp32 anyway. feature_encoders: load
-    the text and image encoder, which are not needed if their features are cached. sheets: load a decoder for contact
-    sheets even if the stage needs none.
-    """
-
-    dtype: torch.dtype = torch.float32
-    fp32: tuple[str, ...] = ()
-    feature_encoders: bool = True
-    sheets: bool = False
-
-
-@dataclass(frozen=True)
 class WorldParts:
     """A world's models while they are trained; None for those not loaded. Stages change them in place."""
 
@@ -76,28 +61,37 @@ class WorldParts:
         return cls(spec, **made)
 
     @classmethod
-    def load(cls, world: World, models: Sequence[str] = MODELS, loading: Loading = Loading()) -> WorldParts:  # noqa: B008  frozen
-        """Load those of the models that a world's folder has, in fp32 or as `loading` says.
+    def load(
+        cls,
+        world: World,
+        models: Sequence[str] = MODELS,
+        dtype: torch.dtype = torch.float32,
+        fp32: Sequence[str] = (),
+        feature_encoders: bool = True,
+    ) -> WorldParts:
+        """Load those of the models that a world's folder has.
 
+        dtype: of engine and decoder. fp32: patterns of parameters that are loaded in fp32 anyway. feature_encoders:
+        load the text and image encoder, which are not needed if their features are cached.
         The encoder may lack its text and image encoder. These and the VAE are named by their files, so that their
         cached features are found again.
         """
         made: dict[str, nn.Module] = {}
         if "engine" in models and world.has("engine"):
-            made["engine"] = world.load_engine(dtype=loading.dtype)
+            made["engine"] = world.load_engine(dtype=dtype)
         if "decoder" in models and all(world.has(part) for part in parts_of("decoder")):
-            made["decoder"] = world.load_decoder(dtype=loading.dtype)
+            made["decoder"] = world.load_decoder(dtype=dtype)
             name_weights(made["decoder"].vae, name_of(world, "vae"))
         present = tuple(part for part in ENCODER_PARTS if world.has(part))
         if "encoder" in models and "encoder" in present:
             made["encoder"] = world.load_encoder(
-                dtype=torch.float32, parts=present if loading.feature_encoders else ("encoder",)
+                dtype=torch.float32, parts=present if feature_encoders else ("encoder",)
             )
             for part in set(present) - {"encoder"}:
                 name_weights(made["encoder"].get_submodule(part), name_of(world, part))
-        if loading.dtype != torch.float32:
+        if dtype != torch.float32:
             for name in set(made) - {"encoder"}:
-                _reload_fp32(made[name], name, world, loading.fp32)
+                _reload_fp32(made[name], name, world, fp32)
                 take_in(made[name])
         return cls(world.spec, **made)
 

@@ -97,6 +97,12 @@ STAGES_IN_ORDER = tuple(name for name, stage in STAGES.items() if not (stage.opt
 OPTIONAL_STAGES = tuple(name for name, stage in STAGES.items() if stage.optional)
 
 
+def models_of(stage: str, sheets: bool) -> tuple[str, ...]:
+    """The models that a stage loads: those that it needs, and a decoder if only its contact sheets need one."""
+    facts = STAGES[stage]
+    return (*facts.needs, "decoder") if sheets and facts.borrows_decoder else facts.needs
+
+
 Check = tuple[Callable[[Any], bool], str]  # a check of an option's value, and its description
 _AT_LEAST_1: Check = (lambda value: value >= 1, "1 or more")
 _AT_LEAST_0: Check = (lambda value: value >= 0, "0 or more")

@@ -20,11 +20,10 @@ from ..life import Life
 from ..model.prompt import GameTokenizer
 from ..spec import ModelSpec, get_spec
 from ..state import clean_text
-from .job import models_of
 from .parts import WorldParts, with_guidance
 from .request import TrainRequest
 from .sampling import random_seed
-from .stages import STAGES, StageConfig
+from .stages import STAGES, StageConfig, models_of
 
 UNCONDITIONAL = "unconditional_ND"  # of the decoder, zero until a stage trains the encoder together with it
 

@@ -28,7 +28,8 @@ from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 from animegamer_core.toybox.world import vocabulary
 from animegamer_core.train import training_data
 from animegamer_core.train.cache_job import cache_features
-from animegamer_core.train.job import how_to_load, needed_parts
+from animegamer_core.train.job import needed_parts
+from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.stages import stage_config
 from animegamer_core.train.training_data import TrainingData
@@ -90,8 +91,7 @@ def train(stage, dataset, world, cache, out):
     """Two steps of a stage as `train --cache` runs them."""
     data = TrainingData(DatasetFolder.open(dataset), FeatureStore(), cache=cache)
     config = dataclasses.replace(stage_config(stage, "scratch"), steps=2, batch=2, lr_warmup=1, validate_every=0)
-    loading = how_to_load(stage, config, open_world(world), data, torch.device("cpu"))
-    return train_stage(stage, config, needed_parts(open_world(world), stage, loading), data, out)
+    return train_stage(stage, config, needed_parts(stage, config, open_world(world), data), data, out)
 
 
 def test_stages_find_all_features_and_decode_no_clip(dataset, world, tmp_path):
@@ -111,7 +111,7 @@ def test_stages_find_all_features_and_decode_no_clip(dataset, world, tmp_path):
 
 def test_features_are_those_that_training_computes_itself(dataset, world, tmp_path):
     cache_features(dataset, world, tmp_path / "cache", ("latents", "text", "image_random"))
-    parts = needed_parts(open_world(world), "joint")
+    parts = WorldParts.load(open_world(world))
     data = training_data.add_frames(TrainingData(DatasetFolder.open(dataset), FeatureStore()))
     data = training_data.add_latents(data, parts.decoder)
     data = training_data.add_encoder_features(data, parts.encoder, "random")

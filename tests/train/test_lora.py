@@ -32,7 +32,7 @@ from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.runtime.optimizations import optimize
 from animegamer_core.spec import RELEASE, VaeSpec
 from animegamer_core.train import trainer
-from animegamer_core.train.parts import Loading, WorldParts
+from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.stages import LORA, StageConfig
 from animegamer_core.train.training_data import weights_digest
@@ -333,7 +333,7 @@ def test_frozen_16_bit_weights_keep_updates_beside_them_and_trained_ones_take_th
     saved = with_adapters(world, ((str(joint), 1.0),)).load_decoder(dtype=BF16)
     own = save_part(save_world(joint.parent / "own", TINY), saved)
     trained = r"^decoder\.transformer\.transformer_blocks\.0\."
-    decoder = WorldParts.load(own, ("decoder",), Loading(BF16, (trained,))).decoder
+    decoder = WorldParts.load(own, ("decoder",), BF16, (trained,)).decoder
     layers = set(lora_of(decoder))
     assert layers and not [name for name in layers if "transformer_blocks.0." in name]
     weight = decoder.transformer.transformer_blocks[0].attn1.to_q.weight

@@ -34,7 +34,7 @@ from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.state import MOTION_TABLES, CharacterState, GameState, Turn
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.engine_learner import EngineLearner, PromptTable, add_predictions
-from animegamer_core.train.job import Job, brief, run_job
+from animegamer_core.train.job import brief, train_adapter
 from animegamer_core.train.learners import DiffusionLearner, with_dropped_motion
 from animegamer_core.train.log import draw_losses, plot_log, read_log
 from animegamer_core.train.loop import RunOptions
@@ -738,10 +738,11 @@ def test_release_engine_stage_trains_what_the_paper_trains(release):
 
 
 @pytest.fixture
-def job(places, tmp_path) -> Job:
+def job(places, tmp_path):
     """Four steps of decoder adaptation in a small world."""
     config = brief(stage_config("adapt", "lora"), steps=4, batch=2, lora_rank=2, lr=1e-3)
-    return Job("adapt", config, open_world(places[1]), places[0], tmp_path / "run")
+    world, out = open_world(places[1]), tmp_path / "run"
+    return {"stage": "adapt", "config": config, "world": world, "dataset": places[0], "out": out}
 
 
 def test_a_job_runs_within_a_program_that_only_infers(job):
@@ -751,37 +752,35 @@ def test_a_job_runs_within_a_program_that_only_infers(job):
     computed, steps = [], []
     options = RunOptions(on_step=lambda step, *_: steps.append(step), device=torch.device("cpu"))
     with torch.inference_mode():
-        result = run_job(job, options, lambda name, done, count: computed.append(name))
+        result = train_adapter(**job, options=options, on_progress=lambda name, *_: computed.append(name))
     assert result.done and steps == [1, 2, 3, 4]
     assert {"latents", "text", "image", "states", "predicted"} <= set(computed)
     assert PartialState._shared_state == {} and AcceleratorState._shared_state == {}
-    again = run_job(job, options)
+    again = train_adapter(**job, options=options)
     assert again.done and steps == [1, 2, 3, 4], "a finished job has no step left"
     with pytest.raises(ValueError, match="already holds a run"):
-        run_job(job, RunOptions(resume=False))
+        train_adapter(**job, options=RunOptions(resume=False))
 
 
 def test_a_job_is_not_continued_on_other_inputs(job, tmp_path):
-    lost = dataclasses.replace(job, start=[(job.out / "lost.safetensors", 1.0)])
+    lost = job | {"start": [(job["out"] / "lost.safetensors", 1.0)]}
     with pytest.raises(ValueError, match="no adapter file"):
-        run_job(lost)
-    assert run_job(job).done, "a job that never began leaves its name to another"
+        train_adapter(**lost)
+    assert train_adapter(**job).done, "a job that never began leaves its name to another"
     start = tmp_path / "start" / "adapt.safetensors"
     start.parent.mkdir()
-    start.write_bytes((job.out / "adapt.safetensors").read_bytes())
-    begun = dataclasses.replace(job, start=[(start, 1.0)], out=tmp_path / "next", cache=job.out / "features")
-    assert run_job(begun).done and run_job(begun).done
+    start.write_bytes((job["out"] / "adapt.safetensors").read_bytes())
+    begun = job | {"start": [(start, 1.0)], "out": tmp_path / "next", "cache": job["out"] / "features"}
+    assert train_adapter(**begun).done and train_adapter(**begun).done
     stage, config, tensors = read_adapter(start)
     save_adapter(start, stage, config, {name: value + 1 for name, value in tensors.items()}, TINY.to_dict())
     for sentence, other in {
-        "another stage": dataclasses.replace(job, stage="joint"),
-        "another world": dataclasses.replace(
-            job, world=dataclasses.replace(job.world, motion_table=MOTION_TABLES["released_app"])
-        ),
+        "another stage": job | {"stage": "joint"},
+        "another world": job | {"world": dataclasses.replace(job["world"], motion_table=MOTION_TABLES["released_app"])},
         "another start": begun,  # of the same name and other weights
     }.items():
         with pytest.raises(ValueError, match=sentence):
-            run_job(other)
+            train_adapter(**other)
 
 
 def test_a_brief_run_warms_up_briefly_and_keeps_what_is_not_asked():

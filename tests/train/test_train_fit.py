@@ -27,7 +27,7 @@ from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.checkpoint.adapter_files import save_adapter
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.train.job import how_to_load, needed_parts
+from animegamer_core.train.job import needed_parts
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import read_log
 from animegamer_core.train.run import prepare
@@ -80,7 +80,7 @@ def world(ready, tmp_path_factory):
 @pytest.mark.parametrize("stage", ["joint", "predict", "adapt"])
 def test_frozen_weights_are_loaded_in_bf16_and_trained_ones_in_fp32(stage, world, ready):
     config, exact = LORA[stage], new_parts(ready)
-    parts = needed_parts(world, stage, how_to_load(stage, config, world, ready, GPU))
+    parts = needed_parts(stage, config, world, ready, GPU)
     halved = 0
     for model in ("engine", "decoder", "encoder"):
         if getattr(parts, model) is None:
@@ -94,7 +94,8 @@ def test_frozen_weights_are_loaded_in_bf16_and_trained_ones_in_fp32(stage, world
             assert torch.equal(value, wanted[name].to(value.dtype)), name
             halved += not whole
     assert halved > 10
-    assert how_to_load(stage, config, world, ready, CPU).dtype is torch.float32, "the CPU computes in fp32"
+    for model in needed_parts(stage, config, world, ready, CPU).models.values():
+        assert {value.dtype for value in model.parameters()} == {torch.float32}, "the CPU computes in fp32"
 
 
 def test_trained_weights_are_fp32_and_frozen_ones_bf16_when_training_begins(ready):
@@ -188,7 +189,8 @@ def test_encoders_are_loaded_where_an_adapter_to_begin_from_changes_them(world, 
     with mock.patch("animegamer_core.train.job.has_encoder_features", lambda *_: True):
         for name, towers in (("encoder.text_norm.weight", False), ("encoder.text_tower.shared.weight", True)):
             save_adapter(path, "joint", config, {name: torch.zeros(1)}, TINY.to_dict())
-            assert how_to_load("joint", config, world, cached, CPU, [path]).feature_encoders is towers
+            encoder = needed_parts("joint", config, world, cached, CPU, [path]).encoder
+            assert next(encoder.text_tower.parameters()).is_meta is not towers
 
 
 def test_cached_features_stay_on_disk(command, tmp_path):

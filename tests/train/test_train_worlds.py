@@ -19,8 +19,8 @@ from animegamer_core.checkpoint.adapters import open_with_adapters
 from animegamer_core.checkpoint.parts import PARTS
 from animegamer_core.checkpoint.world import EMBEDDED
 from animegamer_core.spec import get_spec
+from animegamer_core.train.job import CPU_SAMPLES
 from animegamer_core.train.log import read_log
-from animegamer_core.train.one_stage import CPU_SAMPLES
 from animegamer_core.train.stages import DROP_MOTION, stage_config
 from animegamer_core.train.trainable import read_adapter
 
