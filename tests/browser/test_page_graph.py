@@ -18,7 +18,6 @@ CARD = ".ag-card.ag-in-node"
 FOUND = "app.graph.nodes.find((node) => node.comfyClass === 'PlayGameStory')"
 COLOURS_IN = """(id) => [...document.querySelectorAll(`[data-node-id="${id}"] *`)].map(
   (part) => getComputedStyle(part).backgroundColor)"""
-DECODE = "app.graph.nodes.find((node) => node.comfyClass === 'DecodeShot')"
 PREDICT = "app.graph.nodes.find((node) => String(node.id) === '4')"
 
 
@@ -86,19 +85,6 @@ def test_unknown_words_are_noted_on_the_node_as_plain_text(comfy, server):
     comfy.shot("graph-notes")
 
 
-def test_a_storys_instructions_stay_visible_above_a_picture(comfy):
-    """A picture below takes what room it can get of the widgets above it."""
-    room = comfy.page.evaluate("""() => {
-      const node = LiteGraph.createNode("PlayGameStory");
-      app.graph.add(node);
-      const lines = node.widgets.find((widget) => widget.name === "instructions");
-      const least = lines.computeLayoutSize(node).minHeight;
-      app.graph.remove(node);
-      return least;
-    }""")
-    assert room >= 150
-
-
 def a_story(*instructions, story):
     """A graph of one node that plays and draws these turns."""
     instructions = "\n".join(INSTRUCTION.format(instruction, "day beach") for instruction in instructions)
@@ -161,22 +147,6 @@ def test_a_story_node_shows_the_clip_of_the_turn_just_drawn(comfy, server):
     comfy.run_graph()
     assert_the_clip_is_shown(comfy, server)
     comfy.shot("graph-story")
-
-
-def test_a_preview_that_loads_after_the_run_does_not_stay_beside_the_clip(comfy, server):
-    late = 400  # ms; a busy page takes that long
-    comfy.run_script("late_pictures", late)
-    try:
-        comfy.load_prompt(a_turn() | {"6": draw(["5", 0], model="1", steps=60)})
-        comfy.run_graph()
-        clip = list(server.get("/history").values())[-1]["outputs"]["6"]["images"][0]["filename"]
-        comfy.page.wait_for_function(script("plays"), arg=clip, timeout=15_000)
-        comfy.page.wait_for_timeout(3 * late)
-        drawn = comfy.page.evaluate(f"() => {DECODE}.widgets.map((widget) => widget.name)")
-        comfy.shot("graph-late-preview")
-        assert [name for name in drawn if "preview" in name] == ["video-preview"]
-    finally:
-        comfy.open()
 
 
 def test_a_saved_workflow_shows_the_state_again_after_a_reload(comfy, server):

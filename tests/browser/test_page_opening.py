@@ -1,8 +1,5 @@
 """A new story of the Play tab that begins with a picture or a part of a film, by mouse and by keys."""
 
-import shutil
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -13,7 +10,6 @@ from animegamer_core.media.video import read_clip, write_clip
 SEA = "Character: Miko; Motion: gently wave hello; Background: day beach."
 RUN = "Character: Miko; Motion: swiftly run; Background: day beach."
 STEP = 7  # grey levels between two frames of the film
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -60,53 +56,6 @@ def source(tab, kind="video"):
 
 def stage_words(tab):
     return tab.page.locator(".ag-stage .ag-words span").all_inner_texts()
-
-
-def test_the_form_asks_for_a_second_of_a_film_alone(tab, film, picture):
-    choose(tab, "form", film, at=1.5)
-    page = tab.page
-    assert page.is_visible("input[name=opening-at]") and page.is_visible("input[name=opening-text]")
-    page.wait_for_function("() => document.querySelector('.ag-opening-look video').currentTime === 1.5")
-    tab.comfy.shot("opening-form-film")
-    page.set_input_files(".ag-new input[type=file]", picture)
-    assert not page.is_visible("input[name=opening-at]") and page.is_visible(".ag-opening-look img")
-    page.locator(".ag-opening .ag-icon").click()
-    assert not page.is_visible("input[name=opening-text]") and not page.locator(".ag-opening-look > *").count()
-    page.wait_for_selector(".ag-new input[type=file]:focus")
-
-
-def tab_to(page, selector):
-    """Tab from part to part until the one that matches has the focus."""
-    for _ in range(8):
-        page.keyboard.press("Tab")
-        if page.evaluate("(selector) => document.activeElement.matches(selector)", selector):
-            return
-    raise AssertionError(f"no {selector} among the next eight parts")
-
-
-def test_keys_alone_choose_a_film_its_second_and_its_words(tab, film, tmp_path):
-    tab.close_story()
-    page = tab.page
-    page.on("filechooser", lambda chooser: None)  # early: a key pressed at once would open the browser's own dialog
-    page.wait_for_selector(".ag-new input:visible")  # the list is read first; a hidden field takes no focus
-    page.focus(".ag-new input")
-    page.keyboard.press("Control+A")
-    page.keyboard.type("film by keys")
-    tab_to(page, ".ag-new input[type=file]")
-    mine = shutil.copy(film, tmp_path / "mine.mp4")
-    with page.expect_file_chooser() as chooser:
-        page.keyboard.press("Space")
-    chooser.value.set_files(mine)
-    page.wait_for_selector("input[name=opening-at]:visible")
-    tab_to(page, "input[name=opening-at]")
-    page.keyboard.press("Control+A")
-    page.keyboard.type("0.5")
-    page.keyboard.press("Tab")
-    page.keyboard.type("Miko walks")
-    page.keyboard.press("Enter")
-    page.wait_for_selector(".ag-game:visible")
-    assert source(tab).endswith("#t=0.5") and stage_words(tab) == ["Miko walks"]
-    page.wait_for_selector(".ag-text:focus")
 
 
 def test_a_story_begins_with_a_part_of_a_film_and_goes_on_without_it(tab, film, server):
@@ -174,27 +123,6 @@ def test_a_reload_before_turn_1_does_not_lose_the_opening(tab, picture):
     tab.wait_for_turn(1)
     go_to_beginning(tab)
     assert "openings" in source(tab)
-
-
-def test_a_story_without_an_opening_is_as_before(tab):
-    tab.begin("from nothing")
-    assert not tab.page.locator(".ag-screen :is(video, img)").count()
-    tab.sketch()
-    tab.play(SEA, 1)
-    go_to_beginning(tab)
-    assert tab.page.locator(".ag-stop").first.get_attribute("title") == "The beginning"
-    assert not tab.page.locator(".ag-stage .ag-number:visible").count()
-    tab.page.click(".ag-top .pi-angle-left")
-
-
-def test_a_story_that_is_there_already_refuses_an_opening(tab, picture):
-    choose(tab, "from nothing", picture)
-    tab.page.locator(".ag-new .ag-main").click()
-    tab.page.wait_for_selector(".ag-start .ag-alert:visible")
-    assert "has begun already" in tab.page.inner_text(".ag-start .ag-alert")
-    tab.page.locator(".ag-opening .ag-icon").click()
-    begin(tab)
-    tab.wait_for_turn(1)
 
 
 def test_a_file_that_is_no_picture_says_so_and_another_one_may_be_chosen(tab, tmp_path, picture):

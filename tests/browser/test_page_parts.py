@@ -70,27 +70,6 @@ def play(page, words):
     page.evaluate("() => server.run(session)")
 
 
-POINTED_AT = """async () => {
-  const { clipButton, createClips } = await import("/js/clips.mjs");
-  const clips = createClips((path) => path);
-  const at = { key: "main/1", number: 1, turn: { clip: { filename: "a.mp4" }, instruction: "one" } };
-  const button = clipButton(clips, "strip", at, { words: "one", still: true, badge: 1 });
-  document.body.replaceChildren(button);
-  let started = 0;
-  button.querySelector("video").play = async () => { started += 1; };
-  button.focus();
-  button.dispatchEvent(new PointerEvent("pointerenter"));
-  return started;
-}"""
-
-
-@pytest.mark.parametrize(("wanted", "started"), [("no-preference", 2), ("reduce", 0)])
-def test_a_clip_that_is_pointed_at_moves_unless_the_player_wants_none_to(page, wanted, started):
-    page.emulate_media(reduced_motion=wanted)
-    assert page.evaluate(POINTED_AT) == started
-    page.emulate_media(reduced_motion="no-preference")
-
-
 def test_a_tab_that_is_closed_lets_go_of_its_clips_and_of_the_preview(tab):
     begin(tab)
     tab.evaluate("""() => {
@@ -143,35 +122,6 @@ def test_a_story_that_cannot_be_stays_on_the_first_page_with_one_sentence(tab):
     assert tab.locator(".ag-alert:visible").count() == 0
 
 
-def test_words_and_fields_of_one_story_are_not_in_the_next(tab):
-    begin(tab)
-    tab.fill(".ag-text", "Character: Miko; Motion: gently run; Background: day beach.")
-    tab.evaluate("() => session.goTo(session.here)")
-    assert tab.input_value(".ag-text"), "the same story keeps them"
-    tab.click(".ag-top button >> nth=0")
-    begin(tab, "b")
-    assert tab.input_value(".ag-text") == ""
-    assert tab.input_value(".ag-field-character input") == ""
-
-
-@pytest.mark.parametrize("place", [".ag-text", ".ag-field-character input"])
-def test_the_answer_to_empty_words_goes_as_soon_as_something_is_written(tab, place):
-    begin(tab)
-    tab.click(".ag-fold summary >> nth=0")
-    tab.press(".ag-text", "Enter")
-    assert tab.locator(".ag-form .ag-alert:visible").count() == 1
-    tab.fill(place, "Miko")
-    assert tab.locator(".ag-form .ag-alert:visible").count() == 0
-
-
-def test_one_fold_is_open_at_a_time(tab):
-    begin(tab)
-    tab.click(".ag-fold summary >> nth=0")
-    tab.click(".ag-fold summary >> nth=1")
-    assert tab.locator(".ag-fold[open]").count() == 1
-    assert tab.locator(".ag-fold[open] [name=steps]").count() == 1
-
-
 def test_stopped_is_said_where_it_can_be_seen_until_the_next_turn(tab):
     begin(tab)
     tab.fill(".ag-text", "one")
@@ -182,17 +132,6 @@ def test_stopped_is_said_where_it_can_be_seen_until_the_next_turn(tab):
     assert "has not changed" in message.inner_text()
     tab.press(".ag-text", "Enter")
     message.wait_for(state="hidden")
-
-
-def test_an_example_at_the_beginning_writes_the_instruction(tab):
-    begin(tab)
-    tab.click(".ag-examples button")
-    assert tab.input_value(".ag-text") == "Character: Miko; Motion: gently run; Background: day beach."
-    assert tab.input_value(".ag-field-character input") == "Miko"
-    tab.press(".ag-text", "Enter")
-    tab.evaluate("() => server.run(session)")
-    tab.wait_for_selector(".ag-stage .ag-number:visible")
-    assert tab.locator(".ag-examples:visible").count() == 0
 
 
 def test_undo_gives_the_words_back_unless_others_are_written(tab):
@@ -236,16 +175,6 @@ def test_settings_come_back_with_the_story(tab):
     assert again == kept
 
 
-@pytest.mark.parametrize("width", [240, 400])
-def test_settings_stand_side_by_side_in_line(tab, width):
-    tab.set_viewport_size({"width": width, "height": 900})
-    begin(tab)
-    tab.click(".ag-fold summary >> nth=1")
-    seed, steps = (tab.locator(f"input[name={name}]").bounding_box() for name in ("seed", "steps"))
-    assert seed["y"] == steps["y"]
-    tab.set_viewport_size({"width": 400, "height": 900})
-
-
 def test_a_story_that_cannot_be_read_says_why_in_the_list(tab):
     tab.evaluate("""async () => {
       const damaged = "main.jsonl:2: not a turn <b>of</b> a story; mend the line";
@@ -256,65 +185,3 @@ def test_a_story_that_cannot_be_read_says_why_in_the_list(tab):
     rows = tab.locator(".ag-story").all_inner_texts()
     assert any("torn" in row and "not a turn <b>of</b> a story" in row for row in rows)
     assert any("whole" in row and "toybox" in row for row in rows)
-
-
-PROPOSALS = """() => {
-  const words = ["run", "talk to a friend from before", "ride a swing"];
-  const say = (motion) => ({ instruction: `Character: Miko; Motion: ${motion}; Background: night forest.` });
-  const suggestions = words.map(say);
-  const read = session.port.getJson;
-  session.port.getJson = (path) => (path.includes("/suggestions") ? Promise.resolve({ suggestions }) : read(path));
-  document.body.style.cssText = "margin: 0; height: 100vh";
-}"""
-OUTSIDE = """(element, around) => {
-  const [inner, outer] = [element.getBoundingClientRect(), element.closest(around).getBoundingClientRect()];
-  const beside = [inner.left < outer.left - 1, inner.right > outer.right + 1];
-  return [...beside, inner.bottom > outer.bottom + 1, inner.bottom > innerHeight];
-}"""
-
-
-def test_at_a_zoom_of_200_percent_the_buttons_and_much_of_the_clip_are_in_view(tab):
-    tab.set_viewport_size({"width": 314, "height": 412})  # the sidebar of a page of 1400 x 900
-    tab.evaluate(PROPOSALS)
-    begin(tab)
-    play(tab, "Character: Miko; Motion: dance; Background: night forest.")
-    tab.wait_for_selector(".ag-proposal")
-    for name in (".ag-form .ag-main", ".ag-form .ag-text", ".ag-autoplay"):
-        assert not any(tab.locator(name).evaluate(OUTSIDE, ".ag-game")), name
-    assert tab.locator(".ag-scroll").evaluate("(place) => place.clientHeight") > 110
-    tab.focus(".ag-text")
-    for number in range(6):
-        tab.keyboard.press("Tab")
-        focused = tab.locator(".ag-proposal button").nth(number)
-        assert focused.evaluate("(button) => button === document.activeElement")
-        assert not any(focused.evaluate(OUTSIDE, ".ag-proposals")), number
-    tab.set_viewport_size({"width": 400, "height": 900})
-
-
-@pytest.mark.parametrize("letters", [4, 20, 60])
-def test_the_world_is_shown_whole_beside_the_storys_name_or_not_at_all(tab, letters):
-    begin(tab, "a" * letters)
-    parts = (".ag-title-words", ".ag-name", ".ag-chip")
-    place, name, world = (tab.locator(f".ag-top {part}").bounding_box() for part in parts)
-    end, right = place["y"] + place["height"], place["x"] + place["width"]
-    assert place["y"] <= name["y"] < end and name["width"] > 25 and name["x"] + name["width"] <= right + 1
-    shown = world["y"] < end
-    assert shown == (letters == 4)
-    assert tab.locator(".ag-chip").evaluate("(chip) => chip.scrollWidth <= chip.clientWidth + 1")
-    assert "toybox" in tab.locator(".ag-name").get_attribute("title")
-
-
-def test_a_story_of_one_turn_has_one_turn(tab):
-    begin(tab)
-    play(tab, "one")
-    tab.wait_for_selector(".ag-stage .ag-number:visible")
-    tab.click(".ag-top button >> nth=0")
-    assert "1 turn" in tab.locator(".ag-story .ag-faint").all_inner_texts()[0].splitlines()[0]
-    assert "1 turns" not in tab.locator(".ag-stories").inner_text()
-
-
-def test_the_help_of_the_field_says_how_many_takes_the_key_draws(tab):
-    begin(tab)
-    tab.evaluate("() => { session.choices.takes = 5; session.notify(); }")
-    assert "draw 5 takes" in tab.locator("#ag-form-help").text_content()
-    assert tab.locator(".ag-buttons .ag-second:visible").inner_text() == "5 takes"

@@ -29,38 +29,6 @@ def test_a_reload_in_mid_turn_shows_it_as_running(tab):
     tab.wait_until_idle()
 
 
-def test_settings_leave_the_clip_and_the_strip_in_sight(tab):
-    tab.begin("settings")
-    tab.sketch()
-    tab.play(WAVE, 1)
-    tab.play(RUN, 2)
-    tab.page.locator(".ag-fold summary").nth(1).click()
-    boxes = {
-        part: tab.page.locator(f".ag-{part}:visible").bounding_box() for part in ("play", "form", "scroll", "strip")
-    }
-    assert boxes["form"]["height"] <= boxes["play"]["height"] / 4, "the tab has its default width"
-    strip, scroll = boxes["strip"], boxes["scroll"]
-    assert scroll["y"] <= strip["y"] and strip["y"] + strip["height"] <= scroll["y"] + scroll["height"]
-    for name in ("motion", "seed", "steps"):
-        box = tab.page.locator(f".ag-settings [name={name}]").bounding_box()
-        assert box["width"] >= 40 and box["x"] + box["width"] <= boxes["play"]["x"] + boxes["play"]["width"]
-    tab.comfy.shot("play-settings")
-    tab.page.locator(".ag-fold summary").nth(1).click()
-
-
-def test_a_shot_of_few_steps_or_unknown_words_is_called_a_draft(tab):
-    page, steps = tab.page, 20 if tab.world == "toybox" else 4
-    tab.begin("drafts")
-    tab.sketch(2)
-    tab.play("Miko juggles <b>dragons</b>", 1)
-    draft = page.locator(".ag-draft:visible")
-    assert draft.inner_text().startswith(f"Draft \u00b7 2 of {steps} steps \u00b7 unknown words: ")
-    assert "dragons" in draft.inner_text() and draft.locator("b").count() == 0
-    tab.sketch(0)
-    tab.play(WAVE, 2)
-    assert draft.count() == 0
-
-
 def test_a_deleted_story_is_told_by_the_tab_alone(tab, server):
     page = tab.page
     tab.begin("taken away")

@@ -5,7 +5,6 @@ from pages import script
 from play_tab import MESSAGE
 
 CLIPS = "AnimeGamer.PlayTab.ClipsMove"
-PREVIEW = "AnimeGamer.PlayTab.Preview"
 OURS = {
     "P:false:false:true": "Workspace.ToggleSidebarTab.animegamer.play",
     "ENTER:false:true:false": "AnimeGamer.PlayTurn",
@@ -72,18 +71,6 @@ def test_a_turn_is_played_by_keys_alone(page, tab):
     assert len(set(seen)) == 4 and seen[-1] == first
 
 
-def test_the_key_for_a_turn_asks_for_words_and_keeps_capitals_in_the_field(page, tab):
-    tab.open()
-    page.fill(".ag-text", "")
-    page.focus(".ag-text")
-    page.keyboard.type("PUT")
-    assert page.input_value(".ag-text") == "PUT" and page.locator(".ag-play").count()
-    page.fill(".ag-text", "")
-    press(page, "Alt+Enter")
-    page.wait_for_selector(".ag-form .ag-alert:visible")
-    assert page.evaluate("() => document.activeElement.className") == "ag-text"
-
-
 def test_the_setting_and_the_pause_button_are_one(page, tab):
     tab.open()
     tab.begin("clips move")
@@ -105,24 +92,6 @@ def test_the_setting_and_the_pause_button_are_one(page, tab):
     page.wait_for_selector(".ag-stage video")
     assert not page.evaluate(moving), "a tab that is opened again keeps to it"
     tab.comfy.set(CLIPS, True)
-
-
-def test_a_setting_hides_a_shot_while_it_is_drawn(page, tab):
-    tab.comfy.set(PREVIEW, False)
-    tab.sketch(1000)
-    page.fill(".ag-text", "Character: Miko; Motion: run; Background: day beach.")
-    page.press(".ag-text", "Enter")
-    try:
-        page.wait_for_function("() => document.querySelector('.ag-doing .ag-bar').getAttribute('aria-valuenow') > 5")
-        with tab.server.paused():  # a busy page may need longer than the shot
-            assert not page.locator(".ag-preview:visible").count()
-            page.evaluate(f"() => void app.extensionManager.setting.set('{PREVIEW}', true)")
-        page.wait_for_selector(".ag-preview:visible")  # of the same shot
-    finally:
-        tab.comfy.set(PREVIEW, True)
-        page.click(".ag-stop-button")
-        tab.wait_until_idle()
-        tab.sketch()
 
 
 def test_the_settings_stand_together_in_comfyuis_dialog(page, tab):
@@ -151,16 +120,3 @@ def test_a_deleted_story_is_told_and_comes_back_by_the_key_from_a_closed_tab(pag
     press(page, "Shift+U")
     page.wait_for_function("() => document.activeElement.matches('.ag-story')")
     assert page.locator(".ag-library li", has_text="keys alone").count() == 1
-
-
-def test_a_turn_that_ends_while_the_tab_is_closed_is_told(page, tab):
-    tab.open()
-    page.locator(".ag-library .ag-story", has_text="keys alone").click()
-    page.wait_for_selector(".ag-game:visible")
-    tab.sketch(1000)
-    page.fill(".ag-text", "Character: Miko; Motion: run; Background: day beach.")
-    page.press(".ag-text", "Enter")
-    page.wait_for_selector(".ag-preview:visible")
-    with tab.server.paused():  # or the turn may end before the tab is closed
-        close_tab(page)
-    message(page, "Turn 2 of keys alone is ready")

@@ -2,7 +2,7 @@
 
 import pytest
 from graphs import node
-from pages import faint_texts, script
+from pages import script
 from play_tab import MESSAGE
 
 PATIENCE_S = 600  # a busy machine takes ten times as long
@@ -65,11 +65,6 @@ def test_shots_are_walked_by_keys(page):
     assert caption.inner_text() == "Shots at step 4" and page.locator(".ag-training-shots button").last.is_disabled()
 
 
-def test_everything_has_a_name_and_can_be_read(page):
-    assert page.evaluate(script("training_nameless")) == 0
-    assert not faint_texts(page, ".ag-training", ".ag-lines")
-
-
 def test_an_interrupted_run_stops_in_a_message_and_goes_on_from_the_list(page, server, comfy):
     page.evaluate(TOGGLE)
     page.wait_for_selector(".ag-training", state="detached")
@@ -95,9 +90,3 @@ def test_a_training_that_ends_while_the_panel_is_closed_is_told(page, server):
     message.wait_for(timeout=PATIENCE_S * 1000)
     assert "adapt: 5 steps" in message.inner_text()
     server.wait(queued, PATIENCE_S)
-
-
-@pytest.mark.parametrize("asked", ["run=..&stage=adapt", "run=shown&stage=..", "run=nothing"])
-def test_no_folder_but_a_runs_own_is_read(server, asked):
-    with pytest.raises(Exception, match="400"):
-        server.get(f"/animegamer/training?{asked}")

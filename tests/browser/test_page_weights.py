@@ -2,24 +2,20 @@
 
 import json
 import shutil
-import threading
 
 import published_files as made
 import pytest
-import stock_files
-from comfy_server import OLDER, message, running
+from comfy_server import running
 from conftest import ComfyPage
 from graphs import START, WAVE, load, node, predict
-from hub_repositories import GAMER, VIDEO, below, released_repositories
+from hub_repositories import GAMER, released_repositories
 from hub_server import Hub
-from pages import is_older
 from play_tab import TAB, TURN
 
 LARGE = 24 << 20  # bytes of a file that takes three requests
 ENGINE = "MLLM-Qiqi/pytorch_model.bin"
 DIALOG = "dialog.ag-weights[open]"
 CONSENT = f"{DIALOG} .ag-check:has-text('licences') input"
-TOWERS = f"{DIALOG} .ag-check:has-text('encoders') input"
 ALL_THERE = "() => /All files are in/.test(document.querySelector('.ag-weights-facts').innerText)"
 
 
@@ -81,39 +77,6 @@ def test_the_node_downloads_nothing_without_consent_and_all_with_it(server, fold
     turn = {"load": load(world="qiqi"), "history": node("GameHistory", **START)}
     turn |= {"predict": predict(["history", 0], WAVE), "show": node("StateDisplay", state=["predict", 0])}
     server.run(turn)
-
-
-def test_a_partial_folder_names_all_that_is_missing_at_once(server, folder, hub):
-    wanted = {"load": load(world="qiqi"), "history": node("GameHistory", **START)}
-    wanted |= {"predict": predict(["history", 0], WAVE), "show": node("StateDisplay", state=["predict", 0])}
-    pieces = ("MLLM-Qiqi/ (the game engine, about 15.0 GB)", "VDM_Decoder-Qiqi/ (", "CogVideoX-2b/vae/ (")
-    sentence = server.refusal(wanted)
-    assert all(piece in sentence for piece in pieces) and "GB in all" in sentence
-    assert sentence.count("https://huggingface.co/TencentARC/AnimeGamer") == 1
-    assert f"animegamer_core fetch qiqi --out {folder}`" in sentence and "Get AnimeGamer Weights" in sentence
-    server.run(get(accept=True))
-    shutil.rmtree(folder / "VDM_Decoder-Qiqi")
-    shutil.rmtree(folder / "CogVideoX-2b")
-    sentence = server.refusal(wanted)
-    assert [piece in sentence for piece in pieces] == [False, True, True]
-
-
-def test_an_interrupted_download_continues_where_it_stopped(server, folder, hub, monkeypatch):
-    whole = dict(hub.repositories[GAMER])
-    monkeypatch.setitem(hub.repositories, GAMER, whole | {ENGINE: bytes(range(256)) * (LARGE // 256)})
-    monkeypatch.setattr(hub, "stall_at", (ENGINE, 8 << 20))
-    hub.stalled = threading.Event()
-    queued = server.queue(get(accept=True))
-    server.wait_until(lambda: any(name.startswith(f"{ENGINE}.") for name in files(folder)))
-    server.post("/interrupt", {})
-    monkeypatch.setattr(hub, "stall_at", None)
-    assert message(server.wait(queued, timeout=180), "execution_interrupted") is not None
-    (part,) = (name for name in files(folder) if name.startswith(f"{ENGINE}."))
-    arrived = (folder / part).stat().st_size
-    hub.ranges = []
-    server.run(get(accept=True))
-    first = next(start for path, start, _ in hub.ranges if path == ENGINE)
-    assert first == arrived and (folder / ENGINE).stat().st_size == LARGE
 
 
 def test_a_saved_graph_does_not_bring_consent_along(comfy):
@@ -226,104 +189,3 @@ def test_the_bar_moves_stop_keeps_what_came_and_the_next_click_goes_on(comfy, fo
     assert next(start for path, start, _ in hub.ranges if path == ENGINE) == arrived
     assert (folder / ENGINE).stat().st_size == LARGE
     page.keyboard.press("Escape")
-
-
-def test_without_enough_room_nothing_can_be_downloaded(comfy, folder):
-    page = comfy.page
-    answer = lambda route: route.fulfill(json=route.fetch().json() | {"fits": False, "free": "1.0 GB"})  # noqa: E731
-    page.route("**/animegamer/weights?*", answer)
-    try:
-        open_dialog(comfy)
-        assert page.is_disabled(f"{DIALOG} .ag-main"), "although the licences are accepted"
-        said = page.inner_text(f"{DIALOG} div.ag-weights-facts")
-        assert "Not enough disk space" in said and "where 1.0 GB is free" in said
-    finally:
-        page.unroute("**/animegamer/weights?*")
-        page.keyboard.press("Escape")
-
-
-@pytest.fixture
-def everything(hub, tmp_path, monkeypatch):
-    """The second film and the whole base models on the hub too."""
-    base = stock_files.write_base(tmp_path)
-    films = hub.repositories[GAMER]
-    second = {path.replace("Qiqi", "Sosuke"): data for path, data in films.items() if "-Qiqi/" in path}
-    monkeypatch.setitem(hub.repositories, GAMER, films | second)
-    video = below(base / "CogVideoX-2b") | hub.repositories[VIDEO]  # the VAE is that of the films
-    monkeypatch.setitem(hub.repositories, VIDEO, video)
-    monkeypatch.setitem(hub.repositories, f"laion/{stock_files.CLIP}", below(base / stock_files.CLIP))
-
-
-def test_the_second_film_its_encoders_and_the_base_models_come_by_the_dialog(comfy, server, folder, everything):
-    page = open_dialog(comfy, "sosuke")
-    page.check(TOWERS)
-    page.wait_for_function("() => /text encoder/.test(document.querySelector('.ag-weights-facts').innerText)")
-    page.check(CONSENT)
-    page.click(f"{DIALOG} .ag-main")
-    page.wait_for_function(ALL_THERE, timeout=60_000)
-    found = files(folder)
-    assert {"MLLM-Sosuke/pytorch_model.bin", "t5-v1_1-xxl/config.json"} <= set(found)
-    assert f"{stock_files.CLIP}/open_clip_pytorch_model.bin" in found and ENGINE not in found
-    turn = {"load": load(world="sosuke"), "history": node("GameHistory", **START)}
-    server.run(turn | {"predict": predict(["history", 0], WAVE), "show": node("StateDisplay", state=["predict", 0])})
-    page.select_option(f"{DIALOG} select", "base models")
-    page.wait_for_function("() => /video model/.test(document.querySelector('.ag-weights-facts').innerText)")
-    assert not page.is_visible(TOWERS)
-    page.check(CONSENT)
-    page.click(f"{DIALOG} .ag-main")
-    page.wait_for_function(ALL_THERE)
-    base = {"CogVideoX-2b/transformer/config.json", "Mistral-7B-Instruct-v0.1/model.safetensors"}
-    assert base <= set(files(folder))
-    page.select_option(f"{DIALOG} select", "qiqi")
-    page.uncheck(TOWERS)
-    page.keyboard.press("Escape")
-
-
-def test_by_keys_alone_and_in_a_small_window(comfy, folder, hub):
-    page, usual = comfy.page, comfy.page.viewport_size
-    if not page.locator(".ag-get-weights").count():
-        page.locator(TAB).click()
-    button = page.locator(".ag-get-weights")
-    button.focus()
-    page.keyboard.press("Enter")
-    page.wait_for_selector(f"{DIALOG} .ag-licence:not(:empty)")
-    assert comfy.run_script("nameless") == []
-    page.set_viewport_size({"width": 640, "height": 400})  # the first at a zoom of 200 %
-    page.wait_for_timeout(300)
-    cut, room = comfy.run_script("cut_off"), page.locator(DIALOG).bounding_box()
-    comfy.shot("weights-dialog-640")
-    assert not cut and room["y"] >= 0 and room["y"] + room["height"] <= 400 and room["width"] <= 640
-    hub.ranges = []
-    for _ in range(12):  # past the licences and their addresses
-        page.keyboard.press("Tab")
-        if page.locator(CONSENT).evaluate("(box) => box === document.activeElement"):
-            break
-    page.keyboard.press("Space")
-    page.keyboard.press("Tab")
-    seen = page.evaluate("() => document.activeElement.getBoundingClientRect().bottom <= innerHeight")
-    assert seen and page.evaluate("() => document.activeElement.matches('.ag-main')")
-    page.keyboard.press("Enter")
-    page.wait_for_function(ALL_THERE)
-    page.set_viewport_size(usual)
-    assert hub.ranges and page.evaluate("() => document.activeElement.closest('dialog.ag-weights') !== null")
-    page.keyboard.press("Escape")
-    assert page.locator(DIALOG).count() == 0
-    assert button.evaluate("(button) => button === document.activeElement"), "focus is where it was"
-
-
-def test_the_button_is_there_in_nodes_2_0(comfy, folder):
-    page = comfy.page
-    if is_older(page):
-        pytest.skip(f"{OLDER}finished Nodes 2.0")
-    comfy.set("Comfy.VueNodes.Enabled", True)
-    comfy.open()
-    try:
-        comfy.load_prompt({"1": load(world="sosuke")})
-        page.locator("[data-node-id='1']").get_by_text("Get weights", exact=True).click(timeout=10_000)
-        page.wait_for_selector(f"{DIALOG} .ag-licence:not(:empty)")
-        assert page.input_value(f"{DIALOG} select") == "sosuke"
-        comfy.shot("weights-nodes-2")
-        page.keyboard.press("Escape")
-    finally:
-        comfy.set("Comfy.VueNodes.Enabled", False)
-        comfy.open()

@@ -68,13 +68,6 @@ def test_a_chosen_branch_is_shown(server, story):
     assert len(frames) == 34 and away["line-2"] < 4 < away["main"], away
 
 
-def test_two_films_of_a_story_do_not_make_each_other_again(server, story):
-    prompt = film_of(story, WAVE)
-    prompt |= {"moving": node("ExportGameStory", **FILM | {"story": ["play", 5], "format": "gif", "name": "moving"})}
-    assert nodes_run(server.run(prompt)) >= {"film", "moving"}
-    assert nodes_run(server.run(prompt)) == set()
-
-
 def test_other_kinds_are_files_but_no_video(server, story):
     entry = server.run(film_of(story, WAVE, subtitles="burned", stats=True, format="gif", name="moving"))
     path = saved_file(server, entry, "film")
@@ -83,13 +76,6 @@ def test_other_kinds_are_files_but_no_video(server, story):
     prompt = film_of(story, WAVE, format="webp") | {"save": save_video("film", 0)}
     _, failed = server.listen(prompt)[-1]
     assert "choose format mp4" in failed["exception_message"]
-
-
-def test_a_story_in_use_is_not_exported(server, story):
-    server.run(film_of(story, WAVE))
-    with Story.read(server.output_dir / "animegamer", story).lock():
-        said = server.refusal({"film": node("ExportGameStory", **FILM | {"story": story, "name": "other"})})
-    assert "is being played elsewhere" in said
 
 
 @pytest.mark.parametrize(
@@ -155,11 +141,3 @@ def test_typed_games_are_named_by_number(server, story):
     names = {path.name for path in (server.output_dir / "animegamer").glob(f"{story}*")}
     assert names == {f"{story} {number}" for number in (1, 2)}
     assert "no instructions" in server.refusal(batch(story, text="# nothing"))
-
-
-def test_a_batch_whose_last_game_cannot_be_saved_plays_none(server, story):
-    root = server.output_dir / "animegamer"
-    (root / f"{story} 2").mkdir(parents=True)
-    (root / f"{story} 2" / "notes.txt").write_text("somebody's own", encoding="utf-8")
-    assert f"{story} 2" in server.refusal(batch(story, text=f"{WAVE}\n\n{RUN}"))
-    assert not (root / f"{story} 1").exists()

@@ -5,8 +5,7 @@ import urllib.parse
 
 import numpy as np
 import pytest
-from comfy_server import needs_node
-from graphs import PLAY, RUN, START, WAVE, draw, load, node, predict, saved_frames
+from graphs import PLAY, RUN, START, WAVE, draw, load, node, predict
 from PIL import Image
 
 from animegamer_core.media.video import read_clip, write_clip
@@ -77,13 +76,6 @@ def test_a_story_begins_with_a_part_of_a_film(server, story, film, at, first):
     assert shown == list(range(first, first + 17)) and session.picture.instruction == "Miko waves"
 
 
-def test_the_openings_text_may_be_japanese(server, story, film):
-    prompt = span(film, 0.0, "ミコは夜の森で走る") | play(story, WAVE, opening=["encode", 0])
-    server.run(prompt | {"load": load(world="toybox")}, 120)
-    instruction = "Character: Miko; Motion: run; Background: night forest."
-    assert opening_of(server, story)[1].picture.instruction == instruction
-
-
 def test_the_route_names_turn_0s_clip_and_a_story_without_one_has_none(server, story, film):
     server.run(play(story, WAVE, opening=["encode", 0]) | span(film, 0))
     server.run(play(f"{story} plain", WAVE))
@@ -115,19 +107,6 @@ def test_a_clip_of_core_is_read_at_its_own_pace_from_the_chosen_frame(server, st
     assert "the clip has 32 frames" in server.refusal(play(f"{story} no", WAVE, opening=["encode", 0]) | parts)
 
 
-def test_a_video_that_nodes_made_is_read_too(server, story, film):
-    parts = span(film, 2.0)
-    parts |= {
-        "frames": node("GetVideoComponents", video=["film", 0]),
-        "made": node("CreateVideo", images=["frames", 0], fps=16.0),
-    }
-    parts["span"]["inputs"] |= {"video": ["made", 0], "at": 1.0}
-    server.run(play(story, WAVE, opening=["encode", 0]) | parts)
-    assert opening_of(server, story)[0] == [*range(0, 32, 2), 31]
-    parts["span"]["inputs"]["at"] = 2.0
-    assert "has no frame at 2 s" in server.refusal(play(f"{story} no", WAVE, opening=["encode", 0]) | parts)
-
-
 def test_a_graphs_game_saves_its_opening_clip_and_a_picture_is_held(server, story):
     Image.new("RGB", (96, 64), (87, 87, 87)).save(server.input_dir / "grey.png")
     prompt = {
@@ -141,15 +120,6 @@ def test_a_graphs_game_saves_its_opening_clip_and_a_picture_is_held(server, stor
     }
     server.run(prompt)
     assert opening_of(server, story)[0] == [11] * 17
-
-
-def test_turn_0_is_loaded_with_its_clip(server, story, film):
-    server.run(play(story, WAVE, opening=["encode", 0]) | span(film, 0))
-    loaded = {
-        "turn0": node("LoadGameStory", story=story, turn=0, line="", window=4),
-        "save": node("SaveImage", images=["turn0", 2], filename_prefix="opening"),
-    }
-    assert numbers_of(saved_frames(server, server.run(loaded))) == list(range(17))
 
 
 def test_exports_show_the_opening_only_if_asked(server, story, film):
@@ -168,14 +138,3 @@ def test_exports_show_the_opening_only_if_asked(server, story, film):
     server.run(films)
     assert [len(read_clip(folder / "films" / f"{name}.mp4").frames) for name in films] == [17, 34]
     assert "0. Miko waves" in (folder / "films" / "whole.srt").read_text("utf-8")
-
-
-def test_a_video_that_was_cut_is_read_from_its_cut_on(server, story, film):
-    needs_node(server, "Video Slice")
-    parts = span(film, 0.5)
-    cut = node("Video Slice", video=["film", 0], start_time=1.0, duration=2.5, strict_duration=False)
-    parts |= {"cut": cut}
-    parts["span"]["inputs"]["video"] = ["cut", 0]
-    server.run(play(story, WAVE, opening=["encode", 0]) | parts)
-    shown = opening_of(server, story)[0]
-    assert shown[0] in (11, 12) and shown == list(range(shown[0], shown[0] + 17)), "of second 1 to 3.5, from 0.5 on"

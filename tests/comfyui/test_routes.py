@@ -111,37 +111,16 @@ def test_without_waiting_it_is_an_ordinary_prompt(server, story):
     assert shown["animegamer_state"][0]["turn"] == 1 and entry["status"]["status_str"] == "success"
 
 
-def test_a_turn_continues_the_named_branch(server, story):
-    play(server, story)
-    play(server, story, RUN)
-    play(server, story, WAVE, after=1)
-    assert play(server, story, WAVE, line="main")["turn"] == 3
-    status, answer = server.post("/animegamer/turn?wait=1", turn(story, line="line-9"))
-    assert status == 422 and "no branch 'line-9'" in answer["error"]
-
-
 @pytest.mark.parametrize(
     "change, named",
     [
         ({"story": "../up"}, "story name"),
-        ({"story": "/etc"}, "story name"),
         ({"story": "runs"}, "reserved for other files"),
-        ({"story": "Evaluations"}, "reserved for other files"),
-        ({"story": 3}, "field story: expected a text"),
         ({"world": "../toybox"}, "world '../toybox' is not known"),
-        ({"world": None}, "field world: expected a text, got nothing"),
-        ({"instruction": "   \n"}, "the instruction is empty"),
         ({"instruction": "# a comment"}, "starts with #"),
         ({"instruction": "a" * 15_000}, "has 15000 letters; shorten it to 1024 tokens"),
         ({"seed": -1}, "field seed: expected a whole number >= 0"),
-        ({"seed": 1 << 64}, "seed is 18446744073709551616; expected at most"),
-        ({"seed": 1.5}, "field seed: expected a whole number, got a number"),
-        ({"seed": True}, "field seed: expected a whole number, got true or false"),
-        ({"after": -2}, "field after: expected a whole number >= -1"),
         ({"motion": "quick"}, "unknown motion scope 'quick'"),
-        ({"motion": 1000}, "field motion: expected a number <= 999"),
-        ({"motion": ["fast"]}, "field motion: expected a number or a text, got a list"),
-        ({"line": 2}, "field line: expected a text"),
         ({"steps": 9}, "unknown field steps"),
     ],
 )
@@ -160,7 +139,7 @@ def raw(server, body, kind="application/json"):
     return answer.status, json.loads(answer.read())
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"3", b'{"seed": NaN}', b"\xff", b"[" * 60_000])
+@pytest.mark.parametrize("body", [b"{", b"[]", b"\xff", b"[" * 60_000])
 def test_a_body_that_is_not_a_json_object_is_refused(server, body):
     status, answer = raw(server, body)
     assert status == 400 and ("JSON" in answer["error"] or "expected an object" in answer["error"])
@@ -199,22 +178,6 @@ def test_a_damaged_branch_does_not_hide_the_others(server, story):
     assert listed[story]["line"] == "line-2", "its other branch is the current one"
 
 
-def test_an_unreadable_story_stays_in_the_list_and_says_why(server, story):
-    play(server, story)
-    path = server.output_dir / "animegamer" / story / "lines" / "main.jsonl"
-    path.write_text("no turn\n" + path.read_text())
-    listed = {entry["name"]: entry for entry in server.get("/animegamer/stories")["stories"]}
-    assert "main.jsonl:1: not JSON" in listed[story]["error"] and "not a turn" in listed[story]["error"]
-
-
-def test_a_story_without_one_of_its_clips_shows_an_earlier_one_in_the_list(server, story):
-    first, last = play(server, story), play(server, story, RUN)
-    (clip,) = urllib.parse.parse_qs(urllib.parse.urlsplit(last["clip"]).query)["filename"]
-    (server.output_dir / "animegamer" / story / "shots" / clip).unlink()
-    listed = {entry["name"]: entry for entry in server.get("/animegamer/stories")["stories"]}
-    assert listed[story]["turns"] == 2 and listed[story]["clip"]["filename"] in first["clip"]
-
-
 def test_waiting_does_not_block_the_server_and_reports_turns_that_were_not_played(server, story):
     """While a long game runs, the server answers; turns that are removed or interrupted get an answer too."""
     play(server, story)
@@ -251,26 +214,6 @@ def test_the_words_of_a_world(server):
     assert server.get("/animegamer/words?world=qiqi") == {"judged": False, **{name: [] for name in words}}
 
 
-def test_an_impossible_story_is_refused_before_its_first_turn(server):
-    def asked(**values):
-        try:
-            return 200, server.get(f"/animegamer/words?{urllib.parse.urlencode(values)}")
-        except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read())["error"]
-
-    assert asked(world="toybox", story="a new one") == asked(world="toybox")
-    status, sentence = asked(world="toybox", story="bad/name?")
-    assert status == 400 and "'bad/name?' is not a valid folder name" in sentence
-    status, sentence = asked(world="qiqi", story="a new one")
-    assert status == 400 and "qiqi" in sentence and "\n" not in sentence
-    assert "qiqi" in server.get("/animegamer/stories")["absent"]
-
-
-def test_the_routes_are_registered_once(server):
-    assert server.get("/api/animegamer/stories") == server.get("/animegamer/stories")
-    assert "Error handling request" not in server.log_text()
-
-
 def test_suggestions_follow_the_story_and_are_the_same_again(server, story):
     play(server, story)
     asked = urllib.parse.urlencode({"world": "tiny", "story": story, "seed": 4})
@@ -283,18 +226,10 @@ def test_suggestions_follow_the_story_and_are_the_same_again(server, story):
     assert server.get(f"/animegamer/suggestions?{asked}") != first
 
 
-def test_suggestions_for_a_new_story_of_the_toybox(server, story):
-    asked = urllib.parse.urlencode({"world": "toybox", "story": story})
-    found = server.get(f"/animegamer/suggestions?{asked}")["suggestions"]
-    assert len(found) == 3 and all(clean_text(one["instruction"]) == one["instruction"] for one in found)
-
-
 @pytest.mark.parametrize(
     ("query", "named"),
     [
-        ({"world": "tiny", "seed": "x"}, "seed is 'x'"),
         ({"world": "tiny", "count": "99"}, "count is '99'"),
-        ({"world": "tiny", "story": "../up"}, "story"),
         ({"world": "nowhere"}, "nowhere"),
         ({"world": "tiny"}, "lists no characters"),
         ({"world": "tiny", "director": "cat"}, "unknown director 'cat'"),

@@ -11,7 +11,6 @@ from graphs import DANCE, PLAY, RUN, SLEEP, START, WAVE, draw, load, node, predi
 from PIL import Image
 
 from animegamer_core.media.video import read_clip
-from animegamer_core.state import CACHED_TURNS
 from animegamer_core.story.player import Player, PlaySettings
 from animegamer_core.story.story import Story
 
@@ -114,20 +113,6 @@ def test_a_story_recalls_the_turn_that_described_a_thing(server, story):
     assert status == 200 and answer["state"]["recalled"] == [1], "a page's turn has the story's own memory"
 
 
-def test_a_graph_recalls_by_the_memory_of_its_history(server, story):
-    prompt = graph(story, TOLD, *[RUN] * 5, ASKED)
-    prompt = {name: node for name, node in prompt.items() if name in ("load", "start") or name.startswith("predict")}
-    prompt["recent"] = node("GameHistory", **START | {"history": ["predict6", 1]}, memory="recent")
-    prompt["one"] = node("GameHistory", **START | {"history": ["predict6", 1]}, memory="recall", recalled_turns=1)
-    for name in ("recent", "one"):
-        prompt[f"last {name}"] = predict([name, 0], ASKED)
-        prompt[f"show {name}"] = node("StateDisplay", state=[f"last {name}", 0])
-    prompt["show"] = node("StateDisplay", state=["predict7", 0])
-    entry = server.run(prompt)
-    recalled = {name: state_of(entry, name)["recalled"] for name in ("show", "show recent", "show one")}
-    assert recalled == {"show": [1], "show recent": [], "show one": [1]}
-
-
 def test_only_what_changed_is_played_again(server, story):
     """The same prompt runs nothing again. A story that was changed by something else is played again."""
     prompt = play(story, WAVE) | {"save": save_video("play", 4)}
@@ -142,22 +127,6 @@ def test_only_what_changed_is_played_again(server, story):
     assert instructions_of(server, story) == [WAVE]
     on = play(story, WAVE, after=-1)
     assert [shown(server.run(on))["turns"] for _ in range(2)] == [2, 3], "one more turn each time"
-
-
-def test_presets_that_draw_differently_get_different_keys(server, story):
-    """`exact` always runs both passes of guidance, which changes the picture: other keys, another branch."""
-    prompt = play(story, WAVE)
-    del prompt["load"]["inputs"]["preset"]
-    lines = {"none": shown(server.run(prompt))["line"]}
-    for name in ("world", "balanced", "exact", "live"):
-        lines[name] = shown(server.run(play(story, WAVE, preset=name)))["line"]
-        shots = [saved(server, story).shots.record(entry.shot)["key"] for entry in saved(server, story).entries]
-        assert {shot["precision"] for shot in shots} == {"float32+skip0" if name == "exact" else "float32"}
-    assert lines == {"none": "main", "world": "main", "balanced": "main", "exact": "line-2", "live": "main"}
-    prompt = graph(story, WAVE)
-    prompt["load"]["inputs"]["preset"] = "exact"
-    assert shown(server.run(prompt), "save1")["line"] == "line-2", "as by the nodes of a graph"
-    assert saved(server, story).branches() == ["main", "line-2"]
 
 
 def test_another_turn_or_take_starts_a_branch(server, story):
@@ -223,17 +192,6 @@ def test_a_deleted_story_cannot_be_continued_and_leaves_no_files(server, story):
     assert shown(server.run(play(story, WAVE)))["turns"] == 1
 
 
-def test_a_story_of_another_profile_or_in_use_is_not_changed(server, story, tiny):
-    server.run(play(story, WAVE))
-    before = files(server, story)
-    prompt = play(story, WAVE)
-    prompt["load"]["inputs"]["profile"] = "reference"
-    assert "was played in world 'tiny'" in server.refusal(prompt)
-    with Story.open(server.output_dir / "animegamer", story, "tiny", tiny.fingerprint).lock():
-        assert "is being played elsewhere" in server.refusal(play(story, RUN))
-    assert files(server, story) == before
-
-
 def test_an_interrupt_keeps_the_finished_turns(server, story):
     game = [WAVE, RUN, SLEEP, DANCE]
     prompt_id = server.queue(play(story, *game, steps=300))
@@ -294,16 +252,6 @@ def test_a_changed_story_is_loaded_again(server, story):
     assert sentence is None or "choose one of" in sentence and repr(story) in sentence
 
 
-def test_a_turn_without_a_shot_has_a_history_but_no_images(server, story):
-    prompt = graph(story, WAVE, RUN)
-    del prompt["save1"]
-    server.run(prompt)
-    _, failed = server.listen(load_story(story, turn=1) | images_of("saved") | SHOW)[-1]
-    assert "turn 1 of story" in failed["exception_message"] and "without a shot" in failed["exception_message"]
-    entry = server.wait(failed["prompt_id"])
-    assert state_of(entry)["instruction"] == WAVE and "frames" not in entry["outputs"]
-
-
 # Turns of a graph
 
 
@@ -339,14 +287,6 @@ def test_another_take_in_a_graph_keeps_the_turns_after_it(server, story):
     assert instructions_of(server, story) == [WAVE, DANCE, SLEEP]
 
 
-def test_a_shot_of_another_model_is_refused(server, story):
-    prompt = graph(story, WAVE)
-    prompt["other"] = load(profile="reference")
-    prompt["draw1"]["inputs"]["model"] = ["other", 0]
-    assert "turn 1 was predicted and drawn with different models" in server.refusal(prompt)
-    assert not (server.output_dir / "animegamer" / story).exists()
-
-
 # Openings
 
 
@@ -370,19 +310,6 @@ def test_a_story_starts_with_a_picture(server, story):
     assert files(server, story).keys() == before.keys(), "this game is saved already"
     again = server.run(play(story, WAVE))
     assert shown(again)["line"] == "line-2" and saved(server, story).session(1, 4).picture is None
-
-
-def test_a_long_graph_that_starts_with_a_picture_is_saved(server, story):
-    Image.new("RGB", (144, 96), "teal").save(server.input_dir / "teal.png")
-    prompt = graph(story, *[f"Miko runs {number}" for number in range(CACHED_TURNS)])
-    prompt["picture"] = node("LoadImage", image="teal.png")
-    prompt["encode"] = node("EncodeShot", model=["load", 0], frames=["picture", 0], motion_text="stands still")
-    prompt["start"]["inputs"]["opening"] = ["encode", 0]
-    for number in range(2, CACHED_TURNS):
-        del prompt[f"save{number}"], prompt[f"draw{number}"]
-    server.run(prompt)
-    kept = saved(server, story)
-    assert len(kept.entries) == CACHED_TURNS and kept.session(CACHED_TURNS, 4).picture is not None
 
 
 # Events on the page
@@ -416,12 +343,3 @@ def test_autoplay_goes_on_by_itself_and_is_found_again(server, story):
     server.run(play(story, WAVE, autoplay=2, autoplay_seed=3, export=True) | images_of("play"))
     drawn = {path: time for path, time in before.items() if path.parts[0] in ("turns", "shots", "lines")}
     assert {path: files(server, story)[path] for path in drawn} == drawn, "nothing is computed twice"
-
-
-def test_an_interrupted_autoplay_keeps_its_turns(server, story):
-    waiting = server.queue(play(story, WAVE, autoplay=200))
-    third = server.output_dir / "animegamer" / story / "turn-003.mp4"
-    server.wait_until(third.exists)
-    assert server.post("/interrupt", {})[0] == 200
-    assert message(server.wait(waiting), "execution_interrupted")
-    assert 3 <= len(instructions_of(server, story)) < 200

@@ -79,13 +79,6 @@ test("a state in words names the turn, motion, gauges and changes", () => {
   assert.equal(words, "Turn 2: motion fast, stamina 45 (\u22125), social 50, entertainment 55 (+5)");
 });
 
-test("a state names the turns that it remembers", () => {
-  const remembers = (recalled) => rememberedWords(readState({ gauges: {}, recalled }), say);
-  assert.equal(remembers([0, 3]), "Remembers: opening picture, Turn 3");
-  for (const none of [[], undefined, "x", null]) assert.equal(remembers(none), "");
-  assert.match(describeState(readState({ turn: 9, gauges: {}, recalled: [3] }), say), /, Remembers: Turn 3$/);
-});
-
 test("the turns that a turn remembers are those of its own path", () => {
   const late = turn("f", { recalled: [0, 2] });
   const root = buildTree([{ name: "main", turns: [turn("a"), turn("b", { seed: 1 }), turn("c"), late] }, ...LINES.slice(1)]);
@@ -139,22 +132,6 @@ test("the course: high gauges are high, one turn is still a line", () => {
   );
   assert.equal(describeHistory([], say), "");
   assert.match(describeHistory(course, say), /^Stats, turns 1 to 2: stamina 100 \u2192 0/);
-});
-
-test("the chart shows the tens around what the gauges did, 40 points at least", () => {
-  const flat = (...values) => values.map((value) => ({ stamina: value, social: value, entertainment: value }));
-  assert.deepEqual(chartRange(flat(50)), [30, 70]);
-  assert.deepEqual(chartRange(flat(0)), [0, 40]);
-  assert.deepEqual(chartRange(flat(100, 95)), [60, 100]);
-  assert.deepEqual(chartRange(flat(0, 100)), [0, 100]);
-  for (const values of [
-    [5, 60],
-    [45, 85],
-    [20, 65, 90],
-  ]) {
-    const [low, high] = chartRange(flat(...values));
-    assert.ok(low <= Math.min(...values) && high >= Math.max(...values) && high - low >= 40);
-  }
 });
 
 test("fields make the published form, and it gives them back", () => {
@@ -214,24 +191,6 @@ test("lines become a tree that shares its turns", () => {
     ["b", "d", "e"],
   );
   assert.equal(buildTree([]).children.length, 0);
-});
-
-test("a turn's key stays while the story gets further lines, in whatever order they come", () => {
-  const before = new Map(allTurns(buildTree(LINES)).map((at) => [at.turn, at.key]));
-  const more = { name: "line-10", turns: [LINES[3].turns[0], turn("y")] };
-  for (const at of allTurns(buildTree([more, ...LINES].reverse())))
-    assert.ok(!before.has(at.turn) || before.get(at.turn) === at.key);
-  assert.equal(new Set(before.values()).size, before.size);
-});
-
-test("a thousand turns are a tree in no time, and in little memory", () => {
-  const long = Array.from({ length: 1000 }, (_, index) => turn(String(index).padStart(64, "0"), { seed: index }));
-  const root = buildTree([
-    { name: "main", turns: long },
-    { name: "line-2", turns: [...long.slice(0, 990), turn("x")] },
-  ]);
-  assert.equal(allTurns(root).length, 1001);
-  assert.ok(allTurns(root).every((at) => at.key.length < 20));
 });
 
 test("no two turns share a place on the map, and a line's run is straight", () => {
@@ -339,25 +298,6 @@ test("a story as a graph draws nothing anew: what one seed explains is text, the
   assert.deepEqual([custom.instructions, custom.after, custom.motion, custom.motion_value], ["b", 1, "custom", 40]);
 });
 
-test("a turn that was drawn with other steps is not drawn again by the graph", () => {
-  const lines = [
-    {
-      name: "main",
-      turns: [
-        turn("a", { steps: 25, guidance: "cosine", window: 4 }),
-        turn("b", { seed: 1, steps: 2, guidance: "cosine", window: 4 }),
-      ],
-    },
-  ];
-  const { instructions, after, steps, guidance, window } = graphPrompt({
-    world: "toybox",
-    story: "s",
-    at: findTurn(buildTree(lines), "main", 2),
-    line: "main",
-  })[2].inputs;
-  assert.deepEqual([instructions, after, steps, guidance, window], ["b", 1, 2, "cosine", 4]);
-});
-
 test("the graph links the video of the story node, which shows the state itself", () => {
   const graph = graphPrompt({ world: "toybox", story: "100%/x", at: buildTree([]), line: "" });
   assert.deepEqual(
@@ -424,11 +364,6 @@ test("links keep their colours under a palette that does not name them", () => {
   assert.deepEqual([table.IMAGE, table.ANIMEGAMER_STATE], ["#000", ours]);
   Object.assign(table, { ANIMEGAMER_STATE: "#123456" });
   assert.equal(table.ANIMEGAMER_STATE, "#123456");
-});
-
-test("notes of a foreign workflow are lines of text or nothing", () => {
-  assert.deepEqual(readNotes(["one", 2, null]), ["one", "2", "null"]);
-  for (const value of ["text", 3, null, undefined, { length: 2 }]) assert.deepEqual(readNotes(value), []);
 });
 
 test("what others wrote into the browser's storage is left out by kind", () => {

@@ -103,17 +103,6 @@ test("a first turn that failed can be played again with the opening, and a delet
   assert.deepEqual(openings(server).map(Boolean), [true, true, true]);
 });
 
-test("another story has no opening of the last one", async () => {
-  const { server, session, store } = await started();
-  await session.begin("a", "toybox", PICTURE);
-  await session.close();
-  await session.begin("b", "toybox");
-  assert.equal(session.opening, null);
-  await session.play("one");
-  assert.deepEqual(openings(server), [null]);
-  assert.equal(JSON.parse(store.getItem("animegamer.play")).opening, null);
-});
-
 test("a story that is there already refuses an opening, and a name or world that cannot be uploads nothing", async () => {
   const { server, session } = await started();
   await session.begin("a", "toybox");
@@ -132,17 +121,6 @@ test("a story that is there already refuses an opening, and a name or world that
   assert.deepEqual(server.uploads, []);
 });
 
-test("an upload that fails says why, and no story is open", async () => {
-  const { server, session } = await started();
-  server.failure = "The server answered 413 to /upload/image";
-  await session.begin("a", "toybox", FILM);
-  assert.deepEqual([session.story, session.uploading], ["", false]);
-  assert.match(session.error, /413/);
-  server.failure = "";
-  await session.begin("a", "toybox", FILM);
-  assert.deepEqual([session.story, session.error], ["a", ""]);
-});
-
 test("the server gets the file as ComfyUI's own upload sends it", async () => {
   const sent = [];
   const reply = { ok: true, status: 200, json: async () => ({ name: "own (1).png", subfolder: "", type: "input" }) };
@@ -150,13 +128,6 @@ test("the server gets the file as ComfyUI's own upload sends it", async () => {
   assert.equal((await server.upload(new File(["x"], "own.png"))).name, "own (1).png");
   const [[path, { method, body }]] = sent;
   assert.deepEqual([path, method, body.get("type"), body.get("image").name], ["/upload/image", "POST", "input", "own.png"]);
-});
-
-test("a file that ComfyUI does not take is named with the option that lets it", async () => {
-  const reply = (status) => ({ ok: false, status, json: async () => JSON.parse("<html>") });
-  const upload = (status) => createServer({ fetchApi: async () => reply(status) }).upload(new File(["x"], "long.mp4"));
-  await assert.rejects(upload(413), /^Error: long\.mp4 is larger than ComfyUI takes \(--max-upload-size/);
-  await assert.rejects(upload(500), /answered 500 to \/upload\/image/);
 });
 
 test("what stands at the beginning: the chosen file before turn 1, then the clip of the branch's own opening", () => {
@@ -175,35 +146,4 @@ test("what stands at the beginning: the chosen file before turn 1, then the clip
   const before = openingHere({ here: empty, root: empty, line: "", opening: OPENING });
   assert.deepEqual(before.clip, { filename: "walk.mp4", subfolder: "", type: "input", at: 2.5 });
   assert.equal(openingHere({ here: empty, root: empty, line: "", opening: null }), null);
-});
-
-test("nothing is drawn ahead before turn 1 of a story with an opening", async () => {
-  const { server, session } = await started();
-  const page = { now: () => 0, later: () => {}, visible: () => true, wanted: () => ({ mode: "on", turns: 1, seconds: 30 }) };
-  const ahead = new Ahead(session, server.port, { ...page, changed: () => {} }, memoryStore());
-  const offer = () => ahead.offer(["one"], () => ({}));
-  await session.begin("a", "toybox", PICTURE);
-  await offer();
-  assert.deepEqual(server.sent, []);
-  await session.play("one");
-  await server.run(session);
-  await offer();
-  assert.equal(server.sent.at(-1)["animegamer-turn"].class_type, "DrawTurnsAhead");
-});
-
-test("an export begins with turn 0 if asked, as clips and as a film", async () => {
-  const { server, session } = await started();
-  await session.begin("a", "toybox", PICTURE);
-  await session.play("one");
-  await server.run(session);
-  for (const [film, wanted] of [
-    [null, true],
-    [{ format: "mp4" }, true],
-    [null, false],
-    [{ format: "mp4" }, false],
-  ]) {
-    await session.exportStory(film, wanted);
-    await server.run(session);
-    assert.equal(server.sent.at(-1)["animegamer-turn"].inputs.show_opening ?? false, wanted);
-  }
 });

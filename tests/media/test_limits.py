@@ -1,8 +1,5 @@
 """Films, clips and pictures that are too large are refused by their headers."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -13,7 +10,7 @@ from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.films.film import probe, read_frames
 from animegamer_core.data.records import ClipRecord
 from animegamer_core.media import limits
-from animegamer_core.media.video import join_clips, read_clip, write_clip
+from animegamer_core.media.video import read_clip, write_clip
 
 FRAMES = np.zeros((17, 32, 48, 3), np.uint8)
 
@@ -57,25 +54,6 @@ def test_what_has_too_many_pixels_is_refused_by_its_header(files, monkeypatch, r
         read(path)
 
 
-def lying(path: Path) -> Path:
-    """A copy whose header states 8 x 8 pixels."""
-    content = bytearray(path.read_bytes())
-    at = re.search(rb"stsd.*?avc1", content, re.DOTALL).end() + 24
-    assert content[at : at + 4] == b"\x00\x30\x00\x20"
-    content[at : at + 4] = b"\x00\x08\x00\x08"
-    path = path.with_name("lying.mp4")
-    path.write_bytes(content)
-    return path
-
-
-@pytest.mark.parametrize("reader", ["clip.mp4", "a deep look at clip.mp4", *list(ONE_BY_ONE)[:2]])
-def test_a_header_that_states_too_little_helps_nothing(files, monkeypatch, reader):
-    path = lying(files / "clip.mp4")
-    lower(monkeypatch, 48 * 32 // 4)
-    with pytest.raises(ValueError, match="pixels|decoded"):
-        (READERS | ONE_BY_ONE)[reader](path)
-
-
 def test_a_clip_of_another_size_than_its_dataset_is_not_decoded(files):
     turns = [
         ClipRecord(film="f", start=n, end=n + 2, clip=name) for n, name in enumerate(("clip.mp4", "clip.safetensors"))
@@ -88,17 +66,3 @@ def test_a_clip_of_another_size_than_its_dataset_is_not_decoded(files):
             other.frames(index)
         unknown = DatasetFolder(files, tuple(turns), (), {"settings": {"width": "wide", "height": 320}})
         assert unknown.frames(index).shape == FRAMES.shape
-
-
-def test_clips_are_joined_without_decoding(files, monkeypatch):
-    lower(monkeypatch, 48 * 32 - 1)
-    join_clips([files / "clip.mp4"] * 2, files / "both.mp4")
-    monkeypatch.undo()
-    assert len(read_clip(files / "both.mp4").frames) == 34
-
-
-def test_a_clip_of_an_unknown_codec_is_named(files):
-    path = files / "clip.mp4"
-    path.write_bytes(path.read_bytes().replace(b"avc1\0", b"xxxx\0"))
-    with pytest.raises(ValueError, match="codec is unknown"):
-        read_clip_info(path)

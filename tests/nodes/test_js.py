@@ -42,18 +42,6 @@ def test_no_file_breaks_a_rule(rule):
     assert not found, f"{rule}: {found}"
 
 
-def test_comfyui_imports_one_file_alone():
-    assert [path.name for path in SOURCES if path.suffix == ".js"] == ["animegamer.js"]
-
-
-def test_extensions_and_tabs_carry_our_name():
-    text = (ROOT / "js" / "animegamer.js").read_text("utf-8")
-    names = re.findall(r'registerExtension\(\{\s*name: "([^"]+)"', text) + re.findall(r'\bid: "([^"]+)"', text)
-    places = ("registerExtension(", "registerSidebarTab(", "bottomPanelTabs:")
-    assert len(names) == sum(map(text.count, places))
-    assert all(name.startswith("animegamer.") for name in names)
-
-
 def test_only_the_entry_point_imports_comfyui():
     doors = [path.name for path in SOURCES if "/scripts/a" in path.read_text("utf-8")]
     assert doors == ["animegamer.js"]

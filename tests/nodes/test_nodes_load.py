@@ -3,7 +3,6 @@
 import ast
 import importlib.util
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -119,40 +118,3 @@ def test_the_real_loader_finds_the_frozen_surface(server):  # noqa: F811
             assert all(len(spec) > 1 and spec[1].get("tooltip") for spec in group.values()), name
         assert all(facts["output_tooltips"]), name
     assert "ComfyUI-AnimeGamer (IMPORT FAILED)" not in server.log_text()
-
-
-def test_nodes_are_found_by_other_words_and_the_first_ones_are_essential(server):  # noqa: F811
-    info = server.get("/object_info")
-    if "search_aliases" not in info["SaveImage"]:
-        pytest.skip(f"{OLDER}search_aliases")
-    written = {
-        ast.literal_eval(words["node_id"]): ast.literal_eval(words["search_aliases"])
-        for path in NODES
-        for name, words in calls(path)
-        if name == "schema"
-    }
-    assert {name: tuple(info[name]["search_aliases"]) for name in FROZEN} == written and all(written.values())
-    essential = {name for name in FROZEN if info[name].get("essentials_category")}
-    assert essential == {"LoadAnimeGamer", "PredictNextState", "DecodeShot", "PlayGameStory"}
-    assert {info[name]["essentials_category"] for name in essential} == {"AnimeGamer"}
-
-
-def test_what_a_beginner_need_not_see_has_a_value_and_is_told_to_the_page(server):  # noqa: F811
-    """Nodes 2.0 shows such inputs behind a button."""
-    advanced = {}
-    for name, facts in server.get("/object_info").items():
-        if name in FROZEN:
-            inputs = {**facts["input"].get("required", {}), **facts["input"].get("optional", {})}
-            found = {key: given for key, (_, given) in inputs.items() if given.get("advanced")}
-            assert all("default" in given for given in found.values()), name
-            advanced[name] = list(found)
-    assert advanced["LoadAnimeGamer"] == ["precision", "placement", "profile"]
-    assert advanced["GameHistory"] == ["window", "memory", "recalled_turns"]
-    assert not advanced["PredictNextState"]
-    assert advanced["PlayGameStory"][:3] == ["line", "window", "guidance"]
-
-
-def test_the_pack_takes_little_of_the_time_in_which_comfyui_starts(server):  # noqa: F811
-    """0.4 s of 13 on two busy cores. A share, since other jobs slow both."""
-    found = re.search(r"([0-9.]+) seconds(.*): .*custom_nodes/ComfyUI-AnimeGamer$", server.log_text(), re.MULTILINE)
-    assert float(found[1]) <= 0.1 * server.seconds_to_start and not found[2], (found[0], server.seconds_to_start)
