@@ -164,25 +164,6 @@ def test_other_weights_or_captions_are_computed_anew(dataset, world, tmp_path):
     assert fresh(other) == {"text", "image"}
 
 
-def test_few_clips_are_in_memory_at_a_time(dataset, world, tmp_path):
-    """The pieces that features are computed in bound what is read at once, whatever the dataset's length."""
-    pieces = []
-    plain = training_data._frames
-
-    def frames(data, part, device):
-        pieces.append(len(part))
-        return plain(data, part, device)
-
-    clip = 17 * HEIGHT * WIDTH
-    with (
-        mock.patch.object(training_data, "_frames", frames),
-        mock.patch.object(training_data, "ENCODED_PIXELS", 2 * clip),
-        mock.patch("animegamer_core.train.cache_job.CLIP_BYTES", 3 * 3 * clip),
-    ):
-        cache_features(dataset, world, tmp_path / "cache")
-    assert pieces == [1, 2, 2, 2, 2, 2, 1, 1, 3, 3, 3, 2]
-
-
 def test_what_does_not_fit_ends_before_anything_is_computed(dataset, world, tmp_path):
     def refused(sentence, folder=dataset, kept=world, features=("latents",)):
         with counted() as counts, pytest.raises(ValueError, match=sentence):
@@ -200,11 +181,3 @@ def test_what_does_not_fit_ends_before_anything_is_computed(dataset, world, tmp_
     refused("decoder is not complete", kept=bare)
     large = save_world(tmp_path / "large", SPECS["toybox"]).folder
     refused(r"clips have shape \(17, 32, 48, 3\) .* spec 'toybox' needs", kept=large)
-
-
-def test_a_clip_of_another_size_is_named(dataset, world, tmp_path):
-    folder = shutil.copytree(dataset, tmp_path / "dataset")
-    opened = DatasetFolder.open(folder)
-    write_clip(folder / opened.turns[3].clip, opened.frames(3)[:, :16], 8)
-    with pytest.raises(ValueError, match=rf"{opened.turns[3].clip}: has frames of 48 x 16; expected 48 x 32"):
-        cache_features(folder, world, tmp_path / "cache")

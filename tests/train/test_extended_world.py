@@ -10,11 +10,9 @@ import torch
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.state import GameSession
-from animegamer_core.story.everyday import director_for
 from animegamer_core.story.story import Story
 from animegamer_core.train.parts import WorldParts, without_guidance
-from animegamer_core.train.world_setup import BEGAN_AS, extended_world
+from animegamer_core.train.world_setup import extended_world
 
 OLD = "Character: Red; Motion: walk; Background: day field."
 NEW = "Character: Violet; Motion: juggle; Background: night harbour."
@@ -55,36 +53,6 @@ def test_a_start_whose_weights_include_guidance_is_guided_again(other, tmp_path)
     assert extended_world(start, dataset, tmp_path / "other").spec == start.spec
 
 
-def test_both_encoders_read_old_words_as_before(other, tmp_path):
-    start, dataset = other
-    world = extended_world(start, dataset, tmp_path / "world")
-    size = start.spec.encoder.image.image_size
-    picture = torch.rand(1, 3, size, size, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        one, two = (each.load_encoder("cpu", torch.float32)(["slowly walk"], picture) for each in (start, world))
-    torch.testing.assert_close(one, two)
-
-
-def test_the_same_seed_gives_the_same_world_and_provenance_says_where_it_began(other, tmp_path):
-    start, dataset = other
-    worlds = [extended_world(start, dataset, tmp_path / name, seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))]
-    assert worlds[0].fingerprint == worlds[1].fingerprint != worlds[2].fingerprint
-    assert worlds[0].provenance[BEGAN_AS] == f"{start.spec.name} ({start.fingerprint[:12]})"
-    assert worlds[0].motion_table == dataset.motion_table
-    assert start.licence.rstrip(".") in worlds[0].licence and f"trained on {dataset.path.name}" in worlds[0].licence
-
-
-def test_the_director_proposes_in_the_datasets_words_and_the_world_keeps_them(other, tmp_path):
-    start, dataset = other
-    world = open_world(extended_world(start, dataset, tmp_path / "world").folder)
-    words = world.life.words
-    assert (words.characters, words.places, words.times) == (("Violet",), ("harbour",), ("night",))
-    assert [act.phrase for act in words.acts] == ["juggle"] and world.life.rules == start.life.rules
-    (proposal,) = director_for(world.life, world.spec.name, GameSession(), 0)(GameSession())
-    assert "juggle; Background: night harbour" in proposal.instruction
-    assert not world.tokenizer().unknown_words(proposal.instruction)
-
-
 def test_it_is_trained_by_the_next_command_that_new_prints(places, tmp_path, capsys):
     out = tmp_path / "world"
     command = ["new", "--from", str(places[1]), "--dataset", str(places[0]), "--out", str(out)]
@@ -96,21 +64,6 @@ def test_it_is_trained_by_the_next_command_that_new_prints(places, tmp_path, cap
     play = ["play", "--auto", "2", "--world", str(out), "--steps", "1", "--out", str(tmp_path / "stories")]
     assert main(play) == 0 and len(Story.read(tmp_path / "stories", "auto").entries) == 2
     assert main(command) == 2 and "already holds a world" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--from", "toybox"], "--from needs --dataset"),
-        (["--from", "toybox", "--dataset", "d", "--mistral", "m"], "takes none of --cogvideox"),
-        (["--cogvideox", "c"], "give --cogvideox and --mistral, or --from and --dataset"),
-        (["--cogvideox", "c", "--mistral", "m", "--dataset", "d"], "give --cogvideox and --mistral, or --from"),
-    ],
-)
-def test_half_a_request_is_refused(words, says, tmp_path, capsys):
-    assert main(["new", *words, "--out", str(tmp_path / "world")]) == 2
-    assert says in capsys.readouterr().err
-    assert not (tmp_path / "world").exists()
 
 
 def test_more_words_than_its_vocabulary_has_room_for_are_refused_before_a_file_is_written(other, tmp_path):

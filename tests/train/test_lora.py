@@ -2,18 +2,15 @@
 
 import copy
 import dataclasses
-import json
 
 import pytest
 import torch
-from peft import LoraConfig, inject_adapter_in_model, set_peft_model_state_dict
 from peft.tuners.lora import Linear
 from published_files import make_originals, write_all, write_mistral
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from test_train import TINY, UPDATES, new_parts, run
-from torch._dynamo.testing import CompileCounter
 
-from animegamer_core.checkpoint import CheckpointError, open_world, save_part, save_world
+from animegamer_core.checkpoint import open_world, save_part, save_world
 from animegamer_core.checkpoint.adapter_files import save_adapter
 from animegamer_core.checkpoint.adapters import with_adapters
 from animegamer_core.checkpoint.apply_adapter import apply_adapter
@@ -21,11 +18,8 @@ from animegamer_core.checkpoint.convert import convert
 from animegamer_core.checkpoint.lora import (
     adapters_of,
     attach,
-    linear_layers,
-    lora_layers,
     lora_of,
     set_strength,
-    weaken,
 )
 from animegamer_core.checkpoint.lora_files import LoraUpdate, plain_tensors
 from animegamer_core.model.decoder import ShotDecoder
@@ -35,7 +29,6 @@ from animegamer_core.train import trainer
 from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.stages import LORA, StageConfig
-from animegamer_core.train.training_data import weights_digest
 
 BF16 = torch.bfloat16
 RANK, SCALE = 64, 1 / 64  # as released
@@ -110,17 +103,6 @@ def test_the_stacked_product_of_fused_projections_is_the_same(wide):
     torch.testing.assert_close(block.to_qkv(rows), apart, atol=0.05, rtol=0.02)
 
 
-def test_lora_of_strength_0_leaves_stacked_layers_their_own_lora(wide):
-    """As where a later file replaces one of the three matrices."""
-    decoder = copy.deepcopy(wide).to(BF16)
-    attach(decoder, {name: update_of(wide.get_submodule(name).weight, 0.3, 4) for name in ATTENTION[:3]}, "file0")
-    weaken(decoder.get_submodule(ATTENTION[0]), 0.0)
-    own, rows = decoder.transformer.transformer_blocks[0].attn1, torch.randn(5, 1920).to(BF16)
-    apart = torch.cat([own.to_q(rows), own.to_k(rows), own.to_v(rows)], dim=-1)
-    optimize(decoder, ("fused",))
-    torch.testing.assert_close(own.to_qkv(rows), apart, atol=0.05, rtol=0.02)
-
-
 @pytest.mark.parametrize("compiled", [False, True])
 def test_playing_computes_the_same_as_peft(compiled, wide):
     decoder, name = copy.deepcopy(wide).to(BF16), ATTENTION[3]
@@ -140,21 +122,6 @@ def test_playing_computes_the_same_as_peft(compiled, wide):
     set_strength(twin, "world", 0.0)
     with torch.inference_mode():
         assert not torch.equal(twin.get_submodule(name)(rows), layer(rows)), "a copy has strengths of its own"
-
-
-def test_compiled_blocks_with_updates_share_their_code(tiny):
-    """One block is compiled and serves for all; else the compiler gives up after the eighth of thirty."""
-    world, joint = tiny
-    decoder = with_adapters(world, ((str(joint), 1.0),)).load_decoder(dtype=BF16)
-    blocks = decoder.transformer.transformer_blocks
-    blocks.extend(copy.deepcopy(blocks[0]) for _ in range(2))
-    torch._dynamo.reset()
-    counted = CompileCounter()
-    for block in blocks:
-        block.forward = torch.compile(block.forward, backend=counted, dynamic=False)
-    with torch.inference_mode():
-        decoder.sample(torch.zeros(1, 8, 32), torch.tensor([1.0]), [0], steps=1, guidance="constant")
-    assert len(blocks) == 4 and counted.frame_count <= 2, "the first block is given slices of longer rows"
 
 
 @pytest.fixture(scope="module")
@@ -192,63 +159,6 @@ def test_a_converted_world_holds_the_published_updates_in_files_of_their_own(dow
             assert not adapters_of(getattr(world, f"load_{kind}")()), "float32 takes them in"
 
 
-def test_peft_itself_reads_the_adapter_of_a_converted_world(converted):
-    folder = converted.folder / "engine"
-    plain, ours = converted.load_engine(dtype=BF16), converted.load_engine(dtype=BF16)
-    for name, layer in list(lora_layers(plain)):
-        parent, _, child = name.rpartition(".")
-        setattr(plain.get_submodule(parent), child, layer.get_base_layer())
-    inject_adapter_in_model(LoraConfig.from_pretrained(str(folder)), plain, adapter_name="default")
-    tensors = load_file(folder / "adapter_model.safetensors")
-    result = set_peft_model_state_dict(plain, {key.removeprefix("base_model.model."): tensors[key] for key in tensors})
-    assert not result.unexpected_keys
-    theirs, own = lora_of(plain), lora_of(ours)
-    assert set(theirs) == set(own)
-    for name in own:
-        torch.testing.assert_close(theirs[name].delta(), own[name].delta(), atol=1e-4, rtol=1e-2)
-
-
-def test_what_an_earlier_version_merged_is_converted_anew(download, tmp_path):
-    world = convert(download[0], tmp_path / "w")
-    text = (tmp_path / "w" / "world.json").read_text()
-    assert json.loads(text)["provenance"]["engine"] == world.provenance["engine"]
-    again = convert(download[0], tmp_path / "w")
-    assert again.files == world.files, "nothing to do"
-    (tmp_path / "w" / "world.json").write_text(text.replace(world.provenance["engine"], "of a merged one"))
-    assert convert(download[0], tmp_path / "w").files == world.files
-
-
-@pytest.mark.parametrize(
-    ("damage", "wrong"),
-    [
-        (lambda tensors: tensors.popitem(), "has only one of lora_A and lora_B; expected both"),
-        (lambda tensors: tensors.update({key: value.T for key, value in tensors.items()}), "of .* have shapes"),
-        (
-            lambda tensors: tensors.update({key: value[:, :-1] for key, value in tensors.items() if "lora_A" in key}),
-            "has shape .*, but this world has",
-        ),
-        (
-            lambda tensors: [tensors.update({key.replace("q_proj", "x"): tensors.pop(key)}) for key in list(tensors)],
-            "no such linear layer",
-        ),
-    ],
-)
-def test_a_damaged_adapter_file_is_refused(damage, wrong, converted, tmp_path):
-    import shutil
-
-    shutil.copytree(converted.folder, tmp_path / "w")
-    path = tmp_path / "w" / "engine" / "adapter_model.safetensors"
-    tensors = load_file(path)
-    damage(tensors)
-    save_file({key: value.contiguous() for key, value in tensors.items()}, path)
-    manifest = tmp_path / "w" / "world.json"
-    values = json.loads(manifest.read_text())
-    values["files"]["engine/adapter_model.safetensors"]["bytes"] = path.stat().st_size
-    manifest.write_text(json.dumps(values))
-    with pytest.raises(CheckpointError, match=wrong):
-        open_world(tmp_path / "w").load_engine()
-
-
 @pytest.fixture(scope="module")
 def tiny(ready, tmp_path_factory):
     """A world of the trained tests' size, and a file of stage joint: whole modules and low-rank updates."""
@@ -277,18 +187,6 @@ def test_other_strengths_and_files_need_no_other_load(dtype, tiny, tmp_path):
         assert set(wanted) == set(found)
         for key, value in wanted.items():
             torch.testing.assert_close(found[key], value, atol=1e-6, rtol=1e-6)
-
-
-def test_a_matrix_that_a_later_file_replaces_loses_the_updates_before_it(tiny, tmp_path):
-    world, joint = tiny
-    name = "decoder.transformer.transformer_blocks.0.attn1.to_q.weight"
-    new = torch.randn(32, 32)
-    save_adapter(tmp_path / "whole.safetensors", "vae", StageConfig(trainable=("x",)), {name: new}, TINY.to_dict())
-    files = ((str(joint), 1.0), (str(tmp_path / "whole.safetensors"), 0.75))
-    decoder = with_adapters(world, files).load_decoder(dtype=BF16)
-    before = whole_weights(with_adapters(world, files[:1]).load_decoder(dtype=BF16))[name.removeprefix("decoder.")]
-    found = whole_weights(decoder)[name.removeprefix("decoder.")]
-    torch.testing.assert_close(found, 0.25 * before + 0.75 * new, atol=0.02, rtol=0.02)
 
 
 def test_a_stage_on_16_bit_weights_trains_beside_those_before_it(tiny, ready, tmp_path, monkeypatch):
@@ -340,18 +238,3 @@ def test_frozen_16_bit_weights_keep_updates_beside_them_and_trained_ones_take_th
     assert weight.dtype == torch.float32
     name = "transformer.transformer_blocks.0.attn1.to_q.weight"
     torch.testing.assert_close(weight, whole_weights(saved)[name], atol=1e-6, rtol=1e-6)
-
-
-def test_weights_have_another_name_at_another_strength(tiny):
-    world, joint = tiny
-    decoder = with_adapters(world, ((str(joint), 1.0),)).load_decoder(dtype=BF16)
-    before = weights_digest(decoder)
-    set_strength(decoder, adapters_of(decoder)[0], 0.5)
-    assert weights_digest(decoder) != before
-
-
-def test_layers_have_one_name_with_and_without_updates(wide):
-    decoder = copy.deepcopy(wide).to(BF16)
-    before, tensors = linear_layers(decoder), plain_tensors(decoder)
-    attach(decoder, {ATTENTION[0]: update_of(tensors[f"{ATTENTION[0]}.weight"], 0.1)}, "file0")
-    assert linear_layers(decoder) == before and plain_tensors(decoder).keys() == tensors.keys()

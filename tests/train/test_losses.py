@@ -38,13 +38,6 @@ def test_edge_error_sees_what_a_shift_in_brightness_does_not_change():
     assert edge_error(got + 0.5, wanted) == edge_error(got, wanted) and edge_error(wanted + 1, wanted) == 0
 
 
-def test_edges_of_several_sizes_of_picture_are_summed():
-    got, wanted = torch.randn(2, 1, 2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
-    halves = [torch.nn.functional.avg_pool2d(side.flatten(0, 1), 2) for side in (got, wanted)]
-    both = edge_error(got, wanted) + edge_error(*halves)
-    assert edge_error(got, wanted, scales=2) == pytest.approx(both.item(), rel=1e-5)
-
-
 def test_motion_error_sees_what_moves_alone():
     wanted = torch.zeros(1, 1, 3, 2, 2)
     got = wanted.clone()
@@ -93,13 +86,6 @@ def test_learning_rate_rises_and_falls():
     assert learning_rate(config, 55) == pytest.approx(1e-4 + 9e-4 / 2, rel=0.01)
 
 
-@pytest.mark.parametrize(("steps", "warmup"), [(1, 0), (1, 1), (1, 100), (5, 5), (5, 100), (5, 0)])
-def test_learning_rates_of_brief_stages(steps, warmup):
-    config = tiny_config("joint", steps=steps, lr_warmup=warmup, lr=1e-3)
-    rates = [learning_rate(config, step) for step in range(steps)]
-    assert min(rates) > 0 and max(rates) == pytest.approx(1e-3 if warmup <= steps else 1e-3 * steps / warmup)
-
-
 def test_every_clip_is_read_once_a_round():
     order = ClipSampler(range(10, 17), 3, seed=1)
     read = torch.cat([order.batch(step) for step in range(7)]).tolist()
@@ -116,21 +102,6 @@ def test_windows_are_successive_turns_of_all_lengths():
     whole = ["-3-1-4-", "-9-2-6-5-8-7-"]
     for run_ in torch.cat([batch for batch in batches if batch.shape[1] == 3]).tolist():
         assert any(f"-{'-'.join(map(str, run_))}-" in game for game in whole)
-
-
-SAMPLES = [
-    [[3, 1], [3, 1], [8, 7]],
-    [[5, 8, 7], [9, 2, 6], [3, 1, 4]],
-    [[9, 2, 6, 5], [2, 6, 5, 8], [2, 6, 5, 8]],
-    [[2, 6, 5, 8, 7], [2, 6, 5, 8, 7], [9, 2, 6, 5, 8]],
-    [[7], [2], [7]],
-]
-
-
-def test_the_samples_without_recall_are_those_of_every_version():
-    games = [GameRecord("a", (3, 1, 4)), GameRecord("b", (9, 2, 6, 5, 8, 7))]
-    order = WindowSampler(games, window=4, batch=3, seed=5)
-    assert [order.batch(step).tolist() for step in range(5)] == SAMPLES
 
 
 def test_windows_may_begin_with_earlier_turns_of_the_same_game():

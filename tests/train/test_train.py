@@ -16,13 +16,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import save_file
 
 from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.adapter_files import save_adapter
 from animegamer_core.checkpoint.apply_adapter import apply_adapter
-from animegamer_core.checkpoint.lora import lora_of
-from animegamer_core.checkpoint.lora_files import plain_tensors
 from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
 from animegamer_core.cli.train import run as train_command
@@ -31,9 +28,9 @@ from animegamer_core.data.dataset import ClipRecord, GameRecord
 from animegamer_core.media.video import write_clip
 from animegamer_core.model.decoder import UNCONDITIONAL_MOTION
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
-from animegamer_core.state import MOTION_TABLES, CharacterState, GameState, Turn
+from animegamer_core.state import MOTION_TABLES
 from animegamer_core.train.checkpoints import list_checkpoints
-from animegamer_core.train.engine_learner import EngineLearner, PromptTable, add_predictions
+from animegamer_core.train.engine_learner import EngineLearner, PromptTable
 from animegamer_core.train.job import brief, train_adapter
 from animegamer_core.train.learners import DiffusionLearner, with_dropped_motion
 from animegamer_core.train.log import draw_losses, plot_log, read_log
@@ -45,7 +42,6 @@ from animegamer_core.train.stages import (
     LORA,
     STAGES_IN_ORDER,
     StageConfig,
-    lr_warning,
     stage_config,
 )
 from animegamer_core.train.trainable import is_trained_lora, read_adapter, set_trainable
@@ -192,33 +188,6 @@ def test_a_stopped_run_goes_on_with_the_same_numbers(stage, changes, same_parts,
     assert same_tensors(whole.file, second.file)
 
 
-class Tripled(torch.autograd.Function):
-    """The same number, whose gradient is three times what it is."""
-
-    @staticmethod
-    def forward(ctx, value):
-        return value.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return 3 * gradient
-
-
-def compiled_badly(right):
-    """A backend whose graphs give wrong gradients after their first so many calls."""
-
-    def backend(graph, inputs):
-        calls = itertools.count()
-
-        def call(*given):
-            found, wrong = graph(*given), next(calls) >= right
-            return tuple(Tripled.apply(value) if wrong and value.requires_grad else value for value in found)
-
-        return call
-
-    return backend
-
-
 def test_a_compiled_stage_goes_the_way_of_a_plain_one(ready, tmp_path, monkeypatch):
     torch._dynamo.reset()
     changes = {"accumulation": 2, "lora_rank": 2, "lora_targets": (r"\.to_(q|k|v)$",), "steps": 3}
@@ -227,18 +196,6 @@ def test_a_compiled_stage_goes_the_way_of_a_plain_one(ready, tmp_path, monkeypat
     _, lines = run("joint", new_parts(ready), ready, tmp_path / "compiled", compile=True, **changes)
     torch._dynamo.reset()
     assert losses_of(lines) == losses_of(plain)
-
-
-@pytest.mark.parametrize("right", [0, 1])
-def test_what_torch_compiles_wrongly_is_refused_before_the_first_step(right, ready, tmp_path, monkeypatch):
-    torch._dynamo.reset()
-    compiled_by(compiled_badly(right), monkeypatch)
-    with pytest.raises(ValueError, match="compiles this stage incorrectly: .* train without --compile") as refused:
-        run("joint", new_parts(ready), ready, tmp_path, compile=True)
-    torch._dynamo.reset()
-    far, length = map(float, re.search(r"differs by (\S+) from.* norm is (\S+);", str(refused.value)).groups())
-    assert far > 1.5 * length > 0
-    assert not list_checkpoints(tmp_path / "checkpoints")
 
 
 def test_a_run_is_not_continued_unasked_or_with_other_settings(ready, data, tmp_path):
@@ -298,41 +255,6 @@ def test_what_the_caller_raises_costs_no_step(asked, ready, tmp_path):
     kept = [0, 1, 2, 3, 4, 5] if asked == "on_step" else [0, 1, 3, 4, 5]  # asked before the third was logged
     assert logged == [losses_of(unbroken)[step] for step in kept]
     assert same_tensors(*(tmp_path / folder / "towers.safetensors" for folder in ("whole", "parted")))
-
-
-def test_a_sheet_that_cannot_be_drawn_costs_no_step(ready, tmp_path, monkeypatch):
-    def draw(sheets, learner, vae, step, device):
-        if step == 3:
-            raise Interrupted
-
-    monkeypatch.setattr("animegamer_core.train.run.ShotSheets.draw", draw)
-    with pytest.raises(Interrupted):
-        run("joint", new_parts(ready), ready, tmp_path, shots_every=1)
-    assert [path.name for path in list_checkpoints(tmp_path / "checkpoints")] == ["step-0000003"]
-
-
-@pytest.mark.parametrize(
-    "notes",
-    [{}, {"stage": "joint"}, {"stage": "joint", "config": "["}, {"stage": "joint", "config": "[]"}]
-    + [{"stage": "joint", "config": json.dumps({**dataclasses.asdict(LORA["joint"]), "newer": 1})}],
-)
-def test_a_stage_file_with_other_notes_is_one_sentence(tmp_path, notes):
-    path = tmp_path / "joint.safetensors"
-    save_file({"decoder.x": torch.zeros(1)}, path, metadata={"format": "1", **notes})
-    with pytest.raises(ValueError, match="joint.safetensors: its stage and settings cannot be read"):
-        read_adapter(path)
-
-
-@pytest.mark.parametrize(
-    "rank, down, up", [(0, (2, 3), (4, 2)), (4, (2, 3), (4, 2)), (2, (2, 3), (4, 5)), (2, (3,), (4, 2))]
-)
-def test_lora_halves_that_do_not_fit_are_one_sentence(tmp_path, rank, down, up):
-    path, name = tmp_path / "joint.safetensors", "decoder.linear.lora_{}.default.weight"
-    notes = {"format": "1", "stage": "joint", "config": json.dumps({"lora_rank": rank, "lora_targets": ["linear"]})}
-    save_file({name.format("A"): torch.ones(down), name.format("B"): torch.ones(up)}, path, metadata=notes)
-    decoder = torch.nn.ModuleDict({"linear": torch.nn.Linear(3, 4)})
-    with pytest.raises(ValueError, match=f"has no matching lora_B of rank {rank}"):
-        apply_adapter(path, {"decoder": decoder})
 
 
 def test_checkpoints_are_sharded_and_only_the_last_two_stay(ready, tmp_path):
@@ -412,20 +334,6 @@ def test_strength_lies_between_the_world_and_what_was_trained(joint, ready):
     assert all(torch.equal(full[name], trained[name]) for name in whole)
 
 
-def test_a_stage_file_fits_half_precision(joint, ready):
-    (file, _), exact, halved = joint, new_parts(ready), new_parts(ready)
-    halved.decoder.to(torch.bfloat16)
-    for parts in (exact, halved):
-        apply_adapter(file, {"decoder": parts.decoder}, 0.7, whole=False)
-    wanted, updates = exact.decoder.state_dict(), lora_of(halved.decoder)
-    assert updates, "beside 16-bit weights"
-    for name, value in plain_tensors(halved.decoder).items():
-        assert value.dtype is torch.bfloat16 or not value.is_floating_point()
-        layer = name.removesuffix(".weight")
-        whole = value.float() + (updates[layer].delta() if layer in updates and name != layer else 0)
-        torch.testing.assert_close(whole, wanted[name].float(), atol=1e-2, rtol=1e-2)
-
-
 def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data, tmp_path):
     """A deterministic stage measures the scale with deterministic kernels too."""
     parts, seen = new_parts(data), []
@@ -482,17 +390,6 @@ def test_adaptation_reads_true_representations_as_often_as_asked(ready):
         given = DiffusionLearner(config, new_parts(ready).decoder, None).batch(ready, rows, MicroBatch(0), device)
         is_true = (given["states"] == true).all(dim=(1, 2)) if part else (given["states"] != predicted).any(dim=(1, 2))
         assert is_true.float().mean() == pytest.approx(part, abs=0.12)
-
-
-def test_motion_is_given_as_measured_and_not_dropped_unless_asked(ready):
-    config = tiny_config("joint", drop_both=1.0)
-    parts = new_parts(ready)
-    learner = DiffusionLearner(config, parts.decoder, parts.encoder)
-    rows = torch.tensor([2, 5, 7, 2])
-    batch = learner.batch(ready, rows, MicroBatch(0), torch.device("cpu"))
-    assert batch["motion"].tolist() == [ready.folder.turns[row].motion_value for row in rows.tolist()]
-    assert batch["text"].abs().max() == batch["image"].abs().max() == 0
-    assert not torch.equal(batch["clean"][0], batch["clean"][3])  # drawn from the posterior, each time anew
 
 
 # --- the engine's prompts -------------------------------------------------------------------------------------------
@@ -553,20 +450,6 @@ def test_history_noise_and_own_predictions(ready):
     assert 0.1 < noise.std() < 1.0
 
 
-def test_cached_predictions_are_what_play_predicts(ready):
-    parts = new_parts(ready)
-    turns = ready.folder.turns
-    true = ready.store.features["states"].shards[0].float()
-    for free in (False, True):
-        data = add_predictions(ready, parts.engine, window=2, free_running=free)
-        predicted = data.store.features["predicted"].shards[0].float()
-        past_states = predicted if free else true
-        states = [GameState(past_states[n], turns[n].levels[0], turns[n].change) for n in (1, 2)]
-        past = [Turn(n, turns[n].instruction, 0, state, CharacterState()) for n, state in enumerate(states, 1)]
-        state = parts.engine.predict(past, turns[3].instruction)
-        assert torch.allclose(state.representation, predicted[3], atol=5e-3)
-
-
 # --- before the first step ------------------------------------------------------------------------------------------
 
 
@@ -592,29 +475,6 @@ def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
         with pytest.raises(ValueError, match=sentence):
             run(stage, lacking, given, tmp_path)
     assert not (tmp_path / "log.jsonl").exists()
-
-
-def test_an_encoder_that_spells_out_words_knows_all_of_them(ready, tmp_path):
-    from tokenizers import Tokenizer, models
-
-    parts = new_parts(ready)
-    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *((letter, -1.0) for letter in "acehiklmnoqrstuwy")]
-    parts.encoder.tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2))  # of T5's kind; it has no space
-    assert run("towers", parts, ready, tmp_path, steps=1)[0].done
-
-
-def test_a_learning_rate_that_is_unusual_or_never_reached_is_warned_of():
-    assert "learning rate 0.1" in lr_warning(tiny_config("joint", lr=0.1)) and lr_warning(tiny_config("joint")) is None
-    warning = lr_warning(tiny_config("joint", lr=1e-3, steps=50, lr_warmup=100))
-    assert "lr_warmup 100 of 50 steps, so it ends at 0.0005 and never reaches 0.001" in warning
-    assert lr_warning(tiny_config("joint", lr=1e-3, steps=100, lr_warmup=100)) is None
-
-
-def test_held_out_losses_do_not_wait_for_a_line_of_the_log(ready, tmp_path):
-    _, lines = run("joint", new_parts(ready), ready, tmp_path, steps=7, log_every=4, validate_every=3)
-    logged = read_log(tmp_path / "log.jsonl")
-    assert [line["step"] for line in logged] == [1, 3, 4, 6, 7] and len(lines) == 5
-    assert [line["step"] for line in logged if "held_out_loss" in line] == [3, 6, 7]
 
 
 @pytest.mark.parametrize("torn", ['{"step": 3, "lo', '{"step": 3, "loss": 0.1}', "\0" * 40])
@@ -783,39 +643,12 @@ def test_a_job_is_not_continued_on_other_inputs(job, tmp_path):
             train_adapter(**other)
 
 
-def test_a_brief_run_warms_up_briefly_and_keeps_what_is_not_asked():
-    row = LORA["predict"]
-    config = brief(row, steps=20, batch=4, lora_rank=0, lr=0.0, seed=0)
-    assert (config.steps, config.batch, config.accumulation, config.lr_warmup, config.log_every) == (20, 4, 4, 2, 1)
-    assert (config.lora_rank, config.lr, config.trainable) == (row.lora_rank, row.lr, row.trainable)
-    long = brief(row, steps=100_000)
-    assert (long.lr_warmup, long.log_every, long.save_every, long.batch) == (row.lr_warmup, 200, row.save_every, 384)
-
-
 # --- the picture of a log ---------------------------------------------------------------------------------------------
 
 
 def dark(picture, box) -> int:
     """Pixels of a part of the picture that are not white."""
     return int((np.asarray(picture.crop(box).convert("L")) < 200).sum())
-
-
-def test_the_loss_is_drawn_from_left_to_right_and_down():
-    lines = [{"step": step, "loss": 1.0 - step / 25} for step in range(1, 21)]
-    picture = draw_losses(lines)
-    width, height = picture.size
-    upper_left, lower_right = (100, 60, width // 2, height // 2), (width // 2, height // 2, width - 30, height - 70)
-    assert dark(picture, upper_left) > 500 and dark(picture, lower_right) > 500
-    assert dark(picture, (width // 2 + 20, 60, width - 30, height // 2 - 20)) == 0
-    held_out = draw_losses([*lines, {"step": 10, "held_out_loss": 0.9}])
-    assert held_out.tobytes() != picture.tobytes()
-    assert draw_losses([{"step": 3, "loss": 0.5}]).size == picture.size
-    wide = draw_losses([{"step": step, "loss": 100 * 0.9**step} for step in range(1, 100)])
-    assert dark(wide, (width // 2 - 40, height // 2 - 40, width // 2 + 40, height // 2 + 40)) > 50, "a straight line"
-    spoilt = [*lines, {"step": 10, "held_out_loss": float("nan")}, {"step": 12, "held_out_loss": float("inf")}]
-    assert draw_losses(spoilt).tobytes() == picture.tobytes(), "what is no number is left out"
-    with pytest.raises(ValueError, match="no loss"):
-        draw_losses([])
 
 
 # --- the command line -----------------------------------------------------------------------------------------------

@@ -25,9 +25,8 @@ from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.adapters import open_with_adapters
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.vocabulary import words_of
-from animegamer_core.train.all import begins_from, played_with, size_text, stage_file, stages_of
+from animegamer_core.train.all import begins_from, played_with, stage_file, stages_of
 from animegamer_core.train.checkpoints import list_checkpoints
-from animegamer_core.train.log import read_log
 from animegamer_core.train.stages import stage_config
 from animegamer_core.train.trainable import read_adapter
 
@@ -177,13 +176,6 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(whole, places, tmp_path):
     assert same_weights(tmp_path, whole[0])
 
 
-def test_a_time_limit_counts_for_all_stages_together(places, tmp_path):
-    said = []
-    assert train("all", *places, tmp_path, f"{LORA} --minutes 0.000001", said.append) == 0
-    assert said[-1] == "0 of 4 stages are done; the same command with --resume continues in warmup"
-    assert read_log(tmp_path / "warmup" / "log.jsonl")[-1]["step"] == 1 and not (tmp_path / "joint").exists()
-
-
 def test_a_done_run_is_left_as_it_is_and_says_how_to_play(whole, places, tmp_path):
     out, before = tmp_path / "run", whole[1][-1]
     shutil.copytree(whole[0], out)
@@ -299,11 +291,6 @@ def test_features_and_steps_that_are_there_are_not_planned_again(whole, places, 
     assert re.search(r"warmup +- +2 of 4", rows_of(said)["joint"])
 
 
-def test_sizes_are_written_as_people_read_them():
-    sizes = [size_text(value) for value in (0, 999, 2048, 11 * 2**20, 1.25 * 2**30)]
-    assert sizes == ["0 B", "999 B", "2.0 KiB", "11 MiB", "1.2 GiB"]
-
-
 # --- options ---------------------------------------------------------------------------------------------------------
 
 
@@ -329,12 +316,6 @@ def test_an_option_that_fits_no_stage_is_refused_before_the_first_step(options, 
     with pytest.raises(ValueError, match="^" + re.escape(sentence)) as refused:
         train("all", *places, tmp_path / "run", f"{LORA} {options}")
     assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
-
-
-def test_one_stage_takes_no_option_of_all(places, tmp_path):
-    with pytest.raises(ValueError, match="--set is for `train all`; drop it from `train joint`"):
-        train("joint", *places, tmp_path / "run", f"--steps 2 {EVERY} --recipe lora --set joint.steps=2")
-    assert not (tmp_path / "run").exists()
 
 
 def test_a_world_in_place_begins_from_no_file(places, tmp_path):

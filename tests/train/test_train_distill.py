@@ -7,10 +7,7 @@ import pytest
 import test_train as shared
 import torch
 
-from animegamer_core.model.decoder import ShotDecoder
-from animegamer_core.model.sampler import Guidance, Schedule, guidance_scale, scale_at, solve
-from animegamer_core.spec import PROFILES, SPECS
-from animegamer_core.train.learners import DistillLearner, compile_for_training
+from animegamer_core.train.learners import DistillLearner
 from animegamer_core.train.parts import without_guidance
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import RECIPES
@@ -126,38 +123,6 @@ def test_the_teacher_stays_as_the_stage_began(changes, ready):
     assert not torch.equal(learner(batch)["loss"].detach(), loss)  # the student did move
 
 
-def test_distilled_shots_ask_for_one_half_at_every_step(ready):
-    rows = []
-
-    def velocity(latents, timestep, alone):
-        rows.append((len(latents), alone))
-        return 0.1 * latents
-
-    noise = torch.randn(1, 2, 3, 4, 4)
-    guidance = Guidance("distilled", 6.0)
-    once = solve(velocity, noise, Schedule.of(5), guidance, lambda: torch.zeros_like(noise))
-    assert rows == [(1, True)] * 5 and torch.isfinite(once).all()
-    decoder = ShotDecoder(SPECS["tiny"], PROFILES["reference"]).eval()  # a profile that never skips by itself
-    seen = []
-    decoder.transformer.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
-    decoder.shoot(torch.randn(8, 32), 2.0, seed=1, steps=4, guidance="distilled")
-    assert seen == [1] * 4
-    learner = learner_of(ready)
-    learner.decoder.transformer.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
-    learner.sample(torch.randn(1, 8, 32), torch.ones(1), [1], steps=4)
-    assert seen == [1] * 8, "contact sheets of the stage too"
-
-
-@pytest.mark.parametrize("steps", [10, 50, 333])
-def test_the_scale_at_a_timestep_is_that_of_the_step_there(steps):
-    schedule = Schedule.of(steps)
-    scales = [guidance_scale("cosine", 6.0, step, schedule) for step in range(steps)]
-    found = scale_at("cosine", 6.0, torch.tensor(schedule.timesteps))
-    torch.testing.assert_close(found, torch.tensor(scales), rtol=0, atol=0.06)  # timesteps are whole numbers
-    assert scale_at("cosine", 6.0, torch.tensor([0, 999])).tolist() == [1.0, 7.0]
-    assert scale_at("constant", 6.0, torch.tensor([0, 999])).tolist() == [7.0, 7.0]
-
-
 def test_autocast_keeps_no_cast_of_the_teachers_pass_for_the_students(ready):
     """Older torch makes such a cast without a gradient, so that the student's pass trained nothing. What is kept shows
     in any torch where the weights change between the two passes.
@@ -182,38 +147,3 @@ def test_autocast_keeps_no_cast_of_the_teachers_pass_for_the_students(ready):
     learner._guided = lambda *_: seen[0]
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(learner(batch)["loss"], loss)
-
-
-@pytest.mark.parametrize("changes", [{}, UPDATES])
-def test_teacher_and_student_are_compiled_each_for_its_own_number_of_samples(changes, ready, monkeypatch):
-    torch._dynamo.reset()
-    sizes, numbers = [], []
-
-    def backend(graph, inputs):
-        sizes.extend(value.shape[0] for value in inputs if isinstance(value, torch.Tensor) and value.dim() == 5)
-        numbers.extend(value for value in inputs if not isinstance(value, torch.Tensor))
-        return graph.forward
-
-    shared.compiled_by(backend, monkeypatch)
-    learner = learner_of(ready, compile=True, **changes)
-    set_trainable(learner, learner.settings)
-    for _ in range(2):
-        learner(batch_of(learner, ready))["loss"].backward()
-    torch._dynamo.reset()
-    assert sorted(sizes) == [4, 8]
-    assert not numbers, "a graph that is given the number of samples is one for any"
-
-
-@pytest.mark.parametrize(
-    ("version", "options"), [("2.6.0", {"max_fusion_size": 1}), ("2.13.0+cpu", {"max_fusion_size": 1}), ("2.14.1", {})]
-)
-def test_old_compilers_fuse_nothing(version, options, monkeypatch):
-    """Their kernels read back what other threads have yet to write; each operation's own one reads nothing back."""
-    import torch._inductor.config
-
-    taken = []
-    monkeypatch.setattr(torch, "__version__", version)
-    monkeypatch.setattr(torch.nn.Module, "compile", lambda module, **given: taken.append(given))
-    compile_for_training(torch.nn.Linear(2, 2), dynamic=False)
-    assert taken == [{"dynamic": False, "options": options}]
-    assert all(hasattr(torch._inductor.config, name) for name in options)

@@ -25,22 +25,16 @@ from test_train import (
 
 from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.checkpoint.adapter_files import save_adapter
-from animegamer_core.data.cache import FeatureStore
-from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.train.job import needed_parts
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import read_log
-from animegamer_core.train.run import prepare
 from animegamer_core.train.stages import LORA, matching, stage_config
 from animegamer_core.train.trainable import is_trained_lora, set_trainable
 from animegamer_core.train.trainer import (
-    CUBLAS_WORKSPACE,
     deterministic,
     idle_on_cpu,
-    set_cublas_workspace,
     set_precision,
 )
-from animegamer_core.train.training_data import TrainingData
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
@@ -147,42 +141,6 @@ def test_once_cached_neither_clips_nor_encoders_are_needed(stage, command, tmp_p
     assert again == first and loaded == [("encoder",)]
 
 
-def test_missing_clips_are_named_where_they_have_to_be_read(command, tmp_path):
-    command("predict", "first")
-    kept = (tmp_path / "dataset" / "clips").rename(tmp_path / "kept")
-    with pytest.raises(ValueError, match="turns.jsonl:1: clip clips/0000.safetensors is missing"):
-        command("joint", "other")
-    kept.rename(tmp_path / "dataset" / "clips")
-    command("joint", "joint")
-    shutil.rmtree(tmp_path / "dataset" / "clips")
-    with pytest.raises(ValueError, match="clip clips/0000.safetensors is missing"):
-        command("predict", "sheets", "--shots-every 1")  # which would show them
-    command("predict", "again")
-
-
-def test_the_engines_stage_draws_sheets_from_the_command_line(command, tmp_path):
-    plain = command("predict", "plain")
-    assert command("predict", "run", "--shots-every 2 --shots-steps 2") == plain
-    assert [path.name for path in (tmp_path / "run" / "shots").iterdir()] == ["step-0000002.png"]
-    assert not (tmp_path / "plain" / "shots").exists()
-
-
-@pytest.mark.parametrize("other", ["encoder", "games"])
-def test_predictions_made_from_other_representations_or_games_are_made_anew(other, data, tmp_path):
-    found = []
-    for number in (0, 1):
-        parts, folder = new_parts(data), data.folder
-        if number and other == "encoder":
-            parts = dataclasses.replace(parts, encoder=new_parts(data, seed=3).encoder)
-        if number and other == "games":
-            games = tuple(dataclasses.replace(game, clips=game.clips[::-1]) for game in folder.games)
-            folder = dataclasses.replace(folder, games=games)
-        given = dataclasses.replace(data, folder=folder, cache=tmp_path)
-        ready = prepare("adapt", tiny_config("adapt"), parts, given, CPU)
-        found.append(ready.store.gather(["predicted"], torch.arange(24), CPU)["predicted"].clone())
-    assert not torch.equal(*found)
-
-
 def test_encoders_are_loaded_where_an_adapter_to_begin_from_changes_them(world, ready, tmp_path):
     cached = dataclasses.replace(ready, cache=tmp_path)
     config, path = tiny_config("joint"), tmp_path / "joint.safetensors"
@@ -191,21 +149,6 @@ def test_encoders_are_loaded_where_an_adapter_to_begin_from_changes_them(world, 
             save_adapter(path, "joint", config, {name: torch.zeros(1)}, TINY.to_dict())
             encoder = needed_parts("joint", config, world, cached, CPU, [path]).encoder
             assert next(encoder.text_tower.parameters()).is_meta is not towers
-
-
-def test_cached_features_stay_on_disk(command, tmp_path):
-    """What a run with a cache folder gathers from is mapped: a change of the file behind it shows."""
-    command("joint", "first")
-    folder = DatasetFolder.open(tmp_path / "dataset")
-    store = FeatureStore.open(tmp_path / "cache", ["latents"])
-    data = TrainingData(folder, store, cache=tmp_path / "cache")
-    before = data.store.gather(["latents"], torch.tensor([23]), CPU)["latents"]
-    path = tmp_path / "cache" / "latents-00000.safetensors"
-    with path.open("r+b") as file:
-        file.seek(-before.nbytes, 2)
-        file.write(b"\0" * before.nbytes)
-    assert before.abs().max() > 0
-    assert data.store.gather(["latents"], torch.tensor([23]), CPU)["latents"].abs().max() == 0
 
 
 # --- deterministic kernels ------------------------------------------------------------------------------------------
@@ -219,20 +162,6 @@ def test_deterministic_kernels_change_nothing_on_a_cpu_and_end_with_an_error_too
     with pytest.raises(KeyError), deterministic(True, CPU):
         raise KeyError
     assert not torch.are_deterministic_algorithms_enabled()
-
-
-def test_a_gpu_without_its_workspace_is_one_sentence(monkeypatch):
-    monkeypatch.delenv(CUBLAS_WORKSPACE, raising=False)
-    with pytest.raises(ValueError, match="it is not set; set it before Python starts"), deterministic(True, GPU):
-        pass
-    monkeypatch.setenv(CUBLAS_WORKSPACE, ":0:0")
-    set_cublas_workspace()
-    with pytest.raises(ValueError, match="it is :0:0"), deterministic(True, GPU):
-        pass
-    monkeypatch.delenv(CUBLAS_WORKSPACE)
-    set_cublas_workspace()
-    with deterministic(True, GPU):
-        assert torch.are_deterministic_algorithms_enabled()
 
 
 # --- sheets of shots ------------------------------------------------------------------------------------------------
@@ -258,12 +187,6 @@ def test_sheets_show_clips_and_shots_and_change_nothing(stage, ready, tmp_path):
     assert not (tmp_path / "plain" / "shots").exists()
 
 
-def test_no_sheet_without_a_decoder(ready, tmp_path):
-    parts = dataclasses.replace(new_parts(ready), decoder=None)
-    assert run("predict", parts, ready, tmp_path, shots_every=2, steps=2)[0].done
-    assert not (tmp_path / "shots").exists()
-
-
 # --- before the first step -------------------------------------------------------------------------------------------
 
 
@@ -284,19 +207,6 @@ def test_settings_that_do_not_fit_are_refused_before_features_are_computed(chang
     with mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
         with pytest.raises(ValueError, match=sentence):
             run("joint", new_parts(data), data, tmp_path, **changes)
-
-
-def test_the_launchers_precision_and_accumulation_do_not_mix_with_the_stages(ready, tmp_path, monkeypatch):
-    from accelerate.state import AcceleratorState, GradientState
-
-    _, plain = run("joint", new_parts(ready), ready, tmp_path / "plain", **JOINT)
-    for state in (AcceleratorState, GradientState):
-        state._reset_state()
-    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
-    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
-    _, launched = run("joint", new_parts(ready), ready, tmp_path / "launched", **JOINT)
-    measured = [[(line["loss"], line["grad_norm"]) for line in lines] for lines in (plain, launched)]
-    assert measured[0] == measured[1]
 
 
 def test_micro_batches_change_no_loss_and_held_out_losses_take_no_more_memory(ready, tmp_path):

@@ -8,28 +8,21 @@ import json
 import numpy as np
 import pytest
 import torch
-from diffusers import CogVideoXDPMScheduler, CogVideoXPipeline
+from diffusers import CogVideoXPipeline
 from test_train import TINY, run, tiny_config, train
 
 from animegamer_core.checkpoint import open_world, save_part, save_world
 from animegamer_core.checkpoint.adapter_files import save_adapter
-from animegamer_core.data.cache import FeatureStore
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
-from animegamer_core.model.sampler import STOCK_SCHEDULER
 from animegamer_core.spec import PROFILES
 from animegamer_core.state import clean_text
-from animegamer_core.toybox.dataset import DatasetGames
-from animegamer_core.toybox.world import instruction
 from animegamer_core.train.learners import TextVideoLearner
-from animegamer_core.train.losses import sqrt_alpha_cumprod
-from animegamer_core.train.parts import without_guidance
 from animegamer_core.train.run import prepare
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import stage_config
 from animegamer_core.train.text_video import new_text_video, open_text_video
 from animegamer_core.train.trainable import read_adapter
-from animegamer_core.train.training_data import TrainingData
 from animegamer_core.train.world_setup import words_tokenizer
 
 CPU = torch.device("cpu")
@@ -57,39 +50,6 @@ def dataset(places):
     return places[0]
 
 
-@pytest.mark.parametrize("asked", ["adverb's level", "place"])
-def test_its_text_features_tell_adverbs_and_places_apart(asked, data):
-    """A small classifier reads them in instructions that it never saw, so the text does not hold the baseline back."""
-    torch.manual_seed(0)
-    scenes = [scene for row in DatasetGames(games=150, held_out=0, edition=2).scenes().values() for scene in row]
-    levels = torch.randint(1, 6, (len(scenes),)).tolist()
-    answers_of = {  # each text once, so that the last ones are not among the others
-        clean_text(instruction(dataclasses.replace(scene, refers=None), level)): (level, scene.place)
-        for scene, level in zip(scenes, levels, strict=True)
-    }
-    texts, answers = list(answers_of), [answer[asked == "place"] for answer in answers_of.values()]
-    turns = tuple(dataclasses.replace(data.folder.turns[0], said=text) for text in texts)
-    folder = dataclasses.replace(data.folder, turns=turns)  # the model's text length fits its longest instruction
-    with torch.no_grad():
-        features = new_text_video(open_world("toybox"), folder, 0).decoder.text_features(texts)
-    names = sorted(set(answers))
-    labels = torch.tensor([names.index(answer) for answer in answers])
-    classes, weights = (torch.nn.Linear(features.shape[-1], len(names)) for _ in range(2))
-    optimizer = torch.optim.Adam([*classes.parameters(), *weights.parameters()], lr=0.03)
-
-    def scores(rows: torch.Tensor) -> torch.Tensor:
-        return (classes(rows) * weights(rows).softmax(dim=1)).sum(dim=1)
-
-    train, held_out = features[200:], features[:200]
-    for _ in range(150):
-        picked = torch.randint(len(train), (256,))
-        loss = torch.nn.functional.cross_entropy(scores(train[picked]), labels[200:][picked])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert (scores(held_out).argmax(dim=1) == labels[:200]).float().mean() >= 0.98
-
-
 SMALL = "--steps 3 --batch 2 --lr-warmup 1 --log-every 1 --validate-every 0"
 SCRATCH = f"{SMALL} --recipe scratch"
 
@@ -110,12 +70,6 @@ def test_its_loss_falls(world, ready, tmp_path):
     assert result.done and not any(value.requires_grad for value in parts.decoder.parameters())
 
 
-def test_it_is_guided_though_the_worlds_own_weights_include_guidance(world, data):
-    without = without_guidance(world.spec)
-    distilled = dataclasses.replace(world, spec=without)
-    assert new_text_video(distilled, data.folder, 0).spec.decoder.guidance_scale == 6
-
-
 def test_it_reads_the_instruction_and_nothing_else(world, ready):
     """The batch holds no representation and no motion value; another instruction changes what is predicted."""
     config = tiny_config("gc", drop_text=0.0)
@@ -127,25 +81,6 @@ def test_it_reads_the_instruction_and_nothing_else(world, ready):
     other = learner.batch(ready, torch.tensor([0, 7]), MicroBatch(0), CPU) | {"text": texts[[7, 0]]}
     with torch.no_grad():
         assert learner(batch)["loss"] != learner(other)["loss"]
-
-
-def test_what_guidance_calls_unconditional_is_trained(world, ready):
-    """A blanked sample reads just what the pipeline makes of an empty prompt."""
-    model = new_text_video(world, ready.folder, 0).decoder
-    learner = TextVideoLearner(tiny_config("gc", drop_text=1.0), model)
-    text = learner.batch(ready, torch.tensor([3]), MicroBatch(0), CPU)["text"]
-    empty, _ = model.pipeline.encode_prompt(
-        "", do_classifier_free_guidance=False, max_sequence_length=model.text_length
-    )
-    torch.testing.assert_close(text, empty, atol=2e-3, rtol=2e-3)
-
-
-def test_the_stock_scheduler_has_the_schedule_of_training():
-    stock = CogVideoXDPMScheduler(**STOCK_SCHEDULER).alphas_cumprod
-    timesteps = torch.tensor([0, 1, 250, 500, 999])
-    clean = torch.zeros(len(timesteps), 1, 1, 1, 1)
-    found = sqrt_alpha_cumprod(timesteps, clean).flatten()
-    torch.testing.assert_close(found.double() ** 2, stock[timesteps].double(), atol=1e-5, rtol=1e-4)
 
 
 def test_the_command_leaves_a_folder_that_stock_diffusers_draws_from(world, dataset, tmp_path, capsys):
@@ -223,16 +158,3 @@ def test_what_cannot_be_trained_is_one_sentence(world, dataset, data, tmp_path):
     (tmp_path / "broken" / "vae" / "diffusion_pytorch_model.safetensors").unlink()
     with pytest.raises(ValueError, match="is not a complete CogVideoX folder"):
         open_text_video(tmp_path / "broken")
-
-
-def test_features_are_cached_by_the_text_encoder_and_length(world, data, tmp_path):
-    parts = new_text_video(world, data.folder, 0)
-    asked = []
-    kept = TrainingData(
-        data.folder, FeatureStore(data.store.features), cache=tmp_path, on_progress=lambda *a: asked.append(a)
-    )
-    prepare("gc", tiny_config("gc"), parts, kept, CPU)
-    assert {name for name, *_ in asked} == {"latents", "instruction"}
-    asked.clear()
-    prepare("gc", tiny_config("gc"), parts, kept, CPU)
-    assert not asked

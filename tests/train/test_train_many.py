@@ -8,7 +8,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-from unittest import mock
 
 import pytest
 import torch
@@ -19,7 +18,6 @@ from train_worker import KINDS, work
 from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.train import distributed
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.log import read_log
 from animegamer_core.train.stages import LORA
@@ -115,13 +113,6 @@ def test_clipping_and_averages_are_those_of_one_process(kind, folder):
     assert torch.equal(stage[name], store[f"average.{name}"]) and not torch.equal(stage[name], store[f"weight.{name}"])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_sheets_are_drawn_whatever_the_processes(kind, folder):
-    names = ["step-0000003.png", "step-0000006.png"]
-    for where in ("one", kind):
-        assert sorted(path.name for path in (folder / where / "joint" / "shots").iterdir()) == names
-
-
 @pytest.mark.parametrize(("kind", "count"), [("ddp", 2), ("fsdp2", 2), ("ddp", 3)])
 def test_as_many_processes_go_on_with_the_same_numbers(kind, count, folder):
     """Of more than two, the order in which gradients are added decides the last digit."""
@@ -166,29 +157,3 @@ def test_two_processes_run_all_stages_and_one_of_them_reports(folder):
     said = [(folder / "fsdp2" / f"said-2-{rank}.txt").read_text() for rank in (0, 1)]
     assert said[0].count("plan: recipe lora") == 1 and said[0].count("joint 2/2") == 1 and not said[1]
     assert all((folder / "all" / stage / f"{stage}.safetensors").is_file() for stage in ("warmup", "joint"))
-
-
-def test_what_accelerate_launches_is_seen(tmp_path):
-    script = tmp_path / "seen.py"
-    script.write_text(
-        "from animegamer_core.train.distributed import fsdp_wanted, processes\n"
-        "print(processes().num_processes, processes().device.type, fsdp_wanted(), flush=True)\n"
-    )
-    options = (
-        "--use_fsdp --fsdp_version 2 --num_machines 1 --num_processes 2 --main_process_port 0 --mixed_precision no"
-    )
-    command = [sys.executable, "-m", "accelerate.commands.launch", *options.split(), "--dynamo_backend=no", str(script)]
-    environment = {**os.environ, "PYTHONPATH": str(HERE.parents[1]), "ACCELERATE_USE_CPU": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
-    assert done.stdout.splitlines() == ["2 cpu True"] * 2, done.stderr[-3000:]
-
-
-def test_fsdp_of_another_version_is_refused(monkeypatch):
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    monkeypatch.setenv("FSDP_VERSION", "1")
-    with pytest.raises(ValueError, match="--fsdp_version 2"):
-        distributed.fsdp_wanted()
-    monkeypatch.setenv("FSDP_VERSION", "2")
-    assert not distributed.fsdp_wanted(), "one process has nothing to share"
-    monkeypatch.setattr(distributed, "processes", lambda: mock.Mock(num_processes=2))
-    assert distributed.fsdp_wanted()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import time
 from unittest import mock
 
 import pytest
@@ -15,36 +14,6 @@ from test_train_worlds import FEW
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.learners import ContrastiveLearner, DiffusionLearner
 from animegamer_core.train.progress import RunProgress, duration
-
-
-def test_features_are_reported_before_the_first_step(places, tmp_path):
-    said = []
-    options = f"{FEW} --recipe lora --accumulation 1 --cache {tmp_path / 'cache'}"
-    assert train("joint", *places, tmp_path / "run", options, said.append) == 0
-    heads = [line.partition(": ")[0] for line in said]
-    first = next(number for number, line in enumerate(said) if line.startswith("joint 1/2 "))
-    for feature in ("latents", "text", "image"):
-        assert 0 <= heads.index(f"computing {feature} of clips") < first
-    assert sum(line.endswith("24 of 24") for line in said) == 3
-    said.clear()
-    assert train("joint", *places, tmp_path / "again", options, said.append) == 0
-    assert not any("of clips" in line for line in said), "cached"
-
-
-def test_reading_clips_is_reported_too(places, tmp_path):
-    said = []
-    assert train("vae", *places, tmp_path / "run", f"{FEW} --clip-lengths 1", said.append) == 0
-    assert "reading clips: 16 of 24" in said and "reading clips: 24 of 24" in said
-
-
-def test_a_long_feature_is_reported_every_ten_seconds():
-    said, now = [], 100.0
-    progress = RunProgress("joint", said.append)
-    for done in range(1, 41):
-        now += 1.0
-        with mock.patch.object(time, "monotonic", lambda now=now: now):
-            progress.feature("latents", done, 40)
-    assert said == [f"computing latents of clips: {done} of 40" for done in (1, 11, 21, 31, 40)]
 
 
 def test_steps_report_their_pace_and_the_time_left():
@@ -81,21 +50,6 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(places, tmp_path, capsys):
     assert (tmp_path / "run" / "loss.png").is_file()
     assert train("predict", *places, tmp_path / "run", f"{options} --resume", said.append) == 0
     assert said[-1] == f"wrote {tmp_path / 'run' / 'predict.safetensors'}"
-
-
-def test_ctrl_c_before_the_first_step_says_that_nothing_is_kept(places, tmp_path):
-    said = []
-
-    def hear(line: str) -> None:
-        said.append(line)
-        if "latents" in line:
-            raise KeyboardInterrupt
-
-    options = f"{FEW} --recipe lora --lora-rank 2 --accumulation 1"
-    assert train("adapt", *places, tmp_path / "run", options, hear) == 130
-    assert said[-1] == "stopped before a step was saved; the same command starts again"
-    assert not (tmp_path / "run" / "loss.png").exists()
-    assert train("adapt", *places, tmp_path / "run", options) == 0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 from unittest import mock
 
-import published_files as made
 import pytest
 import torch
 from test_train import TINY, new_parts, train
@@ -19,7 +18,6 @@ from animegamer_core.checkpoint.adapters import open_with_adapters
 from animegamer_core.checkpoint.parts import PARTS
 from animegamer_core.checkpoint.world import EMBEDDED
 from animegamer_core.spec import get_spec
-from animegamer_core.train.job import CPU_SAMPLES
 from animegamer_core.train.log import read_log
 from animegamer_core.train.stages import DROP_MOTION, stage_config
 from animegamer_core.train.trainable import read_adapter
@@ -44,23 +42,6 @@ def kept_world(places):
 def copied(kept_world, tmp_path):
     """A copy of that world, which may be trained in place."""
     return shutil.copytree(kept_world, tmp_path / "world")
-
-
-@pytest.fixture
-def fresh(data, tmp_path):
-    """A world whose encoder has not learned to represent shots."""
-    spec = dataclasses.replace(TINY, name="tiny")
-    dataclasses.replace(new_parts(data), spec=spec).save(save_world(tmp_path / "world", spec))
-    return tmp_path / "world"
-
-
-@pytest.fixture(scope="module")
-def download(tmp_path_factory):
-    """Published files of a world `qiqi`, without text and image encoder."""
-    folder = tmp_path_factory.mktemp("published") / "downloads"
-    mistral = made.write_mistral(folder / "Mistral-7B-Instruct-v0.1")
-    made.write_all(folder, made.make_originals(mistral))
-    return folder
 
 
 def ages(folder: Path) -> dict[Path, int]:
@@ -99,42 +80,6 @@ def test_recipe_scratch_never_writes_into_the_embedded_world(named, recipe, kept
     assert ages(kept_world) == before and not (tmp_path / "run").exists()
 
 
-def test_an_own_folder_of_the_embedded_worlds_name_is_asked_about_and_trained(
-    kept_world, dataset, tmp_path, monkeypatch
-):
-    shutil.copytree(kept_world, tmp_path / "toybox")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="toybox is both a built-in world and a folder here; give ./toybox"):
-        train("joint", dataset, "toybox", Path("run"), "")
-    before, kept = open_world("./toybox").fingerprint, ages(kept_world)
-    assert train("predict", dataset, "./toybox", tmp_path / "run", FEW) == 0
-    assert open_world("./toybox").fingerprint != before and ages(kept_world) == kept
-
-
-def test_published_files_are_trained_on_top_and_never_in_place(download, smaller_dataset, tmp_path):
-    before, said = ages(download), []
-    options = f"{FEW} --clip-lengths 1"
-    assert train("vae", smaller_dataset, download, tmp_path, options, said.append) == 0
-    assert said[-1] == f"wrote {tmp_path / 'vae.safetensors'}" and ages(download) == before
-    assert open_with_adapters(download, [str(tmp_path / "vae.safetensors")]).load_decoder() is not None
-    with pytest.raises(ValueError, match="published files, which are never changed; give --recipe lora .*convert"):
-        train("vae", smaller_dataset, download / "qiqi", tmp_path / "run", f"{options} --recipe scratch")
-    with pytest.raises(ValueError, match="has spec 'qiqi', not 'toybox'; drop --spec"):
-        train("vae", smaller_dataset, download, tmp_path / "run", f"{FEW} --spec toybox")
-    with pytest.raises(
-        ValueError, match="downloads/other does not exist yet; choose the sizes of a new world with --spec"
-    ):
-        train("vae", smaller_dataset, download / "other", tmp_path / "run", FEW)
-    assert not (tmp_path / "run").exists()
-
-
-def test_missing_encoders_are_reported_before_features_are_computed(download, smaller_dataset, tmp_path):
-    with mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
-        missing = "text_tower is not complete in .*downloads.*t5-v1_1-xxl.*fetch qiqi .*--towers`"
-        with pytest.raises(ValueError, match=missing):
-            train("joint", smaller_dataset, download, tmp_path / "run", LORA)
-
-
 def test_a_stage_begins_from_a_file_that_trained_more_than_it_reads(kept_world, dataset, tmp_path):
     """As `dataset build` tells: the engine learns what the encoder of stage joint makes of shots."""
     cached = f"{LORA} --cache {tmp_path / 'cache'}"
@@ -148,13 +93,6 @@ def test_a_stage_begins_from_a_file_that_trained_more_than_it_reads(kept_world, 
     save_adapter(vae, "vae", stage_config("vae"), {"decoder.vae.x": torch.zeros(1)}, {})
     with pytest.raises(ValueError, match="vae.safetensors trains the decoder, which was not given"):
         train("predict", dataset, "toybox", tmp_path / "no", f"{cached} --start {vae}")
-
-
-def test_a_small_world_needs_no_small_micro_batches(kept_world, dataset, tmp_path):
-    options = f"{FEW} --recipe lora24 --lora-rank 2 --batch 8"
-    assert train("distill", dataset, "toybox", tmp_path / "run", options) == 0
-    config = read_adapter(tmp_path / "run" / "distill.safetensors")[1]
-    assert config.per_card == CPU_SAMPLES and not config.checkpointing, "the CPU's own limit, and no other"
 
 
 # --- the order of stages, and what they leave -----------------------------------------------------------------------
@@ -183,12 +121,6 @@ def test_stages_in_the_wrong_order_are_refused_by_name(recipe, data, dataset, tm
         with pytest.raises(ValueError, match=sentence):
             train(stage, dataset, world, tmp_path / "run", f"{FEW} {recipe}")
         assert open_world(world).fingerprint == before
-
-
-def test_representations_of_a_stage_file_that_a_run_begins_from_are_enough(fresh, dataset, tmp_path):
-    assert train("joint", dataset, fresh, tmp_path / "joint", LORA) == 0
-    began = f"{FEW} --start {tmp_path / 'joint' / 'joint.safetensors'}"
-    assert train("predict", dataset, fresh, tmp_path / "predict", began) == 0, "though predict loads no decoder"
 
 
 @pytest.mark.parametrize("shared", ["world", "run"])
@@ -227,24 +159,6 @@ def test_a_run_that_ended_is_not_put_over_what_later_stages_trained(copied, kept
     assert open_world(tmp_path / "other").fingerprint == open_world(kept_world).fingerprint
 
 
-def test_a_run_whose_checkpoints_were_taken_away_begins_again(copied, dataset, tmp_path):
-    world, run, said = copied, tmp_path / "run", []
-    assert train("predict", dataset, world, run, FEW) == 0
-    shutil.rmtree(run / "checkpoints")
-    assert train("predict", dataset, world, run, f"{FEW} --minutes 0.000001") == 0
-    assert train("predict", dataset, world, run, f"{FEW} --resume", said.append) == 0
-    assert said[-1] == f"wrote {run / 'predict.safetensors'}"
-
-
-def test_a_lora_is_not_trained_in_place(copied, dataset, tmp_path):
-    before = ages(copied)
-    options = f"{FEW} --lora-rank 2 --lora-targets self_attn.q_proj"
-    with pytest.raises(ValueError, match="lora_rank is 2, but recipe scratch trains the full weights.*--recipe lora"):
-        train("predict", dataset, copied, tmp_path / "run", options)
-    after = ages(copied)
-    assert {path: after[path] for path in before} == before and not (tmp_path / "run").exists()
-
-
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells which files are mapped")
 def test_no_file_of_a_world_is_mapped_when_it_is_replaced(copied, dataset, tmp_path):
     """Windows refuses to replace one that is."""
@@ -259,20 +173,6 @@ def test_no_file_of_a_world_is_mapped_when_it_is_replaced(copied, dataset, tmp_p
     with mock.patch("os.replace", checked):
         assert train("adapt", dataset, world, tmp_path / "run", FEW) == 0
     assert {path.parent.name for path in replaced} == set(PARTS)
-
-
-@pytest.mark.parametrize("recipe", ["scratch", "lora"])
-def test_a_start_that_is_no_adapter_for_a_world_is_refused(recipe, copied, dataset, tmp_path):
-    said, baseline = [], tmp_path / "gc.safetensors"
-    save_adapter(baseline, "gc", stage_config("gc"), {"decoder.transformer.proj_out.bias": torch.zeros(4)}, {})
-    for file, sentence in (
-        (baseline, "gc.safetensors is from stage gc and fits a baseline, not a world"),
-        (tmp_path / "absent", "no adapter file .*absent; give a file that a training stage wrote"),
-        (tmp_path, "no adapter file"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            train("joint", dataset, copied, tmp_path / "run", f"{FEW} --recipe {recipe} --start {file}", said.append)
-    assert not any("starts from" in line for line in said) and not (tmp_path / "run" / "log.jsonl").exists()
 
 
 def test_a_lora_to_begin_from_is_applied_once(kept_world, dataset, tmp_path):
@@ -291,12 +191,6 @@ def test_a_lora_to_begin_from_is_applied_once(kept_world, dataset, tmp_path):
     assert train("predict", dataset, world, tmp_path / "predict", FEW) == 0
     with pytest.raises(ValueError, match="holds a run with another world"):
         train("adapt", dataset, world, tmp_path / "third", f"{options} --resume")
-
-
-@pytest.mark.parametrize(("name", "expected"), [("toybox", (0, False)), ("release", (4, True)), ("", (4, True))])
-def test_small_worlds_are_spared_what_saves_memory(name, expected):
-    row = stage_config("joint", "lora", get_spec(name) if name else None)
-    assert (row.per_card, row.checkpointing) == expected
 
 
 def test_a_world_whose_guidance_amplifies_motion_learns_to_go_without_it():

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import re
 
 import pytest
 import torch
@@ -170,21 +169,6 @@ def test_files_that_contradict_one_another_or_the_world_are_refused(published, f
     assert adapted(published, files, ("adapt", "reference")).profile.name == "reference"
 
 
-def test_a_chosen_profile_plays_them_all_the_same_and_says_so(published, files):
-    world = adapted(published, files, ("predict", "paper"), ("adapt", "reference"), profile="reference")
-    assert world.profile.name == "reference" and re.search("trained with profile .*, not reference", world.warnings[0])
-    assert not adapted(published, files, ("predict", "paper"), profile="paper").warnings
-    assert open_world(published.folder).with_profile("as_run").warnings
-
-
-def test_files_of_earlier_versions_load_with_a_sentence(published, files):
-    world = adapted(published, files, "old", "old adapt")
-    assert world.profile.name == "reference" and world.motion_table == published.motion_table
-    warnings = "\n".join(world.warnings)
-    assert "does not name its profile" in warnings and "'released'" in warnings and len(world.warnings) == 3
-    world.load_engine(), world.load_decoder()
-
-
 def test_the_last_decoder_file_gives_the_motion_table_of_play_and_of_the_figures(published, files):
     names = (("predict", "paper"), ("adapt", "paper"))
     world = adapted(published, files, *names)
@@ -196,24 +180,6 @@ def test_the_last_decoder_file_gives_the_motion_table_of_play_and_of_the_figures
     assert adapted(published, files, *names, "old adapt").motion_table.name == "paper", "one without has no say"
     other = adapted(published, files, ("adapt", "reference"))
     assert other.motion_table.name == "reference" and other.fingerprint != published.fingerprint
-
-
-@pytest.mark.parametrize(
-    ("stated", "wrong"),
-    [
-        ({"reading": 5}, "expected an object, got"),
-        ({"reading": {"profile": "mine"}}, "profile"),
-        ({"reading": {**Reading(PROFILES["paper"], 4).to_dict(), "aligned_queries": False}}, "aligned_queries of prof"),
-        ({"reading": {**Reading(PROFILES["paper"], 4).to_dict(), "window": -1}}, "window is '-1'"),
-        ({"motion": {"table": {"name": "t", "values": [1]}, "provenance": {}}}, "expected 5 values"),
-        ({"motion": []}, "expected an object, got"),
-    ],
-)
-def test_a_file_that_states_what_cannot_be_is_refused(stated, wrong, published, tmp_path):
-    tensors = {"engine.project_in.0.bias": torch.zeros(32)}
-    file = stage_file(tmp_path / "odd.safetensors", "predict", tensors, stated)
-    with pytest.raises(ValueError, match=f"odd.safetensors: its training notes .*{wrong}"):
-        with_adapters(published, ((file, 1.0),))
 
 
 def test_a_run_goes_on_with_the_profile_that_it_began_with(dataset, published, tmp_path):
