@@ -14,6 +14,7 @@ CORE = ROOT / "animegamer_core"
 LAYERS = (
     {"messages", "recall", "life"},
     {"spec", "state", "files", "network"},
+    {"endpoint"},
     {"json_files"},
     {"media", "model"},
     {"checkpoint"},

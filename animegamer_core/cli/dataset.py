@@ -28,7 +28,7 @@ if typing.TYPE_CHECKING:
 
 SHOWN_PROBLEMS = 50
 CAPTIONER_OPTIONS = {  # option of open_captioner -> argument
-    **{name: name for name in ("url", "model", "tries", "max_tokens", "timeout", "retries", "per_minute")},
+    **{name: name for name in ("url", "model", "tries", "max_tokens", "timeout", "retries")},
     **{"price_in": "price_in", "price_out": "price_out", "device": "captioner_device", "dtype": "captioner_dtype"},
 }
 
@@ -66,11 +66,9 @@ class Build:
     max_tokens: int | None = None
     """Tokens per reply."""
     timeout: float | None = None
-    """Endpoint: seconds for one complete answer; unset: 120."""
+    """Endpoint: seconds without an answer before a request is tried again; unset: 120."""
     retries: int | None = None
     """Endpoint: retries after a failed request; unset: 5."""
-    per_minute: float | None = None
-    """Endpoint: maximum requests per minute; unset: no limit."""
     price_in: float | None = None
     """Endpoint: price per million input tokens, to report the cost."""
     price_out: float | None = None
@@ -223,7 +221,7 @@ def _cut_and_finish(args: Build) -> int:
     _print_report(report, broken.values())
     _write_pictures(args.out)
     _print_next(report.dataset, get_spec(args.spec).name)
-    return int(bool(broken or report.broken or report.open or report.captions.failures))
+    return int(bool(broken or report.broken or report.open or report.captions.failures or report.captions.set_aside))
 
 
 def _settings(args: Build) -> BuildSettings:
@@ -311,8 +309,9 @@ def _print_next(dataset: DatasetFolder, spec: str) -> None:
     print(
         f"next: review the clips in review.html, then apply its export: {PROGRAM} dataset check {folder} --apply FILE"
     )
-    if not all(turn.captioned for turn in dataset.turns):
-        print("clips without captions can only train stage vae; for the other stages, give --captioner")
+    if uncaptioned := sum(not turn.captioned for turn in dataset.turns):
+        print(f"{uncaptioned} clips have no caption: run the same command again with --captioner, or name what they")
+        print("show in review.html; until then they can only train stage vae")
     elif spec in SCRATCH_SPECS:
         print(f"then: {PROGRAM} train STAGE --dataset {folder} --world WORLD --spec {spec} --out RUN")
         print(f"      for the stages {', '.join(STAGES_IN_ORDER)}, in this order")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import arg
 
 if TYPE_CHECKING:
-    from ..data.captions.client import EndpointModel
+    from ..endpoint import EndpointModel
     from ..research.judging.asking import AskSettings
 
-_SETTINGS = ("url", "model", "timeout", "per_minute", "retries", "max_tokens")
+_SETTINGS = ("url", "model", "timeout", "retries", "max_tokens")
 _TERMS = ("tries", "at_once", "price_in", "price_out")
 
 
@@ -32,11 +32,9 @@ class EndpointOptions:
     max_tokens: int
     """Tokens per reply."""
     timeout: float | None = None
-    """Seconds for one complete answer; unset: 120."""
+    """Seconds without an answer before a request is tried again; unset: 120."""
     retries: int | None = None
     """Retries after a failed request; unset: 5."""
-    per_minute: float | None = None
-    """Maximum requests per minute; unset: no limit."""
     price_in: float | None = None
     """Price per million input tokens, to report the cost."""
     price_out: float | None = None
@@ -45,7 +43,7 @@ class EndpointOptions:
 
 def endpoint_of(args: EndpointOptions) -> tuple[EndpointModel, AskSettings]:
     """The model and the settings of asking it; ValueError for an invalid option."""
-    from ..data.captions.client import EndpointModel, EndpointSettings
+    from ..endpoint import EndpointModel, EndpointSettings
     from ..research.judging.asking import AskSettings
 
     terms = AskSettings(**_given(args, _TERMS))

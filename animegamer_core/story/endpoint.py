@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from ..state import clean_text
 
 if TYPE_CHECKING:
-    from ..data.captions.vision_model import Question, Reply, VisionModel
+    from ..endpoint import Question, Reply, VisionModel
 
 URL, MODEL = "ANIMEGAMER_ENDPOINT_URL", "ANIMEGAMER_ENDPOINT_MODEL"  # environment variables
 TRIES = 3  # maximum replies until one has a valid line
@@ -42,7 +42,7 @@ def stated() -> tuple[str, str]:
 @lru_cache(maxsize=4)
 def model_at(url: str, model: str) -> VisionModel:
     """The model of this name at an endpoint. ValueError for an invalid address, or without a key or `openai`."""
-    from ..data.captions.client import EndpointModel, EndpointSettings
+    from ..endpoint import EndpointModel, EndpointSettings
 
     return EndpointModel(EndpointSettings(url, model, timeout=TIMEOUT, retries=RETRIES, max_tokens=MOST_TOKENS))
 

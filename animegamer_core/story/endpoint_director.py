@@ -22,7 +22,7 @@ from .endpoint import LATER_TRIES, LONGEST_LINE, MODEL, TRIES, URL, answer_of, d
 from .everyday import director_for, words_for
 
 if TYPE_CHECKING:
-    from ..data.captions.vision_model import VisionModel
+    from ..endpoint import VisionModel
 
 RULES, ENDPOINT = "rules", "endpoint"
 DIRECTORS = (RULES, ENDPOINT)
@@ -51,7 +51,7 @@ class EndpointDirector:
 
     def __call__(self, session: GameSession, count: int = 1) -> tuple[Proposal, ...]:
         """At most `count` proposals for the next turn. ValueError if no answer comes, or none that can be played."""
-        from ..data.captions.vision_model import Question
+        from ..endpoint import Question
 
         question = Question(self._text(session, count), seed=self.seed)
         problem = ""

@@ -16,7 +16,7 @@ from .endpoint import TRIES, answer_of, do_nothing, lines_of, model_at, stated
 from .languages import CHARACTERS, has_other_letters, read_instruction
 
 if TYPE_CHECKING:
-    from ..data.captions.vision_model import VisionModel
+    from ..endpoint import VisionModel
 
 MOST_KEPT = 1000  # translations in memory, so that each line is requested once
 _kept: dict[tuple[str, str, str], str] = {}
@@ -47,7 +47,7 @@ def read_with_endpoint(
 
 
 def _translated(model: VisionModel, text: str, check: Callable[[], None]) -> str:
-    from ..data.captions.vision_model import Question
+    from ..endpoint import Question
 
     problem = ""
     for attempt in range(1, 1 + TRIES):

@@ -1,35 +1,35 @@
-"""The model behind an endpoint, against a server that speaks the protocol and misbehaves in every way we know of."""
+"""The model behind an endpoint, against a server that speaks the protocol and fails in the ways that services do."""
 
 from __future__ import annotations
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from PIL import Image
 from stub_endpoint import (
     EMPTY_CHOICES,
-    FOREIGN,
     GOOD,
-    HUGE,
     NO_USAGE,
-    PROSE,
     Body,
     Changed,
     CutBody,
     CutOff,
-    Drip,
     Reset,
     Say,
-    Slow,
     Status,
     StubEndpoint,
 )
 
-from animegamer_core.data.captions.client import LONGEST_ANSWER, EndpointModel, EndpointSettings
-from animegamer_core.data.captions.replies import ReplyError, parse_caption
-from animegamer_core.data.captions.vision_model import Cancelled, CaptionerError, CaptionerUnavailable, Question
+from animegamer_core.data.captions.replies import parse_caption
+from animegamer_core.endpoint import (
+    Cancelled,
+    CaptionerError,
+    CaptionerUnavailable,
+    EndpointModel,
+    EndpointSettings,
+    Question,
+)
 
 SECRET = "sk-very-secret-0123456789"
 CAPTION = "<S>Girl</S><MD>run</MD><EV>day forest</EV><MA>slowly</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
@@ -39,13 +39,15 @@ CAPTION = "<S>Girl</S><MD>run</MD><EV>day forest</EV><MA>slowly</MA><SC>0</SC><E
 def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    monkeypatch.setattr("animegamer_core.endpoint.LONGEST_PAUSE", 0.01)
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
 
 
 def model(stub, **changes) -> EndpointModel:
-    settings = {"url": stub.url, "model": "tiny-vl", "timeout": 5.0, "retries": 3, **changes}
-    return EndpointModel(EndpointSettings(**settings))
+    return EndpointModel(
+        EndpointSettings(**{"url": stub.url, "model": "tiny-vl", "timeout": 5.0, "retries": 3} | changes)
+    )
 
 
 def ask(stub, script=(), pictures=(), attempt=1, **changes):
@@ -63,7 +65,6 @@ def server():
 def stub(server):
     server.asks.clear()
     server.script.clear()
-    server.most_at_once = 0
     return server
 
 
@@ -77,188 +78,136 @@ def test_a_question_arrives_whole_and_its_reply_comes_back(stub):
     assert red[0] > 240 and red[2] < 20 and blue[2] > 240 and blue[0] < 20
     assert asked.headers["authorization"] == f"Bearer {SECRET}"
     assert asked.body["temperature"] == 0.0 and asked.body["max_tokens"] == 256
-
-
-def test_later_attempts_vary_and_a_question_needs_no_picture(stub):
     ask(stub, attempt=2)
-    assert stub.asks[0].body["temperature"] > 0.3 and stub.asks[0].texts == ["what?"]
+    assert stub.asks[1].body["temperature"] > 0.3
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"),
+    "fault",
     [
-        (Status(500), "status 500"),
-        (Status(429), "status 429"),
-        (Status(408), "status 408"),
-        (Reset(), "no connection"),
-        (CutBody(), "the connection broke off"),
-        (Slow(10.0), "timeout"),
-        (Drip(0.1), "timeout"),
-        (Body(b"<html>welcome to the hotel</html>"), "the answer is not a chat completion"),
-        (Body(b"[" * 100_000), "the answer is not a chat completion"),
-        (EMPTY_CHOICES, "the answer is not a chat completion"),
-        (Body([1]), "the answer is not a chat completion"),
-        (Body({"choices": [{"message": None}]}), "the answer is not a chat completion"),
+        Status(500),
+        Status(429, {"Retry-After": "0.1"}),
+        Reset(),
+        CutBody(),
+        EMPTY_CHOICES,
+        Body(b"<html>welcome to the hotel</html>"),
+        Body({"choices": [{"message": None}]}),
+        Body({"error": {"code": 503, "message": "loading the model"}}),
+        Changed(choice={"finish_reason": "error", "error": {"code": 502, "message": "the provider went away"}}),
     ],
 )
-def test_trouble_is_tried_again_and_counted(stub, fault, kind):
-    stub.script[:] = [fault, fault]
-    asked = model(stub, timeout=2.0 if kind == "timeout" else 10.0)
-    assert asked.answer(Question("?"), 1, threading.Event()).text == CAPTION
+def test_a_temporary_fault_is_asked_again_also_inside_a_200(stub, fault):
+    assert ask(stub, [fault, fault]).text == CAPTION
     assert len(stub.asks) == 3
-    assert [(name.startswith(kind), count) for name, count in asked.trouble.items()] == [(True, 2)]
 
 
-def test_trouble_forever_is_reported(stub):
-    with pytest.raises(CaptionerError, match="no answer to 4 requests; the last failed with: status 500") as caught:
-        ask(stub, [Status(500)] * 9)
-    assert len(stub.asks) == 4 and not isinstance(caught.value, CaptionerUnavailable)
-
-
-def test_nobody_listening_is_reported(stub):
+def test_a_fault_that_stays_is_reported_with_its_reason(stub):
+    with pytest.raises(CaptionerError, match="start it with a projector"):
+        ask(stub, [Status(500, message="no images here, start it with a projector")] * 4)
+    with pytest.raises(CaptionerError, match="loading the model"):
+        ask(stub, [Body({"error": {"message": "loading the model"}})] * 4)
     with StubEndpoint(lambda ask: "") as gone:
         pass
-    with pytest.raises(CaptionerError, match="no connection to http://127.0.0.1"):
-        ask(gone, retries=1)
+    with pytest.raises(CaptionerError, match="no answer from http://127.0.0.1"):
+        ask(gone, retries=0)
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "text", "problem"),
+    "refusal", [Status(401, message=f"bad key {SECRET}"), Body({"error": {"code": 402, "message": f"pay, {SECRET}"}})]
+)
+def test_a_refused_key_or_account_stops_the_run_and_shows_no_key(stub, refusal):
+    with pytest.raises(CaptionerUnavailable, match="bad key|pay") as caught:
+        ask(stub, [refusal])
+    assert len(stub.asks) == 1 and SECRET not in str(caught.value)
+
+
+def test_options_that_a_model_refuses_are_found_once_for_all_threads():
+    def strict(asked):
+        for name in ("temperature", "max_tokens", "seed"):
+            if name in asked.body:
+                return name
+        return CAPTION
+
+    class Strict(StubEndpoint):
+        def take(self, asked):
+            behaviour, refused = super().take(asked), strict(asked)
+            return behaviour if refused == CAPTION else Status(422, message=f"{refused}: extra input not permitted")
+
+    with Strict(lambda asked: CAPTION) as stub:
+        shared = model(stub, retries=0)
+
+        def one(number: int) -> str:
+            return shared.answer(Question("?", seed=number), 1, threading.Event()).text
+
+        with ThreadPoolExecutor(4) as pool:
+            assert list(pool.map(one, range(12))) == [CAPTION] * 12
+        assert all("max_completion_tokens" in asked.body for asked in stub.asks[-8:])
+
+
+@pytest.mark.parametrize(
+    "said",
     [
-        (CutOff(), CAPTION[: len(CAPTION) // 2], "cut off"),
-        (Say(None), "", "has no text"),
-        (Changed(choice={"finish_reason": "content_filter"}), CAPTION, "refused"),
-        (Changed(choice={"message": {"content": None, "refusal": "no!"}}), "", "refused"),
-        (HUGE, "", f"larger than {LONGEST_ANSWER}"),
-        (PROSE, f"Sure! Here is the description: {CAPTION} Let me know if you need more.", ""),
-        (FOREIGN, FOREIGN.words, ""),
+        "<think>\n\n</think>\n\n" + CAPTION,
+        f"<|begin_of_box|>{CAPTION}<|end_of_box|>",
+        f"```\n{CAPTION}\n```",
+        f"Sure! Here is the description: {CAPTION} Let me know if you need more.",
+        [{"type": "thinking", "thinking": []}, {"type": "text", "text": CAPTION}],
     ],
 )
-def test_replies_that_are_no_use_are_replies_nevertheless(stub, behaviour, text, problem):
-    reply = ask(stub, [behaviour])
-    assert reply.text == text and problem in reply.problem and bool(problem) == bool(reply.problem)
-    assert len(stub.asks) == 1  # it is paid for; whether to ask again is not decided here
-    if not problem:
-        with pytest.raises(ReplyError):
-            parse_caption(reply.text)
+def test_a_caption_is_read_whatever_a_server_wraps_around_it(stub, said):
+    caption = parse_caption(ask(stub, [Changed(choice={"message": {"role": "assistant", "content": said}})]).text)
+    assert (caption.subject, caption.background, caption.stamina) == ("girl", "day forest", -1)
 
 
-@pytest.mark.parametrize("usage", [None, {}, {"prompt_tokens": -4, "completion_tokens": "many"}, [1]])
-def test_tokens_that_are_not_told_are_none(stub, usage):
-    reply = ask(stub, [NO_USAGE if usage is None else Changed({"usage": usage})])
+@pytest.mark.parametrize(
+    ("behaviour", "problem"),
+    [
+        (CutOff(), "cut off"),
+        (Say(None), "no text"),
+        (Changed(choice={"finish_reason": "content_filter"}), "refused"),
+        (Changed(choice={"message": {"content": None, "refusal": "no!"}}), "refused"),
+    ],
+)
+def test_a_reply_that_is_not_whole_is_paid_for_and_says_why(stub, behaviour, problem):
+    assert problem in ask(stub, [behaviour]).problem
+    assert len(stub.asks) == 1
+
+
+def test_tokens_that_are_not_counted_are_none(stub):
+    reply = ask(stub, [NO_USAGE])
     assert (reply.text, reply.tokens_in, reply.tokens_out) == (CAPTION, None, None)
 
 
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({"Retry-After": "0.3"}, 0.3),
-        ({"retry-after-ms": "300", "Retry-After": "30"}, 0.3),
-    ],
-)
-def test_retry_after_is_waited_for(stub, headers, seconds):
-    ask(stub, [Status(429, headers)])
-    first, second = (asked.at for asked in stub.asks)
-    assert seconds <= second - first < seconds + 5
-
-
-def test_a_pause_that_is_too_long_stops_the_run(stub):
-    with pytest.raises(CaptionerUnavailable, match="asks to wait 3600 s"):
-        ask(stub, [Status(429, {"Retry-After": "3600"})])
-    assert len(stub.asks) == 1
-
-
-@pytest.mark.parametrize("code", [401, 404])
-def test_a_refused_key_or_model_is_reported_at_once_without_the_key(stub, code):
-    with pytest.raises(CaptionerUnavailable, match=f"status {code}") as caught:
-        ask(stub, [Status(code, message=f"bad key {SECRET} <b>\x1b[31m\n{'x' * 900}")])
-    assert len(stub.asks) == 1
-    assert SECRET not in str(caught.value) and str(caught.value).isprintable() and len(str(caught.value)) < 400
-
-
-def test_a_question_that_is_refused_is_reported_at_once(stub):
-    with pytest.raises(CaptionerError, match="context length") as caught:
-        ask(stub, [Status(400, message="context length exceeded")])
-    assert len(stub.asks) == 1 and not isinstance(caught.value, CaptionerUnavailable)
-
-
-def test_models_that_know_other_options_are_asked_in_their_way(stub):
-    stub.script[:] = [Status(400, param="max_tokens"), Status(400, param="temperature")]
-    asked = model(stub)
-    assert asked.answer(Question("?"), 1, threading.Event()).text == CAPTION
-    assert asked.answer(Question("?"), 2, threading.Event()).text == CAPTION
-    assert [sorted(set(a.body) - {"messages", "model"}) for a in stub.asks] == [
-        ["max_tokens", "temperature"],
-        ["max_completion_tokens", "temperature"],
-        ["max_completion_tokens"],
-        ["max_completion_tokens"],
-    ]
-    with pytest.raises(CaptionerError, match="status 400"):
-        stub.script[:] = [Status(400, param="max_tokens")]
-        asked.answer(Question("?"), 1, threading.Event())
-
-
-def test_the_rate_is_held_by_all_threads_together(stub):
-    shared = model(stub, per_minute=1800)
-    begun = time.monotonic()
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda _: shared.answer(Question("?"), 1, threading.Event()), range(10)))
-    at = sorted(asked.at for asked in stub.asks)
-    assert len(at) == 10
-    assert all(when - begun >= number * 60 / 1800 for number, when in enumerate(at))  # late is possible, early is not
-
-
-def test_a_stop_ends_the_wait_for_the_rate_and_further_retries(stub):
-    limited, stop = model(stub, per_minute=0.1), threading.Event()
-    limited.answer(Question("?"), 1, stop)
-    threading.Timer(0.3, stop.set).start()
-    begun = time.monotonic()
-    with pytest.raises(Cancelled):
-        limited.answer(Question("?"), 1, stop)
-    assert time.monotonic() - begun < 2
+def test_a_stop_is_heard_before_a_question(stub):
+    stop = threading.Event()
+    stop.set()
     with pytest.raises(Cancelled):
         model(stub).answer(Question("?"), 1, stop)
-    assert len(stub.asks) == 1
+    assert not stub.asks
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "word"),
     [
         ({"url": "localhost:8000/v1"}, "http://HOST"),
-        ({"url": "http://me:pass@host/v1"}, "without a password"),
-        ({"url": "http://host/v1?key=secret"}, "a key goes into the environment"),
-        ({"url": "http://localhost:80O0/v1"}, "http://HOST"),
+        ({"url": "http://me:pass@host/v1"}, "password"),
         ({"url": "http://local..host/v1"}, "http://HOST"),
-        ({"url": "http://\u2603.host/v1"}, "http://HOST"),
-        ({"url": "http://[::1/v1"}, "http://HOST"),
-        ({"url": "http://host/\udcff"}, "http://HOST"),
         ({"url": "http://host/\x1b[31m"}, "http://HOST"),
-        ({"model": " "}, "no model name"),
-        ({"model": "\udcff"}, "printable characters"),
-        ({"model": "\x1b[31mgpt"}, "printable characters"),
-        ({"model": "m" * 301}, "at most 300 printable"),
+        ({"model": "\x1b[31mgpt"}, "/v1/models"),
         ({"timeout": 0}, "timeout 0"),
-        ({"retries": -1}, "retries -1"),
-        ({"max_tokens": 0}, "max_tokens 0"),
-        ({"per_minute": 0}, "per_minute is 0"),
-        ({"per_minute": float("nan")}, "per_minute is nan"),
     ],
 )
-def test_settings_out_of_range_are_named(changes, sentence):
-    with pytest.raises(ValueError, match=sentence) as caught:
-        EndpointModel(EndpointSettings(**{"url": "http://host/v1", "model": "m", **changes}))
+def test_settings_out_of_range_are_named(changes, word):
+    with pytest.raises(ValueError, match=word) as caught:
+        EndpointSettings(**{"url": "http://host/v1", "model": "m", **changes})
     assert "pass@" not in str(caught.value)
 
 
 def test_the_key_comes_from_the_environment_alone(stub, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "")
-    with pytest.raises(ValueError, match="OPENAI_API_KEY.*`none`"):
-        model(stub)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-\u20acuro")
-    with pytest.raises(ValueError, match="invalid characters for a key") as caught:
-        model(stub)
-    assert "uro" not in str(caught.value)
+    for key in ("", "sk-\u20acuro"):
+        monkeypatch.setenv("OPENAI_API_KEY", key)
+        with pytest.raises(ValueError, match="OPENAI_API_KEY"):
+            model(stub)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    assert ask(stub, [GOOD]).text == CAPTION
     monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere/v1")
-    assert ask(stub).text == CAPTION  # the url that was given, not the environment's
+    assert ask(stub, [GOOD]).text == CAPTION  # at the url that was given, not the environment's

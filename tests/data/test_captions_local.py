@@ -15,7 +15,7 @@ from animegamer_core.data.captions import caption_clips, open_captioner, read_re
 from animegamer_core.data.captions.local import LocalModel, LocalSettings
 from animegamer_core.data.captions.pictures import frame_sheet
 from animegamer_core.data.captions.prompts import captioning_prompt
-from animegamer_core.data.captions.vision_model import Cancelled, Question
+from animegamer_core.endpoint import Cancelled, Question
 from animegamer_core.media.video import read_clip
 
 TEMPLATE = (

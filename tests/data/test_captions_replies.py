@@ -58,9 +58,7 @@ def test_a_valid_caption_reads_as_it_was_meant(caption, gaps, quote, shouted):
     assert instruction.text.endswith(f"; Background: {caption.background}.")
 
 
-@given(
-    captions, st.integers(0, 6), st.sampled_from(("drop", "twice", "unclosed", "empty", "before", "after", "nested"))
-)
+@given(captions, st.integers(1, 6), st.sampled_from(("drop", "twice", "unclosed", "empty", "before", "nested")))
 def test_a_mutated_caption_is_refused_by_the_tags_name(caption, place, how):
     values = fields(caption)
     parts = [f"<{tag}>{value}</{tag}>" for tag, value in zip(TAGS, values, strict=True)]
@@ -71,13 +69,11 @@ def test_a_mutated_caption_is_refused_by_the_tags_name(caption, place, how):
         "unclosed": parts[place].replace(f"</{tag}>", ""),
         "empty": f"<{tag}> </{tag}>",
         "before": f"well, {parts[place]}",
-        "after": f"{parts[place]} well",
         "nested": f"<{tag}><b>{values[place]}</b></{tag}>",
     }[how]
     with pytest.raises(ReplyError) as caught:
         parse_caption("".join(parts))
-    named = TAGS[min(place + 1, 6)] if how == "after" else tag
-    assert re.search(rf"</?{named}>", str(caught.value).partition("; expected")[0])
+    assert re.search(rf"</?{tag}>", str(caught.value).partition("; expected")[0])
 
 
 @given(captions, st.permutations(range(7)))
@@ -129,16 +125,12 @@ def test_commas_may_stand_in_a_motion_alone():
     ("reply", "sentence"),
     [
         ("", "empty"),
-        (f"Here it is: {GOOD}", "text before <S>: 'Here it is:'"),
-        (f"{GOOD} Anything else?", "text after </ST>"),
         (GOOD[:40], "<EV> is not closed"),
         (GOOD[:25], "<EV> is missing"),
-        (GOOD + GOOD, "text after </ST>"),
+        (GOOD + GOOD, "tag after </ST>"),
         (GOOD.replace("<MD>", "<S>Boy</S><MD>"), "<S>"),
         (GOOD.lower(), "<S> is missing"),
-        ("'" + GOOD, "text before <S>"),
         ("x" * 1501, "1501 characters"),
-        (f"<think>hm</think>{GOOD}", "text before <S>"),
     ],
 )
 def test_other_captions_are_refused(reply, sentence):
@@ -173,7 +165,6 @@ def test_the_papers_own_example_reads():
         ("[Index]1,3[Number]2", r"\[Index\], \[Number\]"),
         ("[Number]1[Index]1[Index]2", "has "),
         ("[number]1[index]1", "no tag"),
-        ("There are [Number]2[Index]1,3", "text before"),
         ("[Number]2[Index]1,3 (the girl and the cat)", "indices with commas"),
         ("[Number]two[Index]1,3", "a whole number"),
         ("[Number]2[Index]<1,3>", "indices with commas"),

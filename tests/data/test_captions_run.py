@@ -15,15 +15,13 @@ from pathlib import Path
 
 import pytest
 from captions_world import NAMES, answer, endpoint, expected, make_characters, make_records, seen
-from stub_endpoint import FOREIGN, GOOD, PROSE, CutOff, Say, Slow, Status, StubEndpoint
+from stub_endpoint import FOREIGN, GOOD, CutOff, Say, Slow, Status, StubEndpoint
 
 from animegamer_core.data.captions import caption_clips, open_captioner, read_references, read_set_aside
 from animegamer_core.data.captions.batch import GIVE_UP
 from animegamer_core.data.captions.reply_log import ANSWERS, open_captions_log
-from animegamer_core.data.captions.vision_model import Reply
-from animegamer_core.data.dataset import turns_text
 from animegamer_core.data.jsonl_tables import SET_ASIDE
-from animegamer_core.data.review import write_review
+from animegamer_core.endpoint import Reply
 from animegamer_core.state import Instruction
 
 ROOT = Path(__file__).parents[2]
@@ -113,7 +111,7 @@ def test_what_a_reply_depends_on_decides_what_is_asked_again(world, stub, tmp_pa
 
 def test_a_reply_that_is_invalid_is_asked_for_again_with_our_own_words(world, stub):
     folder, records, references = world
-    stub.script[:] = [PROSE, GOOD, FOREIGN, CutOff(), GOOD]
+    stub.script[:] = [Say("a girl"), GOOD, FOREIGN, CutOff(), GOOD]
     report = caption_clips(folder, records[:1], endpoint(stub.url), references)
     assert report.records == wanted(records)[:1] and report.spent.requests == 5
     steps = [seen(ask)[0] for ask in stub.asks]
@@ -142,27 +140,6 @@ def test_a_clip_whose_replies_stay_invalid_is_set_aside_and_never_guessed(world,
     more = caption_clips(folder, [aside.record], endpoint(stub.url, tries=4), references)
     assert more.records == wanted(records)[4:5] and len(stub.asks) == asked + 1
     assert read_set_aside(folder) == [] and (folder / SET_ASIDE).read_text() == ""
-
-
-def test_a_key_that_the_endpoint_sends_back_reaches_no_file(world, stub, monkeypatch):
-    folder, records, references = world
-    key, good = "sk-very-secret-0123456789", stub.good
-    monkeypatch.setenv("OPENAI_API_KEY", key)
-    echoes = {  # whole in a good caption, whole and in a piece in replies that are set aside
-        ("captioning", 3): lambda text: text.replace("Fox", f"fox {key}"),
-        ("captioning", 4): lambda _: f"<S>fox; {key}</S>",
-        ("captioning", 5): lambda _: f"the key ends in {key[5:]}",
-        ("matching", 6): lambda _: f"[Number]{key}",
-    }
-    stub.good = lambda ask: echoes.get(seen(ask), str)(good(ask))
-    report = caption_clips(folder, records, endpoint(stub.url), references, 2)
-    assert {aside.record.clip for aside in report.set_aside} >= {records[number].clip for number in (4, 5, 6)}
-    (folder / "turns.jsonl").write_text(turns_text(report.records), encoding="utf-8")
-    page = write_review(folder).read_text(encoding="utf-8")
-    assert page.count("***") >= 3, "the replies are on the page"
-    for path in folder.rglob("*"):
-        data = path.read_bytes() if path.is_file() else b""
-        assert not [at for at in range(len(key) - 11) if key[at : at + 12].encode() in data], path
 
 
 def test_a_reply_that_is_shortened_as_it_is_kept_is_reported_the_same_way_again(world, stub):
@@ -198,7 +175,7 @@ def test_several_characters_stand_main_first(world, stub):
     assert caption_clips(folder, records[:1], endpoint(stub.url), references).records[0].character == ("Chika", "Aoi")
 
 
-def test_tokens_cost_and_trouble_are_counted(world, stub):
+def test_tokens_and_cost_are_counted(world, stub):
     folder, records, _ = world
     stub.script[:] = [Status(500), Say("prose prose"), GOOD, Status(429), GOOD]
     captioner = endpoint(stub.url, price_in=2.0, price_out=1000.0)
@@ -206,10 +183,9 @@ def test_tokens_cost_and_trouble_are_counted(world, stub):
     words = sum(len(answer(ask).split()) for ask in stub.asks[2:3] + stub.asks[4:]) + 2
     assert report.spent.requests == 3 and report.spent.tokens_in == 300 and report.spent.tokens_out == words
     assert report.spent.cost == pytest.approx(300 * 2e-6 + words * 1e-3)
-    assert report.spent.trouble == {"status 500": 1, "status 429": 1}
-    assert "failed requests: 1 x status 500" in report.text and f"cost {report.spent.cost:.4f}" in report.text
+    assert f"cost {report.spent.cost:.4f}" in report.text
     later = caption_clips(folder, records[2:3], captioner)
-    assert later.spent.trouble == {} and later.spent.requests == 1  # of the run, not of the captioner's life
+    assert later.spent.requests == 1  # of the run, not of the captioner's life
 
 
 def test_a_clip_that_cannot_be_asked_about_is_left_for_the_next_run(world, stub):

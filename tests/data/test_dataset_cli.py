@@ -94,7 +94,7 @@ def again(whole, tmp_path) -> Path:
 
 def test_a_build_reports_what_it_did_and_what_comes_next(film, again, capsys):
     assert main(build(film, again)) == 0
-    assert "clips without captions can only train stage vae" in capsys.readouterr().out
+    assert "clips have no caption" in capsys.readouterr().out
     assert main(build(film, again, "--captioner", "script")) == 0
     printed, progress = capsys.readouterr()
     assert "1 film, 6 clips" in printed and "captions: 6 new" in printed and "review.html" in printed

@@ -21,8 +21,8 @@ from stub_endpoint import GOOD, CutBody, CutOff, Reset, Say, Slow, Status, StubE
 from animegamer_core.cli import write as cli_write
 from animegamer_core.cli.options import parse
 from animegamer_core.data.benchmark import TAGS, read_benchmark
-from animegamer_core.data.captions.client import EndpointModel, EndpointSettings
 from animegamer_core.data.captions.replies import ReplyError
+from animegamer_core.endpoint import EndpointModel, EndpointSettings
 from animegamer_core.research.judging.asking import AskSettings, kept_replies
 from animegamer_core.research.judging.constructor import (
     MOST_STORIES,
@@ -221,21 +221,19 @@ def test_a_story_that_stays_invalid_is_set_aside_and_never_mended(stub, tmp_path
     assert len(stub.asks) == 6 and len(written.games) == 4 and aside.read_text() == ""
 
 
-def test_a_service_that_misbehaves_is_tried_again_and_counted(stub, tmp_path):
+def test_a_service_that_misbehaves_is_tried_again(stub, tmp_path):
     stub.script[:] = [Status(500), Reset(), CutBody(), Status(429, {"Retry-After": "0"}), Slow(20.0), GOOD]
     terms = AskSettings(at_once=1, price_in=10.0, price_out=30.0)
     write(stub, tmp_path / "games.txt", 1, terms, timeout=2.0)
     stub.script.append(Status(500))
     written = write(stub, tmp_path / "games.txt", 2, terms)
     answers = written.answers
-    assert answers.whole and answers.spent.trouble == {"status 500": 1} and len(stub.asks) == 8
+    assert answers.whole and len(stub.asks) == 8
     spent = answers.spent
     assert (spent.requests, answers.spent_in_all.requests, spent.tokens_in) == (1, 2, 100) and spent.tokens_out > 0
     assert answers.spent.cost == pytest.approx((100 * 10 + answers.spent.tokens_out * 30) / 1e6)
     assert answers.spent_in_all.cost == pytest.approx(2 * answers.spent.cost, rel=0.1)
-    assert (
-        "failed requests: 1 x status 500" in answers.text and "with earlier runs: 2 requests, cost 0.0" in answers.text
-    )
+    assert "with earlier runs: 2 requests, cost 0.0" in answers.text
 
 
 def test_a_service_that_is_away_ends_the_run_and_what_is_there_stays(stub, tmp_path):

@@ -12,8 +12,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from ...endpoint import CaptionerError, CaptionerUnavailable, ClipUnreadable, Reply
 from .replies import ReplyError
-from .vision_model import CaptionerError, CaptionerUnavailable, ClipUnreadable, Reply
 
 T = TypeVar("T")
 GIVE_UP = 8  # jobs in a row without an answer: the service is unavailable
@@ -102,7 +102,7 @@ class Prices:
 @dataclass(frozen=True)
 class Spent:
     """What a run's replies cost. requests: replies, valid or not; uncounted: those whose tokens the service did not
-    report. cost: None if prices are unknown. trouble: the number of failed requests by kind.
+    report. cost: None if prices are unknown.
     """
 
     requests: int = 0
@@ -110,10 +110,9 @@ class Spent:
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float | None = None
-    trouble: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, replies: Sequence[Reply], prices: Prices, trouble: Mapping[str, int]) -> Spent:
+    def of(cls, replies: Sequence[Reply], prices: Prices) -> Spent:
         """Count the replies."""
         tokens_in = sum(reply.tokens_in or 0 for reply in replies)
         tokens_out = sum(reply.tokens_out or 0 for reply in replies)
@@ -121,7 +120,7 @@ class Spent:
         cost = None
         if prices.tokens_in is not None and prices.tokens_out is not None:
             cost = (tokens_in * prices.tokens_in + tokens_out * prices.tokens_out) / 1e6
-        return cls(len(replies), uncounted, tokens_in, tokens_out, cost, dict(trouble))
+        return cls(len(replies), uncounted, tokens_in, tokens_out, cost)
 
     @property
     def lines(self) -> list[str]:
@@ -129,10 +128,7 @@ class Spent:
         uncounted = f" (not counted by the service: {self.uncounted} replies)" if self.uncounted else ""
         cost = "" if self.cost is None else f", cost {self.cost:.4f}"
         replies = f"requests: {self.requests}, tokens {self.tokens_in} in and {self.tokens_out} out{uncounted}{cost}"
-        return [
-            *([replies] if self.requests else []),
-            *(f"failed requests: {count} x {kind}" for kind, count in sorted(self.trouble.items())),
-        ]
+        return [replies] if self.requests else []
 
 
 def failure_lines(failures: Mapping[str, str], what: str) -> list[str]:

@@ -10,13 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ...endpoint import VisionModel
 from ..records import ClipRecord
 from .batch import Prices
 from .pictures import CAPTIONING_FRAMES, MATCHING_FRAMES, KnownCharacters, frame_sheet
 from .prompts import captioning_prompt, matching_prompt
 from .replies import Caption, parse_caption, parse_matching
 from .reply_log import ReplyLog, Task, first_valid_reply
-from .vision_model import VisionModel
 
 
 @dataclass(frozen=True)

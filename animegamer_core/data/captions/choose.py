@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from ...endpoint import EndpointModel, EndpointSettings
 from .captioner import Captioner, ModelCaptioner
-from .client import EndpointModel, EndpointSettings
 from .local import LocalModel, LocalSettings
 from .script import ScriptCaptioner
 

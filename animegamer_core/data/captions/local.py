@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...endpoint import VARIED, Cancelled, CaptionerError, CaptionerUnavailable, Question, Reply
 from ...messages import brief
 from ...spec import DTYPES
-from .vision_model import VARIED, Cancelled, CaptionerError, CaptionerUnavailable, Question, Reply
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,6 @@ class LocalModel:
     def __init__(self, settings: LocalSettings) -> None:
         self.name = f"transformers {Path(settings.model).resolve().name}"
         self.settings = settings
-        self.trouble: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._processor, self._model = _load(settings)
 

@@ -59,9 +59,7 @@ def parse_matching(text: str, count: int) -> tuple[int, ...]:
     if [tag[1][0] for tag in tags] != ["N", "I"]:
         shown = ", ".join(tag[0] for tag in tags[:4]) + (", ..." if len(tags) > 4 else "")
         raise ReplyError(f"the reply has {shown or 'no tag'}: {quoted(body)}", _MATCHING_FORM, text)
-    before, number, indices = body[: tags[0].start()], body[tags[0].end() : tags[1].start()], body[tags[1].end() :]
-    if before.strip():
-        raise ReplyError(f"there is text before {tags[0][0]}: {quoted(before)}", _MATCHING_FORM, text)
+    number, indices = body[tags[0].end() : tags[1].start()], body[tags[1].end() :]
     number, indices = number.strip(), indices.strip()
     if not re.fullmatch("[0-9]{1,3}", number):
         raise ReplyError(f"{tags[0][0]} is {quoted(number)}", f"a whole number after {tags[0][0]}", text)
@@ -86,15 +84,16 @@ def _checked_indices(number: int, indices: tuple[int, ...], count: int, text: st
 
 def parse_caption(text: str) -> Caption:
     """The caption in a captioning reply; ReplyError names the wrong tag, its text and what was expected."""
-    rest = body = _body(text, _CAPTION_FORM)
+    body = _body(text, _CAPTION_FORM)
+    rest = body = body[max(0, body.find(f"<{TAGS[0]}>")) :]  # models like to say a word before and after
     values = {}
     for tag in TAGS:
         match = re.match(rf"\s*<{tag}>([^<>]*)</{tag}>", rest)
         if match is None:
             raise ReplyError(_broken(tag, rest, body), _CAPTION_FORM, text)
         values[tag], rest = match[1], rest[match.end() :]
-    if rest.strip():
-        raise ReplyError(f"there is text after </{TAGS[-1]}>: {quoted(rest)}", _CAPTION_FORM, text)
+    if "<" in rest:
+        raise ReplyError(f"there is a tag after </{TAGS[-1]}>: {quoted(rest)}", _CAPTION_FORM, text)
     try:
         words = {tag: phrase(tag, values[tag]) for tag in TAGS[:4]}
         levels = [_level(tag, values[tag]) for tag in TAGS[4:]]

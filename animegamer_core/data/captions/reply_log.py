@@ -14,11 +14,11 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 from PIL import Image
 
+from ...endpoint import Cancelled, Question, Reply, VisionModel
 from ...files import append_line, locked
 from ...json_files import read_rows
 from .prompts import again_prompt
-from .replies import ReplyError
-from .vision_model import STORED_REPLY, Cancelled, Question, Reply, VisionModel
+from .replies import LONGEST_REPLY, ReplyError
 
 T = TypeVar("T")
 FORM = 1  # of the questions; raising it makes stored replies unused
@@ -122,7 +122,7 @@ def first_valid_reply(task: Task[T], model: VisionModel, log: ReplyLog, tries: i
 def open_captions_log(folder: str | Path) -> AbstractContextManager[ReplyLog]:
     """The log of a dataset's captions; see `ReplyLog.open`."""
     refusal = f"{folder}: another run is captioning this dataset; wait for it, or stop it"
-    return ReplyLog.open(Path(folder) / ANSWERS, refusal, STORED_REPLY)
+    return ReplyLog.open(Path(folder) / ANSWERS, refusal, LONGEST_REPLY)
 
 
 def _remove_torn_end(path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ...endpoint import ClipUnreadable
 from ...files import write_text
 from ...json_files import read_rows
 from ...media.video import read_clip
@@ -30,7 +30,6 @@ from .captioner import Captioner, ClipTask, ModelCaptioner
 from .pictures import KnownCharacters, Reference
 from .replies import Caption
 from .reply_log import open_captions_log
-from .vision_model import ClipUnreadable
 
 SHOWN_REPLY = 500  # characters of a reply in set_aside.jsonl
 
@@ -106,7 +105,6 @@ def caption_clips(
     prices = Prices() if model is None else Prices(captioner.price_in, captioner.price_out)
     if model is not None:
         characters.load()  # an unreadable picture ends the run before it costs anything
-    trouble_before = Counter(model.trouble if model else {})
     with open_captions_log(folder) as log:
         set_aside_before = read_set_aside(folder)
 
@@ -128,7 +126,7 @@ def caption_clips(
         set_aside=tuple(set_aside),
         failures=result.failures,
         stopped=result.stopped,
-        spent=Spent.of(log.written, prices, Counter(model.trouble if model else {}) - trouble_before),
+        spent=Spent.of(log.written, prices),
     )
 
 

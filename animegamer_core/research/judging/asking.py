@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
@@ -14,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from ...data.captions.batch import OnProgress, Prices, Spent, failure_lines, run_batch
 from ...data.captions.reply_log import ReplyLog, Task, first_valid_reply
-from ...data.captions.vision_model import VisionModel
+from ...endpoint import VisionModel
 
 T = TypeVar("T")
 LONGEST_KEPT = 20_000  # most characters of a stored reply; a longer one is invalid anyway
@@ -128,7 +127,6 @@ def ask_all(
     If a refused key or an unavailable service stops the run early, the answers state that. After an interrupt or an
     exception from on_progress, requests in flight are finished and stored before it is raised.
     """
-    trouble_before = Counter(model.trouble)
     jobs = {}
     for task in tasks:
         assert task.name not in jobs, "two questions of one name"
@@ -139,13 +137,12 @@ def ask_all(
         )
         jobs[task.name] = partial(first_valid_reply, stored, model, kept, settings.tries)
     result = run_batch(jobs, "questions", settings.at_once, on_progress)
-    trouble = Counter(model.trouble) - trouble_before
     return Answers(
         values=result.values,
         set_aside={name: SetAside(str(error), error.reply[:SHOWN_REPLY]) for name, error in result.invalid.items()},
         failures=result.failures,
         asked=len(tasks),
         stopped=result.stopped,
-        spent=Spent.of(kept.written, settings.prices, trouble),
-        spent_in_all=Spent.of(kept.everything, settings.prices, trouble),
+        spent=Spent.of(kept.written, settings.prices),
+        spent_in_all=Spent.of(kept.everything, settings.prices),
     )

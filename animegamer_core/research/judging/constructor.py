@@ -30,8 +30,8 @@ from ...data.benchmark import (
 from ...data.captions.pictures import read_references
 from ...data.captions.prompts import TIMES
 from ...data.captions.replies import ReplyError, phrase
-from ...data.captions.vision_model import VisionModel
 from ...data.captions.words import why_unfit
+from ...endpoint import VisionModel
 from ...files import write_text
 from ...json_files import read_rows
 from ...messages import quoted

@@ -1,0 +1,254 @@
+"""Asks a vision model: the interface of all of them, and the one behind an OpenAI-compatible endpoint.
+
+Captions, judge and written stories ask through here. Timeouts and retries are those of the `openai` client.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import io
+import json
+import os
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
+
+from .messages import brief
+from .state import clean_text
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+KEY, NO_KEY = "OPENAI_API_KEY", "none"
+VARIED = 0.7  # temperature of every attempt after the first, which would otherwise repeat its reply
+JPEG_QUALITY = 92
+LARGEST_SEED = 2**31 - 1  # what every service takes
+LONGEST_PAUSE = 30.0  # seconds between questions that met a temporary fault
+_SHOWN = 300  # characters of a service's own message that are shown
+_FINAL = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)  # statuses that the next question would get too
+_OPTIONS = ("max_tokens", "temperature", "seed")  # that some models refuse
+# Marks of a chat template and empty thoughts, which some servers leave around a reply.
+_WRAPPERS = re.compile(r"\A\s*<think>.*?</think>|<\|[a-z_]+\|>", re.DOTALL)
+
+
+class CaptionerError(ValueError):
+    """A question got no answer, because of the service, the model or the clip's file."""
+
+
+class CaptionerUnavailable(CaptionerError):
+    """The model cannot answer any question for now, so stop asking."""
+
+
+class ClipUnreadable(CaptionerError):
+    """The clip's file cannot be read; the model is not to blame."""
+
+
+class Cancelled(CaptionerUnavailable):
+    """The run was stopped while a question waited."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt about pictures, which it calls Image-1, Image-2 and so on.
+
+    seed: for services that can repeat a reply.
+    """
+
+    text: str
+    pictures: tuple[Image.Image, ...] = ()
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a model answered. problem: why the text is not a whole reply ('' if it is). Token counts are None where the
+    service does not report them."""
+
+    text: str
+    problem: str = ""
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+
+
+class VisionModel(Protocol):
+    """A model that answers questions about pictures; may be called from several threads.
+
+    name: kind and model; replies are stored under it.
+    """
+
+    name: str
+
+    def answer(self, question: Question, attempt: int, stop: threading.Event) -> Reply:
+        """The reply; attempt 1 is the model's most likely one, later ones vary. CaptionerError if there is none."""
+
+
+@dataclass(frozen=True)
+class EndpointSettings:
+    """Where the model is, and how to ask it.
+
+    url: the endpoint's address up to /v1. timeout: seconds without a sign of life. retries: requests after one that
+    failed. max_tokens: of one reply.
+    """
+
+    url: str
+    model: str
+    timeout: float = 120.0
+    retries: int = 5
+    max_tokens: int = 256
+
+    def __post_init__(self) -> None:
+        if not _is_address(self.url):
+            raise ValueError(
+                "the endpoint's url must be http://HOST[:PORT]/v1 or https://..., without a password and without "
+                f"?...; a key goes into the environment variable {KEY}"
+            )
+        if not self.model.strip() or not self.model.isprintable():
+            raise ValueError(f"no model is named {self.model!r}; give a name that the service lists at /v1/models")
+        if not self.timeout > 0 or self.retries < 0 or self.max_tokens < 1:
+            raise ValueError(
+                f"timeout {self.timeout}, retries {self.retries}, max_tokens {self.max_tokens}; expected a timeout "
+                "above 0, 0 or more retries, 1 or more tokens"
+            )
+
+
+def _is_address(url: str) -> bool:
+    """Whether a url has a host, and neither a password nor a query, which messages would show."""
+    try:
+        parts = urlsplit(url)
+        found = url.isprintable() and parts.hostname and parts.hostname.encode("idna") and parts.port != 0
+    except ValueError:  # a port that is not a number, a host that cannot be a name
+        return False
+    hidden = parts.username or parts.password or parts.query or parts.fragment
+    return bool(found) and parts.scheme in ("http", "https") and not hidden
+
+
+class _TemporaryFault(Exception):
+    """A service said with status 200 that it cannot answer just now."""
+
+
+class EndpointModel:
+    """Answers questions through the `openai` client. The key comes from the environment and nowhere else."""
+
+    def __init__(self, settings: EndpointSettings) -> None:
+        self.name = f"endpoint {settings.model}"
+        self.settings = settings
+        self._refused: set[str] = set()  # options that the model does not take; all threads leave them out
+        self._key = _key()
+        try:
+            self._openai: Any = importlib.import_module("openai")
+        except ImportError as error:
+            raise ValueError("requests to an endpoint need the package `openai`; run `pip install openai`") from error
+        self._client = self._openai.OpenAI(
+            api_key=self._key, base_url=settings.url, timeout=settings.timeout, max_retries=settings.retries
+        )
+
+    def answer(self, question: Question, attempt: int, stop: threading.Event) -> Reply:
+        """The reply. CaptionerError: no answer after all retries; CaptionerUnavailable: no question gets one."""
+        for tried in range(self.settings.retries + 1):
+            if stop.is_set():
+                raise Cancelled("the run was stopped")
+            try:
+                return self._reply(self._ask(question, attempt))
+            except _TemporaryFault as error:
+                reason = str(error)
+                stop.wait(min(LONGEST_PAUSE, 2.0**tried))
+        raise CaptionerError(f"{self.name}: no answer to {self.settings.retries + 1} requests; the last: {reason}")
+
+    def _ask(self, question: Question, attempt: int) -> Any:
+        """A chat completion; asks again without an option that the model refuses."""
+        options = self._options(question, attempt)
+        messages = [{"role": "user", "content": _content(question)}]
+        while True:
+            try:
+                return self._client.chat.completions.create(model=self.settings.model, messages=messages, **options)
+            except self._openai.APIStatusError as error:
+                # Other threads may have found the same meanwhile, so look at what this question was asked with.
+                refused = error.status_code in (400, 422) and next(
+                    (name for name in _OPTIONS if name in options and name in f"{error.param} {error.body}"), None
+                )
+                if not refused:
+                    raise self._refusal(error.status_code, error.body or error.message) from error
+                self._refused.add(refused)
+                options = self._options(question, attempt)
+            except self._openai.APIConnectionError as error:  # a timeout too
+                raise CaptionerError(f"{self.name}: no answer from {self.settings.url} ({brief(error)})") from error
+            except (self._openai.APIError, ValueError) as error:  # a body that is no chat completion
+                raise _TemporaryFault(f"the answer is not a chat completion ({type(error).__name__})") from error
+
+    def _options(self, question: Question, attempt: int) -> dict[str, Any]:
+        options: dict[str, Any] = {"max_tokens": self.settings.max_tokens}
+        options["temperature"] = 0.0 if attempt == 1 else VARIED
+        if question.seed is not None:
+            options["seed"] = (question.seed + attempt) % LARGEST_SEED
+        taken = {name: value for name, value in options.items() if name not in self._refused}
+        if "max_tokens" not in taken:
+            taken["max_completion_tokens"] = self.settings.max_tokens  # the name that newer models of OpenAI accept
+        return taken
+
+    def _reply(self, answer: Any) -> Reply:
+        """The reply in a chat completion; _TemporaryFault if it holds an error instead, as some services send it."""
+        choices = getattr(answer, "choices", None)
+        error = getattr(answer, "error", None) or (choices and getattr(choices[0], "error", None))
+        if error:
+            code = error.get("code") if isinstance(error, Mapping) else None
+            if code in _FINAL:
+                raise self._refusal(code, error)
+            raise _TemporaryFault(self._said(error))
+        if not choices or getattr(choices[0], "message", None) is None:
+            raise _TemporaryFault("the answer is not a chat completion")
+        message, ended = choices[0].message, choices[0].finish_reason
+        if ended == "error":
+            raise _TemporaryFault("the model's provider broke off")
+        text = _text_of(message.content)
+        if ended == "content_filter" or getattr(message, "refusal", None):
+            problem = "the service refused to describe the pictures"
+        elif ended == "length":
+            problem = "the reply was cut off at the token limit"
+        else:
+            problem = "" if text else "the answer has no text"
+        counts = (getattr(answer.usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
+        return Reply(text, problem, *(count if isinstance(count, int) and count >= 0 else None for count in counts))
+
+    def _refusal(self, status: int, said: object) -> CaptionerError:
+        kind = CaptionerUnavailable if status in _FINAL else CaptionerError
+        return kind(f"{self.name} at {self.settings.url} refused the request (status {status}): {self._said(said)}")
+
+    def _said(self, error: object) -> str:
+        """What a service says about an error, as one line without the key."""
+        while isinstance(error, Mapping) and ("error" in error or "message" in error):
+            error = error.get("error") or error["message"]
+        text = error if isinstance(error, str) else json.dumps(error, default=str)
+        return clean_text(text.replace(self._key, "***"))[:_SHOWN]
+
+
+def _key() -> str:
+    key = os.environ.get(KEY, "").strip()
+    if not key.isascii() or not key.isprintable():
+        raise ValueError(f"the environment variable {KEY} has invalid characters for a key; copy the key again")
+    if not key:
+        raise ValueError(f"set the environment variable {KEY} to the endpoint's key, or to `{NO_KEY}` if it needs none")
+    return key
+
+
+def _content(question: Question) -> list[dict[str, Any]]:
+    """The parts of a message: each picture after its name, then the text."""
+    parts: list[dict[str, Any]] = []
+    for number, picture in enumerate(question.pictures, start=1):
+        buffer = io.BytesIO()
+        picture.save(buffer, format="JPEG", quality=JPEG_QUALITY)
+        url = "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+        parts.append({"type": "text", "text": f"Image-{number}:"})
+        parts.append({"type": "image_url", "image_url": {"url": url}})
+    return [*parts, {"type": "text", "text": question.text}]
+
+
+def _text_of(content: Any) -> str:
+    """A message's text without what a server left around it; some services send it as a list of parts."""
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
+        content = "".join(text for text in texts if isinstance(text, str))
+    return _WRAPPERS.sub("", content).strip() if isinstance(content, str) else ""
