@@ -7,7 +7,7 @@ import sys
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg
 
@@ -15,15 +15,20 @@ from ..train.request import ALL, TrainRequest
 from ..train.stages import ALL_STAGES, StageConfig
 from .options import one_of
 
+_KINDS = typing.get_type_hints(StageConfig)
+
+
+def _kind_of(field: dataclasses.Field) -> Any:
+    """The type of a stage option, with its help, range and choices."""
+    choices, ranges = field.metadata["choices"], [expected for _, expected in field.metadata["checks"]]
+    kind = Annotated[str, one_of(choices)] if choices else _KINDS[field.name]
+    text = "; ".join([field.metadata["help"], *ranges])
+    return Annotated[kind, arg(help=text, help_behavior_hint="")]
+
+
 # A TypedDict without defaults holds what was typed, and nothing else: the rest is the recipe's.
-_KINDS = typing.get_type_hints(StageConfig, include_extras=True)
 StageOptions = TypedDict(
-    "StageOptions",
-    {
-        field.name: Annotated[_KINDS[field.name], arg(help=field.metadata["help"], help_behavior_hint="")]
-        for field in dataclasses.fields(StageConfig)
-    },
-    total=False,
+    "StageOptions", {field.name: _kind_of(field) for field in dataclasses.fields(StageConfig)}, total=False
 )
 
 

@@ -31,8 +31,8 @@ from ..spec import PROGRAM, ModelSpec, get_profile, get_spec
 from .checkpoints import CHECKPOINTS, KEPT, check_settings, list_checkpoints, read_state, step_of
 from .distributed import processes
 from .job import FEATURES, check_origin, is_in_world, origin_of, to_train, train_one_stage
+from .log import Report
 from .parts import MODELS, WorldParts, has_encoder_features, name_of, new_model
-from .progress import Report
 from .request import TrainRequest
 from .run import LEARNERS, RESULT, check_stage, features_read
 from .stages import SCRATCH_SPECS, STAGES, STAGES_IN_ORDER, StageConfig, models_of

@@ -27,10 +27,9 @@ from ..files import locked
 from ..spec import TRAINED_PROFILES, get_profile
 from .checkpoints import CHECKPOINTS, list_checkpoints
 from .distributed import close_at_exit, processes
-from .log import LOG, PICTURE, plot_log, read_log
+from .log import LOG, PICTURE, Report, RunProgress, how_it_stopped, plot_log, read_log, report_interrupt
 from .loop import RunOptions
 from .parts import WorldParts, has_encoder_features
-from .progress import Report, RunProgress, how_it_stopped, report_interrupt
 from .request import TrainRequest
 from .run import RESULT, StageResult, check_free, train_stage
 from .stages import BASELINE_STAGES, SCRATCH_SPECS, STAGES, StageConfig, lr_warning, models_of

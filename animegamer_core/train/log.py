@@ -1,10 +1,12 @@
-"""The log of a run: a line of JSON every few steps."""
+"""What a run tells: its log, a line of JSON every few steps; the picture of its losses; and its messages."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
@@ -13,6 +15,7 @@ import msgspec
 from ..files import append_line, save_picture, write_text
 from ..json_files import to_type
 from ..messages import brief
+from .checkpoints import CHECKPOINTS, list_checkpoints, step_of
 
 LOG = "log.jsonl"
 PICTURE = "loss.png"
@@ -110,3 +113,55 @@ def _smoothed(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     count = max(2, len(points) // 20)
     parts = [points[start : start + count] for start in range(len(points) - count + 1)]
     return [(sum(step for step, _ in part) / count, sum(loss for _, loss in part) / count) for part in parts]
+
+
+REPORT_EVERY_S = 10.0  # between two lines about the same feature
+Report = Callable[[str], object]  # prints or collects a line
+
+
+class RunProgress:
+    """Reports the progress of one run of a stage, line by line."""
+
+    def __init__(self, stage: str, report: Report) -> None:
+        self._stage, self._report = stage, report
+        self._feature, self._reported = "", 0.0
+        self._before = 0, 0.0
+
+    def feature(self, name: str, done: int, count: int) -> None:
+        """Report for how many clips a feature is computed: at the start, every 10 s, and at the end."""
+        now = time.monotonic()
+        if name == self._feature and done < count and now - self._reported < REPORT_EVERY_S:
+            return
+        self._feature, self._reported = name, now
+        self._report(f"{'reading clips' if name == 'frames' else f'computing {name} of clips'}: {done} of {count}")
+
+    def step(self, step: int, steps: int, values: dict[str, float]) -> None:
+        """Report logged values, the mean seconds per step since the line before, and the time left at this pace."""
+        before, seconds_before = self._before
+        self._before = step, values["seconds"]
+        pace = (values["seconds"] - seconds_before) / (step - before)
+        shown = (f"{name} {value:.4g}" for name, value in values.items() if name != "seconds")
+        left = f", {duration(pace * (steps - step))} left" if step < steps else ""
+        self._report(f"{self._stage} {step}/{steps}  {'  '.join(shown)}  {pace:.2g} s a step{left}")
+
+
+def duration(seconds: float) -> str:
+    """A time as text: 45 s, 12 min, 3 h 05 min."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min"
+
+
+def report_interrupt() -> None:
+    """Say that Ctrl-C was received. A signal handler calls this, so it writes to stderr, which steps do not use."""
+    sys.stderr.write("\nfinishing and saving the current step; press Ctrl-C again to stop at once\n")
+    sys.stderr.flush()
+
+
+def how_it_stopped(out: Path) -> str:
+    """A sentence on what an interrupted run in this folder has saved, and how to continue."""
+    saved = list_checkpoints(out / CHECKPOINTS)
+    if not saved:
+        return "stopped before a step was saved; the same command starts again"
+    return f"stopped after step {step_of(saved[-1])}; the same command with --resume continues"

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from .checkpoints import CHECKPOINTS, list_checkpoints, load_checkpoint, save_checkpoint
+from .checkpoints import CHECKPOINTS, RunState, list_checkpoints, load_checkpoint, save_checkpoint
 from .learners import Learner
 from .log import LOG, RunLog
 from .stages import StageConfig
@@ -43,26 +43,13 @@ class RunOptions:
     on_interrupt: Callable[[], object] | None = None
 
 
-@dataclass(frozen=True)
-class LoopResult:
-    """How a run of the loop ended.
-
-    done: whether all steps are taken. seconds: time in the loop, over all runs. trained: the trained tensors by name,
-    averaged if the stage averages. With FSDP2, only the main process has `trained` and the learner's weights, on the
-    CPU.
-    """
-
-    done: bool
-    step: int
-    seconds: float
-    trained: dict[str, Tensor]
-
-
 def run_loop(
     stage: str, config: StageConfig, learner: Learner, data: TrainingData, out: Path, options: RunOptions
-) -> LoopResult:
+) -> tuple[RunState, dict[str, Tensor]]:
     """Train until the last step, the time limit, Ctrl-C (after the current step) or `should_stop`.
 
+    Returns the run's state and its trained tensors, averaged if the stage averages. With FSDP2, only the main process
+    has these and the learner's weights, on the CPU.
     KeyboardInterrupt after Ctrl-C; ValueError if the loss is not finite.
     """
     with idle_on_cpu(learner) as idle:
@@ -72,10 +59,10 @@ def run_loop(
             load_checkpoint(found[-1], state)
         with _finish_step_on_ctrl_c(options.on_interrupt) as interrupted:
             _Loop(trainer, out, options, interrupted, idle.get("decoder.vae")).run()
-        result = LoopResult(state.step >= config.steps, state.step, state.seconds, trainer.finish(learner))
+        trained = trainer.finish(learner)
         if interrupted():  # raised only now: the processes must leave the loop together
             raise KeyboardInterrupt
-        return result
+        return state, trained
 
 
 class _Loop:

@@ -90,19 +90,19 @@ def train_stage(
     with deterministic(config.deterministic, device):
         data = prepare(stage, config, parts, data, device)
         sheets = ShotSheets(stage, config, parts, data, out)
-        result = run_loop(stage, config, learner, data, out, replace(options, draw=sheets.draw))
-        if not result.done:
+        state, trained = run_loop(stage, config, learner, data, out, replace(options, draw=sheets.draw))
+        if state.step < config.steps:
             drop_lora(learner)  # the next call starts like this one, and loads the checkpoint
             if is_main or not distributed.fsdp_wanted():
                 learner.restore_start()
-            return StageResult(False, result.step, result.seconds, parts, data)
+            return StageResult(False, state.step, state.seconds, parts, data)
         if is_main or not distributed.fsdp_wanted():
-            parts, trained = _finish(stage, learner, parts, data, result.trained)
+            parts, trained = _finish(stage, learner, parts, data, trained)
     file = out / f"{stage}.safetensors"
     if is_main:
         save_adapter(file, stage, config, _without_heads(file, trained), parts.spec.to_dict(), stated)
-        write_json(out / RESULT, {"stage": stage, "steps": result.step, "seconds": result.seconds})
-    return StageResult(True, result.step, result.seconds, parts, data.without(*STAGES[stage].outdates), file)
+        write_json(out / RESULT, {"stage": stage, "steps": state.step, "seconds": state.seconds})
+    return StageResult(True, state.step, state.seconds, parts, data.without(*STAGES[stage].outdates), file)
 
 
 def check_free(out: Path, options: RunOptions) -> None:

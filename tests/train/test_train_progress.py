@@ -13,7 +13,7 @@ from test_train_worlds import FEW
 
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.learners import ContrastiveLearner, DiffusionLearner
-from animegamer_core.train.progress import RunProgress, duration
+from animegamer_core.train.log import RunProgress, duration
 
 
 def test_steps_report_their_pace_and_the_time_left():
