@@ -158,21 +158,19 @@ class TrainLoRAStage(io.ComfyNode):
         from ..animegamer_core.train.job import train_adapter
         from ..animegamer_core.train.log import LOG, draw_losses, read_log
         from ..animegamer_core.train.loop import RunOptions
-        from ..animegamer_core.train.trainer import extension_note
 
         progress = comfyui.NodeProgress()
         job = _job(given, progress)
         config, out = job["config"], job["out"]
-        extended = extension_note(config, out)
         with in_widget_words(given.run), at_work(given.run, given.stage, config.steps) as now:
             on_step = _LossPreview(progress, out / LOG, now)
             options = RunOptions(given.resume, on_step, _stop, comfyui.clear_device())
             result = train_adapter(**job, options=options, on_progress=progress)
         lines = read_log(out / LOG)
         plot = image_of_picture(draw_losses(lines))
-        report = _report(given.stage, lines, result.seconds, job["dataset"], result.file, extended)
+        report = _report(given.stage, lines, result.seconds, job["dataset"], result.file)
         TRAINED.record(fingerprinted, str(result.file))
-        notes = [*job["world"].warnings, *filter(None, [lr_warning(config), extended])]
+        notes = [*job["world"].warnings, *filter(None, [lr_warning(config)])]
         lora = (*(given.lora or ()), (str(result.file), 1.0))
         return io.NodeOutput(lora, plot, report, ui=report_ui(cls, plot, report, notes))
 
@@ -270,13 +268,11 @@ def _stop() -> bool:
     return False
 
 
-def _report(
-    stage: str, lines: list[dict[str, float]], seconds: float, dataset: Path, file: Path, extended: str | None
-) -> str:
+def _report(stage: str, lines: list[dict[str, float]], seconds: float, dataset: Path, file: Path) -> str:
     losses = [line["loss"] for line in lines]
     part = max(1, len(losses) // 5)
     first, last = sum(losses[:part]) / part, sum(losses[-part:]) / part
     return (
         f"{stage}: {lines[-1]['step']} steps in {seconds:.0f} s, loss {first:.4g} at the start, {last:.4g} at the end\n"
         f"trained on {dataset}\nLoRA file {file}"
-    ) + (f"\n{extended}" if extended else "")
+    )

@@ -7,15 +7,12 @@ step of the first one.
 from __future__ import annotations
 
 import gc
-import math
-import os
 import re
 import shlex
-import shutil
 import time
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -28,49 +25,33 @@ from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..model.prompt import GameTokenizer
 from ..spec import PROGRAM, ModelSpec, get_profile, get_spec
-from .checkpoints import CHECKPOINTS, KEPT, check_settings, list_checkpoints, read_state, step_of
+from .checkpoints import CHECKPOINTS, check_settings, list_checkpoints, read_state, step_of
 from .distributed import processes
 from .job import FEATURES, check_origin, is_in_world, origin_of, to_train, train_one_stage
 from .log import Report
-from .parts import MODELS, WorldParts, has_encoder_features, name_of, new_model
+from .parts import WorldParts, name_of, new_model
 from .request import TrainRequest
-from .run import LEARNERS, RESULT, check_stage, features_read
+from .run import LEARNERS, RESULT, check_stage
 from .stages import SCRATCH_SPECS, STAGES, STAGES_IN_ORDER, StageConfig, models_of
 from .trainable import read_config, set_trainable
-from .training_data import IMAGE_FEATURES, TrainingData, bytes_in, digest_of, name_weights
+from .training_data import TrainingData, name_weights
 from .world_setup import words_tokenizer, world_exists
 
-FLOAT32, HALF = 4, 2
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-SPARE = 64 * 2**20  # bytes kept free for logs, pictures and the file system itself
 
-
-@dataclass
+@dataclass(frozen=True)
 class StageRun:
-    """One stage of the run.
-
-    begins: the stages whose adapters it starts from. steps: how many are done. The plan fills in checkpoint and file,
-    the bytes of one checkpoint and of the adapter, and features, the bytes of those to compute before its first step.
-    """
+    """One stage of the run. begins: the stages whose adapters it starts from. steps: how many are done."""
 
     request: TrainRequest
     config: StageConfig
     begins: tuple[str, ...]
     done: bool
     steps: int
-    checkpoint: int = 0
-    file: int = 0
-    features: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def stage(self) -> str:
         """The stage's name."""
         return self.request.stage
-
-    @property
-    def kept(self) -> int:
-        """How many checkpoints are kept."""
-        return min(KEPT, math.ceil(self.config.steps / self.config.save_every))
 
 
 @dataclass(frozen=True)
@@ -94,23 +75,15 @@ class Chain:
 def train_all(request: TrainRequest, report: Report) -> int:
     """Print the plan and train the stages; returns the exit status.
 
-    ValueError, before the first step, if options, data or files do not fit one of the stages, or if there is too little
-    free disk space.
+    ValueError, before the first step, if options, data or files do not fit one of the stages.
     """
     chain = _open(request)
-    _plan(chain)
-    uses = _by_disk(_disk_use(chain))
-    for line in (*_table(chain), *(_disk_line(*use) for use in uses)):
+    _check_stages(chain)
+    for line in _table(chain):
         report(line)
-    for folders, needed, free in uses:
-        if needed + SPARE > free:
-            raise ValueError(
-                f"{folders} needs about {size_text(needed)} for checkpoints, features and adapters, but only "
-                f"{size_text(free)} are free; free some space, choose another --out, or train fewer parameters (--set)"
-            )
     if request.plan:
         return 0
-    processes().wait_for_everyone()  # no process writes before all have checked the disk
+    processes().wait_for_everyone()  # no process writes before all have read the folders
     status, done = _train_stages(chain, report)
     if done:
         _report_how_to_play(chain, report)
@@ -205,25 +178,15 @@ def _stage_run(
     return StageRun(request, config, begins, done, step_of(saved[-1]) if saved else 0)
 
 
-def _plan(chain: Chain) -> None:
-    """Fill in what each stage computes and writes; ValueError for anything that would make it fail."""
-    cache = chain.request.cache
-    data = TrainingData(chain.folder, FeatureStore(), cache=cache)
-    known = _cached(chain, data)
+def _check_stages(chain: Chain) -> None:
+    """ValueError for anything that would make a stage fail before its first step; uses models without weights."""
+    data = TrainingData(chain.folder, FeatureStore(), cache=chain.request.cache)
     for run in (run for run in chain.runs if not run.done):
-        names = [name for name in features_read(run.stage, run.config) if name not in known]
-        run.features = {name: feature_bytes(name, chain.spec, len(chain.folder.turns)) for name in names}
         parts = bare_parts(chain, models_of(run.stage, run.config.shots_every > 0))
         check_stage(run.stage, run.config, parts, data)
         plain = replace(run.config, compile=False)
-        learner = LEARNERS[run.stage](plain, parts, data)
         with empty_parameters():
-            set_trainable(learner, plain)
-        trained = sum(value.numel() for value in learner.parameters() if value.requires_grad)
-        constant = learner.decoder.unconditional_ND.numel() if STAGES[run.stage].mixes else 0
-        run.checkpoint = FLOAT32 * trained * (4 if run.config.ema else 3)  # weights, two moments, their average
-        run.file = FLOAT32 * (trained + constant)
-        known = (known | set(names) if cache else set()) - set(STAGES[run.stage].outdates)
+            set_trainable(LEARNERS[run.stage](plain, parts, data), plain)
 
 
 def bare_parts(chain: Chain, models: Iterable[str]) -> WorldParts:
@@ -242,34 +205,6 @@ def bare_parts(chain: Chain, models: Iterable[str]) -> WorldParts:
     return WorldParts(spec, **made)
 
 
-def _cached(chain: Chain, data: TrainingData) -> set[str]:
-    """The features that are known to be in the cache folder already, without loading a model."""
-    run = next((run for run in chain.runs if not run.done), None)
-    if data.cache is None or run is None:
-        return set()
-    known = set(features_read(run.stage, run.config)) if run.steps else set()  # a started run has read all of them
-    if chain.world is not None and chain.recipe != SCRATCH:
-        latents = data.digest("latents", digest_of([name_of(chain.world, "vae")]))
-        known |= {"latents"} if data.is_cached("latents", len(data.folder.turns), latents) else set()
-        if has_encoder_features(chain.world, run.config, data):
-            known |= {"text", IMAGE_FEATURES[run.config.encoder_frame]}
-    return known
-
-
-def feature_bytes(name: str, spec: ModelSpec, clips: int) -> int:
-    """The bytes of a feature of that many clips."""
-    state, encoder, decoder = spec.state, spec.encoder, spec.decoder
-    per_clip = {
-        "frames": decoder.frames * decoder.height * decoder.width * 3,
-        "latents": 2 * math.prod(decoder.latent_shape) * HALF,
-        "text": state.text_tokens * encoder.text.width * HALF,
-        "image": state.image_tokens * encoder.image.width * HALF,
-        "states": state.tokens * state.width * HALF,
-    }
-    per_clip |= {"image_random": per_clip["image"], "predicted": per_clip["states"]}
-    return clips * per_clip[name]
-
-
 def _table(chain: Chain) -> list[str]:
     """The plan as lines of text."""
     clips, games = len(chain.folder.training_clips), sum(not game.held_out for game in chain.folder.games)
@@ -277,71 +212,13 @@ def _table(chain: Chain) -> list[str]:
         f"plan: recipe {chain.recipe}, world {chain.request.world} (spec {chain.spec.name}), dataset "
         f"{chain.folder.path} with {clips:,} clips and {games:,} games to train on"
     )
-    rows = [("stage", "begins from", "features to compute", "steps left", "a step", "checkpoints", "file")]
+    rows = [("stage", "begins from", "steps left", "a step")]
     for run in chain.runs:
-        begins = ", ".join(run.begins) or "the world"
+        left = "done" if run.done else f"{run.config.steps - run.steps:,} of {run.config.steps:,}"
         samples = f"{run.config.batch} {'games' if run.stage == 'predict' else 'clips'}"
-        if run.done:
-            rows.append((run.stage, begins, "-", "done", samples, "-", "-"))
-            continue
-        left = f"{run.config.steps - run.steps:,} of {run.config.steps:,}"
-        features = ", ".join(f"{name} {size_text(count)}" for name, count in run.features.items()) or "-"
-        kept = f"{run.kept} x {size_text(run.checkpoint)}"
-        rows.append((run.stage, begins, features, left, samples, kept, size_text(run.file)))
+        rows.append((run.stage, ", ".join(run.begins) or "the world", left, samples))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [about, *("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)]
-
-
-def _disk_line(folders: str, needed: int, free: int) -> str:
-    return f"disk: about {size_text(needed)} still to write to {folders}, {size_text(free)} free"
-
-
-def _disk_use(chain: Chain) -> list[tuple[Path, int]]:
-    """The folders that will be written to, and how many bytes; checkpoints of an unfinished stage are overwritten."""
-    runs = [run for run in chain.runs if not run.done]
-    needed = sum(run.kept * run.checkpoint + run.file for run in runs)
-    needed += max((run.checkpoint for run in runs), default=0)  # a new one is written next to the old ones
-    out, cache = chain.request.out, chain.request.cache
-    uses = [(out, max(0, needed - sum(bytes_in(run.request.out / CHECKPOINTS) for run in runs)))]
-    if cache is not None:
-        features = {name: count for run in runs for name, count in run.features.items()}
-        there = sum(bytes_in(cache, f"{name}-[0-9]*.safetensors") for name in features)
-        uses.append((cache, max(0, sum(features.values()) - there)))
-    if chain.recipe == SCRATCH and runs:
-        models = bare_parts(chain, MODELS).models.values()
-        sizes = [FLOAT32 * sum(value.numel() for value in model.parameters()) for model in models]
-        known = sum(note.bytes for note in chain.world.files.values()) if chain.world is not None else 0
-        # a new part is written next to the old one
-        uses.append((Path(chain.request.world), max(0, sum(sizes) + max(sizes) - known)))
-    return uses
-
-
-def _by_disk(uses: Sequence[tuple[Path, int]]) -> list[tuple[str, int, int]]:
-    """(folders, bytes needed, bytes free) of each disk that is written to."""
-    disks: dict[int, list[tuple[Path, int]]] = {}
-    for folder, count in uses:
-        disks.setdefault(os.stat(_existing(folder)).st_dev, []).append((folder, count))
-    return [
-        (
-            " and ".join(dict.fromkeys(str(folder) for folder, _ in found)),
-            sum(count for _, count in found),
-            shutil.disk_usage(_existing(found[0][0])).free,
-        )
-        for found in disks.values()
-    ]
-
-
-def _existing(folder: Path) -> Path:
-    """The folder, or the nearest existing folder above it."""
-    return next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-
-
-def size_text(count: float) -> str:
-    """A number of bytes as text: 512 B, 3.2 MiB, 12 GiB."""
-    unit = 0
-    while count >= 1024 and unit < len(UNITS) - 1:
-        count, unit = count / 1024, unit + 1
-    return f"{count:.0f} {UNITS[unit]}" if count >= 10 or not unit else f"{count:.1f} {UNITS[unit]}"
 
 
 def stage_file(out: Path) -> Path:

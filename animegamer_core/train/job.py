@@ -33,7 +33,7 @@ from .parts import WorldParts, has_encoder_features
 from .request import TrainRequest
 from .run import RESULT, StageResult, check_free, train_stage
 from .stages import BASELINE_STAGES, SCRATCH_SPECS, STAGES, StageConfig, lr_warning, models_of
-from .trainer import extension_note, keeps_frozen_in_bf16, set_cublas_workspace
+from .trainer import keeps_frozen_in_bf16, set_cublas_workspace
 from .training_data import Progress, TrainingData
 from .world_setup import check_writable, load_or_make_models, open_or_make_world
 
@@ -228,8 +228,6 @@ def _checked_config(request: TrainRequest, recipe: str, report: Report, world: W
         set_cublas_workspace()
     if (warning := lr_warning(config)) is not None:
         report(f"warning: {warning}")
-    if request.resume and (note := extension_note(config, request.out)) is not None:
-        report(note)
     return config
 
 

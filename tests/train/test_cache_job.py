@@ -11,7 +11,6 @@ from unittest import mock
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from animegamer_core.checkpoint import open_world, save_part, save_world
 from animegamer_core.data import cache as cache_module
@@ -29,7 +28,6 @@ from animegamer_core.toybox.world import vocabulary
 from animegamer_core.train import training_data
 from animegamer_core.train.cache_job import cache_features
 from animegamer_core.train.job import needed_parts
-from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.stages import stage_config
 from animegamer_core.train.training_data import TrainingData
@@ -107,19 +105,6 @@ def test_stages_find_all_features_and_decode_no_clip(dataset, world, tmp_path):
             assert train(stage, dataset, world, tmp_path / "cache", tmp_path / stage).done
         assert set(counts.values()) == {0}
     assert {file.name: file.read_bytes() for file in (tmp_path / "cache").iterdir()} == before
-
-
-def test_features_are_those_that_training_computes_itself(dataset, world, tmp_path):
-    cache_features(dataset, world, tmp_path / "cache", ("latents", "text", "image_random"))
-    parts = WorldParts.load(open_world(world))
-    data = training_data.add_frames(TrainingData(DatasetFolder.open(dataset), FeatureStore()))
-    data = training_data.add_latents(data, parts.decoder)
-    data = training_data.add_encoder_features(data, parts.encoder, "random")
-    for name in ("latents", "text", "image_random"):
-        rows = load_file(tmp_path / "cache" / f"{name}-00000.safetensors")["rows"]
-        assert torch.equal(rows, data.store.gather([name], torch.arange(CLIPS), "cpu")[name]), name
-    index = json.loads((tmp_path / "cache" / "latents.json").read_text())
-    assert index["done"] == 1 and index["count"] == CLIPS
 
 
 def test_after_a_kill_only_what_is_missing_is_computed(dataset, world, tmp_path):

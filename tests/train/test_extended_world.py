@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import open_world, save_world
+from animegamer_core.checkpoint import open_world
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.story.story import Story
-from animegamer_core.train.parts import WorldParts, without_guidance
 from animegamer_core.train.world_setup import extended_world
 
 OLD = "Character: Red; Motion: walk; Background: day field."
@@ -41,16 +40,6 @@ def test_what_the_start_knew_it_predicts_as_before_and_new_words_are_known(other
     embed = after.llm.get_input_embeddings().weight
     ids = [world.tokenizer().backend.token_to_id(word) for word in ("violet", "juggle", "harbour")]
     assert len({tuple(embed[index].tolist()) for index in ids}) == 3  # each new word has a row of its own
-
-
-def test_a_start_whose_weights_include_guidance_is_guided_again(other, tmp_path):
-    """Its training takes the guidance out of the weights."""
-    start, dataset = other
-    without = without_guidance(start.spec)
-    distilled = WorldParts.load(start).with_spec(without).save(save_world(tmp_path / "distilled", without))
-    world = extended_world(distilled, dataset, tmp_path / "world")
-    assert (distilled.spec.decoder.guidance_scale, world.spec.decoder.guidance_scale) == (0, 6)
-    assert extended_world(start, dataset, tmp_path / "other").spec == start.spec
 
 
 def test_it_is_trained_by_the_next_command_that_new_prints(places, tmp_path, capsys):

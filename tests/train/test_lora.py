@@ -6,15 +6,13 @@ import dataclasses
 import pytest
 import torch
 from peft.tuners.lora import Linear
-from published_files import make_originals, write_all, write_mistral
 from safetensors.torch import load_file
 from test_train import TINY, UPDATES, new_parts, run
 
-from animegamer_core.checkpoint import open_world, save_part, save_world
+from animegamer_core.checkpoint import save_part, save_world
 from animegamer_core.checkpoint.adapter_files import save_adapter
 from animegamer_core.checkpoint.adapters import with_adapters
 from animegamer_core.checkpoint.apply_adapter import apply_adapter
-from animegamer_core.checkpoint.convert import convert
 from animegamer_core.checkpoint.lora import (
     adapters_of,
     attach,
@@ -23,7 +21,6 @@ from animegamer_core.checkpoint.lora import (
 )
 from animegamer_core.checkpoint.lora_files import LoraUpdate, plain_tensors
 from animegamer_core.model.decoder import ShotDecoder
-from animegamer_core.runtime.optimizations import optimize
 from animegamer_core.spec import RELEASE, VaeSpec
 from animegamer_core.train import trainer
 from animegamer_core.train.parts import WorldParts
@@ -78,31 +75,6 @@ def test_an_update_of_a_thousandth_keeps_its_effect_beside_16_bit_weights(dtype,
         assert effect_error(merged, before[name], update, rows) > 0.1, "this measure sees what is rounded away"
 
 
-def test_lora_is_merged_into_float32_weights(wide):
-    decoder, name = copy.deepcopy(wide), ATTENTION[0]
-    update = update_of(wide.get_submodule(name).weight, 0.0015)
-    attach(decoder, {name: update}, "file0", strength=0.5)
-    assert not adapters_of(decoder)
-    wanted = wide.get_submodule(name).weight + 0.5 * update.delta()
-    torch.testing.assert_close(decoder.get_submodule(name).weight, wanted)
-
-
-def test_the_stacked_product_of_fused_projections_is_the_same(wide):
-    decoder = copy.deepcopy(wide).to(BF16)
-    attach(decoder, {name: update_of(wide.get_submodule(name).weight, 0.3, 8) for name in ATTENTION[:2]}, "world")
-    attach(decoder, {name: update_of(wide.get_submodule(name).weight, 0.3, 4, 2.0) for name in ATTENTION[1:]}, "file0")
-    fused = copy.deepcopy(decoder)
-    optimize(fused, ("fused",))
-    assert set(adapters_of(fused)) == {"world", "file0"}
-    rows = torch.randn(5, 1920).to(BF16)
-    block, own = fused.transformer.transformer_blocks[0].attn1, decoder.transformer.transformer_blocks[0].attn1
-    apart = torch.cat([own.to_q(rows), own.to_k(rows), own.to_v(rows)], dim=-1)
-    torch.testing.assert_close(block.to_qkv(rows), apart, atol=0.05, rtol=0.02)
-    set_strength(fused, "file0", 0.0), set_strength(decoder, "file0", 0.0)
-    apart = torch.cat([own.to_q(rows), own.to_k(rows), own.to_v(rows)], dim=-1)
-    torch.testing.assert_close(block.to_qkv(rows), apart, atol=0.05, rtol=0.02)
-
-
 @pytest.mark.parametrize("compiled", [False, True])
 def test_playing_computes_the_same_as_peft(compiled, wide):
     decoder, name = copy.deepcopy(wide).to(BF16), ATTENTION[3]
@@ -124,19 +96,6 @@ def test_playing_computes_the_same_as_peft(compiled, wide):
         assert not torch.equal(twin.get_submodule(name)(rows), layer(rows)), "a copy has strengths of its own"
 
 
-@pytest.fixture(scope="module")
-def download(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("published") / "downloads"
-    originals = make_originals(write_mistral(folder / "Mistral-7B-Instruct-v0.1"))
-    write_all(folder, originals)
-    return folder, originals
-
-
-@pytest.fixture(scope="module")
-def converted(download, tmp_path_factory):
-    return convert(download[0], tmp_path_factory.mktemp("worlds") / "qiqi")
-
-
 def whole_weights(model):
     """Every tensor in float32, with the updates beside it added."""
     updates = lora_of(model)
@@ -144,19 +103,6 @@ def whole_weights(model):
         name: value.float() + (updates[layer].delta() if (layer := name.removesuffix(".weight")) in updates else 0)
         for name, value in plain_tensors(model).items()
     }
-
-
-def test_a_converted_world_holds_the_published_updates_in_files_of_their_own(download, converted):
-    listed = {path.split("/")[0] for path in converted.files if "adapter_model" in path}
-    assert listed == {"engine", "decoder"} and all(converted.has(part) for part in ("engine", "decoder"))
-    for kind, original in (("engine", download[1].engine), ("decoder", download[1].decoder)):
-        for world in (converted, open_world(download[0])):
-            model = getattr(world, f"load_{kind}")(dtype=BF16)
-            assert adapters_of(model) == ("world",)
-            wanted = plain_tensors(original)
-            for name, value in whole_weights(model).items():
-                torch.testing.assert_close(value, wanted[name].float(), atol=0.02, rtol=0.02)
-            assert not adapters_of(getattr(world, f"load_{kind}")()), "float32 takes them in"
 
 
 @pytest.fixture(scope="module")
@@ -213,17 +159,6 @@ def test_a_stage_on_16_bit_weights_trains_beside_those_before_it(tiny, ready, tm
         torch.testing.assert_close(theirs[name].delta(), ours[name].delta(), atol=1e-5, rtol=0.02)
         moved = ours[name].delta() - began[name].delta() if name in began else ours[name].delta()
         assert moved.norm() > 0
-
-
-def test_a_world_saved_with_updates_beside_its_weights_has_them_again(tiny, tmp_path):
-    world, joint = tiny
-    decoder = with_adapters(world, ((str(joint), 0.5),)).load_decoder(dtype=BF16)
-    saved = save_part(save_world(tmp_path / "w", TINY), decoder)
-    wanted, found = whole_weights(decoder), whole_weights(open_world(saved.folder).load_decoder(dtype=BF16))
-    for name, value in wanted.items():
-        torch.testing.assert_close(found[name], value, atol=1e-5, rtol=0.01)
-    plain = save_part(saved, world.load_decoder())
-    assert not [path for path in plain.files if "adapter" in path] and not list(saved.folder.rglob("adapter*"))
 
 
 def test_frozen_16_bit_weights_keep_updates_beside_them_and_trained_ones_take_them_in(tiny):

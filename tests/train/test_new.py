@@ -19,7 +19,6 @@ from animegamer_core.checkpoint.new import new_world
 from animegamer_core.checkpoint.parts import PARTS, build_model
 from animegamer_core.model.encoder import image_encoder, text_encoder
 from animegamer_core.spec import RELEASE
-from animegamer_core.train.trainable import read_adapter
 
 FEW = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --weight-decay 0 --accumulation 1".split()
 ENCODERS = ("text_tower", "image_tower")
@@ -80,13 +79,6 @@ def test_the_first_velocity_is_that_of_stock_cogvideox_with_a_zero_text(world, d
     assert expected.std() > 0.1, "a velocity of nothing would prove nothing"
 
 
-def test_guidance_changes_nothing_before_training(world):
-    decoder = world.load_decoder()
-    state = world.load_encoder()(["run"], torch.rand(1, 3, 40, 60) * 2 - 1)
-    shots = [decoder.sample(state, torch.ones(1), [3], guidance=name) for name in ("cosine", "constant")]
-    assert torch.allclose(*shots, atol=1e-4)
-
-
 def test_the_engine_is_mistral_with_added_rows(world, downloads):
     stock = MistralForCausalLM.from_pretrained(downloads / "Mistral-7B-Instruct-v0.1").float()
     engine = world.load_engine()
@@ -115,22 +107,6 @@ def test_the_seed_decides_what_begins_random_and_nothing_else(downloads, tmp_pat
             assert {value.dtype for value in first.values()} == {torch.float16}, "as released"
     nothing = worlds[0].load_encoder(parts=("encoder",)).unconditional()
     assert torch.equal(nothing, worlds[0].load_decoder().unconditional_ND), "both round the stock bias alike"
-
-
-@pytest.mark.parametrize("steps", [1, 2])
-def test_two_steps_of_warmup_move_all_that_it_trains(world, smaller_dataset, tmp_path, steps):
-    """The first moves what meets a zero weight, the second what lies behind it."""
-    out = tmp_path / "run"
-    places = ["--dataset", str(smaller_dataset), "--world", str(world.folder), "--out", str(out)]
-    assert main(["train", "warmup", *places, *FEW, "--steps", str(steps)]) == 0
-    trained = read_adapter(out / "warmup.safetensors")[2]
-    before = {f"encoder.{name}": value for name, value in stored(world, "encoder").items()}
-    before |= {f"decoder.{name}": value for name, value in stored(world, "decoder").items()}
-    moved = {name for name, value in trained.items() if not torch.equal(value, before[name])}
-    first = {f"encoder.{side}_norm.{end}" for side in ("text", "image") for end in ("weight", "bias")}
-    first |= {f"decoder.transformer.ofs_embedding.linear_2.{end}" for end in ("weight", "bias")}
-    assert moved == (first | {"decoder.unconditional_ND"} if steps == 1 else set(trained))
-    assert {name.split(".")[1] for name in trained} >= {"text_proj", "image_proj", "text_norm", "image_norm"}
 
 
 # ---- from the command line to a game
@@ -181,19 +157,6 @@ def test_without_its_text_and_image_encoders_a_world_cannot_be_trained_yet(
     assert ages == {path: (out / path).stat().st_mtime_ns for path in ages}, "only what was missing is written"
 
 
-def test_an_interrupted_run_goes_on(downloads, tmp_path):
-    def stop(done, total, what):
-        if what.startswith("decoder: transformer.norm_out"):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        new_world(find_base(downloads), tmp_path / "w", stop)
-    seen = []
-    world = new_world(find_base(downloads), tmp_path / "w", lambda done, total, what: seen.append(what.split(":")[0]))
-    assert not world.missing() and {"vae", *ENCODERS} & set(seen) == set()
-    world.verify()
-
-
 # ---- the layouts that people have
 
 
@@ -214,16 +177,6 @@ def test_torch_files_of_mistral_are_read_too(world, src, tmp_path):
     index = {"weight_map": {key: file for file, keys in halves.items() for key in keys}}
     (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
     same(new_world(find_base(src), tmp_path / "w", precision="keep"), world)
-
-
-def test_a_tokenizer_in_the_form_of_cogvideox_2b(src, tmp_path):
-    from baseline_folders import save_published_like
-
-    like = save_published_like(tmp_path / "like")
-    shutil.rmtree(src / "CogVideoX-2b" / "tokenizer")
-    shutil.copytree(like / "tokenizer", src / "CogVideoX-2b" / "tokenizer")
-    world = new_world(find_base(src), tmp_path / "w")
-    assert world.load_encoder().text_ids(["run"]).shape == (1, 30)
 
 
 # ---- what is refused, each in one sentence
@@ -270,14 +223,6 @@ LLM, TEXTS = "Mistral-7B-Instruct-v0.1/config.json", "CogVideoX-2b/text_encoder/
 def test_configurations_that_do_not_fit(src, tmp_path, file, changes, match):
     made.change_config(src / file, **changes)
     refuse(src, tmp_path / "w", f"{file}: .*{match}")
-
-
-def test_later_mistrals_are_refused_by_their_vocabulary(src, tmp_path):
-    shutil.rmtree(src / "Mistral-7B-Instruct-v0.1")
-    made.write_mistral(src / "Mistral-7B-Instruct-v0.1", rows=32768)
-    refuse(
-        src, tmp_path / "w", "model.safetensors: has 32768 token rows; expected the 32000 of Mistral-7B-Instruct-v0.1"
-    )
 
 
 class Shapes:

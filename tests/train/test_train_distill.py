@@ -8,13 +8,11 @@ import test_train as shared
 import torch
 
 from animegamer_core.train.learners import DistillLearner
-from animegamer_core.train.parts import without_guidance
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import RECIPES
 from animegamer_core.train.trainable import set_trainable
 
 CPU = torch.device("cpu")
-STRENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # one for each motion level
 UPDATES = {"lora_rank": 2, "lora_alpha": 2.0, "lora_targets": RECIPES["lora"]["distill"].lora_targets, "trainable": ()}
 
 
@@ -54,35 +52,6 @@ def test_the_target_is_the_guided_velocity_by_hand(guidance, ready):
         # Guidance makes the rounding, which differs with the rows of a batch, seven times as large.
         torch.testing.assert_close(wanted[row], by_hand, rtol=1e-4, atol=1e-4)
     assert not torch.allclose(wanted, conditioned, atol=1e-3)  # else nothing would be learned
-
-
-def test_each_motion_level_is_taught_with_its_own_strength(ready):
-    plain, by_level = learner_of(ready), learner_of(ready, teacher_guidance="constant", teacher_strengths=STRENGTHS)
-    rows = torch.arange(len(ready.folder.turns))
-    levels = [turn.motion_level for turn in ready.folder.turns]
-    assert len(set(levels)) > 1
-    batches = [learner.batch(ready, rows, MicroBatch(0), CPU) for learner in (plain, by_level)]
-    assert set(batches[0]["strength"].tolist()) == {plain.decoder.spec.decoder.guidance_scale}
-    torch.testing.assert_close(batches[1]["strength"], torch.tensor([STRENGTHS[level - 1] for level in levels]))
-    batch = batch_of(by_level, ready)
-    with torch.no_grad(), by_level._teacher() as teacher:
-        wanted = by_level._guided(teacher, batch["clean"], batch)
-        nothing = teacher.unconditional_ND.expand_as(batch["states"])
-        given = batch["clean"], batch["timesteps"]
-        without = teacher.velocity(*given, nothing, batch["motion"])
-        conditioned = teacher.velocity(*given, batch["states"], batch["motion"])
-    for row, level in enumerate(levels[: len(wanted)]):
-        by_hand = without[row] + (1 + STRENGTHS[level - 1]) * (conditioned[row] - without[row])
-        torch.testing.assert_close(wanted[row], by_hand, rtol=1e-4, atol=1e-4)
-
-
-def test_a_world_without_guidance_has_nothing_to_distill_unless_strengths_are_given(ready, tmp_path):
-    parts = shared.new_parts(ready).with_spec(without_guidance(shared.TINY))
-    with pytest.raises(ValueError, match="nothing to distill; give teacher_strengths"):
-        shared.run("distill", parts, ready, tmp_path / "none")
-    assert not (tmp_path / "none").exists()
-    result, _ = shared.run("distill", parts, ready, tmp_path / "some", steps=1, teacher_strengths=STRENGTHS)
-    assert result.done
 
 
 def test_one_pass_learns_what_two_predict(ready, tmp_path):

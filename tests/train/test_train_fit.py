@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from unittest import mock
 
@@ -24,17 +23,11 @@ from test_train import (
 )
 
 from animegamer_core.checkpoint import open_world, save_world
-from animegamer_core.checkpoint.adapter_files import save_adapter
 from animegamer_core.train.job import needed_parts
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import read_log
 from animegamer_core.train.stages import LORA, matching, stage_config
 from animegamer_core.train.trainable import is_trained_lora, set_trainable
-from animegamer_core.train.trainer import (
-    deterministic,
-    idle_on_cpu,
-    set_precision,
-)
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
@@ -92,21 +85,6 @@ def test_frozen_weights_are_loaded_in_bf16_and_trained_ones_in_fp32(stage, world
         assert {value.dtype for value in model.parameters()} == {torch.float32}, "the CPU computes in fp32"
 
 
-def test_trained_weights_are_fp32_and_frozen_ones_bf16_when_training_begins(ready):
-    parts = new_parts(ready)
-    learner = DiffusionLearner(stage_config("joint", "lora24"), parts.decoder, parts.encoder)
-    parts.decoder.bfloat16()
-    names = set(set_trainable(learner, stage_config("joint", "lora24")))
-    with idle_on_cpu(learner) as idle:
-        set_precision(learner, stage_config("joint", "lora24"), GPU)
-        kinds = {name: value.dtype for name, value in learner.named_parameters()}
-        assert set(idle) == {"decoder.vae", "encoder.text_tower", "encoder.image_tower"}
-        assert not any(name.startswith(tuple(idle)) for name in kinds)
-    for name, kind in kinds.items():
-        assert kind is (torch.float32 if name in names or name.startswith("encoder.") else torch.bfloat16), name
-    assert learner.decoder.vae is idle["decoder.vae"] and list(learner.encoder._modules)[0] == "text_tower"
-
-
 # --- cached features ------------------------------------------------------------------------------------------------
 
 
@@ -139,29 +117,6 @@ def test_once_cached_neither_clips_nor_encoders_are_needed(stage, command, tmp_p
     with mock.patch.object(type(world), "load_encoder", load):
         again = command(stage, "again")
     assert again == first and loaded == [("encoder",)]
-
-
-def test_encoders_are_loaded_where_an_adapter_to_begin_from_changes_them(world, ready, tmp_path):
-    cached = dataclasses.replace(ready, cache=tmp_path)
-    config, path = tiny_config("joint"), tmp_path / "joint.safetensors"
-    with mock.patch("animegamer_core.train.job.has_encoder_features", lambda *_: True):
-        for name, towers in (("encoder.text_norm.weight", False), ("encoder.text_tower.shared.weight", True)):
-            save_adapter(path, "joint", config, {name: torch.zeros(1)}, TINY.to_dict())
-            encoder = needed_parts("joint", config, world, cached, CPU, [path]).encoder
-            assert next(encoder.text_tower.parameters()).is_meta is not towers
-
-
-# --- deterministic kernels ------------------------------------------------------------------------------------------
-
-
-def test_deterministic_kernels_change_nothing_on_a_cpu_and_end_with_an_error_too(ready, tmp_path):
-    """test_train.py has that they are asked for."""
-    _, plain = run("joint", new_parts(ready), ready, tmp_path / "plain", steps=2)
-    _, exact = run("joint", new_parts(ready), ready, tmp_path / "exact", steps=2, deterministic=True)
-    assert losses_of(exact) == losses_of(plain), "a CPU sums in one order anyway"
-    with pytest.raises(KeyError), deterministic(True, CPU):
-        raise KeyError
-    assert not torch.are_deterministic_algorithms_enabled()
 
 
 # --- sheets of shots ------------------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ import torch
 from diffusers import CogVideoXPipeline
 from test_train import TINY, run, tiny_config, train
 
-from animegamer_core.checkpoint import open_world, save_part, save_world
-from animegamer_core.checkpoint.adapter_files import save_adapter
+from animegamer_core.checkpoint import save_part, save_world
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.spec import PROFILES
@@ -20,9 +19,7 @@ from animegamer_core.state import clean_text
 from animegamer_core.train.learners import TextVideoLearner
 from animegamer_core.train.run import prepare
 from animegamer_core.train.sampling import MicroBatch
-from animegamer_core.train.stages import stage_config
 from animegamer_core.train.text_video import new_text_video, open_text_video
-from animegamer_core.train.trainable import read_adapter
 from animegamer_core.train.world_setup import words_tokenizer
 
 CPU = torch.device("cpu")
@@ -110,18 +107,6 @@ def test_a_stopped_command_goes_on_to_the_same_weights(world, dataset, tmp_path)
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_it_begins_from_a_stage_file_and_a_run_of_another_start_is_refused(world, dataset, tmp_path):
-    train("gc", dataset, world.folder, tmp_path / "one", SCRATCH)
-    first, said = tmp_path / "one" / "gc.safetensors", []
-    train("gc", dataset, world.folder, tmp_path / "two", f"{SCRATCH} --start {first} --lr 1e-7", said.append)
-    assert f"starts from {first}" in said
-    name = "decoder.transformer.transformer_blocks.0.attn1.to_q.weight"
-    one, two = (read_adapter(tmp_path / run / "gc.safetensors")[2][name] for run in ("one", "two"))
-    torch.testing.assert_close(two, one, atol=1e-5, rtol=1e-4)
-    with pytest.raises(ValueError, match="holds a run with another start"):
-        train("gc", dataset, world.folder, tmp_path / "two", f"{SCRATCH} --resume")
-
-
 def test_a_stock_folder_gets_updates_that_diffusers_loads(world, dataset, data, tmp_path):
     """As for CogVideoX-2B: the file holds updates alone, and loaded they are the merged weights that training left."""
     stock = tmp_path / "CogVideoX"
@@ -140,21 +125,3 @@ def test_a_stock_folder_gets_updates_that_diffusers_loads(world, dataset, data, 
     updated, merged = draw(pipeline, "red walk"), draw(parts.decoder.pipeline, "red walk")
     assert np.abs(updated - plain).max() > 1e-3
     np.testing.assert_allclose(updated, merged, atol=1e-3)
-
-
-def test_what_cannot_be_trained_is_one_sentence(world, dataset, data, tmp_path):
-    with pytest.raises(ValueError, match="is not a CogVideoX-2b folder"):
-        train("gc", dataset, world.folder, tmp_path / "run", "--recipe lora")
-    bare = save_world(tmp_path / "bare", TINY)
-    vae = tmp_path / "vae.safetensors"
-    save_adapter(vae, "vae", stage_config("vae"), {"decoder.vae.x": torch.zeros(1)}, {})
-    with pytest.raises(
-        ValueError, match="is from stage vae and fits a world, not a baseline; give a file from stage gc"
-    ):
-        train("gc", dataset, world.folder, tmp_path / "run", f"--start {vae}")
-    with pytest.raises(ValueError, match="vae is not complete"):
-        new_text_video(open_world(bare.folder), data.folder, 0)
-    new_text_video(world, data.folder, 0).decoder.pipeline.save_pretrained(str(tmp_path / "broken"))
-    (tmp_path / "broken" / "vae" / "diffusion_pytorch_model.safetensors").unlink()
-    with pytest.raises(ValueError, match="is not a complete CogVideoX folder"):
-        open_text_video(tmp_path / "broken")

@@ -9,16 +9,13 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-import torch
 from test_train import TINY, new_parts, train
 
 from animegamer_core.checkpoint import open_world, save_world
-from animegamer_core.checkpoint.adapter_files import save_adapter
 from animegamer_core.checkpoint.adapters import open_with_adapters
 from animegamer_core.checkpoint.parts import PARTS
 from animegamer_core.checkpoint.world import EMBEDDED
 from animegamer_core.spec import get_spec
-from animegamer_core.train.log import read_log
 from animegamer_core.train.stages import DROP_MOTION, stage_config
 from animegamer_core.train.trainable import read_adapter
 
@@ -69,41 +66,7 @@ def test_the_embedded_world_is_trained_on_top(stage, recipe, kept_world, dataset
     assert open_with_adapters("toybox", [str(file)], playing=True).fingerprint != open_world("toybox").fingerprint
 
 
-@pytest.mark.parametrize(("named", "recipe"), [("name", ""), ("path", "--recipe scratch"), ("link", "")])
-def test_recipe_scratch_never_writes_into_the_embedded_world(named, recipe, kept_world, dataset, tmp_path):
-    world = {"name": "toybox", "path": kept_world, "link": tmp_path / "link"}[named]
-    (tmp_path / "link").symlink_to(kept_world)
-    before = ages(kept_world)
-    with pytest.raises(ValueError, match=r"part of this package, .*give --recipe lora or lora24.* copy ") as refused:
-        train("towers", dataset, world, tmp_path / "run", f"{FEW} {recipe}")
-    assert ("the default for spec 'tiny'" in str(refused.value)) is not bool(recipe)
-    assert ages(kept_world) == before and not (tmp_path / "run").exists()
-
-
-def test_a_stage_begins_from_a_file_that_trained_more_than_it_reads(kept_world, dataset, tmp_path):
-    """As `dataset build` tells: the engine learns what the encoder of stage joint makes of shots."""
-    cached = f"{LORA} --cache {tmp_path / 'cache'}"
-    assert train("joint", dataset, "toybox", tmp_path / "joint", cached) == 0
-    start = f"--start {tmp_path / 'joint' / 'joint.safetensors'}"
-    for out, more in (("alone", ""), ("on top", start)):
-        assert train("predict", dataset, "toybox", tmp_path / out, f"{cached} {more}") == 0
-    alone, on_top = (read_log(tmp_path / out / "log.jsonl") for out in ("alone", "on top"))
-    assert [line["loss"] for line in alone] != [line["loss"] for line in on_top]
-    vae = tmp_path / "vae.safetensors"
-    save_adapter(vae, "vae", stage_config("vae"), {"decoder.vae.x": torch.zeros(1)}, {})
-    with pytest.raises(ValueError, match="vae.safetensors trains the decoder, which was not given"):
-        train("predict", dataset, "toybox", tmp_path / "no", f"{cached} --start {vae}")
-
-
 # --- the order of stages, and what they leave -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stage", ["warmup", "joint", "predict", "adapt", "distill"])
-def test_a_new_world_is_not_begun_with_a_stage_that_needs_another_first(stage, dataset, tmp_path):
-    said = f"new has no encoder yet, which stage {stage} needs; train stage towers first"
-    with pytest.raises(ValueError, match=said):
-        train(stage, dataset, tmp_path / "new", tmp_path / "run", f"{FEW} --spec tiny")
-    assert not (tmp_path / "new").exists() and not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("recipe", ["", "--recipe scratch"])

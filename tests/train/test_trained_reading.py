@@ -15,7 +15,6 @@ from animegamer_core.checkpoint.adapters import open_with_adapters, with_adapter
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.records import GameRecord
-from animegamer_core.evaluate.world.motion import flow_of, open_meter
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.spec import PROFILES, TRAINED_PROFILES, Reading
 from animegamer_core.state import MOTION_TABLES
@@ -101,16 +100,6 @@ def test_play_computes_what_training_reached_and_draws_it(dataset, published, tm
     assert torch.equal(torch.stack([state for state, _ in drawn]), states)
 
 
-def test_a_stage_file_says_how_it_was_trained(dataset, published, tmp_path):
-    quick = f"{QUICK} --steps 1"
-    file = trained("predict", dataset, published, tmp_path, rf"{quick} --trainable ^engine\.project_in --batch 2")
-    stated = adapter_facts(file)
-    assert stated.reading == Reading(PROFILES["paper"], 4) and stated.motion_table is None, "paper is the default"
-    later = trained("adapt", dataset, published, tmp_path / "b", f"{quick} --batch 3 --start {file} --window 1")
-    assert adapter_facts(later).reading == Reading(PROFILES["paper"], 1)
-    assert adapter_facts(later).motion_table.values == (0.5, 1.5, 2.5, 3.5, 4.5)
-
-
 def test_a_world_of_ours_is_read_as_its_engine_was_trained(dataset, published, tmp_path):
     """In place: the folder says so itself; decoder stages put in their dataset's motion table."""
     world = published.folder.with_name("own")
@@ -167,25 +156,3 @@ def test_files_that_contradict_one_another_or_the_world_are_refused(published, f
     both = adapted(published, files, ("predict", "paper"), ("adapt", "paper"))
     assert (both.profile.name, both.trained_window, both.warnings) == ("paper", 2, ())
     assert adapted(published, files, ("adapt", "reference")).profile.name == "reference"
-
-
-def test_the_last_decoder_file_gives_the_motion_table_of_play_and_of_the_figures(published, files):
-    names = (("predict", "paper"), ("adapt", "paper"))
-    world = adapted(published, files, *names)
-    assert world.motion_table.values == MOTION_TABLES["released_app"].values
-    flow = flow_of(world)
-    assert flow.threshold == 0.3
-    with open_meter(world, flow) as meter:
-        assert meter.facts["edges"] == [1.0, 2.0, 3.0, 4.0]
-    assert adapted(published, files, *names, "old adapt").motion_table.name == "paper", "one without has no say"
-    other = adapted(published, files, ("adapt", "reference"))
-    assert other.motion_table.name == "reference" and other.fingerprint != published.fingerprint
-
-
-def test_a_run_goes_on_with_the_profile_that_it_began_with(dataset, published, tmp_path):
-    options = rf"{QUICK} --trainable ^engine\.project_in --steps 2 --batch 2"
-    train("predict", dataset, published.folder, tmp_path, f"{options} --minutes 0.00001")
-    with pytest.raises(ValueError, match="holds a run with another profile .paper, now reference."):
-        train("predict", dataset, published.folder, tmp_path, f"{options} --resume --profile reference")
-    with pytest.raises(ValueError, match="stage joint reads no turns, so a profile has no effect"):
-        train("joint", dataset, published.folder, tmp_path / "joint", "--profile paper")
