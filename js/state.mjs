@@ -6,12 +6,12 @@ const SAVED_TURNS = 100; // turns of the chart that a saved workflow contains
 
 /** A complete state from any value, or null if it is not a state. */
 export function readState(item) {
-  if (!item || typeof item !== "object" || !item.gauges) return null;
+  if (!item || typeof item !== "object" || !item.stats) return null;
   return {
     turn: whole(item.turn, 0),
     instruction: String(item.instruction ?? ""),
     motion: readMotion(item.motion),
-    gauges: readStats(item.gauges, 0, 100),
+    stats: readStats(item.stats, 0, 100),
     changes: readStats(item.changes, -100, 100),
     course: (Array.isArray(item.course) ? item.course : []).map(readPoint),
     refused: (Array.isArray(item.refused) ? item.refused : []).filter((name) => STATS.includes(name)),
@@ -50,7 +50,7 @@ export function rememberedWords(state, say) {
 export function describeState(state, say) {
   const stats = STATS.map((name) => {
     const change = signed(state.changes[name]);
-    return `${say(name)} ${state.gauges[name]}${change ? ` (${change})` : ""}`;
+    return `${say(name)} ${state.stats[name]}${change ? ` (${change})` : ""}`;
   });
   const motion = `${say("motion")} ${say(state.motion.scope)}`;
   const words = [motion, ...stats, rememberedWords(state, say)].filter(Boolean);
@@ -59,7 +59,7 @@ export function describeState(state, say) {
 
 /** An `animegamer_state` item for the last turn of a path (nodes of tree.mjs), with the turns up to it. */
 export function itemOfPath(path) {
-  const course = path.map(({ number, turn }) => ({ turn: number, ...turn.gauges, motion: levelOf(turn.motion) }));
+  const course = path.map(({ number, turn }) => ({ turn: number, ...turn.stats, motion: levelOf(turn.motion) }));
   const { number, turn } = path[path.length - 1];
   return { ...turn, turn: number, course };
 }

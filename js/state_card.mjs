@@ -41,7 +41,7 @@ export function createCard(say, { withText = true, withUnknown = false } = {}) {
       ...instructionLines(state.instruction).map((line) => el("span", { text: line, title: line })),
     );
     motion.show(state.motion);
-    for (const name of STATS) gauges[name].show(state.gauges[name], state.changes[name]);
+    for (const name of STATS) gauges[name].show(state.stats[name], state.changes[name]);
     const turns = rememberedWords(state, say);
     remembered.hidden = !turns;
     remembered.textContent = remembered.title = turns;

@@ -295,7 +295,7 @@ class StateDisplay(io.ComfyNode):
         return schema(
             node_id="StateDisplay",
             display_name="State Display",
-            search_aliases=("stats", "gauges", "stamina", "show state", "status"),
+            search_aliases=("stats", "stamina", "show state", "status"),
             description="Shows the character's stats and their changes, the motion, the turn's text and a chart of "
             "the game.",
             inputs=[StateSocket.Input("state", tooltip="The turn to show.")],

@@ -300,7 +300,7 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, facts: WorldFacts
         "steps": drawn.get("steps"),
         "guidance": drawn.get("guidance"),
         "draft": None if facts is None else facts.draft(turn.instruction, drawn.get("steps")),
-        "gauges": asdict(turn.character),
+        "stats": asdict(turn.character),
         "changes": stat_changes(turn.character, before),
         "refused": list(turn.refused),
         "state": entry.state,

@@ -124,13 +124,12 @@ def state_item(moment: Moment) -> dict[str, typing.Any]:
         "turn": turn.number,
         "instruction": turn.instruction,
         "motion": {"scope": scope_name(motion), "level": motion, "value": table.value(motion) if table else None},
-        "gauges": asdict(turn.character),
+        "stats": asdict(turn.character),
         "changes": stat_changes(turn.character, before),
         "refused": list(turn.refused),
         "recalled": list(turn.recalled),
         "course": [_chart_item(item) for item in session.turns[-CHART_TURNS:]],
         "unknown_words": list(moment.unknown_words),
-        "said": list(turn.state.raw_choices),
     }
 
 

@@ -52,11 +52,11 @@ def assert_shows(comfy, state):
     """The card in StateDisplay shows a state: its stats with their changes, and the motion's word."""
     comfy.page.wait_for_selector(f"{CARD} .ag-lines")
     card = comfy.run_script("card", CARD)
-    for name, value in state["gauges"].items():
+    for name, value in state["stats"].items():
         change = state["changes"][name]
         assert card[name] == [value, f"{change:+d}".replace("-", "\u2212") if change else ""]
     assert (card["motion"], card["steps"]) == (state["motion"]["scope"], state["motion"]["level"])
-    assert card["width"] == f"{state['gauges']['stamina']}%"
+    assert card["width"] == f"{state['stats']['stamina']}%"
 
 
 def test_the_node_shows_what_the_server_predicted(run, server):

@@ -33,7 +33,7 @@ def game(tab):
 def test_two_turns_are_played_saved_and_shown(game):
     turns = game.saved("by the sea")["lines"][0]["turns"]
     assert [turn["instruction"] for turn in turns] == [SEA, RUN]
-    assert game.gauges() == turns[1]["gauges"]
+    assert game.gauges() == turns[1]["stats"]
     assert game.page.locator(".ag-stage .ag-words span").all_inner_texts() == ["Miko", "swiftly run", "day beach"]
     assert game.page.locator(".ag-line-strip .ag-clip").count() == 2
     assert game.page.locator(".ag-play .ag-course rect").count() == 2

@@ -51,9 +51,9 @@ def test_a_game_is_played_drawn_and_shown(server, tiny):
     state = shown(entry)
     assert state["turn"] == 3 and state["instruction"] == strange
     assert [item["turn"] for item in state["course"]] == [1, 2, 3] and state["course"][1]["instruction"] == RUN
-    stats, before = state["gauges"], state["course"][1]
+    stats, before = state["stats"], state["course"][1]
     assert state["changes"] == {name: stats[name] - before[name] for name in stats}
-    assert state["motion"]["value"] == tiny.motion_table.value(state["motion"]["level"]) and len(state["said"]) == 4
+    assert state["motion"]["value"] == tiny.motion_table.value(state["motion"]["level"])
     assert state["motion"]["scope"] in ("still", "gentle", "brisk", "fast", "wild")
     assert state["unknown_words"] == ["fax", "quokka"]
     (note,) = entry["outputs"]["predict3"]["animegamer_notes"]
@@ -93,7 +93,7 @@ def test_a_game_starts_with_a_picture(server):
     }
     entry = server.run(prompt)
     assert [item["turn"] for item in shown(entry)["course"]] == [0, 1]
-    stats, changes = shown(entry)["gauges"], shown(entry)["changes"]
+    stats, changes = shown(entry)["stats"], shown(entry)["changes"]
     assert stats == {
         "stamina": 98 + changes["stamina"],
         "social": changes["social"],
@@ -157,10 +157,10 @@ def test_a_turn_is_numbers_and_text_for_other_nodes(server, tiny):
     }
     outputs = server.run(graph)["outputs"]
     (state,) = outputs["show"]["animegamer_state"]
-    motion, gauges = state["motion"], state["gauges"]
-    wanted = [2, RUN, motion["scope"], motion["level"], *(gauges[name] for name in values[4:])]
+    motion, stats = state["motion"], state["stats"]
+    wanted = [2, RUN, motion["scope"], motion["level"], *(stats[name] for name in values[4:])]
     assert [outputs[name]["text"][0] for name in values] == [str(value) for value in wanted]
-    assert len(set(gauges.values())) == 3, "no two stats are alike, so none stands for another"
+    assert len(set(stats.values())) == 3, "no two stats are alike, so none stands for another"
 
 
 def test_the_toybox_knows_the_default_instructions(server):

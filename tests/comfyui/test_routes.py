@@ -74,8 +74,8 @@ def test_turns_are_played_waited_for_and_listed(server, story, tiny):
     assert other["motion"]["value"] == 33.5 and other["overridden"]
     assert (other["steps"], other["guidance"], other["window"]) == (4, tiny.profile.guidance, 4)
     for number, one in enumerate((opening, other)):
-        before = {"stamina": 50, "social": 50, "entertainment": 50} if number == 0 else opening["gauges"]
-        assert one["changes"] == {name: one["gauges"][name] - before[name] for name in before}
+        before = {"stamina": 50, "social": 50, "entertainment": 50} if number == 0 else opening["stats"]
+        assert one["changes"] == {name: one["stats"][name] - before[name] for name in before}
         path = server.output_dir / one["clip"]["subfolder"] / one["clip"]["filename"]
         assert path.is_file() and one["shot"] in path.name
 
@@ -269,7 +269,7 @@ def test_an_agent_plays_by_the_skill(server):
             continue
         status, answer = server.post(path, json.loads(options[-1]))
         assert status == 200 and {"turn", "state", "clip"} <= answer.keys(), answer
-        assert {"gauges", "changes", "motion"} <= answer["state"].keys()
+        assert {"stats", "changes", "motion"} <= answer["state"].keys()
         assert server.get_bytes(answer["clip"])[4:8] == b"ftyp"
         played.append(answer["turn"])
     assert played == [1, 2] and len(lines) == 5

@@ -94,7 +94,7 @@ def test_1_one_turn(server, play):
     played = play("1-one-turn")
     (shown,) = outputs(played, "StateDisplay")
     instruction = "Character: Miko; Motion: gently wave hello with a red scarf; Background: day beach."
-    assert state(shown)["instruction"] == instruction and state(shown)["gauges"] == stats_after(instruction)
+    assert state(shown)["instruction"] == instruction and state(shown)["stats"] == stats_after(instruction)
     assert state(shown)["motion"]["scope"] == "gentle", "as the adverb says"
     (video,) = outputs(played, "SaveVideo")
     assert clip(server, video).shape == (17, 96, 144, 3)
@@ -105,7 +105,7 @@ def test_2_five_turns(server, play):
     instructions = list(texts(played[0]).values())
     states = [state(shown) for shown in outputs(played, "StateDisplay")]
     assert [item["instruction"] for item in states] == instructions and len(instructions) == 5
-    assert [item["gauges"] for item in states] == [stats_after(*instructions[: n + 1]) for n in range(5)]
+    assert [item["stats"] for item in states] == [stats_after(*instructions[: n + 1]) for n in range(5)]
     clips = [clip(server, shown) for shown in outputs(played, "SaveGameStory")]
     assert [frames.shape for frames in clips] == [(17, 96, 144, 3)] * 5 and distinct(clips)
     (story,) = [item for item in server.get("/animegamer/stories")["stories"] if item["name"] == "five-turns"]
@@ -119,8 +119,8 @@ def test_3_two_futures_of_one_history(server, play):
     a, b = (state(shown) for shown in outputs(played, "StateDisplay"))
     assert [item["instruction"] for item in a["course"]] == [first, second, instructions["Future A"]]
     assert [item["instruction"] for item in b["course"]] == [first, instructions["Future B"]]
-    assert a["gauges"] == stats_after(first, second, instructions["Future A"])
-    assert b["gauges"] == stats_after(first, instructions["Future B"])
+    assert a["stats"] == stats_after(first, second, instructions["Future A"])
+    assert b["stats"] == stats_after(first, instructions["Future B"])
     clips = [clip(server, shown) for shown in outputs(played, "SaveVideo")]
     assert [frames.shape for frames in clips] == [(17, 96, 144, 3)] * 3 and distinct(clips)
 
@@ -139,7 +139,7 @@ def test_5_a_whole_story(server, play):
     played = play("5-story")
     ((key, node),) = [item for item in played[0].items() if item[1]["class_type"] == "PlayGameStory"]
     instructions, shown = read_instructions(node["inputs"]["instructions"]), played[1]["outputs"][key]
-    assert len(instructions) == 6 and state(shown)["gauges"] == stats_after(*instructions)
+    assert len(instructions) == 6 and state(shown)["stats"] == stats_after(*instructions)
     assert [item["instruction"] for item in state(shown)["course"]] == list(instructions)
     names = {item["filename"] for item in shown["animegamer_story"][0]["files"]}
     assert {"story.mp4", "contact-sheet.png"} <= names
@@ -154,7 +154,7 @@ def test_6_a_picture_opens_the_game(server, play):
     played = play("6-own-picture")
     (shown,) = outputs(played, "StateDisplay")
     assert [item["turn"] for item in state(shown)["course"]] == [0, 1, 2]
-    assert state(shown)["gauges"] == stats_after(*texts(played[0]).values()), "the picture itself changes none"
+    assert state(shown)["stats"] == stats_after(*texts(played[0]).values()), "the picture itself changes none"
     clips = [clip(server, shown) for shown in outputs(played, "SaveVideo")]
     assert [frames.shape for frames in clips] == [(17, 96, 144, 3)] * 4 and distinct(clips)
     with Image.open(WORKFLOWS / "input" / "my-picture.png") as picture:
@@ -216,7 +216,7 @@ def test_10_a_film_becomes_a_world_in_four_stages(server, play):
     assert (run / "features").is_dir() and not list(run.glob("*/features")), "computed once for all stages"
     (turn,) = outputs(played, "StateDisplay")
     (instruction,) = texts(played[0]).values()
-    assert state(turn)["instruction"] == instruction and state(turn)["gauges"] == stats_after(instruction)
+    assert state(turn)["instruction"] == instruction and state(turn)["stats"] == stats_after(instruction)
     (video,) = outputs(played, "SaveVideo")
     assert clip(server, video).shape == (17, 96, 144, 3)
 

@@ -139,7 +139,7 @@ export class FakeServer {
     const seed = seeds.at(-1);
     const last = before.at(-1);
     const state = `${last?.state ?? ""}>${instruction}`;
-    const gauges = { stamina: (last?.gauges.stamina ?? 50) - 5, social: 50, entertainment: 50 };
+    const stats = { stamina: (last?.stats.stamina ?? 50) - 5, social: 50, entertainment: 50 };
     const shotOf = (drawn) => `${last?.shot ?? ""}>${instruction}#${drawn}`;
     const judged = seeds.map((drawn) => ({ shot: shotOf(drawn), seed: drawn, clip: null, score: drawn / 10_000 }));
     const motion = { scope: SCOPES[before.length % 5], level: (before.length % 5) + 1, value: 2.5 };
@@ -151,7 +151,7 @@ export class FakeServer {
       state,
       shot: shotOf(seed),
       ...(takes > 1 ? { score: judged.at(-1).score, takes: judged } : {}),
-      gauges,
+      stats,
       changes: { stamina: -5, social: 0, entertainment: 0 },
       motion,
       clip: null,

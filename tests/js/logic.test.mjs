@@ -30,7 +30,7 @@ const turn = (state, { seed = 0, shot = `${state}#${seed}`, ...more } = {}) => (
   shot,
   seed,
   motion: { level: 2, scope: "gentle", value: 2.5 },
-  gauges: { stamina: 45, social: 50, entertainment: 50 },
+  stats: { stamina: 45, social: 50, entertainment: 50 },
   changes: { stamina: -5 },
   ...more,
 });
@@ -44,33 +44,33 @@ const LINES = [
 test("a state is made whole of what came in, and of nothing else", () => {
   const state = readState({
     turn: 3,
-    gauges: { stamina: 120, social: "40" },
+    stats: { stamina: 120, social: "40" },
     changes: { stamina: -5 },
     motion: { scope: "fast", level: 4, value: 10.1 },
     unknown_words: ["dragon"],
   });
-  assert.deepEqual(state.gauges, { stamina: 100, social: 40, entertainment: 0 });
+  assert.deepEqual(state.stats, { stamina: 100, social: 40, entertainment: 0 });
   assert.deepEqual(state.changes, { stamina: -5, social: 0, entertainment: 0 });
   assert.deepEqual(state.motion, { level: 4, scope: "fast", value: 10.1 });
   assert.deepEqual(state.course, []);
   for (const wrong of [null, undefined, 3, "x", {}, []]) assert.equal(readState(wrong), null);
-  assert.deepEqual(readState({ gauges: {}, motion: { level: 0, value: null } }).motion, {
+  assert.deepEqual(readState({ stats: {}, motion: { level: 0, value: null } }).motion, {
     level: 0,
     scope: "unread",
     value: null,
   });
-  assert.equal(readState({ gauges: {}, motion: { scope: "wild" } }).motion.level, 5);
+  assert.equal(readState({ stats: {}, motion: { scope: "wild" } }).motion.level, 5);
 });
 
 test("changes carry their sign, with a true minus", () => {
   assert.deepEqual([5, -5, 0, undefined].map(signed), ["+5", "\u22125", "", ""]);
 });
 
-test("a state in words names the turn, motion, gauges and changes", () => {
+test("a state in words names the turn, motion, stats and changes", () => {
   const words = describeState(
     readState({
       turn: 2,
-      gauges: { stamina: 45, social: 50, entertainment: 55 },
+      stats: { stamina: 45, social: 50, entertainment: 55 },
       changes: { stamina: -5, entertainment: 5 },
       motion: { level: 4 },
     }),
@@ -113,7 +113,7 @@ test("the item of a path is the last turn with the course of all", () => {
   );
 });
 
-test("the course: high gauges are high, one turn is still a line", () => {
+test("the course: high stats are high, one turn is still a line", () => {
   const course = [
     { turn: 1, stamina: 100, motion: 5 },
     { turn: 2, stamina: 0, motion: 0 },
