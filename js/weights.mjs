@@ -93,10 +93,10 @@ export function createWeights(job, say, installed) {
   }
 
   function factsOf(offer, complete) {
-    const { folder, size, free } = offer;
+    const { folder, size, room, free } = offer;
     if (complete) return [el("p", { text: say("allThere", { folder }) })];
     return [
-      el("p", { text: say("toDownload", { size, free, folder }) }),
+      el("p", { text: say("toDownload", { size, room, free, folder }) }),
       offer.fits ? null : el("p", { class: "ag-alert", text: say("noRoom") }),
       el("ul", {}, ...offer.missing.map(({ path, what, size }) => el("li", { text: [path, say(what), size].join(" \u00b7 ") }))),
     ].filter(Boolean);

@@ -11,14 +11,9 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.checkpoint import base_folders
 from ..animegamer_core.checkpoint.downloads import LICENCE
-from ..animegamer_core.checkpoint.pieces import Piece, base_pieces, size_text, world_pieces
+from ..animegamer_core.checkpoint.fetch import BASE_PIECES, ENCODER_PIECES, WORLD_PIECES, missing_pieces, size_text
 from . import comfyui, worlds
 from .widgets import choice_input, schema
-
-if typing.TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..animegamer_core.checkpoint.fetch import FetchPlan
 
 CHOICES = (*worlds.PUBLISHED, worlds.BASE_WEIGHTS)
 MIB = 1 << 20
@@ -35,9 +30,9 @@ class GetAnimeGamerWeights(io.ComfyNode):
             node_id="GetAnimeGamerWeights",
             display_name="Get AnimeGamer Weights",
             search_aliases=("download", "model download", "Hugging Face", "install weights"),
-            description="Downloads published weights into models/animegamer. Run it once to see the files, their "
-            "sizes and licences; then switch accept on and run it again. An interrupted download continues where "
-            "it stopped, and every file is checked against the hub's checksum.",
+            description="Downloads published weights into models/animegamer, and converts a world as it comes. Run it "
+            "once to see the files, their sizes and licences; then switch accept on and run it again. An interrupted "
+            "download continues where it stopped, and every large file is checked against the hub's checksum.",
             inputs=[
                 choice_input(
                     "weights",
@@ -71,7 +66,7 @@ class GetAnimeGamerWeights(io.ComfyNode):
     @classmethod
     def fingerprint_inputs(cls, weights: str, towers: bool, **_: object) -> str:
         """Changes when files of these weights come or go."""
-        here = "".join(str(int(piece.there)) for piece in pieces(weights, towers))
+        here = " ".join(piece.folder for piece in missing_pieces(weights, worlds.weights_folder(weights), towers))
         return f"{here} {worlds.world_version(weights)}"
 
     @classmethod
@@ -79,11 +74,11 @@ class GetAnimeGamerWeights(io.ComfyNode):
         if weights not in CHOICES:  # older ComfyUI does not check
             raise ValueError(f"weights is {weights!r}; choose {', '.join(CHOICES)}")
         comfyui.require(*PACKAGES)
-        from ..animegamer_core.checkpoint.fetch import fetch, plan_text
+        from ..animegamer_core.checkpoint.fetch import fetch, plan_fetch, plan_text
 
         progress = comfyui.NodeProgress()
-        plan = _plan(weights, towers, _Counted(progress, "checking", 0))
-        if plan.todo and not accept:
+        plan = plan_fetch(weights, worlds.weights_folder(weights), encoders=towers)
+        if plan.steps and not accept:
             report = plan_text(plan)
             notes = [*report.strip().splitlines(), ASK]
             return io.NodeOutput(comfyui.blocked(ASK), report, ui={"text": [report], "animegamer_notes": notes})
@@ -101,37 +96,27 @@ def offer(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
     weights, towers = query.get("weights", ""), query.get("towers", "0") not in ("", "0", "false")
     if weights not in CHOICES:
         raise ValueError(f"unknown weights {weights!r}; choose {', '.join(CHOICES)}")
-    folder = worlds.model_folders()[0]
-    known = pieces(weights, towers)
-    missing = [piece for piece in known if not piece.there]
+    folder = worlds.weights_folder(weights)
+    known = BASE_PIECES if weights == worlds.BASE_WEIGHTS else (*WORLD_PIECES, *(ENCODER_PIECES if towers else ()))
+    missing = missing_pieces(weights, folder, towers)
+    repos = dict.fromkeys(repo for piece in known for repo in piece.files)
+    sizes = [piece.bytes for piece in missing]
+    # the largest download and what it is converted into are there together
+    room = sum(sizes) + (0 if weights == worlds.BASE_WEIGHTS else max(sizes, default=0))
     return {
         "weights": weights,
         "choices": list(CHOICES),
         "folder": str(folder),
-        "missing": [{"path": piece.path, "what": piece.what, "size": size_text(piece.bytes)} for piece in missing],
-        "size": size_text(sum(piece.bytes for piece in missing)),
+        "missing": [{"path": piece.folder, "what": piece.what, "size": size_text(piece.bytes)} for piece in missing],
+        "size": size_text(sum(sizes)),
+        "room": size_text(room),
         "free": size_text(_free_bytes(folder)),
-        "fits": sum(piece.bytes for piece in missing) < _free_bytes(folder),
-        "sources": [f"https://huggingface.co/{repo}" for repo in dict.fromkeys(piece.repo for piece in known)],
+        "fits": room < _free_bytes(folder),
+        "sources": [f"https://huggingface.co/{repo}" for repo in repos],
         "notice": base_folders.LICENCE if weights == worlds.BASE_WEIGHTS else LICENCE,
         "command": worlds.fetch_command(weights, folder, towers),
         "command_folder": str(comfyui.PACK),
     }
-
-
-def pieces(weights: str, towers: bool) -> tuple[Piece, ...]:
-    """The pieces of these weights in the model folder."""
-    folder = worlds.model_folders()[0]
-    return base_pieces(folder) if weights == worlds.BASE_WEIGHTS else world_pieces(folder, weights, towers)
-
-
-def _plan(weights: str, towers: bool, on_bytes: Callable[[int, str], None]) -> FetchPlan:
-    from ..animegamer_core.checkpoint.fetch import plan_base, plan_fetch
-
-    folder = worlds.model_folders()[0]
-    if weights == worlds.BASE_WEIGHTS:
-        return plan_base(folder, on_bytes=on_bytes)
-    return plan_fetch(weights, folder, encoders=towers, on_bytes=on_bytes)
 
 
 @dataclass

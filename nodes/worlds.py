@@ -10,17 +10,10 @@ import typing
 from pathlib import Path
 
 from ..animegamer_core.checkpoint import CheckpointError, open_world
-from ..animegamer_core.checkpoint.downloads import (
-    ANIMEGAMER,
-    COGVIDEO,
-    MISTRAL,
-    PAIR,
-    find_downloads,
-    published_worlds,
-)
+from ..animegamer_core.checkpoint.downloads import ANIMEGAMER, COGVIDEO, MISTRAL, find_downloads
+from ..animegamer_core.checkpoint.fetch import missing_pieces, missing_text
 from ..animegamer_core.checkpoint.outside_lora import fits_decoder
 from ..animegamer_core.checkpoint.parts import PLAY_PARTS
-from ..animegamer_core.checkpoint.pieces import missing_text, world_pieces
 from ..animegamer_core.checkpoint.world import MANIFEST
 from ..animegamer_core.messages import shell_word
 from ..animegamer_core.spec import PROGRAM
@@ -39,7 +32,7 @@ ADDRESSES = ", ".join(f"https://huggingface.co/{repo}" for repo in (ANIMEGAMER, 
 
 
 def world_names() -> list[str]:
-    """toybox, qiqi and sosuke always, then all other worlds in the model folders, converted or as published."""
+    """toybox, qiqi and sosuke always, then all other worlds in the model folders."""
     return [TOYBOX, *PUBLISHED, *sorted(set(_worlds()) - {TOYBOX, *PUBLISHED})]
 
 
@@ -55,15 +48,21 @@ def find_world(name: str) -> World:
         root = model_folders()[0]
         raise ValueError(f"world {name!r} is not in {root}; put its folder there and press R, or choose toybox")
     if folder is None:
-        raise ValueError(_incomplete(name, model_folders()[0], name))
+        raise ValueError(_incomplete(name, weights_folder(name), ""))
     try:
         world = open_world(folder)
         missing = world.missing(PLAY_PARTS)
     except CheckpointError as error:
         missing = (str(error),)
     if missing:
-        raise ValueError(_incomplete(name, *_published_at(name, folder), otherwise=missing[0]))
+        raise ValueError(_incomplete(name, folder, missing[0]))
     return world
+
+
+def weights_folder(weights: str) -> Path:
+    """Where weights are downloaded to: the folder of the world, or that of all models for BASE_WEIGHTS."""
+    root = model_folders()[0]
+    return root if weights == BASE_WEIGHTS else _worlds().get(weights, root / weights)
 
 
 def lora_names() -> list[str]:
@@ -89,13 +88,11 @@ def world_version(name: str) -> str:
     folder = _worlds().get(name)
     if folder is None:
         return ""
-    if (folder / MANIFEST).is_file():
-        return file_version(folder / MANIFEST)
-    return downloads_version(*((folder, None) if published_worlds(folder) else (folder.parent, folder.name)))
+    return file_version(folder / MANIFEST)
 
 
 def downloads_version(folder: Path, name: str | None = None) -> str:
-    """Text that changes when a file of a published world (read in place) does; empty without such a world."""
+    """Text that changes when a downloaded file of a published world does; empty without such a world."""
     try:
         found = find_downloads(folder, name)
     except CheckpointError:
@@ -126,15 +123,9 @@ def subfolders(root: Path) -> list[Path]:
 
 
 def _worlds() -> dict[str, Path]:
-    """World name -> the argument of `open_world`, for all model folders; of equal names the first folder wins."""
-    found: dict[str, Path] = {}
-    for root in reversed(model_folders()):
-        found |= {name: root / name for name in published_worlds(root)}
-        for folder in subfolders(root):
-            pair_half = folder.name.startswith(PAIR)  # MLLM-* or VDM_Decoder-*, whose parent is the folder of the world
-            if not pair_half and ((folder / MANIFEST).is_file() or published_worlds(folder)):
-                found[folder.name] = folder
-    return found
+    """World name -> its folder, for all model folders; of equal names the first folder wins."""
+    folders = [folder for root in reversed(model_folders()) for folder in subfolders(root)]
+    return {folder.name: folder for folder in folders if (folder / MANIFEST).is_file()}
 
 
 def _loras() -> dict[str, Path]:
@@ -152,23 +143,21 @@ def _lora(name: str) -> Path | None:
     return _loras().get(name) or _usual_loras().get(name)
 
 
-def _published_at(name: str, folder: Path) -> tuple[Path, str]:
-    """(folder of downloads, published world in it) of a world in the list; an empty name if it is our own folder."""
-    if (folder / MANIFEST).is_file():
-        return folder, ""
-    found = published_worlds(folder)
-    return (folder, found[0]) if found else (folder.parent, name)
-
-
-def _incomplete(name: str, folder: Path, film: str, otherwise: str = "") -> str:
-    """Message that a world cannot be played; for a published one with all missing files, sizes, and how to get them."""
-    missing = missing_text(world_pieces(folder, film)) if film else ""
+def _incomplete(name: str, folder: Path, otherwise: str) -> str:
+    """Message that a world cannot be played; for a published one with what is missing, its size, and how to get it."""
+    missing = ()
+    if name in PUBLISHED:
+        try:
+            missing = missing_pieces(name, folder)
+        except CheckpointError as error:
+            otherwise = str(error)
     if not missing:
         return f"world {name!r} cannot be played: {otherwise}"
     return (
-        f"world {name!r} is not complete in {folder}; missing: {missing}. Get it with the button on Load AnimeGamer, "
-        f"the node Get AnimeGamer Weights, or in {PACK} the command `{fetch_command(film, folder)}`; or choose "
-        f"toybox, which needs no download. It is published at {ADDRESSES}"
+        f"world {name!r} is not complete in {folder}; missing: {missing_text(missing)}. Get it with the button on Load "
+        f"AnimeGamer, the node Get AnimeGamer Weights, or in {PACK} the command `{fetch_command(name, folder)}`; files "
+        f"that you have already become it by Convert AnimeGamer; or choose toybox, which needs no download. It is "
+        f"published at {ADDRESSES}"
     )
 
 

@@ -90,7 +90,7 @@ def fetch(tmp_path, monkeypatch):
     with Hub() as hub:
         hub.repositories = released_repositories(tmp_path / "src", originals)
         ask_instead(monkeypatch, hub.url)
-        yield lambda out: ["fetch", "qiqi", "--out", out / "files", "--yes"]
+        yield lambda out: ["fetch", "qiqi", "--out", out / "world", "--yes"]
 
 
 @pytest.fixture
@@ -136,12 +136,12 @@ def command(request, monkeypatch):
 def content(out):
     """Weights, clips and films: a file that has its name is whole, and the same in every run."""
     kinds = (".safetensors", ".bin", ".pt", ".mp4", ".gif")
-    return {path: data for path, data in below(out).items() if path.endswith(kinds)}
+    return {path: data for path, data in below(out).items() if path.endswith(kinds) and ".downloads" not in path}
 
 
 def finished(out):
-    """{path: when it was written} of downloaded files, a world's parts and scored games, which are not made again."""
-    paths = [*out.glob("files/**/*.bin"), *out.glob("run/games/*/game.json")]
+    """{path: when it was written} of a world's parts and scored games, which are not made again."""
+    paths = [*out.glob("run/games/*/game.json")]
     if list(out.glob("world/world.json")):
         paths += [out / "world" / path for path in open_world(out / "world").files]
     return {path: path.stat().st_mtime_ns for path in paths}

@@ -21,13 +21,12 @@ import psutil
 import pytest
 import torch
 from hostile import damage, wrong_texts, wrong_types
-from hub_server import Hub
 from hypothesis import given, settings, strategies
 from safetensors import safe_open
 from safetensors.torch import save_file
 from tiny_world import save_tiny_world
 
-from animegamer_core.checkpoint import hub, open_world
+from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.adapter_files import adapter_facts
 from animegamer_core.checkpoint.apply_adapter import apply_adapter
 from animegamer_core.data.benchmark import read_benchmark
@@ -49,7 +48,6 @@ from animegamer_core.train.stages import stage_config
 from animegamer_core.train.training_data import TrainingData
 
 OLD = Path(__file__).with_name("frozen")
-LISTING = "api/models/listing.json"
 SECONDS, MEMORY, LONGEST = 15, 400 << 20, 4000  # of one case; characters of what it says
 
 
@@ -154,9 +152,6 @@ def whole(tmp_path_factory):
     for game in benchmark:
         turns = tuple(played_turn(number, turn.line) for number, turn in enumerate(game.turns, start=1))
         GameRecord(game.name, "random", 0, 8.0, {"device": "cpu"}, turns).save(folder / "played")
-    (hub_files := Hub()).repositories = {"listed": {"config.json": b"{}", "model.safetensors": b"weights"}}
-    (folder / "api" / "models").mkdir(parents=True)
-    (folder / LISTING).write_text(json.dumps(hub_files.listing("listed")))
     return folder
 
 
@@ -217,13 +212,6 @@ def read_checkpoint(path):
     read_run_state(path.parent)
 
 
-def hub_listing(data, path):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hub, "_answer", lambda repo, url: data)
-        patch.setattr(hub, "_endpoint", lambda: str(path.parents[2]))
-        hub.list_repository(path.name)
-
-
 class Note(NamedTuple):
     """JSON that this program keeps or takes. path: its file in `whole`. read(content, path). free: what may also be
     there, besides values of the example's types."""
@@ -235,7 +223,7 @@ class Note(NamedTuple):
 
 
 TORN = "empty|cut|(lists|objects) 100,000 deep|not UTF-8|NaN|1e999|5,000 digits"
-BROKEN, NULLS = r'survey\.broken: "x"', r"siblings\.\d\.(size|blobId|lfs): null"
+BROKEN = r'survey\.broken: "x"'
 NOTES = {
     "adapter: config": Note("adapter.safetensors", adapter_with("config"), "(?!lora_rank|lora_alpha).+: .*"),
     "adapter: about": Note("adapter.safetensors", adapter_with("about")),
@@ -244,7 +232,6 @@ NOTES = {
     "cache": Note("features/text.json", written(cached_latents)),
     "film": Note("dataset/films/film.json", written(film_notes), rf"(settings|survey\.facts)\..*|{BROKEN}|not UTF-8"),
     "scenes": Note("dataset/films/film.jsonl", written(film_scenes), TORN, lines=True),
-    "hub": Note(LISTING, hub_listing, rf"id: .*|{NULLS}|siblings\.\d\.lfs\.(size|pointerSize): .*|not UTF-8"),
 }
 
 

@@ -11,7 +11,6 @@ from pathlib import Path, PureWindowsPath
 
 import pytest
 
-from animegamer_core.checkpoint import hub
 from animegamer_core.checkpoint.manifest import read_notes
 from animegamer_core.checkpoint.storage import CheckpointError, shards_of
 from animegamer_core.data.benchmark import check_game_name
@@ -114,14 +113,6 @@ def test_files_of_a_world(name):
     with pytest.raises(ValueError, match="is not in the folder of a part"):
         read_notes({f"engine/{name}": {"sha256": "0" * 64, "bytes": 1}})
     assert read_notes({"engine/model.safetensors": {"sha256": "0" * 64, "bytes": 1}})
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_files_of_a_repository(name, tmp_path):
-    listing = hub.Listing("o/r", "main", "", {f"tokenizer/{name}": (1, "0" * 64), "tokenizer/a.json": (1, "0" * 64)})
-    with pytest.raises(CheckpointError, match="not a file name on every system, so it is not downloaded"):
-        listing.pick({r"(?s:tokenizer/(.*))": r"\1"}, tmp_path)
-    assert [file.local for file in listing.pick({r"tokenizer/(a\.json)": r"t/\1"}, tmp_path)] == [tmp_path / "t/a.json"]
 
 
 @pytest.mark.parametrize("name", BAD)

@@ -26,7 +26,7 @@ from .base_checks import (
 )
 from .base_folders import LAYOUT, BaseFolders
 from .downloads import DIFFUSERS_VAE
-from .foreign import HALF, ForeignParts
+from .foreign import HALF, ForeignParts, tokenizer_folder
 from .recipes import ComputedTensor, Recipe, RecipeSource, Rule, map_keys
 from .storage import CheckpointError, number, read_json, whole
 from .weight_files import OPEN_CLIP, open_weights
@@ -50,7 +50,7 @@ def open_base(folders: BaseFolders, seed: int = 0, spec: str | None = None) -> F
     seed: of the random initial weights. spec: `release` refuses any other sizes; None takes those of the files.
     """
     folders = folders.checked()
-    parts = ForeignParts(replace(RELEASE, name=CUSTOM), "paper", folders.mistral, _t5_tokenizer(folders.t5))
+    parts = ForeignParts(replace(RELEASE, name=CUSTOM), "paper", folders.mistral, tokenizer_folder(folders.t5))
     check_scheduler(folders.cogvideox / "scheduler" / "scheduler_config.json")
     _open_vae(parts, folders.cogvideox / "vae")
     zeros_D, stock = _open_transformer(parts, folders.cogvideox / "transformer")
@@ -140,13 +140,6 @@ def _open_text_encoder(parts: ForeignParts, folder: Path) -> None:
             f"{parts.sources['text_tower'].path}: a text encoder of width {width}; expected {expected}, which "
             "CogVideoX reads"
         )
-
-
-def _t5_tokenizer(folder: Path | None) -> Path | None:
-    """The folder of T5's tokenizer: its own, or the one next to it in the diffusers layout."""
-    if folder is None or any((folder / name).is_file() for name in ("tokenizer.json", "spiece.model")):
-        return folder
-    return folder.parent / "tokenizer"
 
 
 def _open_mistral(parts: ForeignParts, folder: Path) -> dict[str, Recipe]:

@@ -15,7 +15,7 @@ from .downloads import file_signature
 from .foreign import ForeignParts
 from .parts import PARTS, Stored, build_model, narrowed, write_part
 from .recipes import RecipeSource
-from .save import check_own, commit_part, save_world, writing
+from .save import commit_part, save_world, writing
 from .storage import DEFAULT_SHARD_BYTES, CheckpointError, check_room
 from .world import MANIFEST, World, open_world
 
@@ -45,7 +45,6 @@ def make_world(plan: Plan, out: Path, on_progress: OnProgress | None, precision:
     besides the mapped files. Raises CheckpointError where the folder holds another world or the disk is too small,
     and ValueError while another process writes to it.
     """
-    check_own(out)
     with writing(out):
         return _write(plan, out, on_progress, precision)
 

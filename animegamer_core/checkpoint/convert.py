@@ -9,7 +9,7 @@ from .downloads import LICENCE, find_downloads
 from .parts import PARTS, PLAY_PARTS
 from .published import open_published
 from .storage import CheckpointError
-from .world import World
+from .world import MANIFEST, World, open_world
 
 
 def convert(
@@ -30,11 +30,10 @@ def convert(
     key and expectation, and ValueError while another process writes to `out`.
     """
     check_precision(precision)
-    published = open_published(find_downloads(Path(src), name))
+    known = open_world(out).spec if (Path(out) / MANIFEST).is_file() else None
+    published = open_published(find_downloads(Path(src), name), known)
     absent = [part for part in parts if part not in published.sources]
     if absent:
         raise CheckpointError(f"{src}: no files for the {absent[0]}; expected {PARTS[absent[0]].source}")
-    # earlier versions merged LoRA into the 16-bit weights
-    settings = {part: "updates beside weights" for part, source in published.sources.items() if source.lora_bytes}
-    plan = Plan(published, LICENCE, {"made_by": "convert"}, settings)
+    plan = Plan(published, LICENCE, {"made_by": "convert"}, {})
     return make_world(plan, Path(out), on_progress, precision)

@@ -2,7 +2,7 @@
 
     MLLM-*/  VDM_Decoder-*/     one pair a world, named after it
     Mistral-7B-Instruct-v0.1/   3d-vae.pt, or CogVideoX-2b/vae/
-    t5-v1_1-xxl/  CLIP-ViT-B-16-laion2B*/   only to encode shots
+    t5-v1_1-xxl/ or CogVideoX-2b/text_encoder/  CLIP-ViT-B-16-laion2B*/   only to encode shots
 They are side by side, or one folder deeper.
 """
 
@@ -61,7 +61,7 @@ def find_downloads(src: Path, name: str | None = None) -> Downloads:
         mistral=_one(folders, "Mistral-7B-Instruct*"),
         decoder=decoder,
         vae=vae or next(diffusers, None),
-        text_encoder=_one(folders, "t5-v1_1*"),
+        text_encoder=_one(folders, "t5-v1_1*") or _one(folders, "CogVideoX-2b/text_encoder"),
         image_encoder=_one(folders, "CLIP-ViT-B-16*"),
     )
 

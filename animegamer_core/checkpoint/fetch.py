@@ -1,159 +1,333 @@
-"""Plan and download the published files of a world, or the free base models of a new world."""
+"""Download published worlds and the free base models from the Hugging Face hub.
+
+A published world is converted as it is downloaded, one model at a time, so that the disk holds one model's downloads
+besides the world. The base models stay as they are; `new` reads them. Files are fetched by `huggingface_hub`'s own
+`http_get`: its `snapshot_download` begins a large file again after a stop. HF_ENDPOINT, HF_TOKEN and proxies hold.
+"""
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
-from ..files import locked
+from ..files import is_inside, locked, make_folder, rename, room_for, sync_file
+from ..messages import brief
 from . import base_folders
 from .downloads import ANIMEGAMER, COGVIDEO, LICENCE, MISTRAL
-from .hub import HubFile, Listing, OnBytes, check_access, download, list_repository
-from .pieces import CLIP_REPO as CLIP
-from .pieces import FULL_ENGINE_BYTES, size_text
-from .storage import CheckpointError, check_room
-from .world import EMBEDDED
+from .storage import CheckpointError, check_room, find_safetensors, note_of, shards_of
+from .world import EMBEDDED, MANIFEST, open_world
 
-LOCK = ".fetch.lock"
+OnBytes = Callable[[int, str], None]  # (bytes just done, what they belong to)
+
+LOCK, DOWNLOADS, PART = ".fetch.lock", ".downloads", ".part"
 BASE = "base models"
+CLIP = "laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
+FULL_ENGINE_BYTES = 10 * 10**9  # 7 billion numbers take 14 GB or more; a smaller engine holds only what was trained
 
-# path in the repository -> path below the folder of downloads
-Patterns = Mapping[str, str]
-PAIR = {  # the files to take from each folder of a world's pair
-    "MLLM": r"(?:pytorch_)?model[\w.-]*\.(?:bin|safetensors|index\.json)|adapter_config\.json",
-    "VDM_Decoder": r"latest|(?:[0-9]+|release)/mp_rank_00_model_states\.pt",
-}
-_TOKENIZER: Patterns = {r"(config\.json|tokenizer\.json|tokenizer\.model)": r"Mistral-7B-Instruct-v0.1/\1"}
-_BASE: Patterns = {r"(model[\w.-]*\.safetensors(?:\.index\.json)?)": r"Mistral-7B-Instruct-v0.1/\1"}
-_VAE: Patterns = {r"(vae/(?:config\.json|diffusion_pytorch_model\.safetensors))": r"CogVideoX-2b/\1"}
-_TEXT_ENCODER: Patterns = {
-    r"text_encoder/(config\.json|model[\w.-]*\.safetensors(?:\.index\.json)?)": r"t5-v1_1-xxl/\1",
-    r"tokenizer/(spiece\.model|[\w-]+\.json)": r"t5-v1_1-xxl/\1",
-}
-_BASE_COGVIDEO: Patterns = {
-    r"(transformer/(?:config\.json|diffusion_pytorch_model[\w.-]*\.safetensors(?:\.index\.json)?))": r"CogVideoX-2b/\1",
-    r"(scheduler/scheduler_config\.json|model_index\.json)": r"CogVideoX-2b/\1",
-    **_VAE,
-}
-_BASE_TEXT: Patterns = {
-    r"(text_encoder/(?:config\.json|model[\w.-]*\.safetensors(?:\.index\.json)?))": r"CogVideoX-2b/\1",
-    r"(tokenizer/(?:spiece\.model|[\w-]+\.json))": r"CogVideoX-2b/\1",
-}
-_IMAGE_ENCODER: Patterns = {r"(open_clip_config\.json|open_clip_pytorch_model\.bin)": rf"{CLIP.partition('/')[2]}/\1"}
+_TOKENIZER = r"config\.json|tokenizer\.json|tokenizer\.model"
+_LLM = r"model[\w.-]*\.safetensors(?:\.index\.json)?"
+_VAE = r"vae/(?:config\.json|diffusion_pytorch_model\.safetensors)"
+_T5 = rf"text_encoder/(?:config\.json|{_LLM})|tokenizer/(?:spiece\.model|[\w-]+\.json)"
+_TRANSFORMER = r"transformer/(?:config\.json|diffusion_pytorch_model[\w.-]*\.safetensors(?:\.index\.json)?)"
+_CLIP = r"open_clip_config\.json|open_clip_pytorch_model\.bin"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A model that is downloaded. files: repository -> pattern of its files' whole paths, {film} for the world's name.
+
+    parts: what it becomes in a world folder; empty for base models, which stay in `folder`. bytes: about, in 16 bits;
+    the hub knows the real sizes before a download begins.
+    """
+
+    folder: str
+    what: str
+    bytes: int
+    files: Mapping[str, str]
+    parts: tuple[str, ...] = ()
+
+    @property
+    def repo(self) -> str:
+        """Where it is published."""
+        return next(iter(self.files))
+
+
+# the largest first: the later ones then need no more room than it did
+WORLD_PIECES = (
+    Piece(
+        "engine",
+        "the game engine",
+        15 * 10**9,
+        {
+            ANIMEGAMER: r"MLLM-{film}/(?:(?:pytorch_)?model.*\.(?:bin|safetensors|index\.json)|adapter_config\.json)",
+            MISTRAL: _TOKENIZER,
+        },
+        ("engine",),
+    ),
+    Piece(
+        "decoder",
+        "the shot decoder",
+        44 * 10**8,
+        {
+            ANIMEGAMER: r"VDM_Decoder-{film}/(?:latest|(?:[0-9]+|release)/mp_rank_00_model_states\.pt)",
+            COGVIDEO: _VAE,
+        },
+        ("vae", "decoder", "encoder"),
+    ),
+)
+ENCODER_PIECES = (
+    Piece("encoder/text_tower", "the text encoder", 95 * 10**8, {COGVIDEO: _T5}, ("text_tower",)),
+    Piece("encoder/image_tower", "the image encoder", 600 * 10**6, {CLIP: _CLIP}, ("image_tower",)),
+)
+BASE_PIECES = (
+    Piece("CogVideoX-2b/transformer", "the video model", 34 * 10**8, {COGVIDEO: _TRANSFORMER}),
+    Piece("CogVideoX-2b/vae", "the VAE", 430 * 10**6, {COGVIDEO: rf"{_VAE}|scheduler/.+\.json|model_index\.json"}),
+    Piece("CogVideoX-2b/text_encoder", "T5", 95 * 10**8, {COGVIDEO: _T5}),
+    Piece("Mistral-7B-Instruct-v0.1", "the language model", 145 * 10**8, {MISTRAL: rf"{_TOKENIZER}|{_LLM}"}),
+    Piece(CLIP.partition("/")[2], "the image encoder", 600 * 10**6, {CLIP: _CLIP}),
+)
+
+
+def missing_pieces(world: str, out: Path, encoders: bool = False) -> tuple[Piece, ...]:
+    """What a world, or BASE, lacks in the folder `out`; asks no hub, imports no torch. encoders: also T5 and CLIP."""
+    if world == BASE:
+        return tuple(piece for piece in BASE_PIECES if not _has_weights(out / piece.folder))
+    made = open_world(out) if (out / MANIFEST).is_file() else None
+    known = (*WORLD_PIECES, *(ENCODER_PIECES if encoders else ()))
+    return tuple(piece for piece in known if made is None or not all(map(made.has, piece.parts)))
+
+
+def _has_weights(folder: Path) -> bool:
+    """Whether a folder of a base model has all its weight files, by their names."""
+    found = next(filter(None, (find_safetensors(folder, stem) for stem in ("model", "diffusion_pytorch_model"))), None)
+    if found is None or found.suffix == ".safetensors":
+        return found is not None or (folder / "open_clip_pytorch_model.bin").is_file()
+    return all((folder / name).is_file() for name in shards_of(found))
+
+
+def missing_text(pieces: tuple[Piece, ...]) -> str:
+    """Pieces with their sizes, and the sum."""
+    texts = [f"{piece.folder} ({piece.what}, about {size_text(piece.bytes)})" for piece in pieces]
+    return f"{', '.join(texts)}; {size_text(sum(piece.bytes for piece in pieces))} in all"
+
+
+def size_text(size: int) -> str:
+    """A size in GB or MB."""
+    return f"{size / 1e9:.1f} GB" if size >= 10**8 else f"{size / 1e6:.1f} MB"
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """One file of a repository at one revision, and where it goes. sha256: empty for small texts, which have none."""
+
+    repo: str
+    revision: str
+    path: str
+    local: Path
+    bytes: int
+    sha256: str
+
+    @property
+    def part(self) -> Path:
+        """The file while it is downloaded; another revision of large files has another one."""
+        return self.local.with_name(f"{self.local.name}.{self.sha256[:8]}{PART}")
+
+    @property
+    def remaining(self) -> int:
+        """Bytes that are still to download."""
+        if self.local.is_file() and self.local.stat().st_size == self.bytes:
+            return 0
+        return max(0, self.bytes - (self.part.stat().st_size if self.part.is_file() else 0))
 
 
 @dataclass(frozen=True)
 class FetchPlan:
-    """All files of a world, those that are missing, and repository -> licence as stated on its page.
+    """What is to be downloaded. steps: each missing piece with its files. licences: repository -> as stated there.
 
-    world: its name, or BASE for the base models of a new one. notice: the text about licences to show.
+    world: its name, or BASE. room: bytes that the disk needs at most, downloads and converted models together.
     """
 
     world: str
     out: Path
-    files: tuple[HubFile, ...]
-    todo: tuple[HubFile, ...]
+    steps: tuple[tuple[Piece, tuple[HubFile, ...]], ...]
     licences: Mapping[str, str]
-    notice: str = LICENCE
 
     @property
     def bytes(self) -> int:
         """Bytes that are still to download."""
-        return sum(file.remaining for file in self.todo)
+        return sum(file.remaining for _, files in self.steps for file in files)
+
+    @property
+    def room(self) -> int:
+        """Bytes that the disk needs at most."""
+        if self.world == BASE:
+            return self.bytes
+        sizes = [sum(file.bytes for file in files) for _, files in self.steps]
+        return max((total + size for total, size in zip(accumulate(sizes), sizes, strict=True)), default=0)
+
+    @property
+    def notice(self) -> str:
+        """The text about licences to show."""
+        return base_folders.LICENCE if self.world == BASE else LICENCE
 
 
-def plan_fetch(world: str, out: str | Path, *, encoders: bool = False, on_bytes: OnBytes | None = None) -> FetchPlan:
-    """Plan what `world` (qiqi, sosuke) needs below `out`; downloads nothing.
+def plan_fetch(world: str, out: str | Path, *, encoders: bool = False) -> FetchPlan:
+    """Plan what `world` (qiqi, sosuke, or BASE) still needs in the folder `out`; downloads nothing.
 
-    Files that are there are compared with the hub's checksums. encoders: also the text
-    and image encoder, needed only to encode shots.
-    CheckpointError: no such world, no access, no connection, or a full disk.
+    encoders: also the text and image encoder, needed only to encode shots. CheckpointError: no such world, no access,
+    no connection, or a full disk.
     """
     if world in EMBEDDED:
         raise CheckpointError(f"{world}: comes with this program; nothing to download")
-    folder = Path(out)
-    listings = _listed(ANIMEGAMER, MISTRAL, COGVIDEO, *((CLIP,) if encoders else ()))
-    return _plan(world.lower(), folder, _choose(listings, world, folder, encoders), listings, on_bytes)
-
-
-def plan_base(out: str | Path, *, on_bytes: OnBytes | None = None) -> FetchPlan:
-    """Plan what a new world needs below `out`: CogVideoX-2b, Mistral-7B-Instruct-v0.1 and CLIP; as `plan_fetch`.
-
-    T5 comes as CogVideoX-2b's text encoder, or into t5-v1_1-xxl if `fetch WORLD --towers` made that folder.
-    """
-    folder, listings = Path(out), _listed(COGVIDEO, MISTRAL, CLIP)
-    text = _TEXT_ENCODER if (folder / base_folders.T5).is_dir() else _BASE_TEXT
-    wanted = {COGVIDEO: {**_BASE_COGVIDEO, **text}, MISTRAL: {**_TOKENIZER, **_BASE}, CLIP: _IMAGE_ENCODER}
-    files = []
-    for repo, patterns in wanted.items():
-        for pattern, target in patterns.items():
-            found = listings[repo].pick({pattern: target}, folder)
-            if not found:
-                raise CheckpointError(f"{repo}: has no file for {target.partition('/')[0]} that matches {pattern!r}")
-            files += found
-    plan = _plan(BASE, folder, files, listings, on_bytes)
-    return replace(plan, notice=base_folders.LICENCE)
-
-
-def _listed(*repos: str) -> dict[str, Listing]:
-    return {repo: list_repository(repo) for repo in repos}
-
-
-def _plan(
-    world: str, folder: Path, files: list[HubFile], listings: Mapping[str, Listing], on_bytes: OnBytes | None
-) -> FetchPlan:
-    """The plan of these files; checks access and room on the disk."""
-    todo = tuple(file for file in files if not file.is_whole(file.local, on_bytes))
-    licences = {repo: listings[repo].licence for repo in dict.fromkeys(file.repo for file in files)}
-    plan = FetchPlan(world, folder, tuple(files), todo, licences)
-    for repo in dict.fromkeys(file.repo for file in todo):
-        check_access(repo)
-    check_room(folder, plan.bytes, "to download")
+    out = Path(out)
+    pieces = BASE_PIECES if world == BASE else missing_pieces(world, out, encoders)
+    repos = dict.fromkeys(repo for piece in pieces for repo in piece.files)
+    listings = {repo: _list_repository(repo) for repo in repos}
+    downloads = out if world == BASE else out / DOWNLOADS
+    steps = ((piece, tuple(_choose(piece, world, listings, downloads))) for piece in pieces)
+    steps = tuple(step for step in steps if step[0].parts or any(file.remaining for file in step[1]))
+    plan = FetchPlan(world, out, steps, {repo: info.licence for repo, info in listings.items()})
+    check_room(out, plan.room, "are needed, downloads and converted models together,")
     return plan
 
 
 def fetch(plan: FetchPlan, on_bytes: OnBytes) -> None:
-    """Download what the plan lists. A file gets its name when it is whole and verified; a second run resumes."""
+    """Download what the plan lists and convert it. A second run goes on where one was stopped."""
+    from .convert import convert
+
     with locked(plan.out / LOCK, f"{plan.out}: another fetch is running here; wait for it, or stop it"):
-        for file in sorted(plan.todo, key=lambda file: file.bytes):
-            if not file.is_whole(file.local):  # another fetch may have downloaded it since the plan was made
-                download(file, on_bytes)
+        for piece, files in plan.steps:
+            for file in sorted(files, key=lambda file: file.bytes):
+                if file.remaining or not file.local.is_file():
+                    download(file, on_bytes)
+            if piece.parts:
+                downloads = plan.out / DOWNLOADS
+                show = lambda _done, _total, what: on_bytes(0, f"converting {what}")  # noqa: E731
+                convert(downloads, plan.out, show, name=plan.world, parts=piece.parts)
+                shutil.rmtree(downloads)
 
 
-def _choose(listings: Mapping[str, Listing], world: str, out: Path, encoders: bool) -> list[HubFile]:
-    """The files of a world."""
-    released = listings[ANIMEGAMER]
-    pair = {
-        kind: released.pick({rf"(?:.*/)?((?i:{kind}-{re.escape(world)})/(?:{inside}))": r"\1"}, out)
-        for kind, inside in PAIR.items()
-    }
-    for kind, found in pair.items():
+def download(file: HubFile, on_bytes: OnBytes) -> None:
+    """Download one file, or the rest of it; it gets its name only when it is whole and verified.
+
+    What has arrived is kept if on_bytes raises, which it is called often enough to do.
+    """
+    from huggingface_hub import constants, hf_hub_url
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers, disable_progress_bars
+
+    make_folder(file.local.parent)
+    disable_progress_bars("huggingface_hub.http_get")
+    url = hf_hub_url(file.repo, file.path, revision=file.revision, endpoint=constants.ENDPOINT)
+    with room_for(file.local), _in_one_sentence(file.repo), _Counted(file.part, "a") as part:
+        part.report = lambda size: on_bytes(size, file.local.name)
+        done = part.seek(0, io.SEEK_END)
+        if done < file.bytes:
+            http_get(url, part, resume_size=done, headers=build_hf_headers(), expected_size=file.bytes)
+    sync_file(file.part)
+    if file.part.stat().st_size != file.bytes or (file.sha256 and note_of(file.part).sha256 != file.sha256):
+        file.part.unlink()
+        raise CheckpointError(
+            f"{file.repo}/{file.path}: the download does not match the hub's list (expected {file.bytes} bytes with "
+            f"sha256 {file.sha256[:12]}...), so it was removed; try again"
+        )
+    rename(file.part, file.local)
+
+
+class _Counted(io.FileIO):
+    """A file that reports how much is written to it."""
+
+    report: Callable[[int], None]
+
+    def write(self, data: bytes) -> int:
+        self.report(len(data))
+        left = memoryview(data)
+        while left:  # a disk that is almost full takes a part, and refuses the next one
+            left = left[super().write(left) :]
+        return len(data)
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """What a repository holds: its licence as stated there, and path -> (bytes, sha256 or "")."""
+
+    revision: str
+    licence: str
+    files: Mapping[str, tuple[int, str]]
+
+
+def _list_repository(repo: str) -> _Listing:
+    """The latest revision of a repository. CheckpointError also where its owner asks for a login or consent first."""
+    from huggingface_hub import HfApi, constants
+
+    with _in_one_sentence(repo):
+        hub = HfApi(endpoint=constants.ENDPOINT)
+        hub.auth_check(repo)
+        found = hub.model_info(repo, files_metadata=True)
+    stated = [tag.partition(":")[2] for tag in found.tags or () if tag.startswith("license:")]
+    files = {file.rfilename: (file.size or 0, file.lfs.sha256 if file.lfs else "") for file in found.siblings or ()}
+    return _Listing(found.sha or "main", ", ".join(stated) or "not stated there", files)
+
+
+def _choose(piece: Piece, world: str, listings: Mapping[str, _Listing], downloads: Path) -> Iterator[HubFile]:
+    """The files of a piece, and Mistral's weights where the published engine holds only what was trained."""
+    wanted = dict(piece.files)
+    film = re.escape(world)
+    if piece.folder == "engine":
+        pattern = re.compile(wanted[ANIMEGAMER].replace("{film}", film), re.IGNORECASE)
+        published = [size for path, (size, _) in listings[ANIMEGAMER].files.items() if pattern.fullmatch(path)]
+        if sum(published) < FULL_ENGINE_BYTES:
+            wanted[MISTRAL] = rf"{_TOKENIZER}|{_LLM}"
+    for repo, pattern in wanted.items():
+        listing, compiled = listings[repo], re.compile(pattern.replace("{film}", film), re.IGNORECASE)
+        found = [path for path in listing.files if compiled.fullmatch(path)]
         if not found:
-            names = {match[1].lower() for path in released.files if (match := re.search(r"(?:^|/)MLLM-([^/]+)/", path))}
-            raise CheckpointError(
-                f"{world}: {ANIMEGAMER} has no {kind}-{world}/; it holds {', '.join(sorted(names)) or 'no world'}"
-            )
-    files = [*pair["MLLM"], *pair["VDM_Decoder"], *listings[MISTRAL].pick(_TOKENIZER, out)]
-    if sum(file.bytes for file in pair["MLLM"]) < FULL_ENGINE_BYTES:
-        files += listings[MISTRAL].pick(_BASE, out)
-    if not (out / "3d-vae.pt").is_file():  # the same VAE in the form of the published scripts
-        files += listings[COGVIDEO].pick(_VAE, out)
-    if encoders:
-        files += [*listings[COGVIDEO].pick(_TEXT_ENCODER, out), *listings[CLIP].pick(_IMAGE_ENCODER, out)]
-    return files
+            raise CheckpointError(f"{repo}: has no file for {piece.what} of {world}; is the name right?")
+        for path in found:
+            if not is_inside(path):
+                raise CheckpointError(f"{repo}/{brief(path, 80)}: not a file name on every system; not downloaded")
+            yield HubFile(repo, listing.revision, path, downloads / repo.partition("/")[2] / path, *listing.files[path])
+
+
+@contextmanager
+def _in_one_sentence(repo: str) -> Iterator[None]:
+    """Turns the hub's errors into a CheckpointError that says what to do."""
+    from huggingface_hub import constants, errors
+
+    page = f"{constants.ENDPOINT}/{repo}"
+    try:
+        yield
+    except errors.GatedRepoError as error:
+        raise CheckpointError(
+            f"{repo}: its owner asks you to agree first; accept the licence at {page}, set HF_TOKEN (or run "
+            "`hf auth login`), then try again"
+        ) from error
+    except errors.RepositoryNotFoundError as error:
+        raise CheckpointError(
+            f"{repo}: no such repository at {page}, or it needs HF_TOKEN (or `hf auth login`)"
+        ) from error
+    except errors.OfflineModeIsEnabled as error:
+        raise CheckpointError(f"{page}: HF_HUB_OFFLINE forbids requests; unset it") from error
+    except (errors.HTTPError, OSError) as error:
+        if getattr(error, "errno", None):  # of the disk, not of the network
+            raise
+        raise CheckpointError(f"{page}: no answer ({brief(error)}); downloaded data is kept, so try again") from error
 
 
 def plan_text(plan: FetchPlan) -> str:
-    """The files of a plan with their sizes, sources and licences."""
+    """The files of a plan with their sizes, sources and licences, and the disk that is needed."""
     lines = [f"{'Base models' if plan.world == BASE else f'World {plan.world}'} in {plan.out}:"]
     for repo, licence in plan.licences.items():
         lines.append(f"  from {repo} (licence: {licence})")
-        lines += (_file_line(file, file in plan.todo) for file in plan.files if file.repo == repo)
-    return "\n".join([*lines, "", plan.notice, f"To download: {size_text(plan.bytes)}.", ""])
-
-
-def _file_line(file: HubFile, wanted: bool) -> str:
-    state = "there" if not wanted else "" if file.remaining == file.bytes else f"{size_text(file.remaining)} to go"
-    return f"    {size_text(file.bytes):>9}  {file.local.parent.name}/{file.local.name}  {state}".rstrip()
+        for file in (file for _, files in plan.steps for file in files if file.repo == repo):
+            left = f"  {size_text(file.remaining)} to go" if file.remaining != file.bytes else ""
+            lines.append(f"    {size_text(file.bytes):>9}  {file.path}{left}")
+    converted = "" if plan.world == BASE else ", which is converted as it comes"
+    room = f"The disk needs {size_text(plan.room)}."
+    return "\n".join([*lines, "", plan.notice, f"To download: {size_text(plan.bytes)}{converted}. {room}", ""])

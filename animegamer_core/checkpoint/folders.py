@@ -1,4 +1,4 @@
-"""Where a world's parts are stored: the interface, and a folder of our own. `published` has the other storage.
+"""The folder that a world's parts are stored in.
 
 Importing this imports no torch.
 """
@@ -20,33 +20,6 @@ if typing.TYPE_CHECKING:
     from ..model.prompt import GameTokenizer
 
 Notes = Mapping[str, FileNote]  # path below the folder, with slashes -> its checksum and size
-
-
-class Storage(typing.Protocol):
-    """Reads the parts of one world."""
-
-    folder: Path
-
-    def notes(self, part: str) -> Notes:
-        """The files of a part; empty where it has none."""
-
-    def note(self, path: str) -> FileNote:
-        """The checksum and size of a file as it is now."""
-
-    def remedy(self, part: str) -> str:
-        """Where a missing part belongs and how to get it, as the end of a sentence."""
-
-    def source(self, part: str) -> TensorSource:
-        """The tensors of a part, under the names of our models, without LoRA."""
-
-    def lora(self, part: str) -> LoraUpdates:
-        """The LoRA of a part's layers; empty if it has none."""
-
-    def tokenizer(self) -> GameTokenizer:
-        """The engine's tokenizer."""
-
-    def text_tokenizer(self) -> Tokenizer | None:
-        """The text encoder's tokenizer; None if there is none."""
 
 
 @dataclass(frozen=True)

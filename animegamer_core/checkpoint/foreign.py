@@ -107,3 +107,10 @@ class ForeignParts:
                 f"{self.spec.state.image_tokens}, like the released ViT-B-16"
             )
         return models
+
+
+def tokenizer_folder(t5: Path | None) -> Path | None:
+    """The folder of T5's tokenizer: its own, or the one next to it in the diffusers layout."""
+    if t5 is None or any((t5 / name).is_file() for name in ("tokenizer.json", "spiece.model")):
+        return t5
+    return t5.parent / "tokenizer"

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..messages import brief
-from .folders import Storage
+from .folders import OwnFolder
 from .lora_files import LoraUpdate, LoraUpdates, is_lora, plain_tensors
 from .parts import PARTS, part_names
 from .storage import LONGEST, CheckpointError
@@ -183,7 +183,7 @@ def changed_tensors(model: nn.Module) -> frozenset[str]:
 
 
 @torch.no_grad()
-def restore(model: nn.Module, storages: Mapping[str, Storage]) -> None:
+def restore(model: nn.Module, storages: Mapping[str, OwnFolder]) -> None:
     """Restore what the model's world stores, with the world's own LoRA only. storages: part -> where it is stored."""
     changed, parameters = changed_tensors(model), plain_tensors(model)
     detach(model, *(adapter for adapter in adapters_of(model) if adapter != WORLD))

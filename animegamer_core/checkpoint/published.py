@@ -1,4 +1,4 @@
-"""Worlds of published files, read in place without conversion."""
+"""Read the files of a published world as the parts of a world folder, for `convert`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from tokenizers import Tokenizer
 
-from ..model.prompt import GameTokenizer
-from ..spec import PROGRAM, RELEASE, EncoderSpec, ModelSpec, StateSpec
+from ..spec import RELEASE, EncoderSpec, ModelSpec, StateSpec
 from . import keys, sizes
-from .downloads import DIFFUSERS_VAE, Downloads, file_signature
-from .folders import Notes
-from .foreign import HALF, ForeignParts
+from .downloads import DIFFUSERS_VAE, Downloads
+from .foreign import HALF, ForeignParts, tokenizer_folder
 from .initial import UNCONDITIONAL
-from .lora_files import LoraUpdates
-from .parts import ENCODER_PARTS, PARTS, load_model
+from .parts import load_model
 from .recipes import ComputedTensor, RecipeSource, map_keys
-from .storage import CheckpointError, FileNote, SafetensorsSource, TensorSource, find_safetensors, number, read_json
+from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, number, read_json
 from .weight_files import OPEN_CLIP, PickleSource, decoder_file, open_weights
 
 # Sizes of parts that are not found: the released ones, with one layer and small shots, as empty models need them.
@@ -33,62 +29,13 @@ TABLE_TOLERANCE = 1e-2  # of positions in -1..1; bfloat16 rounds them by 4e-3
 _VAE_LEVEL = r"(?:first_stage_model\.)?decoder\.up\.(\d+)\..+"
 
 
-class PublishedFolder:
-    """The storage of a world in a folder of downloads. Checksums are of both ends of a file."""
+def open_published(downloads: Downloads, known: ModelSpec | None = None) -> ForeignParts:
+    """Open the downloads that are there. Reads names and shapes only; CheckpointError says what does not fit.
 
-    def __init__(self, folder: Path, parts: ForeignParts) -> None:
-        self.folder = folder
-        self._parts = parts
-        known = {path: file_signature(path) for paths in parts.files.values() for path in paths}
-        self._notes = {
-            part: {path.relative_to(folder).as_posix(): known[path] for path in paths}
-            for part, paths in parts.files.items()
-        }
-
-    @property
-    def origins(self) -> dict[str, str]:
-        """Part -> the file that holds its weights, below the folder."""
-        return {part: source.path.relative_to(self.folder).as_posix() for part, source in self._parts.sources.items()}
-
-    def notes(self, part: str) -> Notes:
-        """The downloaded files that a part is read from."""
-        return self._notes.get(part, {})
-
-    def note(self, path: str) -> FileNote:
-        """Size and signature."""
-        return file_signature(self.folder / path)
-
-    def remedy(self, part: str) -> str:
-        """The folder, and the command that downloads the part."""
-        towers = " --towers" if part in ENCODER_PARTS else ""
-        command = f"{PROGRAM} fetch {self._parts.spec.name} --out {self.folder}{towers}"
-        return f"in {self.folder}; it is read from {PARTS[part].source}, which `{command}` downloads"
-
-    def source(self, part: str) -> TensorSource:
-        """Tensors that are made from the published ones when they are read."""
-        return self._parts.sources[part]
-
-    def lora(self, part: str) -> LoraUpdates:
-        """The LoRA that the published file holds next to its base weights."""
-        return self._parts.sources[part].lora()
-
-    def tokenizer(self) -> GameTokenizer:
-        """Mistral's own, with the game's tokens added."""
-        if self._parts.mistral is None:
-            raise CheckpointError(
-                f"{self.folder}: the folder Mistral-7B-Instruct-v0.1 is missing; it has the tokenizer"
-            )
-        return GameTokenizer.from_mistral(self._parts.mistral)
-
-    def text_tokenizer(self) -> Tokenizer | None:
-        """T5's own."""
-        return self._parts.text_tokenizer()
-
-
-def open_published(downloads: Downloads) -> ForeignParts:
-    """Open the downloads that are there. Reads names and shapes only; CheckpointError says what does not fit."""
-    spec = replace(_UNKNOWN, name=downloads.name)
-    parts = ForeignParts(spec, "reference", downloads.mistral, downloads.text_encoder)
+    known: the sizes of the world that they are added to.
+    """
+    spec = replace(known or _UNKNOWN, name=downloads.name)
+    parts = ForeignParts(spec, "reference", downloads.mistral, tokenizer_folder(downloads.text_encoder))
     decoder = None if downloads.decoder is None else PickleSource(decoder_file(downloads.decoder), "module")
     _open_vae(parts, downloads.vae, decoder)
     if decoder is not None:

@@ -13,13 +13,11 @@ from ..files import locked, rename
 from ..life import Life
 from ..spec import ModelSpec, get_profile
 from ..state import MOTION_TABLES, MotionTable
-from .downloads import published_worlds
 from .folders import OwnFolder, part_of
 from .manifest import FORMAT, MANIFEST, read_notes
 from .parts import PARTS, live_tensors, parts_of, write_part
 from .storage import (
     DEFAULT_SHARD_BYTES,
-    CheckpointError,
     FileNote,
     FolderWriter,
     note_of,
@@ -56,7 +54,6 @@ def save_world(
     life: None keeps what the folder states.
     """
     path = Path(folder)
-    check_own(path)
     known = open_world(path) if (path / MANIFEST).is_file() else None
     world = World(
         storage=OwnFolder(path, known.files if known else {}),
@@ -84,8 +81,6 @@ def save_part(
     dtype None keeps the tensors' types; no file passes max_shard_bytes unless one tensor alone does. A crash leaves
     the old part, or one that `missing` reports until the folder is locked for `writing` again.
     """
-    if not isinstance(world.storage, OwnFolder):
-        raise _read_only(world.folder)
     from .lora import lora_of
 
     for part in parts_of(MODEL_KINDS[type(model).__name__]):
@@ -108,16 +103,6 @@ def writing(folder: Path) -> Iterator[None]:
         if (folder / COMMIT).is_file():
             _complete_commit(folder)
         yield
-
-
-def check_own(folder: Path) -> None:
-    """CheckpointError for a folder of published files, which is never written to."""
-    if not (folder / MANIFEST).is_file() and published_worlds(folder):
-        raise _read_only(folder)
-
-
-def _read_only(folder: Path) -> CheckpointError:
-    return CheckpointError(f"{folder}: holds published files, which are never changed; convert them to another folder")
 
 
 def commit_part(world: World, part: str, writer: FolderWriter) -> World:

@@ -1,12 +1,10 @@
-"""Open and load worlds, from our own format or from published files.
-
-Our own folder:
+"""Open and load worlds. A world is a folder:
     world.json            format, spec, profile, motion table, provenance, licence notice, checksums; its life's
                           rules and words
     engine/               GameEngine, and tokenizer.json
     decoder/  vae/        ShotDecoder in two parts, with the constant unconditional rows
     encoder/              ShotEncoder: mixes text and image features; text_tower/ and image_tower/ inside
-Playing needs engine, decoder and vae. Opening our own folder reads json only and imports no torch.
+Playing needs engine, decoder and vae. Opening a folder reads json only and imports no torch.
 """
 
 from __future__ import annotations
@@ -21,9 +19,8 @@ from pathlib import Path
 from ..life import Life
 from ..recall import RECALL, RECENT, Memory
 from ..spec import ModelSpec, Profile, Reading, get_profile
-from ..state import DEFAULT_WINDOW, MOTION_TABLES, MotionTable
-from .downloads import LICENCE, find_downloads, published_worlds
-from .folders import OwnFolder, Storage
+from ..state import DEFAULT_WINDOW, MotionTable
+from .folders import OwnFolder
 from .manifest import MANIFEST, read_manifest
 from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, load_model, parts_of
 from .storage import CheckpointError, FileNote, TensorSource
@@ -48,7 +45,7 @@ class World:
     player. life: the rules of its stats, and the words that it knows.
     """
 
-    storage: Storage
+    storage: OwnFolder
     spec: ModelSpec
     profile: Profile
     motion_table: MotionTable
@@ -238,34 +235,13 @@ class World:
 def open_world(name: str | Path) -> World:
     """The world at `name`; CheckpointError says what is wrong with it.
 
-    `name` is a built-in world (`toybox`), a folder made by `convert` or a build, or a folder of published files, which
-    are read in place. If that folder holds several worlds, add a world's name to it: downloads/qiqi.
+    `name` is a built-in world (`toybox`), or a folder that `fetch`, `convert`, `new` or a build made.
     """
     folder = EMBEDDED.get(str(name), Path(name))
-    if (folder / MANIFEST).is_file():
-        fields, files = read_manifest(folder / MANIFEST)
-        return World(storage=OwnFolder(folder, files), **fields)
-    if published_worlds(folder):
-        return _open_in_place(folder, None)
-    if not folder.exists() and folder.name.lower() in published_worlds(folder.parent):
-        return _open_in_place(folder.parent, folder.name)
-    raise CheckpointError(
-        f"{name}: no world here (no {MANIFEST}, MLLM-*/ or VDM_Decoder-*/); give 'toybox', a folder made by `convert` "
-        "or a build, or a folder with the published files"
-    )
-
-
-def _open_in_place(folder: Path, name: str | None) -> World:
-    """A world of published files: the released scripts' profile and motion table."""
-    from .published import PublishedFolder, open_published
-
-    parts = open_published(find_downloads(folder, name))
-    storage = PublishedFolder(folder, parts)
-    return World(
-        storage=storage,
-        spec=parts.spec,
-        profile=get_profile(parts.profile),
-        motion_table=MOTION_TABLES["released"],
-        provenance={"made_by": "published files, read in place", **storage.origins},
-        licence=LICENCE,
-    )
+    if not (folder / MANIFEST).is_file():
+        raise CheckpointError(
+            f"{name}: no world here (no {MANIFEST}); give 'toybox', or a folder made by `fetch`, `convert`, `new` or a "
+            "build. Published files become one by `convert`"
+        )
+    fields, files = read_manifest(folder / MANIFEST)
+    return World(storage=OwnFolder(folder, files), **fields)

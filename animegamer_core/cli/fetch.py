@@ -1,5 +1,5 @@
-"""The verb `fetch`: says which files a world or its base models need, from where and under which licence, asks, and
-downloads them.
+"""The verb `fetch`: says which files a world or the base models need, from where and under which licence, asks,
+downloads them, and converts a world as it comes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from ..checkpoint import CheckpointError, base_folders
-from ..checkpoint.downloads import COGVIDEO, published_worlds
-from ..checkpoint.fetch import BASE, FetchPlan, fetch, plan_base, plan_fetch, plan_text
-from ..checkpoint.hub import OnBytes
+from ..checkpoint.downloads import COGVIDEO
+from ..checkpoint.fetch import BASE, FetchPlan, OnBytes, fetch, plan_fetch, plan_text
 from ..messages import shell_word
 from ..spec import PROGRAM
 from .options import Flag, confirmed
@@ -26,8 +25,8 @@ class Options:
     """qiqi or sosuke."""
     base: Flag = False
     """The free base models from which `new` makes a world."""
-    out: Path = Path("downloads")
-    """Folder for the files."""
+    out: Path | None = None
+    """The world folder to make, or the folder for the base models; default: worlds/WORLD, or downloads."""
     towers: Flag = False
     """Also the text and image encoders (T5, CLIP), needed only to encode shots and to train; --base includes them."""
     yes: Flag = False
@@ -40,14 +39,10 @@ def run(args: Options) -> int:
     """
     if args.base == (args.world is not None):
         raise ValueError("give either the name of a world (qiqi, sosuke) or --base")
-    with ProgressLine() as line:
-        show = _sum_shown(line, 0)
-        if args.base:
-            plan = plan_base(args.out, on_bytes=show)
-        else:
-            plan = plan_fetch(args.world, args.out, encoders=args.towers, on_bytes=show)
+    what = BASE if args.base else args.world.lower()
+    plan = plan_fetch(what, args.out or Path("downloads" if args.base else f"worlds/{what}"), encoders=args.towers)
     sys.stdout.write(plan_text(plan))
-    if plan.todo and not args.yes and not confirmed("Download this, under these licences?"):
+    if plan.steps and not args.yes and not confirmed("Download this, under these licences?"):
         sys.stdout.write("Nothing was downloaded.\n")
         return 1
     with ProgressLine() as line:
@@ -59,8 +54,7 @@ def run(args: Options) -> int:
 def _next_step(plan: FetchPlan) -> str:
     """The command that uses what was downloaded."""
     if plan.world != BASE:
-        several = len(published_worlds(plan.out)) > 1
-        return f"Play with: {PROGRAM} play --world {plan.out / plan.world if several else plan.out}"
+        return f"Play with: {PROGRAM} play --world {shell_word(plan.out)}"
     folders = base_folders.find_base(plan.out)
     if folders is None:
         raise CheckpointError(f"{plan.out}: {COGVIDEO} no longer has transformer/, which a new world needs")

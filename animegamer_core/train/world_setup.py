@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from ..checkpoint import World, open_world, save_world
 from ..checkpoint.adapter_files import tensor_names
-from ..checkpoint.downloads import published_worlds
 from ..checkpoint.world import EMBEDDED, MANIFEST
 from ..data.dataset import DatasetFolder
 from ..data.records import ClipRecord
@@ -31,9 +30,7 @@ UNCONDITIONAL = "unconditional_ND"  # of the decoder, zero until a stage trains 
 def world_exists(name: str) -> bool:
     """Whether `open_world` finds something by that name; otherwise a folder will be made."""
     folder = EMBEDDED.get(name, Path(name))
-    if (folder / MANIFEST).is_file() or published_worlds(folder):
-        return True
-    return not folder.exists() and folder.name.lower() in published_worlds(folder.parent)
+    return (folder / MANIFEST).is_file()
 
 
 def open_or_make_world(request: TrainRequest, folder: DatasetFolder, report: Callable[[str], object]) -> World:
@@ -60,14 +57,9 @@ def open_or_make_world(request: TrainRequest, folder: DatasetFolder, report: Cal
 
 
 def check_writable(request: TrainRequest, world: World) -> None:
-    """ValueError for a world that recipe scratch must not write into: published files, and the embedded ones."""
+    """ValueError for a world that recipe scratch must not write into: the embedded ones."""
     default = "" if request.recipe else f", the default for spec {world.spec.name!r},"
     remedy = "give --recipe lora or lora24, which write an adapter to play with"
-    if not (world.folder / MANIFEST).is_file():
-        raise ValueError(
-            f"recipe scratch{default} writes into the world, but {request.world} holds published files, which are "
-            f"never changed; {remedy}, or `convert` them to a folder of your own"
-        )
     if any(place.is_dir() and place.samefile(world.folder) for place in EMBEDDED.values()):
         raise ValueError(
             f"recipe scratch{default} writes into the world, but {request.world} is part of this package, which is "

@@ -8,12 +8,10 @@ import pytest
 from comfy_server import running
 from conftest import ComfyPage
 from graphs import START, WAVE, load, node, predict
-from hub_repositories import GAMER, released_repositories
+from hub_repositories import released_repositories
 from hub_server import Hub
 from play_tab import TAB, TURN
 
-LARGE = 24 << 20  # bytes of a file that takes three requests
-ENGINE = "MLLM-Qiqi/pytorch_model.bin"
 DIALOG = "dialog.ag-weights[open]"
 CONSENT = f"{DIALOG} .ag-check:has-text('licences') input"
 ALL_THERE = "() => /All files are in/.test(document.querySelector('.ag-weights-facts').innerText)"
@@ -66,14 +64,14 @@ def files(folder):
 
 
 def test_the_node_downloads_nothing_without_consent_and_all_with_it(server, folder, hub):
-    hub.ranges = []
+    hub.asked = []
     entry = server.run(get())
     (report,) = entry["outputs"]["get"]["text"]
     assert "European Union" in report and "MLLM-Qiqi/pytorch_model.bin" in report and "To download" in report
     assert "Nothing was downloaded" in entry["outputs"]["get"]["animegamer_notes"][-1]
-    assert hub.ranges == [] and not files(folder)
+    assert hub.asked == [] and not files(folder)
     server.run(get(accept=True))
-    assert ENGINE in files(folder) and "CogVideoX-2b/vae/diffusion_pytorch_model.safetensors" in files(folder)
+    assert {"qiqi/world.json", "qiqi/engine/model.safetensors", "qiqi/vae/model.safetensors"} <= set(files(folder))
     turn = {"load": load(world="qiqi"), "history": node("GameHistory", **START)}
     turn |= {"predict": predict(["history", 0], WAVE), "show": node("StateDisplay", state=["predict", 0])}
     server.run(turn)
@@ -96,7 +94,7 @@ def test_a_saved_graph_does_not_bring_consent_along(comfy):
 
 def test_the_play_tab_asks_for_consent_and_then_plays(comfy, server, folder, hub):
     page = comfy.page
-    hub.ranges = []
+    hub.asked = []
     page.locator(TAB).click()
     page.wait_for_selector(".ag-new")
     page.select_option(".ag-new select", "qiqi")
@@ -108,12 +106,12 @@ def test_the_play_tab_asks_for_consent_and_then_plays(comfy, server, folder, hub
     links = [link.get_attribute("href") for link in page.locator(f"{DIALOG} a").all()]
     assert "https://huggingface.co/TencentARC/AnimeGamer" in links and len(links) == 3
     assert "fetch qiqi --out" in page.locator(f"{DIALOG} .ag-command").inner_text()
-    assert page.locator(f"{DIALOG} .ag-main").is_disabled() and not hub.ranges
+    assert page.locator(f"{DIALOG} .ag-main").is_disabled() and not hub.asked
     comfy.shot("weights-dialog")
     page.check(CONSENT)
     page.click(f"{DIALOG} .ag-main")
     page.wait_for_function(ALL_THERE)
-    assert ENGINE in files(folder)
+    assert "qiqi/world.json" in files(folder)
     page.click(f"{DIALOG} button:has-text('Close')")
     page.wait_for_function("() => document.querySelector('.ag-new option[value=qiqi]').textContent === 'qiqi'")
     page.fill(".ag-new input", "with weights")
@@ -147,45 +145,10 @@ def test_the_button_of_load_animegamer_opens_the_dialog_and_is_not_saved(comfy, 
     page.check(CONSENT)
     page.click(f"{DIALOG} .ag-main")  # the hub has no decoder of this film
     page.wait_for_selector(f"{DIALOG} .ag-alert:visible")
-    assert "has no VDM_Decoder-sosuke/" in page.locator(f"{DIALOG} > .ag-alert").inner_text()
+    assert "has no file for the shot decoder of sosuke" in page.locator(f"{DIALOG} > .ag-alert").inner_text()
     page.select_option(f"{DIALOG} select", "base models")
     page.wait_for_function("() => /No weights of AnimeGamer/.test(document.querySelector('.ag-licence').innerText)")
     assert "European Union" not in page.locator(f"{DIALOG} .ag-licence").inner_text()
     assert not page.is_checked(CONSENT), "other licences, another consent"
     page.keyboard.press("Escape")
     assert page.locator(DIALOG).count() == 0
-
-
-def open_dialog(comfy, world="qiqi"):
-    """The dialog, from the button of a Load AnimeGamer; a download of what it offers may begin at a click."""
-    comfy.load_prompt({"1": load(world=world)})
-    press_button(comfy)
-    comfy.page.wait_for_function(f"(world) => document.querySelector('{DIALOG} select')?.value === world", arg=world)
-    comfy.page.wait_for_selector(f"{DIALOG} .ag-licence:not(:empty)")
-    comfy.page.check(CONSENT)
-    return comfy.page
-
-
-def test_the_bar_moves_stop_keeps_what_came_and_the_next_click_goes_on(comfy, folder, hub, monkeypatch):
-    whole = dict(hub.repositories[GAMER])
-    monkeypatch.setitem(hub.repositories, GAMER, whole | {ENGINE: bytes(range(256)) * (LARGE // 256)})
-    monkeypatch.setattr(hub, "slow", {ENGINE: 3})
-    page = open_dialog(comfy)
-    page.click(f"{DIALOG} .ag-main")
-    level = "() => Number(document.querySelector('.ag-weights .ag-bar').getAttribute('aria-valuenow'))"
-    page.wait_for_function(f"() => ({level})() >= 25", timeout=60_000)
-    assert "Downloading: " in page.inner_text(f"{DIALOG} .ag-status-words")
-    assert page.evaluate(level) < 100 and page.is_disabled(CONSENT)
-    comfy.shot("weights-downloading")
-    page.click(f"{DIALOG} button:has-text('Stop')")
-    page.wait_for_selector(f"{DIALOG} .ag-main:visible")
-    (part,) = (name for name in files(folder) if name.startswith(f"{ENGINE}."))
-    arrived = (folder / part).stat().st_size
-    assert arrived and "the game engine" in page.inner_text(f"{DIALOG} div.ag-weights-facts")
-    monkeypatch.setattr(hub, "slow", {})
-    hub.ranges = []
-    page.click(f"{DIALOG} .ag-main")
-    page.wait_for_function(ALL_THERE)
-    assert next(start for path, start, _ in hub.ranges if path == ENGINE) == arrived
-    assert (folder / ENGINE).stat().st_size == LARGE
-    page.keyboard.press("Escape")

@@ -1,10 +1,10 @@
-"""Downloading published files from a hub on this machine: asked, resumed, verified, and opened as a world."""
+"""Downloading from a hub on this machine: asked, resumed, verified, and converted into a world as it comes."""
 
-import hashlib
 import io
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,20 +14,15 @@ import torch
 from hub_repositories import GAMER, MISTRAL, VIDEO, below, released_repositories
 from hub_server import Hub, ask_instead, new_session
 from huggingface_hub import constants
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import fetch as fetching
-from animegamer_core.checkpoint import hub as hub_files
 from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.base_folders import find_base
 from animegamer_core.checkpoint.new import new_world
 
 ROOT = Path(__file__).parents[2]
-MIB = 1 << 20
 ENGINE = "MLLM-Qiqi/pytorch_model.bin"
-CLIP_NAME = stock_files.CLIP
 
 
 @pytest.fixture(scope="module")
@@ -47,225 +42,139 @@ def hub(released, monkeypatch):
 
 
 @pytest.fixture
-def large(hub):
-    """Two pieces and a half in place of the engine."""
-    content = torch.randint(0, 255, (20 * MIB,), generator=torch.Generator().manual_seed(1), dtype=torch.uint8)
-    hub.repositories[GAMER][ENGINE] = content.numpy().tobytes()
-    return hub
-
-
-@pytest.fixture
 def fetch(monkeypatch, capsys):
     """Runs the command; gives its exit status, what it printed, and its one sentence where it failed."""
 
     def run(out, *words, answer="", what="qiqi"):
-        monkeypatch.setattr("sys.stdin", io.StringIO(answer) if isinstance(answer, str) else answer)
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
         status = main(["fetch", what, "--out", str(out), *words])
         shown = capsys.readouterr()
-        sentences = [line for line in shown.err.splitlines() if line.startswith("fetch: ")]
-        assert len(sentences) == (status == 2), shown.err
-        return SimpleNamespace(status=status, out=shown.out, error="".join(sentences))
+        return SimpleNamespace(status=status, out=shown.out, error=shown.err)
 
     return run
 
 
-def test_what_is_fetched_is_a_world_to_play(hub, fetch, released, tmp_path):
-    done = fetch(tmp_path / "d", "--yes")
-    assert done.status == 0
-    found = below(tmp_path / "d", but=(".fetch.lock",))
-    expected = {path: data for path, data in released[GAMER].items() if "-Qiqi/" in path and "optimizer" not in path}
-    expected |= {f"Mistral-7B-Instruct-v0.1/{path}": data for path, data in released[MISTRAL].items()}
-    expected |= {f"CogVideoX-2b/{path}": data for path, data in released[VIDEO].items()}
-    assert found == expected
-    for expected in (GAMER, MISTRAL, VIDEO, "test-1.0", "European Union", "To download"):
-        assert expected in done.out
-    world = open_world(tmp_path / "d")
-    assert world.spec.name == "qiqi" and not world.missing(("engine", "decoder", "vae", "encoder"))
-    again = fetch(tmp_path / "d")
-    assert again.status == 0 and "To download: 0.0 MB" in again.out, "nothing to ask about"
-    damaged = tmp_path / "d" / ENGINE
-    damaged.write_bytes(found[ENGINE][:-1] + bytes([found[ENGINE][-1] ^ 1]))
-    hub.ranges = []
-    assert fetch(tmp_path / "d", "--yes").status == 0
-    assert damaged.read_bytes() == found[ENGINE] and {path for path, _, _ in hub.ranges} == {ENGINE}
-
-
-def test_the_token_of_the_environment_goes_to_the_hub_alone(hub, fetch, tmp_path, monkeypatch):
-    assert fetch(tmp_path / "without", "--yes").status == 0 and set(hub.tokens) == {None}
-    monkeypatch.setenv("HF_TOKEN", "hf_secret")
-    hub.tokens.clear()
-    with Hub() as elsewhere:
-        elsewhere.repositories, hub.files_at = hub.repositories, elsewhere.url
-        done = fetch(tmp_path / "with", "--yes")
-    assert done.status == 0 and "hf_secret" not in done.out
-    assert set(hub.tokens) == {"Bearer hf_secret"} and elsewhere.ranges and set(elsewhere.tokens) == {None}
-
-
-@pytest.fixture
-def base_hub(hub, base_repositories):
-    hub.repositories = {repo: dict(files) for repo, files in base_repositories.items()}
-    return hub
-
-
-@pytest.fixture(scope="module")
-def base_repositories(tmp_path_factory):
-    """The three repositories of the free base models, with files beside that nobody needs."""
-    src = stock_files.write_base(tmp_path_factory.mktemp("base"))
-    video, mistral, clip = (
-        below(src / name) for name in (VIDEO.partition("/")[2], MISTRAL.partition("/")[2], CLIP_NAME)
-    )
-    beside = {"README.md": b"about", "consolidated.safetensors": b"x", "pytorch_model-00001-of-00002.bin": b"y"}
-    return {VIDEO: {**video, "README.md": b"about"}, MISTRAL: {**mistral, **beside}, fetching.CLIP: {**clip, **beside}}
-
-
-def test_base_models_are_fetched_and_become_a_world(base_hub, fetch, tmp_path):
-    assert fetch(tmp_path / "d", what="--base").status == 1 and base_hub.ranges == [], "nothing unasked"
-    done = fetch(tmp_path / "d", "--yes", what="--base")
-    assert done.status == 0
-    found = set(below(tmp_path / "d", but=(".fetch.lock",)))
-    unneeded = ("README.md", "consolidated.safetensors", "pytorch_model-00001-of-00002.bin", "generation_config.json")
-    assert found == {
-        f"{repo.partition('/')[2]}/{path}"
-        for repo, files in base_hub.repositories.items()
-        for path in files
-        if path not in unneeded
-    }
-    for said in (VIDEO, MISTRAL, fetching.CLIP, "test-1.0", "Apache-2.0", "To download"):
+def test_a_world_is_converted_as_it_comes(hub, fetch, converted, tmp_path):
+    out = tmp_path / "qiqi"
+    done = fetch(out, "--yes")
+    assert done.status == 0, done.error
+    for said in (GAMER, MISTRAL, VIDEO, "test-1.0", "European Union", "To download", "The disk needs"):
         assert said in done.out
-    assert "European Union" not in done.out
-    assert f"new --spec release --cogvideox {tmp_path / 'd' / 'CogVideoX-2b'} --mistral" in done.out
-    assert f"--clip {tmp_path / 'd' / CLIP_NAME} --out worlds/mine" in done.out
-    assert not new_world(find_base(tmp_path / "d"), tmp_path / "w").missing()
-    again = fetch(tmp_path / "d", what="--base")
-    assert again.status == 0 and "To download: 0.0 MB" in again.out
-
-
-def test_a_text_encoder_that_is_there_already_is_not_fetched_twice(base_hub, fetch, tmp_path):
-    (tmp_path / "d" / "t5-v1_1-xxl").mkdir(parents=True)
-    base_hub.repositories[VIDEO]["tokenizer/spiece.model"] = b"pieces"
-    done = fetch(tmp_path / "d", "--yes", what="--base")
-    assert done.status == 0 and f"--t5 {tmp_path / 'd' / 't5-v1_1-xxl'}" in done.out
-    assert not (tmp_path / "d" / "CogVideoX-2b" / "text_encoder").exists()
-    assert (tmp_path / "d" / "t5-v1_1-xxl" / "model.safetensors").is_file()
-
-
-def test_a_world_or_the_base_models_are_asked_for(capsys):
-    for words in ([], ["qiqi", "--base"]):
-        assert main(["fetch", *words]) == 2
-        assert "give either the name of a world (qiqi, sosuke) or --base" in capsys.readouterr().err
-    assert main(["fetch", "toybox"]) == 2
-    assert "comes with this program" in capsys.readouterr().err
+    world = open_world(out)
+    assert world.spec == converted.spec.__class__(**{**vars(converted.spec), "name": "qiqi"})
+    assert {path: note.sha256 for path, note in world.files.items() if path.endswith(".safetensors")} == {
+        path: note.sha256 for path, note in converted.files.items() if path.endswith(".safetensors")
+    }, "the same numbers as from one whole download"
+    assert not (out / fetching.DOWNLOADS).exists(), "what was converted is not kept twice"
+    hub.asked = []
+    assert fetch(out).status == 0 and hub.asked == [], "nothing to ask about, and nothing to download"
+    (out / "vae" / "model.safetensors").unlink()
+    assert fetch(out, "--yes").status == 0 and not open_world(out).missing(("engine", "decoder", "vae", "encoder"))
+    assert not any(path.startswith("MLLM") for path, _ in hub.asked), "the engine is there"
 
 
 def test_nothing_is_downloaded_unasked(hub, fetch, tmp_path):
     for answer in ("", "n\n", "perhaps\n"):
         done = fetch(tmp_path / "d", answer=answer)
         assert done.status == 1 and "Nothing was downloaded" in done.out
-    assert hub.ranges == [] and not (tmp_path / "d").exists()
-    assert fetch(tmp_path / "d", answer="y\n").status == 0 and hub.ranges
+    assert hub.asked == [] and not (tmp_path / "d").exists()
 
 
-def test_a_killed_download_goes_on_where_it_was(large, fetch, tmp_path):
-    large.stall_at = (ENGINE, 8 * MIB)
-    call = [sys.executable, "-m", "animegamer_core", "fetch", "qiqi", "--out", str(tmp_path / "d"), "--yes"]
-    outside = {"HF_ENDPOINT": large.url, "HF_HUB_OFFLINE": "0", "PYTHONPATH": str(ROOT)}
+def test_a_killed_download_goes_on_where_it_was(hub, fetch, tmp_path):
+    whole = len(hub.repositories[GAMER][ENGINE])
+    hub.stall_at = (ENGINE, whole // 2)
+    small = "from huggingface_hub import constants; constants.DOWNLOAD_CHUNK_SIZE = 4096"  # it keeps whole ones only
+    words = ["fetch", "qiqi", "--out", str(tmp_path / "d"), "--yes"]
+    call = [sys.executable, "-c", f"{small}; from animegamer_core.__main__ import main; main({words})"]
+    outside = {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "PYTHONPATH": str(ROOT)}
     running = subprocess.Popen(call, env={**os.environ, **outside}, stdout=subprocess.DEVNULL)
-    assert large.stalled.wait(60)
-    assert "another fetch is running here" in fetch(tmp_path / "d", "--yes").error
-    running.kill()
-    running.wait()
-    assert not (tmp_path / "d" / ENGINE).exists(), "only whole files have their name"
-    large.stall_at, large.ranges, large.cut_once = None, [], {ENGINE}
+    try:
+        end = time.monotonic() + 60
+        while not (parts := [part for part in (tmp_path / "d").rglob("*.part") if part.stat().st_size]):
+            assert time.monotonic() < end and running.poll() is None
+            time.sleep(0.05)
+        assert "another fetch is running here" in fetch(tmp_path / "d", "--yes").error
+    finally:
+        running.kill()
+        running.wait()
+    arrived = parts[0].stat().st_size
+    hub.stall_at, hub.asked, hub.cut_once = None, [], {ENGINE}
     done = fetch(tmp_path / "d", "--yes")
     assert done.status == 0 and "to go" in done.out
-    asked = [(first, last) for path, first, last in large.ranges if path == ENGINE]
-    assert asked == [(8 * MIB, 16 * MIB - 1), (12 * MIB, 20 * MIB - 1)], "what came before it broke off is kept"
-    assert (tmp_path / "d" / ENGINE).read_bytes() == large.repositories[GAMER][ENGINE]
-    assert not list((tmp_path / "d").rglob("*.part"))
+    asked = [first for path, first in hub.asked if path == ENGINE]
+    assert asked[0] == arrived and len(asked) == 2 and asked[1] >= arrived, "also after an answer that broke off"
+    assert not open_world(tmp_path / "d").missing(("engine", "decoder", "vae"))
 
 
-def test_what_another_fetch_brought_meanwhile_is_kept(hub, fetch, tmp_path):
-    class Waiting:
-        def readline(self):
-            assert fetch(tmp_path / "d", "--yes").status == 0
-            hub.ranges = []
-            return "y\n"
-
-    assert "All files are there" in fetch(tmp_path / "d", answer=Waiting()).out and hub.ranges == []
-
-
-def test_a_file_with_a_longer_name_keeps_what_has_arrived(tmp_path):
-    half = hub_files.HubFile(GAMER, "main", "a", tmp_path / "model.safetensors.index.json", 9, "1" * 64)
-    half.part.write_bytes(b"half")
-    empty = hub_files.HubFile(GAMER, "main", "b", tmp_path / "model.safetensors", 0, hashlib.sha256(b"").hexdigest())
-    hub_files.download(empty, lambda *_: None)
-    assert half.part.read_bytes() == b"half" and empty.local.exists()
-
-
-def test_what_is_left_of_another_revision_is_not_gone_on_with(hub, fetch, tmp_path):
-    old = tmp_path / "d" / f"{ENGINE}.01234567.part"
-    old.parent.mkdir(parents=True)
-    old.write_bytes(b"old")
-    assert fetch(tmp_path / "d", "--yes").status == 0
-    assert (tmp_path / "d" / ENGINE).read_bytes() == hub.repositories[GAMER][ENGINE] and not old.exists()
-
-
-@pytest.mark.parametrize("path", [ENGINE, "VDM_Decoder-Qiqi/latest"])
-def test_wrong_content_never_gets_a_name(hub, fetch, tmp_path, path):
-    right = hub.repositories[GAMER][path]
-    hub.wrong = {path: bytes([right[0] ^ 1]) + right[1:]}
-    assert f"{path}: the download does not match the hub's list" in fetch(tmp_path / "d", "--yes").error
-    assert not (tmp_path / "d" / path).exists() and not list((tmp_path / "d").rglob("*.part"))
+def test_wrong_content_never_gets_a_name(hub, fetch, tmp_path):
+    right = hub.repositories[GAMER][ENGINE]
+    hub.wrong = {ENGINE: bytes([right[0] ^ 1]) + right[1:]}
+    assert f"{ENGINE}: the download does not match the hub's list" in fetch(tmp_path / "d", "--yes").error
+    assert not list((tmp_path / "d").rglob("pytorch_model.bin*"))
     hub.wrong = {}
     assert fetch(tmp_path / "d", "--yes").status == 0
-    assert (tmp_path / "d" / path).read_bytes() == right
 
 
-def test_what_the_hub_does_not_give_is_one_sentence(hub, fetch, base_repositories, tmp_path, monkeypatch):
+def test_progress_is_reported_and_can_stop_it(hub, tmp_path):
+    plan, seen = fetching.plan_fetch("qiqi", tmp_path / "d"), []
+    fetching.fetch(plan, lambda size, what: seen.append((size, what)))
+    assert sum(size for size, _ in seen) == plan.bytes
+    assert any(what.startswith("converting engine") for _, what in seen)
+
+    def stop(size, what):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetching.fetch(fetching.plan_fetch("qiqi", tmp_path / "other"), stop)
+
+
+def test_base_models_are_fetched_and_become_a_world(hub, fetch, tmp_path):
+    src = stock_files.write_base(tmp_path / "base")
+    names = {repo: repo.partition("/")[2] for repo in (VIDEO, MISTRAL, fetching.CLIP)}
+    hub.repositories = {repo: {**below(src / name), "README.md": b"about"} for repo, name in names.items()}
+    assert fetch(tmp_path / "d", what="--base").status == 1 and hub.asked == [], "nothing unasked"
+    done = fetch(tmp_path / "d", "--yes", what="--base")
+    assert done.status == 0 and "Apache-2.0" in done.out and "European Union" not in done.out
+    assert not list((tmp_path / "d").rglob("README.md"))
+    assert f"new --spec release --cogvideox {tmp_path / 'd' / 'CogVideoX-2b'} --mistral" in done.out
+    assert not new_world(find_base(tmp_path / "d"), tmp_path / "w").missing()
+    assert fetching.missing_pieces(fetching.BASE, tmp_path / "d") == ()
+    assert "To download: 0.0 MB" in fetch(tmp_path / "d", what="--base").out
+
+
+def test_what_a_world_lacks_is_known_without_the_hub(converted, tmp_path):
+    text = fetching.missing_text(fetching.missing_pieces("qiqi", tmp_path, encoders=True))
+    assert "engine (the game engine, about 15.0 GB)" in text and text.endswith("; 29.5 GB in all")
+    assert fetching.missing_pieces("qiqi", converted.folder) == ()
+    assert len(fetching.missing_pieces(fetching.BASE, tmp_path)) == 5
+
+
+def test_what_the_hub_does_not_give_is_one_sentence(hub, fetch, tmp_path, monkeypatch):
     hub.gated = {MISTRAL}
     said = fetch(tmp_path / "d", "--yes").error
-    assert f"{MISTRAL}: its owner asks you to agree first; accept the licence at {hub.url}/{MISTRAL}" in said
-    assert "`hf auth login`" in said
+    assert f"accept the licence at {hub.url}/{MISTRAL}" in said and "`hf auth login`" in said
     hub.gated = set()
     with monkeypatch.context() as full:
         full.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
-        assert "to download and 0.00 GB free; choose another disk" in fetch(tmp_path / "d", "--yes").error
-    del hub.repositories[GAMER][ENGINE]
-    assert "has no MLLM-qiqi/; it holds sosuke" in fetch(tmp_path / "d", "--yes").error
+        assert "free; choose another disk" in fetch(tmp_path / "d", "--yes").error
+    assert "has no file for the game engine of miko" in fetch(tmp_path / "d", "--yes", what="miko").error
     del hub.repositories[GAMER]
     assert f"{GAMER}: no such repository" in fetch(tmp_path / "d", "--yes").error
-    files = {path: data for path, data in base_repositories[VIDEO].items() if not path.startswith("transformer/")}
-    hub.repositories = {**base_repositories, VIDEO: files}
-    assert f"{VIDEO}: has no file for CogVideoX-2b" in fetch(tmp_path / "d", "--yes", what="--base").error
-    assert hub.ranges == [], "all of it is known before anything is downloaded"
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    st.sampled_from([ENGINE, "VDM_Decoder-Qiqi/1/mp_rank_00_model_states.pt", "vae/config.json", "tokenizer/a.json"]),
-    st.integers(0, 60),
-    st.sampled_from(["..", "/", "\\", "../", "/../", "..\\", ":", "x"]),
-)
-def test_no_listing_leads_out_of_the_folder(path, at, new):
-    at %= len(path) + 1
-    odd = path[:at] + new + path[at:]
-    listing = hub_files.Listing(GAMER, "main", "", {odd: (1, "0" * 64)})
-    patterns = {
-        **{rf"(?:.*/)?((?i:{kind}-qiqi)/(?:{inside}))": r"\1" for kind, inside in fetching.PAIR.items()},
-        **fetching._VAE,
-        **fetching._TEXT_ENCODER,
-        **fetching._BASE_COGVIDEO,
-        **fetching._BASE_TEXT,
-    }
-    for file in listing.pick(patterns, Path("out")):
-        assert file.local.parts[0] == "out" and ".." not in file.local.parts
-        assert not {"\\", ":"} & set(str(file.local))
-
-
-def test_without_a_connection(hub, fetch, tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     assert "no answer" in fetch(tmp_path / "d", "--yes").error
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     new_session()
-    said = fetch(tmp_path / "d", "--yes").error
-    assert "HF_HUB_OFFLINE forbids" in said and "again" not in said, "which would not help"
+    assert "HF_HUB_OFFLINE forbids" in fetch(tmp_path / "d", "--yes").error
+    assert hub.asked == [], "all of it is known before anything is downloaded"
+    assert "comes with this program" in fetch(tmp_path / "d", what="toybox").error
+
+
+def test_a_world_or_the_base_models_are_asked_for(capsys):
+    for words in ([], ["qiqi", "--base"]):
+        assert main(["fetch", *words]) == 2
+        assert "give either the name of a world (qiqi, sosuke) or --base" in capsys.readouterr().err
+
+
+def test_a_listing_that_leads_out_of_the_folder_is_refused(hub, fetch, tmp_path):
+    hub.repositories[GAMER]["MLLM-Qiqi/model/../../../x.bin"] = torch.zeros(4).numpy().tobytes()
+    assert "not a file name on every system" in fetch(tmp_path / "d", "--yes").error and hub.asked == []
