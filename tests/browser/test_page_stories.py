@@ -1,12 +1,9 @@
 """The list of stories in the Play tab: search, thumbnails, rename, copy, delete and undo, by mouse and keyboard."""
 
-import shutil
-from pathlib import Path
-
 import pytest
 from pages import faint_texts
+from saved_story import copy_story
 
-FROZEN = Path(__file__).parents[1] / "frozen" / "stories" / "game"
 NAMES = ("by the sea", "castle night", "forest walk", "forest picnic", "long road")
 
 
@@ -14,7 +11,7 @@ NAMES = ("by the sea", "castle night", "forest walk", "forest picnic", "long roa
 def page(tab, server):
     root = server.output_dir / "animegamer"
     for name in NAMES:
-        shutil.copytree(FROZEN, root / name, dirs_exist_ok=True)
+        copy_story(root / name)
     tab.close_story()  # the page opens with the story that was open last
     tab.comfy.open()
     tab.open()

@@ -14,11 +14,11 @@ from comfy_stub import PACK, ComfyStub
 from hostile import POISON, any_bytes, damage, json_text, json_value
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from saved_story import copy_story
 from small_disk import small_disk
 
 from animegamer_core.story.http_requests import AheadRequest, StoryRequest, TurnRequest
 
-OLD = Path(__file__).parents[1] / "frozen" / "stories" / "game"
 LONGEST = 1000
 links = pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows, whose errors have other words")
 
@@ -33,7 +33,7 @@ class Server:
     def reset(self):
         """One whole story, and nothing else."""
         shutil.rmtree(self.stories, ignore_errors=True)
-        shutil.copytree(OLD, self.stories / "game")
+        copy_story(self.stories / "game")
         return self
 
     def ask(self, method, path, query=None, body=b"", headers=None):
@@ -70,15 +70,16 @@ DUPLICATE = json.dumps({"do": "duplicate", "name": "game", "to": "copy"}).encode
 
 def test_a_whole_story_is_answered(server):
     status, answer = server.story()
-    assert (status, [len(line["turns"]) for line in answer["lines"]]) == (200, [2, 1])
+    assert (status, [len(line["turns"]) for line in answer["lines"]]) == (200, [1, 2])
     assert server.ask("POST", "stories", body=DUPLICATE) == (200, {"name": "copy"})
     assert {one["name"] for one in server.ask("GET", "stories")[1]["stories"]} == {"game", "copy"}
 
 
 def test_a_full_disk_is_507(server):
-    size = sum(path.stat().st_size for path in OLD.rglob("*") if path.is_file())
+    size = sum(path.stat().st_size for path in server.reset().stories.rglob("*") if path.is_file())
+    shutil.rmtree(server.stories)
     with small_disk(server.stories, size // 1024 * 3 // 2 + 60):
-        shutil.copytree(OLD, server.stories / "game")
+        copy_story(server.stories / "game")
         status, answer = server.ask("POST", "stories", body=DUPLICATE)
         assert status == 507
         assert answer["error"].startswith(f"{server.stories / 'copy'}: No space left on device (")

@@ -1,13 +1,14 @@
-"""The pack as ComfyUI's loader and static tools see it, without a ComfyUI; and its public surface, frozen."""
+"""The pack as ComfyUI's loader and static tools see it, without a ComfyUI."""
 
 import ast
 import importlib.util
-import json
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from comfy_server import OLDER, server  # noqa: F401  a fixture
+from comfy_stub import ComfyStub
 
 ROOT = Path(__file__).parents[2]
 NODES = sorted((ROOT / "nodes").glob("*.py"))
@@ -17,20 +18,19 @@ SCHEMA |= {"is_input_list", "not_idempotent", "is_experimental", "enable_expand"
 INPUT = {"default", "min", "max", "step", "multiline", "tooltip", "optional", "lazy", "options", "force_input"}
 INPUT |= {"control_after_generate", "display_name", "round", "upload"}
 OUTPUT = {"display_name", "tooltip", "is_output_list"}
-# Saved workflows name nodes and widgets, and count outputs; tests/test_frozen_surface.py guards the whole record.
-FROZEN = json.loads((ROOT / "tests" / "frozen_surface.json").read_text(encoding="utf-8"))["nodes"]["nodes"]
+with tempfile.TemporaryDirectory() as folder:
+    SCHEMAS = {schema.node_id: schema for schema in ComfyStub(Path(folder)).load_pack()[1]}
 
 
 def inputs_of(kind):
     """(required, optional) inputs of one of our nodes."""
-    order, facts = FROZEN[kind]["order"], FROZEN[kind]["inputs"]
-    optional = [name for name in order if facts[name].get("optional")]
-    return [name for name in order if name not in optional], optional
+    optional = [item.id for item in SCHEMAS[kind].inputs if item.facts.get("optional")]
+    return [item.id for item in SCHEMAS[kind].inputs if item.id not in optional], optional
 
 
 def outputs_of(kind):
     """[(name, type)] of one of our nodes."""
-    return [(name, type_) for _, name, type_, _ in FROZEN[kind]["outputs"]]
+    return [(item.facts.get("display_name", item.id), item.type) for item in SCHEMAS[kind].outputs]
 
 
 def calls(path):
@@ -58,7 +58,7 @@ def test_static_tools_find_every_node():
         for item in tree.body
         if isinstance(item, ast.Assign) and ast.unparse(item.targets[0]) == "NODE_CLASS_MAPPINGS"
     )
-    assert sorted(key.value for key in literal.keys) == sorted(FROZEN)
+    assert sorted(key.value for key in literal.keys) == sorted(SCHEMAS)
 
 
 @pytest.mark.parametrize("path", NODES, ids=lambda path: path.name)
@@ -105,10 +105,10 @@ def test_requirements_are_those_of_the_project():
     assert comfy["requires-comfyui"] == ">=0.3.64"
 
 
-def test_the_real_loader_finds_the_frozen_surface(server):  # noqa: F811
+def test_the_real_loader_finds_every_node(server):  # noqa: F811
     info = server.get("/object_info")
     ours = {name: facts for name, facts in info.items() if facts["python_module"].endswith("ComfyUI-AnimeGamer")}
-    assert ours.keys() == FROZEN.keys()
+    assert ours.keys() == SCHEMAS.keys()
     for name, facts in ours.items():
         order = facts["input_order"]
         assert (order.get("required", []), order.get("optional", [])) == inputs_of(name)

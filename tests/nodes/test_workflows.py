@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from test_nodes_load import FROZEN, inputs_of, outputs_of
+from test_nodes_load import SCHEMAS, inputs_of, outputs_of
 
 from animegamer_core.toybox.world import vocabulary, words
 from animegamer_core.train.stages import STAGES
@@ -81,7 +81,7 @@ def test_all_are_there_and_nothing_else():
     pictures = {f"{name}.jpg" for name in [*NAMES, "play-tab"]}  # the last one is the README's
     assert {path.name for path in FOLDER.iterdir() if path.suffix != ".json"} == {"api", "input", *pictures}
     used = {node["type"] for name in NAMES for node in read(FOLDER / f"{name}.json")["nodes"]}
-    assert used >= set(FROZEN), "every node is shown somewhere"
+    assert used >= set(SCHEMAS), "every node is shown somewhere"
 
 
 def stored_widgets(node):
@@ -96,9 +96,9 @@ def test_nodes_and_widgets_are_those_of_the_schemas(workflow):
         kind = node["type"]
         if kind in NOTES:
             continue
-        assert kind in FROZEN or kind in CORE, kind
+        assert kind in SCHEMAS or kind in CORE, kind
         stored_widgets(node)
-        if kind in FROZEN:
+        if kind in SCHEMAS:
             named = [slot["name"] for slot in node["inputs"]]
             assert sorted(named) == sorted(sum(inputs_of(kind), []))
             assert [name for name in named if name not in SOCKETS] == widgets_of(kind)
@@ -158,7 +158,7 @@ def test_the_api_version_is_the_same_graph(both):
 @pytest.mark.parametrize("name", NAMES)
 def test_prompts_have_all_that_is_required_and_nothing_stale(name):
     for node in read(FOLDER / "api" / f"{name}.json").values():
-        if node["class_type"] in FROZEN:
+        if node["class_type"] in SCHEMAS:
             required, optional = inputs_of(node["class_type"])
             assert set(required) <= set(node["inputs"]) <= {*required, *optional}
 
@@ -204,7 +204,7 @@ def test_a_film_becomes_a_world_in_the_order_of_the_stages():
 @pytest.mark.parametrize("language", ["zh", "ja"])
 def test_translations_are_complete_and_not_stale(language):
     table = read(ROOT / "locales" / language / "nodeDefs.json")
-    assert table.keys() == FROZEN.keys()
+    assert table.keys() == SCHEMAS.keys()
     for kind, words_of in table.items():
         required, optional = inputs_of(kind)
         assert set(words_of) == {"display_name", "description", "inputs", "outputs"}
@@ -218,7 +218,7 @@ def test_translations_are_complete_and_not_stale(language):
 
 
 @pytest.mark.parametrize("language", ["en", "ja", "zh"])
-@pytest.mark.parametrize("kind", FROZEN)
+@pytest.mark.parametrize("kind", SCHEMAS)
 def test_help_pages_name_every_input_and_output(kind, language):
     text = (ROOT / "js" / "docs" / kind / f"{language}.md").read_text(encoding="utf-8")
     required, optional = inputs_of(kind)

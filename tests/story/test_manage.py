@@ -7,9 +7,9 @@ import os
 import random
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
+from saved_story import copy_story
 from small_disk import resize, small_disk
 
 from animegamer_core.story.index import LOCK, exclusive_access, story_names
@@ -17,12 +17,11 @@ from animegamer_core.story.manage import TRASH, duplicate_story, rename_story, r
 from animegamer_core.story.story import Story
 
 LONG = "\u5b57" * 79  # 237 bytes, and a file system takes 255
-FROZEN = Path(__file__).parents[1] / "frozen" / "stories" / "game"
 
 
 @pytest.fixture
 def root(tmp_path):
-    shutil.copytree(FROZEN, tmp_path / "game")
+    copy_story(tmp_path / "game")
     return tmp_path
 
 
@@ -56,9 +55,9 @@ def test_a_copy_keeps_hard_links(root):
 
 
 def test_a_full_disk_is_named_and_nothing_of_the_copy_is_left(tmp_path):
-    with small_disk(tmp_path / "disk", 600):
+    with small_disk(tmp_path / "disk", 750):
         root = tmp_path / "disk"
-        shutil.copytree(FROZEN, root / "game")
+        copy_story(root / "game")
         (root / "game" / "films").mkdir()
         (root / "game" / "films" / "film.mp4").write_bytes(bytes(250_000))
         with pytest.raises(
@@ -68,7 +67,7 @@ def test_a_full_disk_is_named_and_nothing_of_the_copy_is_left(tmp_path):
         assert full.value.errno == errno.ENOSPC and full.value.filename == str(root / "copy")
         assert story_names(root) == ["game"] and not list((root / TRASH).iterdir())
         (root / TRASH).rmdir()
-        resize(root, 1000, names=1 + len(list(root.rglob("*"))))
+        resize(root, 1300, names=1 + len(list(root.rglob("*"))))
         for act in (lambda: duplicate_story(root, "game", "copy"), lambda: trash_story(root, "game")):
             with pytest.raises(OSError, match=r"MB free\).*; free some space"):
                 act()
@@ -116,7 +115,7 @@ def test_a_story_that_an_older_version_deleted_is_restored(root):
 
 def test_names_that_are_taken_or_no_names_are_refused(root):
     ticket = trash_story(root, "game")
-    shutil.copytree(FROZEN, root / "game")
+    copy_story(root / "game")
     for act in (rename_story, duplicate_story):
         with pytest.raises(ValueError, match="'game' already"):
             act(root, "game", "game")

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import copy
-import functools
 import json
-import operator
 import random
-import re
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,40 +117,6 @@ def _changed(value: Any, rng: Rng) -> tuple[Any, str]:
     return value, f"{where} is {str(poison)[:30]!r}"
 
 
-OTHERS = (None, True, 7, 0.5, "x", [], {})
-HUGE = 10**400  # a whole number that is no float
-
-
-def wrong_types(whole: Any) -> Iterator[tuple[str, Any]]:
-    """(where and what, the whole) with each value in turn replaced by one of each other type, a number also by HUGE."""
-    for path in _places(whole):
-        at = functools.reduce(operator.getitem, path, whole)
-        fitting = {type(at)} | ({int} if isinstance(at, float) else set())
-        others = [other for other in OTHERS if type(other) not in fitting]
-        for other in (*others, *([HUGE] if int in fitting else [])):
-            changed = [copy.deepcopy(whole)]
-            place = functools.reduce(operator.getitem, (0, *path[:-1]), changed) if path else changed
-            place[path[-1] if path else 0] = other
-            yield f"{'.'.join(map(str, path))}: {'huge' if other is HUGE else json.dumps(other)}", changed[0]
-
-
-def wrong_texts(data: bytes) -> dict[str, bytes]:
-    """An object's text that is none of this kind, or no JSON."""
-    number = re.search(rb"(?<=: )[0-9][0-9.e-]*", data)
-    assert number is not None, "an example without a number"
-    first, last = number.span()
-    numbers = {"NaN": b"NaN", "1e999": b"1e999", "5,000 digits": b"9" * 5000}
-    return {
-        "empty": b"",
-        "cut": data[: len(data) // 2],
-        "lists 100,000 deep": b"[" * 100_000,
-        "objects 100,000 deep": b'{"step": ' * 100_000 + b"1" + b"}" * 100_000,
-        "not UTF-8": data.replace(b'"', b'"\xff', 1),
-        "a long text": b'"' + b"x" * (2 << 20) + b'"',
-        **{name: data[:first] + text + data[last:] for name, text in numbers.items()},
-    }
-
-
 def safetensors_header(data: bytes, rng: Rng) -> tuple[bytes, str]:
     """Other shapes, offsets, types, names or metadata than the content has; or another length of the header."""
     (length,) = struct.unpack("<Q", data[:8])
@@ -181,41 +144,3 @@ def safetensors_numbers(data: bytes, rng: Rng) -> tuple[bytes, str]:
     count = (at["data_offsets"][1] - at["data_offsets"][0]) // len(value)
     place = 8 + length + at["data_offsets"][0] + rng.randrange(count) * len(value)
     return data[:place] + value + data[place + len(value) :], f"{name} has a NaN"
-
-
-STATUS = (
-    b"HTTP/1.1 200 OK", b"HTTP/1.1 200 OK", b"HTTP/1.1 206 Partial Content", b"HTTP/1.1 204 No Content",
-    b"HTTP/1.1 301 Moved", b"HTTP/1.1 302 Found", b"HTTP/1.1 400 Bad Request", b"HTTP/1.1 401 Unauthorized",
-    b"HTTP/1.1 429 Too Many Requests", b"HTTP/1.1 500 Error", b"HTTP/1.1 100 Continue",
-    b"HTTP/1.1 999 " + b"x" * 3000, b"HTTP/9.9 200 OK", b"HTTP/1.1 20", b"HTTP/1.1 -1 OK", b"\x00\xff\x1b[2J",
-    b"ICY 200 OK", b"",
-)  # fmt: skip
-HEADERS = (
-    b"Content-Length: -1", b"Content-Length: 99999999999999999999", b"Content-Length: 3",
-    b"Content-Length: 3\r\nContent-Length: 4", b"Transfer-Encoding: chunked", b"Transfer-Encoding: gzip, chunked",
-    b"Content-Encoding: gzip", b"Content-Encoding: br", b"Content-Encoding: deflate", b"Content-Range: bytes 5-2/1",
-    b"Location: //[", b"Location: file:///etc/passwd", b"Location: http://\xff\xfe/",
-    b"Location: http://127.0.0.1:1/", b"Location: /again", b"Retry-After: 0", b"Retry-After: -5",
-    b"Retry-After: soon", b"X-Error-Code: GatedRepo", b"X-Error-Message: \x1b[31mred", b"Set-Cookie: " + b"c" * 5000,
-    b"Content-Type: text/event-stream", b"Content-Type: application/json; charset=utf-99", b"No colon here",
-    b": empty", b"X: " + b"y" * 70_000, b"\x00: \x00", b"Connection: close",
-)  # fmt: skip
-
-
-def http_answer(body: bytes, rng: Rng) -> bytes:
-    """An answer that no honest server sends: its status, headers and body each right or wrong."""
-    match rng.randrange(6):
-        case 0:
-            body, _ = any_bytes(body, rng)
-        case 1:
-            body, _ = json_text(body, rng)
-        case 2:
-            body, _ = json_value(body, rng)
-        case 3:
-            body = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body) + rng.choice((0, 0, 5, 1 << 40)), body)
-        case 4:
-            body = rng.choice((b"", b"\x1f\x8b" + body, b"ffffffffffffffffff\r\n", rng.randbytes(200)))
-    headers = rng.choices(HEADERS, k=rng.randrange(4))
-    if rng.random() < 0.5:
-        headers.append(b"Content-Length: %d" % len(body))
-    return b"\r\n".join((rng.choice(STATUS), *headers, b"", body))
