@@ -118,7 +118,6 @@ def test_a_finished_run_continues_if_its_steps_are_raised(server, trained):
     entry = server.run(train(run="my-run", steps=6), PATIENCE_S)
     (report,) = entry["outputs"]["train"]["text"]
     assert len(losses(folder)) == 6 and "6 steps" in report
-    assert any("learning rate" in line for line in entry["outputs"]["train"]["animegamer_notes"])
 
 
 @pytest.fixture(scope="module")
