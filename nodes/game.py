@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.checkpoint.adapters import Adapters, with_adapters
+from ..animegamer_core.checkpoint.adapter_files import Adapters
+from ..animegamer_core.checkpoint.adapters import with_adapters
 from ..animegamer_core.life import STATS
 from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import PROFILES

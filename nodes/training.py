@@ -9,7 +9,7 @@ from pathlib import Path
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.checkpoint.adapters import Adapters
+from ..animegamer_core.checkpoint.adapter_files import Adapters
 from ..animegamer_core.files import check_folder_name
 from ..animegamer_core.spec import TRAINED_PROFILES
 from ..animegamer_core.train.stages import OPTIONAL_STAGES, STAGES_IN_ORDER, lr_warning, stage_config

@@ -23,12 +23,14 @@ from ..spec import Reading
 from ..state import MotionTable
 from .manifest import read_motion_table
 from .outside_lora import STAGE, is_outside
-from .storage import finite_extremes
+from .storage import finite_extremes, note_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = 1
+PLAYED = {"engine", "decoder"}  # models that turns are made with
+Adapters = tuple[tuple[str, float], ...]  # (path, strength), in the order in which they are applied
 # Facts about stages that playing needs too. Training's own table takes them from here.
 GAME_STAGES = ("predict", "adapt", "distill")  # they read games, so their files state how turns are read
 MOTION_STAGES = ("warmup", "joint", "adapt", "distill")  # they condition the decoder on motion values
@@ -197,3 +199,13 @@ def _object(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
         return parse_json(value, dict[str, Any], "its metadata")
     return to_type(value, dict[str, Any], "its metadata")
+
+
+def adapter_checksum(path: str) -> str:
+    """The sha256 of an adapter file; ValueError if it is gone."""
+    return _checksum(path, *file_age(path))
+
+
+@lru_cache(maxsize=64)
+def _checksum(path: str, _changed: int, _size: int) -> str:
+    return note_of(Path(path)).sha256

@@ -5,60 +5,17 @@ Importing this module imports no torch, since a world's fingerprint is needed lo
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from ..spec import Reading
 from ..state import MotionTable
 from . import World, open_world
-from .adapter_files import GAME_STAGES, MOTION_STAGES, AdapterFacts, adapter_facts, file_age
+from .adapter_files import GAME_STAGES, MOTION_STAGES, PLAYED, AdapterFacts, Adapters, adapter_facts
 from .outside_lora import STAGE, check_outside
-from .storage import note_of
-
-PLAYED = {"engine", "decoder"}  # models that turns are made with
-Adapters = tuple[tuple[str, float], ...]  # (path, strength), in the order in which they are applied
-
-
-@dataclass(frozen=True)
-class AdaptedWorld(World):
-    """A world that applies adapters to its models when they are loaded; its folder does not change.
-
-    plain: the world without them.
-    """
-
-    adapters: Adapters = ()
-    plain: World | None = None
-
-    @property
-    def base(self) -> World:
-        """The world without adapters."""
-        assert self.plain is not None
-        return self.plain
-
-    @property
-    def fingerprint(self) -> str:
-        """The world's own fingerprint, combined with the contents and strengths of those adapters that change turns;
-        ValueError where a file is gone.
-        """
-        played = [(path, strength) for path, strength in self.adapters if adapter_facts(path).parts & PLAYED]
-        if not played:
-            return super().fingerprint
-        lines = [f"{_checksum(path, *file_age(path))} {strength!r}" for path, strength in played]
-        return hashlib.sha256("\n".join([super().fingerprint, *lines]).encode()).hexdigest()
-
-    def _changed(self, kind: str, model: Any) -> Any:
-        """The model with each adapter applied; ValueError for one that cannot be read or is of another spec."""
-        from .apply_adapter import apply_adapter
-
-        for path, strength in self.adapters:
-            apply_adapter(Path(path), {kind: model}, strength=strength, whole=False)
-        return model
 
 
 def with_adapters(world: World, files: Adapters, profile: str | None = None) -> World:
@@ -70,14 +27,13 @@ def with_adapters(world: World, files: Adapters, profile: str | None = None) -> 
     """
     if not all(math.isfinite(strength) for _, strength in files):
         raise ValueError("the strength of an adapter must be a finite number; 1 is as trained, 0 turns it off")
-    plain, earlier = (world.plain, world.adapters) if isinstance(world, AdaptedWorld) else (world, ())
-    used = (*earlier, *((str(path), strength) for path, strength in files if strength))
+    used = (*world.adapters, *((str(path), strength) for path, strength in files if strength))
     if used:
-        world = _adapted(plain, used, checked=profile is None)
+        world = _adapted(world.base, used, checked=profile is None)
     return world.with_profile(profile) if profile else world
 
 
-def _adapted(plain: World, adapters: Adapters, checked: bool) -> AdaptedWorld:
+def _adapted(plain: World, adapters: Adapters, checked: bool) -> World:
     facts = [adapter_facts(path) for path, _ in adapters]
     for one in facts:
         if one.stage == STAGE:
@@ -86,9 +42,8 @@ def _adapted(plain: World, adapters: Adapters, checked: bool) -> AdaptedWorld:
     for one in facts:
         world = as_stated(world, one)
     reading = reading_of(plain, facts, checked)
-    own = {field.name: getattr(world, field.name) for field in fields(World)}
-    own["warnings"] += tuple(_unstated(facts, reading, world.motion_table))
-    return AdaptedWorld(**own, adapters=adapters, plain=plain)
+    warnings = (*world.warnings, *_unstated(facts, reading, world.motion_table))
+    return replace(world, warnings=warnings, adapters=adapters, plain=plain)
 
 
 def as_stated(world: World, facts: AdapterFacts) -> World:
@@ -164,8 +119,3 @@ def _path_and_strength(text: str) -> tuple[str, float]:
         return path, float(strength)
     except ValueError as error:
         raise ValueError(f"--lora {text}: expected FILE or FILE=STRENGTH, such as joint.safetensors=0.5") from error
-
-
-@lru_cache(maxsize=64)
-def _checksum(path: str, _changed: int, _size: int) -> str:
-    return note_of(Path(path)).sha256

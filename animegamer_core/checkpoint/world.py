@@ -20,6 +20,7 @@ from ..life import Life
 from ..recall import RECALL, RECENT, Memory
 from ..spec import ModelSpec, Profile, Reading, get_profile
 from ..state import DEFAULT_WINDOW, MotionTable
+from .adapter_files import PLAYED, Adapters, adapter_checksum, adapter_facts
 from .folders import OwnFolder
 from .manifest import MANIFEST, read_manifest
 from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, load_model, parts_of
@@ -42,7 +43,8 @@ class World:
     """An opened world. Its weights are not read before one of the `load_` methods is called.
 
     trained_window: the past turns that its engine was trained with; None if unknown. warnings: sentences to show to the
-    player. life: the rules of its stats, and the words that it knows.
+    player. life: the rules of its stats, and the words that it knows. adapters: what is applied to its models when they
+    are loaded; the folder does not change. plain: the world without them; None for a world that has none.
     """
 
     storage: OwnFolder
@@ -54,6 +56,8 @@ class World:
     trained_window: int | None = None
     warnings: tuple[str, ...] = ()
     life: Life = Life()
+    adapters: Adapters = ()
+    plain: World | None = None
 
     @property
     def folder(self) -> Path:
@@ -67,7 +71,9 @@ class World:
 
     @property
     def fingerprint(self) -> str:
-        """64 hex digits of everything that a turn depends on: weights, sizes, profile, motion table."""
+        """64 hex digits of everything that a turn depends on: weights, sizes, profile, motion table, and the contents
+        and strengths of those adapters that change turns; ValueError where an adapter is gone.
+        """
         played = {path: note.sha256 for part in PLAY_PARTS for path, note in self.storage.notes(part).items()}
         facts = {
             "files": played,
@@ -75,12 +81,17 @@ class World:
             "profile": asdict(self.profile),
             "motion_table": asdict(self.motion_table),
         }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        own = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        used = [(path, strength) for path, strength in self.adapters if adapter_facts(path).parts & PLAYED]
+        if not used:
+            return own
+        lines = [f"{adapter_checksum(path)} {strength!r}" for path, strength in used]
+        return hashlib.sha256("\n".join([own, *lines]).encode()).hexdigest()
 
     @property
     def base(self) -> World:
         """The world without adapters."""
-        return self
+        return self.plain or self
 
     @property
     def reading(self) -> Reading:
@@ -222,7 +233,11 @@ class World:
         self._changed(kind, model)
 
     def _changed(self, kind: str, model: typing.Any) -> typing.Any:
-        """The model with the world's adapters applied; a plain world has none."""
+        """The model with each adapter applied; ValueError for one that cannot be read or is of another spec."""
+        from .apply_adapter import apply_adapter
+
+        for path, strength in self.adapters:
+            apply_adapter(Path(path), {kind: model}, strength=strength, whole=False)
         return model
 
     def _sources(self, parts: tuple[str, ...]) -> dict[str, TensorSource]:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from ..checkpoint import World, open_world
-from ..checkpoint.adapters import PLAYED
+from ..checkpoint.adapter_files import PLAYED
 from ..checkpoint.empty_parameters import empty_parameters
 from ..checkpoint.parts import PLAY_PARTS, build_model
 from ..checkpoint.storage import read_json

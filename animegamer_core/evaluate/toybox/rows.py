@@ -14,7 +14,6 @@ from dataclasses import asdict, replace
 import numpy as np
 from PIL.Image import Image
 
-from ...checkpoint.adapters import AdaptedWorld
 from ...media.contact_sheet import contact_sheet
 from ...runtime.presets import PRESETS, preset_for_device
 from ...state import DEFAULT_WINDOW
@@ -184,7 +183,7 @@ def speed_row(run: EvalRun) -> Outcome:
     """Seconds and memory of playing on this machine's CPU, in a new process with two threads."""
     if run.context.device.type != "cpu":
         return Outcome((), notes=("speed is measured only on machines without a GPU",))
-    if isinstance(run.context.world, AdaptedWorld):
+    if run.context.world.adapters:
         return Outcome((), notes=("speed is measured only for worlds without --lora",))
     speed = measure_speed(run.context.world.folder, run.scripted.scripts[0].instructions[:SPEED_TURNS])
     lines = [
