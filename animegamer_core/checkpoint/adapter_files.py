@@ -55,7 +55,7 @@ class AdapterFacts:
 
     stage: for another program's LoRA file `other`. reading: how turns were read in its training; None for stages that
     read none. motion_table: what the decoder was conditioned on; None for stages without motion. provenance: how that
-    motion was measured. Files of earlier versions state none of these.
+    motion was measured.
     """
 
     path: str

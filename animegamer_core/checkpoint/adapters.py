@@ -6,15 +6,14 @@ Importing this module imports no torch, since a world's fingerprint is needed lo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 from ..spec import Reading
-from ..state import MotionTable
 from . import World, open_world
-from .adapter_files import GAME_STAGES, MOTION_STAGES, PLAYED, AdapterFacts, Adapters, adapter_facts
+from .adapter_files import MOTION_STAGES, PLAYED, AdapterFacts, Adapters, adapter_facts
 from .outside_lora import STAGE, check_outside
 
 
@@ -41,9 +40,14 @@ def _adapted(plain: World, adapters: Adapters, checked: bool) -> World:
     world = plain
     for one in facts:
         world = as_stated(world, one)
-    reading = reading_of(plain, facts, checked)
-    warnings = (*world.warnings, *_unstated(facts, reading, world.motion_table))
-    return replace(world, warnings=warnings, adapters=adapters, plain=plain)
+    reading_of(plain, facts, checked)  # refuses files that contradict one another
+    unstated = tuple(
+        f"{one.path} has no motion table, because its dataset had no motion levels; shots are drawn with the values of "
+        f"table {world.motion_table.name!r}"
+        for one in facts
+        if one.stage in MOTION_STAGES and one.motion_table is None
+    )
+    return replace(world, warnings=(*world.warnings, *unstated), adapters=adapters, plain=plain)
 
 
 def as_stated(world: World, facts: AdapterFacts) -> World:
@@ -78,21 +82,6 @@ def reading_of(world: World, files: Sequence[AdapterFacts], checked: bool = True
                 f"it was trained with, {remedy}"
             )
     return reading
-
-
-def _unstated(files: Sequence[AdapterFacts], reading: Reading, table: MotionTable) -> Iterator[str]:
-    """A warning for each fact that a file from an earlier version lacks, with what is assumed instead."""
-    for file in files:
-        if file.stage in GAME_STAGES and file.reading is None:
-            yield (
-                f"{file.path} was written by an earlier version and does not name its profile, so profile "
-                f"{reading.profile.name} is used; if that is wrong, train stage {file.stage} again"
-            )
-        if file.stage in MOTION_STAGES and file.motion_table is None:
-            yield (
-                f"{file.path} has no motion table, because an earlier version wrote it or its dataset had no motion "
-                f"levels; shots are drawn with the values of table {table.name!r}"
-            )
 
 
 def open_with_adapters(
