@@ -7,7 +7,7 @@ from typing import Annotated, Any, Union
 
 from tyro.conf import subcommand
 
-from . import ablations, evaluate_presets, evaluate_toybox, evaluate_world, judge, ranks, raters, write
+from . import ablations, evaluate_presets, evaluate_toybox, evaluate_world, judge, raters, write
 
 TASKS: dict[str, tuple[types.ModuleType, str]] = {
     "world": (evaluate_world, "the paper's table for any world or baseline; the default of `evaluate`"),
@@ -16,8 +16,7 @@ TASKS: dict[str, tuple[types.ModuleType, str]] = {
     "ablations": (ablations, "train and score the paper's ablations in the Toybox"),
     "write": (write, "have a language model write stories for a benchmark"),
     "judge": (judge, "have a vision model score played benchmarks, as GPT-4V does in the paper"),
-    "raters": (raters, "make blinded pages and rating sheets, for people to rank played benchmarks"),
-    "ranks": (ranks, "compute scores with intervals from filled-in rating sheets"),
+    "raters": (raters, "have people rank played benchmarks in one CSV, and compute scores from it"),
 }
 DEFAULT_TASK = "world"  # `evaluate --world W` is short for `evaluate world --world W`
 Options = Union[  # noqa: UP007  made from the table

@@ -1,4 +1,4 @@
-"""The task `evaluate raters`: blinded pages and rating sheets for people to rank played benchmarks."""
+"""The task `evaluate raters`: people rank played benchmarks in one CSV; without runs, their ranks become scores."""
 # ruff: noqa: T201
 
 from __future__ import annotations
@@ -8,17 +8,15 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from .endpoint_options import Progress
-
 GAMES = 9  # games per rater, if the runs have that many
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    runs: Positional[tuple[Path, ...]]
-    """2 to 4 folders of `evaluate world`, one for each agent."""
     out: Path
-    """Folder for the raters' folders and the key that raters must not see."""
+    """The study's folder: ratings.csv to fill in, the clips, and the key that raters must not see."""
+    runs: Positional[tuple[Path, ...]] = ()
+    """2 to 4 folders of `evaluate world`, to begin a study with; none: compute the scores of a filled-in one."""
     raters: int = 20
     """Number of raters."""
     games: int | None = None
@@ -28,15 +26,17 @@ class Options:
 
 
 def run(args: Options) -> int:
-    """Write the study."""
-    from ..research.judging.raters import KEY, plan_study, write_study
+    """Begin a study, or score the filled-in one."""
+    from ..research.judging.ratings import KEY, read_study, save_ratings, write_study
     from ..research.judging.runs import open_comparison
 
+    if not args.runs:
+        paths = save_ratings(args.out, read_study(args.out))
+        print(paths[1].read_text(encoding="utf-8"), *paths, sep="\n")
+        return 0
     comparison = open_comparison(args.runs)
     games = min(GAMES, len(comparison.games)) if args.games is None else args.games
-    study = plan_study(comparison, args.raters, games, args.seed)
-    pages = write_study(study, comparison, args.out, Progress("raters"))
-    print(f"{study.name}: {len(pages)} folders for raters in {args.out}; give each rater one")
+    print(f"{write_study(comparison, args.out, args.raters, games, args.seed)}: 1 is the best rank")
     print(f"{args.out / KEY} says which agent is which: keep it from the raters")
-    print(f"next, with the returned sheets: evaluate ranks {args.out} --folder SHEETS")
+    print(f"next, with all lines filled in: evaluate raters --out {args.out}")
     return 0

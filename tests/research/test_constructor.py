@@ -331,7 +331,7 @@ def test_the_task_writes_and_tells(stub, tmp_path, capsys):
 
 def test_the_tasks_are_light_to_import():
     """Every task of `evaluate` declares its options whenever one of them runs."""
-    code = "import sys; from animegamer_core.cli import judge, ranks, raters, write; "
+    code = "import sys; from animegamer_core.cli import judge, raters, write; "
     code += "print(*({'torch', 'numpy', 'PIL', 'openai', 'av'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.split() == []

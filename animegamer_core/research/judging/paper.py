@@ -7,8 +7,13 @@ JUDGED: dict[str, dict[str, float]] = {
     "AnimeGamer": {"OA": 8.36, "TA": 9.14, "ConC": 8.41, "ChaC": 9.11},
     "GC": {"OA": 6.42, "TA": 7.29, "ConC": 6.58, "ChaC": 7.49},
 }
-# Keys: those of `rating_sheets.CRITERIA`.
+# Keys: those of `ratings.CRITERIA`.
 RANKED: dict[str, dict[str, float]] = {
-    "AnimeGamer": {"overall": 10.0, "instruction": 9.95, "context": 9.95, "character": 9.86},
-    "GC": {"overall": 7.38, "instruction": 7.37, "context": 6.89, "character": 7.55},
+    "AnimeGamer": {
+        "Overall": 10.0,
+        "Instruction following": 9.95,
+        "Context consistency": 9.95,
+        "Character consistency": 9.86,
+    },
+    "GC": {"Overall": 7.38, "Instruction following": 7.37, "Context consistency": 6.89, "Character consistency": 7.55},
 }
