@@ -219,8 +219,8 @@ class EndpointModel:
 
     def _said(self, error: object) -> str:
         """What a service says about an error, as one line without the key."""
-        while isinstance(error, Mapping) and ("error" in error or "message" in error):
-            error = error.get("error") or error["message"]
+        while isinstance(error, Mapping) and (inner := error.get("error") or error.get("message")):
+            error = inner
         text = error if isinstance(error, str) else json.dumps(error, default=str)
         return clean_text(text.replace(self._key, "***"))[:_SHOWN]
 

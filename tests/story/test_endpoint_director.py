@@ -89,7 +89,6 @@ def test_lists_and_quotation_marks_are_read(stub):
         ("Character: Kai; Motion: mend a yacht; Background: day harbor.", "does not know: yacht"),
         ("Character: Mia; Motion: mend a net; Background: harbor.", "which training data never combines"),
         ("Character: Kai; Motion: talk to a friend; Background: day market.", "'Kai' and 'market'"),
-        ("", "no line has the form"),
         ("Character: " + "Kai" * 200 + "; Motion: mend a net; Background: harbor.", "no line has the form"),
     ],
 )
