@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .films import BOTTOM, LEFT, RIGHT, STYLES, TOP, Setting, unlit_pen
+from .films import BOTTOM, LEFT, RIGHT, TOP, Setting, unlit_pen
 from .pen import RGB, Pen, mix
 
 
@@ -15,8 +15,7 @@ def _room(far: Pen, near: Pen, wall: RGB, floor: RGB) -> None:
 
 
 def _window(pen: Pen, x: float, y: float, setting: Setting, frame: RGB) -> None:
-    style = STYLES[setting.film]
-    pane = style.night_sky[0] if setting.night else mix(style.day_sky[0], (255, 255, 255), 0.35)
+    pane = setting.sky[0] if setting.night else mix(setting.sky[0], (255, 255, 255), 0.35)
     pen.box(x - 18, y - 16, x + 18, y + 16, frame)
     unlit = unlit_pen(pen)
     unlit.box(x - 15, y - 13, x + 15, y + 13, pane, line=False)
@@ -66,7 +65,7 @@ def _bedroom(far: Pen, near: Pen, setting: Setting) -> None:
     near.box(-16, 60, 12, 78, (190, 134, 92))
     unlit = unlit_pen(near)
     if setting.night:
-        unlit.oval(-2, 48, 16, 13, mix((255, 214, 130), STYLES[setting.film].night_sky[1], 0.5), line=False)
+        unlit.oval(-2, 48, 16, 13, mix((255, 214, 130), setting.style.night_sky[1], 0.5), line=False)
     near.stroke([(-2, 60), (-2, 50)], 3, (150, 100, 70))
     (unlit if setting.night else near).blob([(-10, 51), (-6, 40), (2, 40), (6, 51)], (255, 224, 140))
 
