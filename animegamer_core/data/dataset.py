@@ -250,6 +250,14 @@ class DatasetWriter:
         self.turns.append(record)
         self._known.add(record.clip)
 
+    def add_lines(self, records: Iterable[ClipRecord]) -> None:
+        """Write the lines of new clips whose files are there already, all at once."""
+        new = [record for record in records if record.clip not in self]
+        if new:
+            append_line(self.path / TURNS, turns_text(new))
+        self.turns += new
+        self._known.update(record.clip for record in new)
+
     def finish(
         self,
         games: Iterable[tuple[str, Sequence[str], bool]],

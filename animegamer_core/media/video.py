@@ -65,8 +65,11 @@ def write_clip(
     fps: float,
     metadata: Mapping[str, str] | None = None,
     sound: Soundtrack | None = None,
+    preset: str = "medium",
 ) -> None:
     """Write a clip atomically: H.264 in yuv420p, with `sound` AAC, for `.mp4`; raw bytes for `.safetensors`.
+
+    preset: x264's; "veryfast" takes a third of the time for files of about the same size.
 
     ValueError: another suffix, frames that are not (F, H, W, 3) bytes, for `.mp4` an odd width or height, for
     `.safetensors` a sound.
@@ -77,7 +80,7 @@ def write_clip(
         raise ValueError(f"{path}: a {path.suffix} clip cannot have sound; write an .mp4, or drop the sound")
     with replacing(path) as part:
         if _kind(path) == ".mp4":
-            _write_mp4(part, frames, fps, metadata or {}, sound)
+            _write_mp4(part, frames, fps, metadata or {}, sound, preset)
         else:
             _write_safetensors(part, frames, fps, metadata or {})
 
@@ -132,7 +135,9 @@ def _check_frames(frames: Frames, fps: float) -> None:
         raise ValueError(f"fps is {fps}; expected a number above 0, at most 1000")
 
 
-def _write_mp4(path: Path, frames: Frames, fps: float, metadata: Mapping[str, str], sound: Soundtrack | None) -> None:
+def _write_mp4(
+    path: Path, frames: Frames, fps: float, metadata: Mapping[str, str], sound: Soundtrack | None, preset: str
+) -> None:
     import av
 
     height, width = frames.shape[1:3]
@@ -143,7 +148,7 @@ def _write_mp4(path: Path, frames: Frames, fps: float, metadata: Mapping[str, st
     with av.open(str(path), "w", format="mp4", options=_MP4) as container:
         container.metadata.update(metadata)
         rate = Fraction(fps).limit_denominator(1001)
-        stream = container.add_stream("libx264", rate=rate, options=_X264)
+        stream = container.add_stream("libx264", rate=rate, options={**_X264, "preset": preset})
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         heard = None if sound is None else SoundWriter(container, sound, len(frames) / fps)
         for frame in frames:

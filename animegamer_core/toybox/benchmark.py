@@ -16,13 +16,13 @@ from pathlib import Path
 
 from ..checkpoint import open_world
 from ..data.benchmark import BenchmarkGame, BenchmarkTurn, benchmark_text
-from ..data.motion import motion_value
 from ..data.workers import parallel_map
 from ..files import make_folder, write_text
 from ..state import StateChange
 from .command import run_command
 from .drawing.draw import draw_shot
 from .games import Game, sample_game
+from .scenes import toybox_motion
 from .world import MOTIONS, Scene, adverb, characters, motion_text
 
 BENCHMARK = Path(__file__).with_name("games") / "benchmark.txt"
@@ -57,7 +57,7 @@ def benchmark_games(count: int = GAMES, workers: int | None = None) -> Iterator[
 
 
 def _motion_of(scene: Scene) -> float:
-    return motion_value(draw_shot(scene))
+    return toybox_motion(draw_shot(scene))
 
 
 def _turn(scene: Scene, level: int) -> BenchmarkTurn:

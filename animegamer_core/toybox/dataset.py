@@ -11,14 +11,17 @@ from pathlib import Path
 
 from ..data.dataset import TURNS, ClipRecord, DatasetFolder, DatasetWriter
 from ..data.jsonl_tables import read_objects
-from ..data.motion import DEFAULT_THRESHOLD, motion_value
+from ..data.motion import DEFAULT_THRESHOLD
 from ..data.workers import parallel_map
 from ..media.video import clip_suffix, write_clip
 from .drawing.draw import draw_frame, draw_shot
-from .editions import EDITIONS, FIRST
+from .editions import EDITION
 from .games import Game, opening_game, sample_game
-from .world import ADVERBS, FPS, FRAMES, MOTIONS, Scene, adverb, characters, instruction, motion_text
+from .scenes import toybox_motion
+from .world import ADVERBS, FPS, FRAMES, HEIGHT, MOTIONS, Scene, adverb, characters, instruction, motion_text
 
+BATCH = 256  # clips whose lines are written at a time
+CHUNK = 8  # clips that a process draws at a time: of one place, as far as possible
 OPENINGS = 4  # every fourth game begins with a picture of a prop whose colour no instruction names
 OnClip = Callable[[int, int], None]  # (clips done, clips in all)
 
@@ -28,8 +31,7 @@ class DatasetGames:
     """How many games a dataset has for training, and how many more for validation (held_out), of `turns` turns each.
 
     first: the number of the first training game; datasets whose numbers do not overlap have different training games.
-    edition: the number of the edition whose rules the games follow (`editions.py`). unmatched_adverbs: the fraction
-    (0 to 1) of training clips whose adverb is of another motion level than the measured one. A decoder that is trained
+    unmatched_adverbs: the fraction (0 to 1) of training clips whose adverb is of another motion level than the measured one. A decoder that is trained
     on them learns how much to move from the motion value, and not from the adverb; at 0.8, the adverb says nothing.
     """
 
@@ -37,14 +39,13 @@ class DatasetGames:
     held_out: int
     turns: int = 10
     first: int = 0
-    edition: int = FIRST.number
     unmatched_adverbs: float = 0.0
 
     @property
     def facts(self) -> dict[str, int | float]:
         """The fields as dataset.json states them, without newer ones at their defaults, so that older folders match."""
         values = dataclasses.asdict(self)
-        for name in ("edition", "unmatched_adverbs"):
+        for name in ("unmatched_adverbs",):
             if values[name] == getattr(DatasetGames, name):
                 del values[name]
         return values
@@ -64,7 +65,7 @@ class DatasetGames:
 
     def _game(self, number: int, split: str) -> tuple[Scene, ...]:
         make: Callable[..., Game] = sample_game if number % OPENINGS else opening_game
-        game = make(number, turns=self.turns, split=split, edition=EDITIONS[self.edition])
+        game = make(number, turns=self.turns, split=split, edition=EDITION)
         return game.scenes if game.opening is None else (game.opening, *game.scenes)
 
 
@@ -90,10 +91,18 @@ def write_dataset(
     writer = DatasetWriter(folder, FPS)
     todo = {clip: scene for clip, scene in scenes.items() if clip not in writer}
     make = functools.partial(_make, folder=folder, pictures_only=pictures_only)
-    for done, (clip, value) in enumerate(parallel_map(make, list(todo.items()), workers), start=1):
-        writer.add(_record(clip, scenes[clip], value))
+    # clips of one place follow each other, so that a process draws few places
+    items = sorted(todo.items(), key=lambda item: (item[1].film, item[1].place, item[1].time))
+    batch: list[ClipRecord] = []
+    for done, (clip, value) in enumerate(parallel_map(make, items, workers, chunk=CHUNK, ordered=False), start=1):
+        batch.append(_record(clip, scenes[clip], value))
+        if len(batch) == BATCH or done == len(items):
+            writer.add_lines(batch)
+            batch = []
         if on_clip is not None:
             on_clip(len(scenes) - len(todo) + done, len(scenes))
+    order = {clip: number for number, clip in enumerate(scenes)}
+    writer.turns.sort(key=lambda record: order[record.clip])
     return writer.finish(
         [
             (name, [f"clips/{name}-{turn:02d}{suffix}" for turn in range(len(row))], name.startswith("heldout"))
@@ -101,7 +110,7 @@ def write_dataset(
         ],
         provenance={"source": "drawn by animegamer_core.toybox", "casting": dataset_games.facts},
         settings={"frames": 1 if pictures_only else FRAMES},
-        motion={"backend": "dis", "threshold": DEFAULT_THRESHOLD},
+        motion={"backend": "dis", "threshold": DEFAULT_THRESHOLD, "height": HEIGHT},
         caption=lambda record: _with_adverb(record, scenes[record.clip], dataset_games.unmatched_adverbs),
     )
 
@@ -132,7 +141,7 @@ def _with_adverb(record: ClipRecord, scene: Scene, unmatched: float) -> ClipReco
     draw = random.Random(f"unmatched adverb:{scene.seed}")
     if draw.random() < unmatched and not record.film.startswith("heldout"):
         level = draw.choice([other for other in ADVERBS if other != level])
-    said = None if scene.refers is None else instruction(scene, level)
+    said = None if scene.refers is None and scene.sentence is None else instruction(scene, level)
     return dataclasses.replace(record, adverb=adverb(scene, level), said=said)
 
 
@@ -149,5 +158,5 @@ def _make(item: tuple[str, Scene], folder: Path, pictures_only: bool, measure: b
     """Draw a clip and write its file; returns its path in the folder, and its motion value (0: not measured)."""
     clip, scene = item
     frames = draw_shot(scene) if measure or not pictures_only else draw_frame(scene, 0)[None]
-    write_clip(folder / clip, frames[:1] if pictures_only else frames, FPS)
-    return clip, motion_value(frames) if measure else 0.0
+    write_clip(folder / clip, frames[:1] if pictures_only else frames, FPS, preset="veryfast")
+    return clip, toybox_motion(frames) if measure else 0.0

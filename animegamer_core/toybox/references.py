@@ -16,7 +16,7 @@ from .world import AMPLITUDES, CHARACTERS, PLACES, Scene
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SETTINGS = tuple((place, time) for place in PLACES[::2] for time in ("day", "night"))
+SETTINGS = tuple((place, time) for place in PLACES[::3] for time in ("day", "night"))
 REFERENCE_MOTION = "wave"  # standing, facing the viewer, the whole figure in view
 REFERENCE_SPLIT = 3  # the lowest bits of these scenes' seeds, which no game's seeds have
 
@@ -53,5 +53,5 @@ def _seed(name: str, number: int) -> int:
 
 
 def reference_pictures(name: str) -> NDArray[np.uint8]:
-    """Draw the reference pictures, uint8 RGB (8, 96, 144, 3), always the same; ValueError for an unknown character."""
+    """Draw the reference pictures, uint8 RGB (8, 192, 288, 3), always the same; ValueError for an unknown character."""
     return np.stack([draw_frame(scene, 0) for scene in reference_scenes(name)])

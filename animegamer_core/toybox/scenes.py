@@ -14,7 +14,7 @@ import numpy as np
 from ..data.motion import motion_value
 from ..data.workers import parallel_map
 from .drawing.draw import draw_shot
-from .world import AMPLITUDES, CHARACTERS, COLOURS, FRAMES, HEIGHT, MOTIONS, PLACES, PROPS, TIMES, WIDTH, Scene
+from .world import AMPLITUDES, CHARACTERS, COLOURS, FILMS, FRAMES, HEIGHT, MOTIONS, PLACES, PROPS, TIMES, WIDTH, Scene
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,10 +53,11 @@ def probe_scene(seed: int) -> Scene:
     rng = random.Random(f"toybox/probe/{seed}")
     character, motion = rng.choice(tuple(CHARACTERS)), rng.choice(tuple(MOTIONS))
     others = [name for name in CHARACTERS if name != character]
+    film = CHARACTERS[character].film if rng.random() < 0.7 else rng.choice(FILMS)
     prop = rng.choice(PROPS) if rng.random() < PROP_FRACTION else None
     low, high = AMPLITUDES
     return Scene(
-        film=CHARACTERS[character].film,
+        film=film,
         character=character,
         partner=rng.choice(others) if MOTIONS[motion].partner else None,
         motion=motion,
@@ -71,15 +72,20 @@ def probe_scene(seed: int) -> Scene:
 
 
 def draw_labelled(seeds: Iterable[int], workers: int | None = None) -> tuple[NDArray[np.uint8], Labels]:
-    """True clips (M, 17, 96, 144, 3) of the probe scenes with these seeds, and their labels."""
+    """True clips (M, 17, 192, 288, 3) of the probe scenes with these seeds, and their labels."""
     scenes = [probe_scene(seed) for seed in seeds]
     return draw_clips(scenes, workers), labels_of(scenes)
 
 
 def draw_clips(scenes: Sequence[Scene], workers: int | None = None, on_clip: OnClip | None = None) -> NDArray[np.uint8]:
-    """The scenes' true clips, uint8 RGB (M, 17, 96, 144, 3). workers: processes, None for one per core."""
+    """The scenes' true clips, uint8 RGB (M, 17, 192, 288, 3). workers: processes, None for one per core."""
     clips = np.empty((len(scenes), FRAMES, HEIGHT, WIDTH, 3), np.uint8)
     return _filled(clips, parallel_map(draw_shot, scenes, workers), on_clip)
+
+
+def toybox_motion(clip_FHWC: NDArray[np.uint8]) -> float:
+    """A clip's motion value, measured at its own size."""
+    return motion_value(clip_FHWC, enlarge=False)
 
 
 def measure_clips(
@@ -87,7 +93,7 @@ def measure_clips(
 ) -> NDArray[np.float64]:
     """The measured motion value of each clip (M,), px per frame at 480 px height."""
     values = np.empty(len(clips_MFHWC), np.float64)
-    return _filled(values, parallel_map(motion_value, clips_MFHWC, workers), on_clip)
+    return _filled(values, parallel_map(toybox_motion, clips_MFHWC, workers), on_clip)
 
 
 def _filled(rows: NDArray, results: Iterable[object], on_clip: OnClip | None) -> NDArray:

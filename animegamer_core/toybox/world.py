@@ -1,7 +1,7 @@
 """The content of the Toybox world: films, characters, motions, places, props, and the words for them.
 
-A game plays in the film of its first main character. Who visits from another film keeps their own line and look, in that
-film's light. Drawing, games and the vocabulary all follow these tables.
+A game plays in the film of its first main character. Who visits from another film keeps their own line and look, in
+that film's light. Drawing, games and the vocabulary all follow these tables.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ class Scene:
     """Everything that a shot shows; ValueError for an impossible combination.
 
     amplitude: the target motion in pixels per frame at 480 px height. prop_told: whether the instruction names the
-    prop's colour. seed: of what the words leave open (staging, camera, clouds, extras), and of the choice of the adverb.
-    refers: which part of the instruction refers back to earlier turns, one of REFERENCES; the other fields hold what it
+    prop's colour. seed: of what the words leave open (staging, camera, clouds, extras), and of the adverb. refers: which part of the instruction refers back to earlier turns, one of REFERENCES; the other fields hold what it
     refers to. sentence: the seed of a plain sentence that replaces the published form. same: what is as in the turn
     before ("place", "time"), which a plain sentence may leave out.
     """

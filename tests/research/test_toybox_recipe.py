@@ -220,7 +220,7 @@ def test_the_shipped_world_is_small_and_whole():
     assert max(path.stat().st_size for path in files) < 16e6
     assert sum(path.stat().st_size for path in files) <= 36e6
     assert world.tokenizer().size <= 1000
-    assert world.tokenizer().unknown_words(" ".join(vocabulary(references=True))) == ()
+    assert world.tokenizer().unknown_words(" ".join(vocabulary())) == ()
 
 
 def test_a_harder_build_runs_from_drawing_to_calibration(tmp_path, monkeypatch, capsys):
@@ -243,7 +243,7 @@ def test_a_harder_build_runs_from_drawing_to_calibration(tmp_path, monkeypatch, 
     assert world.missing() == () and world.spec.decoder.guides_motion and edition_of(world.provenance) is SECOND
     assert world.spec.decoder.guidance_scale == 0 < spec.decoder.guidance_scale  # it is in the weights
     assert world.provenance["VAE began with"] == "a test's random weights" and "random weights" in world.licence
-    assert world.tokenizer().unknown_words(" ".join(vocabulary(references=True))) == ()
+    assert world.tokenizer().unknown_words(" ".join(vocabulary())) == ()
     assert has_frame_probes(world.folder) and uncalibrated_table(world) != world.motion_table
     assert world.load_decoder().vae.config.latent_channels == 16
 
@@ -332,7 +332,7 @@ def test_a_vae_to_begin_with_says_what_it_was_trained_on(tmp_path):
 
 def test_the_harder_world_fits_its_limits():
     """fp16 weights of everything that a world's folder holds, as `the shipped world is small` counts them."""
-    tokenizer = GameTokenizer.from_words(vocabulary(references=True), HARD.spec.state.tokens)
+    tokenizer = GameTokenizer.from_words(vocabulary(), HARD.spec.state.tokens)
     parts = WorldParts.new(HARD.spec, tokenizer, PROFILES["paper"])
     values = sum(value.numel() for model in parts.models.values() for value in model.state_dict().values())
     judges = 2 * sum(value.numel() for value in ProbeNet().parameters()) + sum(

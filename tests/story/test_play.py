@@ -393,7 +393,7 @@ def test_the_largest_seed_plays(world, tmp_path):
 def test_the_first_game_uses_words_that_the_toybox_knows():
     game = read_game(ROOT / "animegamer_core" / "toybox" / "games" / "first-game.txt")
     assert len(game) == 6
-    assert {word for line in game for word in words(line)} <= set(vocabulary(references=True))
+    assert {word for line in game for word in words(line)} <= set(vocabulary())
 
 
 def test_every_verb_explains_itself(capsys):

@@ -149,7 +149,7 @@ def test_references_read_as_english_and_are_made_of_known_words():
     who = CHARACTERS[scene.character].pronoun
     said = instruction(scene, 3)
     assert said.startswith(f"Character: {who}; Motion: ") and " the friend from before; Background: " in said
-    known = set(vocabulary(references=True))
+    known = set(vocabulary())
     assert len(known) <= 120 and set(vocabulary()) < known
     for scene in hard_scenes("heldout", range(60)):
         assert set(words(instruction(scene, 2))) <= known

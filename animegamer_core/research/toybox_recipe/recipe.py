@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ...spec import SPECS, ModelSpec
 from ...toybox.dataset import DatasetGames
-from ...toybox.editions import EDITIONS, GamesEdition
+from ...toybox.editions import EDITION, GamesEdition
 from .probes import ProbeRecipe
 from .scoring_checks import ScoringRecipe
 
@@ -40,7 +40,7 @@ class Recipe:
     @property
     def edition(self) -> GamesEdition:
         """The edition of its games."""
-        return EDITIONS[self.dataset_games.edition]
+        return EDITION
 
 
 # The sizes of edition 1, with which the ablations still train.
@@ -88,8 +88,8 @@ QUICK = Recipe(
 _PATCH_2: dict[str, object] = {"batch": 128, "compile": True, "drop_motion": 0.1}  # half the batch: more tokens
 HARD = Recipe(
     spec=SPECS["toybox"],
-    dataset_games=DatasetGames(games=2000, held_out=24, edition=2, unmatched_adverbs=0.8),
-    engine_games=DatasetGames(games=3000, held_out=24, edition=2),
+    dataset_games=DatasetGames(games=2000, held_out=24, unmatched_adverbs=0.8),
+    engine_games=DatasetGames(games=3000, held_out=24),
     probes=FULL.probes,
     frames=ProbeRecipe(clips=6000, held_out=500, steps=4000, control_steps=500, seed=2),
     scoring=FULL.scoring,
@@ -141,8 +141,8 @@ _MINIATURE: dict[str, object] = {"batch": 4, "compile": False, **{"steps": 2, "l
 HARD_QUICK = replace(
     QUICK,
     spec=SPECS["toybox"],
-    dataset_games=replace(QUICK.dataset_games, edition=2, unmatched_adverbs=HARD.dataset_games.unmatched_adverbs),
-    engine_games=replace(QUICK.engine_games, edition=2),
+    dataset_games=replace(QUICK.dataset_games, unmatched_adverbs=HARD.dataset_games.unmatched_adverbs),
+    engine_games=replace(QUICK.engine_games),
     frames=replace(QUICK.probes, seed=2),
     changes={stage: {**HARD.changes.get(stage, {}), **_MINIATURE, "validate_every": 0} for stage in HARD_TRAINED},
     stages=HARD_STAGES,

@@ -135,7 +135,7 @@ def _open(work: BuildDir, dataset: Callable[[BuildDir], DatasetFolder]) -> tuple
     with processes().main_process_first():
         clips = dataset(work)
     loaded = WorldParts.load(world)
-    tokenizer = GameTokenizer.from_words(vocabulary(work.recipe.edition.references > 0), world.spec.state.tokens)
+    tokenizer = GameTokenizer.from_words(vocabulary(), world.spec.state.tokens)
     absent = [name for name in MODELS if getattr(loaded, name) is None]
     fresh = WorldParts.new(world.spec, tokenizer, PROFILES["paper"], models=absent)
     if fresh.decoder is not None and world.has("vae"):  # only the transformer is missing

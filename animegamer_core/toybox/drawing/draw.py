@@ -18,7 +18,7 @@ from ..world import AMPLITUDES, CHARACTERS, COLOURS, FRAMES, HEIGHT, WIDTH, Scen
 from .films import LEFT, STYLES, TOP
 from .motions import MOTION_DRAWINGS, Beat, Cast
 from .pen import BACKDROP, Light, Line, Pen, Sheet
-from .places import PLACE_SCALE, over, shot_layers
+from .places import PLACE_SCALE, over, over_parts, shot_layers
 from .props import draw_ball, draw_balloon, draw_car, draw_kite, draw_umbrella
 
 if TYPE_CHECKING:
@@ -138,14 +138,10 @@ def _drawn(scene: Scene, index: float, figures: bool) -> tuple[NDArray[np.uint8]
     rim = STYLES[scene.film].rim
     if rim is not None:
         _light_edges(sheet, rim)
-    size = (WIDTH, HEIGHT)
-    alpha = cv2.resize(cv2.threshold(sheet.owners, 0, 255, cv2.THRESH_BINARY)[1], size, interpolation=cv2.INTER_AREA)
-    shadow = cv2.resize(sheet.shadows, size, interpolation=cv2.INTER_AREA)
-    frame = over(frame, np.dstack([_shadow_ink(shadow), shadow]))
-    frame = over(frame, np.dstack([cv2.resize(sheet.colours, size, interpolation=cv2.INTER_AREA), alpha]))
+    _compose(frame, sheet)
     if not figures:
         return frame, None
-    owners = cv2.resize(sheet.owners, size, interpolation=cv2.INTER_NEAREST)
+    owners = sheet.owners[ACTOR_SCALE // 2 :: ACTOR_SCALE, ACTOR_SCALE // 2 :: ACTOR_SCALE]
     count = 1 + (scene.partner is not None)
     return frame, np.stack([owners == BACKDROP + 1 + number for number in range(count)])
 
@@ -159,13 +155,27 @@ def _view(layer: NDArray[np.uint8], start: tuple[float, float], x: float, y: flo
     return cv2.warpAffine(layer, matrix, (WIDTH, HEIGHT), flags=flags, borderMode=cv2.BORDER_REPLICATE)
 
 
+def _compose(frame: NDArray[np.uint8], sheet: Sheet) -> None:
+    """Put the sheet on the frame, reduced to its size, where there is something."""
+    x, y, wide, high = cv2.boundingRect(cv2.bitwise_or(sheet.owners, sheet.shadows))
+    left, top = x // ACTOR_SCALE, y // ACTOR_SCALE
+    right, bottom = -(-(x + wide) // ACTOR_SCALE), -(-(y + high) // ACTOR_SCALE)
+    size = (right - left, bottom - top)
+    box = np.s_[top * ACTOR_SCALE : bottom * ACTOR_SCALE, left * ACTOR_SCALE : right * ACTOR_SCALE]
+    colours, owned, shadow = (
+        cv2.resize(plane[box], size, interpolation=cv2.INTER_AREA)
+        for plane in (sheet.colours, cv2.threshold(sheet.owners, 0, 255, cv2.THRESH_BINARY)[1], sheet.shadows)
+    )
+    part = frame[top:bottom, left:right]
+    if shadow.any():
+        ink = cv2.merge([cv2.convertScaleAbs(shadow, alpha=tone / 255) for tone in (36, 30, 64)])
+        part = over_parts(part, ink, shadow)
+    frame[top:bottom, left:right] = over_parts(part, colours, owned)
+
+
 @lru_cache(maxsize=1)
 def _sheet() -> Sheet:
     return Sheet(HEIGHT * ACTOR_SCALE, WIDTH * ACTOR_SCALE)
-
-
-def _shadow_ink(shadow: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return np.dstack([cv2.convertScaleAbs(shadow, alpha=part / 255) for part in (36, 30, 64)])
 
 
 def _light_edges(sheet: Sheet, rim: tuple[int, int, int]) -> None:

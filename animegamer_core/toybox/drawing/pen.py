@@ -179,12 +179,8 @@ class Pen:
 
     def _path(self, pixels: np.ndarray, width: float, colour: RGB) -> None:
         xy, thick = _fixed(pixels), max(1, round(width))
-        radius = round((thick / 2 - 0.5) * 2**SHIFT)
         for plane, value in ((self.sheet.colours, colour), (self.sheet.owners, self.owner)):
-            cv2.polylines(plane, [xy], False, value, thick, cv2.LINE_8, SHIFT)
-            if radius > 0:
-                for x, y in (xy[0], xy[-1]):
-                    cv2.circle(plane, (int(x), int(y)), radius, value, -1, cv2.LINE_8, SHIFT)
+            cv2.polylines(plane, [xy], False, value, thick, cv2.LINE_8, SHIFT)  # OpenCV rounds the ends
 
     def _ink(self, colour: RGB) -> RGB:
         return mix(colour, self.line.ink, self.line.fraction)

@@ -71,8 +71,13 @@ def shot_layers(film: str, place: str, time: str, rng: random.Random, mirrored: 
 
 def over(base: NDArray[np.uint8], layer: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """A picture (H, W, 3) under a premultiplied layer (H, W, 4)."""
-    rest = cv2.merge([255 - layer[..., 3]] * 3)
-    return cv2.add(cv2.multiply(base, rest, scale=1 / 255), layer[..., :3])
+    return over_parts(base, cv2.cvtColor(layer, cv2.COLOR_RGBA2RGB), cv2.extractChannel(layer, 3))
+
+
+def over_parts(base: NDArray[np.uint8], colours: NDArray[np.uint8], alpha: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A picture (H, W, 3) under premultiplied colours (H, W, 3) with their alpha (H, W)."""
+    rest = cv2.cvtColor(cv2.bitwise_not(alpha), cv2.COLOR_GRAY2RGB)
+    return cv2.add(cv2.multiply(base, rest, scale=1 / 255), colours)
 
 
 def over_layer(base: NDArray[np.uint8], layer: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -102,10 +107,10 @@ def _treated(layer: NDArray[np.uint8], setting: Setting) -> NDArray[np.uint8]:
     kind = setting.style.treatment
     ys, xs = np.mgrid[0:HIGH, 0:WIDE].astype(np.float32) / PLACE_SCALE
     if kind == "wash":
-        noise = np.random.default_rng(5).normal(0, 1, (HIGH // 12, WIDE // 12)).astype(np.float32)
+        noise = np.random.default_rng(5).normal(0, 1, (HIGH // 9, WIDE // 9)).astype(np.float32)
         blots = cv2.resize(noise, (WIDE, HIGH), interpolation=cv2.INTER_CUBIC)[..., None]
-        colours = 0.55 * colours + 0.45 * cv2.GaussianBlur(colours, (0, 0), 2.2)
-        colours *= 1 + 0.035 * blots
+        colours = 0.7 * colours + 0.3 * cv2.GaussianBlur(colours, (0, 0), 1.6)
+        colours *= 1 + 0.022 * blots
     elif kind == "glow":
         bright = np.clip(colours - 150 * alpha, 0, 255)
         colours += 0.55 * cv2.GaussianBlur(bright, (0, 0), 9)
@@ -123,7 +128,7 @@ def _treated(layer: NDArray[np.uint8], setting: Setting) -> NDArray[np.uint8]:
         colours = 0.72 * colours + 0.28 * grey
         dark = np.clip((150 * alpha - grey) / 90, 0, 1)
         hatch = (np.abs((xs + ys) % 5 - 2.5) < 0.5)[..., None]
-        colours -= 26 * dark * hatch
+        colours -= 13 * dark * hatch
         noise = np.random.default_rng(9).normal(0, 1, (HIGH, WIDE, 1)).astype(np.float32)
         colours += 3.0 * cv2.GaussianBlur(noise, (0, 0), 0.9)[..., None] * alpha * 2
     return np.dstack([np.minimum(np.clip(colours, 0, 255), 255 * alpha), layer[..., 3:]]).round().astype(np.uint8)
