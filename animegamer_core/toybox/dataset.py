@@ -12,7 +12,7 @@ from pathlib import Path
 from ..data.dataset import TURNS, ClipRecord, DatasetFolder, DatasetWriter
 from ..data.jsonl_tables import read_objects
 from ..data.motion import DEFAULT_THRESHOLD
-from ..data.workers import parallel_map
+from ..data.workers import parallel_map, worker_count
 from ..media.video import clip_suffix, write_clip
 from .drawing.draw import draw_frame, draw_shot
 from .editions import EDITION
@@ -21,7 +21,7 @@ from .scenes import toybox_motion
 from .world import ADVERBS, FPS, FRAMES, HEIGHT, MOTIONS, Scene, adverb, characters, instruction, motion_text
 
 BATCH = 256  # clips whose lines are written at a time
-CHUNK = 8  # clips that a process draws at a time: of one place, as far as possible
+CHUNKS = (4, 32)  # clips that a process draws at a time, of one place as far as possible: at least, at most
 OPENINGS = 4  # every fourth game begins with a picture of a prop whose colour no instruction names
 OnClip = Callable[[int, int], None]  # (clips done, clips in all)
 
@@ -93,8 +93,9 @@ def write_dataset(
     make = functools.partial(_make, folder=folder, pictures_only=pictures_only)
     # clips of one place follow each other, so that a process draws few places
     items = sorted(todo.items(), key=lambda item: (item[1].film, item[1].place, item[1].time))
+    chunk = max(CHUNKS[0], min(CHUNKS[1], len(items) // (8 * worker_count(workers))))
     batch: list[ClipRecord] = []
-    for done, (clip, value) in enumerate(parallel_map(make, items, workers, chunk=CHUNK, ordered=False), start=1):
+    for done, (clip, value) in enumerate(parallel_map(make, items, workers, chunk=chunk, ordered=False), start=1):
         batch.append(_record(clip, scenes[clip], value))
         if len(batch) == BATCH or done == len(items):
             writer.add_lines(batch)

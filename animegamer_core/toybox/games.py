@@ -105,7 +105,9 @@ def _mains(rng: random.Random, first: str, stays: bool) -> Callable[[Scene | Non
         kind = rng.choices(tuple(NEXT), tuple(NEXT.values()))[0]
         film = CHARACTERS[before.character].film
         if kind == "friend":
-            return rng.choice([name for name in CHARACTERS if CHARACTERS[name].film == film and name != before.character])
+            return rng.choice(
+                [name for name in CHARACTERS if CHARACTERS[name].film == film and name != before.character]
+            )
         if kind == "visitor":
             return rng.choice([name for name in CHARACTERS if CHARACTERS[name].film != film])
         if kind == "partner":

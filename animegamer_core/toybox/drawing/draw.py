@@ -17,7 +17,7 @@ import numpy as np
 from ..world import AMPLITUDES, CHARACTERS, COLOURS, FRAMES, HEIGHT, WIDTH, Scene
 from .films import LEFT, STYLES, TOP
 from .motions import MOTION_DRAWINGS, Beat, Cast
-from .pen import BACKDROP, Light, Line, Pen, Sheet
+from .pen import BACKDROP, Line, Pen, Sheet
 from .places import PLACE_SCALE, over, over_parts, shot_layers
 from .props import draw_ball, draw_balloon, draw_car, draw_kite, draw_umbrella
 
@@ -58,7 +58,28 @@ class Camera:
         return 1.35 * reach * math.sin(angle), 0.4 * reach * math.sin(2 * angle)
 
 
-CAMERAS: dict[str, Camera] = {name: Camera(0.4, 1.1, pan=name in ("fly", "run")) for name in MOTION_DRAWINGS}
+CAMERAS: dict[str, Camera] = {
+    "sleep": Camera(0.67, 1.31),
+    "eat": Camera(0.63, 1.29),
+    "talk": Camera(0.39, 1.45),
+    "hug": Camera(0.49, 1.31),
+    "fly": Camera(0.11, 1.87, pan=True),
+    "run": Camera(0.59, 1.3, pan=True),
+    "dance": Camera(0.6, 1.26),
+    "wave": Camera(0.71, 1.21),
+    "read": Camera(0.45, 1.35),
+    "swing": Camera(0.1, 1.97),
+    "climb": Camera(0.26, 1.63),
+    "swim": Camera(0.25, 1.54),
+    "paint": Camera(0.58, 1.3),
+    "sing": Camera(0.6, 1.26),
+    "jump": Camera(0.47, 1.27),
+    "waltz": Camera(0.43, 1.37),
+    "clap": Camera(0.43, 1.37),
+    "cards": Camera(0.35, 1.45),
+    "pillows": Camera(0.07, 1.99),
+    "carry": Camera(0.27, 1.53),
+}
 
 
 class Shot(NamedTuple):
@@ -224,4 +245,4 @@ def _draw_prop(pen: Pen, scene: Scene, beat: Beat, colour: tuple[int, int, int])
     elif scene.prop == "balloon":
         draw_balloon(pen.at(15, 84), colour, beat.wave(11, 1))
     else:
-        draw_ball(pen.at(20 + beat.wave(5, 1), 94), colour, beat.wave(50, 1))
+        draw_ball(pen.at((127 if scene.motion == "sleep" else 17) + beat.wave(5, 1), 94), colour, beat.wave(50, 1))

@@ -159,11 +159,15 @@ def _leg(pen: Pen, look: Look, angles: Point) -> None:
     upper.stroke([(0, THIGH - 2), (0, THIGH)], 4.6, colour, line=False, cel=False)
     if look.clothes == "dress":
         lower.stroke([(-2, SHIN - 4), (2, SHIN - 4)], 1.8, WHITE, line=False)
-    lower.blob([(-3.6, SHIN - 3), (2.6, SHIN - 3), (5.4, SHIN + 0.6), (4.6, SHIN + 2.6), (-3.8, SHIN + 2.6)], look.shoes)
+    lower.blob(
+        [(-3.6, SHIN - 3), (2.6, SHIN - 3), (5.4, SHIN + 0.6), (4.6, SHIN + 2.6), (-3.8, SHIN + 2.6)], look.shoes
+    )
 
 
 def _torso(pen: Pen, look: Look) -> None:
-    wide, low = {"dress": (14, 6), "robe": (10.5, 10), "coat": (10.4, 8), "belly": (11, 3)}.get(look.clothes, (8.8, 2.4))
+    wide, low = {"dress": (14, 6), "robe": (10.5, 10), "coat": (10.4, 8), "belly": (11, 3)}.get(
+        look.clothes, (8.8, 2.4)
+    )
     waist = 9.6 if look.clothes in ("belly", "metal", "fur") else 7.4
     pen.blob(
         [(-6, -TORSO), (6, -TORSO), (8.4, -TORSO + 6), (waist, -7), (wide, low), (0, low + 1.6), (-wide, low)]
@@ -182,7 +186,9 @@ def _dress(pen: Pen, look: Look) -> None:
 
 
 def _collar(pen: Pen, look: Look) -> None:
-    pen.blob([(-6, -TORSO + 1), (6, -TORSO + 1), (4, -TORSO + 6), (0, -TORSO + 8), (-4, -TORSO + 6)], look.trim, line=False)
+    pen.blob(
+        [(-6, -TORSO + 1), (6, -TORSO + 1), (4, -TORSO + 6), (0, -TORSO + 8), (-4, -TORSO + 6)], look.trim, line=False
+    )
 
 
 def _pants(pen: Pen, look: Look) -> None:
@@ -198,7 +204,9 @@ def _coat(pen: Pen, look: Look) -> None:
         pen.oval(-2.4, y, 1.1, 1.1, look.trim, line=False)
         pen.oval(2.4, y, 1.1, 1.1, look.trim, line=False)
     for side in (-1, 1):
-        pen.shape([(side * 6.6, -TORSO + 0.6), (side * 1.6, -TORSO + 0.6), (side * 4.6, -TORSO + 7)], look.trim, line=False)
+        pen.shape(
+            [(side * 6.6, -TORSO + 0.6), (side * 1.6, -TORSO + 0.6), (side * 4.6, -TORSO + 7)], look.trim, line=False
+        )
 
 
 def _coat_tails(pen: Pen, look: Look, sway: float) -> None:
@@ -259,7 +267,9 @@ _CLOTHES = {"dress": _dress, "pants": _pants, "coat": _coat, "robe": _robe, "sui
 def _tail(pen: Pen, look: Look, sway: float) -> None:
     tail = pen.at(-5, -3, sway * 0.7)
     if look.tail == "fox":
-        tail.blob([(2, 3), (-10, 4), (-20, -4), (-25, -17), (-19, -27), (-11, -18), (-6, -8), (3, -3)], look.hair, cel=False)
+        tail.blob(
+            [(2, 3), (-10, 4), (-20, -4), (-25, -17), (-19, -27), (-11, -18), (-6, -8), (3, -3)], look.hair, cel=False
+        )
         tail.blob([(-24, -15), (-19, -27), (-12, -19), (-18, -14)], CREAM, line=False)
     elif look.tail == "cat":
         tail.stroke([(2, 2), (-7, 3), (-13, -2), (-16, -10), (-14, -18), (-17, -24)], 4.2, look.hair)
@@ -335,7 +345,12 @@ def _eye(pen: Pen, name: str, look: Look, pose: Pose, side: int, narrow: float) 
     dark = mix(mix(look.eyes, DARK, 0.72), (30, 20, 40), 0.3)
     if pose.eyes != "open":
         bend = 1.7 if pose.eyes == "closed" else -1.9
-        arc = [(-3.2 * narrow, 0.4), (-1.6 * narrow, 0.4 + bend * 0.75), (0, 0.4 + bend), (1.6 * narrow, 0.4 + bend * 0.75)]
+        arc = [
+            (-3.2 * narrow, 0.4),
+            (-1.6 * narrow, 0.4 + bend * 0.75),
+            (0, 0.4 + bend),
+            (1.6 * narrow, 0.4 + bend * 0.75),
+        ]
         pen.stroke([*arc, (3.2 * narrow, 0.4)], 1.25, dark, line=False)
         if style.lash:
             pen.stroke([(side * 3.0 * narrow, 0.5), (side * (3.2 + style.lash * 0.6), -0.2)], 0.9, dark, line=False)
@@ -347,7 +362,9 @@ def _eye(pen: Pen, name: str, look: Look, pose: Pose, side: int, narrow: float) 
         else:
             pen.oval(0, 0, wide, high, WHITE, line=False)
         pen.oval(pose.face * 0.6, 0.1, wide * 0.74, high * 0.9, dark, line=False)
-        pen.oval(pose.face * 0.6, high * 0.24, wide * style.iris * 0.82, high * style.iris * 0.82, look.eyes, line=False)
+        pen.oval(
+            pose.face * 0.6, high * 0.24, wide * style.iris * 0.82, high * style.iris * 0.82, look.eyes, line=False
+        )
     else:
         pen.oval(0, 0, wide, high, dark, line=False)
         pen.oval(0, high * 0.3, wide * style.iris, high * style.iris * 0.82, look.eyes, line=False)
@@ -357,7 +374,9 @@ def _eye(pen: Pen, name: str, look: Look, pose: Pose, side: int, narrow: float) 
     pen.oval(-wide * 0.28 + pose.face * 0.4, -high * 0.42, wide * 0.38, high * 0.32, WHITE, line=False)
     pen.oval(wide * 0.34 + pose.face * 0.4, high * 0.36, wide * 0.19, high * 0.16, WHITE, line=False)
     if style.sharp:
-        pen.stroke([(-side * wide * 1.05, -high * 0.36), (0, -high * 0.92), (side * wide * 1.15, -high)], 1.4, dark, line=False)
+        pen.stroke(
+            [(-side * wide * 1.05, -high * 0.36), (0, -high * 0.92), (side * wide * 1.15, -high)], 1.4, dark, line=False
+        )
     else:
         lid = [(-wide * 1.02, -high * 0.5), (-wide * 0.55, -high * 0.92), (0, -high), (wide * 0.55, -high * 0.92)]
         pen.stroke([*lid, (wide * 1.02, -high * 0.5)], 1.15, dark, line=False)
@@ -373,7 +392,9 @@ def _screen_face(pen: Pen, look: Look, pose: Pose) -> None:
             pen.oval(side * 5 - 0.8, -0.8, 0.9, 1.1, WHITE, line=False)
         else:
             bend = 1.6 if pose.eyes == "closed" else -1.8
-            pen.stroke([(side * 5 - 2.8, 0.4), (side * 5, 0.4 + bend), (side * 5 + 2.8, 0.4)], 1.3, look.eyes, line=False)
+            pen.stroke(
+                [(side * 5 - 2.8, 0.4), (side * 5, 0.4 + bend), (side * 5 + 2.8, 0.4)], 1.3, look.eyes, line=False
+            )
     deep = 1.0 + 2.4 * pose.mouth
     if pose.mouth > 0.12:
         pen.blob([(-3, 5.6), (0, 6), (3, 5.6), (2, 5.6 + deep), (0, 6 + deep), (-2, 5.6 + deep)], look.eyes, line=False)

@@ -376,7 +376,12 @@ def _swim(pen: Pen, cast: Cast, beat: Beat) -> None:
     body.blob(ring, (250, 250, 246))
     for x in (-16, 0, 16):
         d = abs(x)
-        stripe = [(x - 4, 2.5 - d * 0.07), (x + 4, 2.5 - d * 0.07), (x * 0.92 + 4, 10 - d * 0.1), (x * 0.92 - 4, 10 - d * 0.1)]
+        stripe = [
+            (x - 4, 2.5 - d * 0.07),
+            (x + 4, 2.5 - d * 0.07),
+            (x * 0.92 + 4, 10 - d * 0.1),
+            (x * 0.92 - 4, 10 - d * 0.1),
+        ]
         body.blob(stripe, (244, 138, 70), line=False)
     _water(pen, 80, beat, 0.45, WATER)
     for x, y, shift in ((36, 74, 0.1), (108, 72, 0.6), (118, 79, 0.3)):
@@ -390,7 +395,9 @@ def _water(pen: Pen, y: float, beat: Beat, shift: float, colour: RGB) -> None:
     pen.shape([*crest, (210, 130), (-60, 130)], colour, line=False)
     pen.stroke(crest, 1.8, FOAM, line=False)
     for x in range(-50, 200, 34):
-        pen.stroke([(x + slide, y + 7), (x + 5 + slide, y + 8), (x + 10 + slide, y + 7)], 0.9, (150, 212, 240), line=False)
+        pen.stroke(
+            [(x + slide, y + 7), (x + 5 + slide, y + 8), (x + 10 + slide, y + 7)], 0.9, (150, 212, 240), line=False
+        )
 
 
 def _paint(pen: Pen, cast: Cast, beat: Beat) -> None:
@@ -420,7 +427,12 @@ def _paint(pen: Pen, cast: Cast, beat: Beat) -> None:
     cast.palm(actor, pose, True)
     pallet = cast.held(actor, pose, False)
     pallet.oval(3, 3, 9, 6.4, (222, 176, 120))
-    for x, y, colour in ((-2, 2, (226, 70, 90)), (2, -0.6, (70, 130, 226)), (7, 0.6, (250, 208, 60)), (8, 5, (80, 180, 96))):
+    for x, y, colour in (
+        (-2, 2, (226, 70, 90)),
+        (2, -0.6, (70, 130, 226)),
+        (7, 0.6, (250, 208, 60)),
+        (8, 5, (80, 180, 96)),
+    ):
         pallet.oval(x, y, 1.7, 1.5, colour, line=False)
 
 
@@ -462,7 +474,11 @@ def _jump(pen: Pen, cast: Cast, beat: Beat) -> None:
         right_leg=(10 + 16 * up, -8 - 34 * up),
         hair=beat.wave(24, 2, 0.3),
     )
-    loop = [(-25, -9), (-33, -6 + 18 * low), (-24, -13 + 42 * low), (0, -15 + 50 * low), (24, -13 + 42 * low), (33, -6 + 18 * low), (25, -9)]
+    high = 36 * low if low > 0 else 52 * low
+    loop = [
+        (-(25 + 9 * math.sin(math.pi * part / 14)) * math.cos(math.pi * part / 14), -9 + high * math.sin(math.pi * part / 14) ** 0.8)
+        for part in range(15)
+    ]  # fmt: skip
     behind = math.sin(angle) < 0
     if behind:
         actor.stroke(loop, 1.9, (250, 120, 110))
@@ -478,7 +494,7 @@ def _waltz(pen: Pen, cast: Cast, beat: Beat) -> None:
     shadow(pen, 72, 30)
     turn = beat.wave(9, 1)
     sway = beat.wave(10, 2)
-    for x, side in ((92 + turn * 0.6, -1), (50 + turn, 1)):
+    for x, side in ((95 + turn * 0.6, -1), (48 + turn, 1)):
         pose = Pose(
             lean=side * 3 + sway,
             tilt=side * 3 - sway * 0.6,
@@ -500,7 +516,7 @@ def _waltz(pen: Pen, cast: Cast, beat: Beat) -> None:
 def _clap(pen: Pen, cast: Cast, beat: Beat) -> None:
     apart = beat.step(1, 2)
     shadow(pen, 72, 34)
-    for x, side in ((98, -1), (46, 1)):
+    for x, side in ((101, -1), (43, 1)):
         reach = 104 - 40 * apart
         arm, rest = (side * reach, side * (126 - 36 * apart)), (-side * 24, -side * 6)
         pose = Pose(
@@ -515,11 +531,11 @@ def _clap(pen: Pen, cast: Cast, beat: Beat) -> None:
             hair=beat.wave(20, 2),
         )
         cast.draw(pen.at(x - side * 5 * apart, HIP - 2 + beat.wave(4, 2, 0.2)), beat, pose, second=side < 0)
-    burst = pen.at(72, 33)
+    burst = pen.at(72, 36)
     size = 1 - 0.5 * apart
     for angle in range(0, 360, 45):
         ray = burst.at(0, 0, angle)
-        ray.stroke([(0, -7 * size), (0, -13 * size)], 1.8, GOLD)
+        ray.stroke([(0, -6 * size), (0, -11 * size)], 1.4, GOLD)
 
 
 def _cards(pen: Pen, cast: Cast, beat: Beat) -> None:
@@ -529,8 +545,12 @@ def _cards(pen: Pen, cast: Cast, beat: Beat) -> None:
             tilt=beat.wave(10, 2, shift),
             face=side * 0.8,
             mood="keen" if (side > 0) == (beat.vary[0] > 0) else "glad",
-            left_arm=(-20 + beat.wave(16, 2, shift), 46 + beat.wave(30, 2, shift)) if side > 0 else (-46, -96 + beat.wave(24, 2, shift)),
-            right_arm=(46, 96 + beat.wave(24, 2, shift)) if side > 0 else (20 + beat.wave(16, 2, shift), -46 + beat.wave(30, 2, shift)),
+            left_arm=(-20 + beat.wave(16, 2, shift), 46 + beat.wave(30, 2, shift))
+            if side > 0
+            else (-46, -96 + beat.wave(24, 2, shift)),
+            right_arm=(46, 96 + beat.wave(24, 2, shift))
+            if side > 0
+            else (20 + beat.wave(16, 2, shift), -46 + beat.wave(30, 2, shift)),
             hair=beat.wave(14, 2, shift),
         )
         actor = pen.at(x, 77 + beat.wave(3, 2, shift))

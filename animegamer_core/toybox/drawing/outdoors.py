@@ -199,7 +199,9 @@ def _station(far: Pen, near: Pen, setting: Setting) -> None:
     far.blob([(LEFT - 40, 66), (LEFT - 40, 32), (LEFT, 26), (130, 26), (150, 36), (156, 66)], (226, 92, 84))
     far.box(LEFT, 55, 153, 59, (252, 240, 220), line=False)
     for x in range(LEFT + 4, 128, 24):
-        glass.blob([(x, 34), (x + 15, 34), (x + 15, 49), (x, 49)], (255, 222, 130) if setting.night else (206, 234, 246))
+        glass.blob(
+            [(x, 34), (x + 15, 34), (x + 15, 49), (x, 49)], (255, 222, 130) if setting.night else (206, 234, 246)
+        )
     for x in range(LEFT, 150, 22):
         far.oval(x, 68, 5, 5, (82, 84, 100))
     near.box(LEFT, 74, RIGHT, BOTTOM, (208, 202, 198), line=False)
@@ -248,7 +250,16 @@ def _rooftop(far: Pen, near: Pen, setting: Setting) -> None:
 
 
 def _snowfield(far: Pen, near: Pen, setting: Setting) -> None:
-    hills = [(LEFT - 30, 60), (10, 46), (64, 58), (120, 44), (180, 56), (RIGHT + 30, 48), (RIGHT + 30, 130), (LEFT - 30, 130)]
+    hills = [
+        (LEFT - 30, 60),
+        (10, 46),
+        (64, 58),
+        (120, 44),
+        (180, 56),
+        (RIGHT + 30, 48),
+        (RIGHT + 30, 130),
+        (LEFT - 30, 130),
+    ]
     far.blob(hills, (222, 232, 248))
     for x in range(LEFT, RIGHT, 19):
         _pine(far.at(x, 64 + (x * 7) % 5, 0, 0.62), (126, 166, 168))

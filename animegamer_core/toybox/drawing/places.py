@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 
 from .extras import EXTRAS
-from .films import BOTTOM, LEFT, RIGHT, STYLES, TOP, Setting, unlit_pen
+from .films import BOTTOM, LEFT, RIGHT, TOP, Setting, unlit_pen
 from .indoors import INDOORS
 from .outdoors import OUTDOORS
 from .pen import RGB, Pen, Sheet, mix
@@ -115,7 +115,9 @@ def _treated(layer: NDArray[np.uint8], setting: Setting) -> NDArray[np.uint8]:
         bright = np.clip(colours - 150 * alpha, 0, 255)
         colours += 0.55 * cv2.GaussianBlur(bright, (0, 0), 9)
         haze = np.clip((ys - TOP) / 110, 0, 1)[..., None]
-        colours = colours * (1 - 0.16 * haze) + np.float32((255, 150, 190)) * 0.16 * haze * alpha * (0.5 if setting.night else 1)
+        colours = colours * (1 - 0.16 * haze) + np.float32((255, 150, 190)) * 0.16 * haze * alpha * (
+            0.5 if setting.night else 1
+        )
     elif kind == "grid":
         steps = 14.0
         colours = 0.5 * colours + 0.5 * np.round(colours / steps) * steps
@@ -148,7 +150,9 @@ def _sky(pen: Pen, setting: Setting) -> None:
         if setting.film == "orbit":
             unlit.stroke([(x - 19, 22), (x, 19), (x + 19, 13)], 2, (150, 240, 230), line=False)
     else:
-        sun = {"orbit": (252, 255, 226), "frost": (255, 252, 244), "lantern": (255, 232, 176)}.get(setting.film, (255, 244, 190))
+        sun = {"orbit": (252, 255, 226), "frost": (255, 252, 244), "lantern": (255, 232, 176)}.get(
+            setting.film, (255, 244, 190)
+        )
         unlit.oval(x, 16, 14, 14, mix(sun, top, 0.5), line=False)
         unlit.oval(x, 16, 10, 10, sun, line=False)
 
@@ -179,7 +183,9 @@ def _cloud(pen: Pen, colour: RGB, setting: Setting) -> None:
         pen.oval(0, 8, 24, 3, colour, line=False)
     elif film == "orbit":
         for x, y, half in ((-4, -4, 14), (6, 0, 20), (-6, 4, 17)):
-            pen.shape([(x - half, y + 2), (x - half + 4, y - 2), (x + half, y - 2), (x + half - 4, y + 2)], colour, line=False)
+            pen.shape(
+                [(x - half, y + 2), (x - half + 4, y - 2), (x + half, y - 2), (x + half - 4, y + 2)], colour, line=False
+            )
     else:
         shape = [(-24, 5), (-20, -3), (-10, -4), (-3, -11), (8, -9), (13, -2), (22, -1), (24, 5), (0, 7)]
         pen.blob(shape, colour, line=film == "frost")

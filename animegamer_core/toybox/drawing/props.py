@@ -86,7 +86,9 @@ def draw_ball(pen: Pen, colour: RGB, turned: float) -> None:
     """Draw a striped ball that lies on the ground at (0, 0), rolled by `turned` degrees."""
     pen.oval(0, -9.5, 9.5, 9.5, colour)
     ball = pen.at(0, -9.5, turned)
-    ball.blob([(-2.6, -9.2), (2.6, -9.2), (4.4, 0), (2.6, 9.2), (-2.6, 9.2), (-4.4, 0)], mix(colour, WHITE, 0.72), line=False)
+    ball.blob(
+        [(-2.6, -9.2), (2.6, -9.2), (4.4, 0), (2.6, 9.2), (-2.6, 9.2), (-4.4, 0)], mix(colour, WHITE, 0.72), line=False
+    )
     ball.blob([(-9, -2), (0, -3.6), (9, -2), (9, 2), (0, 3.6), (-9, 2)], mix(colour, WHITE, 0.36), line=False)
     ball.oval(0, 0, 2.6, 2.6, mix(colour, SHADE, 0.25), line=False)
     pen.oval(-4, -14.4, 2, 1.5, mix(colour, WHITE, 0.9), line=False)
