@@ -58,7 +58,8 @@ def motion_value(
     frames_FHWC is uint8 RGB (F, H, W, 3) with F >= 2, at 8 frames per second. Clips lower than 480 px are enlarged
     (bicubic), higher ones reduced (area). Magnitudes below `threshold` (px), or below `slow_fraction` of the magnitude
     that one pixel in 20 of the pair exceeds, are left out; a pair of frames without others counts 0. backend: one that
-    `flow.open_flow` opened. enlarge: False measures lower clips at their own size, several times faster. Source: the paper's supplement, section 1, "Motion Scope".
+    `flow.open_flow` opened. enlarge: False measures lower clips at their own size, several times faster.
+    Source: the paper's supplement, section 1, "Motion Scope".
     ValueError: an array of another shape, or flow that is not finite.
     """
     if frames_FHWC.ndim != 4 or frames_FHWC.shape[-1] != 3 or frames_FHWC.shape[0] < 2:

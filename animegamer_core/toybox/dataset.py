@@ -31,8 +31,9 @@ class DatasetGames:
     """How many games a dataset has for training, and how many more for validation (held_out), of `turns` turns each.
 
     first: the number of the first training game; datasets whose numbers do not overlap have different training games.
-    unmatched_adverbs: the fraction (0 to 1) of training clips whose adverb is of another motion level than the measured one. A decoder that is trained
-    on them learns how much to move from the motion value, and not from the adverb; at 0.8, the adverb says nothing.
+    unmatched_adverbs: the fraction (0 to 1) of training clips whose adverb is of another motion level than the measured
+    one. A decoder that is trained on them learns how much to move from the motion value, and not from the adverb; at
+    0.8, the adverb says nothing.
     """
 
     games: int

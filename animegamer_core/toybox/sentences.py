@@ -1,7 +1,7 @@
 """Plain sentences for a scene: a small grammar of patterns, verbs and adverbs beside the published form.
 
 What a sentence leaves out follows from the turns before: it may leave out the place and the time if they are the same
-(`Scene.same`), and it refers back as the scene does (`Scene.refers`). Words in braces are slots:
+(`Told.same`), and it refers back as the scene does (`Told.refers`). Words in braces are slots:
 {who} the names or pronouns, {friend} the partner, {act} the act in the third person, {plain} its bare form, {ing} its
 -ing form, {how} the adverb, {at} the place, {time} the time, {thing} the prop.
 """
@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import random
 import re
-
-from .world import ADVERBS, CHARACTERS, MOTIONS, PLACES, PROPS, Scene, adverb
+from typing import NamedTuple
 
 # act -> ways to say it, as (third person, bare form, -ing form) of the verb, and what follows it. A `*` stands for the
 # friend; acts of one do not have it.
@@ -289,10 +288,28 @@ TWO: tuple[str, ...] = (
 PAIRS = ("{} and {}", "{} together with {}", "{} with {}", "both {} and {}")
 
 
-def sentence(scene: Scene, level: int) -> str:
-    """The scene as a plain sentence for a measured motion level 1..5: the same for the same scene and level."""
-    rng = random.Random(f"sentence:{scene.sentence}")
-    how = _how(scene, level, rng)
+class Told(NamedTuple):
+    """What a sentence tells: a scene's words. level: 1..5, with one of its adverbs. colour: None if it is not named."""
+
+    seed: int
+    character: str
+    pronoun: str
+    partner: str | None
+    act: str
+    place: str
+    time: str
+    prop: str | None
+    colour: str | None
+    level: int
+    adverb: str
+    refers: str | None
+    same: tuple[str, ...]
+
+
+def sentence(scene: Told) -> str:
+    """The scene as a plain sentence: always the same for the same."""
+    rng = random.Random(f"sentence:{scene.seed}")
+    how = _how(scene, rng)
     here = {"how": how, "where": _where(scene, rng)}
     # only a single word stands between a subject and its verb
     fits = [
@@ -300,14 +317,14 @@ def sentence(scene: Scene, level: int) -> str:
         for rows in (ONE, TWO)
     ]
     thing = _thing(scene, rng)
-    couple = scene.partner is not None and scene.refers in (None, "place", "they") and TOGETHER[scene.motion]
+    couple = scene.partner is not None and scene.refers in (None, "place", "they") and TOGETHER[scene.act]
     if couple and (scene.refers == "they" or rng.random() < 0.5):
         names = [scene.character, scene.partner]
         pair = "they" if scene.refers == "they" else rng.choice(PAIRS).format(*names)
         pattern = rng.choice(fits[1])
         if pair == "they" and pattern.startswith(("let", "make", "i want", "it is time")):
             pair = "them"
-        slots = {"pair": pair, "both": _joined(rng.choice(TOGETHER[scene.motion]), thing)}
+        slots = {"pair": pair, "both": _joined(rng.choice(TOGETHER[scene.act]), thing)}
     else:
         third, bare, ing, rest = _act(scene, rng)
         pattern = rng.choice(fits[0])
@@ -327,35 +344,35 @@ def _joined(*parts: str) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _who(scene: Scene, rng: random.Random, pattern: str) -> str:
+def _who(scene: Told, rng: random.Random, pattern: str) -> str:
     if scene.refers == "they":  # of an act that one does to the other
         return scene.character
     if scene.refers not in ("who", "friend"):
         return scene.character
-    pronoun = CHARACTERS[scene.character].pronoun
+    pronoun = scene.pronoun
     as_object = re.search(r"(let|show|see|want|make|for|of) \{who\}", pattern)
     return {"she": "her", "he": "him"}[pronoun] if as_object else pronoun
 
 
-def _act(scene: Scene, rng: random.Random) -> tuple[str, str, str, str]:
+def _act(scene: Told, rng: random.Random) -> tuple[str, str, str, str]:
     if scene.refers == "again":
         third, rest = rng.choice(AGAIN).split(" ", 1)
         bare = {"does": "do", "goes": "go", "repeats": "repeat"}[third]
         return third, bare, {"do": "doing", "go": "going", "repeat": "repeating"}[bare], _with_partner(scene, rest)
-    third, bare, ing, rest = rng.choice(ACTS[scene.motion])
+    third, bare, ing, rest = rng.choice(ACTS[scene.act])
     friend = rng.choice(FRIENDS) if scene.refers == "friend" else scene.partner or ""
     return third, bare, ing, rest.replace("*", friend)
 
 
-def _with_partner(scene: Scene, rest: str) -> str:
+def _with_partner(scene: Told, rest: str) -> str:
     return f"{rest} with {scene.partner}" if scene.partner else rest
 
 
-def _how(scene: Scene, level: int, rng: random.Random) -> str:
-    return adverb(scene, level) if rng.random() < 0.75 else rng.choice(HOW[level])
+def _how(scene: Told, rng: random.Random) -> str:
+    return scene.adverb if rng.random() < 0.75 else rng.choice(HOW[scene.level])
 
 
-def _where(scene: Scene, rng: random.Random) -> str:
+def _where(scene: Told, rng: random.Random) -> str:
     """Place and time in either order; what is as in the turn before is often left out."""
     at, when = rng.choice(AT[scene.place]), rng.choice(WHEN[scene.time])
     if scene.refers == "place":
@@ -367,10 +384,10 @@ def _where(scene: Scene, rng: random.Random) -> str:
     return _joined(*((at, when) if rng.random() < 0.7 else (when, at)))
 
 
-def _thing(scene: Scene, rng: random.Random) -> str:
+def _thing(scene: Told, rng: random.Random) -> str:
     if scene.prop is None:
         return ""
-    article = f"{rng.choice(('a', 'the'))} {scene.prop_colour}" if scene.prop_told else "the"
+    article = f"{rng.choice(('a', 'the'))} {scene.colour}" if scene.colour else "the"
     return rng.choice(THING[scene.prop]).format(article)
 
 
@@ -389,4 +406,3 @@ SENTENCE_WORDS: tuple[str, ...] = tuple(
         - {"*"}
     )
 )
-assert set(ACTS) == set(MOTIONS) and set(AT) == set(PLACES) and set(THING) == set(PROPS) and set(HOW) == set(ADVERBS)  # noqa: S101

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ..life import Act, Consequence, Life, Rules, Stat, Words
 from ..state import Instruction
+from .sentences import SENTENCE_WORDS, Told, sentence
 
 FRAMES, HEIGHT, WIDTH, FPS = 17, 192, 288, 8
 AMPLITUDES = (0.6, 14.0)  # range of target motion, pixels per frame at 480 px height
@@ -48,9 +49,10 @@ class Scene:
     """Everything that a shot shows; ValueError for an impossible combination.
 
     amplitude: the target motion in pixels per frame at 480 px height. prop_told: whether the instruction names the
-    prop's colour. seed: of what the words leave open (staging, camera, clouds, extras), and of the adverb. refers: which part of the instruction refers back to earlier turns, one of REFERENCES; the other fields hold what it
-    refers to. sentence: the seed of a plain sentence that replaces the published form. same: what is as in the turn
-    before ("place", "time"), which a plain sentence may leave out.
+    prop's colour. seed: of what the words leave open (staging, camera, clouds, extras), and of the adverb. refers:
+    which part of the instruction refers back to earlier turns, one of REFERENCES; the other fields hold what it refers
+    to. sentence: the seed of a plain sentence that replaces the published form. same: what is as in the turn before
+    ("place", "time"), which a plain sentence may leave out.
     """
 
     film: str
@@ -194,13 +196,29 @@ def caption(scene: Scene, level: int) -> str:
 def instruction(scene: Scene, level: int) -> str:
     """Return the player's instruction for the scene: its caption, a text that refers back, or a plain sentence."""
     if scene.sentence is not None:
-        from .sentences import sentence  # it reads this module's tables
-
-        return sentence(scene, level)
+        return sentence(_told(scene, level))
     refers, pronoun = scene.refers, CHARACTERS[scene.character].pronoun
     who = {"who": (pronoun,), "they": (BOTH,), "friend": (pronoun,)}.get(refers, characters(scene))
     place, time = (f"{SAME_PLACE} {scene.time}", "") if refers == "place" else (scene.place, scene.time)
     return Instruction(who, _said_motion(scene), place, adverb(scene, level), time).text
+
+
+def _told(scene: Scene, level: int) -> Told:
+    return Told(
+        seed=scene.sentence,
+        character=scene.character,
+        pronoun=CHARACTERS[scene.character].pronoun,
+        partner=scene.partner,
+        act=scene.motion,
+        place=scene.place,
+        time=scene.time,
+        prop=scene.prop,
+        colour=scene.prop_colour if scene.prop_told else None,
+        level=level,
+        adverb=adverb(scene, level),
+        refers=scene.refers,
+        same=scene.same,
+    )
 
 
 def _said_motion(scene: Scene) -> str:
@@ -229,8 +247,6 @@ def words(text: str) -> tuple[str, ...]:
 
 def vocabulary() -> tuple[str, ...]:
     """Return every word and punctuation mark of every possible instruction, in alphabetical order."""
-    from .sentences import SENTENCE_WORDS  # it reads this module's tables
-
     sources: Sequence[str] = (
         "Character: , ; Motion: ; Background: . with a the",
         *CHARACTERS,

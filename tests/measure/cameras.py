@@ -29,8 +29,7 @@ def clips_of(motion: str, target: float, count: int, first: int = 0) -> list:
         scene = probe_scene(seed)
         partner = next(name for name in CHARACTERS if name != scene.character) if MOTIONS[motion].partner else None
         if seed % 7 == 0:
-            found.append(replace(scene, motion=motion, partner=scene.partner or partner, amplitude=target)
-                         if MOTIONS[motion].partner else replace(scene, motion=motion, partner=None, amplitude=target))  # fmt: skip
+            found.append(replace(scene, motion=motion, partner=partner, amplitude=target))
         if len(found) == count:
             return found
     return found

@@ -12,13 +12,15 @@ from animegamer_core.toybox.drawing.draw import draw_figures, draw_frame, draw_s
 from animegamer_core.toybox.editions import EDITION, Casting
 from animegamer_core.toybox.games import opening_game, sample_game, sparse_game
 from animegamer_core.toybox.scenes import probe_scene, toybox_motion
-from animegamer_core.toybox.sentences import ACTS, AT, ONE, TWO, sentence
+from animegamer_core.toybox.sentences import ACTS, AT, HOW, ONE, THING, TWO, WHEN
 from animegamer_core.toybox.world import (
+    ADVERBS,
     CHARACTERS,
     FILMS,
     MOTIONS,
     PLACES,
     PROPS,
+    TIMES,
     caption,
     instruction,
     vocabulary,
@@ -112,14 +114,15 @@ def test_every_word_of_every_instruction_is_in_the_vocabulary():
             assert not set(words(text)) - known, text
             assert not set(words(caption(scene, level))) - known and "{" not in text and "  " not in text, text
     assert len(ONE) + len(TWO) >= 90 and set(ACTS) == set(MOTIONS) and set(AT) == set(PLACES)
+    assert set(THING) == set(PROPS) and set(HOW) == set(ADVERBS) and set(WHEN) == set(TIMES)
 
 
 def test_a_sentence_says_what_it_must_and_leaves_out_what_was_before():
     plain = replace(SCENE, sentence=5, refers=None)
-    texts = {sentence(replace(plain, sentence=number), 3) for number in range(200)}
+    texts = {instruction(replace(plain, sentence=number), 3) for number in range(200)}
     assert len(texts) > 150
     assert all("Miko" in text and "Nova" in text for text in texts)
-    short = [sentence(replace(plain, sentence=number, same=("place", "time")), 3) for number in range(200)]
+    short = [instruction(replace(plain, sentence=number, same=("place", "time")), 3) for number in range(200)]
     at = {word for text in AT[plain.place] for word in words(text)} - {"the", "in", "on", "at", "a"}
     assert 0.3 < np.mean([not at & set(words(text)) for text in short]) < 0.9
     fractions = [scene.sentence is not None for scene in scenes_of("train", range(100))]

@@ -22,7 +22,8 @@ HEADS = {
     "round": [(-13.6, -3), (-8, -12.5), (8, -12.5), (13.6, -3), (12.6, 5.6), (6.6, 11.2), (0, 12.6), (-6.6, 11.2)]
     + [(-12.6, 5.6)],
     "long": [(-13, -3), (-8, -12.5), (8, -12.5), (13, -3), (12, 5), (6.4, 11.4), (0, 14.2), (-6.4, 11.4), (-12, 5)],
-    "box": [(-14, -6), (-12, -11.4), (0, -12.4), (12, -11.4), (14, -6), (14, 8), (11, 12.4), (0, 13), (-11, 12.4), (-14, 8)],
+    "box": [(-14, -6), (-12, -11.4), (0, -12.4), (12, -11.4), (14, -6), (14, 8), (11, 12.4)]
+    + [(0, 13), (-11, 12.4), (-14, 8)],
 }  # fmt: skip
 MOODS: dict[str, tuple[float, float, str]] = {  # (slant of the brows in degrees, how high they are, mouth)
     "happy": (-8, 0.6, "smile"),
@@ -59,7 +60,7 @@ class Pose:
 
 
 def own_pen(pen: Pen, name: str, legs: bool = True) -> Pen:
-    """A pen for a character whose hips are at the pen's origin: its line, its size, its feet where the pen's would be."""
+    """A pen for a character whose hips are at the pen's origin: in its line and size, its feet where the pen's are."""
     size = LOOKS[name].size
     pen = replace(pen, line=STYLES[CHARACTERS[name].film].line, cel=True)
     return pen.at(0, (1 - size) * HIP_HEIGHT if legs else 0, 0, size)
@@ -212,7 +213,8 @@ def _coat(pen: Pen, look: Look) -> None:
 def _coat_tails(pen: Pen, look: Look, sway: float) -> None:
     d = sway * 0.12
     bottom = 13 if look.clothes == "coat" else 15
-    pen.blob([(-7, -TORSO + 3), (7, -TORSO + 3), (12, 4), (12 - d, bottom), (-d, bottom - 2), (-12 - d, bottom), (-12, 4)],
+    pen.blob([(-7, -TORSO + 3), (7, -TORSO + 3), (12, 4), (12 - d, bottom), (-d, bottom - 2)]
+             + [(-12 - d, bottom), (-12, 4)],
              mix(look.top, DARK, 0.16))  # fmt: skip
 
 
@@ -312,7 +314,8 @@ def _mouth(pen: Pen, look: Look, pose: Pose) -> None:
     if opened > 0.12 or kind == "round":
         if kind == "grin":
             wide, deep = 3.4, 1.4 + 2.6 * opened
-            pen.blob([(-wide, -1), (0, -0.6), (wide, -1), (wide * 0.6, deep * 0.75), (0, deep), (-wide * 0.6, deep * 0.75)],
+            low = deep * 0.75
+            pen.blob([(-wide, -1), (0, -0.6), (wide, -1), (wide * 0.6, low), (0, deep), (-wide * 0.6, low)],
                      MOUTH, line=False)  # fmt: skip
             pen.oval(0, deep * 0.66, wide * 0.42, deep * 0.26, TONGUE, line=False)
             pen.stroke([(-wide * 0.7, -0.4), (wide * 0.7, -0.4)], 0.8, WHITE, line=False)
@@ -381,7 +384,8 @@ def _eye(pen: Pen, name: str, look: Look, pose: Pose, side: int, narrow: float) 
         lid = [(-wide * 1.02, -high * 0.5), (-wide * 0.55, -high * 0.92), (0, -high), (wide * 0.55, -high * 0.92)]
         pen.stroke([*lid, (wide * 1.02, -high * 0.5)], 1.15, dark, line=False)
     if style.lash:
-        pen.stroke([(side * wide * 0.95, -high * 0.6), (side * (wide + style.lash * 0.75), -high * 0.75 - 0.4)], 1.0, dark,
+        tip = (side * (wide + style.lash * 0.75), -high * 0.75 - 0.4)
+        pen.stroke([(side * wide * 0.95, -high * 0.6), tip], 1.0, dark,
                    line=False)  # fmt: skip
 
 

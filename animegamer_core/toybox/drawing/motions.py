@@ -88,9 +88,10 @@ def _note(pen: Pen) -> None:
 
 def _star(pen: Pen, size: float, colour: RGB) -> None:
     points = [
-        ((size if i % 2 == 0 else size * 0.42) * math.sin(math.pi * i / 5), -(size if i % 2 == 0 else size * 0.42) * math.cos(math.pi * i / 5))
+        (part * math.sin(math.pi * i / 5), -part * math.cos(math.pi * i / 5))
         for i in range(10)
-    ]  # fmt: skip
+        for part in (size if i % 2 == 0 else size * 0.42,)
+    ]
     pen.shape(points, colour)
 
 
@@ -113,8 +114,8 @@ def _sleep(pen: Pen, cast: Cast, beat: Beat) -> None:
     size = 5 + beat.wave(3.5, 2)
     for x, y, part in ((52, 40, 1.0), (60, 27, 0.7)):
         bubble = pen.at(x + size * 0.5, y - size, 0, part)
-        bubble.stroke([(-size * 0.6, -size * 0.6), (size * 0.6, -size * 0.6), (-size * 0.6, size * 0.6), (size * 0.6, size * 0.6)],
-                      2.0, (120, 140, 214))  # fmt: skip
+        half = size * 0.6
+        bubble.stroke([(-half, -half), (half, -half), (-half, half), (half, half)], 2.0, (120, 140, 214))
 
 
 def _eat(pen: Pen, cast: Cast, beat: Beat) -> None:
@@ -475,10 +476,8 @@ def _jump(pen: Pen, cast: Cast, beat: Beat) -> None:
         hair=beat.wave(24, 2, 0.3),
     )
     high = 36 * low if low > 0 else 52 * low
-    loop = [
-        (-(25 + 9 * math.sin(math.pi * part / 14)) * math.cos(math.pi * part / 14), -9 + high * math.sin(math.pi * part / 14) ** 0.8)
-        for part in range(15)
-    ]  # fmt: skip
+    arc = [math.pi * part / 14 for part in range(15)]
+    loop = [(-(25 + 9 * math.sin(t)) * math.cos(t), -9 + high * max(0.0, math.sin(t)) ** 0.8) for t in arc]
     behind = math.sin(angle) < 0
     if behind:
         actor.stroke(loop, 1.9, (250, 120, 110))

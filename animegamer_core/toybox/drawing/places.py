@@ -167,8 +167,8 @@ def _clouds(pen: Pen, setting: Setting, rng: random.Random) -> None:
     if not setting.night:
         for _ in range(rng.randint(0, 3)):
             bird = unlit.at(rng.uniform(LEFT, RIGHT), rng.uniform(6, 30), rng.uniform(-12, 12), rng.uniform(0.7, 1.1))
-            bird.stroke([(-6, -2), (-2.6, -3.4), (0, 0), (2.6, -3.4), (6, -2)], 1.3, mix(setting.style.scenery.ink, (255, 255, 255), 0.2),
-                        line=False)  # fmt: skip
+            wings = [(-6, -2), (-2.6, -3.4), (0, 0), (2.6, -3.4), (6, -2)]
+            bird.stroke(wings, 1.3, mix(setting.style.scenery.ink, (255, 255, 255), 0.2), line=False)
 
 
 def _cloud(pen: Pen, colour: RGB, setting: Setting) -> None:

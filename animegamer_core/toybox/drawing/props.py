@@ -10,7 +10,7 @@ GLASS, TYRE, HUB, WOOD, WHITE, SHADE = (
 
 
 def draw_car(pen: Pen, colour: RGB, bob: float) -> None:
-    """Draw a small round car, 92 units wide and about 45 high, on the ground at y = 0. bob: how far its body is down."""
+    """Draw a small round car, 92 units wide and about 45 high, on the ground at y = 0. bob: how far its body sinks."""
     shade = mix(colour, SHADE, 0.28)
     body = pen.at(0, bob)
     body.blob([(-26, -22), (-20, -40), (0, -43), (20, -40), (28, -22), (0, -18)], colour)
