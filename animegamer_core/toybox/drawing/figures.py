@@ -86,7 +86,7 @@ def draw_figure(pen: Pen, name: str, pose: Pose, *, scarf: RGB | None = None, le
     if look.head != "box":
         _brows(head, look, pose)
     if scarf is not None:
-        draw_scarf(body.at(0, -TORSO + 0.5), scarf, pose.hair)
+        draw_scarf(body.at(0, -TORSO + 2.2, 0, 0.88), scarf, pose.hair)
     for x, angles in ((-7.5, pose.left_arm), (7.5, pose.right_arm)):
         _arm(body.at(x, -TORSO + 4), look, angles)
 

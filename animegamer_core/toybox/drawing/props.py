@@ -49,8 +49,8 @@ def draw_scarf(pen: Pen, colour: RGB, flutter: float) -> None:
     shade = mix(colour, SHADE, 0.24)
     end = pen.at(-7, 1, flutter)
     end.blob([(2, -4), (-8, -6), (-18, -3), (-26, -6), (-27, 4), (-18, 7), (-8, 4), (2, 5)], colour, cel=False)
-    for y in (-4, -1, 2):
-        end.stroke([(-25.6, y), (-29.6, y + 0.4)], 1.5, colour)
+    for y in (-5, -2.8, -0.6, 1.6, 3.6):
+        end.stroke([(-25, y), (-28.6, y + 0.2)], 0.8, shade, line=False)
     end.stroke([(-20, -3.4), (-20.4, 5)], 1.6, mix(colour, WHITE, 0.55), line=False)
     pen.blob([(3, 1), (9, 0), (11, 9), (9, 17), (3, 16), (4, 8)], shade, cel=False)
     pen.blob([(-12.5, -2), (-6, -4.5), (6, -4.5), (12.5, -2), (12, 4), (0, 7), (-12, 4)], colour)
