@@ -11,7 +11,7 @@ CORE = ROOT / "animegamer_core"
 # From the bottom up: a package imports those of earlier rows, and never one of its own row.
 LAYERS = (
     {"messages", "recall", "life"},
-    {"spec", "state", "files", "network"},
+    {"spec", "state", "files"},
     {"endpoint"},
     {"json_files"},
     {"media", "model"},
