@@ -3,7 +3,6 @@
 
 import { api } from "../../scripts/api.js";
 import { app } from "../../scripts/app.js";
-import { Ahead } from "./ahead.mjs";
 import { aboutBadges, tellEnded, tellTrained } from "./about.mjs";
 import { Autoplay } from "./autoplay.mjs";
 import { createCommands, KEYBINDINGS, OPEN } from "./commands.mjs";
@@ -71,27 +70,16 @@ let whenOpen = () => {};
 const server = createServer(api);
 const session = new PlaySession(server, localStorage, (now, event) => {
   autoplay.react(event);
-  ahead.react();
   if (tab) tab.show(now, event);
   else if (setting(MESSAGES)) tellEnded(now, event, words(), tell);
 });
 const autoplay = new Autoplay(session);
-const aheadSettings = { mode: "off", turns: 1, seconds: 30 }; // ComfyUI says the settings' values when they are registered
-const shown = {
-  now: () => performance.now(),
-  later: (ms, act) => setTimeout(act, ms),
-  visible: () => Boolean(tab) && document.visibilityState === "visible",
-  wanted: () => aheadSettings,
-  changed: () => tab?.showReady(),
-};
-const ahead = new Ahead(session, server, shown, sessionStorage); // each tab of the browser has its own prompts
 const page = {
   address: (path) => api.apiURL(path),
   post: server.postJson,
   openAsGraph: (now) => openAsGraph(app, now, tab.element.getBoundingClientRect().right),
   getWeights,
   autoplay,
-  ahead,
   clipsMove: true, // the setting's value; reading the setting itself in `render` would draw the tab anew at each change
   moveClips: (wanted) => manager().setting.set(CLIPS, wanted),
   tell,
@@ -119,10 +107,6 @@ app.registerExtension({
       tab?.moveClips(wanted);
     },
     (changed) => {
-      Object.assign(aheadSettings, changed);
-      ahead.changed();
-    },
-    (changed) => {
       Object.assign(session.choices, changed);
       if (tab) session.notify();
     },
@@ -133,8 +117,6 @@ app.registerExtension({
   setup() {
     const say = words();
     listen(api, session);
-    listen(api, ahead);
-    ahead.catchUp(); // for what was queued before a reload
     api.addEventListener("b_preview", ({ detail }) => setting(PREVIEW) && tab?.preview(detail));
     server.getJson("/animegamer/about").then((about) => badges.push(...aboutBadges(about, page.address)));
     manager().registerSidebarTab({
@@ -153,7 +135,6 @@ app.registerExtension({
       destroy: () => {
         tab?.destroy();
         tab = null;
-        ahead.react();
       },
     });
   },

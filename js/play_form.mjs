@@ -10,8 +10,7 @@ const LISTS = { character: "characters", adverb: "adverbs", motion: "motions", t
 
 /**
  * The form at the bottom of the tab. `act` has play(instruction, takes, settings), stop(), keep(settings), takeOver(),
- * which is called when the player writes, and isFinishing(): whether the prompt that runs draws the turn ahead. more: an
- * element above the buttons.
+ * which is called when the player writes. more: an element above the buttons.
  */
 export function createForm(say, act, more) {
   const text = el("textarea", {
@@ -291,8 +290,7 @@ function createStatus(say, act) {
     }
     if (job) {
       const about = { number: job.after + 1, value: job.value, max: job.max };
-      const isRunning = job.running || act.isFinishing();
-      const does = say(job.exported ? "exporting" : job.max ? "drawing" : isRunning ? "playing" : "waiting", about);
+      const does = say(job.exported ? "exporting" : job.max ? "drawing" : job.running ? "playing" : "waiting", about);
       const count = session.sent > 1 ? say("takeOf", { number: take, count: session.sent }) : "";
       words.textContent = count ? `${count} \u00b7 ${does}` : does;
       set(bar, {

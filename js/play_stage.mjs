@@ -4,7 +4,7 @@ import { clipButton } from "./clips.mjs";
 import { el, iconButton, set, wordButton } from "./dom.mjs";
 import { exampleInstructions, instructionLines, isSaidAs } from "./instruction.mjs";
 import { openingHere } from "./opening.mjs";
-import { bestTake, judgedTakesOf, pathTo, turnsAfter } from "./tree.mjs";
+import { pathTo, takesOf, turnsAfter } from "./tree.mjs";
 
 const STRIP = 12; // clips in the strip, around the current turn
 
@@ -47,20 +47,19 @@ export function createStage(say, clips, more, move) {
   }
 
   function show(now) {
-    const { here, busy, early } = now;
-    const turn = early ?? here.turn ?? openingHere(now);
-    const shown = early ? early.number : here.number;
+    const { here, busy } = now;
+    const turn = here.turn ?? openingHere(now);
     if (!busy) showPreview(null);
     pause.hidden = !turn?.clip || turn.still;
     draft.hidden = !turn?.clip || !turn.draft;
     draft.textContent = draft.title = draft.hidden ? "" : draftWords(turn.draft, say);
-    number.textContent = turn ? shown : "";
+    number.textContent = turn ? here.number : "";
     number.hidden = !turn;
     const lines = turn ? instructionLines(turn.instruction) : [say("beginning"), say("beginningText")];
     words.replaceChildren(...lines.map((line) => el("span", { text: line, title: line })));
     typed.hidden = !turn?.typed;
     typed.textContent = typed.title = typed.hidden ? "" : say("typed", { words: turn.typed });
-    const label = turn && say("clipOf", { number: shown, instruction: turn.instruction });
+    const label = turn && say("clipOf", { number: here.number, instruction: turn.instruction });
     const picture = turn?.clip
       ? clips[turn.still ? "picture" : "video"]("stage", turn.clip, { words: label })
       : el("div", { class: "ag-blank pi pi-sparkles", "aria-hidden": "true" });
@@ -117,8 +116,8 @@ export function createExamples(say, choose) {
 }
 
 /**
- * The takes of the turn, if there are several, with the best marked, and the button for more takes beside the turn's
- * text. `act` has choose(take) and drawAgain().
+ * The takes of the turn, if there are several, and the button for more takes beside the turn's text. `act` has goTo(take)
+ * and drawAgain().
  */
 export function createTakes(say, clips, act) {
   const row = el("div", { class: "ag-clips ag-three", role: "group", "aria-label": say("takes") });
@@ -132,23 +131,21 @@ export function createTakes(say, clips, act) {
   const element = el("section", { class: "ag-takes" }, el("h3", { text: say("takes") }), row);
 
   function show({ here, busy, jobs }) {
-    const takes = judgedTakesOf(here);
-    const best = bestTake(takes);
-    const coming = jobs
-      .filter((job) => job.after === here.number - 1 && !job.exported && isSaidAs(here.turn, job.instruction))
-      .reduce((sum, job) => sum + (job.takes > 1 ? Math.max(0, job.takes - takes.length) : job.chosen ? 0 : 1), 0);
+    const takes = takesOf(here);
+    const isOfTurn = (job) => job.after === here.number - 1 && !job.exported && isSaidAs(here.turn, job.instruction);
+    const coming = jobs.filter(isOfTurn).length;
     more.hidden = !here.turn;
     more.disabled = busy;
     element.hidden = takes.length + coming < 2;
     const hadFocus = row.contains(document.activeElement);
     row.replaceChildren(
       ...takes.map((take, index) =>
-        clipButton(clips, "take", take.at ?? { key: take.shot, turn: { ...here.turn, clip: take.clip } }, {
-          words: takeWords(take, index + 1, take === best, say),
-          current: take.at === here,
-          badge: take === best ? `\u2605 ${index + 1}` : index + 1,
-          act: () => busy || act.choose(take),
-          attributes: { "aria-pressed": String(take.at === here) },
+        clipButton(clips, "take", take, {
+          words: say("take", { number: index + 1 }),
+          current: take === here,
+          badge: index + 1,
+          act: () => busy || act.goTo(take),
+          attributes: { "aria-pressed": String(take === here) },
         }),
       ),
       ...Array.from({ length: coming }, () => el("span", { class: "ag-clip ag-coming" })),
@@ -157,12 +154,6 @@ export function createTakes(say, clips, act) {
   }
 
   return { element, more, show };
-}
-
-/** What a take is called: its number, and its score if a judge has looked at it. */
-function takeWords({ score }, number, best, say) {
-  const words = say(best ? "bestTake" : "take", { number });
-  return score == null ? words : `${words}, ${say("score", { score: score.toFixed(2) })}`;
 }
 
 /** The clips of the branch; those after the current turn are dimmed. */

@@ -17,7 +17,7 @@ import { pathTo } from "./tree.mjs";
 const FILE_WORDS = { mp4: "film", gif: "film", webp: "film", srt: "subtitleFile" }; // by suffix; others are pictures
 
 /**
- * The Play tab. `page` has address(path), post(path, values), openAsGraph(session), getWeights(world), autoplay, ahead; whether
+ * The Play tab. `page` has address(path), post(path, values), openAsGraph(session), getWeights(world), autoplay; whether
  * clips move as `clipsMove`, and moveClips(wanted), which is called when the player changes it; tell(severity, summary,
  * detail) for a message outside of the tab; and as `trash` the {name, ticket} of the story that was deleted last.
  * show(session, event) draws it; destroy() ends its clips. play(), undo() and takeBack() are what its buttons do.
@@ -59,8 +59,7 @@ export function createPlayTab(session, say, page) {
     undo: game.undo,
     takeBack: start.takeBack,
     moveClips: game.moveClips,
-    preview: (blob) => session.running && !session.early && game.preview(blob),
-    showReady: game.showReady,
+    preview: (blob) => session.running && game.preview(blob),
   };
 }
 
@@ -142,7 +141,7 @@ function createGame(say, session, clips, page) {
   );
   const goTo = (at) => session.goTo(at);
   const takes = createTakes(say, clips, {
-    choose: (take) => session.choose(take),
+    goTo,
     drawAgain: () => session.drawAgain(form.settings()),
   });
   const stage = createStage(say, clips, takes.more, page.moveClips);
@@ -152,11 +151,9 @@ function createGame(say, session, clips, page) {
   const map = createMap(say, goTo);
   const mapPlace = el("section", { class: "ag-branches" }, el("h3", { text: say("branches") }), map.element);
   const files = el("div", { class: "ag-files", role: "status", hidden: true });
-  const suggestions = createSuggestions(say, clips, {
+  const suggestions = createSuggestions(say, {
     suggest: (seed, quiet) => session.suggest(seed, quiet),
-    offered: (proposals) => page.ahead.offer(proposals, () => form.settings()),
-    ready: (words) => page.ahead.ready(words),
-    play: (words) => play(words, 1, form.settings()),
+    play: (words) => session.play(words, 1, form.settings()),
     edit: (words) => form.put(words),
     autoplay: (count) => page.autoplay.start(count, form.settings()),
     keep: (count) => session.keep({ autoplay: count }),
@@ -164,22 +161,17 @@ function createGame(say, session, clips, page) {
   const form = createForm(
     say,
     {
-      play,
+      play: (words, takes, settings) => session.play(words, takes, settings),
       stop: () => {
         page.autoplay.end();
         return session.stop();
       },
       keep: (settings) => session.keep(settings),
       takeOver: () => page.autoplay.takeOver(),
-      isFinishing: () => page.ahead.finishing,
     },
     suggestions.element,
   );
   let restored = false;
-
-  function play(words, takes, settings) {
-    return session.play(words, takes, settings, page.ahead.ready(words));
-  }
 
   const element = el(
     "div",
@@ -233,7 +225,6 @@ function createGame(say, session, clips, page) {
     moveClips: stage.moveClips,
     preview: stage.showPreview,
     release: () => dialog.element.remove(), // it is not inside of the tab
-    showReady: suggestions.showReady,
   };
 }
 

@@ -14,8 +14,7 @@ const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
  * One turn: `instruction` after turn `after` of branch `line`. `motion` is a motion scope, "predicted" or "custom" (with
  * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story, as a
  * film if `film` has inputs of ExportGameStory, and the uploaded file of its sound as `sound`; with `autoplay` that many
- * turns are played as `director` proposes them. Of more than one of `takes` the best is kept. `opening` is the uploaded
- * {name, subfolder, film, at, text} that a new story begins with.
+ * turns are played as `director` proposes them. `opening` is the uploaded {name, subfolder, film, at, text} that a new story begins with.
  */
 export function turnPrompt({ world, film, opening, ...turn }) {
   if (film) return filmPrompt(film, turn);
@@ -39,19 +38,6 @@ function openingNodes({ film, at, text, ...uploaded }) {
     [file]: { class_type: "LoadVideo", inputs: { file: path } },
     [span]: { class_type: "ReadFilmSpan", inputs: { model: [WORLD_NODE, 0], video: [file, 0], at } },
     ...encode({ frames: [span, 0], clip_fps: [span, 1], frame: [span, 2] }),
-  };
-}
-
-/**
- * The next missing piece of the turns that may follow turn `after`: the state or shot of a line of `instruction`, or of the
- * turns after the first line, up to `turns` ahead. The other fields are as of a turn.
- */
-export function aheadPrompt({ world, turns = 1, ...turn }) {
-  const { export: _, ...inputs } = gameInputs(turn);
-  const ahead = { model: [WORLD_NODE, 0], ...inputs, turns_ahead: turns, pieces: 1, suggestion_seed: 0 };
-  return {
-    [WORLD_NODE]: { class_type: "LoadAnimeGamer", inputs: worldInputs(world) },
-    [TURN_NODE]: { class_type: "DrawTurnsAhead", inputs: ahead },
   };
 }
 
@@ -139,7 +125,6 @@ function gameInputs({
   showOpening = false,
   autoplay = 0,
   director = "rules",
-  takes = 1,
 }) {
   return {
     instructions: instruction,
@@ -155,7 +140,6 @@ function gameInputs({
     export: exported,
     ...(showOpening ? { show_opening: true } : {}),
     ...(autoplay ? { autoplay, director } : {}),
-    ...(takes > 1 ? { takes } : {}),
   };
 }
 

@@ -4,7 +4,7 @@ import { isSaidAs } from "./instruction.mjs";
 import { missedEvents, progressOf } from "./jobs.mjs";
 import { createStorage } from "./storage.mjs";
 import { comboOptions, errorSentence, settingsOf, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
-import { allTurns, buildTree, findTurn, judgedTakesOf, lineThrough } from "./tree.mjs";
+import { allTurns, buildTree, findTurn, lineThrough, takesOf } from "./tree.mjs";
 
 export const TAKES = 3;
 
@@ -17,7 +17,6 @@ export class PlaySession {
   #settled = Promise.resolve();
   #started = null; // the promise of `start`
   #opening = false;
-  #drawnAhead = null; // see `early`
   #wantedSound = null; // stands for the upload that an export waits for
 
   constructor(port, store, onChange) {
@@ -27,7 +26,7 @@ export class PlaySession {
     this.absent = []; // the worlds that are not installed
     this.stories = [];
     this.starting = true; // until `start` has opened the story that was open before a reload, if there was one
-    this.settings = null; // seed, motion, motionValue, steps, pace ...; null until one is known
+    this.settings = null; // seed, motion, motionValue, steps ...; null until one is known
     this.leave();
   }
 
@@ -118,28 +117,13 @@ export class PlaySession {
     return progressOf(this);
   }
 
-  /** The turn that is being played, if it was drawn ahead: {instruction, number, clip, shot}; else null. */
-  get early() {
-    const early = this.#drawnAhead;
-    return early && this.busy && early.place === this.here ? early : null;
-  }
-
-  /**
-   * Play an instruction after the current turn, in `takes` takes. `settings`: seed, motion, motionValue. Where a judge
-   * can look at them, one prompt draws all takes and keeps the best; elsewhere each take is a prompt. `ahead` is the
-   * {clip, shot} of a turn that was drawn ahead; it is shown while its prompt moves it into the story.
-   */
-  async play(instruction, takes = 1, settings = {}, ahead = null) {
+  /** Play an instruction after the current turn, in `takes` takes, each of them a prompt. `settings`: seed, motion, motionValue. */
+  async play(instruction, takes = 1, settings = {}) {
     if (this.busy) return;
-    const number = this.here.number + 1;
-    this.#drawnAhead = ahead && takes === 1 ? { ...ahead, instruction, number, place: this.here } : null;
     const after = this.here.number;
-    const alike = this.here.children.filter((child) => isSaidAs(child.turn, instruction));
-    const drawn = alike.flatMap(judgedTakesOf).map((take) => take.seed);
+    const drawn = this.here.children.filter((child) => isSaidAs(child.turn, instruction)).map((child) => child.turn.seed);
     const seeds = takes === 1 ? [settings.seed ?? 0] : takeSeeds(drawn, after, takes, settings.seed);
-    const request = { ...settings, instruction, after, line: this.line };
-    if (takes > 1 && this.words.judged) await this.#send([{ ...request, seed: seeds[0], takes }]);
-    else await this.#send(seeds.map((seed) => ({ ...request, seed })));
+    await this.#send(seeds.map((seed) => ({ ...settings, instruction, after, line: this.line, seed })));
   }
 
   /** Play one turn that the director proposes. */
@@ -162,25 +146,11 @@ export class PlaySession {
   async drawAgain(settings = {}) {
     const { parent, turn } = this.here;
     if (!parent) return;
-    const there = judgedTakesOf(this.here);
-    const drawn = there.map((take) => take.seed);
+    const drawn = takesOf(this.here).map((take) => take.turn.seed);
     const after = parent.number;
-    const seeds = takeSeeds(drawn, after, Math.max(1, this.choices.takes - there.length), settings.seed);
+    const seeds = takeSeeds(drawn, after, Math.max(1, this.choices.takes - drawn.length), settings.seed);
     const request = { ...settings, instruction: turn.instruction, after, line: lineThrough(parent, this.line) };
-    if (this.words.judged) {
-      const seed = Math.max(0, Number(there[0].seed) - after);
-      const takes = Math.max(this.choices.takes, there.length + 1);
-      await this.#send([{ ...request, ...settingsOf(turn), seed, takes, stay: true }]);
-    } else await this.#send(seeds.map((seed) => ({ ...request, seed, stay: true })));
-  }
-
-  /** Go to a take of the current turn. One that was not chosen becomes a turn of the story, without being drawn again. */
-  async choose(take) {
-    if (take.at) return this.goTo(take.at);
-    const { parent, turn } = this.here;
-    const line = lineThrough(parent, this.line);
-    const request = { instruction: turn.instruction, after: parent.number, line, seed: take.seed - parent.number };
-    await this.#send([{ ...settingsOf(turn), ...request, chosen: true }]);
+    await this.#send(seeds.map((seed) => ({ ...request, seed, stay: true })));
   }
 
   /**
@@ -236,8 +206,7 @@ export class PlaySession {
     const { running, waiting } = await this.port.queued().catch(() => ({ running: ids, waiting: [] }));
     const ended = this.jobs.filter((job) => !running.includes(job.id) && !waiting.includes(job.id));
     this.jobs = this.jobs.filter((job) => !ended.includes(job));
-    if (ended.some((job) => job.takes > 1)) await this.#inTurn(() => this.#settleStopped(ended[0]));
-    else this.#changed(this.busy ? "" : "stopped");
+    this.#changed(this.busy ? "" : "stopped");
   }
 
   /** One of our prompts has started. */
@@ -259,8 +228,6 @@ export class PlaySession {
     if (String(node) !== TURN_NODE) return;
     const result = output?.animegamer_story?.[0];
     const notes = output?.animegamer_notes ?? [];
-    const pace = output?.animegamer_pace?.[0];
-    if (pace && this.jobs.some((job) => job.id === id)) this.settings = { ...this.settings, pace };
     this.#update(id, { result: result && { line: result.line, files: result.files ?? [] }, notes });
   }
 
@@ -282,7 +249,7 @@ export class PlaySession {
     if (job.exported) this.files = result.files ?? [];
     this.notes = job.notes ?? [];
     const place = { line: result.line, number: job.after + 1 };
-    const moves = !job.exported && !job.stay && (job.chosen || this.here.number === job.after);
+    const moves = !job.exported && !job.stay && this.here.number === job.after;
     await this.#guard(() => this.#readStory(moves ? place : undefined));
     if (story === this.story) this.#changed(moves ? "turn" : "");
   }
@@ -306,26 +273,7 @@ export class PlaySession {
   /** One of our prompts was interrupted. */
   async interrupted(detail) {
     if (this.#early("interrupted", detail)) return;
-    const job = this.#take(detail.prompt_id);
-    if (job?.takes > 1) await this.#inTurn(() => this.#settleStopped(job));
-    else if (job) this.#changed("stopped");
-  }
-
-  /** After a stop between takes: read the story again, and go to the turn if one of its takes is drawn. */
-  async #settleStopped({ after, stay }) {
-    const { story, here } = this;
-    const known = new Set(here.children.map((child) => child.turn.shot));
-    await this.#guard(async () => {
-      await this.#readStories();
-      if (this.#knows(story)) await this.#readStory();
-    });
-    if (story !== this.story) return;
-    const kept = this.here.children.find((child) => !known.has(child.turn.shot));
-    if (kept && !stay && here.number === after) {
-      this.here = kept;
-      this.line = lineThrough(kept, this.line);
-    }
-    this.#changed(this.busy ? "" : "stopped");
+    if (this.#take(detail.prompt_id)) this.#changed("stopped");
   }
 
   /** After a lost connection or a reload, find out what has happened to the queued prompts. */
@@ -348,7 +296,7 @@ export class PlaySession {
     Object.assign(this, { error: "", notes: [], files: [], sent: requests.length, finished: 0, batch, asked });
     this.#changed();
     if (this.root.children.length && !(await this.#isThere())) requests = [];
-    for (const { stay, chosen, ...request } of requests) {
+    for (const { stay, ...request } of requests) {
       if (this.batch !== batch) return;
       const sent = await this.#guard(async () => {
         const id = await this.port.queue(turnPrompt({ world, story, window, opening, ...request }));
@@ -356,9 +304,8 @@ export class PlaySession {
           if (story === this.story) await this.port.cancel([id]); // stopped; prompts of a story that was closed go on
           return false;
         }
-        const { after, exported, instruction = "", takes = 1 } = request;
-        const kind = { exported: Boolean(exported), stay: Boolean(stay), chosen: Boolean(chosen) };
-        this.jobs.push({ id, after, ...kind, instruction, takes });
+        const { after, exported, instruction = "" } = request;
+        this.jobs.push({ id, after, exported: Boolean(exported), stay: Boolean(stay), instruction });
         this.#changed();
         return true;
       });

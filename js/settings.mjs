@@ -7,9 +7,6 @@ export const PREVIEW = "AnimeGamer.PlayTab.Preview";
 export const MESSAGES = "AnimeGamer.Messages";
 const DIRECTOR = "AnimeGamer.Director";
 const TAKES = "AnimeGamer.PlayTab.Takes";
-const AHEAD = "AnimeGamer.Ahead.Mode";
-const AHEAD_TURNS = "AnimeGamer.Ahead.Turns";
-const AHEAD_SECONDS = "AnimeGamer.Ahead.Seconds";
 
 /** A whole number of a setting, whose file people may edit: within these bounds, or the usual one. */
 function whole(value, min, max, usual) {
@@ -19,11 +16,10 @@ function whole(value, min, max, usual) {
 
 /**
  * The settings, as an extension registers them. `clipsChanged(wanted)` is called with the value of CLIPS,
- * `aheadChanged(changed)` with one of {mode, turns, seconds}, `playChanged(changed)` with one of {takes, director}.
+ * `playChanged(changed)` with one of {takes, director}.
  */
-export function createSettings(clipsChanged, aheadChanged, playChanged) {
+export function createSettings(clipsChanged, playChanged) {
   return [
-    ...aheadSettings(aheadChanged),
     {
       id: CLIPS,
       category: ["AnimeGamer", "Play tab", "Clips"],
@@ -70,50 +66,6 @@ export function createSettings(clipsChanged, aheadChanged, playChanged) {
       tooltip: "A short message at the edge of the page when a turn was played or has failed, or a training run has ended.",
       type: "boolean",
       defaultValue: true,
-    },
-  ];
-}
-
-/** The settings of turns that are drawn ahead. */
-function aheadSettings(changed) {
-  const number = (id, words, tooltip, max, defaultValue, onChange) => ({
-    id,
-    category: ["AnimeGamer", "Turns drawn ahead", words],
-    name: words,
-    tooltip,
-    type: "slider",
-    attrs: { min: 1, max, step: 1 },
-    defaultValue,
-    onChange: (value) => onChange(whole(value, 1, max, defaultValue)),
-  });
-  return [
-    number(
-      AHEAD_SECONDS,
-      "Seconds a minute",
-      "How much of each minute to spend on drawing turns ahead. 60: all of it.",
-      60,
-      30,
-      (seconds) => changed({ seconds }),
-    ),
-    number(
-      AHEAD_TURNS,
-      "Turns ahead",
-      "2 and 3 also draw the turns that would follow the first proposal.",
-      3,
-      1,
-      (turns) => changed({ turns }),
-    ),
-    {
-      id: AHEAD,
-      category: ["AnimeGamer", "Turns drawn ahead", "Mode"],
-      name: "Draw proposed turns ahead",
-      tooltip:
-        "While you look at a clip, the proposed turns are drawn, so that one plays at once if you choose it. auto: on, unless " +
-        "turns are drawn on a CPU and take longer than their clips.",
-      type: "combo",
-      options: ["auto", "on", "off"],
-      defaultValue: "auto",
-      onChange: (mode) => changed({ mode }),
     },
   ];
 }

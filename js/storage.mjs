@@ -1,5 +1,4 @@
-// State that survives a reload: the story, the current turn, the queued prompts, the form's settings, and also the
-// prompts of turns that are drawn ahead.
+// State that survives a reload: the story, the current turn, the queued prompts, and the form's settings.
 
 const KEY = "animegamer.play";
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);

@@ -1,15 +1,14 @@
 // What may happen next: proposed instructions, and turns that the world plays by itself. A part of the Play tab's form.
 
 import { turnCount } from "./autoplay.mjs";
-import { el, iconButton, set, wordButton } from "./dom.mjs";
+import { el, iconButton, wordButton } from "./dom.mjs";
 import { instructionLines } from "./instruction.mjs";
 
 /**
- * `act` has suggest(seed, quiet) -> proposals, offered(proposals), play(instruction), edit(instruction), autoplay(count),
- * keep(count), and ready(instruction) -> {clip} if that turn is drawn ahead. After each turn it asks for proposals by
- * itself. `show` follows the session; proposals of another turn are removed.
+ * `act` has suggest(seed, quiet) -> proposals, play(instruction), edit(instruction), autoplay(count) and keep(count).
+ * After each turn it asks for proposals by itself. `show` follows the session; proposals of another turn are removed.
  */
-export function createSuggestions(say, clips, act) {
+export function createSuggestions(say, act) {
   const intoView = ({ target }) => target.scrollIntoView({ block: "nearest", inline: "nearest" }); // one that is cut off
   const list = el("div", {
     class: "ag-proposals",
@@ -18,7 +17,6 @@ export function createSuggestions(say, clips, act) {
     hidden: true,
     on: { focusin: intoView },
   });
-  const loaded = el("div", { hidden: true }); // clips that were drawn ahead, so that they are there at a click
   const ask = wordButton("lightbulb", say("suggest"), {
     class: "ag-quiet ag-suggest",
     title: say("suggestHelp"),
@@ -42,11 +40,10 @@ export function createSuggestions(say, clips, act) {
   });
   const left = el("span", { class: "ag-faint", role: "status" });
   const buttons = el("div", { class: "ag-ask" }, ask, auto, count, left);
-  const element = el("div", { class: "ag-suggestions" }, list, buttons, loaded);
+  const element = el("div", { class: "ag-suggestions" }, list, buttons);
   let place = "";
   let asked = 0;
   let askedFor = ""; // the place for which proposals were asked without a click
-  let marks = new Map(); // instruction -> the mark of its button
 
   async function suggest(quiet) {
     const wanted = place;
@@ -55,21 +52,16 @@ export function createSuggestions(say, clips, act) {
     ask.disabled = false;
     if (wanted !== place) return;
     asked += 1; // asking again gives others
-    marks = new Map();
     list.replaceChildren(...proposals.map(proposal));
     list.hidden = !proposals.length;
     if (!quiet) list.querySelector("button")?.focus();
-    act.offered(proposals.map(({ instruction }) => instruction));
   }
 
   function proposal({ instruction, reason, label }) {
     const called = reason && label === reason ? say(reason) : label;
-    const mark = el("i", { class: "ag-ready pi pi-bolt", role: "img", "aria-label": say("ready"), hidden: true });
-    marks.set(instruction, mark);
     const play = el(
       "button",
       { type: "button", class: "ag-story", title: instruction, on: { click: () => act.play(instruction) } },
-      mark,
       el("span", { class: "ag-story-name", text: instructionLines(instruction).join(", ") }),
       el("span", { class: "ag-faint", text: reason ? say("low", { stat: called }) : "" }),
     );
@@ -77,19 +69,9 @@ export function createSuggestions(say, clips, act) {
     return el("div", { class: "ag-proposal" }, play, edit);
   }
 
-  /** Mark the proposals that are drawn ahead, and load their clips. */
-  function showReady() {
-    const found = [...marks].map(([instruction, mark]) => [mark, act.ready(instruction)]);
-    for (const [mark, ready] of found) set(mark, { hidden: !ready });
-    loaded.replaceChildren(
-      ...found.filter(([, ready]) => ready).map(([, ready]) => clips.video("stage", ready.clip, { still: true })),
-    );
-  }
-
   function show(session, turnsLeft) {
     const now = `${session.story} ${session.here.key}`;
     if (now !== place || session.busy) {
-      marks = new Map();
       list.replaceChildren();
       list.hidden = true;
       asked = 0;
@@ -102,7 +84,6 @@ export function createSuggestions(say, clips, act) {
       askedFor = place;
       suggest(true);
     }
-    showReady();
   }
 
   /** Restore the number of turns from before a reload. */
@@ -110,5 +91,5 @@ export function createSuggestions(say, clips, act) {
     if (Number.isFinite(saved)) count.value = turnCount(saved);
   }
 
-  return { element, show, showReady, restore };
+  return { element, show, restore };
 }

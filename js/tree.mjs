@@ -77,26 +77,6 @@ export function takesOf(at) {
   return at.parent ? at.parent.children.filter((other) => other.turn.state === at.turn.state) : [];
 }
 
-/**
- * All takes of a turn, each as {shot, seed, clip, score, at}: its siblings' shots, and those that a shot was chosen
- * from. `at` is the turn of the tree that has this shot, if there is one.
- */
-export function judgedTakesOf(at) {
-  const found = new Map();
-  for (const other of takesOf(at)) {
-    const { shot, seed, clip, score = null, takes = [] } = other.turn;
-    for (const take of takes) if (!found.has(take.shot)) found.set(take.shot, { ...take, at: null });
-    found.set(shot, { ...(found.get(shot) ?? { shot, seed, clip, score }), at: other });
-  }
-  return [...found.values()];
-}
-
-/** The take with the highest score, of equal ones the first; null if fewer than two were judged. */
-export function bestTake(takes) {
-  const judged = takes.filter((take) => take.score != null);
-  return judged.length < 2 ? null : judged.reduce((best, take) => (take.score > best.score ? take : best));
-}
-
 /** A branch through this turn: the preferred one, or else the first. */
 export function lineThrough(at, preferred) {
   return at.lines.includes(preferred) ? preferred : (at.lines[0] ?? "");

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from comfy_api.v0_0_2 import ComfyExtension, io
 
-from . import ahead_routes, comfyui, responses, routes, story_routes
-from .ahead import DrawTurnsAhead
+from . import comfyui, responses, routes, story_routes
 from .batch import PlayGameBatch
 from .convert import ConvertAnimeGamer
 from .dataset import BuildGameDataset
@@ -39,7 +38,6 @@ NODE_CLASS_MAPPINGS = {
     "GetAnimeGamerWeights": GetAnimeGamerWeights,
     "ExportGameStory": ExportGameStory,
     "PlayGameBatch": PlayGameBatch,
-    "DrawTurnsAhead": DrawTurnsAhead,
     "ReadFilmSpan": ReadFilmSpan,
     "GameTurnValues": GameTurnValues,
 }
@@ -53,6 +51,5 @@ class AnimeGamerExtension(ComfyExtension):
         comfyui.register_folders()
         routes.register()
         story_routes.register()
-        ahead_routes.register()
         responses.register()
         return list(NODE_CLASS_MAPPINGS.values())

@@ -11,13 +11,14 @@ from comfy_api.v0_0_2 import InputImpl, io
 
 from ..animegamer_core.story.batch import (
     GAME_SUFFIX,
+    MOST_TAKES,
     Game,
     play_takes,
     read_game_files,
     read_games,
+    take_seeds,
 )
 from ..animegamer_core.story.player import Player
-from ..animegamer_core.story.takes import MOST_TAKES, take_seeds
 from . import comfyui
 from .drawing import motion_of_turns, shot_inputs
 from .fingerprints import Fingerprints

@@ -8,9 +8,7 @@ import json
 import logging
 import sys
 import typing
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from ..animegamer_core.files import make_folder
@@ -25,9 +23,6 @@ if typing.TYPE_CHECKING:
 PACK = Path(__file__).parent.parent
 _LONGEST_LINE = 1000  # characters in the log
 _LOCAL_NAMES = (".localhost", ".local", ".lan", ".internal", ".home.arpa", ".fritz.box")
-Prompt: typing.TypeAlias = dict[str, typing.Any]  # in API form: node id -> {class_type, inputs}
-# Whether a waiting prompt may wait for work that gives way; None outside such work.
-_GIVES_WAY: ContextVar[Callable[[Prompt], bool] | None] = ContextVar("gives_way", default=None)
 FOLDER = "animegamer"  # below models/, input/ and output/, and the key in extra_model_paths.yaml
 RUNS, DATASETS, EVALUATIONS = "runs", "datasets", "evaluations"  # below output/animegamer, next to the stories
 EXTRA = {  # import name -> package; not in requirements.txt, since few users need them or another pack has OpenCV
@@ -111,32 +106,11 @@ def require(*packages: str) -> None:
             )
 
 
-class OthersWait(Exception):
-    """Stops background work, because another prompt is waiting in the queue."""
-
-
-@contextmanager
-def giving_way(unless: Callable[[Prompt], bool] = lambda _: False) -> Iterator[None]:
-    """Within the block, interrupt checks also raise OthersWait once another prompt is waiting.
-
-    unless: whether the waiting prompt needs this work, which then continues.
-    """
-    token = _GIVES_WAY.set(unless)
-    try:
-        yield
-    finally:
-        _GIVES_WAY.reset(token)
-
-
 def stop_if_interrupted(*_: object) -> None:
     """Raise ComfyUI's interrupt exception if the user asked to stop. Call it in every loop."""
     import comfy.model_management
 
     comfy.model_management.throw_exception_if_processing_interrupted()
-    unless = _GIVES_WAY.get()
-    waiting = _next_prompt() if unless else None
-    if unless is not None and waiting is not None and not unless(waiting):
-        raise OthersWait
 
 
 def make_interruptible(model: nn.Module, compiled: Collection[nn.Module] = ()) -> None:
@@ -303,13 +277,6 @@ def result_device() -> torch.device:
     import comfy.model_management
 
     return comfy.model_management.intermediate_device()
-
-
-def _next_prompt() -> Prompt | None:
-    """The prompt that the server runs next; None if none waits."""
-    server = _server()
-    waiting = server.prompt_queue.get_current_queue_volatile()[1] if server is not None else []
-    return waiting[0][2] if waiting else None  # the queue is a heap, whose smallest entry is first
 
 
 def _server() -> typing.Any:

@@ -18,7 +18,6 @@ from ..animegamer_core.story.content_store import address_of
 from ..animegamer_core.story.turn import draw_turn_latent, shot_key
 from . import comfyui
 from .models import GameModel
-from .takes import best_shot, takes_input, takes_of
 from .values import (
     WORLD,
     ModelSocket,
@@ -106,7 +105,6 @@ class DecodeShot(io.ComfyNode):
                 StateSocket.Input("state", tooltip="The turn to draw, from Predict Next State or Encode Shot."),
                 *shot_inputs(),
                 seed_input("Noise seed of this take; -1: the turn's own.", default=-1),
-                takes_input(),
                 io.Latent.Input(
                     "latent",
                     optional=True,
@@ -145,25 +143,17 @@ class DecodeShot(io.ComfyNode):
         steps: int,
         guidance: str,
         seed: int,
-        takes: int = 1,
         latent: dict[str, typing.Any] | None = None,
         denoise: float = 1.0,
     ) -> io.NodeOutput:
         value = motion_condition(motion, motion_value, state.turn.state.motion, model)
-        asked, notes = takes_of(model, takes), []
         settings = model.settings(steps, guidance)
         start = None if latent is None else _start(latent, denoise, model)
 
-        def drawn(take: int | None) -> Shot:
-            return draw(model, state, shot_key(model.world, model, settings, state.turn, value, take, start), start)
-
         own = None if seed < 0 else seed
-        if asked is None:
-            shot = drawn(own)
-        else:
-            shot, notes = best_shot(drawn, asked, state.turn.seed if own is None else own)
+        key = shot_key(model.world, model, settings, state.turn, value, own, start)
+        shot = draw(model, state, key, start)
         values = shot_ui(shot) | draft_ui(shot.key.steps, model.usual_steps)
-        values |= {"animegamer_notes": notes} if notes else {}
         video, latent_out = video_of(shot.image_FHWC, shot.fps), latent_of(shot.latent_BCTHW)
         return io.NodeOutput(shot.image_FHWC, shot.fps, video, shot, latent_out, ui=values)
 

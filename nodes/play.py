@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import typing
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,8 +21,7 @@ from .director import autoplay_inputs, director_input
 from .drawing import motion_of_turns, picture_of, shot_inputs, step_watcher, video_of
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
-from .saved_stories import ahead_store, choose_turn, clip_of, clip_ui, open_story, shot_path, story_ui, story_version
-from .takes import bar_inputs, played_notes, takes_input, takes_of
+from .saved_stories import choose_turn, clip_of, clip_ui, open_story, shot_path, story_ui, story_version
 from .values import (
     HistorySocket,
     ModelSocket,
@@ -88,9 +86,6 @@ class PlayInputs(GameInputs):
     export: bool
     autoplay: int = 0
     autoplay_seed: int = 0
-    takes: int = 1
-    bar: float = 0.0
-    most_takes: int = 0
     director: str = RULES
     show_opening: bool = False
 
@@ -111,8 +106,6 @@ class PlayGameStory(io.ComfyNode):
                 "memory",
                 "recalled_turns",
                 "autoplay_seed",
-                "bar",
-                "most_takes",
                 "director",
                 "show_opening",
             ),
@@ -146,8 +139,6 @@ class PlayGameStory(io.ComfyNode):
                 opening_input(),
                 *memory_inputs(),
                 *autoplay_inputs(),
-                takes_input(),
-                *bar_inputs(),
                 director_input(),
                 io.Boolean.Input(
                     "show_opening",
@@ -181,15 +172,13 @@ class PlayGameStory(io.ComfyNode):
         given = PlayInputs(**inputs)
         comfyui.require(*PACKAGES)
         instructions = read_instructions(given.instructions)
-        takes = takes_of(given.model, given.takes, given.bar, given.most_takes)
         world, count = given.model.world, len(instructions) + given.autoplay
         story = open_story(given.story, world.spec.name, given.model.fingerprint, must_exist=not count)
         with story.lock():
             after = choose_turn(story, given.after, given.line, reading=not count)
             settings = settings_of(given, range(after + 1, after + 1 + count))
-            opening, ahead = opening_of(given, after, story), ahead_store(world.fingerprint)
-            stop = comfyui.stop_if_interrupted
-            player = Player(world, story, settings, after, given.model, opening, takes, ahead, stop)
+            opening, stop = opening_of(given, after, story), comfyui.stop_if_interrupted
+            player = Player(world, story, settings, after, given.model, opening, stop)
             # A line that cannot be read is named before any turn is played.
             for number, line in enumerate(instructions, start=after + 1):
                 player.read(line, number)
@@ -228,7 +217,6 @@ class GameRun:
         self.story = player.story
         self.model = model
         self.notes = list(model.world.warnings_for(player.session.window))
-        self.seconds: float | None = None  # that the last turn took to be predicted and drawn
 
     @property
     def last(self) -> int:
@@ -251,17 +239,15 @@ class GameRun:
         """
         settings, world = self.player.settings, self.model.world
         steps = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance).steps
-        count, takes = len(instructions) + autoplay, self.player.takes
-        steps *= 1 if takes is None else max(takes.count, takes.most)
+        count = len(instructions) + autoplay
         report = comfyui.progress(max(1, count) * steps)
         for index in range(count):
-            on_step, started = self._on_step(report, index * steps), time.perf_counter()
+            on_step = self._on_step(report, index * steps)
             played = (
                 self.player.step(instructions[index], on_step)
                 if index < len(instructions)
                 else next(self.player.autoplay(self._director(director, seed), 1, on_step))
             )
-            self.seconds = time.perf_counter() - started if played.predicted and played.drawn else None
             # A turn that the story already had left no unfinished picture on the node.
             clip = clip_of(self.story, played.turn.number) if played.drawn else None
             report((index + 1) * steps, None if clip is None else picture_of(image_of_bytes(clip.frames[:1])))
@@ -293,24 +279,17 @@ class GameRun:
             values["animegamer_state"] = [state_item(moment)]
         if self.notes:
             values["animegamer_notes"] = self.notes
-        if self.seconds is not None:
-            clip = self.model.world.spec.decoder.frames / fps
-            pace = {"seconds": self.seconds, "clip": clip, "cpu": self.model.draws_on_cpu}
-            values["animegamer_pace"] = [pace]
         values |= draft_ui(self.player.settings.steps, self.model.usual_steps)
         return io.NodeOutput(moment.session, moment, images, fps, video_of(images, fps), self.story.name, ui=values)
 
     def _on_step(self, report: typing.Callable[..., None], before: int) -> OnStep:
         watch: list[OnStep] = []
-        drawn = before  # steps of the takes before this one
 
         def on_step(done: int, steps: int, clean_BTCHW: Tensor) -> None:
-            nonlocal drawn
             if not (self.story.folder / LOCK).exists():  # anything written now would leave a broken story
                 raise ValueError(f"story {self.story.name!r} was removed from the output folder; start it again")
             if not watch or done == 1:  # asks for the decoder only while it draws: known turns do not load it
-                drawn += steps if watch else 0
-                watch[:] = [step_watcher(self.model.decoder_at_work(), report, drawn)]
+                watch[:] = [step_watcher(self.model.decoder_at_work(), report, before)]
             watch[0](done, steps, clean_BTCHW)
 
         return on_step
@@ -319,7 +298,6 @@ class GameRun:
         """Send the turn to the page, and note its unknown words."""
         moment = self._moment(self.player.session)
         self.notes += unknown_notes(moment, self.model.world.spec.name)
-        self.notes += played_notes(played.turn.number, played.takes, played.turn.seed)
         event = {
             "node": node,
             "story": self.story.name,

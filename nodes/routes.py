@@ -1,7 +1,6 @@
 """The pack's HTTP routes on ComfyUI's server: play a turn, list stories, read a story, list the words of a world.
 
-    POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, line?, takes?, bar?, most_takes?}
-         ?wait=1 waits for the turn
+    POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, line?}   ?wait=1 waits for the turn
     GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W[&story=N]
     GET  /animegamer/suggestions?world=W&story=N[&line=L&after=T&seed=S&count=C&director=D]   what may happen next
     GET  /animegamer/weights?weights=W[&towers=1]   what a download would bring; the download itself is a prompt
@@ -29,7 +28,6 @@ from ..animegamer_core.messages import brief
 from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_text, read_instructions, scope_name
 from ..animegamer_core.story.http_requests import TurnRequest
 from ..animegamer_core.story.story import Story
-from ..animegamer_core.story.takes import judgement_of
 from . import comfyui, worlds
 from .director import suggestions
 from .game import LoadAnimeGamer
@@ -169,9 +167,6 @@ def turn_prompt(asked: TurnRequest) -> Json:
         "seed": asked.seed,
         **motion_widgets(asked.motion),
         "export": False,
-        "takes": asked.takes,
-        "bar": asked.bar,
-        "most_takes": asked.most_takes,
     }
     return world_prompt(asked.world, PlayGameStory, inputs)
 
@@ -306,28 +301,11 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, facts: WorldFacts
         "state": entry.state,
         "shot": entry.shot,
         "clip": None if record is None else comfyui.output_item(story.shots.path(entry.shot)),
-        "score": _score(record),
-        "takes": [
-            _take_of(story, shot, of_take) for shot in entry.takes if (of_take := story.shots.record(shot)) is not None
-        ],
     }
 
 
-def _take_of(story: Story, shot: str, record: Json) -> Json:
-    """A take that a turn's shot was chosen from, with the shot's record."""
-    clip = comfyui.output_item(story.shots.path(shot))
-    return {"shot": shot, "seed": record["key"]["seed"], "clip": clip, "score": _score(record)}
-
-
-def _score(record: Json | None) -> float | None:
-    """The judge's score of a shot, from its record; None if it was not judged. In full: takes may differ by little."""
-    found = judgement_of(record)
-    return None if found is None else found.score
-
-
 def _words(query: typing.Mapping[str, str]) -> Json:
-    """Suggestions for the fields of an instruction, empty for a world that states no words; and whether takes of its
-    turns can be judged.
+    """Suggestions for the fields of an instruction, empty for a world that states no words.
 
     With `story`, which a page sends before a new story's first turn: ValueError if a story cannot have that name, or if
     the world cannot be played.
@@ -337,16 +315,15 @@ def _words(query: typing.Mapping[str, str]) -> Json:
         worlds.find_world(query.get("world", ""))
     try:
         facts = world_facts(query.get("world", ""))
-        words, judged = facts.life.words or Words(), facts.judged
+        words = facts.life.words or Words()
     except (ValueError, OSError):  # a story of a world that is not installed
-        words, judged = Words(), False
+        words = Words()
     return {
         "characters": list(words.characters),
         "motions": [act.phrase for act in words.acts],
         "adverbs": [word for level in words.adverbs for word in level],
         "times": list(words.times),
         "places": list(words.places),
-        "judged": judged,
     }
 
 

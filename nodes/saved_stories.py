@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from ..animegamer_core.evaluate.judges import has_judge
 from ..animegamer_core.life import Life
 from ..animegamer_core.media.video import Clip, read_clip
 from ..animegamer_core.state import MotionTable
-from ..animegamer_core.story.ahead_store import AheadStore
 from ..animegamer_core.story.index import check_story_name, check_there, story_names
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
@@ -48,11 +46,6 @@ def choose_turn(story: Story, after: int, branch: str, reading: bool = False) ->
     return len(story.entries) if after < 0 or (reading and after == 0) else after
 
 
-def ahead_store(fingerprint: str) -> AheadStore:
-    """The turns drawn ahead in a world; damaged files are named in the log."""
-    return AheadStore(comfyui.output_folder(), fingerprint, comfyui.log)
-
-
 def list_stories() -> list[str]:
     """The stories in output/animegamer, the latest first."""
     return [name for name in story_names(comfyui.output_folder()) if name.lower() not in RESERVED]
@@ -69,7 +62,6 @@ class WorldFacts:
     """What stories need to know about an installed world. steps: sampling steps of its shots.
 
     tokenizer: None if its vocabulary can spell any word. spec_name: of its sizes, such as qiqi. life: as in World.
-    judged: whether takes of its shots can be judged.
     """
 
     fingerprint: str
@@ -78,7 +70,6 @@ class WorldFacts:
     tokenizer: GameTokenizer | None
     spec_name: str
     life: Life
-    judged: bool = False
 
     def draft(self, instruction: str, steps: int | None) -> dict[str, typing.Any] | None:
         """Why a shot of this instruction, drawn in this many steps, is only a draft; None if it is not.
@@ -119,9 +110,7 @@ def _world_facts(name: str, version: str) -> WorldFacts:
     """The facts of a world. Cached, since opening a world takes up to half a second."""
     world = worlds.find_world(name)
     words, spec = _words_of(world), world.spec
-    return WorldFacts(
-        world.fingerprint, world.motion_table, spec.decoder.steps, words, spec.name, world.life, has_judge(world)
-    )
+    return WorldFacts(world.fingerprint, world.motion_table, spec.decoder.steps, words, spec.name, world.life)
 
 
 def _words_of(world: World) -> GameTokenizer | None:

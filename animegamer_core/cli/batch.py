@@ -12,10 +12,9 @@ from tyro.conf import Positional
 from ..checkpoint.adapters import open_with_adapters
 from ..runtime.device import choose_device
 from ..runtime.models import LoadedModels, PlaySettings
-from ..story.batch import Game, play_takes, read_game_files
+from ..story.batch import Game, play_takes, read_game_files, take_seeds
 from ..story.player import PlayedTurn, Player, read_in
 from ..story.story import Story
-from ..story.takes import take_seeds
 from .options import Adapters, Device, Guidance, World
 
 

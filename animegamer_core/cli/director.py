@@ -6,16 +6,15 @@ from __future__ import annotations
 import sys
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ..messages import brief
 from ..state import read_instructions
 from ..story.director import SUGGESTIONS, Proposal, Proposer
 from ..story.endpoint import stated
-from ..story.endpoint_director import ENDPOINT, RULES, proposer_for
+from ..story.endpoint_director import ENDPOINT, proposer_for
 from ..story.everyday import NobodyNamedError
 from ..story.player import PlayedTurn, Player
-from .ahead import DrawingAhead
 
 AUTO, EDIT = "@auto", "@edit"
 _DIGITS = 9  # of a number that is typed
@@ -62,12 +61,11 @@ def auto_proposer(args: typing.Any, player: Player) -> Proposer:
 
 @dataclass
 class Suggestions:
-    """What the director offers to a player who types. offers: with --suggest. ahead: draws it while they think."""
+    """What the director offers to a player who types. offers: with --suggest."""
 
     player: Player
     director: DirectorOptions
     offers: bool
-    ahead: DrawingAhead
     shown: tuple[Proposal, ...] = field(default=(), init=False)
 
     def proposer(self) -> Proposer:
@@ -88,18 +86,6 @@ class Suggestions:
             why = f"  ({self.player.session.rules.label(proposal.reason)} is low)" if proposal.reason else ""
             _note(f"  {number}. {proposal.instruction}{why}")
 
-    def read_line(self) -> str:
-        """What the player types; the proposals are drawn ahead meanwhile, and the one in progress is finished if it is
-        chosen.
-        """
-        guess = replace(self.director, kind=RULES)  # of the turns after them; no model is asked for a guess
-        offered = list(self._numbered.values())
-        with self.ahead.while_waiting(offered, lambda: guess.proposer(self.player)) as choose:
-            line = sys.stdin.readline()
-            typed = line.strip()
-            choose(self._numbered.get(typed, typed))
-        return line
-
     def instruction_of(self, line: str) -> str:
         """The instruction that a typed line chooses: a number, `@edit` with a number, or the line itself; empty if
         nothing is chosen.
@@ -107,16 +93,12 @@ class Suggestions:
         command, _, number = line.rpartition(" ")
         if command not in ("", EDIT) or not number.isdecimal() or not self.shown:
             return line
-        chosen = self._numbered.get(number)
+        numbered = {str(number): one.instruction for number, one in enumerate(self.shown, start=1)}
+        chosen = numbered.get(number)
         if chosen is None:
             _note(f"there is no proposal {brief(number, 20)}; choose 1 to {len(self.shown)}")
             return ""
         return edited(chosen) if command == EDIT else chosen
-
-    @property
-    def _numbered(self) -> dict[str, str]:
-        """The proposals' instructions by what is typed to choose them."""
-        return {str(number): one.instruction for number, one in enumerate(self.shown, start=1)}
 
     def auto(self, line: str, on_turn: Callable[[PlayedTurn], None], on_step: Callable[..., None]) -> None:
         """Play the turns of `@auto N`; Ctrl-C, or no proposal, gives the game back to the player."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TABLE = ("probes", "vae", "shots", "motion", "override", "games", "colour", "memory", "unseen", "speed")
 HARDER = ("sharp", "new", "references", "conflict")
-ROWS = (*TABLE[:-1], "takes", *HARDER, TABLE[-1])
+ROWS = (*TABLE[:-1], *HARDER, TABLE[-1])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,17 +21,14 @@ from ..runtime.device import choose_device
 from ..runtime.presets import PresetModels, get_preset, override_notes, preset_for_device, with_preset
 from ..spec import dtype_name
 from ..state import MotionScope, MotionTable, check_length, read_instructions, scope_name
-from ..story.ahead_store import AheadStore
 from ..story.batch import game_text
 from ..story.endpoint_director import DIRECTORS, RULES
 from ..story.index import check_there
 from ..story.player import PlayedTurn, Player, PlaySettings, read_in
 from ..story.story import Story
-from .ahead import MODES, DrawingAhead, check_ahead
 from .director import AUTO, EDIT, DirectorOptions, Suggestions, auto_proposer, check_director
 from .options import Adapters, Device, Dtype, Flag, Guidance, Preset, Profile, World, one_of
 from .play_opening import check_opening, opening_of
-from .takes import takes_line, takes_of
 
 if typing.TYPE_CHECKING:
     from tqdm import tqdm
@@ -95,18 +92,6 @@ class Options:
     """The endpoint, such as http://localhost:8000/v1."""
     director_model: str | None = None
     """The model's name at the endpoint."""
-    ahead: Annotated[str, one_of(MODES)] = "auto"
-    """With --suggest, draw proposed turns while you think. auto: unless a CPU takes longer than their clips."""
-    turns_ahead: int = 1
-    """How far ahead; more than one also draws what would follow the first proposal."""
-    ahead_seconds: float = 30.0
-    """Seconds of each minute that may be spent on it."""
-    takes: int = 1
-    """Takes of each turn; a judge keeps the best."""
-    bar: float = 0.0
-    """Draw further takes while the best is below this, 0 to 1."""
-    most_takes: int = 0
-    """Maximum takes per turn with --bar; 0: --takes."""
     device: Device = "auto"
     engine_device: str | None = None
     """Separate device for the engine, which then predicts the next turn while a shot is drawn."""
@@ -121,13 +106,11 @@ def run(args: Options) -> int:
     if args.resume and args.branch is not None:
         raise ValueError("--resume and --branch both say where to continue; give only one of them")
     check_director(args)
-    check_ahead(args)
     check_opening(args)
     world = open_with_adapters(args.world, args.lora, playing=True, profile=args.profile)
     name = args.name or (args.file.stem if args.file else "auto" if args.auto else "story")
     instructions = read_game(args.file) if args.file else ()
     settings, models = _settings_and_models(args, world)
-    takes = takes_of(args, world, settings.device)
     if args.resume or args.branch is not None:
         check_there(args.out, name)
     story = Story.open(args.out, name, world.spec.name, world.fingerprint)
@@ -139,9 +122,8 @@ def run(args: Options) -> int:
             raise ValueError(
                 f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another --name"
             )
-        ahead = AheadStore(args.out, world.fingerprint, _print_note)
         opening = opening_of(args, world, story, settings)
-        player = Player(world, story, settings, after, models, opening, takes, ahead)
+        player = Player(world, story, settings, after, models, opening)
         return _play(player, rest if args.file or args.auto else None, args, _how_to_go_on(args, after))
 
 
@@ -155,8 +137,7 @@ def _play(player: Player, instructions: Sequence[str] | None, args: Options, go_
     progress = _Progress(sys.stderr.isatty(), after + count, (player.session.rules or PUBLISHED_RULES).label)
     try:
         if instructions is None:
-            ahead = DrawingAhead(player, args, _print_note)
-            _play_typed(player, progress, Suggestions(player, DirectorOptions.of(args), args.suggest, ahead))
+            _play_typed(player, progress, Suggestions(player, DirectorOptions.of(args), args.suggest))
         else:
             _warn_of_unknown_words(player.world, *map(player.read, instructions))
             _warn_of_unused_motion(player.settings, after + 1, after + count)
@@ -287,10 +268,7 @@ def _play_typed(player: Player, progress: _Progress, suggestions: Suggestions) -
             _print_note(f"unknown command {line}; use {UNDO} or {QUIT[0]}")
         elif line != UNDO:
             if _is_readable(player, line):
-                began = time.perf_counter()
-                played = player.step(line, progress.step)
-                suggestions.ahead.timed(played, time.perf_counter() - began)
-                progress.turn(played)
+                progress.turn(player.step(line, progress.step))
         elif player.session.next_number > 1:
             player.rewind(player.session.next_number - 2)
             _print_note(f"back after turn {player.session.next_number - 1}")
@@ -319,7 +297,7 @@ def _lines(suggestions: Suggestions) -> Iterator[str]:
         suggestions.offer()
         if sys.stdin.isatty():
             print("> ", end="", file=sys.stderr, flush=True)
-        line = suggestions.read_line()
+        line = sys.stdin.readline()
         if not line:
             return
         if _REPLACED in line:
@@ -368,14 +346,11 @@ class _Progress:
         for name, change in turn.moved.items():
             stats.append(f"{self.label(name)} {getattr(character, name)}" + (f" ({change:+d})" if change else ""))
         motion = f"motion {scope_name(state.motion)} ({played.motion:g} px)"
-        known = "drawn ahead" if played.ahead else "known"
-        how = f"{seconds:.1f} s" if played.predicted or played.drawn else known
+        how = f"{seconds:.1f} s" if played.predicted or played.drawn else "known"
         print(f"turn {turn.number}{of}  {turn.instruction}")
         print(f"  {motion}  {'  '.join(stats)}  {played.clip} ({how})", flush=True)
         if turn.refused:
             print(f"  not counted by this world's rules: {', '.join(map(self.label, turn.refused))}", flush=True)
-        if played.takes:
-            print(f"  {takes_line(played)}", flush=True)
         if turn.recalled:
             print(f"  remembered: {', '.join(map(turn_name, turn.recalled))}", flush=True)
         self.started = time.perf_counter()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..files import save_picture
+from ..runtime.models import SEEDS
 from ..state import read_instructions
 from .film import FILMS
 from .story import Story
@@ -24,6 +25,8 @@ if typing.TYPE_CHECKING:
 
     from ..media.video import Frames
 
+TAKE_STRIDE = 1009  # between the seeds of two takes, as in the Play tab: a story's turn n is drawn with seed + n - 1
+MOST_TAKES = 64
 GAME_SUFFIX = ".txt"
 _CELL_HEIGHT = 192  # pixels that a take needs for its label
 _LARGEST_FILE = 1 << 20  # bytes of a file of games
@@ -78,6 +81,13 @@ def read_game_files(paths: Sequence[Path]) -> tuple[Game, ...]:
     if twice is not None:
         raise ValueError(f"two games are called {twice!r}; rename one of the files")
     return games
+
+
+def take_seeds(count: int, seed: int = 0) -> tuple[int, ...]:
+    """The seeds of this many takes, starting with the given one. ValueError for none, or more than MOST_TAKES."""
+    if not 1 <= count <= MOST_TAKES:
+        raise ValueError(f"takes is {count}; expected 1 to {MOST_TAKES}")
+    return tuple((seed + TAKE_STRIDE * number) % SEEDS for number in range(count))
 
 
 def play_takes(story: Story, game: Game, seeds: Sequence[int], play: Callable[[int], None]) -> list[Path]:

@@ -29,7 +29,6 @@ Address = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}\\Z")]
 class BranchEntry:
     """One turn of a branch: the addresses of its state and shot (None: not drawn), and its seed.
 
-    takes: the addresses of all shots that the shot was chosen from, in the order of drawing; none if it was not chosen.
     typed: the player's own text, where the instruction was read as another one. proposed_by: the director that proposed
     the turn; empty if a player wrote it.
     """
@@ -37,7 +36,6 @@ class BranchEntry:
     state: Address
     shot: Address | None
     seed: int
-    takes: tuple[Address, ...] = ()
     typed: str = ""
     proposed_by: str = ""
 
@@ -45,10 +43,6 @@ class BranchEntry:
         """Whether both can be the same turn: the same state, and the same shot unless one has none."""
         drawn = (self.shot, self.seed) == (other.shot, other.seed)
         return self.state == other.state and (drawn or None in (self.shot, other.shot))
-
-    def grows_to(self, other: BranchEntry) -> bool:
-        """Whether the other is the same turn, chosen from these takes and more."""
-        return self.state == other.state and bool(self.takes) and set(self.takes) < set(other.takes)
 
 
 class Branch:
@@ -124,7 +118,7 @@ class Branch:
         drawn = {}
         for index in undrawn:
             its = other.entries[index]
-            drawn[index] = replace(self.entries[index], shot=its.shot, seed=its.seed, takes=its.takes)
+            drawn[index] = replace(self.entries[index], shot=its.shot, seed=its.seed)
             texts[index] = _text(drawn[index], json.loads(texts[index]))
         self._replace(texts)
         for index, entry in drawn.items():
@@ -158,7 +152,7 @@ def _texts_of(path: Path) -> list[bytes]:
 
 def _text(entry: BranchEntry, words: Mapping[str, Any]) -> bytes:
     values = {**words, **asdict(entry)}
-    for name in ("takes", "typed", "proposed_by"):
+    for name in ("typed", "proposed_by"):
         if not values[name]:  # as in stories of older versions
             del values[name]
     return (json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")

@@ -12,7 +12,6 @@ import os
 import shutil
 import typing
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -207,26 +206,6 @@ class ContentStore:
         found = (self.record(address) or {}).get(ATTACHED)
         entry = found.get(suffix) if isinstance(found, dict) else None
         return entry if isinstance(entry, dict) else {}
-
-    def take(self, other: ContentStore, address: str) -> bool:
-        """Move a file and its record here from another store, byte for byte; False if it has no intact one."""
-        record = other.find(address)
-        if record is None:
-            return False
-        try:
-            for suffix in (record["suffix"], ".json"):
-                with replacing(self.folder / f"{address}{suffix}") as part:
-                    link_or_copy(other.folder / f"{address}{suffix}", part)
-        except FileNotFoundError:  # deleted in the meantime
-            return False
-        with suppress(PermissionError):  # on Windows, while somebody reads it
-            other.remove(address)
-        return True
-
-    def remove(self, address: str) -> None:
-        """Delete what is stored under an address: first the record, then the file."""
-        for suffix in (".json", *self.suffixes):
-            (self.folder / f"{address}{suffix}").unlink(missing_ok=True)
 
     def _path(self, address: str, suffix: str) -> Path:
         if suffix not in self.suffixes:

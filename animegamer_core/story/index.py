@@ -24,16 +24,13 @@ FORMAT = 1  # raised when an older program could misread a story
 INDEX = "story.json"
 LOCK = "story.lock"
 TRASH = ".trash"  # folder of deleted stories next to the others
-AHEAD = ".ahead"  # folder of turns that were drawn ahead, see ahead_store
-_OURS = {TRASH: "deleted stories", AHEAD: "turns that are drawn ahead"}
 LARGEST_INDEX = 1 << 16  # bytes
 
 
 def check_story_name(name: str) -> str:
     """`name`; ValueError if no story may have it."""
-    held = _OURS.get(check_folder_name(name).lower())
-    if held is not None:
-        raise ValueError(f"story name {name!r} is reserved for the folder of {held}; choose another name")
+    if check_folder_name(name).lower() == TRASH:
+        raise ValueError(f"story name {name!r} is reserved for the folder of deleted stories; choose another name")
     return name
 
 

@@ -16,7 +16,6 @@ import time
 from pathlib import Path
 
 from ..files import PART, is_part, is_plain_name, make_folder, room_for
-from .ahead_store import prune_ahead
 from .index import INDEX, LOCK, TRASH, check_story_name, check_there, exclusive_access
 
 _TICKET = re.compile(r"(?P<time>[0-9]{1,20}) (?P<name>[^/\\]+)")
@@ -46,10 +45,7 @@ def duplicate_story(root: Path, name: str, new: str) -> None:
 
 
 def trash_story(root: Path, name: str) -> str:
-    """Move a story to the trash; returns its ticket there. ValueError: no such story, or it is being played.
-
-    Turns drawn ahead, for this and other stories, are deleted.
-    """
+    """Move a story to the trash; returns its ticket there. ValueError: no such story, or it is being played."""
     check_there(root, name)
     now = time.time_ns()
     place = root / TRASH / str(now)  # a folder, since a name next to the time could be too long for a file system
@@ -58,7 +54,6 @@ def trash_story(root: Path, name: str) -> str:
         _move(root / name, place / name)
     finally:
         _remove_if_empty(place)
-    prune_ahead(root, largest=0)
     return f"{now} {name}"
 
 

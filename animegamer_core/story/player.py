@@ -9,7 +9,7 @@ import json
 import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -21,8 +21,7 @@ from .director import Proposer
 from .endpoint import do_nothing
 from .endpoint_translation import read_with_endpoint
 from .story import Story
-from .takes import JudgedTake, Judgement, ShotJudge, Takes, best_take, judged, judgement_of
-from .turn import Prediction, draw_turn, next_key, predict_turn, shot_key, state_key
+from .turn import Prediction, draw_turn, predict_turn, shot_key, state_key
 
 if typing.TYPE_CHECKING:
     import numpy as np
@@ -30,7 +29,6 @@ if typing.TYPE_CHECKING:
     from ..checkpoint import World
     from ..model.engine import GameEngine
     from ..model.sampler import OnStep
-    from .ahead_store import AheadStore
 
 SHEET_TURNS = 24  # a contact sheet shows the last turns only; a picture of thousands could not be opened
 
@@ -39,8 +37,7 @@ SHEET_TURNS = 24  # a contact sheet shows the last turns only; a picture of thou
 class PlayedTurn:
     """A turn with its clip, None if not drawn. predicted, drawn: computed now, not read from the story.
 
-    takes: those that the shot was chosen from, if it was. ahead: its shot was drawn ahead. typed: the player's own
-    text, where it was read as another one.
+    typed: the player's own text, where it was read as another one.
     """
 
     turn: Turn
@@ -48,8 +45,6 @@ class PlayedTurn:
     motion: float
     predicted: bool
     drawn: bool
-    takes: tuple[JudgedTake, ...] = ()
-    ahead: bool = False
     typed: str = ""
 
 
@@ -64,22 +59,17 @@ class Player:
         after: int = 0,
         models: Models | None = None,
         opening: GameSession | None = None,
-        takes: Takes | None = None,
-        ahead: AheadStore | None = None,
         check: Callable[[], None] = do_nothing,
     ) -> None:
         """Start after turn `after` of the story's branch (0: at the start).
 
         models: None loads the world's own when first needed. opening: the stats and picture that the game starts with;
-        None keeps the branch's own. takes: how many of each turn are drawn and judged; None draws one. ahead: turns
-        that may have been drawn ahead; those that are played are moved into the story. check: called during translation
-        by a language model; raises to give up. ValueError if the branch has turns and started with another opening.
+        None keeps the branch's own. check: called during translation by a language model; raises to give up.
+        ValueError if the branch has turns and started with another opening.
         """
         self.world = world
         self.story = story
         self.settings = settings
-        self.takes = takes
-        self.ahead = ahead
         self.check = check
         self.models: Models = models or LoadedModels(world, settings)
         memory = settings.memory or story.memory or world.memory
@@ -172,7 +162,6 @@ class Player:
             before = self._save_state(prediction)
             future = executor.submit(predict, before, following) if following else None
             played = self._finish_turn(before, prediction, on_step, typed=_typed(typed, instruction))
-            before = self.session  # which has the seed of the chosen take
             yield played
 
     def read(self, instruction: str, number: int | None = None) -> str:
@@ -209,9 +198,7 @@ class Player:
         instruction: str,
         check_engine: Callable[[GameEngine], object] = lambda engine: None,
     ) -> Prediction:
-        """The turn that follows a session; one that was drawn ahead is moved into the story first."""
-        if self.ahead is not None:
-            self.story.take_state(self.ahead, next_key(self.world, self.models, session, instruction))
+        """The turn that follows a session."""
         return predict_turn(self.world, self.models, session, instruction, self.story, check_engine)
 
     def _save_state(self, prediction: Prediction) -> GameSession:
@@ -235,74 +222,25 @@ class Player:
         played = PlayedTurn(turn, None, motion, not prediction.known, False, typed=typed)
         if not draw:
             return self._keep(session, played, None, proposed_by)
-        if self.takes is None:
-            drawn, ahead, shot = self._draw(turn, motion, on_step)
-            return self._keep(session, replace(played, drawn=drawn, ahead=ahead), shot, proposed_by)
-        return self._choose(session, played, self.takes, on_step, proposed_by)
-
-    def _choose(
-        self, session: GameSession, played: PlayedTurn, takes: Takes, on_step: OnStep | None, proposed_by: str
-    ) -> PlayedTurn:
-        """Draw and judge takes until there are enough, and keep the best one.
-
-        It is saved before another take is drawn, so that a stop loses only that one.
-        """
-        for seed in takes.seeds(played.turn.seed):
-            turn = replace(played.turn, seed=seed)
-            if played.takes and not self._is_known(turn, played.motion) and not self._has_plain(turn):
-                self._keep_best(session, played, proposed_by)
-            drawn, ahead, shot = self._draw(turn, played.motion, on_step)
-            take = JudgedTake(shot, seed, self._judge(turn, shot, played.motion, takes.judge))
-            played = replace(played, drawn=played.drawn or drawn, ahead=ahead, takes=(*played.takes, take))
-            if takes.enough([each.judged.score for each in played.takes]):
-                break
-        return self._keep_best(session, played, proposed_by)
-
-    def _keep_best(self, session: GameSession, played: PlayedTurn, proposed_by: str) -> PlayedTurn:
-        best = played.takes[best_take([take.judged.score for take in played.takes])]
-        turn = replace(played.turn, seed=best.seed)
-        session = replace(session, turns=(*session.turns[:-1], turn))
-        return self._keep(session, replace(played, turn=turn), best.shot, proposed_by)
+        drawn, shot = self._draw(turn, motion, on_step)
+        return self._keep(session, replace(played, drawn=drawn), shot, proposed_by)
 
     def _keep(self, session: GameSession, played: PlayedTurn, shot: str | None, proposed_by: str) -> PlayedTurn:
         """Add the turn to the story with this shot."""
-        takes = [take.shot for take in played.takes]
-        clip = self.story.add_turn(played.turn, shot, takes=takes, typed=played.typed, proposed_by=proposed_by)
+        clip = self.story.add_turn(played.turn, shot, typed=played.typed, proposed_by=proposed_by)
         self.session = session
         return replace(played, clip=clip)
 
-    def _has_plain(self, turn: Turn) -> bool:
-        """Whether the branch has the turn with a shot that was not chosen by a judge, which is then kept."""
-        known = self.story.entries[turn.number - 1 : turn.number]
-        return any(entry.state == turn.address and entry.shot and not entry.takes for entry in known)
-
-    def _is_known(self, turn: Turn, motion: float) -> bool:
-        """Whether the story has the shot of a turn."""
-        return self.story.shots.find(address_of(self.shot_key(turn, motion))) is not None
-
-    def _draw(self, turn: Turn, motion: float, on_step: OnStep | None) -> tuple[bool, bool, str]:
-        """Draw a turn unless its shot is known; (whether it was drawn now, whether ahead, its address)."""
+    def _draw(self, turn: Turn, motion: float, on_step: OnStep | None) -> tuple[bool, str]:
+        """Draw a turn unless its shot is known; (whether it was drawn now, its address)."""
         from ..media.video import to_uint8
 
         key = self.shot_key(turn, motion)
         shot = address_of(key)
         if self.story.shots.find(shot) is not None:
-            return False, False, shot
-        if self.ahead is not None and self.ahead.has_shot(shot) and self.story.shots.take(self.ahead.shots, shot):
-            return False, True, shot
+            return False, shot
         frames = draw_turn(self.models, self.story.load_turn(turn), key, on_step)
-        return True, False, put_shot(self.story, turn, key, to_uint8(frames), self.world.spec.decoder.fps)
-
-    def _judge(self, turn: Turn, shot: str, motion: float, judge: ShotJudge) -> Judgement:
-        """The judge's score of a stored shot, measured on the clip that the player sees; stored with it."""
-        from ..media.video import read_clip
-
-        known = judgement_of(self.story.shots.record(shot))
-        if known is not None and known.by == judge.name:
-            return known
-        said = judged(judge, turn.instruction, motion, read_clip(self.story.shots.path(shot)).frames)
-        self.story.shots.add_values(shot, {"judged": asdict(said)})
-        return said
+        return True, put_shot(self.story, turn, key, to_uint8(frames), self.world.spec.decoder.fps)
 
 
 def read_in(story: Story, number: int, text: str, world: World, check: Callable[[], None] = do_nothing) -> str:
@@ -337,7 +275,7 @@ def check_same_opening(story: Story, session: GameSession, opening: GameSession)
         )
 
 
-def put_shot(story: Story | AheadStore, turn: Turn, key: ShotKey, frames: np.ndarray, fps: float) -> str:
+def put_shot(story: Story, turn: Turn, key: ShotKey, frames: np.ndarray, fps: float) -> str:
     """Store the shot of a turn, (F, H, W, 3) uint8, with its key as metadata; returns its address."""
     from ..media.video import clip_suffix, write_clip
 

@@ -38,7 +38,6 @@ from .content_store import (
     OpeningKey,
     ShotKey,
     StateKey,
-    address_of,
     link_or_copy,
     opening_address,
     opening_key,
@@ -52,8 +51,6 @@ from .index import INDEX, check_new, check_story_name, check_there, exclusive_ac
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
-
-    from .ahead_store import AheadStore
 
 
 OPENING_CLIP = ".mp4"  # suffix of the clip of an opening
@@ -189,13 +186,6 @@ class Story:
         self._write_first_index()
         return put_state(self.states, key, state)
 
-    def take_state(self, ahead: AheadStore, key: StateKey) -> None:
-        """Move a predicted state here from the turns drawn ahead, if it is there and not here."""
-        address = address_of(key)
-        if ahead.has_state(address) and self.find_state(address) is None:
-            self._write_first_index()
-            self.states.take(ahead.states, address)
-
     def put_opening(self, session: GameSession) -> GameSession:
         """Store a session's opening, if it has one; returns the session with the address on its picture."""
         address, picture = opening_address(self.fingerprint, session), session.picture
@@ -235,7 +225,6 @@ class Story:
         turn: Turn,
         shot: str | None,
         keep_later: bool = False,
-        takes: Sequence[str] = (),
         typed: str = "",
         proposed_by: str = "",
     ) -> Path | None:
@@ -244,29 +233,27 @@ class Story:
         If the branch has the same turn, an undrawn one gets this shot. If it has another turn there, it stays, and play
         continues in another branch: one that already has these turns, one that ends before this turn, or a new one. If
         it ends there, play continues in a branch that already has these turns, if any, so that no two become equal.
-        keep_later: a new branch for another shot of the same state gets the later turns too. takes: the addresses of
-        the shots that this one was chosen from. The branch's last turn is replaced by itself, chosen from more takes;
-        its shot stays among them. typed: the player's own text, where it was read as the turn's instruction.
-        proposed_by: the director that proposed it; an existing turn keeps its own.
+        keep_later: a new branch for another shot of the same state gets the later turns too. typed: the player's own
+        text, where it was read as the turn's instruction. proposed_by: the director that proposed it; an existing turn
+        keeps its own.
         """
         assert turn.address is not None
         index, there = turn.number - 1, self.entries[turn.number - 1 : turn.number]
         by = next((known.proposed_by for known in there if known.state == turn.address), proposed_by)
-        entry = BranchEntry(turn.address, shot, turn.seed, tuple(takes), typed, by)
+        entry = BranchEntry(turn.address, shot, turn.seed, typed, by)
         assert len(self.entries) >= index, f"turn {turn.number} follows {len(self.entries)} turns"
         words: dict[str, typing.Any] = {"turn": turn.number, "instruction": turn.instruction}
         words |= {"motion": turn.state.motion}
         words |= asdict(turn.character)
         words |= {"refused": list(turn.refused)} if turn.refused else {}
         self._write_first_index()
-        grown = self.entries[index + 1 :] == [] and self.entries[index:] and self.entries[index].grows_to(entry)
-        if self.entries[index:] and not grown and not self.entries[index].matches(entry):
+        if self.entries[index:] and not self.entries[index].matches(entry):
             self._fork(entry, index, keep_later and self.entries[index].state == entry.state, words)
         elif len(self.entries) == index:
             self._switch_to_known([lambda branch: branch.starts_with([*self.entries, entry])], index)
         if len(self.entries) == index:
             self._current.append(entry, words)
-        elif grown or _is_more(entry, self.entries[index]):
+        elif entry.shot is not None and self.entries[index].shot is None:
             self._current.rewrite(index, entry, words)
         self._make_current()
         return None if shot is None else self._publish(turn.number, shot)
@@ -428,11 +415,6 @@ class Story:
     def _write_index(self) -> None:
         memory, rules = self.memory or Memory(), self.rules or PUBLISHED_RULES
         write_index(self.folder / INDEX, (self.world_name, self.fingerprint), self.branch, memory, rules)
-
-
-def _is_more(entry: BranchEntry, known: BranchEntry) -> bool:
-    """Whether an entry of the same turn has a shot or takes that the known one does not have."""
-    return entry.shot is not None and (known.shot is None or set(known.takes) < set(entry.takes))
 
 
 def _check_world(story: Story, world_name: str, fingerprint: str) -> None:

@@ -18,16 +18,7 @@ if typing.TYPE_CHECKING:
     from ..model.decoder import ShotDecoder
     from ..model.latents import StartLatent
     from ..model.sampler import OnStep
-
-
-class StateSource(typing.Protocol):
-    """Where known states are read: a story, or a story with its turns drawn ahead."""
-
-    def find_state(self, address: str) -> GameState | None:
-        """The state of an address, without its representation; None if it is unknown or damaged."""
-
-    def load_turn(self, turn: Turn) -> Turn:
-        """The turn with its representation."""
+    from .story import Story
 
 
 @dataclass(frozen=True)
@@ -64,7 +55,7 @@ def next_key(world: World, models: Models, session: GameSession, instruction: st
     return state_key(world.fingerprint, session, instruction, world.profile.name, models.precision, recalled)
 
 
-def known_turn(key: StateKey, story: StateSource) -> Prediction | None:
+def known_turn(key: StateKey, story: Story) -> Prediction | None:
     """The turn of a key, if its state was predicted before."""
     state = story.find_state(address_of(key))
     return None if state is None else Prediction(key, state, known=True)
@@ -75,7 +66,7 @@ def predict_turn(
     models: Models,
     session: GameSession,
     instruction: str,
-    story: StateSource | None = None,
+    story: Story | None = None,
     check_engine: Callable[[typing.Any], object] = lambda engine: None,
 ) -> Prediction:
     """The turn that follows a session: from the story if it is known there, else from the engine. Writes nothing.

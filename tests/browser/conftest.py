@@ -110,7 +110,6 @@ def comfy(request, browser, shots):
     server = request.getfixturevalue("server")  # noqa: F811
     page = ComfyPage(browser.new_page(viewport={"width": 1400, "height": 1000}), server.url, shots)
     page.open()
-    page.set("AnimeGamer.Ahead.Mode", "off")  # test_page_ahead switches it on
     return page
 
 

@@ -41,7 +41,6 @@ def film(tab, server, tmp_path_factory):
     tab.begin(STORY, "bunny")
     tab.sketch(1)
     yield tab
-    tab.comfy.set("AnimeGamer.Ahead.Mode", "off")
 
 
 def proposals(film):
@@ -73,18 +72,6 @@ def test_the_fields_offer_the_films_words(film):
     assert "Miko" not in film.page.locator(".ag-form datalist").evaluate_all(
         "(lists) => lists.map((l) => l.innerHTML).join()"
     )
-
-
-def test_its_proposals_are_drawn_ahead_and_a_hit_plays(film):
-    film.comfy.set("AnimeGamer.Ahead.Mode", "on")
-    film.comfy.set("AnimeGamer.Ahead.Seconds", 60)
-    film.page.wait_for_selector(READY, timeout=120_000)
-    ready = film.page.locator(".ag-proposal", has=film.page.locator(READY)).first.locator(".ag-story")
-    wanted = ready.get_attribute("title")
-    ready.click()
-    film.wait_for_turn(2)
-    assert film.lines(STORY)["main"][1] == wanted
-    film.comfy.set("AnimeGamer.Ahead.Mode", "off")
 
 
 def test_it_plays_by_itself(film):

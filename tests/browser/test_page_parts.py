@@ -14,15 +14,12 @@ OPEN = """async (store) => {
   const { createPlayTab } = await import("/js/play_tab.mjs");
   const { addStyle } = await import("/js/style.mjs");
   const { Autoplay } = await import("/js/autoplay.mjs");
-  const { Ahead } = await import("/js/ahead.mjs");
   const { translator } = await import("/js/translations.mjs");
   addStyle();
   const server = new FakeServer();
   let tab = null;
   const session = new PlaySession(server.port, memoryStore(), (now, event) => tab?.show(now, event));
   const page = { address: (path) => path, openAsGraph: () => {}, autoplay: new Autoplay(session) };
-  const off = { wanted: () => ({ mode: "off", turns: 1, seconds: 30 }), visible: () => true, now: () => 0 };
-  page.ahead = new Ahead(session, server.port, off, memoryStore());
   Object.assign(page, { clipsMove: true, moveClips: () => {}, tell: () => {}, trash: null });
   tab = createPlayTab(session, translator("en"), page);
   document.body.replaceChildren(tab.element);

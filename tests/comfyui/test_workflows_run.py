@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from comfy_server import message
 from PIL import Image
 
 from animegamer_core.data.dataset import DatasetFolder
@@ -238,28 +237,3 @@ def test_12_takes_side_by_side(server, play):
     assert distinct(cells) and frames[:, 200:, 300:].max() < 20
     (pictures,) = outputs(played, "PreviewImage")
     assert len(pictures["images"]) == 1
-
-
-def test_13_a_choice_that_was_drawn_ahead_is_the_next_turn(server, play):
-    prompt, entry = play("13-choices")
-    (shown,) = outputs((prompt, entry), "DrawTurnsAhead")
-    (ahead,) = shown["animegamer_ahead"]
-    assert [bool(turn["clip"]) for turn in ahead["turns"]] == [True] * 3 and not ahead["more"]
-    chosen = ahead["turns"][1]
-    assert chosen["instruction"] in prompt["4"]["inputs"]["instructions"]
-    early = shown_clip(server, chosen)
-    prompt["3"]["inputs"]["instructions"] += "\n" + chosen["instruction"]
-    server.run({key: prompt[key] for key in ("2", "3")}, timeout=400)
-    (line,) = server.get("/animegamer/story?name=choices")["lines"]
-    assert [turn["instruction"] for turn in line["turns"]][1:] == [chosen["instruction"]]
-    assert shown_clip(server, line["turns"][1]) == early
-
-
-@pytest.mark.parametrize("name", ["8-published-24gb", "8-published-8gb"])
-def test_8_says_what_is_missing_without_the_published_files(server, name):
-    """ComfyUI's own checks accept every value; the run ends at once, and tells what to put where."""
-    entry = server.wait(server.queue(prompt_of(name)))
-    failed = message(entry, "execution_error")
-    assert failed["node_type"] == "LoadAnimeGamer"
-    for part in ("qiqi", "animegamer", "huggingface.co"):
-        assert part in failed["exception_message"]

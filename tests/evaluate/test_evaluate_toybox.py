@@ -22,7 +22,6 @@ from animegamer_core.evaluate import estimates
 from animegamer_core.evaluate.report import OK, SHORT, UNSURE, Line, Target
 from animegamer_core.evaluate.toybox import rows as acceptance
 from animegamer_core.evaluate.toybox import speed
-from animegamer_core.evaluate.toybox import takes as takes_rows
 from animegamer_core.evaluate.toybox.batched_play import Script, play_games
 from animegamer_core.evaluate.toybox.context import EvalContext, Sampling
 from animegamer_core.evaluate.toybox.memory import DISTANCES, TURNS, shown_turns
@@ -378,34 +377,6 @@ def test_every_row_runs_and_repeats(tiny_world):
         "game-from-a-picture",
         "unseen",
     }
-
-
-def test_the_row_of_takes_is_measured_only_if_it_is_named(tiny_world):
-    assert not [edition for edition in (FIRST, SECOND) if "takes" in acceptance.default_rows(edition)]
-    run = EvalRun(EvalContext(open_world(tiny_world), workers=1), replace(SMALLEST, takes=3), seed=3)
-    (outcome,) = acceptance.accept(run, ["takes"]).outcomes
-    assert {line.estimate.count for line in outcome.lines} == {3} and len(outcome.notes) == 1
-    assert not [line.name for line in outcome.lines if line.target is not None], "it says whether takes help"
-    lines = {line.name: line.estimate.value for line in outcome.lines}
-    for steps in ("own steps", "5 steps"):
-        for score in takes_rows.SCORES.values():
-            most = lines[f"{steps}: {score}, most that 4 could gain"]
-            assert lines[f"{steps}: {score}, gain of 4"] <= most + 1e-12 and most >= 0
-
-
-def test_a_gain_is_the_picked_take_beside_a_blind_pick():
-    """Two shots of four takes; the judge picks takes 1 and 0 of the first two, and 3 and 0 of four."""
-    judged = np.array([[0.1, 0.5, 0.2, 0.9], [0.7, 0.7, 0.1, 0.2]])
-    scored = np.array([[0.2, 0.6, 0.0, 0.4], [0.5, 0.1, 0.3, 0.3]])
-    flags = judged > 0.6
-    shots = takes_rows.JudgedShots(judged, dict.fromkeys(takes_rows.SCORES, scored), flags, flags)
-    assert shots.picked(scored, 2).tolist() == [0.6, 0.5] and shots.picked(scored, 4).tolist() == [0.4, 0.5]
-    lines = {line.name: line.estimate.value for line in takes_rows._lines("own", shots)}
-    assert lines["own: CLIP-T, picked of 1"] == pytest.approx((0.2 + 0.5) / 2)
-    assert lines["own: CLIP-T, gain of 2"] == pytest.approx(((0.6 - 0.4) + (0.5 - 0.3)) / 2)
-    assert lines["own: CLIP-T, gain of 4"] == pytest.approx(((0.4 - 0.3) + (0.5 - 0.3)) / 2)
-    assert lines["own: CLIP-T, most that 4 could gain"] == pytest.approx(((0.6 - 0.3) + (0.5 - 0.3)) / 2)
-    assert lines["own: moves as asked, by the judge, picked of 4"] == 1
 
 
 def test_the_rows_of_the_harder_games(tiny_world, monkeypatch):

@@ -11,12 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from tiny_world import save_tiny_world
 from tokenizers.pre_tokenizers import ByteLevel
 
 from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.world import EMBEDDED
-from animegamer_core.evaluate.judges import CHARACTER_PICTURES, CLIP, PublishedJudge, has_judge, open_judge
 from animegamer_core.evaluate.similarity.choose import open_scoring_models
 from animegamer_core.evaluate.similarity.files import package
 from animegamer_core.evaluate.similarity.pixels import Preprocessing
@@ -568,25 +566,3 @@ def test_scoring_models_do_not_change_which_world_it_is(tmp_path):
     save_scoring_models(ScoringNet(), tmp_path, {})
     assert open_world(tmp_path).fingerprint == without == world.fingerprint
     assert not any("scorers" in path for path in world.files)
-
-
-def test_a_world_with_a_folder_of_scoring_models_is_judged_by_them(clip_folder, tmp_path):
-    """A shot is compared with the instruction's words, and with the pictures of its main character if there are any."""
-    world = save_tiny_world(tmp_path / "world")
-    shutil.copytree(clip_folder, world.folder / CLIP)
-    judge = open_judge(world)
-    assert has_judge(world) and isinstance(judge, PublishedJudge)
-    name = judge.name
-    asked = "Character: Miko; Motion: gently run; Background: day beach."
-    shots = [np.repeat(noise(1, 40, 60, 3, seed=seed), 17, axis=0) for seed in (1, 2)]
-    said = [judge.judge(asked, 2.5, shot) for shot in shots]
-    assert [set(parts) for parts in said] == [{"words"}] * 2 and said[0] != said[1]
-    folder = world.folder / CHARACTER_PICTURES
-    folder.mkdir()
-    Image.fromarray(shots[0][0]).save(folder / "miko.png")
-    named = open_judge(world)
-    assert named.name != name, "other files give other scores"
-    likeness = [named.judge(asked, 2.5, shot)["looks"] for shot in shots]
-    assert likeness[0] == pytest.approx(1, abs=1e-3) and likeness[1] < likeness[0]
-    assert set(named.judge(asked.replace("Miko", "Taro"), 2.5, shots[0])) == {"words"}
-    assert set(named.judge("a walk", 2.5, shots[0])) == {"words"}

@@ -5,12 +5,11 @@ const SCOPES = ["still", "gentle", "brisk", "fast", "wild"];
 /** `port` as PlaySession wants it; run() plays what waits and tells the session; fail(sentence) makes the next run fail. */
 export class FakeServer {
   constructor() {
-    Object.assign(this, { stories: {}, waiting: [], done: {}, sent: [], failure: "", count: 0, judged: false });
+    Object.assign(this, { stories: {}, waiting: [], done: {}, sent: [], failure: "", count: 0 });
     this.cancelled = [];
     this.readAs = {}; // typed text -> the instruction that it is read as
     this.uploads = [];
     this.prompts = {}; // id -> what was sent
-    this.ahead = {}; // instruction -> how much of it is drawn ahead: 1 the state, 2 the shot
   }
 
   get port() {
@@ -84,21 +83,8 @@ export class FakeServer {
     return `p${this.count}`;
   }
 
-  #play({ format, kind, ...game }) {
-    if (kind === "DrawTurnsAhead") return this.#drawAhead(game.instructions.split("\n"));
+  #play({ format, kind: _, ...game }) {
     return format ? this.#film(game, format) : this.#turns(game);
-  }
-
-  /** One piece: the states first, then the shots. */
-  #drawAhead(offered) {
-    const missing = () => [1, 2].flatMap((part) => offered.filter((text) => (this.ahead[text] ?? 0) < part));
-    const [next] = missing();
-    if (next) this.ahead[next] = (this.ahead[next] ?? 0) + 1;
-    const turns = offered.map((instruction) => {
-      const part = this.ahead[instruction] ?? 0;
-      return { instruction, predicted: part > 0, shot: part > 1 ? instruction : null, clip: part > 1 ? clip(instruction) : null };
-    });
-    return { animegamer_ahead: [{ more: missing().length > 0, seconds: 1, turns }] };
   }
 
   #film({ story, line, turns, name }, format) {
@@ -106,12 +92,12 @@ export class FakeServer {
     return { animegamer_story: [{ story, line, turns, files }] };
   }
 
-  #turns({ world, story: name, line, after, instructions, seed, export: exported, autoplay, takes = 1, opening }) {
+  #turns({ world, story: name, line, after, instructions, seed, export: exported, autoplay, opening }) {
     const story = (this.stories[name] ??= { name, world, line: "main", lines: { main: [] }, opening });
     let current = line || story.line;
     let turns = story.lines[current].slice(0, after);
     if (instructions || autoplay) {
-      const turn = this.#turn(turns, instructions || "proposed", seed + after, takes);
+      const turn = this.#turn(turns, instructions || "proposed", seed + after);
       turns = [...turns, turn];
       const known = story.lines[current][after];
       if (known && known.shot !== turn.shot) current = this.#lineFor(story, turns);
@@ -132,16 +118,11 @@ export class FakeServer {
     );
   }
 
-  /** Of several takes the last one is the best. */
-  #turn(before, text, first, takes) {
+  #turn(before, text, seed) {
     const instruction = this.readAs[text] ?? text;
-    const seeds = Array.from({ length: takes }, (_, index) => first + 1009 * index);
-    const seed = seeds.at(-1);
     const last = before.at(-1);
     const state = `${last?.state ?? ""}>${instruction}`;
     const stats = { stamina: (last?.stats.stamina ?? 50) - 5, social: 50, entertainment: 50 };
-    const shotOf = (drawn) => `${last?.shot ?? ""}>${instruction}#${drawn}`;
-    const judged = seeds.map((drawn) => ({ shot: shotOf(drawn), seed: drawn, clip: null, score: drawn / 10_000 }));
     const motion = { scope: SCOPES[before.length % 5], level: (before.length % 5) + 1, value: 2.5 };
     return {
       number: before.length + 1,
@@ -149,8 +130,7 @@ export class FakeServer {
       typed: text === instruction ? "" : text,
       seed,
       state,
-      shot: shotOf(seed),
-      ...(takes > 1 ? { score: judged.at(-1).score, takes: judged } : {}),
+      shot: `${last?.shot ?? ""}>${instruction}#${seed}`,
       stats,
       changes: { stamina: -5, social: 0, entertainment: 0 },
       motion,
@@ -179,7 +159,7 @@ export class FakeServer {
     if (url.pathname === "/animegamer/words" && asked.has("story") && asked.get("world") === "qiqi")
       throw new Error("world qiqi is not installed");
     if (url.pathname === "/animegamer/words")
-      return { characters: ["Miko"], motions: ["run"], adverbs: ["gently"], times: ["day"], places: ["beach"], judged: this.judged };
+      return { characters: ["Miko"], motions: ["run"], adverbs: ["gently"], times: ["day"], places: ["beach"] };
     const story = this.stories[url.searchParams.get("name")];
     if (!story) throw new Error("no story of this name");
     const { opening = null } = story;
@@ -188,7 +168,6 @@ export class FakeServer {
   }
 }
 
-const clip = (name) => ({ filename: `${name}.mp4`, subfolder: "animegamer/.ahead", type: "output" });
 
 /** Local storage for one test. */
 export function memoryStore() {

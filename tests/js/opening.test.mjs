@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Ahead } from "../../js/ahead.mjs";
 import { isFilm, openingHere } from "../../js/opening.mjs";
 import { turnPrompt } from "../../js/prompt.mjs";
 import { createServer } from "../../js/server.mjs";

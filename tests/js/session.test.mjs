@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { Autoplay, turnCount } from "../../js/autoplay.mjs";
 import { PlaySession, TAKES } from "../../js/session.mjs";
-import { allTurns, bestTake, judgedTakesOf, pathTo, takesOf } from "../../js/tree.mjs";
+import { allTurns, pathTo, takesOf } from "../../js/tree.mjs";
 import { FakeServer, memoryStore } from "./fake_server.mjs";
 
 /** A story "a" in which the `played` instructions were played. */
@@ -631,67 +631,4 @@ test("autoplay ends with a turn that Stop came too late for, and when the player
 
 test("a number of turns is a whole number in its range", () => {
   assert.deepEqual(["5", "0", "", "x", "2.7", "1e9"].map(turnCount), [5, 1, 1, 1, 2, 1000]);
-});
-
-/** A story of a world whose shots a judge can look at. */
-function judged(more = {}) {
-  return begun({ server: Object.assign(new FakeServer(), { judged: true }), ...more });
-}
-
-test("where a judge can look at them, three takes are one prompt, and the best is kept and marked", async () => {
-  const { server, session, play } = await judged();
-  await play("one", TAKES);
-  assert.deepEqual(
-    server.sent.map((prompt) => prompt["animegamer-turn"].inputs.takes),
-    [TAKES],
-  );
-  const takes = judgedTakesOf(session.here);
-  assert.deepEqual(
-    takes.map((take) => [take.seed, take.at === session.here]),
-    [[0, false], [1009, false], [2018, true]],
-  );
-  assert.equal(bestTake(takes), takes[2]);
-  assert.equal(bestTake(takes.slice(2)), null, "one take alone is not the best");
-});
-
-test("a take that was not chosen becomes a turn when the player goes to it", async () => {
-  const { server, session, play } = await judged();
-  await play("one", TAKES);
-  await play("two");
-  session.goTo(session.here.parent);
-  const [first] = judgedTakesOf(session.here);
-  await session.choose(first);
-  const { seed, after, takes } = server.sent.at(-1)["animegamer-turn"].inputs;
-  assert.deepEqual([seed, after, takes], [first.seed, 0, undefined]);
-  await server.run(session);
-  assert.deepEqual([session.here.turn.shot, session.line], [first.shot, "line-2"]);
-  assert.equal(judgedTakesOf(session.here).length, 3, "the others stay choosable");
-  await session.choose(judgedTakesOf(session.here).find((take) => take.seed === 2018));
-  assert.equal(session.here.turn.seed, 2018, "a take that is a turn is only gone to");
-  assert.equal(server.sent.length, 3);
-});
-
-test("more takes of a judged turn are added to those that it was chosen from", async () => {
-  const { server, session, play } = await judged();
-  await play("one");
-  await session.drawAgain({});
-  assert.deepEqual([server.sent.at(-1)["animegamer-turn"].inputs.takes, session.jobs[0].stay], [TAKES, true]);
-  await server.run(session);
-  await session.drawAgain({});
-  const { takes, seed } = server.sent.at(-1)["animegamer-turn"].inputs;
-  assert.deepEqual([takes, seed], [TAKES + 1, 0]);
-  await server.run(session);
-  assert.equal(judgedTakesOf(session.here).length, TAKES + 1);
-});
-
-test("a stop between takes goes to the turn with those that are drawn", async () => {
-  const { server, session } = await judged();
-  await session.play("one", TAKES);
-  const [{ id }] = session.jobs;
-  const other = new PlaySession(server.port, memoryStore(), () => {});
-  await other.start();
-  await other.open("a", "toybox");
-  await server.run(other); // the server has the turn, and this page hears only of the stop
-  await session.interrupted({ prompt_id: id });
-  assert.deepEqual([said(session), session.busy], [["one"], false]);
 });

@@ -33,9 +33,9 @@ from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
 from animegamer_core.data.motion import motion_value  # noqa: E402
 from animegamer_core.data.records import ClipRecord, GameRecord  # noqa: E402
 from animegamer_core.evaluate.estimates import psnr  # noqa: E402
-from animegamer_core.evaluate.judges import MotionRule  # noqa: E402
 from animegamer_core.evaluate.toybox.batched_play import Script, play_games  # noqa: E402
 from animegamer_core.evaluate.toybox.context import Clips, EvalContext  # noqa: E402
+from animegamer_core.evaluate.world.motion import BACKEND, flow_of  # noqa: E402
 from animegamer_core.state import GameState  # noqa: E402
 from animegamer_core.train.training_data import pictures  # noqa: E402
 
@@ -116,10 +116,10 @@ class Film:
 
     def levels(self, clips: Clips) -> list[int]:
         """The motion level of each clip, measured as the dataset was."""
-        rule = MotionRule.of(self.world)
-        if rule.flow is None:
+        if self.world.provenance.get(BACKEND, "dis") != "dis":
             raise ValueError("the dataset's motion was not measured with OpenCV's DIS, which this script uses")
-        return [int(rule.table.level(motion_value(clip, **rule.flow.left_out))) for clip in clips]
+        left_out = flow_of(self.world).left_out
+        return [int(self.world.motion_table.level(motion_value(clip, **left_out))) for clip in clips]
 
     def draw(self, states: Sequence[GameState], seeds: Sequence[int]) -> Clips:
         """The shots of predicted states, at the values of their motion levels."""

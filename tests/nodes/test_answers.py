@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from saved_story import copy_story
 from small_disk import small_disk
 
-from animegamer_core.story.http_requests import AheadRequest, StoryRequest, TurnRequest
+from animegamer_core.story.http_requests import StoryRequest, TurnRequest
 
 LONGEST = 1000
 links = pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows, whose errors have other words")
@@ -165,15 +165,14 @@ def test_a_foreign_name_is_answered_only_where_comfyui_listens_for_it(server, mo
 
 PLAIN = {
     "world": "toybox", "story": "game", "name": "game", "instruction": "Miko runs", "instructions": ["Miko runs"],
-    "seed": 7, "motion": "fast", "after": 1, "line": "main", "takes": 2, "bar": 0.5, "most_takes": 3, "turns_ahead": 2,
+    "seed": 7, "motion": "fast", "after": 1, "line": "main",
     "pieces": 1, "suggestion_seed": 4, "do": "duplicate", "to": "copy", "ticket": "1 game", "count": 2,
     "page": "README", "director": "rules", "weights": "qiqi", "towers": 1, "run": "run", "stage": "joint",
 }  # fmt: skip
-BODIES = {"turn": TurnRequest, "ahead": AheadRequest, "stories": StoryRequest}
+BODIES = {"turn": TurnRequest, "stories": StoryRequest}
 QUERIES = {
     "stories": (), "story": ("name",), "words": ("world", "story"), "docs": ("page",), "training": ("run", "stage"),
     "suggestions": ("world", "story", "line", "after", "seed", "count", "director"), "weights": ("weights", "towers"),
-    "ahead": (),
 }  # fmt: skip
 REFUSALS = {200, 202, 400, 403, 404, 409, 413}  # none of them 500
 

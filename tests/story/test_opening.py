@@ -10,6 +10,8 @@ import av
 import numpy as np
 import pytest
 import torch
+from animegamer_core.story.ahead import Ahead
+from animegamer_core.story.ahead_store import AheadStore
 from hostile import any_bytes
 from PIL import Image
 from stub_endpoint import StubEndpoint
@@ -21,8 +23,6 @@ from animegamer_core.media.video import read_clip, write_clip
 from animegamer_core.runtime.models import LoadedModels
 from animegamer_core.spec import SPECS
 from animegamer_core.state import GameSession, OpeningClip
-from animegamer_core.story.ahead import Ahead
-from animegamer_core.story.ahead_store import AheadStore
 from animegamer_core.story.endpoint import MODEL, URL, model_at
 from animegamer_core.story.film import FilmOptions, export_film
 from animegamer_core.story.manage import duplicate_story

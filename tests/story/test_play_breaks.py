@@ -8,13 +8,11 @@ import shutil
 import pytest
 from kills import kill_often
 from power_cut import recorded, sample
-from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.files import PART
 from animegamer_core.story.index import INDEX
 from animegamer_core.story.story import Story
-from animegamer_core.toybox import probes
 
 GAME = (
     "Character: Miko; Motion: gently run; Background: day beach.",
@@ -60,17 +58,6 @@ def played(world, tmp_path_factory):
     return disk, folder / "game.txt", content(folder / "out")
 
 
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory):
-    """(a world whose probes judge its shots, the game's file, the content of its story of three takes a turn)."""
-    folder = tmp_path_factory.mktemp("judged")
-    world = save_tiny_world(folder / "world")
-    probes.save_probes(probes.ProbeNet(), world.folder, {})
-    (folder / "game.txt").write_text("\n".join(GAME))
-    play(world, folder / "game.txt", folder / "out", takes=3)
-    return world, folder / "game.txt", content(folder / "out")
-
-
 def turns_done(out):
     return len(Story.read(out, "game").entries) if (out / "game" / INDEX).exists() else 0
 
@@ -113,33 +100,6 @@ def play_with_kills(played, world, tmp_path, kills, seed):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
 def test_kills_change_nothing(played, world, tmp_path):
     play_with_kills(played, world, tmp_path, 5, seed=0)
-
-
-def takes_with_kills(judged, tmp_path, kills, seed):
-    """A kill loses the take in progress only; the same takes are judged, and the same one is kept."""
-    (world, game, whole), out = judged, tmp_path / "killed"
-
-    def begin():
-        shutil.rmtree(out, ignore_errors=True)
-
-    def takes_done():
-        return turns_done(out) and len(list((out / "game" / "shots").glob("*.json")))
-
-    def check():
-        assert content(out) == whole
-
-    kill_often(begin, lambda: play(world, game, out, takes=3), takes_done, check, tmp_path / "log.txt", kills, seed)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
-def test_kills_between_takes_change_nothing(judged, tmp_path):
-    takes_with_kills(judged, tmp_path, 5, seed=0)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("game", range(10))
-def test_two_hundred_kills_between_takes_change_nothing(judged, tmp_path, game):
-    takes_with_kills(judged, tmp_path, 20, seed=game + 1)
 
 
 @pytest.mark.soak

@@ -30,7 +30,6 @@ from .hard_rows import conflict_row, motion_lines, new_row, references_row, shar
 from .memory import memory_row
 from .run import FULL, STATS, EvalRun, changes_right
 from .speed import measure_speed
-from .takes import takes_row
 
 SWEEP = 9  # motion values that each state is drawn at
 WINDOWS = (DEFAULT_WINDOW, 2, 0)  # windows at which a prop's colour is checked
@@ -206,7 +205,6 @@ ROWS: Mapping[str, Callable[[EvalRun], Outcome]] = {
     "colour": colour_row,
     "memory": memory_row,
     "unseen": unseen_row,
-    "takes": takes_row,
     "sharp": sharp_row,
     "new": new_row,
     "references": references_row,
@@ -214,7 +212,7 @@ ROWS: Mapping[str, Callable[[EvalRun], Outcome]] = {
     "speed": speed_row,
 }
 # rows that are measured only if named
-LEFT_OUT = {1: ("takes", "sharp", "new", "references", "conflict"), 2: ("takes", "unseen")}
+LEFT_OUT = {1: ("sharp", "new", "references", "conflict"), 2: ("unseen",)}
 
 
 def default_rows(edition: GamesEdition) -> tuple[str, ...]:

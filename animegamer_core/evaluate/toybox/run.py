@@ -33,8 +33,7 @@ class Plan:
     the probes and the VAE. sweeps: states drawn at nine motion values. games: played games of `turns` turns. colours:
     at most so many shots for each window but the default one. unseen: games of two turns, for each kind of new scene.
     memory: games of 64 turns. long_game: turns of one more game. references: games of 10 turns, some of which refer
-    back. takes: shots of the played games that are drawn in several takes. conflicts: opening pictures that are
-    described with another colour.
+    back. conflicts: opening pictures that are described with another colour.
     """
 
     shots: int = 10
@@ -47,7 +46,6 @@ class Plan:
     memory: int = 2
     long_game: int = 100
     references: int = 4
-    takes: int = 8
     conflicts: int = 4
 
     def limited(self, games: int) -> Plan:
@@ -55,7 +53,7 @@ class Plan:
         if games < 1:
             raise ValueError(f"{games} games cannot be measured; expected 1 or more")
         part = games / self.games
-        names = ("shots", "true", "sweeps", "colours", "unseen", "memory", "references", "takes", "conflicts")
+        names = ("shots", "true", "sweeps", "colours", "unseen", "memory", "references", "conflicts")
         return replace(self, games=games, **{name: max(1, round(getattr(self, name) * part)) for name in names})
 
 
@@ -70,7 +68,6 @@ FULL = Plan(
     memory=50,
     long_game=2000,
     references=200,
-    takes=200,
     conflicts=240,
 )
 

@@ -1,4 +1,4 @@
-// Queue what is on the canvas; window.ended will say how it ended. Other prompts may end meanwhile, such as turns drawn ahead.
+// Queue what is on the canvas; window.ended will say how it ended.
 () => {
   window.ended = null;
   const { api } = app;
