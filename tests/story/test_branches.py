@@ -215,16 +215,6 @@ def test_a_turn_that_takes_a_shot_keeps_who_proposed_it_and_what_was_typed(tmp_p
     assert json.loads(undrawn.path.read_text())["instruction"] == "own"
 
 
-def test_only_more_takes_replace_a_turn_another_pick_of_the_same_begins_a_branch(tmp_path):
-    state, one, two, three = ("a" * 64, "b" * 64, "c" * 64, "d" * 64)
-    chosen = BranchEntry(state, one, 1, (one, two))
-    assert chosen.grows_to(replace(chosen, shot=three, takes=(one, two, three)))
-    assert not chosen.grows_to(replace(chosen, shot=two))
-    assert not chosen.grows_to(replace(chosen, takes=(one,)))
-    assert not chosen.grows_to(replace(chosen, state="e" * 64, takes=(one, two, three)))
-    assert not chosen.matches(replace(chosen, shot=two))
-
-
 def test_an_undrawn_turn_gets_its_shot(tmp_path):
     story = opened(tmp_path)
     session = undrawn(story, GameSession((), 2), "one", "two", "three")

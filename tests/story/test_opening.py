@@ -10,8 +10,6 @@ import av
 import numpy as np
 import pytest
 import torch
-from animegamer_core.story.ahead import Ahead
-from animegamer_core.story.ahead_store import AheadStore
 from hostile import any_bytes
 from PIL import Image
 from stub_endpoint import StubEndpoint
@@ -405,20 +403,6 @@ def test_a_session_carries_the_clip_through_turns_and_back(tiny_encoder):
     assert began.step("run", began.picture.state).rewind(0).picture.clip is clip
     other = OpeningClip(clip.frames, 24.0)
     assert len({clip.digest, other.digest, OpeningClip(clip.frames[:4], 8.0).digest}) == 3
-
-
-def test_the_first_turn_may_be_drawn_ahead(encoding_world, tiny_encoder, tmp_path):
-    store = AheadStore(tmp_path, encoding_world.fingerprint)
-    began = opening(tiny_encoder)
-    settings = PlaySettings(steps=1)
-    player = Player(encoding_world, opened(encoding_world, tmp_path), settings, opening=began, ahead=store)
-    ahead = Ahead(player, store)
-    while (piece := ahead.next_piece([GAME[0]])) is not None:
-        ahead.draw(piece)
-    assert not (tmp_path / "game").exists(), "a story begins with its first turn"
-    played = player.step(GAME[0])
-    assert played.ahead and not played.predicted
-    assert player.story.opening_clip(player.session) is not None
 
 
 # Exports
