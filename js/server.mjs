@@ -1,7 +1,6 @@
 // The server's functions that the Play tab needs, through ComfyUI's own api object.
 
 const TOO_LARGE = 413; // HTTP's status
-const LAST = 20; // entries of the history that are looked at
 
 /** An object as `PlaySession` and `WeightsJob` expect it; errors have the server's own message. */
 export function createServer(api) {
@@ -39,11 +38,6 @@ export function createServer(api) {
     return [...running, ...pending].map((entry) => [entry[1], entry[2]]);
   }
 
-  async function lastPrompts() {
-    const entries = Object.entries(await getJson(`/history?max_items=${LAST}`));
-    return entries.map(([id, entry]) => [id, entry.prompt[2]]);
-  }
-
   async function queued() {
     const { queue_running: running = [], queue_pending: pending = [] } = await getJson("/queue");
     const ids = (entries) => entries.map((entry) => entry[1]);
@@ -56,12 +50,8 @@ export function createServer(api) {
     upload,
     queued,
     prompts,
-    lastPrompts,
     queue: async (prompt) => (await answered(api.queuePrompt(0, { output: prompt }))).prompt_id,
     history: async (id) => (await getJson(`/history/${encodeURIComponent(id)}`))[id] ?? null,
-    forget: async (ids) => {
-      for (const id of ids) await api.deleteItem("history", id);
-    },
     cancel: async (ids) => {
       for (const id of ids) await api.deleteItem("queue", id);
       for (const id of ids) await api.interrupt(id);

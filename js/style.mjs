@@ -208,7 +208,7 @@ const STYLE = `
 .ag-proposals .ag-story { padding: 6px 10px !important; }
 .ag-proposals .ag-story .ag-story-name { font-size: 12px; white-space: normal; }
 .ag-proposal { display: flex; gap: 4px; align-items: stretch; } .ag-proposal .ag-story { flex: 1; min-width: 0; }
-.ag-proposal .ag-edit { height: auto; } .ag-ready { grid-column: 2; grid-row: 1 / span 2; color: var(--ag-focus); }
+.ag-proposal .ag-edit { height: auto; }
 .ag-ask { display: flex; flex-wrap: wrap; gap: 4px; align-items: center; font-size: 12px; }
 .ag-ask .ag-quiet { margin-inline-start: 0; padding-inline: 4px !important; }
 .ag-ask .ag-quiet span { display: inline; }

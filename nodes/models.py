@@ -117,11 +117,6 @@ class GameModel:
         return self._held["decoder"].patcher.model
 
     @property
-    def draws_on_cpu(self) -> bool:
-        """Whether the decoder runs on the CPU."""
-        return self._devices("decoder")[0].type == "cpu"
-
-    @property
     def patcher(self) -> typing.Any:
         """The ModelPatcher of a loaded model, or None; if memory is short, ComfyUI drops cached values with one."""
         return next((loaded.patcher for loaded in self._held.values()), None)

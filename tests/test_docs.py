@@ -109,7 +109,7 @@ def test_playing_as_the_page_says(tmp_path, monkeypatch):
     game = re.search(r"```text\n(Character: .*?)```", PAGES["docs/playing.md"], re.DOTALL)[1]
     (tmp_path / "my-game.txt").write_text(game, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    assert len(PLAYED) == 6
+    assert len(PLAYED) == 4
     for line in PLAYED:
         run_line(f"{line} --steps 1", monkeypatch)
     story = tmp_path / "out" / "my-game"
@@ -123,7 +123,6 @@ def test_the_python_examples_run(tmp_path, monkeypatch):
     (tmp_path / "example.py").write_text(example.replace("seed=1)", "seed=1, steps=2)"), encoding="utf-8")
     values = runpy.run_path(str(tmp_path / "example.py"))
     assert tuple(values["frames"].shape) == (17, 3, 96, 144)
-    assert values["played"].ahead and values["played"].clip.is_file()
 
 
 def test_a_film_becomes_a_dataset_as_the_page_says(tmp_path, monkeypatch):

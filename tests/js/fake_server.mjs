@@ -26,7 +26,6 @@ export class FakeServer {
         return { running: running.map((job) => job.id), waiting: waiting.map((job) => job.id) };
       },
       prompts: async () => this.waiting.map(({ id, prompt }) => [id, prompt]),
-      lastPrompts: async () => Object.keys(this.done).map((id) => [id, this.prompts[id]]),
       history: async (id) => this.done[id] ?? null,
       cancel: async (ids) => {
         this.waiting = this.waiting.filter((job) => !ids.includes(job.id));
