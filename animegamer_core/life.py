@@ -1,45 +1,111 @@
-"""A world's life: the rules of its three stats, and the words that it knows. Needs no torch.
+"""A world's life: its stats with their rules, and the words that it knows. Needs no torch.
 
-Both are data in world.json (field `life`). The default is the published rules: each stat starts at 50, a turn moves it
-by 5 points or not at all, and it stays within 0 to 100.
+All of it is data in world.json (field `life`). The default is the published game: three stats that start at 50, which a
+turn moves by 5 points or not at all, within 0 to 100. A row more in `stats` is a stat more: prompts, grammar, labels,
+page and metrics go through the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
-STATS = ("stamina", "social", "entertainment")
+Values = Mapping[str, int]  # of each stat by its name: its value, or its change in units
+
 UNIT = 5  # points of a stat per unit of change (docs/reference.md, character stats)
 LIMITS = (0, 100)
 
 
 @dataclass(frozen=True)
-class Stat:
-    """How one stat behaves. label: what it is called; empty: its own name. start: its value in a new game. step: points
-    for one unit of change. low, high: its range. drift: points that every turn adds.
+class Number:
+    """A number that a turn's prompt states between two tags. choices: its valid values, the usual one first."""
+
+    name: str
+    tag: str
+    choices: tuple[int, ...]
+
+    @property
+    def opening(self) -> str:
+        return f"<{self.tag}>"
+
+    @property
+    def closing(self) -> str:
+        return f"</{self.tag}>"
+
+
+@dataclass(frozen=True)
+class Stat(Number):
+    """A stat of a character, and how it behaves. choices: the changes in units that the engine can predict; the first
+    one counts where nothing is known. meaning: when it changes, as a captioner is told. label: what it is called;
+    empty: its name. colour: of its gauge, as in CSS. start: its value in a new game. step: points for one unit of
+    change. low, high: its range. drift: points that every turn adds. restful: an act that raises it is done calmly.
     """
 
+    meaning: str = ""
     label: str = ""
+    colour: str = "#6d4fc4"
     start: int = 50
     step: int = UNIT
     low: int = LIMITS[0]
     high: int = LIMITS[1]
     drift: int = 0
+    restful: bool = False
 
     def __post_init__(self) -> None:
         if not LIMITS[0] <= self.low <= self.start <= self.high <= LIMITS[1]:
             raise ValueError(
-                f"a stat starts at {self.start} between {self.low} and {self.high}; expected low <= start <= high, "
-                f"within {LIMITS[0]} to {LIMITS[1]}"
+                f"{self.name} starts at {self.start} between {self.low} and {self.high}; expected low <= start <= "
+                f"high, within {LIMITS[0]} to {LIMITS[1]}"
             )
         if not 0 <= self.step <= LIMITS[1] or abs(self.drift) > LIMITS[1]:
-            raise ValueError(f"a stat has step {self.step} and drift {self.drift}; expected at most {LIMITS[1]} points")
+            raise ValueError(
+                f"{self.name} has step {self.step} and drift {self.drift}; expected at most {LIMITS[1]} points"
+            )
+        if not self.choices or not all(abs(units) <= MOST_UNITS for units in self.choices):
+            limits = f"-{MOST_UNITS} to {MOST_UNITS}"
+            raise ValueError(f"{self.name} has the choices {self.choices}; expected units from {limits}")
 
     def after(self, value: int, change: int) -> int:
         """The value one turn later."""
         return max(self.low, min(self.high, value + self.step * change + self.drift))
+
+
+MOST_UNITS = 5  # of one change: the vocabulary has the numbers -5..5
+MOTION = Number("motion", "ML", (1, 2, 3, 4, 5))  # value ranges: supplement, section 2
+STATS = (  # in the order that a prompt states them
+    Stat(
+        "social",
+        "SC",
+        (0, 1),
+        "1 if two or more characters do something together, such as talking, hugging, walking side by side or kissing; "
+        "otherwise 0",
+        colour="#2f74d0",
+    ),
+    Stat(
+        "entertainment",
+        "ET",
+        (0, 1),
+        "1 if the main character plays, does sports or relaxes, as in reading, riding, flying, swimming, whispering or "
+        "archery; otherwise 0",
+        colour="#d07a1c",
+    ),
+    Stat(
+        "stamina",
+        "ST",
+        (-1, 1),
+        "1 if the motion restores strength, as eating, drinking, lying, sleeping, hugging and being treated do; "
+        "otherwise -1",
+        colour="#2a9c65",
+        restful=True,
+    ),
+)
+
+
+def questions(first: int, stats: Sequence[Stat] = STATS) -> str:
+    """What a model is asked of each stat, numbered from `first` on."""
+    rows = (f"({number}) {stat.name} <{stat.tag}>: {stat.meaning}." for number, stat in enumerate(stats, start=first))
+    return " ".join(rows)
 
 
 @dataclass(frozen=True)
@@ -50,48 +116,61 @@ class Consequence:
     at_most: int
     only: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        unknown = [name for name in (self.stat, *self.only) if name not in STATS]
-        if unknown:
-            raise ValueError(f"a consequence names an unknown stat {unknown[0]!r}; the stats are {', '.join(STATS)}")
-
 
 @dataclass(frozen=True)
 class Rules:
-    """How the engine's predictions change the stats."""
+    """The stats of a world, in the order that its prompts state them, and how the engine's predictions change them."""
 
-    stamina: Stat = Stat()
-    social: Stat = Stat()
-    entertainment: Stat = Stat()
+    stats: tuple[Stat, ...] = STATS
     consequences: tuple[Consequence, ...] = ()
 
-    def stat(self, name: str) -> Stat:
-        """One stat by its name."""
-        return getattr(self, name)
+    def __post_init__(self) -> None:
+        named = [name for rule in self.consequences for name in (rule.stat, *rule.only)]
+        unknown = [name for name in named if name not in self.names]
+        if unknown:
+            known = ", ".join(self.names)
+            raise ValueError(f"a consequence names an unknown stat {unknown[0]!r}; the stats are {known}")
+        for words in (self.names, [MOTION.tag, *(stat.tag for stat in self.stats)]):
+            if len(set(words)) < len(words):
+                raise ValueError(f"two stats share a name or a tag: {', '.join(words)}; give each its own")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The stats' names, in order."""
+        return tuple(stat.name for stat in self.stats)
 
     def label(self, name: str) -> str:
         """A stat's name in this world."""
-        return self.stat(name).label or name
+        return next(stat.label for stat in self.stats if stat.name == name) or name
 
     @property
     def start(self) -> dict[str, int]:
         """The stats of a new game."""
-        return {name: self.stat(name).start for name in STATS}
+        return {stat.name: stat.start for stat in self.stats}
 
-    def only(self, values: Mapping[str, int]) -> tuple[str, ...]:
+    def is_restful(self, change: Values) -> bool:
+        """Whether an act with this change is done calmly."""
+        known = self.change(change)
+        return any(stat.restful and known[stat.name] > 0 for stat in self.stats)
+
+    def change(self, known: Values) -> dict[str, int]:
+        """A change of every stat, in order: a known one, or the usual one."""
+        return {stat.name: known.get(stat.name, stat.choices[0]) for stat in self.stats}
+
+    def only(self, values: Values) -> tuple[str, ...]:
         """The stats that a turn can raise now."""
         held = [rule.only for rule in self.consequences if values[rule.stat] <= rule.at_most]
-        return tuple(name for name in STATS if all(name in names for names in held))
+        return tuple(name for name in self.names if all(name in names for names in held))
 
-    def allowed(self, values: Mapping[str, int], change: Mapping[str, int]) -> dict[str, int]:
+    def allowed(self, values: Values, change: Values) -> dict[str, int]:
         """The part of a predicted change, in units, that counts with these stats."""
         only = self.only(values)
-        return {name: units if name in only else min(0, units) for name, units in change.items()}
+        return {name: units if name in only else min(0, units) for name, units in self.change(change).items()}
 
-    def after(self, values: Mapping[str, int], change: Mapping[str, int]) -> dict[str, int]:
+    def after(self, values: Values, change: Values) -> dict[str, int]:
         """The stats one turn later, for a predicted change in units."""
         counted = self.allowed(values, change)
-        return {name: self.stat(name).after(values[name], counted[name]) for name in STATS}
+        return {stat.name: stat.after(values[stat.name], counted[stat.name]) for stat in self.stats}
 
 
 PUBLISHED_RULES = Rules()
@@ -99,18 +178,13 @@ PUBLISHED_RULES = Rules()
 
 @dataclass(frozen=True)
 class Act:
-    """A kind of motion: its phrase, the changes that it usually brings, and whether it takes a second character."""
+    """A kind of motion: its phrase, the changes in units that it brings, where they are not the usual ones, and whether
+    it takes a second character.
+    """
 
     phrase: str
-    stamina: int = -1
-    social: int = 0
-    entertainment: int = 0
+    change: Values = field(default_factory=dict, hash=False)
     company: bool = False
-
-    @property
-    def change(self) -> dict[str, int]:
-        """The usual change in units."""
-        return {name: getattr(self, name) for name in STATS}
 
 
 @dataclass(frozen=True)
@@ -130,11 +204,11 @@ class Words:
     untried: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            groups = (item if isinstance(item, tuple) else (item,) for item in getattr(self, field.name))
+        for kind in fields(self):
+            groups = (item if isinstance(item, tuple) else (item,) for item in getattr(self, kind.name))
             for text in (getattr(item, "phrase", item) for group in groups for item in group):
                 if not text.strip() or ";" in text:
-                    raise ValueError(f"the words of a world have {text!r} in {field.name}; expected text without `;`")
+                    raise ValueError(f"the words of a world have {text!r} in {kind.name}; expected text without `;`")
 
     @cached_property
     def by_length(self) -> tuple[Act, ...]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .life import PUBLISHED_RULES, STATS, Rules
+from .life import LIMITS, PUBLISHED_RULES, Rules, Values
 from .messages import brief
 from .recall import OPENING, PUBLISHED, RECALL, RECENT, Memory, Seen
 
@@ -86,55 +86,23 @@ MOTION_TABLES: dict[str, MotionTable] = {
 
 
 @dataclass(frozen=True)
-class StateChange:
-    """How one turn changes the stats, in units: social and entertainment 0 or 1, stamina -1 or 1."""
-
-    social: int = 0
-    entertainment: int = 0
-    stamina: int = -1
-
-
-@dataclass(frozen=True)
-class CharacterState:
-    """The character's three stats, 0..100."""
-
-    stamina: int = 50
-    social: int = 50
-    entertainment: int = 50
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if not 0 <= value <= 100:
-                raise ValueError(f"{name} is {value}; expected 0 to 100")
-
-    def after(self, change: StateChange, rules: Rules = PUBLISHED_RULES) -> CharacterState:
-        """The stats one turn later."""
-        return CharacterState(**rules.after(asdict(self), asdict(change)))
-
-
-@dataclass(frozen=True)
 class GameState:
     """What the engine predicts for one turn.
 
     representation: (N, D) float tensor on the CPU; None if the session has dropped it. motion: the scope, 0 for an
-    unreadable reply in profile `as_run`. raw_choices: the engine's unconstrained choices (ML, SC, ET, ST); None for a
-    token that is not a number.
+    unreadable reply in profile `as_run`. change: of the stats, in units; a stat that it does not name changes as usual.
+    raw_choices: the engine's unconstrained choices, of the motion and each stat; None for a token that is no number.
     """
 
     representation: Tensor | None
     motion: int
-    change: StateChange = StateChange()
-    raw_choices: tuple[int | None, int | None, int | None, int | None] = (None, None, None, None)
+    change: Values = field(default_factory=dict)
+    raw_choices: tuple[int | None, ...] = ()
 
     @classmethod
     def of_picture(cls, representation: Tensor | None) -> GameState:
         """The state of an opening picture: it has no motion and changes no stat."""
         return cls(representation, MotionScope.STILL)
-
-    @property
-    def levels(self) -> tuple[int, int, int, int]:
-        """(ML, SC, ET, ST), the order of the prompt."""
-        return self.motion, self.change.social, self.change.entertainment, self.change.stamina
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,27 +129,26 @@ class Turn:
     instruction: str
     seed: int
     state: GameState
-    character: CharacterState
+    character: Values
     address: str | None = None
     window: int = DEFAULT_WINDOW
     recalled: tuple[int, ...] = ()
-    before: CharacterState | None = None
+    before: Values | None = None
     refused: tuple[str, ...] = ()
     clip: OpeningClip | None = None
 
     def under(self, rules: Rules) -> Turn:
         """The turn with its new stats; until now `character` holds the stats before it."""
-        before, change = asdict(self.character), asdict(self.state.change)
+        before, change = self.character, self.state.change
         counted = rules.allowed(before, change)
-        refused = tuple(name for name in STATS if counted[name] != change[name])
-        character = CharacterState(**rules.after(before, change))
-        return replace(self, character=character, before=self.character, refused=refused)
+        refused = tuple(name for name, units in rules.change(change).items() if counted[name] != units)
+        return replace(self, character=rules.after(before, change), before=before, refused=refused)
 
     @property
     def moved(self) -> dict[str, int]:
         """By how many points it changed each stat."""
         before = self.character if self.before is None else self.before
-        return {name: getattr(self.character, name) - getattr(before, name) for name in STATS}
+        return {name: value - before[name] for name, value in self.character.items()}
 
 
 @dataclass(frozen=True)
@@ -189,24 +156,33 @@ class GameSession:
     """A game so far.
 
     window: the number of past turns in the engine's prompt (the released `max_window` is one more). None: as many as in
-    the world's training. memory: which turns these are; None: the world's default. rules: of the stats; None: the
-    world's. `with_defaults` fills these in once the world is known.
+    the world's training. opening: the stats at the start, 0 to 100; those that it does not name start by the rules.
+    memory: which turns these are; None: the world's default. rules: of the stats; None: the world's. `with_defaults`
+    fills these in once the world is known.
     """
 
     turns: tuple[Turn, ...] = ()
     window: int | None = DEFAULT_WINDOW
-    opening: CharacterState = field(default_factory=CharacterState)
+    opening: Values = field(default_factory=dict)
     memory: Memory | None = Memory()
     rules: Rules | None = PUBLISHED_RULES
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 0:
             raise ValueError(f"window is {self.window}; expected a number of past turns, 0 or more")
+        for name, value in self.opening.items():
+            if not LIMITS[0] <= value <= LIMITS[1]:
+                raise ValueError(f"{name} is {value}; expected {LIMITS[0]} to {LIMITS[1]}")
 
     @property
-    def character(self) -> CharacterState:
+    def character(self) -> Values:
         """The stats now."""
-        return self.turns[-1].character if self.turns else self.opening
+        return self.turns[-1].character if self.next_number > 1 else self.start
+
+    @property
+    def start(self) -> dict[str, int]:
+        """The stats at the start."""
+        return {**(self.rules or PUBLISHED_RULES).start, **self.opening}
 
     @property
     def next_number(self) -> int:
@@ -261,7 +237,7 @@ class GameSession:
         """A game that starts from a picture, or a frame of a clip, as turn 0; ValueError if it already has turns."""
         if self.turns:
             raise ValueError(f"this game already has {len(self.turns)} turns; an opening picture must come first")
-        return replace(self, turns=(Turn(0, instruction, 0, state, self.opening, clip=clip),))
+        return replace(self, turns=(Turn(OPENING, instruction, 0, state, self.start, clip=clip),))
 
     def step(
         self,

@@ -21,7 +21,6 @@ sys.path.insert(0, str(ROOT))
 
 from animegamer_core.checkpoint import open_world  # noqa: E402
 from animegamer_core.media.contact_sheet import contact_sheet  # noqa: E402
-from animegamer_core.media.text import GAUGE_COLOURS  # noqa: E402
 from animegamer_core.media.video import Frames, to_uint8  # noqa: E402
 from animegamer_core.state import GameSession, Turn, read_instructions, scope_name  # noqa: E402
 from animegamer_core.story.director import Director  # noqa: E402
@@ -96,8 +95,8 @@ def page(turn: Turn, frame: np.ndarray) -> Image.Image:
         pen.text((left, top), line, INK, ImageFont.load_default(15))
         top += 20
     pen.text((left, 168), f"motion: {scope_name(turn.state.motion)}", INK, ImageFont.load_default(14))
-    for row, (name, colour) in enumerate(GAUGE_COLOURS.items()):
-        value, y = getattr(turn.character, name), 200 + 24 * row
+    for row, (name, colour) in enumerate((stat.name, stat.colour) for stat in RULES.stats):
+        value, y = turn.character[name], 200 + 24 * row
         pen.text((left, y), name, FAINT, ImageFont.load_default(13))
         box = (left + 100, y + 2, right - 30, y + 14)
         pen.rounded_rectangle(box, 6, TRACK)

@@ -1,7 +1,7 @@
 // A small chart of a game: one line per stat, and bars for the motion of each turn below.
 
 import { el, svg } from "./dom.mjs";
-import { STATS } from "./state.mjs";
+import { labelOf } from "./state.mjs";
 
 const MIN_RANGE = 40; // points; a smaller range would exaggerate small changes
 const WIDTH = 300; // drawing units; the chart is stretched to its container, its strokes are not
@@ -9,8 +9,8 @@ const HEIGHT = 64;
 const BAR_HEIGHT = 18; // of the motion bars below the lines
 
 /** The range of values that the chart shows, in tens within 0..100, with a margin around the stats. */
-export function chartRange(course) {
-  const values = course.flatMap((point) => STATS.map((name) => point[name]));
+export function chartRange(course, names) {
+  const values = course.flatMap((point) => names.map((name) => point[name]));
   const middle = (Math.min(...values) + Math.max(...values)) / 2;
   const half = Math.max(MIN_RANGE / 2, (Math.max(...values) - Math.min(...values)) / 2 + 5);
   const low = Math.max(0, Math.min(100 - MIN_RANGE, Math.floor((middle - half) / 10) * 10));
@@ -38,28 +38,33 @@ export function motionBars(course, width = WIDTH, height = BAR_HEIGHT) {
 }
 
 /** The chart as text: the first and the last value of each stat. */
-export function describeHistory(course, say) {
+export function describeHistory(course, gauges, say) {
   if (!course.length) return "";
   const [first, last] = [course[0], course[course.length - 1]];
-  const stats = STATS.map((name) => `${say(name)} ${first[name]} \u2192 ${last[name]}`);
+  const stats = gauges.map((gauge) => `${labelOf(gauge, say)} ${first[gauge.name]} \u2192 ${last[gauge.name]}`);
   return `${say("course", { first: first.turn, last: last.turn })}: ${stats.join(", ")}`;
 }
 
 /** The chart as an element. */
-export function drawHistory(course, say) {
+export function drawHistory(course, gauges, say) {
   const lines = svg("svg", {
     class: "ag-lines",
     viewBox: `0 -3 ${WIDTH} ${HEIGHT + 6}`,
     preserveAspectRatio: "none",
     "aria-hidden": "true",
   });
-  const range = chartRange(course);
+  const range = chartRange(
+    course,
+    gauges.map(({ name }) => name),
+  );
   for (const y of [0, HEIGHT / 2, HEIGHT]) {
     lines.append(svg("line", { class: "ag-grid", x1: 0, x2: WIDTH, y1: y, y2: y }));
   }
-  for (const name of STATS) {
+  for (const [index, { name, colour }] of gauges.entries()) {
     const points = linePoints(course, name, range).map((corner) => corner.join(","));
-    lines.append(svg("polyline", { class: `ag-line ag-${name}`, points: points.join(" ") }));
+    const line = svg("polyline", { class: `ag-line ag-${name} ag-dashed-${index % 4}`, points: points.join(" ") });
+    if (colour) line.style.setProperty("--ag-own", colour);
+    lines.append(line);
   }
   const steps = svg("svg", {
     class: "ag-steps",
@@ -68,7 +73,7 @@ export function drawHistory(course, say) {
     "aria-hidden": "true",
   });
   for (const [x, y, width, height] of motionBars(course)) steps.append(svg("rect", { x, y, width, height }));
-  const words = describeHistory(course, say);
+  const words = describeHistory(course, gauges, say);
   const [low, high] = range.map((level) => el("span", { text: level }));
   return el(
     "div",

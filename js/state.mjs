@@ -1,20 +1,28 @@
 // The state of a turn from the server (the ui value `animegamer_state`), checked and completed.
 
-export const STATS = ["stamina", "social", "entertainment"];
 export const SCOPES = ["still", "gentle", "brisk", "fast", "wild"];
 const SAVED_TURNS = 100; // turns of the chart that a saved workflow contains
 
 /** A complete state from any value, or null if it is not a state. */
 export function readState(item) {
   if (!item || typeof item !== "object" || !item.stats) return null;
+  const names = Object.keys(item.stats); // the stats of its world, in their order
+  const readStats = (stats, low, high) =>
+    Object.fromEntries(names.map((name) => [name, Math.max(low, Math.min(high, whole(stats?.[name], 0)))]));
+  const readPoint = (point) => ({
+    turn: whole(point?.turn, 0),
+    motion: levelOf(point?.motion),
+    ...readStats(point, 0, 100),
+  });
   return {
     turn: whole(item.turn, 0),
     instruction: String(item.instruction ?? ""),
     motion: readMotion(item.motion),
+    gauges: names.map((name) => ({ name, label: "", ...item.gauges?.[name] })),
     stats: readStats(item.stats, 0, 100),
     changes: readStats(item.changes, -100, 100),
     course: (Array.isArray(item.course) ? item.course : []).map(readPoint),
-    refused: (Array.isArray(item.refused) ? item.refused : []).filter((name) => STATS.includes(name)),
+    refused: (Array.isArray(item.refused) ? item.refused : []).filter((name) => names.includes(name)),
     unknownWords: (Array.isArray(item.unknown_words) ? item.unknown_words : []).map(String),
     recalled: (Array.isArray(item.recalled) ? item.recalled : []).map((number) => whole(number, 0)),
   };
@@ -24,6 +32,11 @@ export function readState(item) {
 export function savedState(item) {
   const course = (Array.isArray(item?.course) ? item.course : []).slice(-SAVED_TURNS);
   return { ...item, course: course.map(({ instruction, ...point }) => point) };
+}
+
+/** What a stat is called: its world's word, or its translated name. */
+export function labelOf({ name, label }, say) {
+  return label || say(name);
 }
 
 /** `+5`, `-5` with a true minus sign, or an empty text for no change. */
@@ -38,7 +51,7 @@ export function signed(points) {
  */
 export function rememberedWords(state, say) {
   const turns = state.recalled.map((number) => (number ? say("turn", { number }) : say("openingPicture")));
-  const stats = state.refused.map((name) => say(name));
+  const stats = state.gauges.filter(({ name }) => state.refused.includes(name)).map((gauge) => labelOf(gauge, say));
   const notes = [
     turns.length ? say("remembered", { turns: turns.join(", ") }) : "",
     stats.length ? say("refused", { stats: stats.join(", ") }) : "",
@@ -48,9 +61,9 @@ export function rememberedWords(state, say) {
 
 /** A state in one sentence, for screen readers. */
 export function describeState(state, say) {
-  const stats = STATS.map((name) => {
-    const change = signed(state.changes[name]);
-    return `${say(name)} ${state.stats[name]}${change ? ` (${change})` : ""}`;
+  const stats = state.gauges.map((gauge) => {
+    const change = signed(state.changes[gauge.name]);
+    return `${labelOf(gauge, say)} ${state.stats[gauge.name]}${change ? ` (${change})` : ""}`;
   });
   const motion = `${say("motion")} ${say(state.motion.scope)}`;
   const words = [motion, ...stats, rememberedWords(state, say)].filter(Boolean);
@@ -77,14 +90,6 @@ function readMotion(motion) {
 function levelOf(motion) {
   if (motion && typeof motion === "object") return whole(motion.level ?? SCOPES.indexOf(motion.scope) + 1, 0);
   return typeof motion === "string" && SCOPES.includes(motion) ? SCOPES.indexOf(motion) + 1 : whole(motion, 0);
-}
-
-function readStats(stats, low, high) {
-  return Object.fromEntries(STATS.map((name) => [name, Math.max(low, Math.min(high, whole(stats?.[name], 0)))]));
-}
-
-function readPoint(point) {
-  return { turn: whole(point?.turn, 0), motion: levelOf(point?.motion), ...readStats(point, 0, 100) };
 }
 
 function whole(value, otherwise) {

@@ -1,10 +1,10 @@
-// The card of a turn: its text, the motion, the three stats with their changes, the turns that it remembers, and a chart
+// The card of a turn: its text, the motion, the stats with their changes, the turns that it remembers, and a chart
 // of the game so far.
 
 import { drawHistory } from "./history_chart.mjs";
 import { el, set } from "./dom.mjs";
 import { instructionLines } from "./instruction.mjs";
-import { describeState, readState, rememberedWords, SCOPES, signed, STATS } from "./state.mjs";
+import { describeState, labelOf, readState, rememberedWords, SCOPES, signed } from "./state.mjs";
 
 /**
  * A card that shows `animegamer_state` items. `withText` false: without the turn's number and words. `withUnknown`:
@@ -15,7 +15,7 @@ export function createCard(say, { withText = true, withUnknown = false } = {}) {
   const words = el("div", { class: "ag-words" });
   const empty = el("p", { class: "ag-empty", text: say("nothingYet") });
   const motion = createMotion(say);
-  const gauges = Object.fromEntries(STATS.map((name) => [name, createGauge(name, say)]));
+  const rows = el("div", { class: "ag-rows" }, motion.element);
   const remembered = el("p", { class: "ag-remembered", "aria-hidden": "true", hidden: true });
   const course = el("div", { class: "ag-course-place" });
   const unknown = el("p", { class: "ag-note", hidden: true });
@@ -23,11 +23,12 @@ export function createCard(say, { withText = true, withUnknown = false } = {}) {
     "div",
     { class: "ag-body", hidden: true },
     withText ? el("div", { class: "ag-head" }, number, words) : null,
-    el("div", { class: "ag-rows" }, motion.element, ...STATS.map((name) => gauges[name].element)),
+    rows,
     remembered,
     course,
     unknown,
   );
+  let gauges = {}; // by name; kept while the world is the same, so that their bars move
   const element = el("section", { class: "ag ag-card", "aria-label": say("state") }, empty, body);
 
   function show(item) {
@@ -41,11 +42,16 @@ export function createCard(say, { withText = true, withUnknown = false } = {}) {
       ...instructionLines(state.instruction).map((line) => el("span", { text: line, title: line })),
     );
     motion.show(state.motion);
-    for (const name of STATS) gauges[name].show(state.stats[name], state.changes[name]);
+    gauges = Object.fromEntries(state.gauges.map((one) => [one.name, gauges[one.name] ?? createGauge(one, say)]));
+    const shown = [motion.element, ...Object.values(gauges).map((gauge) => gauge.element)];
+    if (shown.some((row, index) => rows.children[index] !== row) || rows.children.length > shown.length) {
+      rows.replaceChildren(...shown);
+    }
+    for (const { name } of state.gauges) gauges[name].show(state.stats[name], state.changes[name]);
     const turns = rememberedWords(state, say);
     remembered.hidden = !turns;
     remembered.textContent = remembered.title = turns;
-    course.replaceChildren(drawHistory(state.course, say));
+    course.replaceChildren(drawHistory(state.course, state.gauges, say));
     const list = withUnknown ? state.unknownWords.join(", ") : "";
     unknown.hidden = !list;
     unknown.textContent = unknown.title = list && say("unknownWords", { words: list });
@@ -54,17 +60,19 @@ export function createCard(say, { withText = true, withUnknown = false } = {}) {
   return { element, show, extraLines: () => [remembered, unknown].filter((line) => !line.hidden).length };
 }
 
-function createGauge(name, say) {
+function createGauge({ name, label: own, colour }, say) {
+  const words = labelOf({ name, label: own }, say);
   const fill = el("span", { class: "ag-fill" });
   const track = el(
     "span",
-    { class: "ag-track", role: "meter", "aria-label": say(name), "aria-valuemin": 0, "aria-valuemax": 100 },
+    { class: "ag-track", role: "meter", "aria-label": words, "aria-valuemin": 0, "aria-valuemax": 100 },
     fill,
   );
   const value = el("span", { class: "ag-value", "aria-hidden": "true" });
   const change = el("span", { class: "ag-change", "aria-hidden": "true" });
-  const label = el("span", { class: "ag-label", text: say(name), title: say(name), "aria-hidden": "true" });
+  const label = el("span", { class: "ag-label", text: words, title: words, "aria-hidden": "true" });
   const element = el("div", { class: `ag-row ag-${name}` }, label, track, value, change);
+  if (colour) element.style.setProperty("--ag-own", colour);
   return {
     element,
     show(level, points) {
@@ -72,8 +80,8 @@ function createGauge(name, say) {
       value.textContent = level;
       change.textContent = signed(points);
       change.className = `ag-change${points > 0 ? " ag-gain" : points < 0 ? " ag-loss" : ""}`;
-      const words = `${say("ofHundred", { value: level })}${points ? ` (${signed(points)})` : ""}`;
-      set(track, { "aria-valuenow": level, "aria-valuetext": words });
+      const text = `${say("ofHundred", { value: level })}${points ? ` (${signed(points)})` : ""}`;
+      set(track, { "aria-valuenow": level, "aria-valuetext": text });
     },
   };
 }

@@ -42,7 +42,6 @@ const STYLE = `
 .ag-label { color: var(--ag-faint); font-size: 12px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .ag-track, .ag-bar { display: block; height: 8px; border-radius: 4px; background: var(--ag-track); overflow: hidden; }
 .ag-fill { display: block; height: 100%; border-radius: 4px; background: var(--ag-own); transition: width .5s ease; }
-.ag-stamina { --ag-own: var(--ag-stamina); } .ag-social { --ag-own: var(--ag-social); } .ag-entertainment { --ag-own: var(--ag-entertainment); }
 .ag-value { text-align: end; font-weight: 600; font-variant-numeric: tabular-nums; }
 .ag-change { font-size: 11px; font-weight: 600; text-align: center; border-radius: 9px; line-height: 18px; height: 18px; font-variant-numeric: tabular-nums; }
 .ag-gain { background: color-mix(in srgb, var(--ag-stamina) 22%, transparent); color: color-mix(in srgb, var(--ag-stamina) 45%, var(--ag-ink)); }
@@ -59,7 +58,7 @@ const STYLE = `
 .ag-steps rect { fill: var(--ag-motion); opacity: .75; }
 .ag-grid { stroke: var(--ag-edge); stroke-width: 1px; vector-effect: non-scaling-stroke; }
 .ag-line { fill: none; stroke: var(--ag-own); stroke-width: 2px; stroke-linejoin: round; stroke-linecap: round; vector-effect: non-scaling-stroke; }
-.ag-line.ag-social { stroke-dasharray: 7 4; } .ag-line.ag-entertainment { stroke-dasharray: 1 4; stroke-width: 3px; }
+.ag-dashed-0 { stroke-dasharray: 7 4; } .ag-dashed-1 { stroke-dasharray: 1 4; stroke-width: 3px; } .ag-dashed-3 { stroke-dasharray: 12 4 2 4; }
 .ag-notes { display: flex; flex-direction: column; gap: 4px; font-size: 12px; }
 .ag-notes li, .ag .ag-note { padding-inline-start: 10px; border-inline-start: 3px solid var(--ag-entertainment); overflow-wrap: anywhere; }
 .ag-form .ag-notes { max-height: 110px; overflow: hidden auto; scrollbar-width: thin; }

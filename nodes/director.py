@@ -7,7 +7,7 @@ import typing
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.messages import brief
-from ..animegamer_core.state import CharacterState, GameSession
+from ..animegamer_core.state import GameSession
 from ..animegamer_core.story.director import SUGGESTIONS
 from ..animegamer_core.story.endpoint import MODEL, URL, give_up_after
 from ..animegamer_core.story.endpoint_director import DIRECTORS, RULES, proposer_for
@@ -69,7 +69,7 @@ def suggestions(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
     else:
         facts = world_facts(query.get("world", ""))
         rules = facts.life.rules
-        session = GameSession(opening=CharacterState(**rules.start), rules=rules)
+        session = GameSession(rules=rules)
     check = give_up_after(LONGEST_SUGGESTING)  # a page waits, and one of the server's threads with it
     director = proposer_for(query.get("director", RULES), facts.life, facts.spec_name, session, seed, check)
     rules = session.rules or facts.life.rules

@@ -11,7 +11,7 @@ from ..animegamer_core.checkpoint.adapters import with_adapters
 from ..animegamer_core.life import STATS
 from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import PROFILES
-from ..animegamer_core.state import CharacterState, GameSession, Instruction, read_instructions, scope_name
+from ..animegamer_core.state import GameSession, Instruction, read_instructions, scope_name
 from ..animegamer_core.story.content_store import with_opening_address
 from ..animegamer_core.story.turn import predict_turn
 from . import worlds
@@ -202,9 +202,7 @@ class GameHistory(io.ComfyNode):
             "nodes on the same history give it two futures.",
             inputs=[
                 window_input(),
-                stat("stamina"),
-                stat("social"),
-                stat("entertainment"),
+                *(stat(row.name) for row in STATS),
                 turn_input(
                     "rewind_to",
                     -1,
@@ -223,16 +221,14 @@ class GameHistory(io.ComfyNode):
     def execute(
         cls,
         window: int,
-        stamina: int,
-        social: int,
-        entertainment: int,
         rewind_to: int,
         history: GameSession | None = None,
         opening: Moment | None = None,
         memory: str = AS_BEFORE,
         recalled_turns: int = RECALLED_TURNS,
+        **stats: int,
     ) -> io.NodeOutput:
-        start = GameSession(opening=CharacterState(stamina, social, entertainment), memory=None, rules=None)
+        start = GameSession(opening=stats, memory=None, rules=None)
         session = replace(history or start, window=window_of(window))
         session = replace(session, memory=memory_of(memory, recalled_turns) or session.memory)
         if rewind_to >= 0:
@@ -331,8 +327,10 @@ class GameTurnValues(io.ComfyNode):
                 ),
                 io.Int.Output("motion_level", display_name="motion_level", tooltip="The same as a number, 1 to 5."),
                 *(
-                    io.Int.Output(name, display_name=name, tooltip=f"The character's {name} after the turn, 0 to 100.")
-                    for name in STATS
+                    io.Int.Output(
+                        row.name, display_name=row.name, tooltip=f"The character's {row.name} after the turn, 0 to 100."
+                    )
+                    for row in STATS
                 ),
             ],
         )
@@ -340,5 +338,5 @@ class GameTurnValues(io.ComfyNode):
     @classmethod
     def execute(cls, state: Moment) -> io.NodeOutput:
         turn = state.turn
-        motion, stats = turn.state.motion, (getattr(turn.character, name) for name in STATS)
+        motion, stats = turn.state.motion, (turn.character[row.name] for row in STATS)
         return io.NodeOutput(turn.number, turn.instruction, scope_name(motion), int(motion), *stats)

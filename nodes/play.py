@@ -11,7 +11,7 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import resolve_sampling
-from ..animegamer_core.state import CharacterState, GameSession, read_instructions
+from ..animegamer_core.state import GameSession, read_instructions
 from ..animegamer_core.story.director import Proposer
 from ..animegamer_core.story.endpoint_director import RULES, proposer_for
 from ..animegamer_core.story.index import LOCK
@@ -202,7 +202,7 @@ def settings_of(given: GameInputs, turns: range) -> PlaySettings:
 def opening_of(given: GameInputs, after: int, story: Story) -> GameSession | None:
     """How a new game starts; None: as the branch that is continued or named. A story keeps its first rules."""
     rules = story.rules or given.model.world.life.rules
-    start = GameSession(opening=CharacterState(**rules.start))
+    start = GameSession(rules=rules)
     if given.opening is not None:
         turn = given.opening.turn
         return start.open_with(turn.instruction, turn.state, turn.clip)

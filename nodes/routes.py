@@ -17,15 +17,14 @@ import functools
 import typing
 import urllib.parse
 from collections.abc import Callable
-from dataclasses import asdict
 
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.files import FULL
 from ..animegamer_core.json_files import parse_json
-from ..animegamer_core.life import Words
+from ..animegamer_core.life import Values, Words
 from ..animegamer_core.messages import brief
-from ..animegamer_core.state import CharacterState, MotionScope, Turn, clean_text, read_instructions, scope_name
+from ..animegamer_core.state import MotionScope, Turn, clean_text, read_instructions, scope_name
 from ..animegamer_core.story.http_requests import TurnRequest
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
@@ -34,7 +33,7 @@ from .game import LoadAnimeGamer
 from .play import PlayGameStory
 from .saved_stories import WorldFacts, list_stories, played_world, story_name, world_facts
 from .training_progress import training
-from .values import stat_changes
+from .values import gauges_of, stat_changes
 from .weights import offer
 
 if typing.TYPE_CHECKING:
@@ -264,7 +263,7 @@ def _branch(story: Story, branch: str, facts: WorldFacts | None, clips: dict[str
         session = story.session(len(story.entries), 0)
     except ValueError as error:
         return {"turns": [], "error": brief(error, LONGEST_ERROR)}
-    before, turns = session.opening, []
+    before, turns = session.start, []
     for turn in session.turns:
         if turn.number > 0:
             turns.append(_turn_of(story, turn, before, facts))
@@ -278,7 +277,7 @@ def _branch(story: Story, branch: str, facts: WorldFacts | None, clips: dict[str
     return {"turns": turns, "opening": picture.instruction, "opening_clip": clips[picture.address]}
 
 
-def _turn_of(story: Story, turn: Turn, before: CharacterState, facts: WorldFacts | None) -> Json:
+def _turn_of(story: Story, turn: Turn, before: Values, facts: WorldFacts | None) -> Json:
     entry = story.entries[turn.number - 1]
     record = None if entry.shot is None else story.shots.record(entry.shot)
     drawn = {} if record is None else record["key"]
@@ -295,7 +294,8 @@ def _turn_of(story: Story, turn: Turn, before: CharacterState, facts: WorldFacts
         "steps": drawn.get("steps"),
         "guidance": drawn.get("guidance"),
         "draft": None if facts is None else facts.draft(turn.instruction, drawn.get("steps")),
-        "stats": asdict(turn.character),
+        "gauges": gauges_of(story.rules),
+        "stats": dict(turn.character),
         "changes": stat_changes(turn.character, before),
         "refused": list(turn.refused),
         "state": entry.state,

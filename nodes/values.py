@@ -7,11 +7,12 @@ F frames, C channels, H height, W width. ComfyUI's IMAGE is (F, H, W, 3) float32
 from __future__ import annotations
 
 import typing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from comfy_api.v0_0_2 import io, ui
 
-from ..animegamer_core.state import CharacterState, GameSession, MotionTable, Turn, clean_text, scope_name
+from ..animegamer_core.life import PUBLISHED_RULES, Rules, Values
+from ..animegamer_core.state import GameSession, MotionTable, Turn, clean_text, scope_name
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,13 +119,14 @@ def samples_of(latent: dict[str, typing.Any]) -> typing.Any:
 def state_item(moment: Moment) -> dict[str, typing.Any]:
     """The `animegamer_state` item that pages show: the last turn, and the stats after each turn."""
     session, turn = moment.session, moment.turn
-    before = session.turns[-2].character if len(session.turns) > 1 else session.opening
+    before = session.turns[-2].character if len(session.turns) > 1 else session.start
     table, motion = moment.motion_table, turn.state.motion
     return {
         "turn": turn.number,
         "instruction": turn.instruction,
         "motion": {"scope": scope_name(motion), "level": motion, "value": table.value(motion) if table else None},
-        "stats": asdict(turn.character),
+        "gauges": gauges_of(session.rules),
+        "stats": dict(turn.character),
         "changes": stat_changes(turn.character, before),
         "refused": list(turn.refused),
         "recalled": list(turn.recalled),
@@ -133,9 +135,14 @@ def state_item(moment: Moment) -> dict[str, typing.Any]:
     }
 
 
-def stat_changes(now: CharacterState, before: CharacterState) -> dict[str, int]:
+def gauges_of(rules: Rules | None) -> dict[str, dict[str, str]]:
+    """How a page shows each stat."""
+    return {stat.name: {"label": stat.label, "colour": stat.colour} for stat in (rules or PUBLISHED_RULES).stats}
+
+
+def stat_changes(now: Values, before: Values) -> dict[str, int]:
     """By how many points each stat has changed."""
-    return {name: value - getattr(before, name) for name, value in asdict(now).items()}
+    return {name: value - before[name] for name, value in now.items()}
 
 
 def notes_of(moment: Moment, world: str) -> dict[str, list[str]] | None:
@@ -182,4 +189,4 @@ def one_instruction(text: str) -> str:
 
 def _chart_item(turn: Turn) -> dict[str, typing.Any]:
     words = {"turn": turn.number, "motion": turn.state.motion, "instruction": turn.instruction}
-    return {**words, **asdict(turn.character)}
+    return {**words, **turn.character}

@@ -36,7 +36,7 @@ def read_story(folder):
     for branch in story.branches():
         story.use(branch)
         session = story.load_session(story.session(len(story.entries), 2))
-        assert all(0 <= turn.character.stamina <= 100 for turn in session.turns)
+        assert all(0 <= turn.character["stamina"] <= 100 for turn in session.turns)
 
 
 READERS = {"world": load_world, "story": read_story, "adapter.safetensors": read_tensors}

@@ -5,16 +5,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from animegamer_core.life import PUBLISHED_RULES
 from animegamer_core.state import (
     CACHED_TURNS,
     MOTION_TABLES,
-    CharacterState,
     GameSession,
     GameState,
     Instruction,
     MotionScope,
     MotionTable,
-    StateChange,
     clean_text,
     motion_text,
     read_instructions,
@@ -23,7 +22,7 @@ from animegamer_core.state import (
 
 
 def state(motion=3, social=1, entertainment=0, stamina=-1):
-    return GameState(torch.zeros(8, 32), motion, StateChange(social, entertainment, stamina))
+    return GameState(torch.zeros(8, 32), motion, {"social": social, "entertainment": entertainment, "stamina": stamina})
 
 
 def played(turns, window=4):
@@ -59,15 +58,13 @@ def test_a_measured_table_finds_the_level_of_a_value():
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.sampled_from((-1, 1))), max_size=60))
 def test_stats_change_in_fives_and_stay_in_range(changes):
-    gauges = CharacterState()
-    for social, entertainment, stamina in changes:
-        following = gauges.after(StateChange(social, entertainment, stamina))
-        for name in ("stamina", "social", "entertainment"):
-            assert 0 <= getattr(following, name) <= 100
-            assert abs(getattr(following, name) - getattr(gauges, name)) in (0, 5)
-        gauges = following
+    values = PUBLISHED_RULES.start
+    for units in changes:
+        following = PUBLISHED_RULES.after(values, dict(zip(PUBLISHED_RULES.names, units, strict=True)))
+        assert all(0 <= value <= 100 and abs(value - values[name]) in (0, 5) for name, value in following.items())
+        values = following
     with pytest.raises(ValueError, match="social is 101"):
-        CharacterState(social=101)
+        GameSession(opening={"social": 101})
 
 
 @given(turns=st.integers(0, 30), window=st.integers(0, 25))
@@ -89,7 +86,7 @@ def test_rewinding_leaves_two_futures():
     other = session.rewind(2).step("another way", state(stamina=1))
     assert [turn.instruction for turn in other.turns] == ["turn 1", "turn 2", "another way"]
     assert len(session.turns) == 4
-    assert other.character.stamina == 45 and session.character.stamina == 30
+    assert other.character["stamina"] == 45 and session.character["stamina"] == 30
     with pytest.raises(FrozenInstanceError):
         session.window = 9
     for number in (-1, 5):
@@ -100,7 +97,7 @@ def test_rewinding_leaves_two_futures():
 def test_an_opening_picture_is_turn_0_and_changes_no_stat():
     session = GameSession().open_with("wave hello", state()).step("run", state())
     assert [turn.number for turn in session.turns] == [0, 1]
-    assert session.turns[0].character == CharacterState()
+    assert session.turns[0].character == PUBLISHED_RULES.start
     assert session.rewind(0).turns == session.turns[:1]
     with pytest.raises(ValueError, match="come first"):
         session.open_with("again", state())

@@ -6,7 +6,7 @@ Importing this imports no torch.
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from .storage import CheckpointError, FileNote, SafetensorsSource, TensorSource,
 if typing.TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+    from ..life import Stat
     from ..model.prompt import GameTokenizer
 
 Notes = Mapping[str, FileNote]  # path below the folder, with slashes -> its checksum and size
@@ -59,11 +60,11 @@ class OwnFolder:
         folder = PARTS[part].folder
         return read_lora(self.folder / folder) if f"{folder}/{ADAPTER}" in self.files else {}
 
-    def tokenizer(self) -> GameTokenizer:
+    def tokenizer(self, stats: Sequence[Stat]) -> GameTokenizer:
         """Reads engine/tokenizer.json."""
         from ..model.prompt import GameTokenizer
 
-        return GameTokenizer.from_file(self._checked("engine"))
+        return GameTokenizer.from_file(self._checked("engine"), stats)
 
     def text_tokenizer(self) -> Tokenizer | None:
         """Reads encoder/text_tower/tokenizer.json."""

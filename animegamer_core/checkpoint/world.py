@@ -155,7 +155,7 @@ class World:
 
     def tokenizer(self) -> GameTokenizer:
         """The engine's tokenizer; reads only its file."""
-        return self.storage.tokenizer()
+        return self.storage.tokenizer(self.life.rules.stats)
 
     def stored_dtype(self, model: str) -> torch.dtype:
         """The type that `engine`, `decoder` or `encoder` gets by default off the CPU: as stored, float32 as 16 bits."""

@@ -344,7 +344,7 @@ class _Progress:
         of = f"/{self.total}" if self.total >= turn.number else ""
         stats = []
         for name, change in turn.moved.items():
-            stats.append(f"{self.label(name)} {getattr(character, name)}" + (f" ({change:+d})" if change else ""))
+            stats.append(f"{self.label(name)} {character[name]}" + (f" ({change:+d})" if change else ""))
         motion = f"motion {scope_name(state.motion)} ({played.motion:g} px)"
         how = f"{seconds:.1f} s" if played.predicted or played.drawn else "known"
         print(f"turn {turn.number}{of}  {turn.instruction}")

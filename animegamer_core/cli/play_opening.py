@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typing
 
-from ..state import CharacterState, GameSession
+from ..state import GameSession
 from ..story.endpoint_translation import read_with_endpoint
 from ..story.opening import DEFAULT_TEXT, frames_of_bytes, open_game, read_opening
 from ..story.player import check_same_opening
@@ -36,7 +36,7 @@ def opening_of(args: typing.Any, world: World, story: Story, settings: PlaySetti
     text = read_with_endpoint(text, world.life.words, world.spec.name)
     turn = open_game(encoder, text, frames_of_bytes(pictures), len(pictures), frame).turns[0]
     rules = story.rules or world.life.rules
-    opening = GameSession(opening=CharacterState(**rules.start)).open_with(turn.instruction, turn.state, turn.clip)
+    opening = GameSession(rules=rules).open_with(turn.instruction, turn.state, turn.clip)
     if story.entries and args.branch != 0:
         check_same_opening(story, story.session(0, None), opening)
     return opening

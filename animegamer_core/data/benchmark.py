@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..files import check_folder_name
+from ..life import STATS, Values
 from ..messages import quoted
-from ..state import Instruction, StateChange, clean_text
+from ..state import Instruction, clean_text
 from .captions.words import LONGEST_WORDS, NUMBERS, why_unfit
 
 TAGS = ("S", "MD", "EV", "ML", "MA", "SC", "ET", "ST")  # in this order
@@ -49,7 +50,7 @@ class BenchmarkTurn:
     background: str
     level: int
     adverb: str
-    change: StateChange
+    change: Values = field(hash=False)
 
     @property
     def instruction(self) -> str:
@@ -59,16 +60,13 @@ class BenchmarkTurn:
     @property
     def line(self) -> str:
         """The turn as a line of a benchmark file."""
-        change = self.change
         values = (
             ", ".join(self.characters),
             self.motion,
             self.background,
             self.level,
             self.adverb,
-            change.social,
-            change.entertainment,
-            change.stamina,
+            *(self.change[stat.name] for stat in STATS),
         )
         return "".join(f"<{tag}>{value}</{tag}>" for tag, value in zip(TAGS, values, strict=True))
 
@@ -153,7 +151,7 @@ def parse_turn(line: str) -> BenchmarkTurn:
         _check_words("MA", values["MA"])
     if len(set(characters)) < len(characters):
         raise BenchmarkError(f"<S> is {quoted(values['S'], _SHOWN)}", "each character once in <S>")
-    change = StateChange(numbers["SC"], numbers["ET"], numbers["ST"])
+    change = {stat.name: numbers[stat.tag] for stat in STATS}
     return BenchmarkTurn(characters, values["MD"], values["EV"], numbers["ML"], values["MA"], change)
 
 

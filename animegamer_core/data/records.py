@@ -10,8 +10,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ..files import is_inside
+from ..life import PUBLISHED_RULES, Values
 from ..messages import quoted
-from ..state import Instruction, StateChange, motion_text
+from ..state import Instruction, motion_text
 
 LONGEST_PATH = 1000  # characters of a clip's path; a part of it has at most 255 bytes, as file systems take
 CAPTION_FIELDS = ("character", "motion", "background", "adverb", "social", "entertainment", "stamina")
@@ -72,14 +73,14 @@ class ClipRecord:
         return motion_text(self.caption)
 
     @property
-    def levels(self) -> tuple[int, int, int, int]:
+    def levels(self) -> tuple[int, ...]:
         """(ML, SC, ET, ST) as in the prompt."""
-        return self.motion_level, self.change.social, self.change.entertainment, self.change.stamina
+        return self.motion_level, *self.change.values()
 
     @property
-    def change(self) -> StateChange:
+    def change(self) -> Values:
         """How the clip changes the character stats."""
-        return StateChange(self.social, self.entertainment, self.stamina)
+        return {name: getattr(self, name) for name in PUBLISHED_RULES.names}
 
     def to_json(self) -> str:
         """The line, keys in the order of the fields; `said` only where it is set."""

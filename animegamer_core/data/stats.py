@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from ..life import PUBLISHED_RULES
 from ..state import MotionScope
 from .dataset import DatasetFolder
 from .jsonl_tables import DROPPED, SET_ASIDE, read_objects
 from .records import CAPTION_FIELDS, ClipRecord
 
 LEVEL_NAMES = tuple(scope.name.lower() for scope in MotionScope)
-STATS = {"social": (0, 1), "entertainment": (0, 1), "stamina": (-1, 1)}
 MOST = 8  # of names, films, words that are listed
 
 
@@ -131,7 +131,7 @@ def _levels(facts: DatasetFacts) -> list[str]:
 
 def _character_stats(facts: DatasetFacts) -> list[str]:
     lines = [f"{'stat':<14}{'less':>8}{'same':>8}{'more':>8}{'missing':>10}"]
-    for name in STATS:
+    for name in PUBLISHED_RULES.names:
         counts = Counter(getattr(turn, name) for turn in facts.turns)
         lines.append(f"{name:<14}{counts[-1]:>8}{counts[0]:>8}{counts[1]:>8}{counts[None]:>10}")
     return lines

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..files import save_picture
+from ..life import STATS
 from ..media.fonts import drawable, font_of
 from .dataset import DatasetFolder
-from .stats import LEVEL_NAMES, STATS, DatasetFacts, brief, clock, counted, share
+from .stats import LEVEL_NAMES, DatasetFacts, brief, clock, counted, share
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 PICTURE = "stats.png"
 WIDTH, HEIGHT, DPI = 1280, 860, 100
 LEVEL_COLOURS = ("#b9a9e8", "#9a83dd", "#7c5fd0", "#6243bd", "#43298f")  # from still to wild
-STAT_COLOURS = {"social": "#2f74d0", "entertainment": "#d07a1c", "stamina": "#2a9c65"}
 BAR, LEFT_OUT, GRID, INK, FAINT = "#6d4fc4", "#aab0bd", "#e6e8ec", "#23262f", "#696d78"
 BINS = 48
 ROWS, ROW = 8, 30  # bars of a panel, and the height of one in pixels
@@ -76,8 +76,8 @@ def stats_figure(facts: DatasetFacts) -> Figure:
 
     levels = enumerate(zip(LEVEL_NAMES, LEVEL_COLOURS, strict=True), start=1)
     captions = {"captioned": bar(facts.captions["whole"])}
-    for name in STATS:
-        captions[f"{name} +1"] = bar(sum(getattr(turn, name) == 1 for turn in facts.turns), STAT_COLOURS[name])
+    for stat in STATS:
+        captions[f"{stat.name} +1"] = bar(sum(getattr(turn, stat.name) == 1 for turn in facts.turns), stat.colour)
     left_out = {**({"set aside": facts.aside} if facts.aside else {}), **facts.dropped}
     panels = {
         "Motion levels": (

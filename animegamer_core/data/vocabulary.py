@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain, combinations, product
 from statistics import mode
 
-from ..life import STATS, Act, Words, time_and_place
+from ..life import Act, Words, time_and_place
 from .captions.prompts import TIMES
 from .dataset import DatasetFolder
 from .records import ClipRecord
@@ -51,9 +51,9 @@ def _acts(clips: Sequence[ClipRecord]) -> tuple[Act, ...]:
     acts = []
     for phrase in _frequent(clip.motion for clip in clips):
         of_act = showing[phrase]
-        changes = {name: mode(getattr(clip, name) for clip in of_act) for name in STATS}
+        changes = {name: mode(clip.change[name] for clip in of_act) for name in of_act[0].change}
         company = mode(len(clip.character) > 1 for clip in of_act)
-        acts.append(Act(phrase, **changes, company=company))
+        acts.append(Act(phrase, changes, company))
     return tuple(acts)
 
 

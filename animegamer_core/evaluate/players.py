@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ..data.benchmark import BenchmarkGame
-    from ..state import StateChange
+    from ..life import Values
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class PlayedShot:
 
     frames: NDArray[np.uint8]
     level: int | None
-    change: StateChange | None
+    change: Values | None
     seconds: float
     uncalibrated: NDArray[np.uint8] | None = None
 

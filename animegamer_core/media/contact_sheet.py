@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..life import STATS, Stat
 from ..state import Turn, scope_name
-from .text import GAUGE_COLOURS, NOTICE, Pen, fitted, is_drawable, parts_of, wrapped
+from .text import NOTICE, Pen, fitted, is_drawable, parts_of, wrapped
 
 if typing.TYPE_CHECKING:
     from PIL import Image
@@ -23,10 +24,13 @@ _INK, _FAINT, _TRACK = "#23262f", "#696d78", "#e8e6e1"
 _MOTION = "#6d4fc4"
 _GAIN, _LOSS = ("#d9f2e3", "#11683d"), ("#fbe0dc", "#9c2a1b")  # (background, ink) of a change of a stat
 _WORDS = (30, 25)  # font sizes of the first line of an instruction and of the others
+_GAUGES, _ROW = 172, 34  # where the stats begin, and the height of one
 _BAR = 15  # height of gauges and motion steps
 
 
-def contact_sheet(turns: Sequence[Turn], clips: Sequence[np.ndarray], title: str) -> Image.Image:
+def contact_sheet(
+    turns: Sequence[Turn], clips: Sequence[np.ndarray], title: str, stats: Sequence[Stat] = STATS
+) -> Image.Image:
     """A picture with a card per turn: evenly spaced frames, the instruction, the motion scope, the stats and changes.
 
     clips: uint8 (F, H, W, 3), one per turn, all of one size. ValueError if there are none, or not one per turn.
@@ -37,7 +41,7 @@ def contact_sheet(turns: Sequence[Turn], clips: Sequence[np.ndarray], title: str
         raise ValueError(f"{len(turns)} turns but {len(clips)} clips; a contact sheet needs one clip per turn")
     tile_width = round(TILE_HEIGHT * clips[0].shape[2] / clips[0].shape[1])
     strip = TILES * tile_width + (TILES - 1) * _GAP
-    card = (_PAD + strip + _PAD + _PANEL + _PAD, TILE_HEIGHT + 2 * _PAD)
+    card = (_PAD + strip + _PAD + _PANEL + _PAD, max(TILE_HEIGHT, _GAUGES + _ROW * len(stats) - 22) + 2 * _PAD)
     size = (card[0] + 2 * _MARGIN, _HEADER + len(turns) * (card[1] + _PAD) + _MARGIN - _PAD)
     sheet = Image.new("RGB", size, _PAPER)
     pen = Pen(ImageDraw.Draw(sheet))
@@ -46,7 +50,7 @@ def contact_sheet(turns: Sequence[Turn], clips: Sequence[np.ndarray], title: str
         x, y = _MARGIN, _HEADER + row * (card[1] + _PAD)
         pen.draw.rounded_rectangle((x, y, x + card[0], y + card[1]), radius=18, fill=_CARD, outline=_EDGE, width=2)
         _paste_strip(sheet, frames, (x + _PAD, y + _PAD), tile_width)
-        _draw_panel(pen, turn, (x + _PAD + strip + _PAD, y + _PAD))
+        _draw_panel(pen, turn, (x + _PAD + strip + _PAD, y + _PAD), stats)
     return sheet
 
 
@@ -70,16 +74,16 @@ def _paste_strip(sheet: Image.Image, frames: np.ndarray, corner: tuple[int, int]
         sheet.paste(picture, (corner[0] + tile * (tile_width + _GAP), corner[1]), mask)
 
 
-def _draw_panel(pen: Pen, turn: Turn, corner: tuple[int, int]) -> None:
+def _draw_panel(pen: Pen, turn: Turn, corner: tuple[int, int], stats: Sequence[Stat]) -> None:
     x, y = corner
     pen.draw.ellipse((x, y, x + 46, y + 46), fill=_INK)
     pen.text((x + 23, y + 23), str(turn.number), 24 if turn.number < 100 else 18, _CARD, "mm")
     for index, line in enumerate(_instruction_lines(turn.instruction, _PANEL - 64)):
         pen.text((x + 64, y + 22 + 35 * index), line, _WORDS[index > 0], _FAINT if index else _INK)
     _draw_motion(pen, turn.state.motion, x, y + 136)
-    for index, (name, colour) in enumerate(GAUGE_COLOURS.items()):
-        change = turn.moved[name]
-        _draw_gauge(pen, (x, y + 172 + 34 * index), name, colour, (getattr(turn.character, name), change))
+    for index, stat in enumerate(stats):
+        level = turn.character[stat.name], turn.moved[stat.name]
+        _draw_gauge(pen, (x, y + _GAUGES + _ROW * index), stat.label or stat.name, stat.colour, level)
 
 
 def _instruction_lines(instruction: str, width: int) -> list[str]:

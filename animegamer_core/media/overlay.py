@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..state import Turn, scope_name
-from .text import GAUGE_COLOURS, Pen, fitted, is_drawable, parts_of, width_of, wrapped
+from .text import Pen, fitted, is_drawable, parts_of, width_of, wrapped
 
 if typing.TYPE_CHECKING:
     from PIL import Image
@@ -102,7 +102,7 @@ def _draw_caption(pen: Pen, words: str, size: tuple[int, int]) -> None:
 def _draw_stats(pen: Pen, turn: Turn, height: int) -> None:
     """Draw motion and stats in the upper left corner."""
     letter, edge = _pixels(_STAT, height), round(_EDGE * height)
-    names = ("motion", *GAUGE_COLOURS)
+    names = ("motion", *turn.character)
     label = max(width_of(name, letter) for name in names) + letter
     bar, row = 5.5 * letter, 1.6 * letter
     box = (edge, edge, edge + label + bar + 6.5 * letter, edge + row * len(names) + 0.6 * letter)
@@ -129,10 +129,10 @@ def _draw_motion(pen: Pen, level: int, corner: tuple[float, float], letter: int)
 def _draw_gauge(pen: Pen, turn: Turn, name: str, corner: tuple[float, float], letter: int) -> None:
     """Draw a bar of 0..100 with its number and the change in this turn."""
     (x, y), width, half = corner, 5.5 * letter, letter / 4
-    value, change = getattr(turn.character, name), turn.moved[name]
+    value, change = turn.character[name], turn.moved[name]
     pen.pill((x, y - half, x + width, y + half), _TRACK)
     if value > 0:
-        pen.pill((x, y - half, x + max(2 * half, width * value / 100), y + half), GAUGE_COLOURS[name])
+        pen.pill((x, y - half, x + max(2 * half, width * value / 100), y + half), _GAIN)
     pen.text((x + 6 * letter, y), str(value), letter, _INK)
     if change:
         pen.text((x + 8.2 * letter, y), f"{change:+d}", letter, _GAIN if change > 0 else _LOSS)

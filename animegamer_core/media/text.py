@@ -13,7 +13,6 @@ from .fonts import drawable, font_of
 if typing.TYPE_CHECKING:
     from PIL import ImageDraw
 
-GAUGE_COLOURS = {"stamina": "#2a9c65", "social": "#2f74d0", "entertainment": "#d07a1c"}
 NOTICE = "? replaces letters that no font on this computer has; install Noto Sans CJK to see them"
 _LETTERS = 600  # more than fits into any picture; measuring all of a long text would take minutes
 _PIECES = re.compile(r"\s*(?:[\u1100-\uffdc]|[^\s\u1100-\uffdc]+)")  # lines break at spaces and at wide letters

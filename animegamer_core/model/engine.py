@@ -7,7 +7,6 @@ R tokens of the reply tree.
 from __future__ import annotations
 
 import inspect
-import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,9 +18,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Cache, MistralConfig, MistralForCausalLM, MistralModel
 
+from ..life import Number
 from ..spec import ModelSpec, Profile
-from ..state import GameState, StateChange, Turn
-from .prompt import GRAMMAR, Choice, GameTokenizer, Levels, TurnPrompt, build_prompt, parse_reply
+from ..state import GameState, Turn
+from .prompt import GameTokenizer, Levels, TurnPrompt, build_prompt, parse_reply
 
 PART = 2048  # tokens of a prompt that are read at a time; most prompts have fewer
 MAX_REPLY = 200  # new tokens of a free reply (docs/reference.md, replies)
@@ -60,6 +60,15 @@ class GameEngine(nn.Module):
         """The prompt of a turn in this engine's vocabulary, state size and profile."""
         return build_prompt(self.tokenizer, self.spec.state.tokens, past, instruction, self.profile)
 
+    def prompt_of(self, past: Sequence[Turn], instruction: str) -> TurnPrompt:
+        """The prompt of a turn after these."""
+        return self.prompt([(turn.instruction, self.levels(turn.state)) for turn in past], instruction)
+
+    def levels(self, state: GameState) -> Levels:
+        """The numbers of a state, in the order of the prompt."""
+        stats = self.tokenizer.numbers[1:]
+        return state.motion, *(state.change.get(stat.name, stat.choices[0]) for stat in stats)
+
     @torch.inference_mode()
     def predict(self, past: Sequence[Turn], instruction: str) -> GameState:
         """The next game state, by greedy choice. past: the turns of the window with representations, oldest first.
@@ -67,7 +76,7 @@ class GameEngine(nn.Module):
         ValueError if the prompt has more tokens than the engine has positions, or as in `build_prompt` and
         `past_states`.
         """
-        prompt = self.prompt([(turn.instruction, turn.state.levels) for turn in past], instruction)
+        prompt = self.prompt_of(past, instruction)
         if len(prompt.ids_L) > self.spec.engine.max_positions:
             raise ValueError(
                 f"this turn and the {len(past)} before it take {len(prompt.ids_L)} tokens, but the engine has only "
@@ -83,19 +92,18 @@ class GameEngine(nn.Module):
         if tree is not None:
             levels, raw_choices = self._choose(text[0][len(prompt.ids_L) - 1 :], tree)
         else:
-            levels = raw_choices = parse_reply(self._reply(prompt, *text))
+            levels = raw_choices = parse_reply(self._reply(prompt, *text), len(self.tokenizer.numbers))
         return self.state_of(state_ND, levels, raw_choices)
 
-    def choose(self, choice: Choice, logits_V: Tensor) -> tuple[int, int | None]:
+    def choose(self, choice: Number, logits_V: Tensor) -> tuple[int, int | None]:
         """(the best valid number; the number of the best token of all, None if that is not a number)."""
-        allowed = [self.tokenizer.strength(value) for value in choice.allowed]
-        return choice.allowed[int(logits_V[allowed].argmax())], self.tokenizer.strength_of(int(logits_V.argmax()))
+        allowed = [self.tokenizer.strength(value) for value in choice.choices]
+        return choice.choices[int(logits_V[allowed].argmax())], self.tokenizer.strength_of(int(logits_V.argmax()))
 
-    @staticmethod
-    def state_of(state_ND: Tensor, levels: Levels, raw_choices: tuple[int | None, ...]) -> GameState:
-        """The game state of a representation (N, D), the four valid numbers and the unconstrained ones."""
-        motion, social, entertainment, stamina = levels
-        return GameState(state_ND, motion, StateChange(social, entertainment, stamina), raw_choices)
+    def state_of(self, state_ND: Tensor, levels: Levels, raw_choices: tuple[int | None, ...]) -> GameState:
+        """The game state of a representation (N, D), the valid numbers and the unconstrained ones."""
+        names = (stat.name for stat in self.tokenizer.numbers[1:])
+        return GameState(state_ND, levels[0], dict(zip(names, levels[1:], strict=True)), raw_choices)
 
     @torch.inference_mode()
     def represent(self, prompt: TurnPrompt, states_KND: Tensor) -> Tensor:
@@ -234,7 +242,7 @@ class GameEngine(nn.Module):
         return ReplyTree.of(self.tokenizer)
 
     def _choose(self, hidden_RH: Tensor, tree: ReplyTree) -> tuple[Levels, tuple[int | None, ...]]:
-        """The four best valid numbers, and the best ones of all as in `choose`.
+        """The best valid numbers, and the best ones of all as in `choose`.
 
         hidden_RH: of the prompt's last token and of the tree's tokens.
         """
@@ -242,10 +250,10 @@ class GameEngine(nn.Module):
         logits = dict(zip(tree.ends, self.llm.lm_head(hidden_RH[ends]).float().cpu(), strict=True))
         levels: tuple[int, ...] = ()
         raw_choices: tuple[int | None, ...] = ()
-        for choice in GRAMMAR:
+        for choice in self.tokenizer.numbers:
             number, raw = self.choose(choice, logits[levels])
             levels, raw_choices = (*levels, number), (*raw_choices, raw)
-        return typing.cast(Levels, levels), raw_choices
+        return levels, raw_choices
 
     def _reply(self, prompt: TurnPrompt, hidden_LH: Tensor, cache: Cache) -> str:
         """Greedy text after `<ML>` with the released logits processor (docs/reference.md, replies)."""
@@ -284,10 +292,10 @@ class ReplyTree:
         """The tree in this vocabulary; the last number is left out, since nothing after it is predicted."""
         ids: list[int] = []
         paths: dict[tuple[int, ...], list[int]] = {(): []}  # the numbers so far -> indices of their tokens
-        for count, (choice, following) in enumerate(pairwise(GRAMMAR)):
+        for count, (choice, following) in enumerate(pairwise(tokenizer.numbers)):
             tags = [tokenizer.token(choice.closing), tokenizer.token(following.opening)]
             for numbers in [numbers for numbers in paths if len(numbers) == count]:
-                for value in choice.allowed:
+                for value in choice.choices:
                     new = [tokenizer.strength(value), *tags]
                     paths[(*numbers, value)] = [*paths[numbers], *range(len(ids), len(ids) + len(new))]
                     ids += new

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..json_files import read_json
+from ..life import MOTION, STATS, Number, Stat
 from ..messages import brief
 from ..spec import Profile
 from ..state import MOST_TOKENS, check_length, clean_text
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from torch import Tensor
 
-Levels = tuple[int, int, int, int]  # ML, SC, ET, ST of one turn
+Levels = tuple[int, ...]  # the numbers of one turn: its motion level, then the change of each stat
 
 RELEASE_SLOTS = 256  # slot tokens of the released vocabulary, of which 226 are used
 STRENGTHS = range(-5, 6)
@@ -37,24 +38,6 @@ LARGEST_TOKENIZER = 32 << 20  # bytes of a tokenizer's file; Mistral's has 2 MB
 MOST_TOKEN_BYTES = 1 << 20  # of all tokens together; each may take the library 350 bytes of memory. T5 has 250,000
 MOST_GROWTH = 64  # by which factor all rules of a tokenizer together may lengthen a text
 RELEASE_BASE = 32000  # entries of Mistral-7B-Instruct-v0.1's own vocabulary
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One number of the state block: its name, its tags and its valid values."""
-
-    name: str
-    opening: str
-    closing: str
-    allowed: tuple[int, ...]
-
-
-GRAMMAR = (  # value ranges: supplement, section 2
-    Choice("motion", "<ML>", "</ML>", (1, 2, 3, 4, 5)),
-    Choice("social", "<SC>", "</SC>", (0, 1)),
-    Choice("entertainment", "<ET>", "</ET>", (0, 1)),
-    Choice("stamina", "<ST>", "</ST>", (-1, 1)),
-)
 
 
 @dataclass(frozen=True)
@@ -83,23 +66,24 @@ class TurnPrompt:
 class GameTokenizer:
     """A `tokenizers` model with the game's tags in its vocabulary; ValueError if one is missing.
 
-    User text never encodes to a tag.
+    User text never encodes to a tag. stats: those of the world, whose tags stand in each turn.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, stats: Sequence[Stat] = STATS) -> None:
         self.backend = tokenizer
-        missing = [name for name in tag_tokens(0) if tokenizer.token_to_id(name) is None]
+        self.numbers: tuple[Number, ...] = (MOTION, *stats)
+        missing = [name for name in tag_tokens(0, stats) if tokenizer.token_to_id(name) is None]
         if missing:
             raise ValueError(f"this tokenizer has no token {missing[0]!r}; make it with from_mistral or from_words")
 
     @classmethod
-    def from_file(cls, path: str | Path) -> GameTokenizer:
+    def from_file(cls, path: str | Path, stats: Sequence[Stat] = STATS) -> GameTokenizer:
         """Read a world's `tokenizer.json`; ValueError if the file is missing or damaged."""
         if not Path(path).is_file():
             raise ValueError(f"no tokenizer at {path}; a world's engine/ folder holds tokenizer.json")
         tokenizer = read_tokenizer(Path(path))
         try:
-            return cls(tokenizer)
+            return cls(tokenizer, stats)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
 
@@ -126,7 +110,7 @@ class GameTokenizer:
         return cls(tokenizer)
 
     @classmethod
-    def from_words(cls, words: Iterable[str], slots: int) -> GameTokenizer:
+    def from_words(cls, words: Iterable[str], slots: int, stats: Sequence[Stat] = STATS) -> GameTokenizer:
         """A small world's tokenizer: one entry per lower-case word; any other word becomes `<unk>`."""
         from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
@@ -137,8 +121,8 @@ class GameTokenizer:
         tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
         special = [AddedToken(name, normalized=False, special=True) for name in ("<unk>", "<s>", "</s>")]
         tokenizer.add_special_tokens(special)
-        tokenizer.add_tokens([AddedToken(name, normalized=False, special=True) for name in tag_tokens(slots)])
-        return cls(tokenizer)
+        tokenizer.add_tokens([AddedToken(name, normalized=False, special=True) for name in tag_tokens(slots, stats)])
+        return cls(tokenizer, stats)
 
     @property
     def size(self) -> int:
@@ -202,10 +186,10 @@ def unknown_words(tokenizer: Tokenizer, text: str) -> tuple[str, ...]:
     return tuple(word for word in words if any(char.isalnum() for char in word))
 
 
-def tag_tokens(slots: int) -> tuple[str, ...]:
+def tag_tokens(slots: int, stats: Sequence[Stat] = STATS) -> tuple[str, ...]:
     """All added tokens in the released order (with 256 slots: ids 32000..32283; docs/reference.md, tokenizer)."""
     media = ("<img>", "</img>", "<vid>", "</vid>", "<frame>", "</frame>")
-    states = [tag for choice in GRAMMAR for tag in (choice.opening, choice.closing)]
+    states = [tag for number in (MOTION, *stats) for tag in (number.opening, number.closing)]
     return (
         *(f"<frame_{index:05d}>" for index in range(slots)),
         *media,
@@ -250,7 +234,7 @@ def build_prompt(
 
     for text, levels in past:
         scene(text, past_mask)
-        extend(state_block(tokenizer, levels if profile.history_states else (0, 0, 0, 0), profile))
+        extend(state_block(tokenizer, levels if profile.history_states else (0,) * len(levels), profile))
     scene(instruction, query_mask)
     extend([tokenizer.token("<ML>")])
     return TurnPrompt(torch.tensor(ids), torch.tensor(past_mask), torch.tensor(query_mask))
@@ -259,24 +243,23 @@ def build_prompt(
 def state_block(tokenizer: GameTokenizer, levels: Levels, profile: Profile) -> list[int]:
     """The ids of a turn's state from `<ML>` to `</TURN>`, for past turns and for the answer in training."""
     ids = []
-    for choice, value in zip(GRAMMAR, levels, strict=True):
-        ids += [tokenizer.token(choice.opening), tokenizer.strength(value), tokenizer.token(choice.closing)]
+    for number, value in zip(tokenizer.numbers, levels, strict=True):
+        ids += [tokenizer.token(number.opening), tokenizer.strength(value), tokenizer.token(number.closing)]
     if profile.doubled_stamina_end:
-        ids.append(tokenizer.token("</ST>"))
+        ids.append(ids[-1])
     return [*ids, tokenizer.token("</TURN>")]
 
 
-def parse_reply(text: str) -> Levels:
+def parse_reply(text: str, count: int = 1 + len(STATS)) -> Levels:
     """The levels of a free reply, as the released scripts parse it: fields 0, 3, 6 and 9; zeros if one is unreadable.
 
     Only profile `as_run` uses it; the others choose among valid numbers (docs/reference.md, replies).
     """
     fields = text.split(" ")
     try:
-        motion, social, entertainment, stamina = (int(fields[index][10:-1]) for index in (0, 3, 6, 9))
+        return tuple(int(fields[3 * index][10:-1]) for index in range(count))
     except (IndexError, ValueError):
-        return 0, 0, 0, 0
-    return motion, social, entertainment, stamina
+        return (0,) * count
 
 
 def read_tokenizer(path: Path) -> Tokenizer:

@@ -20,8 +20,9 @@ import msgspec
 
 from ..files import replacing, write_text
 from ..json_files import JsonError, read_json, to_type
+from ..life import PUBLISHED_RULES, Values
 from ..messages import brief
-from ..state import CharacterState, GameSession, GameState, StateChange
+from ..state import GameSession, GameState
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -65,15 +66,13 @@ class ShotKey:
 @dataclass(frozen=True)
 class OpeningKey:
     """How a game starts. text: the picture's motion text. picture: the SHA-256 of its representation; None without one.
-    The others are the stats.
+    stats: their values.
     """
 
     world: str
     text: str
     picture: str | None
-    stamina: int
-    social: int
-    entertainment: int
+    stats: Values
 
 
 LARGEST_RECORD = 1 << 20  # bytes
@@ -100,7 +99,7 @@ def opening_address(fingerprint: str, session: GameSession) -> str | None:
     picture = session.picture
     if picture is not None and picture.state.representation is None and picture.address is not None:
         return picture.address
-    if picture is None and session.opening == CharacterState():
+    if picture is None and session.start == (session.rules or PUBLISHED_RULES).start:
         return None
     return address_of(opening_key(fingerprint, session))
 
@@ -120,13 +119,13 @@ def opening_key(fingerprint: str, session: GameSession) -> OpeningKey:
         values = picture.state.representation.float().contiguous().numpy()
         digest = hashlib.sha256(values.tobytes()).hexdigest()
     text = "" if picture is None else picture.instruction
-    return OpeningKey(fingerprint, text, digest, **asdict(session.opening))
+    return OpeningKey(fingerprint, text, digest, session.start)
 
 
 class _Stored(typing.TypedDict):
     """The fields of every record; those of states have more."""
 
-    key: dict[str, str | int | float | None | list[int]]
+    key: dict[str, typing.Any]
     suffix: str
     bytes: int
 
@@ -234,20 +233,12 @@ def _digest(path: Path) -> str:
 _Step = typing.Annotated[int, msgspec.Meta(ge=-99, le=99)]
 
 
-class StoredChange(typing.TypedDict):
-    """A `StateChange` in a file, with no field left out."""
-
-    social: _Step
-    entertainment: _Step
-    stamina: _Step
-
-
 class _Predicted(typing.TypedDict):
     """The fields of a prediction's record besides its key."""
 
     motion: typing.Annotated[int, msgspec.Meta(ge=0, le=5)]
-    change: StoredChange
-    said: tuple[int | None, int | None, int | None, int | None]
+    change: dict[str, _Step]
+    said: tuple[int | None, ...]
 
 
 def state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:
@@ -258,12 +249,12 @@ def state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:
         found = to_type(dict(record), _Predicted, "record")
     except JsonError:
         return None
-    return GameState(None, found["motion"], StateChange(**found["change"]), found["said"])
+    return GameState(None, found["motion"], found["change"], found["said"])
 
 
 def put_state(store: ContentStore, key: StateKey, state: GameState) -> str:
     """Store a prediction; returns its address."""
-    values = {"motion": state.motion, "change": asdict(state.change), "said": list(state.raw_choices)}
+    values = {"motion": state.motion, "change": dict(state.change), "said": list(state.raw_choices)}
     return store.put(key, ".safetensors", values, partial(write_representation, state.representation))
 
 

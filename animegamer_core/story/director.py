@@ -18,12 +18,12 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Protocol
 
-from ..life import PUBLISHED_RULES, STATS, Act, Rules, Words, time_and_place
+from ..life import PUBLISHED_RULES, Act, Rules, Values, Words, time_and_place
 from ..recall import PUBLISHED, names_of
-from ..state import GameSession, Instruction, StateChange, Turn
+from ..state import GameSession, Instruction, Turn
 
 LOOKS_BACK = 40  # turns that a proposal depends on
 SPAN, MOST_OF_SPAN = 20, 3  # an act fills at most 3 of 20 turns, so at most 15 % of a long game
@@ -85,7 +85,7 @@ class Director:
         setting = _setting(rng, past, self.words, main)
         known = [act for act in self.words.acts if self._tried(act, main, setting[0])]
         known = known or [act for act in self.words.acts if self.words.tried(act.phrase, setting[0])]
-        acts = _likely_acts(rng, past, self.words, known, asdict(session.character), rules)
+        acts = _likely_acts(rng, past, self.words, known, session.character, rules)
         return tuple(self._proposal(rng, act, past, (main, *setting), session, rules) for act in acts[:count])
 
     def _tried(self, act: Act, main: str, place: str) -> bool:
@@ -107,8 +107,9 @@ class Director:
         main, place, time = setting
         characters = _characters(rng, act, past, self.words, main, place)
         motion = act.phrase + _carried(rng, past, self.words)
-        text = Instruction(characters, motion, place, _adverb(rng, act, self.words), time).text
-        return Proposal(text, _reason(act, past, asdict(session.character), rules))
+        adverb = _adverb(rng, rules.is_restful(act.change), self.words)
+        text = Instruction(characters, motion, place, adverb, time).text
+        return Proposal(text, _reason(act, past, session.character, rules))
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class _Past:
     """The parts of a past turn's instruction; None or empty if the world does not know them."""
 
     act: Act | None
-    change: StateChange
+    change: Values
     characters: tuple[str, ...]
     place: str
     time: str
@@ -136,14 +137,14 @@ def _read_one(turn: Turn, words: Words) -> _Past:
     return _Past(words.act_of(motion), turn.state.change, who, place, time, motion)
 
 
-def _change(act: Act, past: Sequence[_Past]) -> dict[str, int]:
+def _change(act: Act, past: Sequence[_Past], rules: Rules) -> dict[str, int]:
     """How an act changes the stats: the engine's last prediction for it, or what the world states."""
     said = next((turn.change for turn in reversed(past) if turn.act == act), None)
-    return act.change if said is None else asdict(said)
+    return rules.change(act.change if said is None else said)
 
 
 def _likely_acts(
-    rng: random.Random, past: Sequence[_Past], words: Words, known: Sequence[Act], stats: dict[str, int], rules: Rules
+    rng: random.Random, past: Sequence[_Past], words: Words, known: Sequence[Act], stats: Values, rules: Rules
 ) -> list[Act]:
     """All acts that may come now, in the order in which they are drawn. known: those that go with the rest of the turn;
     another comes only if a consequence asks for what none of them brings.
@@ -152,12 +153,12 @@ def _likely_acts(
     often = Counter(recent[-(SPAN - 1) :])
     may = [act for act in known if often[act] < MOST_OF_SPAN]
     only = rules.only(stats)
-    if len(only) < len(STATS):  # a consequence applies: the acts that it demands come first, even if they came often
-        wanted = [act for act in words.acts if any(_change(act, past)[name] > 0 for name in only)]
+    if len(only) < len(rules.stats):  # a consequence applies: what it demands comes first, even if it came often
+        wanted = [act for act in words.acts if any(_change(act, past, rules)[name] > 0 for name in only)]
         may = [act for act in wanted if act in may] or [act for act in wanted if act in known] or wanted or may
     keys = {}
     for act in may or known or words.acts:
-        change = _change(act, past)
+        change = _change(act, past, rules)
         cost = _distance(rules.after(stats, change), rules) - _distance(stats, rules)
         freshness = 1.0 / (1 + often[act]) * (0.1 if act in recent[-2:] else 1.0)
         weight = freshness * math.exp(-max(-30.0, min(30.0, cost)))
@@ -165,16 +166,15 @@ def _likely_acts(
     return sorted(keys, key=lambda act: -keys[act])
 
 
-def _distance(stats: dict[str, int], rules: Rules) -> float:
+def _distance(stats: Values, rules: Rules) -> float:
     """How far the stats are from the middle of their ranges; it grows with the square of each distance."""
-    middles = {name: (rules.stat(name).low + rules.stat(name).high) / 2 for name in STATS}
-    return sum(((stats[name] - middles[name]) / CALM) ** 2 for name in STATS)
+    return sum(((stats[stat.name] - (stat.low + stat.high) / 2) / CALM) ** 2 for stat in rules.stats)
 
 
-def _reason(act: Act, past: Sequence[_Past], stats: dict[str, int], rules: Rules) -> str:
+def _reason(act: Act, past: Sequence[_Past], stats: Values, rules: Rules) -> str:
     """The lowest stat below LOW that the act raises."""
-    change = _change(act, past)
-    raised = [name for name in STATS if change[name] > 0 and stats[name] < LOW]
+    change = _change(act, past, rules)
+    raised = [name for name, units in change.items() if units > 0 and stats[name] < LOW]
     return min(raised, key=lambda name: stats[name], default="")
 
 
@@ -239,9 +239,9 @@ def _friends(words: Words, main: str, place: str) -> list[str]:
     return [name for name in others if words.tried(main, name) and words.tried(name, place)]
 
 
-def _adverb(rng: random.Random, act: Act, words: Words) -> str:
+def _adverb(rng: random.Random, restful: bool, words: Words) -> str:
     """An adverb; one from the calm half of the groups for an act that gives rest."""
-    groups = words.adverbs[: (len(words.adverbs) + 1) // 2] if act.stamina > 0 else words.adverbs
+    groups = words.adverbs[: (len(words.adverbs) + 1) // 2] if restful else words.adverbs
     return rng.choice(rng.choice(groups)) if groups else ""
 
 

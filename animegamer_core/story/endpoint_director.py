@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..life import PUBLISHED_RULES, STATS, Life, Rules, Words, time_and_place
+from ..life import PUBLISHED_RULES, Life, Rules, Words, time_and_place
 from ..messages import brief
 from ..recall import PUBLISHED, names_of
 from ..state import GameSession, Turn
@@ -75,7 +75,7 @@ class EndpointDirector:
             "The story so far, the newest turn last:",
             *([f"{turn.number}. {_turn_line(turn, rules)}" for turn in turns] or ["nothing yet"]),
             "",
-            f"Now: {_stats(asdict(session.character), rules)}; each from 0 to 100.",
+            f"Now: {_stats(session.character, rules)}; each from 0 to 100.",
             "",
             *self._known(),
             f"Answer with exactly {count} line{'s' if count > 1 else ''} in this form and nothing else:",
@@ -162,8 +162,8 @@ def proposer_for(
 
 
 def _turn_line(turn: Turn, rules: Rules) -> str:
-    return f"{brief(turn.instruction, LONGEST_LINE)} ({_stats(asdict(turn.character), rules)})"
+    return f"{brief(turn.instruction, LONGEST_LINE)} ({_stats(turn.character, rules)})"
 
 
 def _stats(values: dict[str, int], rules: Rules) -> str:
-    return ", ".join(f"{rules.label(name)} {values[name]}" for name in STATS)
+    return ", ".join(f"{rules.label(name)} {values[name]}" for name in rules.names)

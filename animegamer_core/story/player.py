@@ -14,6 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from ..files import save_picture
+from ..life import PUBLISHED_RULES
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
 from ..state import GameSession, Turn, clean_text
 from .content_store import ShotKey, address_of, key_fields, opening_address
@@ -353,5 +354,5 @@ def export(story: Story, session: GameSession, opening: bool = False) -> list[Pa
     shown = [turn for turn in session.turns if turn.number in clips][-SHEET_TURNS:]
     frames = [read_clip(clips[turn.number]).frames for turn in shown]
     typed = [story.as_typed(turn, drawn=True) for turn in shown]
-    save_picture(contact_sheet(typed, frames, story.name), picture)
+    save_picture(contact_sheet(typed, frames, story.name, (session.rules or PUBLISHED_RULES).stats), picture)
     return [*paths, whole, picture]

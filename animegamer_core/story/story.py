@@ -22,7 +22,7 @@ import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from ..json_files import to_type
 from ..life import PUBLISHED_RULES, Rules
 from ..messages import brief
 from ..recall import OPENING, Memory
-from ..state import CACHED_TURNS, CharacterState, GameSession, GameState, OpeningClip, Turn, clean_text
+from ..state import CACHED_TURNS, GameSession, GameState, OpeningClip, Turn, clean_text
 from .branches import FIRST_BRANCH, GONE, Branch, BranchEntry, branch_names
 from .content_store import (
     ContentStore,
@@ -158,8 +158,7 @@ class Story:
                 f"{count}"
             )
         rules = self.rules or PUBLISHED_RULES
-        opening = CharacterState() if self.entries else CharacterState(**rules.start)
-        session = self._with_opening(GameSession((), window, opening, memory or self.memory, rules))
+        session = self._with_opening(GameSession((), window, {}, memory or self.memory, rules))
         turns, character = list(session.turns), session.character
         for number, entry in enumerate(self.entries[:count], start=1):
             state, key = self._known(entry.state)
@@ -244,7 +243,7 @@ class Story:
         assert len(self.entries) >= index, f"turn {turn.number} follows {len(self.entries)} turns"
         words: dict[str, typing.Any] = {"turn": turn.number, "instruction": turn.instruction}
         words |= {"motion": turn.state.motion}
-        words |= asdict(turn.character)
+        words |= turn.character
         words |= {"refused": list(turn.refused)} if turn.refused else {}
         self._write_first_index()
         if self.entries[index:] and not self.entries[index].matches(entry):
@@ -303,7 +302,7 @@ class Story:
             raise self._lost_opening(parent)
         key = to_type(record["key"], OpeningKey, parent)
         try:
-            session = replace(session, opening=CharacterState(key.stamina, key.social, key.entertainment))
+            session = replace(session, opening=key.stats)
         except ValueError as error:  # the file was changed by hand
             raise self._lost_opening(parent) from error
         if key.picture is None:

@@ -19,7 +19,6 @@ from ..data.benchmark import BenchmarkGame, BenchmarkTurn, benchmark_text
 from ..data.motion import motion_value
 from ..data.workers import parallel_map
 from ..files import make_folder, write_text
-from ..state import StateChange
 from .command import run_command
 from .drawing.draw import draw_shot
 from .games import Game, sample_game
@@ -68,7 +67,7 @@ def _turn(scene: Scene, level: int) -> BenchmarkTurn:
         background=f"{scene.time} {scene.place}",
         level=level,
         adverb=adverb(scene, level),
-        change=StateChange(motion.social, motion.entertainment, motion.stamina),
+        change=motion.change,
     )
 
 

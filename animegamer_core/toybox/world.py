@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ..life import Act, Consequence, Life, Rules, Stat, Words
+from ..life import STATS, Act, Consequence, Life, Rules, Words
 from ..state import Instruction
 
 FRAMES, HEIGHT, WIDTH, FPS = 17, 96, 144, 8
@@ -41,6 +41,11 @@ class Motion:
     entertainment: int
     stamina: int
     partner: bool = False
+
+    @property
+    def change(self) -> dict[str, int]:
+        """How it changes the stats."""
+        return {"social": self.social, "entertainment": self.entertainment, "stamina": self.stamina}
 
 
 @dataclass(frozen=True)
@@ -158,17 +163,14 @@ UNSEEN_PAIRS: frozenset[tuple[str, str]] = frozenset(
 # Without a drift, two of the stats could only rise. With these values, the stats stay level if 20 % of the turns are
 # restful, 13 % social and 57 % entertaining. So every character can keep them level, although in training some have
 # only one act with a second character, or two restful ones, and no act should take more than 15 % of the turns.
+_SOCIAL, _ENTERTAINMENT, _STAMINA = STATS
 RULES = Rules(
-    stamina=Stat(drift=3),
-    social=Stat(step=15, drift=-2),
-    entertainment=Stat(step=7, drift=-4),
-    consequences=(Consequence("stamina", 0, ("stamina",)),),
+    (replace(_SOCIAL, step=15, drift=-2), replace(_ENTERTAINMENT, step=7, drift=-4), replace(_STAMINA, drift=3)),
+    (Consequence("stamina", 0, ("stamina",)),),
 )
 WORDS = Words(
     characters=tuple(CHARACTERS),
-    acts=tuple(
-        Act(row.phrase, row.stamina, row.social, row.entertainment, company=row.partner) for row in MOTIONS.values()
-    ),
+    acts=tuple(Act(row.phrase, row.change, row.partner) for row in MOTIONS.values()),
     places=PLACES,
     times=TIMES,
     adverbs=tuple(ADVERBS.values()),

@@ -97,7 +97,7 @@ class EngineLearner(Learner):
         parts = {"entropy": entropy, "mse": F.mse_loss(states, wanted), "cosine": cosine_error(states, wanted)}
         loss = config.cross_entropy * entropy + config.alpha * parts["mse"] + config.beta * parts["cosine"]
         right = (logits_BAV.argmax(-1) == answers)[:, list(self._table.choices)].float().mean(0)
-        names = ("motion_right", "social_right", "entertainment_right", "stamina_right")
+        names = (f"{number.name}_right" for number in self.engine.tokenizer.numbers)
         return {"loss": loss, **parts, **dict(zip(names, right, strict=True))}
 
 
@@ -195,11 +195,11 @@ class PromptTable:
         scenes = [engine.prompt((), turn.instruction) for turn in turns]  # <s>, the scene, and <ML>, which is given
         self._scenes = [(scene.ids_L[1:], scene.query_L[1:]) for scene in scenes]
         self._blocks = [self._block(turn.levels) for turn in turns]
-        zeros = self._block((0, 0, 0, 0))
+        zeros = self._block((0,) * len(self._tokenizer.numbers))
         self._past_blocks = self._blocks if engine.profile.history_states else [zeros] * len(turns)
         self._start, self._end = (_without_slots([engine.tokenizer.token(name)]) for name in ("<s>", "</s>"))
         self.answers = len(zeros[0]) + 1
-        self.choices = tuple(range(0, 12, 3))  # positions of the four numbers among the answers
+        self.choices = tuple(range(0, 3 * len(self._tokenizer.numbers), 3))  # of the numbers among the answers
 
     def prompt(self, clips: Sequence[int], answered: bool = True) -> TurnPrompt:
         """The prompt for the last of these clips, given those before; with its answer, or up to `<ML>` as in play."""

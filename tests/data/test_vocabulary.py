@@ -11,7 +11,7 @@ from animegamer_core.data.records import ClipRecord, GameRecord
 from animegamer_core.data.vocabulary import MOST_WORDS, words_of
 from animegamer_core.life import Act
 from animegamer_core.recall import PUBLISHED
-from animegamer_core.state import GameSession, GameState, StateChange
+from animegamer_core.state import GameSession, GameState
 from animegamer_core.story.director import Director
 
 
@@ -65,7 +65,10 @@ def test_an_act_changes_the_stats_as_most_of_its_clips_do_and_takes_company_if_m
             clip(3, "Bunny", "sleep", change=(0, 0, 1)),
         )
     )
-    assert words.acts == (Act("talk", -1, 1, 0, company=True), Act("sleep", 1, 0, 0))
+    assert words.acts == (
+        Act("talk", {"social": 1, "entertainment": 0, "stamina": -1}, company=True),
+        Act("sleep", {"social": 0, "entertainment": 0, "stamina": 1}),
+    )
 
 
 def test_pairs_that_no_clip_shows_are_untried(tmp_path):
@@ -119,4 +122,7 @@ def test_a_game_is_proposed_from_them_alone(tmp_path, seed):
         act, place = words.act_of(parts["motion"]), parts["place"].removeprefix("day ")
         assert parts["who"] in who and act and place in places, proposal
         assert words.tried(act.phrase, place), proposal
-        session = session.step(proposal, GameState(None, 3, StateChange(act.social, act.entertainment, act.stamina)))
+        session = session.step(
+            proposal,
+            GameState(None, 3, act.change),
+        )

@@ -272,7 +272,7 @@ def test_a_sparse_game_shows_its_prop_where_asked():
 def test_lockstep_chooses_by_the_engines_own_rule(tiny_tokenizer):
     class Wildest(GameEngine):
         def choose(self, choice, logits_V):
-            return choice.allowed[-1], None
+            return choice.choices[-1], None
 
     torch.manual_seed(4)
     engine = Wildest(SPECS["tiny"], tiny_tokenizer, PROFILES["paper"]).eval()

@@ -8,7 +8,7 @@ import { readNotes } from "../../js/node_card.mjs";
 import { comboOptions, errorSentence, graphPrompt, takeSeeds, turnPrompt, viewPath } from "../../js/prompt.mjs";
 import { createSettings } from "../../js/settings.mjs";
 import { createStorage } from "../../js/storage.mjs";
-import { describeState, itemOfPath, readState, rememberedWords, savedState, signed } from "../../js/state.mjs";
+import { describeState, labelOf, itemOfPath, readState, rememberedWords, savedState, signed } from "../../js/state.mjs";
 import {
   allTurns,
   buildTree,
@@ -44,13 +44,18 @@ const LINES = [
 test("a state is made whole of what came in, and of nothing else", () => {
   const state = readState({
     turn: 3,
-    stats: { stamina: 120, social: "40" },
+    stats: { stamina: 120, social: "40", hunger: null },
+    gauges: { hunger: { label: "appetite", colour: "#abc" } },
     changes: { stamina: -5 },
     motion: { scope: "fast", level: 4, value: 10.1 },
     unknown_words: ["dragon"],
   });
-  assert.deepEqual(state.stats, { stamina: 100, social: 40, entertainment: 0 });
-  assert.deepEqual(state.changes, { stamina: -5, social: 0, entertainment: 0 });
+  assert.deepEqual(state.stats, { stamina: 100, social: 40, hunger: 0 });
+  assert.deepEqual(state.changes, { stamina: -5, social: 0, hunger: 0 });
+  assert.deepEqual(
+    state.gauges.map((gauge) => labelOf(gauge, say)),
+    ["stamina", "social", "appetite"],
+  );
   assert.deepEqual(state.motion, { level: 4, scope: "fast", value: 10.1 });
   assert.deepEqual(state.course, []);
   for (const wrong of [null, undefined, 3, "x", {}, []]) assert.equal(readState(wrong), null);
@@ -130,8 +135,8 @@ test("the course: high stats are high, one turn is still a line", () => {
       [10, 0],
     ],
   );
-  assert.equal(describeHistory([], say), "");
-  assert.match(describeHistory(course, say), /^Stats, turns 1 to 2: stamina 100 \u2192 0/);
+  assert.equal(describeHistory([], [], say), "");
+  assert.match(describeHistory(course, [{ name: "stamina" }], say), /^Stats, turns 1 to 2: stamina 100 \u2192 0/);
 });
 
 test("fields make the published form, and it gives them back", () => {

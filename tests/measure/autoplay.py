@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -26,7 +25,7 @@ from animegamer_core.checkpoint import World, open_world  # noqa: E402
 from animegamer_core.life import PUBLISHED_RULES, Rules  # noqa: E402
 from animegamer_core.recall import PUBLISHED  # noqa: E402
 from animegamer_core.runtime.models import PlaySettings  # noqa: E402
-from animegamer_core.state import CharacterState, GameSession, GameState, StateChange  # noqa: E402
+from animegamer_core.state import GameSession, GameState  # noqa: E402
 from animegamer_core.story.director import Director  # noqa: E402
 from animegamer_core.story.everyday import director_for, words_for  # noqa: E402
 from animegamer_core.story.player import Player  # noqa: E402
@@ -61,15 +60,15 @@ def main() -> None:
 
 def stated(world: World, rules: Rules, args: argparse.Namespace) -> GameSession:
     """The game if each act did what the world states."""
-    session = GameSession(opening=CharacterState(**rules.start), rules=rules)
+    session = GameSession(opening=rules.start, rules=rules)
     words = words_for(world.life, world.spec.name, session)
     director = Director(words, args.seed)
     if args.main:
-        session = session.step(FIRST.format(args.main), GameState(None, 2, StateChange()))
+        session = session.step(FIRST.format(args.main), GameState(None, 2, {}))
     for _ in range(args.turns - session.next_number + 1):
         text = director(session)[0].instruction
         act = words.act_of(PUBLISHED.fullmatch(text)["motion"])
-        session = session.step(text, GameState(None, 2, StateChange(**act.change)))
+        session = session.step(text, GameState(None, 2, act.change))
     return session
 
 
@@ -112,7 +111,7 @@ def report(world: World, session: GameSession) -> None:
     for name, counts in (("motion", acts), ("place", places)):
         shares = ", ".join(f"{key} {100 * count / len(turns):.1f}" for key, count in counts.most_common())
         print(f"{name}, % of turns: {shares}")
-    stats = [asdict(turn.character) for turn in turns]
+    stats = [turn.character for turn in turns]
     inside = sum(all(LOW <= value <= HIGH for value in one.values()) for one in stats)
     print(f"all stats between {LOW} and {HIGH}: {100 * inside / len(stats):.1f} % of turns")
     for name in stats[0]:

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
+from animegamer_core.life import STATS
 from animegamer_core.media import contact_sheet as sheet
 from animegamer_core.media.contact_sheet import contact_sheet
-from animegamer_core.media.text import GAUGE_COLOURS
-from animegamer_core.state import GameSession, GameState, StateChange
+from animegamer_core.state import GameSession, GameState
 
 PUBLISHED = "Character: Miko; Motion: wildly fly on a broomstick; Background: night mountain."
 KANJI = "\u5343\u5c0b\u304c\u8d70\u308b"
@@ -13,7 +13,9 @@ KANJI = "\u5343\u5c0b\u304c\u8d70\u308b"
 def turns_of(*instructions):
     session = GameSession()
     for number, instruction in enumerate(instructions):
-        session = session.step(instruction, GameState(None, 1 + number % 5, StateChange(1, 0, -1)))
+        session = session.step(
+            instruction, GameState(None, 1 + number % 5, {"social": 1, "entertainment": 0, "stamina": -1})
+        )
     return session.turns
 
 
@@ -37,13 +39,15 @@ def test_no_turns_or_no_clips_are_refused():
 def played(*changes, instruction=PUBLISHED):
     session = GameSession()
     for change in changes:
-        session = session.step(instruction, GameState(None, 4, StateChange(**change)))
+        session = session.step(instruction, GameState(None, 4, change))
     return session.turns
 
 
 def pixels(sheet, name):
     """The length of a gauge's bar in the sheet, in pixels."""
-    colour = [int(GAUGE_COLOURS[name][index : index + 2], 16) for index in (1, 3, 5)]
+    colour = [
+        int(next(stat.colour for stat in STATS if stat.name == name)[index : index + 2], 16) for index in (1, 3, 5)
+    ]
     return (np.asarray(sheet) == colour).all(-1).any(0).sum()
 
 

@@ -3,9 +3,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from animegamer_core.life import MOTION, STATS
 from animegamer_core.model import engine as engine_module
 from animegamer_core.model.engine import GameEngine, ReplyTree, _prompt_mask, additive_mask
-from animegamer_core.model.prompt import GRAMMAR, state_block
+from animegamer_core.model.prompt import state_block
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import GameSession
 
@@ -15,6 +16,8 @@ LINES = (
     "Character: Miko, Taro; Motion: wildly dance; Background: night forest.",
     "Character: Miko; Motion: softly sleep; Background: night street.",
 )
+
+GRAMMAR = (MOTION, *STATS)
 
 
 def with_profile(engine, name="paper", **switches):
@@ -36,9 +39,11 @@ def test_every_profile_plays(name, tiny_engine):
     for turn in play(engine, LINES).turns:
         assert turn.state.representation.shape == (TINY.state.tokens, TINY.state.width)
         if PROFILES[name].grammar:
-            assert all(level in choice.allowed for level, choice in zip(turn.state.levels, GRAMMAR, strict=True))
+            assert all(
+                level in choice.choices for level, choice in zip(engine.levels(turn.state), GRAMMAR, strict=True)
+            )
         else:
-            assert turn.state.levels == (0, 0, 0, 0)  # random weights write no state block that can be read
+            assert engine.levels(turn.state) == (0, 0, 0, 0)  # random weights write no state block that can be read
 
 
 @pytest.fixture
@@ -128,7 +133,7 @@ def test_training_in_a_padded_batch_equals_playing(answered, name, tiny_engine, 
     engine = with_profile(tiny_engine, name)
     first = play(engine, LINES[:1]).turns[0]
     past = first.state.representation[None]
-    asked = [engine.prompt([], LINES[0]), engine.prompt([(LINES[0], first.state.levels)], LINES[1])]
+    asked = [engine.prompt([], LINES[0]), engine.prompt([(LINES[0], engine.levels(first.state))], LINES[1])]
     block = state_block(tiny_tokenizer, (3, 1, 0, -1), engine.profile)[1:] if answered else []
     with torch.no_grad():
         output = engine([prompt.followed_by(block) for prompt in asked], [past[:0], past], answers=len(block))
@@ -143,13 +148,13 @@ def test_training_in_a_padded_batch_equals_playing(answered, name, tiny_engine, 
 
 def chosen_one_by_one(engine, past, instruction):
     """Levels and unconstrained choices, from one pass per number over a growing prompt."""
-    prompt = engine.prompt([(turn.instruction, turn.state.levels) for turn in past], instruction)
+    prompt = engine.prompt([(turn.instruction, engine.levels(turn.state)) for turn in past], instruction)
     states, tokenizer = engine.past_states(past), engine.tokenizer
     levels, raw_choices = (), ()
     for choice, following in zip(GRAMMAR, (*GRAMMAR[1:], None), strict=True):
         logits = engine.first_logits(prompt, states)
         raw_choices += (tokenizer.strength_of(int(logits.argmax())),)
-        levels += (max(choice.allowed, key=lambda value: logits[tokenizer.strength(value)].item()),)
+        levels += (max(choice.choices, key=lambda value: logits[tokenizer.strength(value)].item()),)
         if following is not None:
             tags = [tokenizer.token(choice.closing), tokenizer.token(following.opening)]
             prompt = prompt.followed_by([tokenizer.strength(levels[-1]), *tags])
@@ -168,11 +173,11 @@ def test_the_reply_tree_chooses_as_one_pass_per_number(name, tiny_tokenizer):
         session = GameSession(window=2)
         for line in LINES:
             state = engine.predict(session.past(), line)
-            assert (state.levels, state.raw_choices) == chosen_one_by_one(engine, session.past(), line)
-            for values, level in zip(seen, state.levels, strict=True):
+            assert (engine.levels(state), state.raw_choices) == chosen_one_by_one(engine, session.past(), line)
+            for values, level in zip(seen, engine.levels(state), strict=True):
                 values.add(level)
             session = session.step(line, state)
-    assert seen == [set(choice.allowed) for choice in GRAMMAR]
+    assert seen == [set(choice.choices) for choice in GRAMMAR]
 
 
 def logits_token_by_token(engine, prompt, states, tokens):
@@ -189,7 +194,7 @@ def test_the_reply_tree_has_the_logits_of_token_by_token_decoding(name, turns, t
     """A wrong position or mask changes the logits, but seldom the best choice."""
     engine = with_profile(tiny_engine, name)
     past = play(engine, LINES[:turns]).past()
-    prompt = engine.prompt([(turn.instruction, turn.state.levels) for turn in past], LINES[2])
+    prompt = engine.prompt([(turn.instruction, engine.levels(turn.state)) for turn in past], LINES[2])
     states, tree = engine.past_states(past), ReplyTree.of(tiny_tokenizer)
     hidden_RH = engine._text_pass(prompt, states, tree)[0][len(prompt.ids_L) - 1 :]
     whole = [numbers for numbers in tree.ends if len(numbers) == len(GRAMMAR) - 1]
@@ -212,7 +217,7 @@ def test_a_turn_is_one_pass_and_the_reply_tree_does_not_change_the_state(name, p
     layer.remove()
     assert len(kept) == passes
     alone = engine.represent(
-        engine.prompt([(t.instruction, t.state.levels) for t in past], LINES[2]), engine.past_states(past)
+        engine.prompt([(t.instruction, engine.levels(t.state)) for t in past], LINES[2]), engine.past_states(past)
     )
     torch.testing.assert_close(state.representation, alone, atol=1e-6, rtol=1e-5)
 
@@ -237,7 +242,7 @@ def test_a_token_of_the_tree_attends_to_the_prompt_and_its_own_path_only(tiny_to
 def test_a_prompt_that_is_read_in_parts_gives_the_same_turn_in_less_memory(name, grammar, tiny_engine, monkeypatch):
     engine = with_profile(tiny_engine, name, grammar=grammar)
     past = play(engine, LINES[:3]).past()
-    prompt = engine.prompt([(turn.instruction, turn.state.levels) for turn in past], "run " * 300)
+    prompt = engine.prompt([(turn.instruction, engine.levels(turn.state)) for turn in past], "run " * 300)
     states = engine.past_states(past)
     whole, turn = engine.first_logits(prompt, states), engine.predict(past, "run " * 300)
     sizes = []
@@ -253,7 +258,7 @@ def test_a_prompt_that_is_read_in_parts_gives_the_same_turn_in_less_memory(name,
         again = engine.predict(past, "run " * 300)
         hook.remove()
         torch.testing.assert_close(again.representation, turn.representation, atol=1e-5, rtol=1e-4)
-        assert (again.levels, again.raw_choices) == (turn.levels, turn.raw_choices)
+        assert (again.motion, again.change, again.raw_choices) == (turn.motion, turn.change, turn.raw_choices)
         tail = 8 + 16 + (105 if grammar else 0)  # slots, tags and the reply tree, which are read at once
         assert max(sizes) <= (part + tail) * (len(prompt.ids_L) + 105), "a part sees all before it, and no more"
 

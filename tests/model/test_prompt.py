@@ -13,8 +13,8 @@ from published_files import write_mistral
 from safetensors.torch import load_file
 
 from animegamer_core.files import write_text
+from animegamer_core.life import MOTION, STATS
 from animegamer_core.model.prompt import (
-    GRAMMAR,
     RELEASE_SLOTS,
     GameTokenizer,
     build_prompt,
@@ -30,7 +30,7 @@ SHARED = Path(__file__).parents[3] / "shared"
 KEPT = Path(__file__).parents[1] / "golden"
 WORDS = ("character", "motion", "background", ":", ";", ",", ".", "miko", "run", "day", "beach")
 TOKENIZER = GameTokenizer.from_words(WORDS, 8)
-LEVELS = st.tuples(*(st.sampled_from(choice.allowed) for choice in GRAMMAR))
+LEVELS = st.tuples(*(st.sampled_from(number.choices) for number in (MOTION, *STATS)))
 DOUBLING = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
 
 

@@ -41,14 +41,16 @@ from animegamer_core.research.baselines.folders import FLUX, SDXL, TEXT_TO_VIDEO
 from animegamer_core.research.baselines.frames import fitted, frame_indices, speed, to_frames
 from animegamer_core.research.baselines.models import ImageModel
 from animegamer_core.research.baselines.sharing import SharedAttention, Sharing, groups, shared_attention
-from animegamer_core.state import StateChange
 from animegamer_core.train.text_video import dtype_option
 
 QUICK = {"steps": 1, "picture_steps": 2, "picture_side": 32, "share_after": 0}
 
 
 def game(name, *motions):
-    turns = (BenchmarkTurn(("qiqi",), motion, "noon forest", 3, "quickly", StateChange(0, 0, -1)) for motion in motions)
+    turns = (
+        BenchmarkTurn(("qiqi",), motion, "noon forest", 3, "quickly", {"social": 0, "entertainment": 0, "stamina": -1})
+        for motion in motions
+    )
     return BenchmarkGame(name, tuple(turns))
 
 

@@ -14,7 +14,7 @@ from animegamer_core.research.parity.golden import ParityRun, RecordedTokenizer
 from animegamer_core.research.parity.rows import graded_row
 from animegamer_core.research.parity.turns import CHAINED, ENGINE, chain_tolerance, engine_rows
 from animegamer_core.spec import PROFILES
-from animegamer_core.state import CharacterState, Turn
+from animegamer_core.state import Turn
 
 LINES = {1: "one", 2: "two", 3: "three", 4: "four"}
 ROUNDING = 4e-5  # of a recording that one turn still agrees with
@@ -52,7 +52,7 @@ def record(folder, engine, rounding=0.0, windows=(1, 2, 3)):
             state = replace(state, representation=state.representation + rounding)
             name = f"w{window}.turn{number}"
             cases[name] = _case(engine, tensors, name, past, line, state)
-            history.append(Turn(number, line, 0, state, CharacterState()))
+            history.append(Turn(number, line, 0, state, {}))
     facts = {
         "P": {"heads": SPEC.engine.heads, "kv_heads": SPEC.engine.kv_heads, "lines": list(LINES.values())},
         "lora_alpha": RANK,
@@ -68,7 +68,7 @@ def record(folder, engine, rounding=0.0, windows=(1, 2, 3)):
 
 
 def _case(engine, tensors, name, past, line, state):
-    prompt = engine.prompt([(turn.instruction, turn.state.levels) for turn in past], line)
+    prompt = engine.prompt([(turn.instruction, engine.levels(turn.state)) for turn in past], line)
     tensors[f"{name}.input_ids"], tensors[f"{name}.ids_gen_mask"] = prompt.ids_L, prompt.query_L
     tensors[f"{name}.ids_cmp_mask"] = prompt.past_L
     tensors[f"{name}.attention_mask"] = 1 - 2 * prompt.query_L.long()
@@ -78,7 +78,7 @@ def _case(engine, tensors, name, past, line, state):
     engine.profile = replace(PROFILES["as_run"], text_sees_states=True)
     with_states = engine.reply(prompt, states)
     engine.profile = PROFILES["as_run"]
-    return {"instruction": line, "states": list(state.levels), "text": text, "text_with_embeds": with_states}
+    return {"instruction": line, "states": list(engine.levels(state)), "text": text, "text_with_embeds": with_states}
 
 
 def compared(folder, tmp_path):

@@ -209,17 +209,17 @@ def shots_of(folder, world):
 
 
 def test_presets_reuse_stored_shots_only_if_they_round(world, tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(PRESETS, "quick", Preset("quick", "", optimizations=("fused", "layout")))
-    monkeypatch.setitem(PRESETS, "sketch", Preset("sketch", "", 2, "constant", optimizations=("fused", "first_block")))
+    monkeypatch.setitem(PRESETS, "balanced", Preset("balanced", "", optimizations=("fused", "layout")))
+    monkeypatch.setitem(PRESETS, "live", Preset("live", "", 2, "constant", optimizations=("fused", "first_block")))
     assert play(world, tmp_path) == 0
     first = shots_of(tmp_path, world)
-    assert play(world, tmp_path, "--preset", "quick") == 0
+    assert play(world, tmp_path, "--preset", "balanced") == 0
     assert shots_of(tmp_path, world) == first and "(known)" in capsys.readouterr().out
-    assert play(world, tmp_path, "--preset", "sketch", "--steps", "3") == 0
+    assert play(world, tmp_path, "--preset", "live", "--steps", "3") == 0
     exact, sketch = sorted(shots_of(tmp_path, world), key=lambda key: key["precision"])
     assert (exact["precision"], sketch["precision"]) == ("float32", "float32+first_block")
     assert (sketch["steps"], sketch["guidance"]) == (3, "constant") and exact["state"] == sketch["state"]
-    assert "preset sketch: steps 3 instead of the preset's 2" in capsys.readouterr().err
+    assert "preset live: steps 3 instead of the preset's 2" in capsys.readouterr().err
 
 
 def bench_plan(**changes):

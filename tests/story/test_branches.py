@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_story import WORLD, StubPlayer, files, predicted, texts
 
-from animegamer_core.state import CACHED_TURNS, CharacterState, GameSession, GameState
+from animegamer_core.state import CACHED_TURNS, GameSession, GameState
 from animegamer_core.story.branches import Branch, BranchEntry
 from animegamer_core.story.content_store import ShotKey, StateKey, address_of, opening_address, with_opening_address
 from animegamer_core.story.index import story_names
@@ -292,7 +292,7 @@ def begun(story, session, instruction="one"):
 
 
 def test_an_opening_is_read_back_with_its_picture_and_stats(tmp_path):
-    stats = CharacterState(10, 20, 95)
+    stats = {"stamina": 10, "social": 20, "entertainment": 95}
     session = begun(opened(tmp_path), GameSession((), 2, stats).open_with("Miko waves", picture()))
     story = opened(tmp_path)
     back = story.load_session(story.session(1, 2))
@@ -308,7 +308,10 @@ def test_an_opening_is_read_back_with_its_picture_and_stats(tmp_path):
 def test_every_part_of_an_opening_is_in_its_address():
     plain = GameSession()
     openings = [plain.open_with("waves", picture()), plain.open_with("runs", picture())]
-    openings += [plain.open_with("waves", picture(2.0)), GameSession(opening=CharacterState(51, 50, 50))]
+    openings += [
+        plain.open_with("waves", picture(2.0)),
+        GameSession(opening={"stamina": 51, "social": 50, "entertainment": 50}),
+    ]
     openings += [openings[-1].open_with("waves", picture())]
     addresses = [opening_address(WORLD, session) for session in openings]
     assert len(set(addresses)) == 5 and None not in addresses and opening_address(WORLD, plain) is None

@@ -143,7 +143,7 @@ def test_turns_that_were_never_there_are_not_looked_for(world, root, key):
 
 
 def test_an_opening_with_stats_that_none_can_have_is_lost(root):
-    change_turns(root, change_opening=lambda key: key.update(stamina=101))
+    change_turns(root, change_opening=lambda key: key["stats"].update(stamina=101))
     with pytest.raises(ValueError, match="the game's opening .* is missing or damaged; start the game again"):
         Story.read(root, "game").session(2, 2)
 

@@ -3,17 +3,17 @@
 import json
 import random
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world, save_world
-from animegamer_core.life import Act, Consequence, Life, Rules, Stat, Words
+from animegamer_core.life import PUBLISHED_RULES, STATS, Act, Consequence, Life, Rules, Words
 from animegamer_core.recall import PUBLISHED
 from animegamer_core.runtime.models import PlaySettings
-from animegamer_core.state import CharacterState, GameSession, GameState, StateChange
+from animegamer_core.state import GameSession, GameState
 from animegamer_core.story.director import MOST_OF_SPAN, SPAN, Director
 from animegamer_core.story.everyday import NobodyNamedError, director_for, words_for
 from animegamer_core.story.player import Player
@@ -21,8 +21,8 @@ from animegamer_core.story.story import Story
 from animegamer_core.toybox.editions import SECOND, SEEN, Casting
 from animegamer_core.toybox.world import LIFE, MOTIONS, RULES, WORDS, vocabulary, words
 
-TIRED = CharacterState(stamina=10)
-RAN = GameState(None, 2, StateChange(entertainment=1, stamina=-1))
+TIRED = {"stamina": 10}
+RAN = GameState(None, 2, {"entertainment": 1, "stamina": -1})
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def played(director, turns, rules=RULES, session=None):
     for _ in range(turns):
         text = director(session)[0].instruction
         act = WORDS.act_of(PUBLISHED.fullmatch(text)["motion"])
-        session = session.step(text, GameState(None, 2, StateChange(act.social, act.entertainment, act.stamina)))
+        session = session.step(text, GameState(None, 2, RULES.change(act.change)))
     return session
 
 
@@ -62,7 +62,7 @@ def test_a_long_game_stays_lively_and_in_the_vocabulary(main):
         assert max(counts.values()) <= 0.15 * len(turns)
         if main is None:
             assert len(counts) in (len(WORDS.acts), len(WORDS.places))
-    inside = [all(5 <= value <= 95 for value in asdict(turn.character).values()) for turn in turns]
+    inside = [all(5 <= value <= 95 for value in turn.character.values()) for turn in turns]
     assert sum(inside) >= 0.9 * len(turns)
 
 
@@ -77,9 +77,9 @@ def test_the_same_game_and_seed_get_the_same_proposals():
 @pytest.mark.parametrize(
     ("character", "stat"),
     [
-        (CharacterState(10, 50, 50), "stamina"),
-        (CharacterState(50, 10, 50), "social"),
-        (CharacterState(50, 50, 5), "entertainment"),
+        ({"stamina": 10, "social": 50, "entertainment": 50}, "stamina"),
+        ({"stamina": 50, "social": 10, "entertainment": 50}, "social"),
+        ({"stamina": 50, "social": 50, "entertainment": 5}, "entertainment"),
     ],
 )
 def test_a_low_stat_is_what_most_proposals_raise(character, stat):
@@ -94,18 +94,18 @@ def test_three_suggestions_are_different_acts():
 
 
 def test_at_no_stamina_only_rest_is_proposed_and_counts():
-    session = GameSession(opening=CharacterState(0, 50, 50), rules=RULES)
+    session = GameSession(opening={"stamina": 0, "social": 50, "entertainment": 50}, rules=RULES)
     for seed in range(20):
-        assert all(act_of(proposal).stamina > 0 for proposal in Director(WORDS, seed)(session, 3))
-    turn = session.step("dance", GameState(None, 4, StateChange(social=1, entertainment=1, stamina=-1))).turns[-1]
-    assert turn.refused == ("social", "entertainment") and turn.state.change.social == 1  # both are kept
-    assert turn.moved == {"stamina": 0, "social": RULES.social.drift, "entertainment": RULES.entertainment.drift}
+        assert all(act_of(proposal).change.get("stamina", -1) > 0 for proposal in Director(WORDS, seed)(session, 3))
+    turn = session.step("dance", GameState(None, 4, {"social": 1, "entertainment": 1, "stamina": -1})).turns[-1]
+    assert turn.refused == ("social", "entertainment") and turn.state.change["social"] == 1  # both are kept
+    assert turn.moved == {"social": RULES.stats[0].drift, "entertainment": RULES.stats[1].drift, "stamina": 0}
 
 
 def test_rest_that_training_never_showed_is_proposed_where_only_rest_counts():
-    rests = {act.phrase for act in WORDS.acts if act.stamina > 0}
+    rests = {act.phrase for act in WORDS.acts if act.change.get("stamina", -1) > 0}
     untried = tuple((name, phrase) for name in WORDS.characters for phrase in sorted(rests))
-    session = GameSession(opening=CharacterState(stamina=0), rules=RULES)
+    session = GameSession(opening={"stamina": 0}, rules=RULES)
     for seed in range(10):
         director = Director(replace(WORDS, untried=untried), seed)
         assert act_of(director(session)[0]).phrase in rests
@@ -119,7 +119,7 @@ def test_an_act_fills_a_part_of_the_last_turns_only():
 
 
 def test_what_the_engine_said_of_an_act_counts_more_than_what_the_world_states():
-    state = GameState(None, 2, StateChange(social=0, entertainment=0, stamina=-1))
+    state = GameState(None, 2, {"social": 0, "entertainment": 0, "stamina": -1})
     session = GameSession(opening=TIRED, rules=RULES)
     for _ in range(3):  # the engine says that sleeping tires, so it is no rest
         session = session.step("Character: Miko; Motion: sleep under a blanket; Background: day beach.", state)
@@ -180,7 +180,7 @@ def test_a_described_thing_is_referred_to_later():
 def test_the_player_may_write_anything_between():
     session = GameSession(rules=RULES)
     for text in ("Something strange happens", "Character: Momo; Motion: ponder; Background: moon."):
-        session = session.step(text, GameState(None, 3, StateChange()))
+        session = session.step(text, GameState(None, 3, {}))
         assert Director(WORDS)(session)
     assert Director(WORDS)(session)[0].instruction.startswith("Character: Momo")
 
@@ -221,7 +221,8 @@ def test_auto_without_words_says_how_to_begin_and_both_ways_work(world, tmp_path
 
 
 def test_a_worlds_rules_are_kept_with_its_stories(world, tmp_path):
-    rules = Rules(stamina=Stat("energy", start=80, step=10, high=90), consequences=(Consequence("social", 55, ()),))
+    energy = replace(STATS[2], label="energy", start=80, step=10, high=90)
+    rules = Rules((*STATS[:2], energy), (Consequence("social", 55, ()),))
     path = tmp_path / "world"
     stated = save_world(path, world.spec, life=Life(rules, Words(("Kai",), (Act("run"),), ("beach",))))
     assert open_world(path).life == stated.life
@@ -231,18 +232,19 @@ def test_a_worlds_rules_are_kept_with_its_stories(world, tmp_path):
     story = Story.open(tmp_path, "tale", world.spec.name, world.fingerprint)
     player = Player(ruled, story, PlaySettings(steps=1))
     turn = player.step("run", draw=False).turn
-    assert turn.before.stamina == 80 and turn.character.stamina in (70, 80)
-    assert turn.character.social == 50, "nothing rises"
+    assert turn.before["stamina"] == 80 and turn.character["stamina"] in (70, 80)
+    assert turn.character["social"] == 50, "nothing rises"
     again = Story.read(tmp_path, "tale")
     assert again.rules == rules and again.session(1, 4).turns == player.story.session(1, 4).turns
-    assert json.loads((tmp_path / "tale" / "story.json").read_text())["rules"]["stamina"]["label"] == "energy"
+    assert json.loads((tmp_path / "tale" / "story.json").read_text())["rules"]["stats"][2]["label"] == "energy"
 
 
 @pytest.mark.parametrize(
     "life",
     [
-        {"rules": {"stamina": {"start": 101}}},
-        {"rules": {"stamina": {"low": 60}}},
+        {"rules": {"stats": [{"name": "joy", "tag": "JO", "choices": [0, 1], "start": 101}]}},
+        {"rules": {"stats": [{"name": "joy", "tag": "JO", "choices": []}]}},
+        {"rules": {"stats": [{"name": "joy", "tag": "ML", "choices": [0, 1]}]}},
         {"rules": {"consequences": [{"stat": "mood", "at_most": 0, "only": []}]}},
         {"words": {"characters": ["Kai; Motion: fly"]}},
         {"words": {"acts": [{"phrase": " "}]}},
@@ -258,13 +260,13 @@ def test_damaged_statements_are_refused_by_name(world, tmp_path, life):
 
 
 def test_published_rules_are_unchanged():
-    state, expected = CharacterState(), {"stamina": 50, "social": 50, "entertainment": 50}
+    state = expected = {"social": 50, "entertainment": 50, "stamina": 50}
     rng = random.Random(0)
     for _ in range(50):
-        change = StateChange(rng.randint(0, 1), rng.randint(0, 1), rng.choice([-1, 1]))
-        state = state.after(change)
-        expected = {name: max(0, min(100, value + 5 * getattr(change, name))) for name, value in expected.items()}
-        assert asdict(state) == expected
+        change = {"social": rng.randint(0, 1), "entertainment": rng.randint(0, 1), "stamina": rng.choice([-1, 1])}
+        state = PUBLISHED_RULES.after(state, change)
+        expected = {name: max(0, min(100, value + 5 * change[name])) for name, value in expected.items()}
+        assert state == expected
 
 
 # Playing
@@ -330,7 +332,7 @@ def test_a_game_that_plays_itself_leaves_a_typed_one_alone(world, tmp_path, monk
 @pytest.mark.parametrize(("who", "main_one"), [(", Miko", "Miko"), ("Miko and Taro", "Miko")])
 def test_names_are_read_as_a_player_writes_them(who, main_one):
     text = f"Character: {who}; Motion: gently wave hello; Background: day beach."
-    session = GameSession().step(text, GameState(None, 2, StateChange(0, 0, -1)))
+    session = GameSession().step(text, GameState(None, 2, {"social": 0, "entertainment": 0, "stamina": -1}))
     for proposal in Director(WORDS)(session, 9):
         names = PUBLISHED.fullmatch(proposal.instruction)["who"].split(", ")
         assert names[0] == main_one and len(set(names)) == len(names)

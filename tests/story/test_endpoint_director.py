@@ -14,7 +14,7 @@ from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world
 from animegamer_core.life import Act, Life, Words
 from animegamer_core.runtime.models import PlaySettings
-from animegamer_core.state import CharacterState, GameSession, GameState, StateChange
+from animegamer_core.state import GameSession, GameState
 from animegamer_core.story.endpoint import MODEL, TRIES, URL, give_up_after, model_at
 from animegamer_core.story.endpoint_director import proposer_for
 from animegamer_core.story.player import Player
@@ -22,7 +22,7 @@ from animegamer_core.story.story import Story
 
 WORDS = Words(
     characters=("Kai", "Mia"),
-    acts=(Act("mend a net"), Act("talk to a friend", social=1, company=True)),
+    acts=(Act("mend a net"), Act("talk to a friend", {"social": 1}, company=True)),
     places=("harbor", "market"),
     times=("day", "night"),
     adverbs=(("slowly",), ("quickly",)),
@@ -53,9 +53,9 @@ def director(stub, life=CLOSED, seed=0, **how):
 
 
 def game(*instructions):
-    session = GameSession(opening=CharacterState(stamina=35))
+    session = GameSession(opening={"stamina": 35})
     for text in instructions:
-        session = session.step(text, GameState(None, 2, StateChange(1, 0, -1)))
+        session = session.step(text, GameState(None, 2, {"social": 1, "entertainment": 0, "stamina": -1}))
     return session
 
 
@@ -68,8 +68,8 @@ def test_the_model_is_told_the_story_the_stats_and_the_words(stub):
     assert proposed(propose, session=game(NET, TALK)) == [NET, TALK] and propose.name == "endpoint gpt, seed 7"
     (ask,) = stub.asks
     (text,) = ask.texts
-    assert f"1. {NET} (stamina 30, social 55, entertainment 50)" in text and f"2. {TALK}" in text
-    assert "Now: stamina 25, social 60, entertainment 50" in text
+    assert f"1. {NET} (social 55, entertainment 50, stamina 30)" in text and f"2. {TALK}" in text
+    assert "Now: social 60, entertainment 50, stamina 25" in text
     assert "Use these words only." in text and "mend a net, talk to a friend (with a second character)" in text
     assert ask.body["temperature"] > 0 and ask.body["seed"] == 9
     proposed(director(stub, seed=8))

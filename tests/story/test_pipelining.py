@@ -11,7 +11,7 @@ from test_play import GAME, ROOT, content, opened
 
 from animegamer_core.runtime.cfg_parallel import replicas
 from animegamer_core.runtime.models import LoadedModels
-from animegamer_core.state import CharacterState, GameSession, GameState
+from animegamer_core.state import GameSession, GameState
 from animegamer_core.story.player import Player, PlaySettings
 from animegamer_core.story.story import Story
 
@@ -191,7 +191,7 @@ def test_a_callback_may_rewind(world, tmp_path):
 def test_an_opening_and_a_resumed_game_are_the_same_ahead(world, tmp_path):
     state = world.spec.state
     picture = GameState.of_picture(torch.full((state.tokens, state.width), 0.5))
-    opening = GameSession(opening=CharacterState(90, 10, 10)).open_with("Miko waves", picture)
+    opening = GameSession(opening={"stamina": 90, "social": 10, "entertainment": 10}).open_with("Miko waves", picture)
     folders = {}
     for ahead in (True, False):
         story = Story.open(tmp_path / str(ahead), "game", world.spec.name, world.fingerprint)

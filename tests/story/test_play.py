@@ -86,7 +86,7 @@ def test_the_clip_is_the_shot_of_the_predicted_state(world, tmp_path):
     frames = player.models.decoder().shoot(turn.state.representation, TABLE.value(turn.state.motion), seed=9)
     write_clip(tmp_path / "wanted.mp4", to_uint8(frames), 8)
     assert (read_clip(player.story.clips()[1]).frames == read_clip(tmp_path / "wanted.mp4").frames).all()
-    assert player.models.engine().predict((), GAME[0]).levels == turn.state.levels
+    assert player.models.engine().predict((), GAME[0]).change == turn.state.change
 
 
 def test_a_resumed_game_equals_an_uninterrupted_one(world, tmp_path):
@@ -178,9 +178,9 @@ def test_a_partly_played_game_ends_there(world, tmp_path):
 def test_a_contact_sheet_shows_the_last_turns(world, tmp_path, monkeypatch):
     shown, real = [], sheet.contact_sheet
 
-    def watched(turns, frames, name):
+    def watched(turns, *others):
         shown.extend(turn.number for turn in turns)
-        return real(turns, frames, name)
+        return real(turns, *others)
 
     monkeypatch.setattr(sheet, "contact_sheet", watched)
     monkeypatch.setattr(player_module, "SHEET_TURNS", 2)

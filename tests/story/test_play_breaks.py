@@ -34,10 +34,10 @@ class Report(io.StringIO):
         return super().write(text)
 
 
-def play(world, game, out, disk=None, takes=1):
+def play(world, game, out, disk=None):
     arguments = ["play", str(game), "--world", str(world.folder), "--out", str(out), "--steps", "2"]
     with contextlib.redirect_stdout(Report(disk) if disk else io.StringIO()):
-        assert main([*arguments, "--takes", str(takes)]) == 0
+        assert main(arguments) == 0
 
 
 def content(out):

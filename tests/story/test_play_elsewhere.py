@@ -9,7 +9,7 @@ from test_play import GAME, content, opened, played
 
 from animegamer_core.media.video import read_clip, to_uint8
 from animegamer_core.recall import Memory
-from animegamer_core.state import CACHED_TURNS, CharacterState, GameSession, GameState
+from animegamer_core.state import CACHED_TURNS, GameSession, GameState
 from animegamer_core.story.content_store import with_opening_address
 from animegamer_core.story.player import LoadedModels, Player, PlaySettings, save_turn
 from animegamer_core.story.turn import draw_turn, predict_turn, shot_key
@@ -52,7 +52,9 @@ def test_models_are_requested_at_each_use_except_for_known_turns(world, tmp_path
 
 
 def test_an_opening_picture_is_used_by_the_engine_and_saved(world, tmp_path, unloadable_engine):
-    opening = GameSession(opening=CharacterState(90, 10, 10)).open_with("Miko waves", picture(world))
+    opening = GameSession(opening={"stamina": 90, "social": 10, "entertainment": 10}).open_with(
+        "Miko waves", picture(world)
+    )
     player = Player(world, opened(world, tmp_path), PlaySettings(), opening=opening)
     player.play(GAME[:2])
     past = [opening.turns[0]]
@@ -122,7 +124,9 @@ def keep(world, root, turns, order):
 
 @pytest.mark.parametrize("with_opening, order", [(False, (0, 1, 2)), (False, (1, 2, 0, 2)), (True, (2, 1, 0))])
 def test_a_graphs_game_saved_in_any_order_equals_a_players(world, tmp_path, with_opening, order):
-    opening = GameSession(opening=CharacterState(90, 10, 10)).open_with("Miko waves", picture(world))
+    opening = GameSession(opening={"stamina": 90, "social": 10, "entertainment": 10}).open_with(
+        "Miko waves", picture(world)
+    )
     opening = opening if with_opening else None
     story = keep(world, tmp_path / "graph", graph(world, opening), order)
     player = Player(world, opened(world, tmp_path / "player"), PlaySettings(), opening=opening)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from animegamer_core.state import CharacterState, GameSession, GameState, StateChange
+from animegamer_core.state import GameSession, GameState
 from animegamer_core.story.content_store import ShotKey, StateKey, address_of
 from animegamer_core.story.story import Story
 
@@ -50,7 +50,7 @@ class StubPlayer:
 def predicted(address):
     """A state that depends on its address only."""
     number = int(address[:12], 16)
-    change = StateChange(number % 2, number // 2 % 2, 1 if number % 3 else -1)
+    change = {"social": number % 2, "entertainment": number // 2 % 2, "stamina": 1 if number % 3 else -1}
     return GameState(torch.full((2, 3), float(number % 97)), 1 + number % 5, change, (number % 5, None, 1, -1))
 
 
@@ -265,7 +265,7 @@ def test_a_lost_first_turn_is_played_again_unless_its_opening_is_unknown(tmp_pat
     record.write_bytes(damage)
     assert StubPlayer(tmp_path).play(["one", "two"]).computed == [record.stem]
     assert files(tmp_path) == before
-    player.story.put_opening(GameSession((), 2, CharacterState(stamina=10)))
+    player.story.put_opening(GameSession((), 2, {"stamina": 10}))
     record.write_bytes(damage)
     with pytest.raises(ValueError, match=f"{record.stem[:12]}.*missing or damaged"):
         StubPlayer(tmp_path)

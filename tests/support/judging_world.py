@@ -10,7 +10,6 @@ import numpy as np
 from animegamer_core.data.benchmark import BenchmarkGame, parse_turn
 from animegamer_core.evaluate.world.records import GameRecord, TurnRecord, begin_run, game_folder
 from animegamer_core.media.video import write_clip
-from animegamer_core.state import StateChange
 
 ADVERBS = ("barely", "slowly", "calmly", "quickly", "wildly")
 
@@ -36,7 +35,7 @@ def story(prompt: str) -> str:
     return "\n".join(line(main, number, others[number % 2]) for number in range(count))
 
 
-def make_run(folder: Path, name: str, games: dict[str, int], shade: int, change: StateChange | None = None) -> Path:
+def make_run(folder: Path, name: str, games: dict[str, int], shade: int, change: dict[str, int] | None = None) -> Path:
     """A finished run of a player: games by name with their number of turns, every clip of one shade."""
     begin_run(folder, {"player": {"name": name}, "benchmark": {"games": list(games)}, "seed": 0}, {})
     for game, count in games.items():
@@ -51,7 +50,7 @@ def make_run(folder: Path, name: str, games: dict[str, int], shade: int, change:
     return folder
 
 
-def turn_record(number: int, text: str, clip: str, change: StateChange | None) -> TurnRecord:
+def turn_record(number: int, text: str, clip: str, change: dict[str, int] | None) -> TurnRecord:
     return TurnRecord(
         number=number,
         line=text,

@@ -12,7 +12,7 @@ from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.save import write_manifest
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
 from animegamer_core.evaluate.similarity.models import ScoringModels
-from animegamer_core.state import MotionTable, StateChange
+from animegamer_core.state import MotionTable
 
 TABLE = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))
 
@@ -68,7 +68,7 @@ def small_games(count=3, turns=2):
                 "day beach",
                 1 + (index + turn) % 5,
                 "gently",
-                StateChange(0, turn % 2, 1 if turn % 3 else -1),
+                {"social": 0, "entertainment": turn % 2, "stamina": 1 if turn % 3 else -1},
             )
             for turn in range(turns)
         )

@@ -18,7 +18,8 @@ from animegamer_core.data.benchmark import (
     read_benchmark,
 )
 from animegamer_core.evaluate.toybox.run import SEED_SPAN
-from animegamer_core.state import Instruction, StateChange
+from animegamer_core.life import STATS
+from animegamer_core.state import Instruction
 from animegamer_core.toybox.benchmark import BENCHMARK, benchmark_games, main, true_game
 from animegamer_core.toybox.command import run_command
 from animegamer_core.toybox.games import sample_game
@@ -39,7 +40,9 @@ def shipped():
 
 def test_a_line_says_who_does_what_where_how_and_what_it_changes():
     turn = parse_turn(LINE)
-    assert turn == BenchmarkTurn(("Qiqi", "Ponyo"), "fly on a broom", "night sky", 4, "swiftly", StateChange(1, 0, -1))
+    assert turn == BenchmarkTurn(
+        ("Qiqi", "Ponyo"), "fly on a broom", "night sky", 4, "swiftly", {"social": 1, "entertainment": 0, "stamina": -1}
+    )
     assert turn.instruction == "Character: Qiqi, Ponyo; Motion: swiftly fly on a broom; Background: night sky."
     assert turn.line == LINE
     spread = LINE.replace("><", "> <").replace("fly on", "  fly \u3000 on")
@@ -123,7 +126,7 @@ TURNS = st.builds(
     background=WORDS.filter(bool),
     level=st.integers(1, 5),
     adverb=WORDS,
-    change=st.builds(StateChange, st.sampled_from((0, 1)), st.sampled_from((0, 1)), st.sampled_from((-1, 1))),
+    change=st.fixed_dictionaries({stat.name: st.sampled_from(stat.choices) for stat in STATS}),
 )
 NAMES = st.from_regex(r"g[a-z0-9-]{0,20}", fullmatch=True)
 

@@ -5,6 +5,7 @@ They ask for the background as time of day and place, since an instruction has b
 
 from __future__ import annotations
 
+from ...life import questions
 from ..motion import LEVELS
 
 TIMES = ("dawn", "morning", "day", "noon", "afternoon", "dusk", "evening", "night")
@@ -41,12 +42,7 @@ def captioning_prompt(level: int) -> str:
         "(1) the subject <S> in a single word, the motion <MD> as a simple phrase in the present simple tense, and "
         f"the environment <EV> as the time of day ({', '.join(TIMES)}), a space, and a single word for the place. "
         "(2) the movement adverb <MA>: an adverb for <MD> that fits <ML>. "
-        "(3) social interaction <SC>: 1 if two or more characters do something together, such as talking, hugging, "
-        "walking side by side or kissing; otherwise 0. "
-        "(4) entertainment <ET>: 1 if the main character plays, does sports or relaxes, as in reading, riding, flying, "
-        "swimming, whispering or archery; otherwise 0. "
-        "(5) stamina <ST>: 1 if <MD> restores strength, as eating, drinking, lying, sleeping, hugging and being "
-        "treated do; otherwise -1. "
+        f"{questions(3)} "
         "Write nothing but the seven tags. Example output: <S>Girl</S><MD>run</MD><EV>day forest</EV><MA>slowly</MA>"
         "<SC>0</SC><ET>1</ET><ST>-1</ST>. Your response:"
     )

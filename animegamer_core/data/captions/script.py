@@ -15,8 +15,8 @@ from typing import Annotated
 import msgspec
 
 from ...json_files import read_rows
+from ...life import STATS
 from ...messages import brief, quoted
-from ...model.prompt import GRAMMAR
 from ..motion import LEVELS
 from .captioner import ClipTask
 from .replies import Caption, ReplyError
@@ -100,9 +100,9 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
             raise ValueError("expected either adverb (a word) or adverbs ({level: word})")
         if sorted(self.by_level) != list(_LEVELS):
             raise ValueError(f"adverbs has {brief(', '.join(self.by_level))}; expected a word for {', '.join(_LEVELS)}")
-        for choice in GRAMMAR[1:]:
-            if (value := getattr(self, choice.name)) not in choice.allowed:
-                raise ValueError(f"{choice.name} is {value}; expected {' or '.join(map(str, choice.allowed))}")
+        for choice in STATS:
+            if (value := getattr(self, choice.name)) not in choice.choices:
+                raise ValueError(f"{choice.name} is {value}; expected {' or '.join(map(str, choice.choices))}")
         words = [("motion", self.motion), ("background", self.background)]
         words += [("character", name) for name in self.names]
         words += [(f"adverb of level {level}", word) for level, word in self.by_level.items()]

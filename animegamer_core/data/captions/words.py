@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ...model.prompt import GRAMMAR
+from ...life import MOTION, STATS
 from ...state import clean_text
 
 LONGEST_WORDS = 80  # characters of one part
 # The numbers that a tag such as <ST> may have, as text.
-NUMBERS = {choice.opening[1:-1]: tuple(map(str, choice.allowed)) for choice in GRAMMAR}
+NUMBERS = {number.tag: tuple(map(str, sorted(number.choices))) for number in (MOTION, *STATS)}
 
 
 def why_unfit(text: str) -> str | None:

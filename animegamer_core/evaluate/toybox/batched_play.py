@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import torch
 
 from ...model.engine import GameEngine
-from ...model.prompt import GRAMMAR
 from ...recall import LAST_TURNS, Memory
 from ...state import GameSession, GameState, Turn
 
@@ -80,24 +79,21 @@ def predict_batch(engine: GameEngine, pasts: Sequence[Sequence[Turn]], instructi
     """
     if not (engine.profile.shared_prefill and engine.profile.grammar and engine.profile.aligned_queries):
         return [engine.predict(past, text) for past, text in zip(pasts, instructions, strict=True)]
-    prompts = [
-        engine.prompt([(turn.instruction, turn.state.levels) for turn in past], text)
-        for past, text in zip(pasts, instructions, strict=True)
-    ]
+    tokenizer = engine.tokenizer
+    prompts = [engine.prompt_of(past, text) for past, text in zip(pasts, instructions, strict=True)]
     known = [engine.past_states(past) for past in pasts]
     chosen: list[tuple[int, ...]] = [()] * len(prompts)
     first_choices: list[tuple[int | None, ...]] = [()] * len(prompts)
     states_BND = None
-    for index, choice in enumerate(GRAMMAR):
+    for index, choice in enumerate(tokenizer.numbers):
         output = engine(prompts, known)
         states_BND = output.states_BND if states_BND is None else states_BND
         logits_BV = output.logits_BAV[:, -1].float().cpu()
         for game, logits_V in enumerate(logits_BV):
             number, first = engine.choose(choice, logits_V)
             chosen[game], first_choices[game] = (*chosen[game], number), (*first_choices[game], first)
-        if index + 1 < len(GRAMMAR):
-            tokenizer = engine.tokenizer
-            tags = tokenizer.token(choice.closing), tokenizer.token(GRAMMAR[index + 1].opening)
+        if index + 1 < len(tokenizer.numbers):
+            tags = tokenizer.token(choice.closing), tokenizer.token(tokenizer.numbers[index + 1].opening)
             prompts = [
                 prompt.followed_by([tokenizer.strength(chosen[game][-1]), *tags]) for game, prompt in enumerate(prompts)
             ]

@@ -28,7 +28,7 @@ from ..report import Line, Outcome, Report, Target, machine, strips
 from .context import Sampling
 from .hard_rows import conflict_row, motion_lines, new_row, references_row, sharp_row
 from .memory import memory_row
-from .run import FULL, STATS, EvalRun, changes_right
+from .run import FULL, EvalRun, changes_right
 from .speed import measure_speed
 
 SWEEP = 9  # motion values that each state is drawn at
@@ -128,7 +128,7 @@ def games_row(run: EvalRun) -> Outcome:
     truth = labels_of(played.scenes)
     lines = _recognised("games", "", context.recognise(played.clips), truth, {"character": 0.9, "place": 0.9})
     changes = [changes_right(scene, state) for scene, state in zip(played.scenes, played.states, strict=True)]
-    right = {stat: [found[stat] for found in changes] for stat in STATS}
+    right = {stat: [found[stat] for found in changes] for stat in changes[0]}
     all_right = fraction(np.all(list(right.values()), axis=0))
     lines.append(Line("games", "state changes, all three right", all_right, Target(0.95)))
     lines += [Line("games", f"{stat} right", fraction(flags)) for stat, flags in right.items()]

@@ -22,7 +22,6 @@ from .context import Clips, EvalContext, TrueShots
 
 SEED_SPAN = 1_000_000  # seeds of one evaluation; a dataset's held-out games use those from 0 on
 GAME_OFFSET = 500_000
-STATS = ("social", "entertainment", "stamina")
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ class ScriptedGames:
 def changes_right(scene: Scene, state: GameState) -> dict[str, bool]:
     """For each stat whether it changes as the scene's motion says."""
     motion = MOTIONS[scene.motion]
-    return {stat: getattr(motion, stat) == getattr(state.change, stat) for stat in STATS}
+    return {stat: units == state.change[stat] for stat, units in motion.change.items()}
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ The paper names its metrics without formulas; a definition is ours unless its so
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from ...life import PUBLISHED_RULES
 from ..estimates import Estimate, fraction_over_games, mean_over_games
 from .paper import PAPER
 from .records import GameRecord, TurnRecord
 from .scores import CEILINGS, FRAMES_COMPARED, TRUTH
 
-STATS = ("social", "entertainment", "stamina")
 Value = float | bool | None
 
 
@@ -94,14 +94,14 @@ def _motion_off(level: int | None, turn: TurnRecord) -> Value:
 
 
 def _stat_right(name: str) -> Callable[[TurnRecord], Value]:
-    return lambda turn: None if turn.change is None else getattr(turn.change, name) == getattr(turn.asked.change, name)
+    return lambda turn: None if turn.change is None else turn.change[name] == turn.asked.change[name]
 
 
 def _state_off(turn: TurnRecord) -> Value:
     if turn.change is None:
         return None
-    predicted, asked = asdict(turn.change), asdict(turn.asked.change)
-    return sum(abs(predicted[name] - asked[name]) for name in STATS) / len(STATS)
+    asked = turn.asked.change
+    return sum(abs(turn.change[name] - units) for name, units in asked.items()) / len(asked)
 
 
 _FRAMES = f"{FRAMES_COMPARED} evenly spaced frames of a shot, the first and the last among them"
@@ -199,7 +199,7 @@ METRICS: tuple[Metric, ...] = (
             _STATE,
             fraction=True,
         )
-        for name in STATS
+        for name in PUBLISHED_RULES.names
     ),
     Metric(
         "state_mae",

@@ -11,7 +11,7 @@ from typing import Any
 from ...media.page import write_page as write_html
 from ..estimates import Estimate
 from ..similarity.models import STAND_IN
-from .metrics import METRICS, STATS
+from .metrics import METRICS
 from .records import GAMES, GameRecord, TurnRecord
 from .report import PaperTable, number
 from .scores import SHOT_SCORES
@@ -53,7 +53,7 @@ def _cells(estimate: Estimate, unit: str) -> list[str]:
 
 def _turn(game: GameRecord, turn: TurnRecord) -> dict[str, Any]:
     asked, change = turn.asked, turn.change
-    stats = [[name, getattr(asked.change, name), None if change is None else getattr(change, name)] for name in STATS]
+    stats = [[name, units, None if change is None else change[name]] for name, units in asked.change.items()]
     return {
         "number": turn.number,
         "clip": f"{GAMES}/{game.name}/{turn.shown}",

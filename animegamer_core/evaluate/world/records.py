@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -19,9 +19,8 @@ import msgspec
 from ...data.benchmark import BenchmarkGame, BenchmarkTurn, check_game_name, parse_turn
 from ...files import PART, write_text
 from ...json_files import JsonError, read_json, to_type
+from ...life import Values
 from ...messages import brief
-from ...state import StateChange
-from ...story.content_store import StoredChange
 
 FORMAT = 1  # raised when an older program could misread the folder
 RUN, LOCK, GAMES, GAME = "run.json", "run.lock", "games", "game.json"
@@ -46,7 +45,7 @@ class TurnRecord:
     number: int
     line: str
     level: int | None
-    change: StateChange | None
+    change: Values | None
     motion_value: float
     motion_level: int | None
     scores: Mapping[str, float | None]
@@ -72,7 +71,7 @@ class TurnRecord:
 
     def to_json(self) -> dict[str, Any]:
         """The record as plain JSON values, with the instruction for people who read the file."""
-        change = None if self.change is None else asdict(self.change)
+        change = None if self.change is None else dict(self.change)
         names = [name for name in self.__dataclass_fields__ if name != "change"]
         values = {name: getattr(self, name) for name in names}
         return {**values, "scores": dict(self.scores), "change": change, "instruction": self.instruction}
@@ -122,7 +121,7 @@ def game_folder(out: Path, name: str) -> Path:
 
 
 class _StoredTurn(TypedDict):
-    change: StoredChange | None
+    change: dict[str, int] | None
 
 
 class _StoredGame(TypedDict):

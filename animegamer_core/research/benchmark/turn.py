@@ -20,7 +20,7 @@ from ...model.engine import GameEngine
 from ...model.prompt import GameTokenizer, TurnPrompt
 from ...model.sampler import Guidance, guidance_scale
 from ...spec import ModelSpec, Profile
-from ...state import CharacterState, GameState, MotionScope, Turn
+from ...state import GameState, MotionScope, Turn
 from ...toybox.world import vocabulary
 from .measure import Work
 
@@ -110,9 +110,9 @@ def past_turns(spec: ModelSpec) -> tuple[Turn, ...]:
     """The past turns that the engine reads, each with the same random representation."""
     generator = torch.Generator().manual_seed(SEED)
     state = GameState(torch.randn(spec.state.tokens, spec.state.width, generator=generator), MotionScope.BRISK)
-    return tuple(Turn(number, INSTRUCTION, number, state, CharacterState()) for number in range(1, PAST + 1))
+    return tuple(Turn(number, INSTRUCTION, number, state, {}) for number in range(1, PAST + 1))
 
 
 def prompt_of(engine: GameEngine, past: tuple[Turn, ...]) -> TurnPrompt:
     """The prompt of the turn after these past turns."""
-    return engine.prompt([(turn.instruction, turn.state.levels) for turn in past], INSTRUCTION)
+    return engine.prompt_of(past, INSTRUCTION)

@@ -34,6 +34,7 @@ from ...data.captions.words import why_unfit
 from ...endpoint import VisionModel
 from ...files import write_text
 from ...json_files import read_rows
+from ...life import questions
 from ...messages import quoted
 from ...state import clean_text
 from .asking import Answers, AskSettings, OnProgress, Task, ask_all, kept_replies, whole_reply
@@ -115,12 +116,7 @@ def story_prompt(plan: StoryPlan) -> str:
         "swaying; 3 for moderate movement; 4 for large movement that is plain to see; 5 for very large and intense "
         "movement. "
         "(5) the movement adverb <MA>: an adverb for <MD> that fits <ML>. "
-        "(6) social interaction <SC>: 1 if two or more characters do something together, such as talking, hugging, "
-        "walking side by side or kissing; otherwise 0. "
-        "(7) entertainment <ET>: 1 if the main character plays, does sports or relaxes, as in reading, riding, flying, "
-        "swimming, whispering or archery; otherwise 0. "
-        "(8) stamina <ST>: 1 if <MD> restores strength, as eating, drinking, lying, sleeping, hugging and being "
-        "treated do; otherwise -1. "
+        f"{questions(6)} "
         "Of the whole story: let each panel follow from the one before; let several things happen in one place, and "
         "let later panels come back to earlier places. Stay close to everyday life, with common places and with "
         "actions that are easy to draw, and without small things that are hard to draw. "

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from ...life import PUBLISHED_RULES
 from ...model.engine import GameEngine, additive_mask
 from ...model.prompt import TurnPrompt, parse_reply
 from ...spec import PROFILES
-from ...state import CharacterState, GameState, StateChange, Turn
+from ...state import GameState, Turn
 from .golden import Golden, ParityRun, RecordedTokenizer, present, read_tensors
 from .rows import Row, gap, graded_row, mismatch, row
 
@@ -162,7 +163,7 @@ def _play_chain(engine: GameEngine, window: int, turns: Mapping[int, str]) -> It
     for number, instruction in sorted(turns.items()):
         played = _play(engine, window, number, instruction, [history[earlier] for earlier in _read_by(number, window)])
         yield played
-        history[number] = Turn(number, instruction, 0, played.state, CharacterState())
+        history[number] = Turn(number, instruction, 0, played.state, {})
 
 
 def _read_by(number: int, window: int) -> range:
@@ -172,7 +173,7 @@ def _read_by(number: int, window: int) -> range:
 
 def _play(engine: GameEngine, window: int, number: int, instruction: str, past: Sequence[Turn]) -> Played:
     engine.profile = AS_RUN
-    prompt = engine.prompt([(turn.instruction, turn.state.levels) for turn in past], instruction)
+    prompt = engine.prompt_of(past, instruction)
     state = engine.predict(past, instruction)
     return Played(f"w{window}.turn{number}", number - 1, prompt, engine.past_states(past), state)
 
@@ -185,8 +186,9 @@ def _recorded(golden: Golden, window: int, number: int, instruction: str) -> Tur
             continue
         if other == window or min(other, window) >= number:  # both windows cover all turns before it
             motion, *change = golden.facts["cases"][name]["states"]
-            state = GameState(golden[f"{name}.vid_output"][0], motion, StateChange(*change))
-            return Turn(number, instruction, 0, state, CharacterState())
+            changes = dict(zip(PUBLISHED_RULES.names, change, strict=True))
+            state = GameState(golden[f"{name}.vid_output"][0], motion, changes)
+            return Turn(number, instruction, 0, state, {})
     return None
 
 
@@ -227,7 +229,7 @@ def _compare(engine: GameEngine, golden: Golden, played: Played, gaps: dict[str,
     for field_name, profile in (("text", AS_RUN), ("text_with_embeds", WITH_STATES)):
         engine.profile = profile
         gaps["replies"].append(mismatch(engine.reply(prompt, played.past_KND), case[field_name]))
-    gaps["replies"].append(mismatch(list(played.state.levels), case["states"]))
+    gaps["replies"].append(mismatch(list(engine.levels(played.state)), case["states"]))
 
 
 def _hidden_tail(engine: GameEngine, played: Played) -> Tensor:

@@ -1,0 +1,64 @@
+"""A world of one's own may have a stat more: a row in its world.json, and nothing else."""
+
+import json
+from dataclasses import replace
+
+import torch
+
+from animegamer_core.checkpoint import open_world, save_part, save_world
+from animegamer_core.life import STATS, Life, Rules, Stat, questions
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.model.engine import GameEngine
+from animegamer_core.model.prompt import GameTokenizer
+from animegamer_core.runtime.models import PlaySettings
+from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.state import GameSession
+from animegamer_core.story.player import Player
+from animegamer_core.story.story import Story
+from animegamer_core.toybox.world import vocabulary
+
+HUNGER = Stat("hunger", "HU", (1, -2, 0), "1 as time passes; -2 if the character eats; otherwise 0", step=10)
+LINE = "Character: Miko; Motion: gently wave hello; Background: day forest."
+
+
+def hungry_world(folder):
+    torch.manual_seed(0)
+    spec, profile = SPECS["tiny"], PROFILES["paper"]
+    stats = (*STATS, HUNGER)
+    world = save_world(folder, spec, profile=profile.name, life=Life(Rules(stats)))
+    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens, stats)
+    world = save_part(world, GameEngine(spec, tokenizer, profile))
+    return save_part(world, ShotDecoder(spec, profile))
+
+
+def test_it_is_predicted_counted_and_kept(tmp_path):
+    hungry_world(tmp_path / "world")
+    row = json.loads((tmp_path / "world" / "world.json").read_text())["life"]["rules"]["stats"][3]
+    assert (row["name"], row["tag"], row["choices"]) == ("hunger", "HU", [1, -2, 0])
+    world = open_world(tmp_path / "world")
+    story = Story.open(tmp_path, "tale", world.spec.name, world.fingerprint)
+    player = Player(world, story, PlaySettings(steps=1))
+    turns = [player.step(LINE).turn for _ in range(3)]
+    for turn in turns:
+        assert list(turn.state.change) == ["social", "entertainment", "stamina", "hunger"]
+        assert turn.state.change["hunger"] in HUNGER.choices and len(turn.state.raw_choices) == 5
+        assert turn.character["hunger"] == HUNGER.after(turn.before["hunger"], turn.state.change["hunger"])
+    back = Story.read(tmp_path, "tale").session(3, 4)
+    assert [turn.character for turn in back.turns] == [turn.character for turn in turns]
+
+
+def test_its_tags_stand_in_the_prompt_and_its_question_in_what_captioners_are_asked(tmp_path):
+    world = hungry_world(tmp_path / "world")
+    engine = world.load_engine("cpu", torch.float32)
+    state = engine.predict((), LINE)
+    session = GameSession(rules=world.life.rules).step(LINE, state)
+    prompt = engine.prompt_of(session.past(), LINE)
+    text = engine.tokenizer.decode_with_tags(prompt.ids_L.tolist())
+    units = f"<Strength_{state.change['hunger']}>"
+    assert f"</ST> <HU> {units} </HU> </TURN>" in text
+    assert questions(3, world.life.rules.stats).endswith("(6) hunger <HU>: " + HUNGER.meaning + ".")
+
+
+def test_a_new_game_starts_where_the_row_says(tmp_path):
+    rules = Rules((*STATS, replace(HUNGER, start=20)))
+    assert GameSession(rules=rules, opening={"social": 70}).character["hunger"] == 20
