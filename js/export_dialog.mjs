@@ -3,48 +3,29 @@
 import { el, iconButton, wordButton } from "./dom.mjs";
 
 const SHEET = "sheet"; // the story as one clip, and a contact sheet
-const KINDS = [SHEET, "mp4", "gif", "webp"];
-const SUBTITLES = ["none", "burned", "soft"];
-const SUBTITLE_WORDS = { none: "subtitles_none", burned: "subtitles_burned", soft: "subtitles_soft" };
-const RATES = [0, 24, 30, 48, 60]; // frames per second; 0: as drawn
-const SCALES = [0, 1, 2, 3, 4]; // 0: as much as text needs
-const LARGEST_GIF_RATE = 50;
+const KINDS = [SHEET, "film"];
 
 /**
  * A dialog: open(hasOpening) shows it; `write(film, showOpening)` gets the chosen film, as inputs of ExportGameStory with
  * the file of its sound as `music`, or null for a sheet, and whether it begins with turn 0.
  */
 export function createExport(say, write) {
-  const kind = choice(KINDS, (value) => (value === SHEET ? say("exportSheet") : value));
-  const subtitles = choice(SUBTITLES, (value) => say(SUBTITLE_WORDS[value]));
-  const rate = choice(RATES, (value) => (value ? say("perSecond", { value }) : say("asDrawn")));
-  const scale = choice(SCALES, (value) => (value ? `${value} \u00d7` : say("asText")));
-  const title = el("input", { type: "text", maxlength: 200, placeholder: say("noTitle") });
-  const stats = el("input", { type: "checkbox" });
+  const words = { [SHEET]: say("exportSheet"), film: say("exportFilm") };
+  const kind = el("select", {}, ...KINDS.map((value) => el("option", { value, text: words[value] })));
+  const subtitles = el("input", { type: "checkbox", name: "subtitles" });
   const music = el("input", { type: "file", name: "music", accept: "audio/*,video/*" });
-  const repeat = el("input", { type: "checkbox", name: "repeat-music", checked: true });
   const noMusic = iconButton("times", say("noMusic"), () => {
     music.value = "";
     fit();
     music.focus();
   });
-  const repeatLine = el("label", { class: "ag-check" }, repeat, el("span", { text: say("repeatMusic") }));
-  const sound = el(
-    "div",
-    { class: "ag-film-sound" },
-    field(say("music"), el("span", { class: "ag-opening-file" }, music, noMusic)),
-    repeatLine,
-  );
   const opening = el("input", { type: "checkbox", name: "show-opening" });
   const first = el("label", { class: "ag-check", hidden: true }, opening, el("span", { text: say("showOpening") }));
   const look = el(
     "fieldset",
     { class: "ag-look" },
-    field(say("subtitles"), subtitles),
-    field(say("filmTitle"), title),
-    field(say("filmScale"), scale),
-    field(say("filmRate"), rate),
-    el("label", { class: "ag-check" }, stats, el("span", { text: say("filmStats") })),
+    el("label", { class: "ag-check" }, subtitles, el("span", { text: say("subtitles") })),
+    field(say("music"), el("span", { class: "ag-opening-file" }, music, noMusic)),
   );
   const go = wordButton("download", say("exportNow"), { type: "submit", class: "ag-main" });
   const close = wordButton("times", say("closeDialog"), { class: "ag-second", on: { click: () => element.close() } });
@@ -53,7 +34,6 @@ export function createExport(say, write) {
     { class: "ag-export-form", on: { submit, change: fit } },
     field(say("exportAs"), kind),
     look,
-    sound,
     first,
     el("div", { class: "ag-buttons" }, go, close),
   );
@@ -65,16 +45,9 @@ export function createExport(say, write) {
   );
   fit();
 
-  /** A GIF or WebP cannot have sound or soft subtitles, and a GIF is limited to 50 frames per second. */
   function fit() {
     look.hidden = kind.value === SHEET;
-    sound.hidden = kind.value !== "mp4";
-    noMusic.hidden = repeatLine.hidden = !music.files.length;
-    const soft = subtitles.options[SUBTITLES.indexOf("soft")];
-    soft.disabled = kind.value !== "mp4";
-    if (soft.disabled && subtitles.value === "soft") subtitles.value = "burned";
-    for (const option of rate.options) option.disabled = kind.value === "gif" && Number(option.value) > LARGEST_GIF_RATE;
-    if (rate.selectedOptions[0].disabled) rate.value = "30";
+    noMusic.hidden = !music.files.length;
   }
 
   function submit(event) {
@@ -84,15 +57,7 @@ export function createExport(say, write) {
   }
 
   function film() {
-    return {
-      format: kind.value,
-      subtitles: subtitles.value,
-      stats: stats.checked,
-      title: title.value.trim(),
-      scale: Number(scale.value),
-      fps: Number(rate.value),
-      ...(kind.value === "mp4" && music.files.length ? { music: music.files[0], loop_sound: repeat.checked } : {}),
-    };
+    return { subtitles: subtitles.checked, ...(music.files.length ? { music: music.files[0] } : {}) };
   }
 
   /** Newer pages keep Escape for themselves. */
@@ -109,10 +74,6 @@ export function createExport(say, write) {
   }
 
   return { element, open };
-}
-
-function choice(values, words) {
-  return el("select", {}, ...values.map((value) => el("option", { value, text: words(value) })));
 }
 
 function field(words, input) {

@@ -95,9 +95,8 @@ export function errorSentence(error, otherwise) {
 
 /** The turns of a branch up to `after` as a film. */
 function filmPrompt({ sound, ...film }, { story, line, after, showOpening }) {
-  const usual = { name: "film", format: "mp4", subtitles: "none", stats: false, title: "", scale: 0, scaling: "lanczos" };
   const opening = showOpening ? { show_opening: true } : {};
-  const inputs = { story, line, turns: after, ...usual, fps: 0, loop_sound: true, fade: 1.5, ...film, ...opening };
+  const inputs = { story, line, turns: after, name: "film", subtitles: false, ...film, ...opening };
   if (!sound) return { [TURN_NODE]: { class_type: "ExportGameStory", inputs } };
   return {
     [SOUND_NODE]: { class_type: "LoadAudio", inputs: { audio: inputPath(sound) } },

@@ -126,7 +126,7 @@ const STYLE = `
 .ag-check { display: flex; gap: 8px; align-items: center; }
 .ag-play .ag-check input { width: 16px; height: 16px; flex: none; }
 .ag-export { width: min(480px, 94vw); }
-.ag-export-form, .ag-look, .ag-film-sound { display: flex; flex-direction: column; gap: 12px; border: 0; margin: 0; padding: 0; min-width: 0; }
+.ag-export-form, .ag-look { display: flex; flex-direction: column; gap: 12px; border: 0; margin: 0; padding: 0; min-width: 0; }
 .ag-dialog .ag-command { display: block; margin-top: 4px; font: 12px/1.5 ui-monospace, monospace; color: var(--ag-ink); overflow-wrap: anywhere; user-select: text; }
 
 .ag-game { display: flex; flex-direction: column; min-height: 0; flex: 1; }

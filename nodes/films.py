@@ -7,24 +7,15 @@ import typing
 from comfy_api.v0_0_2 import InputImpl, io
 
 from ..animegamer_core.files import check_folder_name
-from ..animegamer_core.media.film_writer import FILM_KINDS
-from ..animegamer_core.media.soundtrack import FADE, Soundtrack
-from ..animegamer_core.story.film import (
-    FILMS,
-    LARGEST_SCALE,
-    SCALINGS,
-    SUBTITLES,
-    Film,
-    FilmOptions,
-    export_film,
-)
+from ..animegamer_core.media.soundtrack import resampled
+from ..animegamer_core.story.film import FILMS, Film, export_film
 from ..animegamer_core.story.index import check_there
 from ..animegamer_core.story.story import Story
 from . import comfyui
 from .fingerprints import Fingerprints
 from .models import PACKAGES
 from .saved_stories import story_name, story_ui, story_version
-from .widgets import branch_input, choice_input, number_input, schema, story_input, turn_input
+from .widgets import branch_input, schema, story_input, turn_input
 
 
 def _version(film: str) -> str:
@@ -45,11 +36,10 @@ class ExportGameStory(io.ComfyNode):
         return schema(
             node_id="ExportGameStory",
             display_name="Export Game Story",
-            search_aliases=("film", "subtitles", "save film", "mp4", "gif"),
-            advanced=("line", "scaling"),
-            description="Makes a film of a saved story to share: with subtitles, stats, a title card, sound, another "
-            "size or frame rate, as mp4, GIF or WebP. Shots are read one by one, so a long mp4 or GIF needs no "
-            "more memory than a short one. A WebP is assembled in memory, so a longer one needs more.",
+            search_aliases=("film", "subtitles", "save film", "mp4"),
+            advanced=("line",),
+            description="Makes an mp4 of a saved story to share: its clips in order, with subtitles and sound. Shots "
+            "are read one by one, so a long film needs no more memory than a short one.",
             inputs=[
                 story_input(),
                 branch_input("The branch of the story to show, such as main or line-2. Empty: the current branch."),
@@ -57,49 +47,15 @@ class ExportGameStory(io.ComfyNode):
                 io.String.Input(
                     "name", default="film", tooltip="The film's name, a file in output/animegamer/<story>/films."
                 ),
-                choice_input("format", FILM_KINDS, "mp4", "The kind of file. GIF and WebP have no sound."),
-                choice_input(
-                    "subtitles",
-                    SUBTITLES,
-                    "none",
-                    "Number and instruction of each turn. burned: drawn into the frames. soft: a subtitle track in "
-                    "the mp4 that a player can switch on, plus the same as an .srt file.",
-                ),
-                io.Boolean.Input("stats", default=False, tooltip="Show motion and stats in a corner."),
-                io.String.Input("title", default="", tooltip="The text of a title card in front. Empty: none."),
-                number_input(
-                    "scale",
-                    0,
-                    0,
-                    LARGEST_SCALE,
-                    "Enlarge the frames this many times. 0: as much as text needs to be legible.",
-                ),
-                choice_input(
-                    "scaling", SCALINGS, "lanczos", "How to enlarge: smooth (lanczos) or in blocks (nearest)."
-                ),
-                io.Float.Input(
-                    "fps",
-                    default=0.0,
-                    min=0.0,
-                    max=120.0,
-                    step=1.0,
-                    tooltip="Frames per second, such as 24. 0: as drawn. Other rates are interpolated along the "
-                    "motion, which needs OpenCV.",
-                ),
                 io.Boolean.Input(
-                    "loop_sound",
-                    default=True,
-                    tooltip="Loop a sound that is shorter than the film. Off: the rest is silent.",
+                    "subtitles",
+                    default=False,
+                    tooltip="Number and instruction of each turn: a track that a player can switch on, plus the same "
+                    "as an .srt file.",
                 ),
-                io.Float.Input(
-                    "fade",
-                    default=FADE,
-                    min=0.0,
-                    max=60.0,
-                    step=0.5,
-                    tooltip="Seconds over which the sound fades out at the film's end.",
+                io.Audio.Input(
+                    "audio", optional=True, tooltip="Music or a voice-over, repeated or cut to the film's length."
                 ),
-                io.Audio.Input("audio", optional=True, tooltip="Music or a voice-over, cut to the film's length."),
                 io.Boolean.Input(
                     "show_opening",
                     default=False,
@@ -108,7 +64,7 @@ class ExportGameStory(io.ComfyNode):
                 ),
             ],
             outputs=[
-                io.Video.Output("video", display_name="video", tooltip="The film, for core's video nodes; mp4 only."),
+                io.Video.Output("video", display_name="video", tooltip="The film, for core's video nodes."),
                 io.String.Output("story_out", display_name="story", tooltip="The story's name."),
             ],
             is_output_node=True,
@@ -120,38 +76,40 @@ class ExportGameStory(io.ComfyNode):
         return EXPORTED.fingerprint(widgets)
 
     @classmethod
-    def execute(cls, story: str, line: str, turns: int, name: str, format: str, **look: typing.Any) -> io.NodeOutput:
+    def execute(
+        cls,
+        story: str,
+        line: str,
+        turns: int,
+        name: str,
+        subtitles: bool,
+        audio: dict[str, typing.Any] | None = None,
+        show_opening: bool = False,
+    ) -> io.NodeOutput:
         comfyui.require(*PACKAGES, "av")
         check_there(comfyui.output_folder(), story_name(story))
         saved = Story.read(comfyui.output_folder(), story)
         if line:
             saved.use(line)
-        path = saved.folder / FILMS / f"{check_folder_name(name, 'film')}.{format}"
+        path = saved.folder / FILMS / f"{check_folder_name(name, 'film')}.mp4"
         report = comfyui.NodeProgress()
+        sound = None
+        if audio is not None:
+            sound = resampled(audio["waveform"][0, :2].float().cpu().numpy(), audio["sample_rate"])
         with saved.lock():  # nobody may rename or delete it meanwhile
             film = export_film(
-                saved, path, _options(**look), turns, lambda done, total: report("writing the film", done, total)
+                saved,
+                path,
+                turns,
+                subtitles,
+                sound,
+                show_opening,
+                lambda done, total: report("writing the film", done, total),
             )
-        inputs = {"story": story, "line": line, "turns": turns, "name": name, "format": format, **look}
+        inputs = {"story": story, "line": line, "turns": turns, "name": name, "subtitles": subtitles, "audio": audio}
+        inputs["show_opening"] = show_opening
         EXPORTED.record(inputs, path.relative_to(comfyui.output_folder()).as_posix())
-        no_video = comfyui.blocked(f"a .{format} file cannot be passed to other nodes as video; choose format mp4")
-        video = InputImpl.VideoFromFile(str(path)) if format == "mp4" else no_video
-        return io.NodeOutput(video, story, ui=_film_ui(saved, film))
-
-
-def _options(
-    loop_sound: bool,
-    fade: float,
-    audio: dict[str, typing.Any] | None = None,
-    show_opening: bool = False,
-    **look: typing.Any,
-) -> FilmOptions:
-    """The options of the film from the node's inputs."""
-    look["opening"] = show_opening
-    if audio is None:
-        return FilmOptions(**look)
-    samples = audio["waveform"][0, :2].float().cpu().numpy()
-    return FilmOptions(**look, sound=Soundtrack(samples, audio["sample_rate"], loop_sound, fade))
+        return io.NodeOutput(InputImpl.VideoFromFile(str(path)), story, ui=_film_ui(saved, film))
 
 
 def _film_ui(story: Story, film: Film) -> dict[str, list[typing.Any]]:

@@ -6,14 +6,13 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 from tyro.conf import Positional
 
-from ..media.soundtrack import FADE, Soundtrack
-from ..story.film import FILMS, SCALINGS, SUBTITLES, FilmOptions, export_film
+from ..media.soundtrack import read_sound
+from ..story.film import FILMS, export_film
 from ..story.story import Story
-from .options import Flag, one_of
+from .options import Flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,27 +25,13 @@ class Options:
     """A branch of the story, such as line-2; unset: the current one."""
     turns: int = -1
     """The first N turns only; -1: all."""
-    subtitles: Annotated[str, one_of(SUBTITLES)] = "none"
-    """Number and instruction of each turn. burned: drawn into the frames; soft: a track in the mp4 that a player can
-    switch off, plus an .srt file next to it."""
+    subtitles: Flag = False
+    """Number and instruction of each turn: a track in the mp4 that a player can switch off, and an .srt file next to
+    it."""
     show_opening: Flag = False
     """Start with the clip of turn 0, if the game has an opening."""
-    stats: Flag = False
-    """Show motion and stats in a corner."""
-    title: str = ""
-    """Start with a title card."""
-    scale: int = 0
-    """Enlarge by this whole number; 0: what text needs to be legible."""
-    scaling: Annotated[str, one_of(SCALINGS)] = "lanczos"
-    """How to enlarge."""
-    fps: float = 0
-    """Frames per second, such as 24; rates other than the original are interpolated."""
     audio: Path | None = None
-    """Music or a voice-over, cut to the film's length."""
-    once: Flag = False
-    """Do not loop an --audio file that is shorter than the film."""
-    fade: float = FADE
-    """Seconds over which the sound fades out."""
+    """Music or a voice-over, repeated or cut to the film's length, fading out at its end."""
 
 
 def run(args: Options) -> int:
@@ -54,12 +39,10 @@ def run(args: Options) -> int:
     story = Story.read(args.story.absolute().parent, args.story.absolute().name)
     if args.branch:
         story.use(args.branch)
-    sound = None if args.audio is None else Soundtrack(args.audio, loop=not args.once, fade=args.fade)
-    look = (args.subtitles, args.stats, args.title, args.scale, args.scaling, args.fps)
-    options = FilmOptions(*look, sound, args.show_opening)
+    sound = None if args.audio is None else read_sound(args.audio)
     out = args.out or args.story / FILMS / "film.mp4"
     with story.lock(), _Bar() as bar:  # nobody may rename or delete it meanwhile
-        film = export_film(story, out, options, args.turns, bar.show)
+        film = export_film(story, out, args.turns, args.subtitles, sound, args.show_opening, bar.show)
     for path in film.files:
         print(path)
     width, height = film.size

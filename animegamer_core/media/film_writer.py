@@ -1,7 +1,7 @@
-"""Writes a film picture by picture: mp4 with sound and subtitles, GIF, or animated WebP.
+"""Writes a film picture by picture as mp4, with sound and subtitles, so that a long one takes no more memory.
 
-Memory stays flat for mp4 and GIF. A longer WebP takes more, since its encoder puts the whole file together in memory.
-Captions are timed texts. An mp4 with captions has the same text next to it as .srt, for players that read no others.
+Captions are timed texts: a track that a player can switch off, and the same text next to the film as .srt, for players
+that read no others.
 """
 
 from __future__ import annotations
@@ -18,20 +18,15 @@ import numpy as np
 from ..files import replacing, write_text
 from ..state import clean_text
 from .limits import OPTIONS
-from .soundtrack import Soundtrack, SoundWriter
+from .soundtrack import SoundWriter, fitted_sound
 from .video import Frames
 
 if typing.TYPE_CHECKING:
     import av
-    from PIL import Image
 
-FILM_KINDS = ("mp4", "gif", "webp")
-MOST_FPS = {"mp4": 120, "gif": 50, "webp": 120}  # browsers show faster GIFs at 10 frames per second
 _LONGEST_CAPTION = 60_000  # bytes; mov_text counts them in two
 _MP4 = {"movflags": "use_metadata_tags+faststart"}
 _X264 = {"crf": "16", "preset": "medium"}
-_WEBP = {"quality": "90", "loop": "0", "compression_level": "3"}
-_GIF_COLOURS = 256
 _UNSTYLED = str.maketrans("{}", "\uff5b\uff5d")  # players take {...} in subtitles for styles; these look alike
 # The encoder of mov_text takes the look of its text from the head of an ASS file.
 _ASS_HEADER = b"""[Script Info]
@@ -63,55 +58,32 @@ class Caption:
         return clean_text(self.text).translate(_UNSTYLED)
 
 
-@dataclass(frozen=True)
-class FilmFacts:
-    """What is known of a film before its first picture. seconds: its length. title: for the file's metadata.
-
-    captions: as subtitles that a player can switch off; mp4 only.
-    """
-
-    fps: float
-    seconds: float
-    title: str
-    captions: Sequence[Caption] = ()
-    sound: Soundtrack | None = None
-
-
-def check_film(kind: str, facts: FilmFacts) -> None:
-    """ValueError if a film of this kind cannot have what the facts ask for."""
-    if kind not in FILM_KINDS:
-        raise ValueError(f"unknown kind of film {kind!r}; choose {', '.join(FILM_KINDS)}")
-    if not 1 <= facts.fps <= MOST_FPS[kind]:
-        raise ValueError(f"{facts.fps:g} frames per second; expected 1 to {MOST_FPS[kind]} in a .{kind} file")
-    if kind != "mp4" and facts.sound is not None:
-        raise ValueError(f"a .{kind} file cannot have sound; choose mp4, or drop the sound")
-    if kind != "mp4" and facts.captions:
-        raise ValueError(f"a .{kind} file cannot have soft subtitles; choose burned ones, or mp4")
-
-
-def write_film(path: Path, frames: Iterable[Frames], facts: FilmFacts, palette_of: Sequence[Frames] = ()) -> list[Path]:
-    """Write a film by its suffix, atomically; returns it and, with captions, the .srt file next to it.
+def write_film(
+    path: Path,
+    frames: Iterable[Frames],
+    fps: float,
+    count: int,
+    title: str,
+    captions: Sequence[Caption] = (),
+    sound: np.ndarray | None = None,
+) -> list[Path]:
+    """Write an mp4, atomically; returns it and, with captions, the .srt file next to it.
 
     The .srt of an older film with captions is removed where the new one has none; any other .srt is somebody's own.
-    frames: uint8 (H, W, 3), all of one size, both sides even. palette_of: frames that stand for the whole film, from
-    which a GIF takes its 256 colours. ValueError: see `check_film`; an odd size.
+    frames: `count` of uint8 (H, W, 3), all of one size, both sides even. title: for the file's metadata. sound: float32
+    (2, samples) at 48,000 a second, fitted to the film. ValueError: another suffix, an odd size.
     """
-    kind = path.suffix.lstrip(".")
-    check_film(kind, facts)
+    if path.suffix != ".mp4":
+        raise ValueError(f"{path.name} is not the name of an mp4; end it in .mp4 (core's nodes write other formats)")
     subtitles = path.with_suffix(".srt")
-    outdated = kind == "mp4" and not facts.captions and _has_captions(path)
+    outdated = not captions and _has_captions(path)
     with replacing(path) as part:
-        if kind == "mp4":
-            _write_mp4(part, frames, facts)
-        elif kind == "gif":
-            _write_pictures(part, _with_palette(frames, palette_of), facts.fps, ("gif", "gif", "pal8", {}))
-        else:
-            _write_pictures(part, _video_frames(frames), facts.fps, ("webp", "libwebp_anim", "yuv420p", _WEBP))
+        _write_mp4(part, frames, fps, count / fps, title, captions, sound)
     if outdated:
         subtitles.unlink(missing_ok=True)
-    if not facts.captions:
+    if not captions:
         return [path]
-    write_text(subtitles, srt_of(facts.captions))
+    write_text(subtitles, srt_of(captions))
     return [path, subtitles]
 
 
@@ -137,24 +109,32 @@ def _clock(seconds: float) -> str:
     return f"{total // 3_600_000:02d}:{total // 60_000 % 60:02d}:{total // 1000 % 60:02d},{total % 1000:03d}"
 
 
-def _write_mp4(path: Path, frames: Iterable[Frames], facts: FilmFacts) -> None:
+def _write_mp4(
+    path: Path,
+    frames: Iterable[Frames],
+    fps: float,
+    seconds: float,
+    title: str,
+    captions: Sequence[Caption],
+    samples: np.ndarray | None,
+) -> None:
     import av
 
     with av.open(str(path), "w", format="mp4", options=_MP4) as container:
-        container.metadata["title"] = facts.title
-        stream = container.add_stream("libx264", rate=_rate(facts.fps), options=_X264)
-        sound = None if facts.sound is None else SoundWriter(container, facts.sound, facts.seconds)
-        subtitles = _subtitle_stream(container) if facts.captions else None
-        captions = iter(facts.captions)
-        waiting = next(captions, None)
+        container.metadata["title"] = clean_text(title)
+        stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001), options=_X264)
+        sound = None if samples is None else SoundWriter(container, fitted_sound(samples, seconds))
+        subtitles = _subtitle_stream(container) if captions else None
+        following = iter(captions)
+        waiting = next(following, None)
         for number, frame in enumerate(_video_frames(frames)):
             if number == 0:
                 stream.width, stream.height, stream.pix_fmt = frame.width, frame.height, "yuv420p"
             container.mux(stream.encode(frame))
-            now = number / facts.fps
+            now = number / fps
             while waiting is not None and subtitles is not None and waiting.start <= now:
                 container.mux(_caption_packet(waiting, subtitles))
-                waiting = next(captions, None)
+                waiting = next(following, None)
             if sound is not None:
                 sound.write_until(now)
         container.mux(stream.encode())
@@ -169,7 +149,7 @@ def _subtitle_stream(container: av.container.OutputContainer) -> typing.Any:
     if not hasattr(stream.codec_context, "subtitle_header"):
         raise ValueError(
             f"soft subtitles in an mp4 need PyAV 17 or later, but this is {av.__version__}; update it with `pip "
-            "install --upgrade av`, or choose burned ones"
+            "install --upgrade av`"
         )
     stream.codec_context.subtitle_header = _ASS_HEADER
     stream.time_base = Fraction(1, 1000)
@@ -190,54 +170,11 @@ def _caption_packet(caption: Caption, stream: typing.Any) -> av.Packet:
     return packet
 
 
-def _write_pictures(
-    path: Path, frames: Iterator[av.VideoFrame], fps: float, form: tuple[str, str, str, dict[str, str]]
-) -> None:
-    """Write a film without sound. form: (container, codec, pixel format, options of the codec)."""
-    import av
-
-    kind, codec, pixels, options = form
-    with av.open(str(path), "w", format=kind, options={"loop": "0"}) as container:
-        stream = container.add_stream(codec, rate=_rate(fps), options=options)
-        for number, frame in enumerate(frames):
-            if number == 0:
-                stream.width, stream.height, stream.pix_fmt = frame.width, frame.height, pixels
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode())
-
-
 def _video_frames(frames: Iterable[Frames]) -> Iterator[av.VideoFrame]:
     import av
 
     for frame in frames:
         height, width = frame.shape[:2]
         if height % 2 or width % 2:
-            raise ValueError(f"the film's frames are {width} x {height}; both must be even, so use scale 2")
+            raise ValueError(f"the film's frames are {width} x {height}; both must be even")
         yield av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
-
-
-def _with_palette(frames: Iterable[Frames], palette_of: Sequence[Frames]) -> Iterator[av.VideoFrame]:
-    """Frames in 256 colours, the same ones in the whole film, so that still parts do not flicker."""
-    import av
-    from PIL import Image
-
-    palette: Image.Image | None = None
-    for frame in frames:
-        if palette is None:
-            shown = np.concatenate([*palette_of] or [frame])
-            palette = Image.fromarray(shown).quantize(_GIF_COLOURS, Image.Quantize.MEDIANCUT)
-            colours = _palette_bytes(palette)
-        picture = Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
-        yield av.VideoFrame.from_ndarray((np.asarray(picture), colours), format="pal8")
-
-
-def _palette_bytes(picture: Image.Image) -> np.ndarray:
-    """The palette as PyAV expects it: uint8 (256, 4), alpha first."""
-    colours = np.zeros((256, 4), np.uint8)
-    known = np.array(picture.getpalette("RGB"), np.uint8).reshape(-1, 3)
-    colours[:, 0], colours[: len(known), 1:] = 255, known
-    return colours
-
-
-def _rate(fps: float) -> Fraction:
-    return Fraction(fps).limit_denominator(1001)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..files import FULL, replacing
 from .limits import UNDECODED, SizeError, check_pixels, limit_track
-from .soundtrack import Soundtrack, SoundWriter
+from .soundtrack import SoundWriter, in_pieces
 
 if typing.TYPE_CHECKING:
     from av.container import InputContainer
@@ -64,9 +64,11 @@ def write_clip(
     frames: Frames,
     fps: float,
     metadata: Mapping[str, str] | None = None,
-    sound: Soundtrack | None = None,
+    sound: np.ndarray | None = None,
 ) -> None:
-    """Write a clip atomically: H.264 in yuv420p, with `sound` AAC, for `.mp4`; raw bytes for `.safetensors`.
+    """Write a clip atomically: H.264 in yuv420p, with a sound AAC, for `.mp4`; raw bytes for `.safetensors`.
+
+    sound: float32 (2, samples) at 48,000 a second, as long as the clip.
 
     ValueError: another suffix, frames that are not (F, H, W, 3) bytes, for `.mp4` an odd width or height, for
     `.safetensors` a sound.
@@ -132,7 +134,7 @@ def _check_frames(frames: Frames, fps: float) -> None:
         raise ValueError(f"fps is {fps}; expected a number above 0, at most 1000")
 
 
-def _write_mp4(path: Path, frames: Frames, fps: float, metadata: Mapping[str, str], sound: Soundtrack | None) -> None:
+def _write_mp4(path: Path, frames: Frames, fps: float, metadata: Mapping[str, str], sound: np.ndarray | None) -> None:
     import av
 
     height, width = frames.shape[1:3]
@@ -145,7 +147,7 @@ def _write_mp4(path: Path, frames: Frames, fps: float, metadata: Mapping[str, st
         rate = Fraction(fps).limit_denominator(1001)
         stream = container.add_stream("libx264", rate=rate, options=_X264)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-        heard = None if sound is None else SoundWriter(container, sound, len(frames) / fps)
+        heard = None if sound is None else SoundWriter(container, in_pieces(sound))
         for frame in frames:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
         container.mux(stream.encode())

@@ -116,7 +116,7 @@ def write_grid(story: Story, takes: Sequence[Take]) -> list[Path]:
 
     ValueError: takes of different lengths or sizes.
     """
-    from ..media.film_writer import FilmFacts, write_film
+    from ..media.film_writer import write_film
     from ..media.video import read_clip
 
     if len({len(take.shots) for take in takes}) != 1 or not takes[0].shots:
@@ -127,8 +127,8 @@ def write_grid(story: Story, takes: Sequence[Take]) -> list[Path]:
     first = read_clip(takes[0].shots[0])
     scale = -(-_CELL_HEIGHT // first.frames.shape[1])
     folder, count = story.folder / FILMS, len(first.frames) * len(takes[0].shots)
-    facts = FilmFacts(first.fps, count / first.fps, f"{story.name}: {len(takes)} takes")
-    files = write_film(folder / "takes.mp4", _grid_frames(takes, scale), facts)
+    title = f"{story.name}: {len(takes)} takes"
+    files = write_film(folder / "takes.mp4", _grid_frames(takes, scale), first.fps, count, title)
     save_picture(_picture(takes, scale), folder / "takes.png")
     return [*files, folder / "takes.png"]
 

@@ -129,8 +129,7 @@ def test_exports_show_the_opening_only_if_asked(server, story, film):
     server.run(play(story, export=True, show_opening=True))
     whole = read_clip(folder / "story.mp4").frames
     assert len(whole) == 34 and numbers_of(whole[:17]) == list(range(17))
-    look = {"line": "", "turns": -1, "format": "mp4", "subtitles": "soft", "stats": False, "title": "", "scale": 0}
-    look |= {"scaling": "lanczos", "fps": 0.0, "loop_sound": True, "fade": 1.5, "story": story}
+    look = {"line": "", "turns": -1, "subtitles": True, "story": story}
     films = {
         "plain": node("ExportGameStory", **look, name="plain"),
         "whole": node("ExportGameStory", **look, name="whole", show_opening=True),

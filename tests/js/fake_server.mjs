@@ -82,12 +82,12 @@ export class FakeServer {
     return `p${this.count}`;
   }
 
-  #play({ format, kind: _, ...game }) {
-    return format ? this.#film(game, format) : this.#turns(game);
+  #play({ kind: _, ...game }) {
+    return "subtitles" in game ? this.#film(game) : this.#turns(game);
   }
 
-  #film({ story, line, turns, name }, format) {
-    const files = [{ filename: `${name}.${format}`, subfolder: `animegamer/${story}/films`, type: "output" }];
+  #film({ story, line, turns, name }) {
+    const files = [{ filename: `${name}.mp4`, subfolder: `animegamer/${story}/films`, type: "output" }];
     return { animegamer_story: [{ story, line, turns, files }] };
   }
 

@@ -327,26 +327,26 @@ test("export writes files and does not move", async () => {
 test("a film shows the branch up to the current turn", async () => {
   const { server, session } = await begun({ played: ["one", "two"] });
   session.undo();
-  await session.exportStory({ format: "gif", stats: true });
+  await session.exportStory({ subtitles: true });
   const [, sent] = Object.entries(server.sent.at(-1)).flat();
   assert.equal(sent.class_type, "ExportGameStory");
-  const { story, turns, format, stats, subtitles } = sent.inputs;
-  assert.deepEqual([story, turns, format, stats, subtitles], [session.story, 1, "gif", true, "none"]);
+  const { story, turns, subtitles } = sent.inputs;
+  assert.deepEqual([story, turns, subtitles], [session.story, 1, true]);
   await server.run(session);
-  assert.deepEqual([session.files[0].filename, session.here.number], ["film.gif", 1]);
+  assert.deepEqual([session.files[0].filename, session.here.number], ["film.mp4", 1]);
 });
 
 test("the sound of a film is uploaded first, and goes into it through ComfyUI's own node", async () => {
   const { server, session } = await begun({ played: ["one"] });
   const music = { name: "song.mp3" };
-  const exporting = session.exportStory({ format: "mp4", music, loop_sound: false });
+  const exporting = session.exportStory({ music });
   assert.deepEqual([session.uploading, session.busy], [true, true]);
-  await session.exportStory({ format: "gif" }); // a second one does not begin
+  await session.exportStory({}); // a second one does not begin
   await exporting;
   assert.deepEqual(server.uploads, [music]);
   const { "animegamer-sound": load, "animegamer-turn": film } = server.sent.at(-1);
   assert.deepEqual(load, { class_type: "LoadAudio", inputs: { audio: "song.mp3" } });
-  assert.deepEqual([film.inputs.audio, film.inputs.loop_sound], [["animegamer-sound", 0], false]);
+  assert.deepEqual(film.inputs.audio, ["animegamer-sound", 0]);
   assert.ok(!("music" in film.inputs) && !("sound" in film.inputs));
   await server.run(session);
   assert.deepEqual([session.files[0].filename, session.busy], ["film.mp4", false]);
@@ -355,7 +355,7 @@ test("the sound of a film is uploaded first, and goes into it through ComfyUI's 
 test("an export whose sound is not uploaded, or is stopped or left meanwhile, is not queued", async () => {
   const { server, session } = await begun({ played: ["one"] });
   const before = server.sent.length;
-  const film = { format: "mp4", music: { name: "song.mp3" } };
+  const film = { music: { name: "song.mp3" } };
   server.failure = "The server answered 413 to /upload/image";
   await session.exportStory(film);
   assert.match(session.error, /413/);

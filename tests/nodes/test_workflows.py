@@ -13,7 +13,7 @@ from animegamer_core.train.stages import STAGES
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "workflows"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
-EXPECTED = "1-one-turn 10-film-to-world 11-film-24fps 12-takes 2-five-turns 3-branching 4-motion-sweep".split()
+EXPECTED = "1-one-turn 10-film-to-world 11-larger-film 12-takes 2-five-turns 3-branching 4-motion-sweep".split()
 EXPECTED += ["5-story", "6-own-picture", "7-train", "8-published-24gb", "8-published-8gb", "9-film"]
 SOCKETS = {
     "model",

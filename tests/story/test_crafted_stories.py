@@ -14,7 +14,7 @@ from test_play import GAME
 from animegamer_core.media.video import write_clip
 from animegamer_core.state import GameSession, GameState, OpeningClip
 from animegamer_core.story.content_store import OpeningKey, ShotKey, StateKey, address_of, key_fields
-from animegamer_core.story.film import FilmOptions, export_film
+from animegamer_core.story.film import export_film
 from animegamer_core.story.player import Player, PlaySettings, export
 from animegamer_core.story.story import Story
 
@@ -130,7 +130,7 @@ def test_what_was_written_into_a_record_stays_text(root):
     story = Story.read(root, "game")
     session = story.session(2, 2)
     assert all(turn.instruction.isprintable() and "<" not in turn.instruction for turn in session.turns)
-    _, subtitles = export_film(story, root / "film.mp4", FilmOptions("soft", opening=True)).files
+    _, subtitles = export_film(story, root / "film.mp4", subtitles=True, opening=True).files
     lines = subtitles.read_text("utf-8").split("\n")
     assert [line for line in lines if line.isdecimal()] == ["1", "2", "3"], "no caption was put in"
     assert all(line.isprintable() and not set("{}<>") & set(line.replace("-->", "")) for line in lines)
@@ -163,7 +163,7 @@ def test_an_openings_clip_that_is_none_stops_only_the_export_that_shows_it(world
     session = story.session(2, 2)
     for shown in (
         lambda: export(story, session, True),
-        lambda: export_film(story, root / "f.mp4", FilmOptions(opening=True)),
+        lambda: export_film(story, root / "f.mp4", opening=True),
     ):
         with pytest.raises(ValueError, match=r"\.mp4: ") as raised:
             shown()
@@ -189,7 +189,7 @@ def test_a_pipe_in_a_story_keeps_nobody_waiting(root, where):
         story = Story.read(root, "game")
         session = story.session(len(story.entries), 2)
         story.opening_clip(session)
-        export_film(story, root / "film.mp4", FilmOptions(opening=True))
+        export_film(story, root / "film.mp4", opening=True)
     except ValueError as error:
         assert "missing" in str(error) or "it is not a file" in str(error)
     else:

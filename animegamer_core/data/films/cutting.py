@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...media.soundtrack import Soundtrack
 from ...media.video import clip_suffix, write_clip
 from ...spec import DecoderSpec
 from ..dataset import CLIPS
@@ -165,8 +164,7 @@ def _cut_segment(
     if reason is not None:
         return Cut(start, end, dropped=reason)
     clip = f"{clips_of(span.name)}{round(segment.start * 1000):08d}{clip_suffix()}"
-    sound = None if shown.sound is None else Soundtrack(shown.sound, loop=False, fade=0)
-    write_clip(out / clip, shown.clip_FHWC, shape.fps, sound=sound)
+    write_clip(out / clip, shown.clip_FHWC, shape.fps, sound=shown.sound)
     return Cut(start, end, clip, round(value, 4), signature(judged))
 
 
