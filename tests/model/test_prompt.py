@@ -22,7 +22,6 @@ from animegamer_core.model.prompt import (
     state_block,
     tag_tokens,
 )
-from animegamer_core.research.parity.golden import RecordedTokenizer
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.state import CACHED_TURNS, MOST_LETTERS, MOST_TOKENS, read_instructions
 
@@ -134,7 +133,7 @@ def test_prompts_have_the_recorded_ids_and_slots(tmp_path):
     facts = json.loads((KEPT / "mllm_io.json").read_text(encoding="utf-8"))
     recorded = load_file(KEPT / "mllm_io.safetensors")
     tokenizer = GameTokenizer.from_mistral(write_mistral(tmp_path / "mistral"))
-    tokenizer = RecordedTokenizer(tokenizer, facts["instruction_token_ids"])
+    tokenizer.encode_text = lambda text: facts["instruction_token_ids"][text][1:]
     lines = facts["P"]["lines"]
     for name in facts["cases"]:
         window, turn = int(name[1]), int(name[-1])
