@@ -5,26 +5,25 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import types
 import typing
 from collections.abc import Sequence
 
 from .messages import escape_output
 from .spec import PROGRAM
 
-# A module of `cli`, imported only to run the verb, and what the verb does.
-VERBS: dict[str, tuple[str, str]] = {
-    "play": ("play", "play a game, from a file or line by line, and save it as a story"),
-    "export": ("export", "make a film of a story, to share"),
-    "batch": ("batch", "play files of games in several takes each, and show the takes side by side"),
-    "convert": ("convert", "turn the published weight files into a world folder"),
-    "fetch": ("fetch", "download weight files, published or free base models, after asking"),
-    "new": ("new", "make a new world from free base models, to train"),
-    "parity": ("parity", "compare this code with recorded results of the published code"),
-    "dataset": ("dataset", "turn films into captioned clips to train on"),
-    "train": ("train", "train a stage of a world, or all of them, on a dataset folder"),
-    "evaluate": ("evaluate", "measure a world"),
-    "bench": ("benchmark", "time a turn, next to the same turn with stock calls"),
+# The module of `cli` and its class of options, imported only to run the verb, and what the verb does.
+VERBS: dict[str, tuple[str, str, str]] = {
+    "play": ("play", "Play", "play a game, from a file or line by line, and save it as a story"),
+    "export": ("play", "Export", "make a film of a story, to share"),
+    "batch": ("play", "Batch", "play files of games in several takes each, and show the takes side by side"),
+    "convert": ("weights", "Convert", "turn the published weight files into a world folder"),
+    "fetch": ("weights", "Fetch", "download weight files, published or free base models, after asking"),
+    "new": ("weights", "New", "make a new world from free base models, to train"),
+    "parity": ("research", "Parity", "compare this code with recorded results of the published code"),
+    "dataset": ("dataset", "Options", "turn films into captioned clips to train on"),
+    "train": ("train", "Options", "train a stage of a world, or all of them, on a dataset folder"),
+    "evaluate": ("evaluate", "Options", "measure a world"),
+    "bench": ("research", "Bench", "time a turn, next to the same turn with stock calls"),
 }
 
 
@@ -38,13 +37,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     escape_output()
     if not words or words[0] not in VERBS:
         return _explain(words)
-    name, about = VERBS[words[0]]
+    module, options, about = VERBS[words[0]]
     try:
         from .cli.options import parse  # the list of verbs needs no parser
 
-        module = importlib.import_module(f".cli.{name}", __package__)
-        given = _with_task(module, words[1:])
-        status = module.run(parse(module.Options, given, f"{PROGRAM} {words[0]}", f"{about.capitalize()}."))
+        kind = getattr(importlib.import_module(f".cli.{module}", __package__), options)
+        given = _with_task(words)
+        status = parse(kind, given, f"{PROGRAM} {words[0]}", f"{about.capitalize()}.").run()
         print(end="", flush=True)
         return status
     except OSError as error:
@@ -75,18 +74,18 @@ def _is_broken(stream: typing.TextIO) -> bool:
     return getattr(stream, "write_through", False)
 
 
-def _with_task(module: types.ModuleType, words: list[str]) -> list[str]:
-    """The words, with the verb's default task if they start with no task."""
-    default = getattr(module, "DEFAULT_TASK", None)
-    unnamed = not words or (words[0].startswith("-") and words[0] not in ("-h", "--help"))
-    return [default, *words] if default and unnamed else words
+def _with_task(words: list[str]) -> list[str]:
+    """The options among the words; `evaluate --world W` is short for `evaluate world --world W`."""
+    verb, *rest = words
+    unnamed = not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))
+    return ["world", *rest] if verb == "evaluate" and unnamed else rest
 
 
 def _explain(words: Sequence[str]) -> int:
     """Print the verbs, as help or after an error; returns the exit status."""
     asked = bool(words) and words[0] in ("-h", "--help")
     lines = [f"usage: {PROGRAM} VERB ...  (VERB --help lists its options)", ""]
-    lines += [f"  {name:10} {about}" for name, (_, about) in VERBS.items()]
+    lines += [f"  {name:10} {about}" for name, (*_, about) in VERBS.items()]
     if words and not asked:
         lines.insert(0, f"unknown verb {words[0]!r}")
     print("\n".join(lines), file=sys.stdout if asked else sys.stderr)

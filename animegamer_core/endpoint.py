@@ -88,17 +88,18 @@ class VisionModel(Protocol):
 
 @dataclass(frozen=True)
 class EndpointSettings:
-    """Where the model is, and how to ask it.
-
-    url: the endpoint's address up to /v1. timeout: seconds without a sign of life. retries: requests after one that
-    failed. max_tokens: of one reply.
-    """
+    """Where the model is, and how to ask it."""
 
     url: str
+    """An OpenAI-compatible address, such as http://localhost:8000/v1; the key is read from OPENAI_API_KEY."""
     model: str
+    """The model's name at the endpoint; for captioner transformers, its folder."""
     timeout: float = 120.0
+    """Seconds without an answer before a request is tried again."""
     retries: int = 5
-    max_tokens: int = 256
+    """Retries after a failed request."""
+    max_tokens: int = 2048
+    """Tokens per reply."""
 
     def __post_init__(self) -> None:
         if not _is_address(self.url):

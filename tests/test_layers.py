@@ -28,12 +28,12 @@ LAYERS = (
 RANK = {package: rank for rank, layer in enumerate(LAYERS) for package in layer}
 NEVER = {"comfy", "comfy_api", "comfy_extras", "folder_paths", "nodes", "server"}  # ComfyUI and our view of it
 LIGHT = (
-    "__main__ recall life spec state files checkpoint cli.dataset cli.evaluate_world cli.play media.contact_sheet "
+    "__main__ recall life spec state files checkpoint cli.dataset cli.evaluate cli.play media.contact_sheet "
     "media.fonts model.prompt runtime.models runtime.optimizations runtime.presets "
     "story.branches story.content_store story.endpoint story.endpoint_director story.endpoint_translation "
     "story.index story.opening story.player story.story story.turn"
 ).split()
-HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "av", "cv2", "matplotlib", "PIL"}
+HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "av", "cv2", "matplotlib"}
 
 
 def modules():

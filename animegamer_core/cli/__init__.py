@@ -1,4 +1,4 @@
-"""The command line: a module for each verb, and for each task of `evaluate`.
+"""The command line: a dataclass of options for each verb, and for each task of `dataset` and `evaluate`.
 
-A verb's module has `Options`, a dataclass or a union of them, and `run(options)`, which returns the exit status.
+Its `run()` does the work and returns the exit status.
 """

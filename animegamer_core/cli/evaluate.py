@@ -1,31 +1,486 @@
-"""The verb `evaluate`: its tasks measure what a world can do; each has a module with `Options` and `run`."""
+"""The verb `evaluate`: its tasks measure what a world can do."""
+# ruff: noqa: T201
 
 from __future__ import annotations
 
-import types
-from typing import Annotated, Any, Union
+import json
+import os
+import time
+import typing
+from collections.abc import MutableMapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Annotated
 
-from tyro.conf import subcommand
+from tyro.conf import OmitArgPrefixes
 
-from . import ablations, evaluate_presets, evaluate_toybox, evaluate_world, judge, raters, write
+from ..checkpoint.adapters import open_with_adapters
+from ..data.flow import BACKENDS
+from ..data.stats import counted
+from ..evaluate.similarity.choose import KINDS
+from ..files import write_text
+from ..research.ablations.variants import BUDGET_NAMES, VARIANTS, chosen
+from ..research.baselines.settings import NAMES, BaselineSettings
+from ..runtime.presets import get_preset, preset_for_device
+from ..spec import DTYPES
+from ..state import DEFAULT_WINDOW
+from .dataset import FLOW, Flow
+from .judge import Judge, Raters, Write
+from .options import (
+    Adapters,
+    Device,
+    Dtype,
+    Flag,
+    Guidance,
+    Preset,
+    Profile,
+    note,
+    one_of,
+    overwrite,
+    typed,
+    unprefixed,
+)
+from .options import World as WorldName
 
-TASKS: dict[str, tuple[types.ModuleType, str]] = {
-    "world": (evaluate_world, "the paper's table for any world or baseline; the default of `evaluate`"),
-    "toybox": (evaluate_toybox, "the acceptance table for a Toybox world, where the true scenes are known"),
-    "presets": (evaluate_presets, "what each preset's speed costs in the Toybox: recognition, ACC-F, PSNR to exact"),
-    "ablations": (ablations, "train and score the paper's ablations in the Toybox"),
-    "write": (write, "have a language model write stories for a benchmark"),
-    "judge": (judge, "have a vision model score played benchmarks, as GPT-4V does in the paper"),
-    "raters": (raters, "have people rank played benchmarks in one CSV, and compute scores from it"),
-}
-DEFAULT_TASK = "world"  # `evaluate --world W` is short for `evaluate world --world W`
-Options = Union[  # noqa: UP007  made from the table
-    tuple(
-        Annotated[module.Options, subcommand(name=name, description=about)] for name, (module, about) in TASKS.items()
-    )
+if typing.TYPE_CHECKING:
+    from ..evaluate.players import GamePlayer
+    from ..evaluate.report import Outcome, Report
+    from ..evaluate.world.job import EvaluationJob
+    from ..evaluate.world.records import GameRecord
+
+CPU_GAMES = 4  # games that are played by default without a GPU
+ROWS = (
+    *("probes", "vae", "shots", "motion", "override", "games", "colour", "memory", "unseen"),
+    *("sharp", "new", "references", "conflict", "speed"),
+)
+NO_MODELS = "none"
+LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # set by a launcher
+UNFINISHED = 3  # exit status
+BASELINE = "baseline_"
+_OF_THE_RUN = ("device", "dtype", "steps")  # settings of a baseline that are options of the whole run
+BaselineOptions = OmitArgPrefixes[
+    typed(BaselineSettings, [name for name in BaselineSettings.__annotations__ if name not in _OF_THE_RUN], BASELINE)
 ]
 
 
-def run(options: Any) -> int:
-    """Do the task; returns its exit status."""
-    return next(module.run(options) for module, _ in TASKS.values() if type(options) is module.Options)
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """The paper's table for any world or baseline; the default of `evaluate`."""
+
+    world: WorldName = "toybox"
+    lora: Adapters = ()
+    games: Path | None = None
+    """Benchmark file; unset: the Toybox's frozen 50 games."""
+    limit: int | None = None
+    """Play the first N games; unset: all; without a GPU 4."""
+    out: Path
+    """Folder of this run; the same command continues in it."""
+    beside: tuple[Path, ...] = ()
+    """Finished runs to add as columns."""
+    true_shots: Flag = False
+    """Show the Toybox's true shots instead of the world's: the upper bound."""
+    window: int | None = None
+    """Past turns that the engine reads; unset: as many as in its training."""
+    profile: Profile | None = None
+    """Prompt format; unset: the one the engine was trained with."""
+    steps: int | None = None
+    """Sampling steps; unset: the world's."""
+    guidance: Guidance | None = None
+    """Guidance schedule; unset: the profile's."""
+    seed: int = 0
+    """Noise seed for all games."""
+    device: Device = "auto"
+    dtype: Dtype = "auto"
+    """Number format."""
+    characters: Path | None = None
+    """Reference pictures: NAME.png or NAME/ for each main character."""
+    towers: Annotated[str, one_of(KINDS)] = "toybox"
+    """Scoring models: the Toybox's, or published."""
+    clip: Path | None = None
+    """Published scoring models: folder of a CLIP model."""
+    dreamsim: Path | None = None
+    """Published scoring models: folder of DreamSim's weights; it contains DINO code that is executed, so download it
+    yourself."""
+    motion_edges: str | None = None
+    """A,B,C,D: boundaries between motion levels, for a world without measured ones."""
+    flow: Annotated[str, one_of(BACKENDS)] | None = None
+    """Backend that measures motion; unset: the one used for the world's dataset."""
+    flow_model: Flow = field(default_factory=dict)
+    threshold: float | None = None
+    """px per frame below which a pixel counts as still; unset: the world's."""
+    baseline: Annotated[str, one_of(NAMES)] | None = None
+    """Play a baseline instead of the world: text to video, FLUX to video, StoryDiffusion to video."""
+    baseline_options: BaselineOptions = field(default_factory=dict)
+
+    def run(self) -> int:
+        """Play, score, print and save; under `accelerate launch` only the main process prints."""
+        from ..train.distributed import processes
+
+        state = processes()
+        parts = state.num_processes
+        job = self.job(str(state.device) if parts > 1 and self.device == "auto" else self.device)
+        if self.limit is None and len(job.played) < len(job.games) and state.is_main_process:
+            print(f"no GPU: playing the first {len(job.played)} of {len(job.games)} games; --limit N changes that")
+        return carry_out(job, self.beside, state.process_index, parts)
+
+    def job(self, device: str) -> EvaluationJob:
+        """What the options ask for; ValueError for a missing file or options that do not fit together."""
+        from ..evaluate.similarity.choose import open_scoring_models
+        from ..evaluate.world.job import EvaluationJob, read_games
+        from ..evaluate.world.motion import edges_of, flow_of
+        from ..runtime.device import choose_device
+
+        if not 0 <= self.seed < 1 << 64:
+            raise ValueError(f"--seed is {self.seed}; seeds run from 0 to 2**64 - 1")
+        if self.baseline is None and self.baseline_options:
+            option = next(iter(self.baseline_options)).replace("_", "-")
+            raise ValueError(f"--{option} needs a baseline; drop it, or add --baseline {' or '.join(NAMES)}")
+        device = choose_device(device)
+        world = open_with_adapters(self.world, self.lora, playing=True, profile=self.profile)
+        games = read_games(self.games)
+        for line in world.warnings:
+            note(f"warning: {line}")
+        flow = unprefixed(self.flow_model, FLOW)
+        flow["device"] = choose_device(flow.get("device", device))
+        return EvaluationJob(
+            world=world,
+            player=self._player(world, device),
+            models=open_scoring_models(self.towers, clip=self.clip, dreamsim=self.dreamsim, device=device),
+            games=games,
+            out=self.out,
+            limit=CPU_GAMES if self.limit is None and device == "cpu" else self.limit,
+            seed=self.seed,
+            characters=self.characters,
+            flow=flow_of(world, self.flow, self.threshold, **flow),
+            edges=None if self.motion_edges is None else edges_of(self.motion_edges),
+            device=device,
+        )
+
+    def baseline_settings(self, device: str) -> BaselineSettings:
+        """The baseline's settings that were typed, on this device."""
+        given = unprefixed(self.baseline_options, BASELINE)
+        return BaselineSettings(**given, device=device, dtype=self.dtype, steps=self.steps)
+
+    def _player(self, world: typing.Any, device: str) -> GamePlayer:
+        import torch
+
+        from ..evaluate.world.player import TruePlayer, WorldPlayer
+        from ..research.baselines import open_baseline
+        from ..story.player import PlaySettings
+
+        if self.true_shots and self.baseline is not None:
+            raise ValueError(
+                f"--true-shots and --baseline {self.baseline} both replace the world; give only one of them"
+            )
+        if self.true_shots:
+            return TruePlayer()
+        if self.baseline is not None:
+            return open_baseline(self.baseline, self.baseline_settings(device))
+        dtype = None if self.dtype == "auto" else getattr(torch, self.dtype)
+        settings = PlaySettings(self.window, steps=self.steps, guidance=self.guidance, device=device, dtype=dtype)
+        return WorldPlayer(world, settings)
+
+
+def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, parts: int = 1) -> int:
+    """Play this process's part of a job; part 0 waits for the others, prints the table and saves it.
+
+    Returns the exit status. After an interrupt finished games stay, and the same command continues.
+    """
+    from ..evaluate.report import command_line
+    from ..evaluate.world.job import open_job, save_table
+    from ..evaluate.world.runner import silent, wait_for_games
+
+    main = part == 0
+    show = overwrite if main else silent
+    with open_job(job, main) as opened:
+        if main:
+            opened.check_beside(beside)
+            print(f"{job.player.name}: {counted(len(job.played), 'game')}, into {job.out}", flush=True)
+            for remark in opened.remarks():
+                print(f"({remark})", flush=True)
+
+        def on_game(game: GameRecord) -> None:
+            show("")
+            print(_game_line(game), flush=True)
+
+        try:
+            opened.play(lambda game, done, of: show(f"  {game} turn {done} of {of}"), on_game, part, parts)
+            for done in wait_for_games(job.out, job.played) if main else ():
+                show(f"  {done} of {len(job.played)} games")
+        except KeyboardInterrupt:
+            if main:
+                note("\nStopped. Finished games are kept, and the same command continues.")
+            return 130
+        if main:
+            table = opened.report(beside, {"command": command_line()})
+            paths = save_table(table)  # before printing, which a broken pipe may end
+            print("", table.text, "", *paths, sep="\n")
+        return 0
+
+
+def _game_line(game: GameRecord) -> str:
+    """A finished game with some of its metrics."""
+    from ..evaluate.world.metrics import BY_KEY, estimate_of
+    from ..evaluate.world.report import number
+
+    metrics = [BY_KEY[key] for key in ("clip_i", "acc_f", "state", "seconds")]
+    found = [(metric, estimate_of(metric, [game])) for metric in metrics]
+    shown = [f"{metric.name} {number(estimate.value, metric.unit)}" for metric, estimate in found if estimate.count]
+    return f"{game.name}  {counted(len(game.turns), 'turn')}  {'  '.join(shown)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toybox:
+    """The acceptance table for a Toybox world, where the true scenes are known."""
+
+    world: WorldName = "toybox"
+    lora: Adapters = ()
+    full: Flag = False
+    """Use all samples; always on with a GPU, takes hours on a CPU."""
+    limit: int | None = None
+    """Number of games; all other sample sizes scale with it."""
+    rows: tuple[Annotated[str, one_of(ROWS)], ...] | None = None
+    """Rows of the table; unset: all, but the harder games' only for a world that has them."""
+    seed: int = 0
+    """Another seed plays other games."""
+    preset: Preset | None = None
+    """Preset for drawing shots; also compared with preset exact."""
+    steps: int | None = None
+    """Sampling steps of every shot; unset: the preset's or world's."""
+    guidance: Guidance | None = None
+    """Guidance of every shot; unset: the preset's or profile's."""
+    dtype: Annotated[str, one_of(DTYPES)] = "float32"
+    """Of the decoder."""
+    device: Device = "auto"
+    workers: int | None = None
+    """Processes that draw and measure; unset: one for each core."""
+    out: Path = Path("out/evaluate")
+    """Folder for the report."""
+
+    def run(self) -> int:
+        """Measure, print and save row by row; 1 if a value misses its target or a row could not be measured.
+
+        After an interrupt the measured rows stay in a report that is marked as partial.
+        """
+        import torch
+
+        from ..evaluate.report import TABLE_HEAD, command_line
+        from ..evaluate.toybox.context import EvalContext, Sampling
+        from ..evaluate.toybox.rows import accept
+        from ..evaluate.toybox.run import FULL, EvalRun, asked_plan
+        from ..runtime.device import choose_device
+
+        device = choose_device(self.device)
+        plan = asked_plan(device, self.full, self.limit, self.seed)
+        few = plan.games < FULL.games
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+        preset = preset_for_device(get_preset(self.preset), device, print, self.dtype) if self.preset else None
+        sampling = Sampling(self.steps, self.guidance, preset, self.dtype)
+        world = open_with_adapters(self.world, self.lora)
+        for line in world.warnings_for(DEFAULT_WINDOW):  # its rows are defined for this window
+            note(f"warning: {line}")
+        context = EvalContext(world, device, self.workers, _show_progress, sampling)
+        if few:
+            unsure = "`unsure`: the value misses its target, but its interval reaches it (see --full)"
+            print(f"{counted(plan.games, 'game')}, few samples: {unsure}")
+        print(TABLE_HEAD)
+        begun = time.perf_counter()
+        saved: list[Path] = []
+
+        def save(report: Report) -> None:
+            _print_row(report.outcomes[-1], few)
+            saved[:] = replace(report, facts={**report.facts, "command": command_line()}).save(self.out)
+
+        try:
+            report = accept(EvalRun(context, plan, self.seed), self.rows, save)
+        except KeyboardInterrupt:
+            note(f"\nStopped; {f'{saved[0]} has the rows so far' if saved else 'no row was measured'}.")
+            return 130
+        print(*saved, sep="\n")
+        summary = ["a value misses its target" if report.short else "every value reaches its target"]
+        summary += [f"not measured: {', '.join(report.failed)}"] if report.failed else []
+        print(f"{'; '.join(summary)}; {time.perf_counter() - begun:.0f} s")
+        return int(report.short or bool(report.failed))
+
+
+def _print_row(outcome: Outcome, few: bool) -> None:
+    """Print a measured row."""
+    from ..evaluate.report import table_line
+
+    for line in outcome.lines:
+        print(table_line(line, few), flush=True)
+    for remark in outcome.notes:
+        print(f"          ({remark})", flush=True)
+
+
+def _show_progress(what: str, done: int, count: int) -> None:
+    overwrite(f"  {what} {done} of {count}" if done < count else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Presets:
+    """What each preset's speed costs in the Toybox: recognition, ACC-F, PSNR to exact."""
+
+    world: WorldName = "toybox"
+    presets: tuple[Preset, ...] | None = None
+    """Presets to compare with exact; unset: all that run here."""
+    in_proportion: Flag = False
+    """Scale each preset's steps, which assume the published 50, to the world's own number."""
+    full: Flag = False
+    """Use all samples; always on with a GPU, takes hours on a CPU."""
+    limit: int | None = None
+    """As for `evaluate toybox`: scales the number of shots."""
+    seed: int = 0
+    """Another seed plays other games."""
+    device: Device = "auto"
+    dtype: Annotated[str, one_of(DTYPES)] | None = None
+    """Unset: bfloat16 on a GPU, float32 elsewhere."""
+    workers: int | None = None
+    """Processes that draw and measure; unset: one for each core."""
+    out: Path = Path("out/evaluate-presets")
+    """Folder for presets.json."""
+
+    def run(self) -> int:
+        """Measure, print and save; returns the exit status."""
+        from ..checkpoint import open_world
+        from ..evaluate.presets import HEAD, PresetScore, in_proportion, presets_to_score, score_preset
+        from ..evaluate.report import command_line, machine
+        from ..evaluate.toybox.context import EvalContext
+        from ..evaluate.toybox.run import EvalRun, asked_plan
+        from ..runtime.device import choose_device
+
+        device = choose_device(self.device)
+        dtype = self.dtype or ("float32" if device == "cpu" else "bfloat16")
+        plan = asked_plan(device, self.full, self.limit, self.seed)
+        world = open_world(self.world)
+        shared = EvalRun(EvalContext(world, device, self.workers), replace(plan, true=plan.shots), self.seed)
+        facts = {
+            "world": world.spec.name,
+            "fingerprint": world.fingerprint,
+            "profile": world.profile.name,
+            "seed": self.seed,
+            "shots": plan.shots,
+            "in_proportion": self.in_proportion,
+            "device": device,
+            "dtype": dtype,
+            "command": command_line(),
+            "machine": machine(),
+        }
+        print(f"{plan.shots} shots, and as many for ACC-F; {device}, {dtype}; a timed turn is engine, sampler and VAE")
+        print(HEAD)
+        presets = presets_to_score(self.presets, device, dtype, print)
+        if self.in_proportion:
+            presets = [in_proportion(preset, world.spec) for preset in presets]
+        scores: list[PresetScore] = []
+        exact = None
+        for preset in presets:
+            score, shots = score_preset(shared, preset, dtype, exact)
+            exact = shots if exact is None else exact
+            scores.append(score)
+            print(score.line(scores[0]), flush=True)
+            values = {**facts, "presets": [{**asdict(score), "median": score.median} for score in scores]}
+            write_text(self.out / "presets.json", json.dumps(values, indent=1, allow_nan=False) + "\n")
+        print(self.out / "presets.json")
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ablations:
+    """Train and score the paper's ablations in the Toybox.
+
+    One command does everything; with --minutes it stops, and the same command continues. For several GPUs use --share
+    1/2 and 2/2, or `accelerate launch`, where each process takes its share and its own GPU. Several processes may also
+    use one GPU: run the command several times with the same --work and different --variants or --seeds. The process
+    that finishes last writes the whole table.
+    """
+
+    work: Path
+    """Work folder; the same command continues in it."""
+    variants: tuple[Annotated[str, one_of(VARIANTS)], ...] | None = None
+    """Unset: all."""
+    share: str | None = None
+    """I/N: only every N-th variant, starting with the I-th."""
+    budget: Annotated[str, one_of(BUDGET_NAMES)] = "short"
+    """full: the recipe's steps; short: a quarter, for one session; quick: a miniature."""
+    minutes: float | None = None
+    """Stop after this many minutes; the same command continues."""
+    score_only: Flag = False
+    """Do not train: score what is trained, and write the table."""
+    seed: int = 0
+    """Decides weights, order and noise of training."""
+    seeds: tuple[int, ...] | None = None
+    """Several seeds instead of --seed; claims are decided from 3 on."""
+    device: Device = "auto"
+    compile: Flag = False
+    """Compile the decoders for training: slow start, faster steps."""
+    workers: int | None = None
+    """Processes that draw and measure; unset: one for each core."""
+    world: str = "toybox"
+    """World to take the VAE, text encoder, image encoder and probes from."""
+    towers: Annotated[str, one_of((*KINDS, NO_MODELS))] = "toybox"
+    """Scoring models for CLIP-I and DreamSim."""
+    clip: Path | None = None
+    """Published scoring models: folder of a CLIP model."""
+    dreamsim: Path | None = None
+    """Published scoring models: folder of DreamSim's weights; it contains DINO code that is executed, so download it
+    yourself."""
+    out: Path | None = None
+    """Folder for the table; unset: table in --work."""
+
+    def run(self) -> int:
+        """Train, score and write the table; 3 if the time ran out before all variants were scored."""
+        share, device = own_part(self, os.environ)
+        import torch
+
+        from ..checkpoint import open_world
+        from ..evaluate.report import command_line
+        from ..evaluate.similarity.choose import open_scoring_models
+        from ..research.ablations.budgets import BUDGETS
+        from ..research.ablations.run import run_ablations
+        from ..research.ablations.run_dir import Deadline, RunDir
+        from ..research.ablations.scores import VariantScorer
+        from ..research.ablations.table import write_table
+
+        seeds = list(dict.fromkeys(self.seeds or [self.seed]))
+        if min(seeds) < 0:
+            raise ValueError(f"--seeds has {min(seeds)}; give numbers of 0 or more")
+        variants, deadline, begun = chosen(self.variants, share), Deadline(self.minutes), time.monotonic()
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+
+        def say(line: str) -> None:
+            note(f"[{time.monotonic() - begun:6.1f} s] {line}")
+
+        budget, world = BUDGETS[self.budget], open_world(self.world)
+        run_dir = RunDir(self.work, world, budget, say, device, self.workers, self.compile)
+        run_dir.begin()
+        models = None
+        if self.towers != NO_MODELS:
+            models = open_scoring_models(self.towers, clip=self.clip, dreamsim=self.dreamsim, device=run_dir.device)
+        scorer = VariantScorer(run_dir, models)
+        finished = run_ablations(scorer, variants, seeds, deadline, self.score_only)
+        print(*write_table(run_dir, self.out or self.work / "table", command_line()), sep="\n")
+        return 0 if finished else UNFINISHED
+
+
+def own_part(options: Ablations, environment: MutableMapping[str, str]) -> tuple[str | None, str]:
+    """(--share, torch device) of this process. Under a launcher the share is the process's rank.
+
+    The launcher's variables are then removed, since one process alone trains a variant.
+    """
+    from ..runtime.device import choose_device
+
+    device, count = choose_device(options.device), int(environment.get("WORLD_SIZE", "1"))
+    if count < 2:
+        return options.share, device
+    if options.share is not None:
+        raise ValueError(
+            "--share cannot be used with a launcher, which distributes the variants itself; use only one of them"
+        )
+    share = f"{int(environment['RANK']) + 1}/{count}"
+    device = f"cuda:{environment['LOCAL_RANK']}" if device == "cuda" else device
+    for name in LAUNCHED:
+        environment.pop(name, None)
+    return share, device
+
+
+Options = World | Toybox | Presets | Ablations | Write | Judge | Raters

@@ -1,4 +1,4 @@
-"""The task `evaluate judge`: a vision model scores played benchmarks."""
+"""The tasks of `evaluate` with judges: a language model writes stories, and a vision model or people judge them."""
 # ruff: noqa: T201
 
 from __future__ import annotations
@@ -8,11 +8,51 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from .endpoint_options import EndpointOptions, Progress, endpoint_of
+from ..endpoint import EndpointModel, EndpointSettings
+from ..research.judging.asking import AskSettings, ask_all, kept_replies
+from .dataset import Asking, Endpoint
+from .options import Progress
+
+GAMES = 9  # games per rater, if the runs have that many
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(EndpointOptions):
+class Write:
+    """Have a language model write stories for a benchmark."""
+
+    characters: str
+    """NAME,NAME, or a folder of reference pictures."""
+    out: Path
+    """The benchmark file to write; the same command continues."""
+    stories: int = 10
+    """Number of stories; characters take turns as the main one."""
+    panels: int = 10
+    """Turns per story."""
+    seed: int = 0
+    """Seed of the places and times where stories start."""
+    endpoint: Endpoint
+    asking: Asking
+
+    def run(self) -> int:
+        """Ask and write; 1 if a story is missing."""
+        from ..research.judging.constructor import plan_stories, read_characters, write_stories
+
+        plans = plan_stories(read_characters(self.characters), self.stories, self.panels, self.seed)
+        terms, model = AskSettings(**self.asking), EndpointModel(EndpointSettings(**self.endpoint))
+        written = write_stories(self.out, plans, model, terms, Progress("stories"))
+        print(written.answers.text)
+        for name, aside in written.answers.set_aside.items():
+            print(f"set aside: {name}: {aside.reason}")
+        if written.games:
+            print(f"{len(written.games)} of {len(plans)} stories in {written.path}")
+            print(f"next: evaluate world --games {written.path}")
+        return int(not written.answers.whole)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judge:
+    """Have a vision model score played benchmarks, as GPT-4V does in the paper."""
+
     runs: Positional[tuple[Path, ...]]
     """Folders of `evaluate world`, one for each agent."""
     out: Path
@@ -25,46 +65,75 @@ class Options(EndpointOptions):
     """Judge only the first N games that all runs have."""
     characters: Path | None = None
     """Reference pictures, NAME.png or NAME/; the Toybox has its own."""
-    max_tokens: int = 1024
-    """Tokens per reply."""
+    endpoint: Endpoint
+    asking: Asking
+
+    def run(self) -> int:
+        """Judge, print and save; 1 if a question has no answer."""
+        from ..research.judging.judge import SCENES, questions_of, references_in, stories_of, tasks_of
+        from ..research.judging.runs import open_comparison
+        from ..research.judging.verdicts import Judged, save_report
+
+        comparison = open_comparison(self.runs)
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"--limit is {self.limit}; expected 1 game or more")
+        stories = stories_of([comparison.game(name) for name in comparison.games[: self.limit]])
+        if not stories:
+            raise ValueError(
+                f"a story takes {SCENES} turns, but no game that all runs share is that long; play longer games"
+            )
+        questions = questions_of(stories, len(comparison.agents), self.passes, self.seed)
+        references = references_in(stories, self.characters)
+        missing = sorted({name for story in stories for name in story.characters} - set(references.pictures))
+        terms, model = AskSettings(**self.asking), EndpointModel(EndpointSettings(**self.endpoint))
+        with kept_replies(self.out / "replies.jsonl") as kept:
+            tasks = list(tasks_of(questions, comparison, references))
+            answers = ask_all(model, tasks, kept, terms, Progress("verdicts"))
+        print(answers.text)
+        if answers.values:
+            facts = {
+                "agents": ", ".join(comparison.agents),
+                "judge": model.name,
+                "games": len({story.game.name for story in stories}),
+                "stories": len(stories),
+                "passes": self.passes,
+                "seed": self.seed,
+                "reference pictures": references.facts["from"],
+                "without a reference picture": ", ".join(missing) or "nobody",
+                "runs": {agent: dict(run.asked) for agent, run in zip(comparison.agents, comparison.runs, strict=True)},
+            }
+            judged = Judged.of(comparison.agents, questions, answers.values)
+            print(*save_report(self.out, judged, questions, answers, facts), sep="\n")
+        return int(not answers.whole)
 
 
-def run(args: Options) -> int:
-    """Judge, print and save; 1 if a question has no answer."""
-    from ..research.judging.asking import ask_all, kept_replies
-    from ..research.judging.judge import SCENES, questions_of, references_in, stories_of, tasks_of
-    from ..research.judging.runs import open_comparison
-    from ..research.judging.verdicts import Judged, save_report
+@dataclass(frozen=True, kw_only=True)
+class Raters:
+    """Have people rank played benchmarks in one CSV, and compute scores from it."""
 
-    comparison = open_comparison(args.runs)
-    if args.limit is not None and args.limit < 1:
-        raise ValueError(f"--limit is {args.limit}; expected 1 game or more")
-    stories = stories_of([comparison.game(name) for name in comparison.games[: args.limit]])
-    if not stories:
-        raise ValueError(
-            f"a story takes {SCENES} turns, but no game that all runs share is that long; play longer games"
-        )
-    questions = questions_of(stories, len(comparison.agents), args.passes, args.seed)
-    references = references_in(stories, args.characters)
-    missing = sorted({name for story in stories for name in story.characters} - set(references.pictures))
-    model, terms = endpoint_of(args)
-    with kept_replies(args.out / "replies.jsonl") as kept:
-        tasks = list(tasks_of(questions, comparison, references))
-        answers = ask_all(model, tasks, kept, terms, Progress("verdicts"))
-    print(answers.text)
-    if answers.values:
-        facts = {
-            "agents": ", ".join(comparison.agents),
-            "judge": model.name,
-            "games": len({story.game.name for story in stories}),
-            "stories": len(stories),
-            "passes": args.passes,
-            "seed": args.seed,
-            "reference pictures": references.facts["from"],
-            "without a reference picture": ", ".join(missing) or "nobody",
-            "runs": {agent: dict(run.asked) for agent, run in zip(comparison.agents, comparison.runs, strict=True)},
-        }
-        judged = Judged.of(comparison.agents, questions, answers.values)
-        for path in save_report(args.out, judged, questions, answers, facts):
-            print(path)
-    return int(not answers.whole)
+    out: Path
+    """The study's folder: ratings.csv to fill in, the clips, and the key that raters must not see."""
+    runs: Positional[tuple[Path, ...]] = ()
+    """2 to 4 folders of `evaluate world`, to begin a study with; none: compute the scores of a filled-in one."""
+    raters: int = 20
+    """Number of raters."""
+    games: int | None = None
+    """Games per rater, the same for all; unset: 9, or all."""
+    seed: int = 0
+    """Seed for choosing games and orders."""
+
+    def run(self) -> int:
+        """Begin a study, or score the filled-in one."""
+        from ..research.judging.ratings import KEY, read_study, save_ratings, write_study
+        from ..research.judging.runs import open_comparison
+
+        if not self.runs:
+            paths = save_ratings(self.out, read_study(self.out))
+            print(paths[1].read_text(encoding="utf-8"), *paths, sep="\n")
+            return 0
+        comparison = open_comparison(self.runs)
+        games = min(GAMES, len(comparison.games)) if self.games is None else self.games
+        print(f"{write_study(comparison, self.out, self.raters, games, self.seed)}: 1 is the best rank")
+        print(f"{self.out / KEY} says which agent is which: keep it from the raters")
+        print(f"next, with all lines filled in: evaluate raters --out {self.out}")
+        return 0

@@ -1,15 +1,16 @@
 """A verb's options are the fields of a dataclass: its parser and its help are made from their types and docstrings.
 
-Also the types that several verbs share.
+Also the options that several verbs share, and what the verbs show while they work.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import sys
+import time
 import typing
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Annotated, Any, TypedDict
 
 import docstring_parser
 import tyro
@@ -26,7 +27,7 @@ def parse(options: Any, words: Sequence[str], program: str, about: str) -> Any:
     options: a dataclass, or a union of them, one for each task of a verb.
     """
     for kind in typing.get_args(options) or (options,):
-        _describe(typing.get_args(kind)[0] if typing.get_origin(kind) is Annotated else kind)
+        _describe(kind)
     config = (tyro.conf.DisallowNone, tyro.conf.OmitSubcommandPrefixes)
     return tyro.cli(options, prog=program, description=about, args=words, config=config)
 
@@ -37,16 +38,45 @@ def _describe(options: type) -> None:
     Options that are unset by default do not show "(default: None)": their text says what happens.
     """
     hints = typing.get_type_hints(options, include_extras=True)
-    texts = {}
-    for kind in reversed(options.__mro__[:-1]):
-        texts |= {found.arg_name: found.description for found in docstring_parser.parse_from_object(kind).params}
+    texts = _texts(options)
     for field in dataclasses.fields(options):
         shown: dict[str, str] = {"help_behavior_hint": ""} if field.default in (None, ()) else {}
         if text := texts.get(field.name):
-            shown["help"] = " ".join(text.split())
+            shown["help"] = text
         if shown:
             hints[field.name] = Annotated[hints[field.name], arg(**shown)]
     options.__annotations__ = hints
+
+
+def typed(settings: type, names: Collection[str] = (), prefix: str = "") -> Any:
+    """The options that are fields of a settings' dataclass: a dictionary of those that were typed, and no others.
+
+    So the rest keep the defaults of the settings. names: only these fields; none: all. prefix: of the options.
+    """
+    hints, texts = typing.get_type_hints(settings, include_extras=True), _texts(settings)
+    kinds: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        if names and field.name not in names:
+            continue
+        text = texts.get(field.name, "")
+        if field.default not in (None, "", False, dataclasses.MISSING):
+            text += f" (default: {field.default})"
+        kinds[prefix + field.name] = Annotated[hints[field.name], arg(help=text, help_behavior_hint="")]
+    return TypedDict(settings.__name__, kinds, total=False)  # type: ignore[operator]  # made from the fields
+
+
+def unprefixed(given: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Typed options by the names of their fields."""
+    return {name.removeprefix(prefix): value for name, value in given.items()}
+
+
+def _texts(options: type) -> dict[str, str]:
+    """The docstrings of a dataclass's fields, and of those that it inherits."""
+    texts = {}
+    for kind in reversed(options.__mro__[:-1]):
+        for found in docstring_parser.parse_from_object(kind).params:
+            texts[found.arg_name] = " ".join((found.description or "").split())
+    return texts
 
 
 def one_of(names: Iterable[str]) -> PrimitiveConstructorSpec[str]:
@@ -63,7 +93,6 @@ def one_of(names: Iterable[str]) -> PrimitiveConstructorSpec[str]:
 
 
 Flag = Annotated[bool, FlagCreatePairsOff]
-Count = Annotated[int, arg(metavar="N")]
 World = Annotated[str, arg(help="toybox, or a world's folder.", metavar="WORLD")]
 Device = Annotated[str, arg(help="auto, cpu, cuda or mps.", metavar="DEVICE")]
 Dtype = Annotated[str, one_of(("auto", *DTYPES))]
@@ -85,3 +114,45 @@ def confirmed(question: str) -> bool:
     sys.stdout.write(f"{question} [y/N] ")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def note(line: str) -> None:
+    """Print a line that is not part of the result."""
+    print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+
+def overwrite(text: str) -> None:
+    """Show text on a terminal, in the place of what the last call showed."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+
+class Progress:
+    """Progress on stderr: on a terminal one line that is overwritten, elsewhere one every ten seconds and the last."""
+
+    def __init__(self, what: str = "") -> None:
+        self._what, self._shown = what, time.monotonic()
+
+    def __call__(self, done: int, count: int) -> None:
+        """Show done of count."""
+        self.show(self._what, done, count)
+
+    def show(self, what: str, done: int, count: int) -> None:
+        """Show done of count; count 0: unknown."""
+        self._line(f"  {what}: {done}" + (f" of {count}" if count else ""), done == count)
+
+    def show_bytes(self, done: int, count: int, what: str) -> None:
+        """Show the bytes done, of count (0: unknown), and what is being transferred."""
+        amount = f"{done / count:.0%} of {count / 1e9:.1f} GB" if count else f"{done / 1e9:.1f} GB"
+        self._line(f"  {amount}  {what[-60:]}", done == count)
+
+    def _line(self, line: str, is_last: bool) -> None:
+        now, is_terminal = time.monotonic(), sys.stderr.isatty()
+        if not is_last and now - self._shown < (0.1 if is_terminal else 10.0):
+            return
+        self._shown = now
+        if is_terminal:
+            overwrite(f"{line}\n" if is_last else line)
+        else:
+            note(line)

@@ -1,4 +1,4 @@
-"""The verb `play`: a game from an instruction file or line by line, saved as a story in a folder."""
+"""The verbs `play`, `batch` and `export`: games become stories in a folder, and stories become films."""
 # ruff: noqa: T201
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import sys
 import time
 import typing
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,31 +16,38 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from ..checkpoint.adapters import open_with_adapters
 from ..life import PUBLISHED_RULES
+from ..media.soundtrack import read_sound
+from ..messages import brief
 from ..recall import MEMORIES, chosen_memory, turn_name
 from ..runtime.device import choose_device
+from ..runtime.models import LoadedModels
 from ..runtime.presets import PresetModels, get_preset, override_notes, preset_for_device, with_preset
 from ..spec import dtype_name
-from ..state import MotionScope, MotionTable, check_length, read_instructions, scope_name
-from ..story.batch import game_text
-from ..story.endpoint_director import DIRECTORS, RULES
+from ..state import GameSession, MotionScope, MotionTable, check_length, read_instructions, scope_name
+from ..story.batch import game_text, play_takes, read_game_files, take_seeds
+from ..story.director import SUGGESTIONS, Proposal, Proposer
+from ..story.endpoint import stated
+from ..story.endpoint_director import DIRECTORS, ENDPOINT, RULES, proposer_for
+from ..story.endpoint_translation import read_with_endpoint
+from ..story.everyday import NobodyNamedError
+from ..story.film import FILMS, export_film
 from ..story.index import check_there
-from ..story.player import PlayedTurn, Player, PlaySettings, read_in
+from ..story.opening import DEFAULT_TEXT, frames_of_bytes, open_game, read_opening
+from ..story.player import PlayedTurn, Player, PlaySettings, check_same_opening, read_in
 from ..story.story import Story
-from .director import AUTO, EDIT, DirectorOptions, Suggestions, auto_proposer, check_director
-from .options import Adapters, Device, Dtype, Flag, Guidance, Preset, Profile, World, one_of
-from .play_opening import check_opening, opening_of
+from .options import Adapters, Device, Dtype, Flag, Guidance, Preset, Profile, Progress, World, note, one_of, overwrite
 
 if typing.TYPE_CHECKING:
-    from tqdm import tqdm
-
     from ..checkpoint import World as OpenWorld
 
 UNDO, QUIT = "@undo", ("@quit", "quit", "exit")
+AUTO, EDIT = "@auto", "@edit"
 _REPLACED = "\ufffd"  # what stands for bytes that are not UTF-8
+_DIGITS = 9  # of a number that is typed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Play:
     file: Positional[Path | None] = None
     """Instructions, one per line; without FILE, you type them."""
     world: World = "toybox"
@@ -100,80 +107,148 @@ class Options:
     dtype: Dtype = "auto"
     """Number format."""
 
+    def run(self) -> int:
+        """Play by these options; returns the exit status. After Ctrl-C, print how to continue."""
+        self._check()
+        world = open_with_adapters(self.world, self.lora, playing=True, profile=self.profile)
+        name = self.name or (self.file.stem if self.file else "auto" if self.auto else "story")
+        instructions = read_game(self.file) if self.file else ()
+        settings, models = self._settings_and_models(world)
+        continues = self.resume or self.branch is not None
+        if continues:
+            check_there(self.out, name)
+        story = Story.open(self.out, name, world.spec.name, world.fingerprint)
+        with story.lock():
+            read = [read_in(story, number, line, world) for number, line in enumerate(instructions, start=1)]
+            after, rest = plan(story, read, self.resume, self.branch)
+            rest = instructions[len(instructions) - len(rest) :]
+            if story.entries and not (self.file or self.auto or continues):
+                raise ValueError(
+                    f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another "
+                    "--name"
+                )
+            opening = self._opening(world, story, settings)
+            player = Player(world, story, settings, after, models, opening)
+            return self._play(player, rest if self.file or self.auto else None)
 
-def run(args: Options) -> int:
-    """Play by these arguments; returns the exit status. After Ctrl-C, print how to continue."""
-    if args.resume and args.branch is not None:
-        raise ValueError("--resume and --branch both say where to continue; give only one of them")
-    check_director(args)
-    check_opening(args)
-    world = open_with_adapters(args.world, args.lora, playing=True, profile=args.profile)
-    name = args.name or (args.file.stem if args.file else "auto" if args.auto else "story")
-    instructions = read_game(args.file) if args.file else ()
-    settings, models = _settings_and_models(args, world)
-    if args.resume or args.branch is not None:
-        check_there(args.out, name)
-    story = Story.open(args.out, name, world.spec.name, world.fingerprint)
-    with story.lock():
-        read = [read_in(story, number, line, world) for number, line in enumerate(instructions, start=1)]
-        after, rest = plan(story, read, args.resume, args.branch)
-        rest = instructions[len(instructions) - len(rest) :]
-        if story.entries and not (args.file or args.auto or args.resume or args.branch is not None):
-            raise ValueError(
-                f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another --name"
-            )
-        opening = opening_of(args, world, story, settings)
-        player = Player(world, story, settings, after, models, opening)
-        return _play(player, rest if args.file or args.auto else None, args, _how_to_go_on(args, after))
+    def _check(self) -> None:
+        """ValueError for options that contradict one another."""
+        if self.resume and self.branch is not None:
+            raise ValueError("--resume and --branch both say where to continue; give only one of them")
+        if self.auto < 0:
+            raise ValueError(f"--auto is {self.auto}; expected a number of turns")
+        if self.suggest and (self.auto or self.file):
+            raise ValueError("--suggest is for instructions that you type; drop FILE and --auto")
+        if self.director != ENDPOINT and (self.director_url or self.director_model):
+            raise ValueError(f"--director-url and --director-model need --director {ENDPOINT}; add it, or drop them")
+        for name in ("opening_at", "opening_text"):
+            if self.opening is None and getattr(self, name) is not None:
+                raise ValueError(f"--{name.replace('_', '-')} needs --opening FILE, the picture or film it applies to")
 
-
-def _play(player: Player, instructions: Sequence[str] | None, args: Options, go_on: str) -> int:
-    """Play these instructions and then the proposed ones, or typed ones, and end the branch; returns the exit status.
-
-    go_on: how to continue if the game is interrupted after its first turn.
-    """
-    after = player.session.next_number - 1
-    count = len(instructions or ()) + args.auto
-    progress = _Progress(sys.stderr.isatty(), after + count, (player.session.rules or PUBLISHED_RULES).label)
-    try:
-        if instructions is None:
-            _play_typed(player, progress, Suggestions(player, DirectorOptions.of(args), args.suggest))
-        else:
-            _warn_of_unknown_words(player.world, *map(player.read, instructions))
-            _warn_of_unused_motion(player.settings, after + 1, after + count)
-            player.play(instructions, progress.turn, progress.step, ahead=player.settings.engine_is_apart)
-            if args.auto:
-                for played in player.autoplay(auto_proposer(args, player), args.auto, progress.step):
-                    progress.turn(played)
-    except KeyboardInterrupt:
-        progress.close()
-        last = player.session.next_number - 1
-        how = go_on if last > after else "the same command"
-        print(f"\nStopped after turn {last}; all turns are saved. Continue with {how}.", file=sys.stderr)
-        return 130
-    except RuntimeError as error:
+    def _settings_and_models(self, world: OpenWorld) -> tuple[PlaySettings, PresetModels | None]:
+        """The settings, and the models if a preset prepares them. Prints which options replace the preset's choices."""
         import torch
 
-        if not isinstance(error, torch.OutOfMemoryError):
-            raise
-        progress.close()
-        raise ValueError(
-            f"{player.settings.device} is out of memory for this world; try --preset low_vram or --device cpu"
-        ) from error
-    if instructions is None:
-        _warn_of_unused_motion(player.settings, after + 1, player.session.next_number - 1)
-    for path in player.finish(args.show_opening):
-        print(path)
-    return 0
+        settings = PlaySettings(
+            window=self.window,
+            seed=self.seed,
+            steps=self.steps,
+            guidance=self.guidance,
+            motion=dict(parse_motion(text, world.motion_table) for text in self.motion),
+            device=choose_device(self.device),
+            dtype=None if self.dtype == "auto" else getattr(torch, self.dtype),
+            engine_device=choose_device(self.engine_device) if self.engine_device else None,
+            cfg_parallel=choose_device(self.cfg_parallel) if self.cfg_parallel else None,
+            memory=chosen_memory(self.memory, self.recalled_turns),
+        )
+        for line in world.warnings_for(settings.window_in(world)):
+            note(f"warning: {line}")
+        if not self.preset:
+            return settings, None
+        dtype = settings.dtype or (torch.float32 if settings.device == "cpu" else world.stored_dtype("decoder"))
+        preset = preset_for_device(get_preset(self.preset), settings.device, note, dtype_name(dtype))
+        for line in override_notes(preset, steps=self.steps, guidance=self.guidance):
+            note(f"preset {preset.name}: {line}")
+        settings = with_preset(preset, settings, world)
+        return settings, PresetModels(world, settings, preset, note)
 
+    def _opening(self, world: OpenWorld, story: Story, settings: PlaySettings) -> GameSession | None:
+        """The game that --opening begins; None without it.
 
-def _how_to_go_on(args: Options, after: int) -> str:
-    """The command for the rest of a game that is interrupted some turns after turn `after`."""
-    if args.file or args.auto:
-        return "the same command" if after == 0 or not args.resume else f"--branch {after} instead of --resume"
-    if args.resume:
-        return "the same command"
-    return "the same command and --resume" if args.branch is None else "--resume instead of --branch"
+        ValueError: the story's turns started with another opening, unless `--branch 0` begins again; the world has no
+        shot encoder; no picture or film.
+        """
+        if self.opening is None:
+            return None
+        pictures, frame = read_opening(self.opening, self.opening_at, world.spec.decoder)
+        encoder = world.load_encoder(settings.device, settings.dtype)
+        text = DEFAULT_TEXT if self.opening_text is None else self.opening_text
+        text = read_with_endpoint(text, world.life.words, world.spec.name)
+        turn = open_game(encoder, text, frames_of_bytes(pictures), len(pictures), frame).turns[0]
+        rules = story.rules or world.life.rules
+        opening = GameSession(rules=rules).open_with(turn.instruction, turn.state, turn.clip)
+        if story.entries and self.branch != 0:
+            check_same_opening(story, story.session(0, None), opening)
+        return opening
+
+    def _play(self, player: Player, instructions: Sequence[str] | None) -> int:
+        """Play these instructions and then the proposed ones, or typed ones, and end the branch."""
+        after = player.session.next_number - 1
+        count = len(instructions or ()) + self.auto
+        shown = _Shown(after + count, (player.session.rules or PUBLISHED_RULES).label)
+        try:
+            if instructions is None:
+                _play_typed(player, shown, Suggestions(player, self.proposer, self.suggest))
+            else:
+                _warn_of_unknown_words(player.world, *map(player.read, instructions))
+                _warn_of_unused_motion(player.settings, after + 1, after + count)
+                player.play(instructions, shown.turn, shown.step, ahead=player.settings.engine_is_apart)
+                for played in player.autoplay(self._auto_proposer(player), self.auto, shown.step) if self.auto else ():
+                    shown.turn(played)
+        except KeyboardInterrupt:
+            overwrite("")
+            last = player.session.next_number - 1
+            how = self._how_to_go_on(after) if last > after else "the same command"
+            note(f"\nStopped after turn {last}; all turns are saved. Continue with {how}.")
+            return 130
+        except RuntimeError as error:
+            import torch
+
+            if not isinstance(error, torch.OutOfMemoryError):
+                raise
+            overwrite("")
+            raise ValueError(
+                f"{player.settings.device} is out of memory for this world; try --preset low_vram or --device cpu"
+            ) from error
+        if instructions is None:
+            _warn_of_unused_motion(player.settings, after + 1, player.session.next_number - 1)
+        for path in player.finish(self.show_opening):
+            print(path)
+        return 0
+
+    def _how_to_go_on(self, after: int) -> str:
+        """The command for the rest of a game that is interrupted some turns after turn `after`."""
+        if self.file or self.auto:
+            return "the same command" if after == 0 or not self.resume else f"--branch {after} instead of --resume"
+        if self.resume:
+            return "the same command"
+        return "the same command and --resume" if self.branch is None else "--resume instead of --branch"
+
+    def proposer(self, player: Player) -> Proposer:
+        """Who proposes the turns of a player's game; ValueError if its world states no words, or for no endpoint."""
+        world, (url, model) = player.world, stated()
+        endpoint = (self.director_url or url, self.director_model or model)
+        return proposer_for(
+            self.director, world.life, world.spec.name, player.session, self.director_seed, endpoint=endpoint
+        )
+
+    def _auto_proposer(self, player: Player) -> Proposer:
+        """Who proposes the turns of `--auto`; ValueError as for `proposer`."""
+        try:
+            return self.proposer(player)
+        except NobodyNamedError as error:
+            how = "`play FILE --auto N` plays the turns of FILE first; with `--resume`, `--auto N` continues a story"
+            raise ValueError(f"{error}. {how}") from error
 
 
 def read_game(path: Path) -> tuple[str, ...]:
@@ -197,38 +272,6 @@ def plan(story: Story, instructions: Sequence[str], resume: bool, branch: int | 
     return len(played), tuple(rest)
 
 
-def _settings_and_models(args: Options, world: OpenWorld) -> tuple[PlaySettings, PresetModels | None]:
-    """The settings, and the models if a preset prepares them. Prints which options replace the preset's choices."""
-    import torch
-
-    settings = PlaySettings(
-        window=args.window,
-        seed=args.seed,
-        steps=args.steps,
-        guidance=args.guidance,
-        motion=dict(parse_motion(text, world.motion_table) for text in args.motion),
-        device=choose_device(args.device),
-        dtype=None if args.dtype == "auto" else getattr(torch, args.dtype),
-        engine_device=choose_device(args.engine_device) if args.engine_device else None,
-        cfg_parallel=choose_device(args.cfg_parallel) if args.cfg_parallel else None,
-        memory=chosen_memory(args.memory, args.recalled_turns),
-    )
-    for line in world.warnings_for(settings.window_in(world)):
-        _print_note(f"warning: {line}")
-    if not args.preset:
-        return settings, None
-    dtype = settings.dtype or (torch.float32 if settings.device == "cpu" else world.stored_dtype("decoder"))
-    preset = preset_for_device(get_preset(args.preset), settings.device, _print_note, dtype_name(dtype))
-    for line in override_notes(preset, steps=args.steps, guidance=args.guidance):
-        _print_note(f"preset {preset.name}: {line}")
-    settings = with_preset(preset, settings, world)
-    return settings, PresetModels(world, settings, preset, _print_note)
-
-
-def _print_note(line: str) -> None:
-    print(line, file=sys.stderr)
-
-
 def parse_motion(text: str, table: MotionTable) -> tuple[int, float]:
     """(turn, motion value in px per frame) of `3=fast`, `3=4` or `3=2.5px`."""
     number, _, motion = text.partition("=")
@@ -244,34 +287,34 @@ def _warn_of_unknown_words(world: OpenWorld, *instructions: str) -> None:
     tokenizer = world.tokenizer()
     unknown = dict.fromkeys(word for text in instructions for word in tokenizer.unknown_words(text))
     if unknown:
-        _print_note(f"warning: world {world.spec.name!r} was not trained with these words: {', '.join(unknown)}")
+        note(f"warning: world {world.spec.name!r} was not trained with these words: {', '.join(unknown)}")
 
 
 def _warn_of_unused_motion(settings: PlaySettings, first: int, last: int) -> None:
     unused = ", ".join(str(number) for number in sorted(settings.motion) if not first <= number <= last)
     if unused:
         turns = f"turns {first} to {last}" if last >= first else "no turn"
-        _print_note(f"warning: --motion of turn {unused} has no effect; this command plays {turns}")
+        note(f"warning: --motion of turn {unused} has no effect; this command plays {turns}")
 
 
-def _play_typed(player: Player, progress: _Progress, suggestions: Suggestions) -> None:
+def _play_typed(player: Player, shown: _Shown, suggestions: Suggestions) -> None:
     """Play typed instructions until the input ends or the player quits."""
-    _print_note(f"One instruction per line; {UNDO} undoes the last turn, {AUTO} 3 plays three, quit ends the game.")
+    note(f"One instruction per line; {UNDO} undoes the last turn, {AUTO} 3 plays three, quit ends the game.")
     if suggestions.offers:
-        _print_note(f"Type a number to play that proposal, or {EDIT} 2 to change the second one first.")
+        note(f"Type a number to play that proposal, or {EDIT} 2 to change the second one first.")
     for line in _lines(suggestions):
         if line in QUIT:
             break
         if line.split()[0] == AUTO:
-            suggestions.auto(line, progress.turn, progress.step)
+            suggestions.auto(line, shown.turn, shown.step)
         elif line != UNDO and line.startswith("@"):
-            _print_note(f"unknown command {line}; use {UNDO} or {QUIT[0]}")
+            note(f"unknown command {line}; use {UNDO} or {QUIT[0]}")
         elif line != UNDO:
             if _is_readable(player, line):
-                progress.turn(player.step(line, progress.step))
+                shown.turn(player.step(line, shown.step))
         elif player.session.next_number > 1:
             player.rewind(player.session.next_number - 2)
-            _print_note(f"back after turn {player.session.next_number - 1}")
+            note(f"back after turn {player.session.next_number - 1}")
 
 
 def _is_readable(player: Player, line: str) -> bool:
@@ -280,7 +323,7 @@ def _is_readable(player: Player, line: str) -> bool:
         read = player.read(line)
         check_length(read, len(player.world.tokenizer().encode_text(read)))
     except ValueError as error:
-        _print_note(str(error))
+        note(str(error))
         return False
     _warn_of_unknown_words(player.world, read)
     return True
@@ -301,44 +344,116 @@ def _lines(suggestions: Suggestions) -> Iterator[str]:
         if not line:
             return
         if _REPLACED in line:
-            _print_note("this line has bytes that are not UTF-8; type it again")
+            note("this line has bytes that are not UTF-8; type it again")
             continue
         try:
             read = read_instructions(line)
         except ValueError as error:  # far too long
-            _print_note(str(error))
+            note(str(error))
             continue
         yield from filter(None, map(suggestions.instruction_of, read))
 
 
-class _Progress:
-    """Prints turns to standard output and, on a terminal, a progress bar of sampling to standard error."""
+@dataclass
+class Suggestions:
+    """What the director offers to a player who types. offers: with --suggest."""
 
-    def __init__(self, show_bar: bool, total: int, label: Callable[[str], str]) -> None:
-        """label: what a stat is called."""
-        self.show_bar = show_bar
-        self.total = total
-        self.label = label
-        self.bar: tqdm | None = None
+    player: Player
+    proposer_of: Callable[[Player], Proposer]
+    offers: bool
+    shown: tuple[Proposal, ...] = field(default=(), init=False)
+
+    def proposer(self) -> Proposer:
+        """The director for the game so far; ValueError if its world states no words."""
+        return self.proposer_of(self.player)
+
+    def offer(self) -> None:
+        """Print the proposals for the next turn."""
+        if not self.offers:
+            return
+        self.shown = ()
+        try:
+            self.shown = self.proposer()(self.player.session, SUGGESTIONS)
+        except ValueError as error:
+            note(str(error))
+            return
+        for number, proposal in enumerate(self.shown, start=1):
+            why = f"  ({self.player.session.rules.label(proposal.reason)} is low)" if proposal.reason else ""
+            note(f"  {number}. {proposal.instruction}{why}")
+
+    def instruction_of(self, line: str) -> str:
+        """The instruction that a typed line chooses: a number, `@edit` with a number, or the line itself; empty if
+        nothing is chosen.
+        """
+        command, _, number = line.rpartition(" ")
+        if command not in ("", EDIT) or not number.isdecimal() or not self.shown:
+            return line
+        numbered = {str(number): one.instruction for number, one in enumerate(self.shown, start=1)}
+        chosen = numbered.get(number)
+        if chosen is None:
+            note(f"there is no proposal {brief(number, 20)}; choose 1 to {len(self.shown)}")
+            return ""
+        return edited(chosen) if command == EDIT else chosen
+
+    def auto(self, line: str, on_turn: Callable[[PlayedTurn], None], on_step: Callable[..., None]) -> None:
+        """Play the turns of `@auto N`; Ctrl-C, or no proposal, gives the game back to the player."""
+        _, _, number = line.partition(" ")
+        if not number.isdecimal() or len(number) > _DIGITS:
+            note(f"how many turns? {AUTO} 5 plays five")
+            return
+        try:
+            proposer = self.proposer()
+        except ValueError as error:
+            note(str(error))
+            return
+        note("Ctrl-C gives the game back to you.")
+        try:
+            for played in self.player.autoplay(proposer, int(number), on_step):
+                on_turn(played)
+        except KeyboardInterrupt:
+            note("stopped; the turn in progress is not kept")
+        except ValueError as error:  # such as a model that does not answer any more
+            note(str(error))
+
+
+def edited(text: str) -> str:
+    """The text as the player changes it on the input line; where that cannot be done, what they type in its place.
+
+    Empty if nothing is left to play: a blank line, a comment, or the end of the input.
+    """
+    try:
+        import readline
+    except ImportError:  # on Windows
+        note(f"type your version: {text}")
+        return _played(sys.stdin.readline())
+    readline.set_startup_hook(lambda: readline.insert_text(text))
+    try:
+        return _played(input("> ") if sys.stdin.isatty() else sys.stdin.readline())
+    except EOFError:
+        return ""
+    finally:
+        readline.set_startup_hook()
+
+
+def _played(line: str) -> str:
+    return " ".join(read_instructions(line))
+
+
+class _Shown:
+    """Prints turns to standard output and, on a terminal, the steps of sampling to standard error."""
+
+    def __init__(self, total: int, label: Callable[[str], str]) -> None:
+        """total: turns of the game, if known. label: what a stat is called."""
+        self.total, self.label = total, label
         self.started = time.perf_counter()
 
     def step(self, done: int, steps: int, _: object = None) -> None:
-        """Update the bar."""
-        from tqdm import tqdm
-
-        if self.bar is None:
-            self.bar = tqdm(total=steps, desc="drawing", unit="step", leave=False, disable=not self.show_bar)
-        self.bar.update(done - self.bar.n)
-
-    def close(self) -> None:
-        """Remove the bar."""
-        if self.bar is not None:
-            self.bar.close()
-            self.bar = None
+        """Show a step of sampling."""
+        overwrite(f"  drawing: step {done} of {steps}")
 
     def turn(self, played: PlayedTurn) -> None:
         """Print a turn: its instruction, motion, stats and clip."""
-        self.close()
+        overwrite("")
         turn, seconds = played.turn, time.perf_counter() - self.started
         state, character = turn.state, turn.character
         of = f"/{self.total}" if self.total >= turn.number else ""
@@ -354,3 +469,87 @@ class _Progress:
         if turn.recalled:
             print(f"  remembered: {', '.join(map(turn_name, turn.recalled))}", flush=True)
         self.started = time.perf_counter()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    files: Positional[tuple[Path, ...]]
+    """Text files of games, or folders of them: an instruction per line, a blank line between games."""
+    takes: int = 1
+    """Takes of each game, each with its own noise."""
+    world: World = "toybox"
+    lora: Adapters = ()
+    out: Path = Path("out")
+    """Folder that holds stories."""
+    seed: int = 0
+    """Noise seed of turn 1 in the first take."""
+    steps: int | None = None
+    """Sampling steps; unset: the world's."""
+    guidance: Guidance | None = None
+    """Guidance schedule; unset: the profile's."""
+    device: Device = "auto"
+
+    def run(self) -> int:
+        """Play all games, with a grid of each one's takes; after an interruption the same command continues."""
+        games, seeds = read_game_files(self.files), take_seeds(self.takes, self.seed)
+        world = open_with_adapters(self.world, self.lora, playing=True)
+        for game in games:  # before anything is played; it writes nothing
+            story = Story.open(self.out, game.name, world.spec.name, world.fingerprint)
+            for turn, line in enumerate(game.instructions, start=1):
+                read_in(story, turn, line, world)
+        settings = PlaySettings(steps=self.steps, guidance=self.guidance, device=choose_device(self.device))
+        models = LoadedModels(world, settings)
+        for number, game in enumerate(games, start=1):
+            story = Story.open(self.out, game.name, world.spec.name, world.fingerprint)
+            instructions, place = game.instructions, f"game {number}/{len(games)} {game.name}"
+
+            def play(seed: int, story: Story = story, game: tuple[str, ...] = instructions, place: str = place) -> None:
+                Player(world, story, replace(settings, seed=seed), 0, models).play(game, _note_turn)
+                print(f"{place}  seed {seed}  branch {story.branch}", flush=True)
+
+            with story.lock():
+                for path in play_takes(story, game, seeds, play):
+                    print(path, flush=True)
+        return 0
+
+
+def _note_turn(played: PlayedTurn) -> None:
+    how = "drawn" if played.drawn else "known"
+    note(f"  turn {played.turn.number}  {played.turn.instruction}  ({how})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    story: Positional[Path]
+    """A story's folder, such as out/my-game."""
+    out: Path | None = None
+    """The film; unset: films/film.mp4 in the story."""
+    branch: str | None = None
+    """A branch of the story, such as line-2; unset: the current one."""
+    turns: int = -1
+    """The first N turns only; -1: all."""
+    subtitles: Flag = False
+    """Number and instruction of each turn: a track in the mp4 that a player can switch off, and an .srt file next to
+    it."""
+    show_opening: Flag = False
+    """Start with the clip of turn 0, if the game has an opening."""
+    audio: Path | None = None
+    """Music or a voice-over, repeated or cut to the film's length, fading out at its end."""
+
+    def run(self) -> int:
+        """Write the film and print its files."""
+        story = Story.read(self.story.absolute().parent, self.story.absolute().name)
+        if self.branch:
+            story.use(self.branch)
+        sound = None if self.audio is None else read_sound(self.audio)
+        out = self.out or self.story / FILMS / "film.mp4"
+        with story.lock():  # nobody may rename or delete it meanwhile
+            film = export_film(
+                story, out, self.turns, self.subtitles, sound, self.show_opening, Progress("pictures written")
+            )
+        print(*film.files, sep="\n")
+        width, height = film.size
+        note(f"{width} x {height}, {film.fps:g} frames per second, {film.seconds:.1f} s")
+        for line in film.notes:
+            note(f"note: {line}")
+        return 0

@@ -43,23 +43,22 @@ class Options(TrainRequest):
     options: OmitArgPrefixes[StageOptions] = dataclasses.field(default_factory=lambda: StageOptions())
     """Options of a stage; unset: the recipe's row for the stage."""
 
+    def run(self, report: Callable[[str], object] | None = None) -> int:
+        """Train; returns the exit status. ValueError for arguments, data or files that do not fit.
 
-def run(options: TrainRequest, report: Callable[[str], object] | None = None) -> int:
-    """Train; returns the exit status. ValueError for arguments, data or files that do not fit.
+        Of the processes of `accelerate launch`, only the main one reports.
+        """
+        from ..train.all import train_all  # these load torch, which --help does not need
+        from ..train.distributed import processes
+        from ..train.job import train_one_stage
 
-    Of the processes of `accelerate launch`, only the main one reports.
-    """
-    from ..train.all import train_all  # these load torch, which --help does not need
-    from ..train.distributed import processes
-    from ..train.job import train_one_stage
-
-    report = (report or _print) if processes().is_main_process else lambda line: None
-    if options.stage == ALL:
-        return train_all(options, report)
-    for name in ("stages", "set", "plan"):
-        if getattr(options, name):
-            raise ValueError(f"--{name} is for `train all`; drop it from `train {options.stage}`")
-    return train_one_stage(options, report)
+        report = (report or _print) if processes().is_main_process else lambda line: None
+        if self.stage == ALL:
+            return train_all(self, report)
+        for name in ("stages", "set", "plan"):
+            if getattr(self, name):
+                raise ValueError(f"--{name} is for `train all`; drop it from `train {self.stage}`")
+        return train_one_stage(self, report)
 
 
 def _print(line: str) -> None:

@@ -39,20 +39,19 @@ class FlowError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class FlowSettings:
-    """How motion is measured.
-
-    backend: dis, raft or memflow. weights: file of RAFT's or MemFlow's weights. device: of RAFT and MemFlow. python:
-    the interpreter of an environment that has ptlflow, for memflow. threshold: px per frame at 480 px height, under
-    which a pixel counts as still. slow_fraction: fraction of the fast pixels' speed below which a pixel counts as
-    background.
-    """
+    """How motion is measured."""
 
     backend: str = "dis"
     weights: Path | None = None
+    """raft, memflow: file of weights."""
     python: Path | None = None
+    """memflow: python of an environment that has ptlflow."""
     device: str = "cpu"
+    """raft, memflow: cpu or cuda."""
     threshold: float = DEFAULT_THRESHOLD
+    """px per frame at 480 px height; slower pixels count as still."""
     slow_fraction: float = 0.0
+    """Fraction of the fast pixels' speed; slower pixels count as background."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.threshold < math.inf:

@@ -14,15 +14,17 @@ from .records import ClipRecord
 class GamePlan:
     """How clips become games.
 
-    turns: clips of a game. shortest: fewer remaining clips make no game. gap: most seconds between two clips of a game,
-    where credits or clips without a caption are missing. held_out: fraction of the games kept from training for
-    validation: at least one of two or more games, unless it is 0.
+    shortest: fewer remaining clips make no game. gap: most seconds between two clips of a game, where credits or clips
+    without a caption are missing.
     """
 
     turns: int = 10
+    """Clips per game."""
+    held_out: float = 0.1
+    """Fraction of the games to hold out; at least one of two or more games, unless 0. A rebuild keeps every clip in its
+    split; to choose again, delete games.jsonl."""
     shortest: int = 2
     gap: float = 30.0
-    held_out: float = 0.1
 
     def __post_init__(self) -> None:
         if self.shortest < 1:

@@ -35,7 +35,7 @@ def test_a_stage_gets_the_options_that_were_typed_and_no_other():
 
 
 def test_adapters_and_motions_may_be_repeated():
-    given = parse(play.Options, "game.txt --lora a=0.5 --lora b --motion 1=fast --motion 2=2.5px".split(), "play", "")
+    given = parse(play.Play, "game.txt --lora a=0.5 --lora b --motion 1=fast --motion 2=2.5px".split(), "play", "")
     assert (str(given.file), given.lora, given.motion) == ("game.txt", ("a=0.5", "b"), ("1=fast", "2=2.5px"))
 
 

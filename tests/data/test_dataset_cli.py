@@ -16,8 +16,7 @@ import pytest
 
 from animegamer_core.__main__ import main
 from animegamer_core.cli import dataset as dataset_cli
-from animegamer_core.cli import endpoint_options
-from animegamer_core.cli.options import parse
+from animegamer_core.cli.options import Progress, parse
 from animegamer_core.cli.train import Options
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.toybox.film import make_film
@@ -292,8 +291,8 @@ def test_a_broken_pipe_is_not_an_error(film, again):
 
 def test_progress_is_quiet_where_there_is_no_terminal(capsys, monkeypatch):
     clock = iter(0.01 * number for number in range(10_000))
-    monkeypatch.setattr(endpoint_options.time, "monotonic", lambda: next(clock))
-    show = endpoint_options.Progress().show
+    monkeypatch.setattr("animegamer_core.cli.options.time.monotonic", lambda: next(clock))
+    show = Progress().show
     for done in range(1, 3001):
         show("clips captioned", done, 3000)
     lines = capsys.readouterr().err.splitlines()
@@ -312,18 +311,18 @@ def test_options_of_captioners_reach_them(monkeypatch):
     words = (
         "--captioner endpoint --url http://localhost:1/v1 --model m --tries 5 --timeout 7 --retries 2 --max-tokens 99"
     )
-    captioner = dataset_cli._captioner(options(*words.split(), "--price-in", "1", "--price-out", "2"), [])
+    captioner = options(*words.split(), "--price-in", "1", "--price-out", "2")._captioner([])
     asked = captioner.model.settings
     assert (asked.timeout, asked.retries, asked.max_tokens, captioner.tries, captioner.price_out) == (7, 2, 99, 5, 2)
     for words, said in (
         ("--captioner none --url http://localhost", "captioner 'none' has no option 'url'"),
-        ("--captioner endpoint --model m", "--captioner endpoint needs --url"),
-        ("--captioner endpoint --url http://localhost", "--captioner endpoint needs --model"),
+        ("--captioner endpoint --model m", "captioner 'endpoint' needs 'url'"),
+        ("--captioner endpoint --url http://localhost", "captioner 'endpoint' needs 'model'"),
         ("--captioner endpoint --captioner-device cpu", "captioner 'endpoint' has no option 'device'"),
         ("--captioner transformers --model nowhere --captioner-dtype bfloat16", "nowhere has no config.json"),
     ):
         with pytest.raises(ValueError, match=said):
-            dataset_cli._captioner(options(*words.split()), [])
+            options(*words.split())._captioner([])
 
 
 def test_a_rebuild_reports_clips_that_people_dropped(film, again, tmp_path, capsys):

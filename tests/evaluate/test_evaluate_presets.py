@@ -10,7 +10,7 @@ from test_evaluate_toybox import tiny_world  # noqa: F401  a fixture
 
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world
-from animegamer_core.cli import evaluate_presets as task
+from animegamer_core.cli.evaluate import Presets
 from animegamer_core.cli.options import parse
 from animegamer_core.evaluate.estimates import psnr
 from animegamer_core.evaluate.presets import REPEATS, PresetScore, in_proportion
@@ -31,7 +31,7 @@ def run(tiny_world, tmp_path_factory):  # noqa: F811
     words = ["--world", str(tiny_world), "--limit", "1", "--workers", "1", "--device", "cpu", "--out", str(out)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("animegamer_core.runtime.presets.PRESETS", rows)
-        status = task.run(parse(task.Options, [*words, "--presets", "live", "exact"], "evaluate presets", ""))
+        status = parse(Presets, [*words, "--presets", "live", "exact"], "evaluate presets", "").run()
     return status, json.loads((out / "presets.json").read_text())
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world, save_part, save_world
-from animegamer_core.cli import evaluate_toybox as cli
+from animegamer_core.cli import evaluate as cli
 from animegamer_core.evaluate import estimates
 from animegamer_core.evaluate.report import OK, SHORT, UNSURE, Line, Target
 from animegamer_core.evaluate.toybox import rows as acceptance

@@ -23,7 +23,7 @@ from table_world import TABLE, TinyTower, save_measured_world, small_games, tiny
 
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world
-from animegamer_core.cli import evaluate_world as cli
+from animegamer_core.cli import evaluate as cli
 from animegamer_core.cli.options import parse
 from animegamer_core.data.benchmark import BenchmarkGame, benchmark_text, parse_turn
 from animegamer_core.evaluate import estimates
@@ -659,7 +659,7 @@ def test_where_no_video_can_be_written_the_page_shows_moving_pictures(world, tmp
 
 
 def arguments(*words):
-    return parse(cli.Options, [str(word) for word in words], "evaluate world", "")
+    return parse(cli.World, [str(word) for word in words], "evaluate world", "")
 
 
 @pytest.fixture
@@ -671,7 +671,7 @@ def test_the_command_plays_few_games_without_a_gpu(world, small_models, tmp_path
     games = tmp_path / "games.txt"
     games.write_text(benchmark_text(small_games(5, 1)))
     words = ["--world", world.folder, "--games", games, "--out", tmp_path / "out", "--steps", 2, "--device", "cpu"]
-    assert cli.run(arguments(*words)) == 0
+    assert arguments(*words).run() == 0
     said = capsys.readouterr().out
     assert "no GPU: playing the first 4 of 5 games; --limit N changes that" in said
     assert said.count("  1 turn  ") == 4 and "| CLIP-I (toybox towers)" in said and "index.html" in said
@@ -703,10 +703,10 @@ def test_an_interrupt_leaves_finished_games(world, small_models, tmp_path, monke
         yield from whole(self, game, seed)
 
     monkeypatch.setattr(WorldPlayer, "play", stopped)
-    assert cli.run(arguments(*words)) == 130
+    assert arguments(*words).run() == 130
     assert "the same command continues" in capsys.readouterr().err
     monkeypatch.setattr(WorldPlayer, "play", whole)
-    assert cli.run(arguments(*words)) == 0
+    assert arguments(*words).run() == 0
     assert capsys.readouterr().out.count("2 turns") == 2
 
 
@@ -716,7 +716,7 @@ def test_a_baseline_plays_in_the_worlds_place_and_predicts_nothing(world, played
     games.write_text(benchmark_text(small_games()))
     words = ["--world", world.folder, "--games", games, "--out", tmp_path / "gc", "--device", "cpu", "--limit", 1]
     words += ["--baseline", "gc", "--baseline-video", tmp_path / "cogvideo", "--steps", 2, "--beside", played]
-    assert cli.run(arguments(*words)) == 0
+    assert arguments(*words).run() == 0
     rows = {row["key"]: row for row in json.loads((tmp_path / "gc" / "report.json").read_text())["rows"]}
     assert rows["acc_f"]["n"] == 2 and rows["clip_i"]["n"] == 2, "by the world's own measure"
     for key in ("acc_f", "mae_f"):
@@ -738,7 +738,7 @@ def test_true_shots_say_what_is_to_be_reached(world, small_models, tmp_path):
     game = read_games(None)[0]
     games.write_text(benchmark_text([replace(game, turns=game.turns[:2])]))
     words = ["--world", "toybox", "--device", "cpu", "--true-shots"]
-    assert cli.run(arguments(*words, "--games", games, "--out", tmp_path / "true")) == 0
+    assert arguments(*words, "--games", games, "--out", tmp_path / "true").run() == 0
     rows = {row["key"]: row for row in json.loads((tmp_path / "true" / "report.json").read_text())["rows"]}
     assert rows["clip_i_true"]["value"] == pytest.approx(1) and rows["acc_f"]["value"] == 1, "the lines were made so"
     assert rows["clip_i"]["truth"]["value"] == rows["clip_i"]["value"] and not rows["clip_i"]["says_nothing"]
@@ -746,9 +746,9 @@ def test_true_shots_say_what_is_to_be_reached(world, small_models, tmp_path):
     assert rows["state"]["n"] == 0
     games.write_text(benchmark_text(small_games(1)))
     with pytest.raises(ValueError, match="small-1 has no true shots"):
-        cli.run(arguments(*words, "--games", games, "--out", tmp_path / "other"))
+        arguments(*words, "--games", games, "--out", tmp_path / "other").run()
     with pytest.raises(ValueError, match="give only one of them"):
-        cli.run(arguments(*words, "--baseline", "gc", "--out", tmp_path / "other"))
+        arguments(*words, "--baseline", "gc", "--out", tmp_path / "other").run()
 
 
 def calibrated(world):
@@ -834,16 +834,16 @@ def test_wrong_words_are_answered_in_a_sentence(world, small_models, tmp_path):
         ("--characters", str(tmp_path / "absent")): "no such folder",
     }.items():
         with pytest.raises(ValueError, match=sentence):
-            cli.run(arguments(*base, *more))
+            arguments(*base, *more).run()
         assert not (tmp_path / "out" / "run.json").exists()
 
 
 def test_motion_is_measured_where_shots_are_drawn_unless_told_otherwise(world, small_models, tmp_path):
     base = ["--world", world.folder, "--out", tmp_path / "out", "--device", "cpu"]
     for more in ((), ("--flow-device", "auto"), ("--flow-device", "cpu")):
-        assert cli._job(arguments(*base, *more), "cpu").flow.device == "cpu"
+        assert arguments(*base, *more).job("cpu").flow.device == "cpu"
     with pytest.raises(ValueError, match="device 'cuda:99' is not available here"):
-        cli._job(arguments(*base, "--flow-device", "cuda:99"), "cpu")
+        arguments(*base, "--flow-device", "cuda:99").job("cpu")
 
 
 def test_who_gives_dreamsims_folder_is_told_that_its_code_is_run(capsys):

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from animegamer_core.checkpoint import open_world, save_part, save_world
-from animegamer_core.cli import ablations as cli
+from animegamer_core.cli import evaluate as cli
 from animegamer_core.cli.options import parse
 from animegamer_core.evaluate.similarity.models import ScoringModels
 from animegamer_core.evaluate.world.paper import ABLATION_TABLE, MAIN_TABLE, TEXT
@@ -608,8 +608,8 @@ def test_the_command_trains_scores_and_stops_in_time(material, tmp_path, monkeyp
     shop_at(tmp_path / "work", material)
     words = ["--work", str(tmp_path / "work"), "--world", str(material.world.folder), "--budget", "quick"]
     words += ["--variants", "addition", "--towers", "none", "--device", "cpu", "--workers", "1"]
-    assert cli.run(parse(cli.Options, [*words, "--minutes", "0"], "evaluate ablations", "")) == cli.UNFINISHED
-    assert cli.run(parse(cli.Options, words, "evaluate ablations", "")) == 0
+    assert parse(cli.Ablations, [*words, "--minutes", "0"], "evaluate ablations", "").run() == cli.UNFINISHED
+    assert parse(cli.Ablations, words, "evaluate ablations", "").run() == 0
     report = json.loads((tmp_path / "work" / "table" / "ablations.json").read_text())
     assert [(row["variant"], row["family"]) for row in report["rows"]] == [("addition", "reconstruction")]
     assert report["command"].startswith("python -m animegamer_core"), "as it can be typed again"

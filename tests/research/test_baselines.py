@@ -26,8 +26,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from animegamer_core.cli import evaluate_world as cli
-from animegamer_core.cli.baseline_options import settings_of
+from animegamer_core.cli.evaluate import World
 from animegamer_core.cli.options import parse
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
 from animegamer_core.research.baselines import (
@@ -543,14 +542,14 @@ def test_a_style_is_said_with_every_instruction(folders):
 
 def test_the_command_line_offers_every_setting():
     def parsed(line):
-        return parse(cli.Options, f"--out o {line}".split(), "evaluate world", "")
+        return parse(World, f"--out o {line}".split(), "evaluate world", "")
 
     nothing = parsed("")
-    assert nothing.baseline is None and settings_of(nothing, "auto") == BaselineSettings()
+    assert nothing.baseline is None and nothing.baseline_settings("auto") == BaselineSettings()
     line = "--baseline gsc --baseline-video v --baseline-pictures p --baseline-guidance-scale 2.5 "
     line += "--baseline-take first --baseline-offload --baseline-batch 4 --baseline-style anime --baseline-share 0.3"
     args = parsed(f"{line} --dtype float16 --steps 20")
-    found = settings_of(args, "cpu")
+    found = args.baseline_settings("cpu")
     assert args.baseline == "gsc" and (str(found.video), str(found.pictures)) == ("v", "p")
     assert (found.steps, found.guidance_scale, found.take, found.offload) == (20, 2.5, "first", True)
     assert (found.batch, found.style, found.share) == (4, "anime", 0.3)
@@ -560,7 +559,6 @@ def test_the_command_line_offers_every_setting():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"take": "last"},
         {"dtype": "int8"},
         {"steps": 0},
         {"picture_side": -1},

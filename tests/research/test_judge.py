@@ -14,7 +14,7 @@ from judging_world import make_run
 from PIL import Image
 from stub_endpoint import GOOD, Status, StubEndpoint
 
-from animegamer_core.cli import judge as cli_judge
+from animegamer_core.cli.judge import Judge
 from animegamer_core.cli.options import parse
 from animegamer_core.data.captions.replies import ReplyError
 from animegamer_core.research.judging.agreement import concordance, mean_difference, ranks_of, shown_order
@@ -71,7 +71,7 @@ def stub():
 
 def judge(stub, runs, out, *words):
     given = [*map(str, runs), "--url", stub.url, "--model", "stub-vl", "--out", str(out), "--timeout", "5", *words]
-    status = cli_judge.run(parse(cli_judge.Options, given, "evaluate judge", ""))
+    status = parse(Judge, given, "evaluate judge", "").run()
     report = json.loads((out / "judge.json").read_text("utf-8")) if (out / "judge.json").is_file() else None
     return status, report
 

@@ -8,7 +8,7 @@ import json
 import pytest
 from judging_world import make_run
 
-from animegamer_core.cli import raters as cli_raters
+from animegamer_core.cli.judge import Raters
 from animegamer_core.research.judging.ratings import CRITERIA, read_study, write_study
 from animegamer_core.research.judging.runs import open_comparison
 
@@ -33,7 +33,7 @@ def fill(out, change=lambda line, cells: cells, mark=","):
 @pytest.mark.parametrize("mark", [",", ";", "\t"])
 def test_ranks_by_letter_become_points_of_agents(runs, tmp_path, capsys, mark):
     out = tmp_path / "study"
-    assert cli_raters.run(cli_raters.Options(runs=runs, out=out, raters=2, games=3)) == 0
+    assert Raters(runs=runs, out=out, raters=2, games=3).run() == 0
     clips = sorted(path.name for path in (out / "clips").iterdir())
     assert len(clips) == 3 * 2 * 3 and clips[0].startswith("game-01-turn-01-A")
     key = json.loads((out / "key.json").read_text("utf-8"))
@@ -44,7 +44,7 @@ def test_ranks_by_letter_become_points_of_agents(runs, tmp_path, capsys, mark):
             source = comparison.folder(agent, game) / comparison.record(agent, game).turns[1].shown
             assert clip.read_bytes() == source.read_bytes()
     fill(out, mark=mark)
-    assert cli_raters.run(cli_raters.Options(out=out)) == 0
+    assert Raters(out=out).run() == 0
     assert "Zeta" in capsys.readouterr().out
     scores = json.loads((out / "ranks.json").read_text("utf-8"))
     assert [scores["scores"][name]["Overall"]["value"] for name in AGENTS] == [10, 7, 4]

@@ -446,7 +446,7 @@ def test_a_broken_pipe_elsewhere_is_an_error(monkeypatch):
     def break_off(args):
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr(play_module, "run", break_off)
+    monkeypatch.setattr(play_module.Play, "run", break_off)
     errors = streams(monkeypatch, io.StringIO())
     assert (main(["play"]), errors.getvalue()) == (2, "play: [Errno 32] Broken pipe\n")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from animegamer_core.__main__ import main
-from animegamer_core.cli import export
+from animegamer_core.cli import play
 from animegamer_core.media.film_writer import Caption, write_film
 from animegamer_core.media.soundtrack import RATE, fitted_sound, read_sound, resampled
 from animegamer_core.media.video import read_clip
@@ -135,7 +135,7 @@ def test_a_story_in_use_is_not_exported_nor_renamed_in_the_middle(root, monkeypa
     def rename(*_):
         rename_story(root, "tale", "other")
 
-    monkeypatch.setattr(export._Bar, "show", rename)
+    monkeypatch.setattr(play.Progress, "__call__", rename)
     assert main(["export", str(root / "tale")]) == 2
     assert "is being played or exported" in capsys.readouterr().err and (root / "tale").exists()
 

@@ -22,7 +22,6 @@ from animegamer_core.checkpoint.adapter_files import save_adapter
 from animegamer_core.checkpoint.apply_adapter import apply_adapter
 from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
-from animegamer_core.cli.train import run as train_command
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import ClipRecord, GameRecord
 from animegamer_core.media.video import write_clip
@@ -133,7 +132,7 @@ def same_tensors(one: pathlib.Path, other: pathlib.Path) -> bool:
 def train(stage: str, dataset: object, world: object, out: object, options: str, said=lambda line: None) -> int:
     """The command `train`; returns its exit status. said: receives the lines that it prints."""
     places = ["--dataset", str(dataset), "--world", str(world), "--out", str(out)]
-    return train_command(parse(Options, [stage, *places, *options.split()], "train", ""), said)
+    return parse(Options, [stage, *places, *options.split()], "train", "").run(said)
 
 
 def losses_of(lines) -> list[float]:

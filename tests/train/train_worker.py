@@ -23,7 +23,6 @@ from test_train import TINY, new_parts, small_world, tiny_config
 
 from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
-from animegamer_core.cli.train import run as train_command
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.train.distributed import processes
@@ -129,7 +128,7 @@ def command(words: list[str], folder: Path) -> None:
         mock.patch.dict("animegamer_core.spec.SPECS", {"tiny16": TINY}),
         mock.patch.object(DatasetFolder, "frames", lambda self, index: read.append(index) or reading(self, index)),
     ):
-        train_command(parse(Options, words, "train", ""))
+        parse(Options, words, "train", "").run()
     (folder / f"read-{processes().process_index}.json").write_text(json.dumps(read))
 
 

@@ -14,14 +14,13 @@ from ...spec import DTYPES
 
 @dataclass(frozen=True)
 class LocalSettings:
-    """model: a folder of transformers with safetensors. device: cpu, cuda, cuda:1, mps; None for cuda if available.
-
-    dtype: auto is that of the stored weights. max_tokens: of one reply.
-    """
+    """A vision model on this machine. model: a folder of transformers with safetensors. max_tokens: of one reply."""
 
     model: Path
     device: str | None = None
+    """Transformers: cpu, cuda, cuda:1 or mps; unset: cuda if available."""
     dtype: str = "auto"
+    """Transformers: auto (that of the stored weights), bfloat16, float16 or float32."""
     max_tokens: int = 256
 
     def __post_init__(self) -> None:

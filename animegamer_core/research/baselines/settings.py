@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 NAMES = ("gc", "gfc", "gsc")
-TAKES = ("even", "first")
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 FPS = 8  # CogVideoX's clips and the benchmark's shots
 SHOT_FRAMES = 17
@@ -16,38 +16,42 @@ SHOT_FRAMES = 17
 class BaselineSettings:
     """Folders, files and numbers of a baseline; ValueError for an impossible value.
 
-    A number that is None comes from the folder, or else from diffusers. video, pictures: the folders of the models that
-    draw clips and first frames. lora: a file for gc's video model, or for gfc's FLUX. offload: keep models on the host
-    while they are not used. steps, guidance_scale, clip_frames: of a clip. picture_steps, picture_side: of a first
-    frame, whose area is that of a square with this side in px. style, batch, share, share_after: only for gsc. `style`
-    is appended to every instruction; `batch` first frames are drawn at once (0: all of a game); from step `share_after`
-    on, each shares the fraction `share` of its tokens with the others.
-
-    take: which frames of a clip that is longer than a shot are kept. `even` keeps evenly spaced ones, with the first
-    and the last, so that the whole action is judged (17 of 49 frames move three times as fast); `first` keeps the
-    beginning at its own speed. The paper does not say which it did; the facts state the choice and the speed.
+    A number that is None comes from the folder, or else from diffusers. About `take`: `even` includes the first and the
+    last frame, so that the whole action is judged (17 of 49 frames move three times as fast). The paper does not say
+    which it did; the facts state the choice and the speed.
     """
 
     video: Path | None = None
+    """Folder: CogVideoX-2b for gc; CogVideoX-5b-I2V, or one like it such as AniSora, for gfc and gsc."""
     pictures: Path | None = None
+    """Folder that draws first frames: FLUX.1-dev for gfc, SDXL for gsc."""
     lora: Path | None = None
+    """Safetensors file: LoRA of the video model for gc, of FLUX for gfc."""
+    offload: bool = False
+    """Keep only the running model on the GPU, and decode in tiles: slower, less memory."""
+    guidance_scale: float | None = None
+    """Guidance scale of a clip; unset: the folder's, or 6."""
+    clip_frames: int | None = None
+    """Frames per clip, 8n + 1; choose what a LoRA was trained on; unset: the folder's."""
+    picture_steps: int | None = None
+    """Sampling steps of a first frame; unset: 28 for FLUX, 50 for SDXL."""
+    picture_side: int | None = None
+    """Size of a first frame, as the side of a square with the same area; unset: the folder's."""
+    take: Literal["even", "first"] = "even"
+    """Frames to take from a longer clip: even, spread over all of it; first, its start at the original speed."""
+    style: str = ""
+    """Words to append to every instruction for SDXL, such as `anime style` (gsc)."""
+    batch: int = 0
+    """First frames drawn at once; fewer save memory; 0: those of a whole game (gsc)."""
+    share: float = 0.5
+    """Fraction of each picture's tokens that the others see (gsc)."""
+    share_after: int = 5
+    """Steps before pictures see each other (gsc)."""
     device: str = "auto"
     dtype: str = "auto"  # float32 on a CPU, bfloat16 elsewhere
-    offload: bool = False
     steps: int | None = None
-    guidance_scale: float | None = None
-    clip_frames: int | None = None
-    picture_steps: int | None = None
-    picture_side: int | None = None
-    take: str = "even"
-    style: str = ""
-    batch: int = 0
-    share: float = 0.5
-    share_after: int = 5
 
     def __post_init__(self) -> None:
-        if self.take not in TAKES:
-            raise ValueError(f"take is {self.take!r}; choose {' or '.join(TAKES)}")
         if self.dtype not in DTYPES:
             raise ValueError(f"dtype is {self.dtype!r}; choose {' or '.join(DTYPES)}")
         for name in ("steps", "picture_steps", "picture_side"):

@@ -23,20 +23,20 @@ _FENCE = re.compile(r"```\w*\s*\n(.*?)\n\s*```", re.DOTALL)
 
 @dataclass(frozen=True)
 class AskSettings:
-    """How questions are asked; ValueError for an impossible value.
-
-    tries: invalid replies to a question before it is set aside. at_once: questions in flight at a time. price_in,
-    price_out: per million input and output tokens, in any currency; None if free or unknown.
-    """
+    """How questions are asked; ValueError for an impossible value."""
 
     tries: int = 3
-    at_once: int = 4
+    """Invalid replies before a question is set aside."""
+    asked_at_once: int = 4
+    """Parallel requests."""
     price_in: float | None = None
+    """Price per million input tokens, in any currency, to report the cost; unset: free or unknown."""
     price_out: float | None = None
+    """Price per million output tokens."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.tries <= 20 or not 1 <= self.at_once <= 256:
-            raise ValueError(f"tries {self.tries}, asked at once {self.at_once}; expected 1 to 20 and 1 to 256")
+        if not 1 <= self.tries <= 20 or not 1 <= self.asked_at_once <= 256:
+            raise ValueError(f"tries {self.tries}, asked at once {self.asked_at_once}; expected 1 to 20 and 1 to 256")
         Prices(self.price_in, self.price_out)  # both or neither
 
     @property
@@ -136,7 +136,7 @@ def ask_all(
             about={"question": task.name, "model": model.name, **task.about},
         )
         jobs[task.name] = partial(first_valid_reply, stored, model, kept, settings.tries)
-    result = run_batch(jobs, "questions", settings.at_once, on_progress)
+    result = run_batch(jobs, "questions", settings.asked_at_once, on_progress)
     return Answers(
         values=result.values,
         set_aside={name: SetAside(str(error), error.reply[:SHOWN_REPLY]) for name, error in result.invalid.items()},
