@@ -23,8 +23,8 @@ export class Autoplay {
   }
 
   get #here() {
-    const { story, line, here } = this.session;
-    return `${story}/${line}/${here.number}`; // a story's name has no slash
+    const { story, branch, here } = this.session;
+    return `${story}/${branch}/${here.number}`; // a story's name has no slash
   }
 
   /** Play `count` turns after the current one. settings: seed, motion, motionValue, steps of their shots. */

@@ -25,8 +25,8 @@ const TOP = 150; // px at the top of the canvas, for the buttons of newer pages
 
 /** Open the story up to the current turn, to the right of `left` px. The canvas in use stays open in its own tab. */
 export async function openAsGraph(app, session, left) {
-  const { world, story, here, line } = session;
-  await app.loadApiJson(graphPrompt({ world, story, at: here, line }), `${story}.json`);
+  const { world, story, here, branch } = session;
+  await app.loadApiJson(graphPrompt({ world, story, at: here, branch }), `${story}.json`);
   for (const node of app.graph.nodes) {
     const [place, [width, height]] = PLACES[node.comfyClass];
     node.pos = [...place];

@@ -12,9 +12,9 @@ export function isFilm({ name, type = "" }) {
 }
 
 /** The clip of a session's opening, as for a turn: {instruction, clip, still} while it stands at the beginning; or null. */
-export function openingHere({ here, root, line, opening }) {
+export function openingHere({ here, root, branch, opening }) {
   if (here.turn) return null;
-  const saved = root.openings[line] ?? null;
+  const saved = root.openings[branch] ?? null;
   if (saved || !opening || root.children.length) return saved;
   const { name, subfolder, film, at, text } = opening;
   return { instruction: text, clip: { filename: name, subfolder, type: "input", at: film ? at : 0 }, still: !film };

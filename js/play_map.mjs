@@ -8,7 +8,7 @@ const STEP = 30; // from turn to turn
 const LANE = 26; // from lane to lane
 const EDGE = 17;
 
-/** A map that calls `goTo(turn)`. show(root, here, line) draws it; the beginning is turn 0 if the branch has an opening. */
+/** A map that calls `goTo(turn)`. show(root, here, branch) draws it; the beginning is turn 0 if the branch has an opening. */
 export function createMap(say, goTo) {
   const rails = svg("svg", { class: "ag-rails", "aria-hidden": "true" });
   const stops = el("div", {
@@ -19,11 +19,11 @@ export function createMap(say, goTo) {
   });
   const help = el("span", { class: "ag-unseen", id: "ag-map-help", text: say("branchesHelp") });
   const element = el("div", { class: "ag-map" }, help, rails, stops);
-  let shown = { root: null, here: null, line: "", recalled: [] };
+  let shown = { root: null, here: null, branch: "", recalled: [] };
 
-  function show(root, here, line) {
+  function show(root, here, branch) {
     const hadFocus = stops.contains(stops.ownerDocument.activeElement);
-    shown = { root, here, line, recalled: recalledBy(here) };
+    shown = { root, here, branch, recalled: recalledBy(here) };
     const turns = allTurns(root);
     const size = [
       EDGE * 2 + STEP * Math.max(0, ...turns.map((at) => at.number)),
@@ -33,7 +33,7 @@ export function createMap(say, goTo) {
     element.style.setProperty("--height", `${size[1]}px`);
     set(rails, { width: size[0], height: size[1] });
     rails.replaceChildren(
-      ...turns.map((at) => svg("path", { d: rail(at), class: at.lines.includes(line) ? "ag-mine" : null })),
+      ...turns.map((at) => svg("path", { d: rail(at), class: at.branches.includes(branch) ? "ag-mine" : null })),
     );
     stops.replaceChildren(createStart(here === root), ...turns.map(createStop));
     const current = stops.querySelector("[aria-current]");
@@ -46,14 +46,14 @@ export function createMap(say, goTo) {
   }
 
   function createStart(current) {
-    const opening = shown.root.openings[shown.line];
+    const opening = shown.root.openings[shown.branch];
     const words = opening ? `${say("turn", { number: 0 })}: ${opening.instruction}` : say("beginning");
     return stop(shown.root, words, opening ? " ag-opened" : "", current);
   }
 
   function createStop(at) {
-    const words = `${say("turn", { number: at.number })}: ${at.turn.instruction}, ${say("branch", { line: at.lines.join(", ") })}`;
-    return stop(at, words, at.lines.includes(shown.line) ? " ag-mine" : "", at === shown.here);
+    const words = `${say("turn", { number: at.number })}: ${at.turn.instruction}, ${say("branch", { branch: at.branches.join(", ") })}`;
+    return stop(at, words, at.branches.includes(shown.branch) ? " ag-mine" : "", at === shown.here);
   }
 
   function stop(at, words, kind, current) {
@@ -77,7 +77,7 @@ export function createMap(say, goTo) {
   }
 
   function walk(event, at) {
-    const next = at === shown.root ? fromStart(event.key) : neighbour(shown.root, at, event.key, shown.line);
+    const next = at === shown.root ? fromStart(event.key) : neighbour(shown.root, at, event.key, shown.branch);
     const target = next === at && event.key === "ArrowLeft" ? shown.root : next;
     if (!event.key.startsWith("Arrow") && !["Home", "End"].includes(event.key)) return;
     event.preventDefault();
@@ -86,10 +86,10 @@ export function createMap(say, goTo) {
   }
 
   function fromStart(key) {
-    const first = shown.root.children.find((child) => child.lines.includes(shown.line)) ?? shown.root.children[0];
+    const first = shown.root.children.find((child) => child.branches.includes(shown.branch)) ?? shown.root.children[0];
     return first && key !== "ArrowLeft"
       ? key === "End"
-        ? neighbour(shown.root, first, key, shown.line)
+        ? neighbour(shown.root, first, key, shown.branch)
         : first
       : shown.root;
   }

@@ -161,9 +161,9 @@ export function createStrip(say, clips, goTo) {
   const row = el("div", { class: "ag-clips ag-line-strip", role: "group", "aria-label": say("strip") });
   const element = el("section", { class: "ag-strip" }, row);
 
-  function show({ here, line }) {
+  function show({ here, branch }) {
     const past = pathTo(here);
-    const all = [...past, ...turnsAfter(here, line)];
+    const all = [...past, ...turnsAfter(here, branch)];
     const from = Math.max(0, Math.min(past.length - STRIP / 2, all.length - STRIP));
     const hadFocus = row.contains(document.activeElement);
     element.hidden = all.length < 2;

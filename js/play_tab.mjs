@@ -127,7 +127,7 @@ function createGame(say, session, clips, page) {
   const goBack = () => form.offer(session.undo());
   const undo = iconButton("undo", say("undo"), goBack);
   const dialog = createExport(say, (film, showOpening) => session.exportStory(film, showOpening));
-  const hasOpening = () => Boolean(session.root.openings[session.line]?.clip);
+  const hasOpening = () => Boolean(session.root.openings[session.branch]?.clip);
   const write = iconButton("download", say("exportWords"), () => dialog.open(hasOpening()));
   const graph = iconButton("share-alt", say("graphWords"), () => page.openAsGraph(session));
   const top = el(
@@ -208,7 +208,7 @@ function createGame(say, session, clips, page) {
     examples.show(now);
     takes.show(now);
     strip.show(now);
-    map.show(now.root, now.here, now.line);
+    map.show(now.root, now.here, now.branch);
     mapPlace.hidden = !now.root.children.length;
     card.element.hidden = !now.here.turn;
     if (now.here.turn) card.show(itemOfPath(pathTo(now.here)));

@@ -11,7 +11,7 @@ const WINDOW = -1; // default: as many past turns as the world was trained with
 const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
 
 /**
- * One turn: `instruction` after turn `after` of branch `line`. `motion` is a motion scope, "predicted" or "custom" (with
+ * One turn: `instruction` after turn `after` of `branch`. `motion` is a motion scope, "predicted" or "custom" (with
  * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story, as a
  * film if `film` has inputs of ExportGameStory, and the uploaded file of its sound as `sound`; with `autoplay` that many
  * turns are played as `director` proposes them. `opening` is the uploaded {name, subfolder, film, at, text} that a new story begins with.
@@ -45,10 +45,10 @@ function openingNodes({ film, at, text, ...uploaded }) {
  * The story up to a turn as a graph. Its last turns with the same settings are in the node as text; the turns before
  * them are read from the story. So running the graph computes nothing again.
  */
-export function graphPrompt({ world, story, at, line }) {
+export function graphPrompt({ world, story, at, branch }) {
   const { after, seed, turns } = replayable(pathTo(at));
   const instruction = turns.map((turn) => turn.instruction).join("\n");
-  const game = gameInputs({ story, instruction, after, line, seed, exported: true, ...settingsOf(turns[0] ?? {}) });
+  const game = gameInputs({ story, instruction, after, branch, seed, exported: true, ...settingsOf(turns[0] ?? {}) });
   return {
     1: { class_type: "LoadAnimeGamer", inputs: worldInputs(world) },
     2: { class_type: "PlayGameStory", inputs: { model: ["1", 0], ...game } },
@@ -94,9 +94,9 @@ export function errorSentence(error, otherwise) {
 }
 
 /** The turns of a branch up to `after` as a film. */
-function filmPrompt({ sound, ...film }, { story, line, after, showOpening }) {
+function filmPrompt({ sound, ...film }, { story, branch, after, showOpening }) {
   const opening = showOpening ? { show_opening: true } : {};
-  const inputs = { story, line, turns: after, name: "film", subtitles: false, ...film, ...opening };
+  const inputs = { story, branch, turns: after, name: "film", subtitles: false, ...film, ...opening };
   if (!sound) return { [TURN_NODE]: { class_type: "ExportGameStory", inputs } };
   return {
     [SOUND_NODE]: { class_type: "LoadAudio", inputs: { audio: inputPath(sound) } },
@@ -113,7 +113,7 @@ function gameInputs({
   story,
   instruction = "",
   after = 0,
-  line = "",
+  branch = "",
   window = WINDOW,
   seed = 0,
   motion = "predicted",
@@ -129,7 +129,7 @@ function gameInputs({
     instructions: instruction,
     story,
     after,
-    line,
+    branch,
     window,
     seed,
     motion,

@@ -4,7 +4,7 @@ import { isSaidAs } from "./instruction.mjs";
 import { missedEvents, progressOf } from "./jobs.mjs";
 import { createStorage } from "./storage.mjs";
 import { comboOptions, errorSentence, settingsOf, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
-import { allTurns, buildTree, findTurn, lineThrough, takesOf } from "./tree.mjs";
+import { allTurns, branchThrough, buildTree, findTurn, takesOf } from "./tree.mjs";
 
 export const TAKES = 3;
 
@@ -62,7 +62,7 @@ export class PlaySession {
     if (opening || !chosen) await this.open(story, world, { opening });
   }
 
-  /** Open a saved story, or (with a world) start one; `place` is {line, number, jobs, opening} from before a reload. */
+  /** Open a saved story, or (with a world) start one; `place` is {branch, number, jobs, opening} from before a reload. */
   async open(story, world, place = {}) {
     this.leave();
     this.#opening = true;
@@ -123,19 +123,19 @@ export class PlaySession {
     const after = this.here.number;
     const drawn = this.here.children.filter((child) => isSaidAs(child.turn, instruction)).map((child) => child.turn.seed);
     const seeds = takes === 1 ? [settings.seed ?? 0] : takeSeeds(drawn, after, takes, settings.seed);
-    await this.#send(seeds.map((seed) => ({ ...settings, instruction, after, line: this.line, seed })));
+    await this.#send(seeds.map((seed) => ({ ...settings, instruction, after, branch: this.branch, seed })));
   }
 
   /** Play one turn that the director proposes. */
   async autoplay(settings = {}) {
     const { director } = this.choices;
-    await this.#send([{ ...settings, after: this.here.number, line: this.line, autoplay: 1, director }]);
+    await this.#send([{ ...settings, after: this.here.number, branch: this.branch, autoplay: 1, director }]);
   }
 
   /** Proposals for the next turn; none if there is an error, which is not shown if `quiet`. Another seed: others. */
   async suggest(seed = 0, quiet = false) {
     const { director } = this.choices;
-    const asked = { world: this.world, story: this.story, line: this.line, after: this.here.number, seed, director };
+    const asked = { world: this.world, story: this.story, branch: this.branch, after: this.here.number, seed, director };
     const read = () => this.port.getJson(`/animegamer/suggestions?${new URLSearchParams(asked)}`);
     // A world without words proposes nothing, which is normal; an endpoint that does not answer is an error to report.
     const found = await (quiet && director === "rules" ? read().catch(() => null) : this.#guard(read));
@@ -149,7 +149,7 @@ export class PlaySession {
     const drawn = takesOf(this.here).map((take) => take.turn.seed);
     const after = parent.number;
     const seeds = takeSeeds(drawn, after, Math.max(1, this.choices.takes - drawn.length), settings.seed);
-    const request = { ...settings, instruction: turn.instruction, after, line: lineThrough(parent, this.line) };
+    const request = { ...settings, instruction: turn.instruction, after, branch: branchThrough(parent, this.branch) };
     await this.#send(seeds.map((seed) => ({ ...request, seed, stay: true })));
   }
 
@@ -159,7 +159,7 @@ export class PlaySession {
    */
   async exportStory(film = null, showOpening = false) {
     if (this.busy) return;
-    const request = { after: this.here.number, line: this.line, exported: true, film, showOpening };
+    const request = { after: this.here.number, branch: this.branch, exported: true, film, showOpening };
     if (film?.music) {
       const { music, ...look } = film;
       const wanted = (this.#wantedSound = {});
@@ -184,7 +184,7 @@ export class PlaySession {
   /** Go to a turn; the next instruction is played after it. */
   goTo(at) {
     this.here = at;
-    this.line = lineThrough(at, this.line);
+    this.branch = branchThrough(at, this.branch);
     Object.assign(this, { error: "", files: [] });
     this.#changed();
   }
@@ -228,7 +228,7 @@ export class PlaySession {
     if (String(node) !== TURN_NODE) return;
     const result = output?.animegamer_story?.[0];
     const notes = output?.animegamer_notes ?? [];
-    this.#update(id, { result: result && { line: result.line, files: result.files ?? [] }, notes });
+    this.#update(id, { result: result && { branch: result.branch, files: result.files ?? [] }, notes });
   }
 
   /** One of our prompts has succeeded: read the story again, and go to the new turn. */
@@ -248,7 +248,7 @@ export class PlaySession {
     const result = job.result ?? {};
     if (job.exported) this.files = result.files ?? [];
     this.notes = job.notes ?? [];
-    const place = { line: result.line, number: job.after + 1 };
+    const place = { branch: result.branch, number: job.after + 1 };
     const moves = !job.exported && !job.stay && this.here.number === job.after;
     await this.#guard(() => this.#readStory(moves ? place : undefined));
     if (story === this.story) this.#changed(moves ? "turn" : "");
@@ -364,7 +364,7 @@ export class PlaySession {
   /** An empty tree, at its beginning. */
   #clear() {
     this.here = this.root = buildTree([]);
-    this.line = "";
+    this.branch = "";
   }
 
   async #readStory(place) {
@@ -373,13 +373,13 @@ export class PlaySession {
     if (name !== this.story) return; // another story was opened meanwhile
     this.world = saved.world;
     const key = this.here.key;
-    this.root = buildTree(saved.lines ?? []);
-    this.error = (saved.lines ?? []).find((line) => line.error)?.error ?? this.error;
-    const line = place?.line ?? saved.line;
-    if (place) Object.assign(this, { line, here: findTurn(this.root, line, place.number ?? Infinity) });
+    this.root = buildTree(saved.branches ?? []);
+    this.error = (saved.branches ?? []).find((branch) => branch.error)?.error ?? this.error;
+    const branch = place?.branch ?? saved.branch;
+    if (place) Object.assign(this, { branch, here: findTurn(this.root, branch, place.number ?? Infinity) });
     else if (!key) this.here = this.root;
-    else this.here = allTurns(this.root).find((at) => at.key === key) ?? findTurn(this.root, line, Infinity);
-    this.line = lineThrough(this.here, this.line);
+    else this.here = allTurns(this.root).find((at) => at.key === key) ?? findTurn(this.root, branch, Infinity);
+    this.branch = branchThrough(this.here, this.branch);
   }
 
   #update(id, changes) {
@@ -398,8 +398,8 @@ export class PlaySession {
     if (error !== undefined) this.error = error;
     if (this.story) {
       const jobs = this.jobs.map(({ running, value, max, result, notes, ...job }) => job); // only what a reload needs
-      const { story, world, line, settings, opening } = this;
-      this.storage.write({ story, world, line, number: this.here.number, jobs, settings, opening });
+      const { story, world, branch, settings, opening } = this;
+      this.storage.write({ story, world, branch, number: this.here.number, jobs, settings, opening });
     }
     this.onChange(this, event);
   }

@@ -8,7 +8,7 @@ const listOf = (is) => (value) => Array.isArray(value) && value.every(is);
 const KINDS = {
   story: isText,
   world: isText,
-  line: isText,
+  branch: isText,
   number: Number.isInteger,
   jobs: listOf((job) => isObject(job) && isText(job.id)),
   settings: isObject,

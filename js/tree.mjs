@@ -1,24 +1,24 @@
 // A story's branches as a tree: turns that branches share are one node. No DOM here; play_map.mjs draws the tree.
 
 /**
- * The tree of the branches in `lines` (of GET /animegamer/story). A node has number, turn (from the server; null at the
- * root), parent, children, lines (names of the branches through it), key (its oldest branch and number: unique, and
+ * The tree of the branches in `branches` (of GET /animegamer/story). A node has number, turn (from the server; null at the
+ * root), parent, children, branches (names of the branches through it), key (its oldest branch and number: unique, and
  * stable while the story grows) and lane (0 for the first branch). The root also has openings: branch -> {instruction,
  * clip} of turn 0, for the branches that began with a picture or clip; the clip may be null.
  */
-export function buildTree(lines) {
+export function buildTree(branches) {
   const root = { ...node(0, null, null, ""), openings: {} };
-  for (const line of [...lines].sort((a, b) => age(a.name) - age(b.name))) {
+  for (const branch of [...branches].sort((a, b) => age(a.name) - age(b.name))) {
     let at = root;
-    at.lines.push(line.name);
-    if (line.opening) root.openings[line.name] = { instruction: line.opening, clip: line.opening_clip ?? null };
-    for (const turn of line.turns) {
+    at.branches.push(branch.name);
+    if (branch.opening) root.openings[branch.name] = { instruction: branch.opening, clip: branch.opening_clip ?? null };
+    for (const turn of branch.turns) {
       let next = at.children.find((child) => same(child.turn, turn));
       if (!next) {
-        next = node(at.number + 1, turn, at, `${line.name}/${at.number + 1}`);
+        next = node(at.number + 1, turn, at, `${branch.name}/${at.number + 1}`);
         at.children.push(next);
       }
-      next.lines.push(line.name);
+      next.branches.push(branch.name);
       at = next;
     }
   }
@@ -39,10 +39,10 @@ export function allTurns(root) {
 }
 
 /** Turn `number` of a branch; its last turn if it is shorter, the root if the branch does not exist. */
-export function findTurn(root, line, number) {
+export function findTurn(root, branch, number) {
   let at = root;
   while (at.number < number) {
-    const next = at.children.find((child) => child.lines.includes(line));
+    const next = at.children.find((child) => child.branches.includes(branch));
     if (!next) break;
     at = next;
   }
@@ -66,9 +66,9 @@ export function recalledBy(at) {
 }
 
 /** The turns of a branch after this one. */
-export function turnsAfter(at, line) {
+export function turnsAfter(at, branch) {
   const found = [];
-  for (let step = nextOf(at, line); step; step = nextOf(step, line)) found.push(step);
+  for (let step = nextOf(at, branch); step; step = nextOf(step, branch)) found.push(step);
   return found;
 }
 
@@ -78,29 +78,29 @@ export function takesOf(at) {
 }
 
 /** A branch through this turn: the preferred one, or else the first. */
-export function lineThrough(at, preferred) {
-  return at.lines.includes(preferred) ? preferred : (at.lines[0] ?? "");
+export function branchThrough(at, preferred) {
+  return at.branches.includes(preferred) ? preferred : (at.branches[0] ?? "");
 }
 
 /** The turn that an arrow key leads to: along the branch, or the nearest turn of the lane above or below. */
-export function neighbour(root, at, key, line) {
+export function neighbour(root, at, key, branch) {
   if (key === "ArrowLeft") return at.parent?.parent ? at.parent : at;
-  if (key === "ArrowRight") return nextOf(at, line) ?? at;
+  if (key === "ArrowRight") return nextOf(at, branch) ?? at;
   if (key === "Home") return pathTo(at)[0] ?? at;
-  if (key === "End") return turnsAfter(at, line).pop() ?? at;
+  if (key === "End") return turnsAfter(at, branch).pop() ?? at;
   const way = { ArrowUp: -1, ArrowDown: 1 }[key];
   const others = way ? allTurns(root).filter((other) => (other.lane - at.lane) * way > 0) : [];
   const far = (other) => Math.abs(other.lane - at.lane) * 1e6 + Math.abs(other.number - at.number);
   return others.reduce((best, other) => (best === at || far(other) < far(best) ? other : best), at);
 }
 
-function nextOf(at, line) {
-  return at.children.find((child) => child.lines.includes(line)) ?? at.children[0];
+function nextOf(at, branch) {
+  return at.children.find((child) => child.branches.includes(branch)) ?? at.children[0];
 }
 
-/** Branches are named main, line-2, line-3 ... in order of their creation. */
+/** Branches are named main, branch-2, branch-3 ... in order of their creation. */
 function age(name) {
-  return Number(/^line-(\d+)$/.exec(name)?.[1] ?? 1);
+  return Number(/^branch-(\d+)$/.exec(name)?.[1] ?? 1);
 }
 
 function same(one, other) {
@@ -108,7 +108,7 @@ function same(one, other) {
 }
 
 function node(number, turn, parent, key) {
-  return { number, turn, parent, key, children: [], lines: [], lane: 0 };
+  return { number, turn, parent, key, children: [], branches: [], lane: 0 };
 }
 
 /** The first child continues in its parent's lane; further children get the first free lane below. */

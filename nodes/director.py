@@ -60,7 +60,7 @@ def director_input() -> io.Input:
 def suggestions(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
     """Proposals for the next turn of a story, or for the first one of a new story; ValueError for an invalid request.
 
-    query: world, story, and optionally line, after (-1: the last turn), seed, count and director (rules, or endpoint).
+    query: world, story, and optionally branch, after (-1: the last turn), seed, count and director (rules or endpoint).
     """
     name, seed = story_name(query.get("story", "")), _number(query, "seed", 0, 0, MAX_SEED)
     count = _number(query, "count", SUGGESTIONS, 1, MOST_SUGGESTIONS)
@@ -83,7 +83,7 @@ def suggestions(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
 def _saved(name: str, query: typing.Mapping[str, str]) -> tuple[WorldFacts, GameSession]:
     """The world of a saved story, and the game up to the requested turn."""
     story = Story.read(comfyui.output_folder(), name)
-    after = choose_turn(story, _number(query, "after", -1, -1, LAST_TURN), query.get("line", ""))
+    after = choose_turn(story, _number(query, "after", -1, -1, LAST_TURN), query.get("branch", ""))
     world, facts = played_world(story.world_name, story.fingerprint)
     return facts or world_facts(world), story.session(after, 0)
 

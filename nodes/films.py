@@ -37,12 +37,12 @@ class ExportGameStory(io.ComfyNode):
             node_id="ExportGameStory",
             display_name="Export Game Story",
             search_aliases=("film", "subtitles", "save film", "mp4"),
-            advanced=("line",),
+            advanced=("branch",),
             description="Makes an mp4 of a saved story to share: its clips in order, with subtitles and sound. Shots "
             "are read one by one, so a long film needs no more memory than a short one.",
             inputs=[
                 story_input(),
-                branch_input("The branch of the story to show, such as main or line-2. Empty: the current branch."),
+                branch_input("The branch of the story to show, such as main or branch-2. Empty: the current branch."),
                 turn_input("turns", -1, "How many turns to show, from the first. -1: all."),
                 io.String.Input(
                     "name", default="film", tooltip="The film's name, a file in output/animegamer/<story>/films."
@@ -79,7 +79,7 @@ class ExportGameStory(io.ComfyNode):
     def execute(
         cls,
         story: str,
-        line: str,
+        branch: str,
         turns: int,
         name: str,
         subtitles: bool,
@@ -89,8 +89,8 @@ class ExportGameStory(io.ComfyNode):
         comfyui.require(*PACKAGES, "av")
         check_there(comfyui.output_folder(), story_name(story))
         saved = Story.read(comfyui.output_folder(), story)
-        if line:
-            saved.use(line)
+        if branch:
+            saved.use(branch)
         path = saved.folder / FILMS / f"{check_folder_name(name, 'film')}.mp4"
         report = comfyui.NodeProgress()
         sound = None
@@ -106,8 +106,8 @@ class ExportGameStory(io.ComfyNode):
                 show_opening,
                 lambda done, total: report("writing the film", done, total),
             )
-        inputs = {"story": story, "line": line, "turns": turns, "name": name, "subtitles": subtitles, "audio": audio}
-        inputs["show_opening"] = show_opening
+        inputs = {"story": story, "branch": branch, "turns": turns, "name": name, "subtitles": subtitles}
+        inputs |= {"audio": audio, "show_opening": show_opening}
         EXPORTED.record(inputs, path.relative_to(comfyui.output_folder()).as_posix())
         return io.NodeOutput(InputImpl.VideoFromFile(str(path)), story, ui=_film_ui(saved, film))
 

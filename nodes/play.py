@@ -67,7 +67,7 @@ class GameInputs:
     instructions: str
     story: str
     after: int
-    line: str
+    branch: str
     window: int
     seed: int
     motion: str
@@ -100,7 +100,7 @@ class PlayGameStory(io.ComfyNode):
             display_name="Play Game Story",
             search_aliases=("play", "game", "infinite game", "story", "autoplay"),
             advanced=(
-                "line",
+                "branch",
                 "window",
                 "guidance",
                 "memory",
@@ -125,7 +125,9 @@ class PlayGameStory(io.ComfyNode):
                 ),
                 story_input(),
                 turn_input("after", 0, "Continue after this turn. 0: from the start; -1: after the last turn."),
-                branch_input("The branch of the story to continue, such as main or line-2. Empty: the current branch."),
+                branch_input(
+                    "The branch of the story to continue, such as main or branch-2. Empty: the current branch."
+                ),
                 window_input(),
                 seed_input(
                     "Noise seed of turn 1; each later turn adds 1. Another seed draws other takes of the same game."
@@ -175,7 +177,7 @@ class PlayGameStory(io.ComfyNode):
         world, count = given.model.world, len(instructions) + given.autoplay
         story = open_story(given.story, world.spec.name, given.model.fingerprint, must_exist=not count)
         with story.lock():
-            after = choose_turn(story, given.after, given.line, reading=not count)
+            after = choose_turn(story, given.after, given.branch, reading=not count)
             settings = settings_of(given, range(after + 1, after + 1 + count))
             opening, stop = opening_of(given, after, story), comfyui.stop_if_interrupted
             player = Player(world, story, settings, after, given.model, opening, stop)
@@ -206,7 +208,7 @@ def opening_of(given: GameInputs, after: int, story: Story) -> GameSession | Non
     if given.opening is not None:
         turn = given.opening.turn
         return start.open_with(turn.instruction, turn.state, turn.clip)
-    return None if after or given.line else start
+    return None if after or given.branch else start
 
 
 class GameRun:
@@ -301,7 +303,7 @@ class GameRun:
         event = {
             "node": node,
             "story": self.story.name,
-            "line": self.story.branch,
+            "branch": self.story.branch,
             "turn": played.turn.number,
             "clip": comfyui.output_item(shot_path(self.story, played.turn.number)),
             "state": state_item(moment),

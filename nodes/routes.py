@@ -1,8 +1,8 @@
 """The pack's HTTP routes on ComfyUI's server: play a turn, list stories, read a story, list the words of a world.
 
-    POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, line?}   ?wait=1 waits for the turn
+    POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, branch?}   ?wait=1 waits for the turn
     GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W[&story=N]
-    GET  /animegamer/suggestions?world=W&story=N[&line=L&after=T&seed=S&count=C&director=D]   what may happen next
+    GET  /animegamer/suggestions?world=W&story=N[&branch=B&after=T&seed=S&count=C&director=D]   what may happen next
     GET  /animegamer/weights?weights=W[&towers=1]   what a download would bring; the download itself is a prompt
     GET  /animegamer/training[?run=R&stage=S]   see training_progress
     GET  /animegamer/about        GET /animegamer/docs?page=P   version and addresses; a page of docs/ as text
@@ -162,7 +162,7 @@ def turn_prompt(asked: TurnRequest) -> Json:
         "instructions": instruction,
         "story": story_name(asked.story),
         "after": asked.after,
-        "line": asked.line,
+        "branch": asked.branch,
         "seed": asked.seed,
         **motion_widgets(asked.motion),
         "export": False,
@@ -237,12 +237,12 @@ def _listed(name: str, world_of: Callable[[str, str], tuple[str, WorldFacts | No
     try:
         story = Story.read(comfyui.output_folder(), name)
     except (ValueError, OSError) as error:
-        return {"name": name, "world": "", "line": "", "turns": 0, "error": brief(error, LONGEST_ERROR)}
+        return {"name": name, "world": "", "branch": "", "turns": 0, "error": brief(error, LONGEST_ERROR)}
     world, _ = world_of(story.world_name, story.fingerprint)
     drawn = (entry.shot for entry in reversed(story.entries) if entry.shot is not None)
     shots = (story.shots.path(shot) for shot in drawn if story.shots.record(shot) is not None)
     clip = next(map(comfyui.output_item, shots), None)
-    return {"name": name, "world": world, "line": story.branch, "turns": len(story.entries), "clip": clip}
+    return {"name": name, "world": world, "branch": story.branch, "turns": len(story.entries), "clip": clip}
 
 
 def _story(query: typing.Mapping[str, str]) -> Json:
@@ -253,7 +253,7 @@ def _story(query: typing.Mapping[str, str]) -> Json:
     (world, facts), current = played_world(story.world_name, story.fingerprint), story.branch
     clips: dict[str | None, Json | None] = {}
     lines = [{"name": branch, **_branch(story, branch, facts, clips)} for branch in story.branches()]
-    return {"name": name, "world": world, "line": current, "lines": lines}
+    return {"name": name, "world": world, "branch": current, "branches": lines}
 
 
 def _branch(story: Story, branch: str, facts: WorldFacts | None, clips: dict[str | None, Json | None]) -> Json:

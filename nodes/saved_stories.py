@@ -138,7 +138,7 @@ def clip_of(story: Story, number: int) -> Clip | None:
 def story_ui(story: Story, turns: int, files: list[Path]) -> dict[str, list[typing.Any]]:
     """The `ui` value with the story, its branch and its files."""
     items = [comfyui.output_item(path) for path in files]
-    return {"animegamer_story": [{"story": story.name, "line": story.branch, "turns": turns, "files": items}]}
+    return {"animegamer_story": [{"story": story.name, "branch": story.branch, "turns": turns, "files": items}]}
 
 
 def clip_ui(story: Story, number: int) -> dict[str, list[typing.Any]]:

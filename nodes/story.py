@@ -72,7 +72,7 @@ class LoadGameStory(io.ComfyNode):
             node_id="LoadGameStory",
             display_name="Load Game Story",
             search_aliases=("load game", "continue game", "open story"),
-            advanced=("line", "window"),
+            advanced=("branch", "window"),
             description="Loads a saved game as it was after one of its turns. The history continues from there.",
             inputs=[
                 io.Combo.Input(
@@ -81,7 +81,7 @@ class LoadGameStory(io.ComfyNode):
                     tooltip="A story in output/animegamer, the latest first. Press R to see new ones.",
                 ),
                 turn_input("turn", -1, "The turn to load. -1: the last one; 0: before turn 1."),
-                branch_input("The branch of the story, such as main or line-2. Empty: the current branch."),
+                branch_input("The branch of the story, such as main or branch-2. Empty: the current branch."),
                 window_input(),
             ],
             outputs=[
@@ -103,7 +103,7 @@ class LoadGameStory(io.ComfyNode):
         return story_version(story)
 
     @classmethod
-    def execute(cls, story: str, turn: int, line: str, window: int) -> io.NodeOutput:
+    def execute(cls, story: str, turn: int, branch: str, window: int) -> io.NodeOutput:
         if story == NO_STORY:
             if names := list_stories():
                 raise ValueError(f"no story is chosen; choose one of {', '.join(map(repr, names[:10]))}")
@@ -112,7 +112,7 @@ class LoadGameStory(io.ComfyNode):
             )
         comfyui.require(*PACKAGES)
         saved = Story.read(comfyui.output_folder(), story)
-        number = choose_turn(saved, turn, line)
+        number = choose_turn(saved, turn, branch)
         session = saved.load_session(saved.session(number, window_of(window)))
         instructions = "\n".join(turn.instruction for turn in session.turns if turn.number > 0)
         facts = played_world(saved.world_name, saved.fingerprint)[1]

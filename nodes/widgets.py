@@ -120,7 +120,7 @@ def turn_input(name: str, default: int, tooltip: str) -> io.Input:
 
 def branch_input(tooltip: str) -> io.Input:
     """The name of a branch of a story; empty means the current one."""
-    return io.String.Input("line", default="", tooltip=tooltip)
+    return io.String.Input("branch", default="", tooltip=tooltip)
 
 
 def story_input() -> io.Input:

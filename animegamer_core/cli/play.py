@@ -525,7 +525,7 @@ class Export:
     out: Path | None = None
     """The film; unset: films/film.mp4 in the story."""
     branch: str | None = None
-    """A branch of the story, such as line-2; unset: the current one."""
+    """A branch of the story, such as branch-2; unset: the current one."""
     turns: int = -1
     """The first N turns only; -1: all."""
     subtitles: Flag = False

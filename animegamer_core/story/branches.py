@@ -1,6 +1,6 @@
 """The branches of a story: files with one JSON object per turn, appended as the game continues. Imports no torch.
 
-On disk they are `lines/<name>.jsonl`.
+On disk they are `branches/<name>.jsonl`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..json_files import JsonError, parse_json
 GONE = ": it was removed from the output folder, or never started; start it again"  # for a story without any branch
 FIRST_BRANCH = "main"
 LARGEST_BRANCH = 1 << 28  # bytes; 10,000 turns take about 4 MB
-BRANCH_NAME = re.compile(rf"{FIRST_BRANCH}|line-[0-9]{{1,6}}")
+BRANCH_NAME = re.compile(rf"{FIRST_BRANCH}|branch-[0-9]{{1,6}}")
 Address = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}\\Z")]
 
 

@@ -238,7 +238,7 @@ class _Predicted(typing.TypedDict):
 
     motion: typing.Annotated[int, msgspec.Meta(ge=0, le=5)]
     change: dict[str, _Step]
-    said: tuple[int | None, ...]
+    raw_choices: tuple[int | None, ...]
 
 
 def state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:
@@ -249,12 +249,12 @@ def state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:
         found = to_type(dict(record), _Predicted, "record")
     except JsonError:
         return None
-    return GameState(None, found["motion"], found["change"], found["said"])
+    return GameState(None, found["motion"], found["change"], found["raw_choices"])
 
 
 def put_state(store: ContentStore, key: StateKey, state: GameState) -> str:
     """Store a prediction; returns its address."""
-    values = {"motion": state.motion, "change": dict(state.change), "said": list(state.raw_choices)}
+    values = {"motion": state.motion, "change": dict(state.change), "raw_choices": list(state.raw_choices)}
     return store.put(key, ".safetensors", values, partial(write_representation, state.representation))
 
 

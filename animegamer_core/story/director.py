@@ -139,8 +139,8 @@ def _read_one(turn: Turn, words: Words) -> _Past:
 
 def _change(act: Act, past: Sequence[_Past], rules: Rules) -> dict[str, int]:
     """How an act changes the stats: the engine's last prediction for it, or what the world states."""
-    said = next((turn.change for turn in reversed(past) if turn.act == act), None)
-    return rules.change(act.change if said is None else said)
+    predicted = next((turn.change for turn in reversed(past) if turn.act == act), None)
+    return rules.change(act.change if predicted is None else predicted)
 
 
 def _likely_acts(

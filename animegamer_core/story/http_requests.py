@@ -21,7 +21,7 @@ class TurnRequest(msgspec.Struct, forbid_unknown_fields=True):
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     motion: str | Annotated[float, msgspec.Meta(ge=0, le=999)] = "predicted"
     after: Annotated[int, msgspec.Meta(ge=-1, le=LAST_TURN)] = -1
-    line: str = ""
+    branch: str = ""
 
     def __post_init__(self) -> None:
         _check_seed("seed", self.seed)

@@ -53,13 +53,13 @@ class _Optional(TypedDict, total=False):
 
 
 class StoryIndex(_Optional):
-    """The content of story.json. line: the current branch. memory, rules: omitted if they are `recent` and the
+    """The content of story.json. memory, rules: omitted if they are `recent` and the
     published ones, as in old stories.
     """
 
     format: int
     world: _StoryWorld
-    line: Annotated[str, msgspec.Meta(pattern=f"^(?:{BRANCH_NAME.pattern})\\Z")]
+    branch: Annotated[str, msgspec.Meta(pattern=f"^(?:{BRANCH_NAME.pattern})\\Z")]
 
 
 def read_index(path: Path) -> StoryIndex:
@@ -73,10 +73,10 @@ def read_index(path: Path) -> StoryIndex:
     return values
 
 
-def write_index(path: Path, world: tuple[str, str], line: str, memory: Memory, rules: Rules) -> None:
+def write_index(path: Path, world: tuple[str, str], branch: str, memory: Memory, rules: Rules) -> None:
     """Write the index of a story. world: its name and fingerprint."""
     values: dict[str, object] = {"format": FORMAT, "world": dict(zip(("name", "fingerprint"), world, strict=True))}
-    values["line"] = line
+    values["branch"] = branch
     if memory.kind != RECENT:
         values["memory"] = asdict(memory)
     if rules != PUBLISHED_RULES:
@@ -169,6 +169,6 @@ def _is_story(index: Path) -> bool:
 def _played_at(index: Path) -> int:
     """When a story was played last, 0 if it was removed meanwhile."""
     try:
-        return max(path.stat().st_mtime_ns for path in (index, *index.parent.glob("lines/*.jsonl")))
+        return max(path.stat().st_mtime_ns for path in (index, *index.parent.glob("branches/*.jsonl")))
     except OSError:
         return 0

@@ -1,7 +1,7 @@
 """A saved game: a story on disk, content-addressed, so a turn is never computed twice.
 
     story.json             the story's world, and the name of its current branch
-    lines/<name>.jsonl     a branch: one entry per turn with state, shot and seed, and fields for people to read
+    branches/<name>.jsonl  a branch: one entry per turn with state, shot and seed, and fields for people to read
     turns/<address>.*      a predicted state: its record (JSON) and its representation (safetensors)
     shots/<address>.*      a drawn shot: its record and its clip
     openings/<address>.*   an opening: the stats, the representation of a picture, and its clip, which may be missing
@@ -102,7 +102,7 @@ class Story:
         folder = Path(root) / name
         values = read_index(folder / INDEX)
         world, memory, rules = values["world"], values.get("memory", Memory()), values.get("rules", PUBLISHED_RULES)
-        return cls(folder, world["name"], world["fingerprint"], values["line"], memory, rules)
+        return cls(folder, world["name"], world["fingerprint"], values["branch"], memory, rules)
 
     @property
     def name(self) -> str:
@@ -129,7 +129,7 @@ class Story:
 
     def version(self) -> str:
         """A text that changes whenever the story's index or one of its branches does."""
-        paths = [self.folder / INDEX, *sorted((self.folder / "lines").glob("*.jsonl"))]
+        paths = [self.folder / INDEX, *sorted((self.folder / "branches").glob("*.jsonl"))]
         facts = []
         for path in paths:
             with suppress(FileNotFoundError):  # removed at this moment
@@ -138,7 +138,7 @@ class Story:
 
     def branches(self) -> list[str]:
         """The names of the story's branches, oldest first."""
-        return branch_names(self.folder / "lines")
+        return branch_names(self.folder / "branches")
 
     def use(self, branch: str) -> None:
         """Continue with another branch; it becomes the current one on disk with the next turn."""
@@ -163,8 +163,11 @@ class Story:
         for number, entry in enumerate(self.entries[:count], start=1):
             state, key = self._known(entry.state)
             recalled = tuple(key.get("recalled", ()))
-            line, window = clean_text(key["instruction"]), key["window"]  # the file may have been changed by hand
-            turn = Turn(number, line, entry.seed, state, character, entry.state, window, recalled).under(rules)
+            instruction, window = (
+                clean_text(key["instruction"]),
+                key["window"],
+            )  # the file may have been changed by hand
+            turn = Turn(number, instruction, entry.seed, state, character, entry.state, window, recalled).under(rules)
             character = turn.character
             turns.append(turn)
         return replace(session, turns=tuple(turns))
@@ -367,7 +370,7 @@ class Story:
         self._current = Branch(self._path_of(name))
 
     def _path_of(self, name: str) -> Path:
-        return self.folder / "lines" / f"{name}.jsonl"
+        return self.folder / "branches" / f"{name}.jsonl"
 
     def _fork(self, entry: BranchEntry, index: int, keep_later: bool, words: Mapping[str, typing.Any]) -> None:
         """Switch to a branch that has `entry` at `index`, or ends there."""
@@ -383,7 +386,7 @@ class Story:
         """Switch to the first branch that fits (True), or to a new one with the first `count` entries of this one."""
         known = self._switch_to_known(fits, count)
         if not known:
-            name = next(f"line-{n}" for n in itertools.count(2) if not self._path_of(f"line-{n}").exists())
+            name = next(f"branch-{n}" for n in itertools.count(2) if not self._path_of(f"branch-{n}").exists())
             self._current.copy(self._path_of(name), count)
             self._open_branch(name)
         return known
@@ -407,7 +410,7 @@ class Story:
 
     def _make_current(self) -> None:
         """Make this branch the current one in the index, and publish its clips."""
-        if read_index(self.folder / INDEX)["line"] != self.branch:
+        if read_index(self.folder / INDEX)["branch"] != self.branch:
             self._write_index()
             self._publish_all()
 

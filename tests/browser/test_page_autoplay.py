@@ -16,7 +16,7 @@ def life(tab):
 
 
 def texts(life):
-    return life.lines("a life")["main"]
+    return life.branches("a life")["main"]
 
 
 def number_of(life):

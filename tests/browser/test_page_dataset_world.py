@@ -62,7 +62,7 @@ def test_the_first_turn_is_proposed_in_the_films_words_and_a_click_plays_it(film
     film.comfy.shot("play-dataset-world")
     film.page.locator(".ag-proposals .ag-story").first.click()
     film.wait_for_turn(1)
-    assert film.lines(STORY)["main"] == offered[:1]
+    assert film.branches(STORY)["main"] == offered[:1]
 
 
 def test_the_fields_offer_the_films_words(film):
@@ -79,5 +79,5 @@ def test_it_plays_by_itself(film):
     film.page.click(".ag-autoplay")
     film.wait_for_turn(5)
     film.wait_until_idle()
-    played = film.lines(STORY)["main"]
+    played = film.branches(STORY)["main"]
     assert len(played) == 5 and all(map(of_the_film, played)), played

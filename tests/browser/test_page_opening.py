@@ -66,8 +66,8 @@ def test_a_story_begins_with_a_part_of_a_film_and_goes_on_without_it(tab, film, 
     tab.comfy.shot("opening-before-turn-1")
     tab.sketch()
     tab.play(SEA, 1)
-    (line,) = tab.saved("from a film")["lines"]
-    clip = line["opening_clip"]
+    (branch,) = tab.saved("from a film")["branches"]
+    clip = branch["opening_clip"]
     frames = read_clip(server.output_dir / clip["subfolder"] / clip["filename"]).frames
     assert [round((float(frame.mean()) - 10) / STEP) for frame in frames] == list(range(12, 29))
     (server.input_dir / "my walk.mp4").unlink()
@@ -116,8 +116,8 @@ def test_a_reload_before_turn_1_does_not_lose_the_opening(tab, picture):
     assert tab.page.inner_text(".ag-name") == "from a picture" and "own" in source(tab, "img")
     assert not tab.page.locator(".ag-pause:visible").count(), "a picture does not move"
     tab.play(SEA, 1)
-    (line,) = tab.saved("from a picture")["lines"]
-    assert line["opening"] == "stands still" and line["opening_clip"]
+    (branch,) = tab.saved("from a picture")["branches"]
+    assert branch["opening"] == "stands still" and branch["opening_clip"]
     tab.comfy.open()
     tab.open()
     tab.wait_for_turn(1)

@@ -30,7 +30,7 @@ def game(tab):
 
 
 def test_two_turns_are_played_saved_and_shown(game):
-    turns = game.saved("by the sea")["lines"][0]["turns"]
+    turns = game.saved("by the sea")["branches"][0]["turns"]
     assert [turn["instruction"] for turn in turns] == [SEA, RUN]
     assert game.gauges() == turns[1]["stats"]
     assert game.page.locator(".ag-stage .ag-words span").all_inner_texts() == ["Miko", "swiftly run", "day beach"]
@@ -72,18 +72,18 @@ def test_three_takes_and_continuing_from_the_chosen_one(game):
     assert other.get_attribute("aria-pressed") == "true"
     game.comfy.shot("play-takes-dark")
     game.play(SEA, 4)
-    takes_line = game.saved("by the sea")["line"]
-    turns = next(line["turns"] for line in game.saved("by the sea")["lines"] if line["name"] == takes_line)
+    takes_branch = game.saved("by the sea")["branch"]
+    turns = next(branch["turns"] for branch in game.saved("by the sea")["branches"] if branch["name"] == takes_branch)
     assert turns[2]["clip"]["filename"] in chosen
 
 
 def test_undo_and_another_turn_make_a_branch(game):
-    before = game.lines("by the sea")
+    before = game.branches("by the sea")
     for number in (3, 2):
         game.page.click(".ag-top .pi-undo")
         game.wait_for_turn(number)
     game.play(SEA, 3)
-    after = game.lines("by the sea")
+    after = game.branches("by the sea")
     assert [SEA, RUN, SEA] in after.values() and [SEA, RUN, SEA] not in before.values()
     assert set(map(tuple, before.values())) <= set(map(tuple, after.values())), "nothing is lost"
 
@@ -127,8 +127,8 @@ def turns_shown(game):
     """The turns of the branch that is shown, up to the one on the stage, as the server has them."""
     number = int(game.page.locator(".ag-stage .ag-number").inner_text())
     branches = re.search("branch (.+)$", game.page.locator(".ag-stop[aria-current]").get_attribute("aria-label"))[1]
-    (line, *_) = (line for line in game.saved("by the sea")["lines"] if line["name"] in branches.split(", "))
-    return line["turns"][:number]
+    (branch, *_) = (branch for branch in game.saved("by the sea")["branches"] if branch["name"] in branches.split(", "))
+    return branch["turns"][:number]
 
 
 def clip_of(game, turn):
@@ -311,7 +311,7 @@ def test_an_invalid_folded_setting_does_not_block_a_turn(game):
 def test_stop_does_not_change_the_story(game):
     game.begin("by the sea")
     game.sketch(1000)
-    before = game.lines("by the sea")
+    before = game.branches("by the sea")
     game.tell("Character: Yuzu; Motion: wildly dance; Background: night castle.", "Shift+Enter")
     game.page.wait_for_selector(".ag-preview:visible", timeout=TURN)  # the clip can be seen as it is drawn
     assert game.page.locator(".ag-bar").get_attribute("aria-valuenow")
@@ -320,7 +320,7 @@ def test_stop_does_not_change_the_story(game):
     game.wait_until_idle()
     assert game.server.get("/queue")["queue_pending"] == []
     game.sketch()
-    after = game.lines("by the sea")
+    after = game.branches("by the sea")
     assert sum(map(len, after.values())) - sum(map(len, before.values())) <= 1, "at most the take that was done"
 
 
@@ -340,7 +340,7 @@ def test_what_was_typed_in_japanese_stands_below_what_it_was_read_as(game):
     game.sketch(1)
     game.play(typed, 1)
     game.sketch(2)
-    (turn,) = game.saved("in japanese")["lines"][0]["turns"]
+    (turn,) = game.saved("in japanese")["branches"][0]["turns"]
     assert (turn["instruction"], turn["typed"]) == (SEA, typed)
     assert game.page.locator(".ag-stage .ag-words span").all_inner_texts() == ["Miko", "gently wave hello", "day beach"]
     assert game.page.locator(".ag-typed").inner_text() == f"Typed: {typed}"
@@ -384,7 +384,7 @@ def test_the_list_continues_a_saved_story(game):
 
 def test_the_story_opens_as_a_graph_that_computes_nothing_again(game):
     page = game.page
-    states = {turn["shot"] for line in game.saved("by the sea")["lines"] for turn in line["turns"]}
+    states = {turn["shot"] for branch in game.saved("by the sea")["branches"] for turn in branch["turns"]}
     opened = "() => app.extensionManager.workflow.openWorkflows.length"
     before = page.evaluate(opened)
     page.click(".ag-top .pi-share-alt")
@@ -394,7 +394,7 @@ def test_the_story_opens_as_a_graph_that_computes_nothing_again(game):
     assert kinds == ["LoadAnimeGamer", "PlayGameStory", "SaveVideo"]
     assert page.evaluate(opened) == before + 1, "a tab for the graph, and no empty one"
     game.comfy.run_graph()
-    assert {turn["shot"] for line in game.saved("by the sea")["lines"] for turn in line["turns"]} == states
+    assert {turn["shot"] for branch in game.saved("by the sea")["branches"] for turn in branch["turns"]} == states
     game.comfy.shot("handed-over-dark")
 
 

@@ -44,7 +44,7 @@ def test_a_deleted_story_is_told_by_the_tab_alone(tab, server):
     assert page.input_value(".ag-text") == RUN, "the words are not lost"
     page.press(".ag-text", "Enter")
     tab.wait_for_turn(1)
-    assert tab.lines("taken away") == {"main": [RUN]}
+    assert tab.branches("taken away") == {"main": [RUN]}
 
 
 def test_a_story_node_in_a_subgraph_shows_each_turn_as_it_is_played(comfy, world):

@@ -37,7 +37,7 @@ def play(story, **more):
 
 
 def lines(server, story):
-    path = server.output_dir / "animegamer" / story / "lines" / "main.jsonl"
+    path = server.output_dir / "animegamer" / story / "branches" / "main.jsonl"
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 

@@ -13,7 +13,7 @@ from animegamer_core.media.video import read_clip
 from animegamer_core.story.story import Story
 
 pytestmark = pytest.mark.usefixtures("tiny")
-FILM = {"line": "", "turns": -1, "name": "film", "subtitles": False}
+FILM = {"branch": "", "turns": -1, "name": "film", "subtitles": False}
 BATCH = DRAW | {"games": "typed below", "takes": 2, "seed": 0, "window": 4}
 
 
@@ -54,22 +54,22 @@ def test_a_story_becomes_a_film_with_sound_and_subtitles(server, story):
 
 def test_a_chosen_branch_is_shown(server, story):
     server.run(batch(story, text=f"{WAVE}\n{RUN}"))
-    prompt = {"film": node("ExportGameStory", **FILM | {"story": story, "line": "line-2"})}
+    prompt = {"film": node("ExportGameStory", **FILM | {"story": story, "branch": "branch-2"})}
     frames = read_clip(saved_file(server, server.run(prompt), "film")).frames.astype(int)
     saved, shots = Story.read(server.output_dir / "animegamer", story), {}
     assert saved.branch == "main", "as before"
-    for name in ("main", "line-2"):
+    for name in ("main", "branch-2"):
         saved.use(name)
         shots[name] = np.concatenate([read_clip(saved.shots.path(entry.shot)).frames for entry in saved.entries])
     away = {name: np.abs(frames - shown).mean() for name, shown in shots.items()}
-    assert len(frames) == 34 and away["line-2"] < 4 < away["main"], away
+    assert len(frames) == 34 and away["branch-2"] < 4 < away["main"], away
 
 
 @pytest.mark.parametrize(
     "look, says",
     [
         ({"name": "../out"}, "is not a valid folder name"),
-        ({"line": "line-9"}, "has no branch 'line-9'"),
+        ({"branch": "branch-9"}, "has no branch 'branch-9'"),
         ({"turns": 9}, "has 1 turns"),
     ],
 )
@@ -94,8 +94,8 @@ def test_games_of_a_folder_are_played_in_takes_and_again_for_nothing(server, sto
     stories = [Story.read(server.output_dir / "animegamer", f"{story} {name}") for name in ("one", "two")]
     assert entry["outputs"]["batch"]["text"] == ["\n".join(found.name for found in stories)]
     assert [(found.branches(), found.branch, len(found.entries)) for found in stories] == [
-        (["main", "line-2"], "main", 2),
-        (["main", "line-2"], "main", 1),
+        (["main", "branch-2"], "main", 2),
+        (["main", "branch-2"], "main", 1),
     ]
     assert len(entry["outputs"]["grids"]["images"]) == 2
     frames = read_clip(saved_file(server, entry, "batch")).frames
@@ -104,14 +104,14 @@ def test_games_of_a_folder_are_played_in_takes_and_again_for_nothing(server, sto
     assert nodes_run(server.run(batch(story, games="mine/", text=""))) == set()
     server.run(batch(story, games="mine/", text="", takes=3))
     assert {path: path.stat().st_mtime_ns for path in shots} == shots, "only the third take is drawn"
-    assert stories[0].branches() == ["main", "line-2", "line-3"]
+    assert stories[0].branches() == ["main", "branch-2", "branch-3"]
 
 
 def test_an_interrupted_batch_goes_on_and_keeps_what_was_drawn(server, story):
     prompt = batch(story, text=f"{WAVE}\n{RUN}\n{SLEEP}", steps=300)
     folder = server.output_dir / "animegamer" / story
     queued = server.queue(prompt)
-    server.wait_until((folder / "lines" / "line-2.jsonl").exists)  # the second take has its first turn
+    server.wait_until((folder / "branches" / "branch-2.jsonl").exists)  # the second take has its first turn
     server.post("/interrupt", {})
     assert message(server.wait(queued), "execution_interrupted") is not None
     before = {path: path.stat().st_mtime_ns for path in (folder / "shots").glob("*.mp4")}

@@ -79,16 +79,16 @@ def test_a_story_begins_with_a_part_of_a_film(server, story, film, at, first):
 def test_the_route_names_turn_0s_clip_and_a_story_without_one_has_none(server, story, film):
     server.run(play(story, WAVE, opening=["encode", 0]) | span(film, 0))
     server.run(play(f"{story} plain", WAVE))
-    (line,) = facts_of(server, story)["lines"]
-    clip = line["opening_clip"]
-    assert line["opening"] == "Miko waves" and clip["subfolder"].endswith("/openings")
+    (branch,) = facts_of(server, story)["branches"]
+    clip = branch["opening_clip"]
+    assert branch["opening"] == "Miko waves" and clip["subfolder"].endswith("/openings")
     path = server.output_dir / clip["subfolder"] / clip["filename"]
     assert numbers_of(read_clip(path).frames) == list(range(17))
     path.write_bytes(b"")
-    (line,) = facts_of(server, story)["lines"]
-    assert (line["opening"], line["opening_clip"]) == ("Miko waves", None)
-    (line,) = facts_of(server, f"{story} plain")["lines"]
-    assert (line["opening"], line["opening_clip"]) == (None, None)
+    (branch,) = facts_of(server, story)["branches"]
+    assert (branch["opening"], branch["opening_clip"]) == ("Miko waves", None)
+    (branch,) = facts_of(server, f"{story} plain")["branches"]
+    assert (branch["opening"], branch["opening_clip"]) == (None, None)
 
 
 def test_a_clip_of_core_is_read_at_its_own_pace_from_the_chosen_frame(server, story, film):
@@ -129,7 +129,7 @@ def test_exports_show_the_opening_only_if_asked(server, story, film):
     server.run(play(story, export=True, show_opening=True))
     whole = read_clip(folder / "story.mp4").frames
     assert len(whole) == 34 and numbers_of(whole[:17]) == list(range(17))
-    look = {"line": "", "turns": -1, "subtitles": True, "story": story}
+    look = {"branch": "", "turns": -1, "subtitles": True, "story": story}
     films = {
         "plain": node("ExportGameStory", **look, name="plain"),
         "whole": node("ExportGameStory", **look, name="whole", show_opening=True),

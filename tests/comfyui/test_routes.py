@@ -61,14 +61,14 @@ def test_turns_are_played_waited_for_and_listed(server, story, tiny):
     assert second["state"]["instruction"] == clean_text("Miko <runs> fast")
     assert server.get_bytes(first["clip"])[4:8] == b"ftyp"
     (listed,) = (item for item in server.get("/animegamer/stories")["stories"] if item["name"] == story)
-    assert (listed["world"], listed["line"], listed["turns"]) == ("tiny", "main", 2)
+    assert (listed["world"], listed["branch"], listed["turns"]) == ("tiny", "main", 2)
     assert listed["clip"]["filename"] in second["clip"]
     branch = play(server, story, RUN, after=1, motion=33.5)
     assert branch["turn"] == 2
     answer = server.get(f"/animegamer/story?name={story.replace(' ', '%20')}")
-    assert (answer["name"], answer["world"], answer["line"]) == (story, "tiny", "line-2")
-    assert [(line["name"], len(line["turns"])) for line in answer["lines"]] == [("main", 2), ("line-2", 2)]
-    (opening, fast), (_, other) = (line["turns"] for line in answer["lines"])
+    assert (answer["name"], answer["world"], answer["branch"]) == (story, "tiny", "branch-2")
+    assert [(branch["name"], len(branch["turns"])) for branch in answer["branches"]] == [("main", 2), ("branch-2", 2)]
+    (opening, fast), (_, other) = (branch["turns"] for branch in answer["branches"])
     assert (opening["number"], opening["instruction"], opening["seed"], opening["overridden"]) == (1, WAVE, 0, False)
     assert (fast["seed"], fast["overridden"]) == (8, fast["motion"]["level"] != 5)
     assert other["motion"]["value"] == 33.5 and other["overridden"]
@@ -146,7 +146,7 @@ def test_a_body_that_is_not_a_json_object_is_refused(server, body):
 
 
 def test_large_and_foreign_bodies_are_refused(server, story):
-    large = json.dumps(turn(story) | {"line": "x" * 140_000}).encode()
+    large = json.dumps(turn(story) | {"branch": "x" * 140_000}).encode()
     assert raw(server, large)[0] == 413
     assert raw(server, iter([large[:80_000], large[80_000:]]))[0] == 413, "in chunks, without a length"
     assert raw(server, json.dumps(turn(story)).encode(), kind="text/plain")[0] == 415, (
@@ -166,16 +166,16 @@ def test_a_damaged_branch_does_not_hide_the_others(server, story):
     play(server, story, RUN)
     play(server, story, WAVE, after=1)
     address, folder = f"/animegamer/story?name={story.replace(' ', '%20')}", server.output_dir / "animegamer" / story
-    lost = server.get(address)["lines"][0]["turns"][1]["state"]
+    lost = server.get(address)["branches"][0]["turns"][1]["state"]
     (folder / "turns" / f"{lost}.json").unlink()
-    damaged, whole = server.get(address)["lines"]
+    damaged, whole = server.get(address)["branches"]
     assert damaged["turns"] == [] and lost[:12] in damaged["error"] and len(whole["turns"]) == 2
-    path = folder / "lines" / "main.jsonl"
+    path = folder / "branches" / "main.jsonl"
     path.write_text("no turn\n" + path.read_text())
-    unread, whole = server.get(address)["lines"]
+    unread, whole = server.get(address)["branches"]
     assert unread["turns"] == [] and "main.jsonl:1" in unread["error"] and len(whole["turns"]) == 2
     listed = {entry["name"]: entry for entry in server.get("/animegamer/stories")["stories"]}
-    assert listed[story]["line"] == "line-2", "its other branch is the current one"
+    assert listed[story]["branch"] == "branch-2", "its other branch is the current one"
 
 
 def test_waiting_does_not_block_the_server_and_reports_turns_that_were_not_played(server, story):
@@ -221,7 +221,7 @@ def test_suggestions_follow_the_story_and_are_the_same_again(server, story):
     assert first == server.get(f"/animegamer/suggestions?{asked}") and first["proposed_by"] == "rules, seed 4"
     texts = [one["instruction"] for one in first["suggestions"]]
     assert len(set(texts)) == 3 and all(text.startswith("Character: Miko") for text in texts)
-    assert len(server.get(f"/animegamer/suggestions?{asked}&after=1&line=main&count=2")["suggestions"]) == 2
+    assert len(server.get(f"/animegamer/suggestions?{asked}&after=1&branch=main&count=2")["suggestions"]) == 2
     play(server, story, texts[0])
     assert server.get(f"/animegamer/suggestions?{asked}") != first
 

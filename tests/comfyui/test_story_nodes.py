@@ -74,7 +74,7 @@ def images_of(name, output=2):
 def test_a_story_is_played_exported_and_read_again(server, story, tmp_path, tiny):
     entry = server.run(play(story, WAVE, "# a comment", RUN, SLEEP, export=True, seed=5))
     outputs, facts = entry["outputs"]["play"], shown(entry)
-    assert (facts["story"], facts["line"], facts["turns"]) == (story, "main", 3)
+    assert (facts["story"], facts["branch"], facts["turns"]) == (story, "main", 3)
     names = [item["filename"] for item in facts["files"]]
     assert names == ["turn-001.mp4", "turn-002.mp4", "turn-003.mp4", "story.mp4", "contact-sheet.png"]
     paths = [server.output_dir / item["subfolder"] / item["filename"] for item in facts["files"]]
@@ -104,11 +104,11 @@ def test_a_story_recalls_the_turn_that_described_a_thing(server, story):
     state = state_of(server.run(play(story, *lines)), "play")
     assert (state["turn"], state["recalled"]) == (7, [1])
     recent = server.run(play(story, *lines, memory="recent"))
-    assert state_of(recent, "play")["recalled"] == [] and shown(recent)["line"] == "line-2"
+    assert state_of(recent, "play")["recalled"] == [] and shown(recent)["branch"] == "branch-2"
     read = server.get("/animegamer/story?" + urllib.parse.urlencode({"name": story}))
-    turns = {line["name"]: [turn["recalled"] for turn in line["turns"]] for line in read["lines"]}
-    assert turns == {"main": [[]] * 6 + [[1]], "line-2": [[]] * 7}
-    turn = {"world": "tiny", "story": story, "instruction": ASKED, "line": "main"}
+    turns = {line["name"]: [turn["recalled"] for turn in line["turns"]] for line in read["branches"]}
+    assert turns == {"main": [[]] * 6 + [[1]], "branch-2": [[]] * 7}
+    turn = {"world": "tiny", "story": story, "instruction": ASKED, "branch": "main"}
     status, answer = server.post("/animegamer/turn?wait=1", turn)
     assert status == 200 and answer["state"]["recalled"] == [1], "a page's turn has the story's own memory"
 
@@ -118,7 +118,7 @@ def test_only_what_changed_is_played_again(server, story):
     prompt = play(story, WAVE) | {"save": save_video("play", 4)}
     assert nodes_run(server.run(prompt)) - {"load"} == {"play", "save"}
     assert nodes_run(server.run(prompt)) == set()
-    line = server.output_dir / "animegamer" / story / "lines" / "main.jsonl"
+    line = server.output_dir / "animegamer" / story / "branches" / "main.jsonl"
     line.write_text("")
     assert nodes_run(server.run(prompt)) == {"play", "save"}
     assert instructions_of(server, story) == [WAVE]
@@ -132,31 +132,31 @@ def test_only_what_changed_is_played_again(server, story):
 def test_another_turn_or_take_starts_a_branch(server, story):
     server.run(play(story, WAVE, RUN, SLEEP))
     branched = server.run(play(story, DANCE, after=1))
-    assert shown(branched)["line"] == "line-2" and shown(branched)["turns"] == 2
+    assert shown(branched)["branch"] == "branch-2" and shown(branched)["turns"] == 2
     assert [item["filename"] for item in shown(branched)["files"]] == ["turn-002.mp4"], "what was played now"
     assert instructions_of(server, story) == [WAVE, DANCE]
     assert instructions_of(server, story, "main") == [WAVE, RUN, SLEEP]
-    again = server.run(play(story, SLEEP, after=-1, line="main"))
+    again = server.run(play(story, SLEEP, after=-1, branch="main"))
     assert shown(again)["turns"] == 4 and saved(server, story).branch == "main"
     first = server.run(play(story, DANCE, after=0))
-    assert shown(first)["line"] == "line-3" and instructions_of(server, story) == [DANCE]
-    take = server.run(play(story, DANCE, after=1, line="line-2", seed=9))
-    assert shown(take)["line"] == "line-4" and instructions_of(server, story) == [WAVE, DANCE]
-    one, other = (saved(server, story, branch).entries[1] for branch in ("line-2", "line-4"))
+    assert shown(first)["branch"] == "branch-3" and instructions_of(server, story) == [DANCE]
+    take = server.run(play(story, DANCE, after=1, branch="branch-2", seed=9))
+    assert shown(take)["branch"] == "branch-4" and instructions_of(server, story) == [WAVE, DANCE]
+    one, other = (saved(server, story, branch).entries[1] for branch in ("branch-2", "branch-4"))
     assert one.state == other.state and one.shot != other.shot
 
 
 def test_empty_instructions_read_and_export_a_branch(server, story):
     server.run(play(story, WAVE, RUN))
     server.run(play(story, DANCE, after=1))
-    entry = server.run(play(story, after=0, line="main", export=True) | images_of("play"))
-    assert shown(entry)["turns"] == 2 and shown(entry)["line"] == "main"
+    entry = server.run(play(story, after=0, branch="main", export=True) | images_of("play"))
+    assert shown(entry)["turns"] == 2 and shown(entry)["branch"] == "main"
     assert [item["filename"] for item in shown(entry)["files"]][-2:] == ["story.mp4", "contact-sheet.png"]
     assert len(entry["outputs"]["frames"]["images"]) == 34
-    first = server.run(play(story, after=1, line="line-2", export=True))
+    first = server.run(play(story, after=1, branch="branch-2", export=True))
     assert shown(first)["turns"] == 1 and [item["filename"] for item in shown(first)["files"]][0] == "turn-001.mp4"
     assert len(read_clip(server.output_dir / "animegamer" / story / "story.mp4").frames) == 17
-    assert saved(server, story).branches() == ["main", "line-2"] and instructions_of(server, story) == [WAVE, DANCE]
+    assert saved(server, story).branches() == ["main", "branch-2"] and instructions_of(server, story) == [WAVE, DANCE]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_empty_instructions_read_and_export_a_branch(server, story):
         ({"story": "Runs"}, "reserved for other files"),
         ({"instructions": "# nothing"}, "no story"),
         ({"after": 3}, "after turn 3"),
-        ({"line": "../main"}, "no branch '../main'"),
+        ({"branch": "../main"}, "no branch '../main'"),
     ],
 )
 def test_invalid_inputs_are_refused_in_one_sentence(server, story, more, named):
@@ -181,13 +181,13 @@ def test_invalid_inputs_are_refused_in_one_sentence(server, story, more, named):
 def test_a_deleted_story_cannot_be_continued_and_leaves_no_files(server, story):
     folder = server.output_dir / "animegamer" / story
     server.run(play(story, WAVE))
-    queued = server.queue(play(story, RUN, after=1, line="main", steps=1000))
+    queued = server.queue(play(story, RUN, after=1, branch="main", steps=1000))
     server.wait_until(lambda: len(list((folder / "turns").glob("*.json"))) == 2)  # predicted, and now drawn
     shutil.rmtree(folder, ignore_errors=True)  # the server may remove what is left at the same time
     failed = message(server.wait(queued), "execution_error")
     assert failed["exception_message"].strip() == f"story {story!r} was removed from the output folder; start it again"
     assert not folder.exists()
-    sentence = server.refusal(play(story, RUN, after=1, line="main"))
+    sentence = server.refusal(play(story, RUN, after=1, branch="main"))
     assert "was removed from the output folder" in sentence
     assert shown(server.run(play(story, WAVE)))["turns"] == 1
 
@@ -195,7 +195,7 @@ def test_a_deleted_story_cannot_be_continued_and_leaves_no_files(server, story):
 def test_an_interrupt_keeps_the_finished_turns(server, story):
     game = [WAVE, RUN, SLEEP, DANCE]
     prompt_id = server.queue(play(story, *game, steps=300))
-    server.wait_until((server.output_dir / "animegamer" / story / "lines" / "main.jsonl").exists)
+    server.wait_until((server.output_dir / "animegamer" / story / "branches" / "main.jsonl").exists)
     server.post("/interrupt", {})
     assert message(server.wait(prompt_id), "execution_interrupted") is not None
     done = instructions_of(server, story)
@@ -207,7 +207,7 @@ def test_an_interrupt_keeps_the_finished_turns(server, story):
 
 
 def load_story(story, **more):
-    return {"saved": node("LoadGameStory", **{"story": story, "turn": -1, "line": "", "window": 4} | more)}
+    return {"saved": node("LoadGameStory", **{"story": story, "turn": -1, "branch": "", "window": 4} | more)}
 
 
 SHOW = {"show": node("StateDisplay", state=["saved", 1])}
@@ -247,7 +247,7 @@ def test_a_changed_story_is_loaded_again(server, story):
     options = listed[0] if isinstance(listed[0], list) else listed[1]["options"]
     assert options[0] == story and "runs" not in options
     assert "after turn 5" in server.refusal(load_story(story, turn=5) | SHOW)
-    assert "no branch 'line-7'" in server.refusal(load_story(story, line="line-7") | SHOW)
+    assert "no branch 'branch-7'" in server.refusal(load_story(story, branch="branch-7") | SHOW)
     sentence = server.refusal(load_story("none yet") | SHOW)
     assert sentence is None or "choose one of" in sentence and repr(story) in sentence
 
@@ -282,7 +282,7 @@ def test_another_take_in_a_graph_keeps_the_turns_after_it(server, story):
     assert nodes_run(entry) == {"draw2", "save2"}
     second = saved(server, story)
     assert [one == two for one, two in zip(first, second.entries, strict=True)] == [True, False, True]
-    assert second.branches() == ["main", "line-2"]
+    assert second.branches() == ["main", "branch-2"]
     server.run(graph(story, WAVE, DANCE, SLEEP))
     assert instructions_of(server, story) == [WAVE, DANCE, SLEEP]
 
@@ -304,12 +304,12 @@ def test_a_story_starts_with_a_picture(server, story):
     assert kept.session(2, 4).picture is not None
     assert [item["turn"] for item in state_of(server.run(load_story(story) | SHOW))["course"]] == [0, 1, 2]
     on = server.run(play(story, SLEEP, after=-1))
-    assert shown(on)["turns"] == 3 and shown(on)["line"] == "main"
+    assert shown(on)["turns"] == 3 and shown(on)["branch"] == "main"
     before = files(server, story)
     server.run(play(story, WAVE, RUN, SLEEP, opening=["encode", 0]) | opening)
     assert files(server, story).keys() == before.keys(), "this game is saved already"
     again = server.run(play(story, WAVE))
-    assert shown(again)["line"] == "line-2" and saved(server, story).session(1, 4).picture is None
+    assert shown(again)["branch"] == "branch-2" and saved(server, story).session(1, 4).picture is None
 
 
 # Events on the page
@@ -318,7 +318,7 @@ def test_a_story_starts_with_a_picture(server, story):
 def test_a_page_gets_each_turn_with_progress_and_pictures(server, story):
     events = server.listen(play(story, "Miko frobnicates", RUN, steps=10))
     turns = [data for event, data in events if event == "animegamer.turn"]
-    facts = [(turn["turn"], turn["line"], turn["node"], turn["story"]) for turn in turns]
+    facts = [(turn["turn"], turn["branch"], turn["node"], turn["story"]) for turn in turns]
     assert facts == [(1, "main", "play", story), (2, "main", "play", story)]
     assert turns[1]["state"]["instruction"] == RUN
     assert (server.output_dir / turns[0]["clip"]["subfolder"] / turns[0]["clip"]["filename"]).is_file()
@@ -337,9 +337,9 @@ def test_autoplay_goes_on_by_itself_and_is_found_again(server, story):
     turns = instructions_of(server, story)
     assert turns[0] == WAVE and len(turns) == 3 and all(text.startswith("Character: Miko") for text in turns)
     assert shown(entry)["turns"] == 3
-    lines = (server.output_dir / "animegamer" / story / "lines" / "main.jsonl").read_text().splitlines()
+    lines = (server.output_dir / "animegamer" / story / "branches" / "main.jsonl").read_text().splitlines()
     assert [json.loads(line).get("proposed_by") for line in lines] == [None, "rules, seed 3", "rules, seed 3"]
     before = files(server, story)
     server.run(play(story, WAVE, autoplay=2, autoplay_seed=3, export=True) | images_of("play"))
-    drawn = {path: time for path, time in before.items() if path.parts[0] in ("turns", "shots", "lines")}
+    drawn = {path: time for path, time in before.items() if path.parts[0] in ("turns", "shots", "branches")}
     assert {path: files(server, story)[path] for path in drawn} == drawn, "nothing is computed twice"

@@ -108,7 +108,7 @@ def test_2_five_turns(server, play):
     clips = [clip(server, shown) for shown in outputs(played, "SaveGameStory")]
     assert [frames.shape for frames in clips] == [(17, 96, 144, 3)] * 5 and distinct(clips)
     (story,) = [item for item in server.get("/animegamer/stories")["stories"] if item["name"] == "five-turns"]
-    assert story["turns"] == 5 and story["line"] == "main", "all five are one line of one story"
+    assert story["turns"] == 5 and story["branch"] == "main", "all five are one line of one story"
 
 
 def test_3_two_futures_of_one_history(server, play):
@@ -165,7 +165,7 @@ def test_6_a_picture_opens_the_game(server, play):
     assert min(purple) > 0.5 * purple[0] > 0.01, f"the umbrella keeps the colour that was never named: {purple}"
     folder = server.output_dir / "animegamer" / "from-a-film"
     whole = read_clip(folder / "story.mp4").frames
-    (line,) = server.get("/animegamer/story?name=from-a-film")["lines"]
+    (line,) = server.get("/animegamer/story?name=from-a-film")["branches"]
     opening = read_clip(folder / "openings" / line["opening_clip"]["filename"]).frames
     assert line["opening"] == played[0]["20"]["inputs"]["motion_text"] and len(line["turns"]) == 1
     assert len(whole) == 34 and np.abs(whole[:17].astype(int) - opening).mean() < 3, "the export begins with turn 0"

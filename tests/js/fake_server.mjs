@@ -1,4 +1,4 @@
-// A server for the session's tests: it keeps stories as lines of turns, the way the real one does.
+// A server for the session's tests: it keeps stories as branches of turns, the way the real one does.
 
 const SCOPES = ["still", "gentle", "brisk", "fast", "wild"];
 
@@ -86,34 +86,34 @@ export class FakeServer {
     return "subtitles" in game ? this.#film(game) : this.#turns(game);
   }
 
-  #film({ story, line, turns, name }) {
+  #film({ story, branch, turns, name }) {
     const files = [{ filename: `${name}.mp4`, subfolder: `animegamer/${story}/films`, type: "output" }];
-    return { animegamer_story: [{ story, line, turns, files }] };
+    return { animegamer_story: [{ story, branch, turns, files }] };
   }
 
-  #turns({ world, story: name, line, after, instructions, seed, export: exported, autoplay, opening }) {
-    const story = (this.stories[name] ??= { name, world, line: "main", lines: { main: [] }, opening });
-    let current = line || story.line;
-    let turns = story.lines[current].slice(0, after);
+  #turns({ world, story: name, branch, after, instructions, seed, export: exported, autoplay, opening }) {
+    const story = (this.stories[name] ??= { name, world, branch: "main", branches: { main: [] }, opening });
+    let current = branch || story.branch;
+    let turns = story.branches[current].slice(0, after);
     if (instructions || autoplay) {
       const turn = this.#turn(turns, instructions || "proposed", seed + after);
       turns = [...turns, turn];
-      const known = story.lines[current][after];
+      const known = story.branches[current][after];
       if (known && known.shot !== turn.shot) current = this.#lineFor(story, turns);
-      if (!story.lines[current]?.[after]) story.lines[current] = turns;
+      if (!story.branches[current]?.[after]) story.branches[current] = turns;
     }
-    story.line = current;
+    story.branch = current;
     const files = exported ? [{ filename: "story.mp4", subfolder: `animegamer/${name}`, type: "output" }] : [];
     return {
-      animegamer_story: [{ story: name, line: current, turns: turns.length, files }],
+      animegamer_story: [{ story: name, branch: current, turns: turns.length, files }],
       animegamer_state: [{ turn: turns.length }],
     };
   }
 
   #lineFor(story, turns) {
-    const same = (line) => turns.every((turn, index) => line[index]?.shot === turn.shot);
+    const same = (branch) => turns.every((turn, index) => branch[index]?.shot === turn.shot);
     return (
-      Object.keys(story.lines).find((name) => same(story.lines[name])) ?? `line-${Object.keys(story.lines).length + 1}`
+      Object.keys(story.branches).find((name) => same(story.branches[name])) ?? `branch-${Object.keys(story.branches).length + 1}`
     );
   }
 
@@ -143,11 +143,11 @@ export class FakeServer {
       return { LoadAnimeGamer: { input: { required: { world: ["COMBO", { options: ["toybox", "qiqi"] }] } } } };
     if (url.pathname === "/animegamer/stories")
       return {
-        stories: Object.values(this.stories).map(({ name, world, line, lines, error }) => ({
+        stories: Object.values(this.stories).map(({ name, world, branch, branches, error }) => ({
           name,
           world,
-          line,
-          turns: lines[line].length,
+          branch,
+          turns: branches[branch].length,
           error,
         })),
         absent: ["qiqi"],
@@ -163,7 +163,7 @@ export class FakeServer {
     if (!story) throw new Error("no story of this name");
     const { opening = null } = story;
     const opening_clip = opening && { filename: "0.mp4", subfolder: `animegamer/${story.name}/openings`, type: "output" };
-    return { ...story, lines: Object.entries(story.lines).map(([name, turns]) => ({ name, turns, opening, opening_clip })) };
+    return { ...story, branches: Object.entries(story.branches).map(([name, turns]) => ({ name, turns, opening, opening_clip })) };
   }
 }
 

@@ -13,7 +13,7 @@ import {
   allTurns,
   buildTree,
   findTurn,
-  lineThrough,
+  branchThrough,
   neighbour,
   pathTo,
   recalledBy,
@@ -36,9 +36,9 @@ const turn = (state, { seed = 0, shot = `${state}#${seed}`, ...more } = {}) => (
 });
 const LINES = [
   { name: "main", turns: [turn("a"), turn("b", { seed: 1 }), turn("c", { seed: 2 })] },
-  { name: "line-2", turns: [turn("a"), turn("b", { seed: 9 })] },
-  { name: "line-3", turns: [turn("a"), turn("b", { seed: 1 }), turn("d", { seed: 2 }), turn("e", { seed: 3 })] },
-  { name: "line-4", turns: [turn("z")] },
+  { name: "branch-2", turns: [turn("a"), turn("b", { seed: 9 })] },
+  { name: "branch-3", turns: [turn("a"), turn("b", { seed: 1 }), turn("d", { seed: 2 }), turn("e", { seed: 3 })] },
+  { name: "branch-4", turns: [turn("z")] },
 ];
 
 test("a state is made whole of what came in, and of nothing else", () => {
@@ -177,7 +177,7 @@ test("half-filled and hostile fields", () => {
   assert.equal(oneLine(" a \n\t b "), "a b");
 });
 
-test("lines become a tree that shares its turns", () => {
+test("branches become a tree that shares its turns", () => {
   const root = buildTree(LINES);
   assert.equal(allTurns(root).length, 7);
   assert.deepEqual(
@@ -185,20 +185,20 @@ test("lines become a tree that shares its turns", () => {
     ["a", "z"],
   );
   assert.deepEqual(
-    pathTo(findTurn(root, "line-3", 4)).map((at) => at.turn.state),
+    pathTo(findTurn(root, "branch-3", 4)).map((at) => at.turn.state),
     ["a", "b", "d", "e"],
   );
-  assert.deepEqual(findTurn(root, "main", 2).lines, ["main", "line-3"]);
+  assert.deepEqual(findTurn(root, "main", 2).branches, ["main", "branch-3"]);
   assert.equal(findTurn(root, "main", Infinity).number, 3);
   assert.equal(findTurn(root, "nowhere", 2), root);
   assert.deepEqual(
-    turnsAfter(findTurn(root, "main", 1), "line-3").map((at) => at.turn.state),
+    turnsAfter(findTurn(root, "main", 1), "branch-3").map((at) => at.turn.state),
     ["b", "d", "e"],
   );
   assert.equal(buildTree([]).children.length, 0);
 });
 
-test("no two turns share a place on the map, and a line's run is straight", () => {
+test("no two turns share a place on the map, and a branch's run is straight", () => {
   const root = buildTree(LINES);
   const places = allTurns(root).map((at) => `${at.number}/${at.lane}`);
   assert.equal(new Set(places).size, places.length);
@@ -217,23 +217,23 @@ test("takes are the siblings of the same state", () => {
   );
   assert.equal(takesOf(findTurn(root, "main", 3)).length, 1);
   assert.deepEqual(takesOf(root), []);
-  assert.equal(lineThrough(findTurn(root, "line-2", 2), "main"), "line-2");
+  assert.equal(branchThrough(findTurn(root, "branch-2", 2), "main"), "branch-2");
 });
 
-test("arrow keys walk along a line and between lanes", () => {
+test("arrow keys walk along a branch and between lanes", () => {
   const root = buildTree(LINES);
   const first = findTurn(root, "main", 1);
-  assert.equal(neighbour(root, first, "ArrowRight", "line-2").turn.seed, 9);
+  assert.equal(neighbour(root, first, "ArrowRight", "branch-2").turn.seed, 9);
   assert.equal(neighbour(root, first, "ArrowLeft", "main"), first);
-  assert.equal(neighbour(root, first, "End", "line-3").turn.state, "e");
-  assert.equal(neighbour(root, findTurn(root, "line-3", 4), "Home", "line-3"), first);
+  assert.equal(neighbour(root, first, "End", "branch-3").turn.state, "e");
+  assert.equal(neighbour(root, findTurn(root, "branch-3", 4), "Home", "branch-3"), first);
   const below = neighbour(root, findTurn(root, "main", 3), "ArrowDown", "main");
   assert.ok(below.lane > 0);
   assert.equal(neighbour(root, first, "ArrowUp", "main"), first);
   const reached = new Set([first]);
   for (const at of reached)
     for (const key of ["ArrowRight", "ArrowDown", "ArrowUp", "ArrowLeft"])
-      for (const line of ["main", "line-2", "line-3"]) reached.add(neighbour(root, at, key, line));
+      for (const branch of ["main", "branch-2", "branch-3"]) reached.add(neighbour(root, at, key, branch));
   assert.equal(reached.size, allTurns(root).length, "every turn can be reached by keys");
 });
 
@@ -243,7 +243,7 @@ test("a turn's prompt has every input of the contract", () => {
     story: "s",
     instruction: "go",
     after: 2,
-    line: "main",
+    branch: "main",
     seed: 7,
     motion: "wild",
   });
@@ -262,7 +262,7 @@ test("a turn's prompt has every input of the contract", () => {
     "instructions",
     "story",
     "after",
-    "line",
+    "branch",
     "window",
     "seed",
     "motion",
@@ -287,10 +287,10 @@ test("seeds of takes are new ones", () => {
 
 test("a story as a graph draws nothing anew: what one seed explains is text, the rest is read", () => {
   const root = buildTree(LINES);
-  const whole = graphPrompt({ world: "toybox", story: "s", at: findTurn(root, "main", 3), line: "main" })[2].inputs;
+  const whole = graphPrompt({ world: "toybox", story: "s", at: findTurn(root, "main", 3), branch: "main" })[2].inputs;
   assert.deepEqual([whole.instructions, whole.after, whole.seed], ["a\nb\nc", 0, 0]);
-  const mixed = graphPrompt({ world: "toybox", story: "s", at: findTurn(root, "line-2", 2), line: "line-2" })[2].inputs;
-  assert.deepEqual([mixed.instructions, mixed.after, mixed.seed, mixed.line], ["b", 1, 8, "line-2"]);
+  const mixed = graphPrompt({ world: "toybox", story: "s", at: findTurn(root, "branch-2", 2), branch: "branch-2" })[2].inputs;
+  assert.deepEqual([mixed.instructions, mixed.after, mixed.seed, mixed.branch], ["b", 1, 8, "branch-2"]);
   const forced = [
     { name: "main", turns: [turn("a"), turn("b", { seed: 1, overridden: true, motion: { level: 2, value: 40 } })] },
   ];
@@ -298,13 +298,13 @@ test("a story as a graph draws nothing anew: what one seed explains is text, the
     world: "toybox",
     story: "s",
     at: findTurn(buildTree(forced), "main", 2),
-    line: "main",
+    branch: "main",
   })[2].inputs;
   assert.deepEqual([custom.instructions, custom.after, custom.motion, custom.motion_value], ["b", 1, "custom", 40]);
 });
 
 test("the graph links the video of the story node, which shows the state itself", () => {
-  const graph = graphPrompt({ world: "toybox", story: "100%/x", at: buildTree([]), line: "" });
+  const graph = graphPrompt({ world: "toybox", story: "100%/x", at: buildTree([]), branch: "" });
   assert.deepEqual(
     Object.values(graph).map((node) => node.class_type),
     ["LoadAnimeGamer", "PlayGameStory", "SaveVideo"],
@@ -374,9 +374,9 @@ test("links keep their colours under a palette that does not name them", () => {
 test("what others wrote into the browser's storage is left out by kind", () => {
   const read = (text) => createStorage({ getItem: () => text }).read();
   for (const text of ["5", "[]", '"x"', "null", "{", "", null, "true"]) assert.deepEqual(read(text), {});
-  const whole = { story: "tale", world: "toybox", line: "main", number: 3, jobs: [{ id: "a", after: 2 }], settings: { seed: 1 }, ids: ["a"] };
+  const whole = { story: "tale", world: "toybox", branch: "main", number: 3, jobs: [{ id: "a", after: 2 }], settings: { seed: 1 }, ids: ["a"] };
   assert.deepEqual(read(JSON.stringify(whole)), whole);
-  const wrong = { story: 5, world: [], line: {}, number: 1.5, jobs: [{ id: 3 }], settings: "x", opening: { name: 2 }, ids: "abc", other: 1 };
+  const wrong = { story: 5, world: [], branch: {}, number: 1.5, jobs: [{ id: 3 }], settings: "x", opening: { name: 2 }, ids: "abc", other: 1 };
   assert.deepEqual(read(JSON.stringify(wrong)), {});
   assert.deepEqual(read(JSON.stringify({ ...whole, jobs: 7, settings: [] })).jobs, undefined);
 });

@@ -62,7 +62,7 @@ test("the first turn takes the opening along, later ones do not need it", async 
   session.goTo(session.root);
   await session.play("three");
   assert.deepEqual(openings(server)[2], null, "another first turn begins with the branch's own");
-  assert.equal(server.sent[2]["animegamer-turn"].inputs.line, "main");
+  assert.equal(server.sent[2]["animegamer-turn"].inputs.branch, "main");
 });
 
 test("each take of the first turn, and a turn that the world plays itself, begin with the opening", async () => {
@@ -134,15 +134,15 @@ test("what stands at the beginning: the chosen file before turn 1, then the clip
   const turn = { state: "s", shot: "d", seed: 0 };
   const root = buildTree([
     { name: "main", turns: [turn], opening: "Miko waves", opening_clip: clip },
-    { name: "line-2", turns: [{ ...turn, state: "t" }], opening: null, opening_clip: null },
-    { name: "line-3", turns: [{ ...turn, state: "u" }], opening: "lost", opening_clip: null },
+    { name: "branch-2", turns: [{ ...turn, state: "t" }], opening: null, opening_clip: null },
+    { name: "branch-3", turns: [{ ...turn, state: "u" }], opening: "lost", opening_clip: null },
   ]);
-  const at = (line, here = root) => openingHere({ here, root, line, opening: OPENING });
+  const at = (branch, here = root) => openingHere({ here, root, branch, opening: OPENING });
   assert.deepEqual(at("main"), { instruction: "Miko waves", clip });
-  assert.deepEqual([at("line-2"), at("main", root.children[0])], [null, null]);
-  assert.deepEqual(at("line-3"), { instruction: "lost", clip: null });
+  assert.deepEqual([at("branch-2"), at("main", root.children[0])], [null, null]);
+  assert.deepEqual(at("branch-3"), { instruction: "lost", clip: null });
   const empty = buildTree([]);
-  const before = openingHere({ here: empty, root: empty, line: "", opening: OPENING });
+  const before = openingHere({ here: empty, root: empty, branch: "", opening: OPENING });
   assert.deepEqual(before.clip, { filename: "walk.mp4", subfolder: "", type: "input", at: 2.5 });
-  assert.equal(openingHere({ here: empty, root: empty, line: "", opening: null }), null);
+  assert.equal(openingHere({ here: empty, root: empty, branch: "", opening: null }), null);
 });

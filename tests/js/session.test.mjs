@@ -104,10 +104,10 @@ test("undo and another instruction make a branch; the old one stays and can be g
   session.undo();
   await play("other");
   assert.deepEqual(said(session), ["one", "other"]);
-  assert.equal(session.line, "line-2");
+  assert.equal(session.branch, "branch-2");
   session.goTo(allTurns(session.root).find((at) => at.key === two.key));
   assert.deepEqual(said(session), ["one", "two"]);
-  assert.equal(session.line, "main");
+  assert.equal(session.branch, "main");
 });
 
 test("undo to the very beginning and another first instruction is a branch too", async () => {
@@ -246,7 +246,7 @@ test("a story that was taken away is named and begun anew, and what was shown of
   assert.match(session.error, /was removed/);
   assert.equal(server.sent.length, 1, "no prompt, of whose failure ComfyUI would show its own message");
   assert.equal(session.busy, false);
-  assert.deepEqual([session.root.children, session.here, session.line], [[], session.root, ""]);
+  assert.deepEqual([session.root.children, session.here, session.branch], [[], session.root, ""]);
   await play("one");
   assert.deepEqual([said(session), session.error], [["one"], ""]);
 });
@@ -258,7 +258,7 @@ test("a story that goes while its turn runs is told as the node says it", async 
   delete server.stories.a;
   await server.run(session);
   assert.match(session.error, /start it again/);
-  assert.deepEqual([session.root.children, session.here, session.line], [[], session.root, ""]);
+  assert.deepEqual([session.root.children, session.here, session.branch], [[], session.root, ""]);
 });
 
 test("a failed turn leaves us where we stand, and shows what others played meanwhile", async () => {
@@ -266,7 +266,7 @@ test("a failed turn leaves us where we stand, and shows what others played meanw
   const { key } = session.here;
   server.failure = "no";
   await session.play("two");
-  server.stories.a.lines.main.push({ ...server.stories.a.lines.main[0], number: 2, instruction: "theirs", shot: "x" });
+  server.stories.a.branches.main.push({ ...server.stories.a.branches.main[0], number: 2, instruction: "theirs", shot: "x" });
   await server.run(session);
   assert.deepEqual([session.here.key, session.error], [key, "no"]);
   assert.deepEqual(
@@ -420,15 +420,15 @@ test("a store that is broken in another way is an error that is seen", async () 
   await assert.rejects(new PlaySession(new FakeServer().port, broken, () => {}).start(), TypeError);
 });
 
-test("a damaged line is named, and the others are there", async () => {
+test("a damaged branch is named, and the others are there", async () => {
   const { session } = await begun({ played: ["one"] });
   const { getJson } = session.port;
   session.port = {
     ...session.port,
     getJson: async (path) => {
       const reply = await getJson(path);
-      return reply.lines
-        ? { ...reply, lines: [...reply.lines, { name: "line-2", turns: [], error: "turn 1 is damaged" }] }
+      return reply.branches
+        ? { ...reply, branches: [...reply.branches, { name: "branch-2", turns: [], error: "turn 1 is damaged" }] }
         : reply;
     },
   };

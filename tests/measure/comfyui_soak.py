@@ -55,7 +55,7 @@ class Soak:
         if self.length.get(story, 0) > 10 and self.random.random() < 0.02:
             after = self.length[story] - self.random.randint(1, 5)
             self.counts["branches"] += 1
-        game = {"model": ["1", 0], "instructions": self.lines[number], "story": story, "after": after, "line": ""}
+        game = {"model": ["1", 0], "instructions": self.lines[number], "story": story, "after": after, "branch": ""}
         game |= {"window": -1, "seed": number, "motion": "predicted", "motion_value": 0.0, "steps": 1}
         game |= {"guidance": "world", "export": False}
         preset = PRESETS[visit // len(WORLDS) % len(PRESETS)]

@@ -70,7 +70,7 @@ DUPLICATE = json.dumps({"do": "duplicate", "name": "game", "to": "copy"}).encode
 
 def test_a_whole_story_is_answered(server):
     status, answer = server.story()
-    assert (status, [len(line["turns"]) for line in answer["lines"]]) == (200, [1, 2])
+    assert (status, [len(line["turns"]) for line in answer["branches"]]) == (200, [1, 2])
     assert server.ask("POST", "stories", body=DUPLICATE) == (200, {"name": "copy"})
     assert {one["name"] for one in server.ask("GET", "stories")[1]["stories"]} == {"game", "copy"}
 
@@ -127,7 +127,7 @@ def assert_answered(server, what):
         try:
             status, answer = server.ask("GET", path, {"name": "game", "story": "game", "world": "toybox"})
             assert status in (200, 400, 404)
-            for one in (*answer.get("lines", ()), *answer.get("stories", ())):
+            for one in (*answer.get("branches", ()), *answer.get("stories", ())):
                 assert_sentence(one.get("error", "none"))
         except Exception as error:  # noqa: BLE001  whatever comes out of a handler is a bare 500
             pytest.fail(f"{path}: {what}: {type(error).__name__}: {error}")
@@ -165,14 +165,14 @@ def test_a_foreign_name_is_answered_only_where_comfyui_listens_for_it(server, mo
 
 PLAIN = {
     "world": "toybox", "story": "game", "name": "game", "instruction": "Miko runs", "instructions": ["Miko runs"],
-    "seed": 7, "motion": "fast", "after": 1, "line": "main",
+    "seed": 7, "motion": "fast", "after": 1, "branch": "main",
     "pieces": 1, "suggestion_seed": 4, "do": "duplicate", "to": "copy", "ticket": "1 game", "count": 2,
     "page": "README", "director": "rules", "weights": "qiqi", "towers": 1, "run": "run", "stage": "joint",
 }  # fmt: skip
 BODIES = {"turn": TurnRequest, "stories": StoryRequest}
 QUERIES = {
     "stories": (), "story": ("name",), "words": ("world", "story"), "docs": ("page",), "training": ("run", "stage"),
-    "suggestions": ("world", "story", "line", "after", "seed", "count", "director"), "weights": ("weights", "towers"),
+    "suggestions": ("world", "story", "branch", "after", "seed", "count", "director"), "weights": ("weights", "towers"),
 }  # fmt: skip
 REFUSALS = {200, 202, 400, 403, 404, 409, 413}  # none of them 500
 

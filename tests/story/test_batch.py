@@ -68,15 +68,15 @@ def test_games_are_played_in_takes_and_again_for_nothing(batch_of, tmp_path, mon
     assert status == 0 and (drawn.count("(drawn)"), drawn.count("(known)")) == (6, 0)
     assert said.splitlines() == [
         "game 1/2 one  seed 5  branch main",
-        "game 1/2 one  seed 1014  branch line-2",
+        "game 1/2 one  seed 1014  branch branch-2",
         *(str(out / "one" / "films" / name) for name in ("takes.mp4", "takes.png")),
         "game 2/2 two  seed 5  branch main",
-        "game 2/2 two  seed 1014  branch line-2",
+        "game 2/2 two  seed 1014  branch branch-2",
         *(str(out / "two" / "films" / name) for name in ("takes.mp4", "takes.png")),
     ]
     for name, turns in (("one", 2), ("two", 1)):
         story = Story.read(out, name)
-        assert (story.branches(), story.branch, len(story.entries)) == (["main", "line-2"], "main", turns)
+        assert (story.branches(), story.branch, len(story.entries)) == (["main", "branch-2"], "main", turns)
         assert read_clip(out / name / "films" / "takes.mp4").frames.shape == (turns * 17, 192, 2 * 288, 3)
     before = shots_in(out)
     for models in ("engine", "decoder"):

@@ -53,7 +53,7 @@ def test_a_story_is_read_without_knowing_its_world(tmp_path):
 
 def test_a_branch_of_a_terabyte_is_refused_unread(tmp_path):
     StubPlayer(tmp_path).play(["one"])
-    with (path := tmp_path / "tale" / "lines" / "main.jsonl").open("r+b") as file:
+    with (path := tmp_path / "tale" / "branches" / "main.jsonl").open("r+b") as file:
         file.truncate(1 << 40)  # takes no room on disk
     with pytest.raises(ValueError, match=r"main\.jsonl has 1099511627776 bytes; a branch takes at most"):
         opened(tmp_path)
@@ -80,7 +80,7 @@ def test_stories_are_listed_last_played_first_without_other_folders(tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "story.json").write_text("{")
     assert story_names(tmp_path) == ["third", "second", "first"]
-    (tmp_path / "first" / "lines" / "main.jsonl").touch()
+    (tmp_path / "first" / "branches" / "main.jsonl").touch()
     assert story_names(tmp_path) == ["first", "third", "second"]
 
 
@@ -100,9 +100,9 @@ def test_another_branch_goes_on_from_one_of_its_turns(tmp_path):
     StubPlayer(tmp_path).play(["one", "two", "three"])
     StubPlayer(tmp_path, after=1).play(["other"])
     story = opened(tmp_path)
-    assert story.branches() == ["main", "line-2"] and story.branch == "line-2"
+    assert story.branches() == ["main", "branch-2"] and story.branch == "branch-2"
     story.use("main")
-    assert texts(story) == ["one", "two", "three"] and opened(tmp_path).branch == "line-2"
+    assert texts(story) == ["one", "two", "three"] and opened(tmp_path).branch == "branch-2"
     turn = story.session(3, 2).turns[-1]
     story.add_turn(turn, story.entries[2].shot)
     back = opened(tmp_path)
@@ -119,38 +119,38 @@ def test_playing_the_same_games_again_makes_no_more_branches(tmp_path):
             story.end_branch(len(game))
             assert texts(opened(tmp_path)) == game
         lines.append(story.branches())
-    assert lines == [["main"], *[["main", "line-2"]] * 2]
+    assert lines == [["main"], *[["main", "branch-2"]] * 2]
 
 
 def test_a_branch_that_ends_before_another_turn_gets_that_turn(tmp_path):
     player = StubPlayer(tmp_path).play(["one", "two", "three"])
     player.story.end_branch(1)
     story = opened(tmp_path)
-    assert (story.branch, texts(story)) == ("line-2", ["one"])
+    assert (story.branch, texts(story)) == ("branch-2", ["one"])
     story.use("main")
     undrawn(story, story.session(1, 2), "other")
-    assert (story.branch, story.branches(), texts(story)) == ("line-2", ["main", "line-2"], ["one", "other"])
+    assert (story.branch, story.branches(), texts(story)) == ("branch-2", ["main", "branch-2"], ["one", "other"])
 
 
 def test_a_damaged_branch_does_not_prevent_new_branches(tmp_path):
     StubPlayer(tmp_path).play(["one", "two"])
     StubPlayer(tmp_path, after=1).play(["other"])
-    damaged = tmp_path / "tale" / "lines" / "main.jsonl"
+    damaged = tmp_path / "tale" / "branches" / "main.jsonl"
     text = damaged.read_text().replace('"seed": 0', '"seed": "0"', 1)
     damaged.write_text(text)
     StubPlayer(tmp_path, after=1).play(["third"])
-    assert opened(tmp_path).branch == "line-3" and texts(opened(tmp_path)) == ["one", "third"]
+    assert opened(tmp_path).branch == "branch-3" and texts(opened(tmp_path)) == ["one", "third"]
     assert damaged.read_text() == text
 
 
 def test_branches_are_listed_in_order_and_others_are_refused(tmp_path):
     StubPlayer(tmp_path).play(["one"])
-    for name in ("line-2", "nope", "../main", "main/../main", ""):
+    for name in ("branch-2", "nope", "../main", "main/../main", ""):
         with pytest.raises(ValueError, match="its branches are main"):
             opened(tmp_path).use(name)
     for number in range(11):
         StubPlayer(tmp_path).play([f"other {number}"])
-    assert opened(tmp_path).branches() == ["main", *(f"line-{number}" for number in range(2, 13))]
+    assert opened(tmp_path).branches() == ["main", *(f"branch-{number}" for number in range(2, 13))]
 
 
 def undrawn(story, session, *instructions):
@@ -168,12 +168,12 @@ def test_a_branch_gets_missing_shots_when_it_becomes_current_again(tmp_path):
     story = opened(tmp_path)
     first = undrawn(story, GameSession((), 2), "one", "two")
     other = undrawn(story, first.rewind(1), "other")
-    assert story.branch == "line-2"
+    assert story.branch == "branch-2"
     story.use("main")
     shot = shot_of(story, first.turns[0].address)
     story.add_turn(first.turns[0], shot)
     story.add_turn(other.turns[1], None)
-    assert story.branch == "line-2" and [entry.shot for entry in story.entries] == [shot, None]
+    assert story.branch == "branch-2" and [entry.shot for entry in story.entries] == [shot, None]
     back = opened(tmp_path)
     assert back.entries == story.entries and [clip.name for clip in back.clips().values()] == ["turn-001.mp4"]
     assert states(back) == [turn.address for turn in other.turns] and texts(back) == ["one", "other"]
@@ -193,7 +193,7 @@ def test_a_branch_starts_with_its_own_turns(tmp_path):
 @pytest.mark.parametrize("count, filled", [(1, [True, False, False]), (3, [True, True, False])])
 def test_a_branch_takes_shots_of_equal_states_up_to_a_turn(count, filled, tmp_path):
     turns = [BranchEntry(f"{number:064x}", f"{number + 9:064x}", number) for number in range(3)]
-    undrawn, drawn = Branch(tmp_path / "main.jsonl"), Branch(tmp_path / "line-2.jsonl")
+    undrawn, drawn = Branch(tmp_path / "main.jsonl"), Branch(tmp_path / "branch-2.jsonl")
     for turn in turns:
         drawn.append(turn, {"instruction": "one"})
         undrawn.append(replace(turn, shot=None), {})
@@ -206,7 +206,7 @@ def test_a_branch_takes_shots_of_equal_states_up_to_a_turn(count, filled, tmp_pa
 
 def test_a_turn_that_takes_a_shot_keeps_who_proposed_it_and_what_was_typed(tmp_path):
     state, shot = "a" * 64, "b" * 64
-    undrawn, drawn = Branch(tmp_path / "main.jsonl"), Branch(tmp_path / "line-2.jsonl")
+    undrawn, drawn = Branch(tmp_path / "main.jsonl"), Branch(tmp_path / "branch-2.jsonl")
     undrawn.append(BranchEntry(state, None, 1, typed="go home", proposed_by=""), {"instruction": "own"})
     drawn.append(BranchEntry(state, shot, 7, "", "rules"), {"instruction": "other"})
     undrawn.copy_shots(drawn, 1)
@@ -248,13 +248,13 @@ def test_another_take_keeps_later_turns_if_asked(tmp_path):
     story, turn = player.story, player.session.turns[1]
     before = list(story.entries)
     story.add_turn(turn, shot_of(story, turn.address, 7), keep_later=True)
-    assert states(story) == [entry.state for entry in before] and story.branch == "line-2"
+    assert states(story) == [entry.state for entry in before] and story.branch == "branch-2"
     assert [one == other for one, other in zip(story.entries, before, strict=True)] == [True, False, True]
     assert story.clips()[2].read_text() == f"clip of {turn.address} 7"
     story.add_turn(turn, before[1].shot, keep_later=True)
     assert story.branch == "main" and story.entries == before
     story.add_turn(turn, shot_of(story, turn.address, 8))
-    assert len(story.entries) == 2 and story.branches() == ["main", "line-2", "line-3"]
+    assert len(story.entries) == 2 and story.branches() == ["main", "branch-2", "branch-3"]
 
 
 def test_a_turn_of_another_state_does_not_keep_later_turns(tmp_path):
@@ -268,7 +268,7 @@ def test_a_turn_of_another_state_does_not_keep_later_turns(tmp_path):
     for _ in range(2):  # the second time its branch exists
         story.use("main")
         story.add_turn(turn, shot, keep_later=True)
-        assert (story.branch, story.branches()) == ("line-2", ["main", "line-2"])
+        assert (story.branch, story.branches()) == ("branch-2", ["main", "branch-2"])
         assert states(story) == [before[0].state, turn.address] and texts(story) == ["one", "other"]
     story.use("main")
     assert story.entries == before and texts(story) == ["one", "two", "three"]
@@ -325,7 +325,7 @@ def test_games_with_different_openings_are_branches_of_one_story(tmp_path):
     begun(opened(tmp_path), first)
     begun(opened(tmp_path), second)
     story = opened(tmp_path)
-    assert story.branches() == ["main", "line-2"]
+    assert story.branches() == ["main", "branch-2"]
     assert story.session(1, 2).turns[0].address == opening_address(WORLD, second)
     story.use("main")
     assert story.session(1, 2).turns[0].address == opening_address(WORLD, first)
@@ -342,7 +342,7 @@ def test_a_session_has_the_representations_of_its_last_turns(tmp_path):
 
 @pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"")])
 def test_a_branch_whose_file_was_removed_is_not_written_with_a_hole(spoil, tmp_path):
-    branch = Branch(tmp_path / "lines" / "main.jsonl")
+    branch = Branch(tmp_path / "branches" / "main.jsonl")
     branch.append(BranchEntry("a" * 64, None, 1), {})
     spoil(branch.path)
     with pytest.raises(ValueError, match="removed or truncated while its story was open"):

@@ -40,7 +40,7 @@ def root(whole, tmp_path):
 
 
 def last_turn(root):
-    entry = json.loads((root / "game" / "lines" / "main.jsonl").read_text().splitlines()[-1])
+    entry = json.loads((root / "game" / "branches" / "main.jsonl").read_text().splitlines()[-1])
     return root / "game" / "turns" / f"{entry['state']}.safetensors"
 
 
@@ -72,7 +72,7 @@ def change_turns(root, change=lambda key: None, change_opening=lambda key: None)
     values = json.loads(record.read_text())
     change_opening(values["key"])
     parent, lines = renamed("openings", record.stem, OpeningKey, values), []
-    for entry in map(json.loads, (game / "lines" / "main.jsonl").read_text().splitlines()):
+    for entry in map(json.loads, (game / "branches" / "main.jsonl").read_text().splitlines()):
         values = json.loads((game / "turns" / f"{entry['state']}.json").read_text())
         values["key"]["parent"] = parent
         change(values["key"])
@@ -81,7 +81,7 @@ def change_turns(root, change=lambda key: None, change_opening=lambda key: None)
         shot["key"]["state"] = parent
         entry.update(state=parent, shot=renamed("shots", entry["shot"], ShotKey, shot))
         lines.append(json.dumps(entry) + "\n")
-    (game / "lines" / "main.jsonl").write_text("".join(lines))
+    (game / "branches" / "main.jsonl").write_text("".join(lines))
 
 
 def go_on(world, root):
@@ -200,7 +200,7 @@ def test_a_pipe_in_a_story_keeps_nobody_waiting(root, where):
 def test_a_story_writes_nothing_through_a_link(world, root, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
-    shutil.copy(branch := root / "game" / "lines" / "main.jsonl", outside / "file")
+    shutil.copy(branch := root / "game" / "branches" / "main.jsonl", outside / "file")
     branch.unlink()
     branch.symlink_to(outside / "file")
     before = (outside / "file").read_bytes()

@@ -166,7 +166,7 @@ def test_a_proposed_turn_is_recorded_and_not_asked_for_again(world, stub, tmp_pa
         return [played.turn.instruction for played in player.autoplay(propose, turns, draw=False)]
 
     assert play(2) == [NET, NET] and len(stub.asks) == 2
-    lines = (tmp_path / "tale" / "lines" / "main.jsonl").read_text().splitlines()
+    lines = (tmp_path / "tale" / "branches" / "main.jsonl").read_text().splitlines()
     assert [json.loads(line)["proposed_by"] for line in lines] == ["endpoint gpt, seed 0"] * 2
     stub.script[:] = [Say(TALK)] * 2
     assert play(3) == [NET, NET, TALK] and len(stub.asks) == 3

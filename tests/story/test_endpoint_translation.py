@@ -71,7 +71,7 @@ def test_a_story_keeps_how_a_line_was_read(stub, tmp_path):
     endpoint_translation._kept.clear()  # as after a restart, when the model may answer otherwise
     stub.script[:] = [Say("Character: Qiqi; Motion: run; Background: hill.")]
     assert not play().predicted and len(stub.asks) == 1
-    lines = (tmp_path / "tale" / "lines" / "main.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (tmp_path / "tale" / "branches" / "main.jsonl").read_text(encoding="utf-8").splitlines()
     assert [(json.loads(line)["instruction"], json.loads(line).get("typed")) for line in lines] == [
         (KITE, TYPED),
         ("Qiqi naps.", None),

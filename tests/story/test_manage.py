@@ -42,7 +42,7 @@ def test_a_copy_is_a_story_of_its_own(root):
     duplicate_story(root, "game", "copy")
     assert sorted(story_names(root)) == ["copy", "game"] and content(root / "copy") == content(root / "game")
     index = root / "copy" / "story.json"
-    index.write_text(json.dumps(json.loads(index.read_text()) | {"line": "main"}), encoding="utf-8")
+    index.write_text(json.dumps(json.loads(index.read_text()) | {"branch": "main"}), encoding="utf-8")
     assert not list((root / TRASH).iterdir()), "nothing is left where it was copied"
 
 

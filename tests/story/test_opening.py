@@ -521,7 +521,7 @@ def test_another_opening_is_refused_unless_the_game_begins_again(play, film, tmp
         assert "started with another opening; continue without an opening" in capsys.readouterr().err
     assert content(story_in(tmp_path).folder) == before
     assert play("--opening", film, "--opening-at", 3, "--branch", 0) == 0
-    assert story_in(tmp_path).branches() == ["main", "line-2"]
+    assert story_in(tmp_path).branches() == ["main", "branch-2"]
 
 
 def test_a_story_that_began_without_an_opening_refuses_one(play, film, tmp_path, capsys):

@@ -95,7 +95,7 @@ def test_a_branch_keeps_its_own_opening(world, tmp_path):
     Player(world, opened(world, tmp_path), PlaySettings(), after=1, opening=opening).step(GAME[1])
     plain = Player(world, opened(world, tmp_path), PlaySettings(), opening=GameSession())
     plain.step(GAME[0])
-    assert plain.story.branches() == ["main", "line-2"] and plain.session.picture is None
+    assert plain.story.branches() == ["main", "branch-2"] and plain.session.picture is None
 
 
 # Turns of a graph

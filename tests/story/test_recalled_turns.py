@@ -82,7 +82,7 @@ def test_an_older_story_replays_and_goes_on_with_its_last_turns(world, tmp_path,
     later = played(world, tmp_path, [PLAIN] * 4 + [ASKED], after=1)
     assert later.session.turns[-1].recalled == ()
     chosen = played(world, tmp_path, [ASKED], after=6, memory=Memory("recall", 1))
-    assert chosen.session.turns[-1].recalled == (1,) and chosen.story.branches() == ["main", "line-2"]
+    assert chosen.session.turns[-1].recalled == (1,) and chosen.story.branches() == ["main", "branch-2"]
     assert "memory" not in index_of(chosen), "the story keeps the memory that it began with"
 
 

@@ -87,11 +87,11 @@ def test_branching_keeps_the_old_branch(tmp_path):
     StubPlayer(tmp_path).play(["one", "two", "three"])
     StubPlayer(tmp_path, after=1).play(["other"])
     story = Story.open(tmp_path, "tale", "test", WORLD)
-    assert (story.branch, texts(story)) == ("line-2", ["one", "other"])
+    assert (story.branch, texts(story)) == ("branch-2", ["one", "other"])
     assert [clip.name for clip in sorted(story.folder.glob("turn-*"))] == ["turn-001.mp4", "turn-002.mp4"]
     again = StubPlayer(tmp_path).play(["one", "two", "three"])
     assert (again.story.branch, again.computed) == ("main", [])
-    assert len(list((story.folder / "lines").iterdir())) == 2
+    assert len(list((story.folder / "branches").iterdir())) == 2
 
 
 def test_ending_early_keeps_the_rest_as_another_branch(tmp_path):
@@ -100,7 +100,7 @@ def test_ending_early_keeps_the_rest_as_another_branch(tmp_path):
     story = Story.open(tmp_path, "tale", "test", WORLD)
     assert texts(story) == ["one", "two"] and not (story.folder / "turn-003.mp4").exists()
     story.end_branch(2)
-    assert sorted(path.stem for path in (story.folder / "lines").iterdir()) == ["line-2", "main"]
+    assert sorted(path.stem for path in (story.folder / "branches").iterdir()) == ["branch-2", "main"]
     assert StubPlayer(tmp_path).play(["one", "two", "three"]).computed == []
 
 
@@ -168,7 +168,7 @@ def _crash_after(patch, writes):
 
 def test_a_torn_branch_keeps_its_whole_entries(tmp_path):
     StubPlayer(tmp_path / "whole").play(["one", "two \u96ea", "three"])
-    path = "tale/lines/main.jsonl"
+    path = "tale/branches/main.jsonl"
     text = (tmp_path / "whole" / path).read_bytes()
     for length in range(0, len(text), 29):
         root = tmp_path / str(length)
@@ -185,7 +185,7 @@ def test_a_torn_branch_keeps_its_whole_entries(tmp_path):
 )
 def test_a_damaged_entry_is_refused_by_its_number_and_no_turn_is_lost(tmp_path, index, damage):
     StubPlayer(tmp_path).play(["one", "two", "three", "four"])
-    path = tmp_path / "tale" / "lines" / "main.jsonl"
+    path = tmp_path / "tale" / "branches" / "main.jsonl"
     texts = path.read_bytes().splitlines(keepends=True)
     damages = {"seed": texts[index].replace(b'"seed": 0', b'"seed": "0"'), "text": b"\xff\n", "blank": b"\n"}
     damages |= {"deep": b"[" * 100_000 + b"\n", "return": texts[index][:9] + b"\r" + texts[index]}
@@ -201,7 +201,7 @@ def test_a_damaged_entry_is_refused_by_its_number_and_no_turn_is_lost(tmp_path, 
 
 def test_blank_lines_at_the_end_are_ignored(tmp_path):
     StubPlayer(tmp_path).play(["one"])
-    path = tmp_path / "tale" / "lines" / "main.jsonl"
+    path = tmp_path / "tale" / "branches" / "main.jsonl"
     whole = path.read_bytes()
     path.write_bytes(whole + b"\n  \n\n")
     StubPlayer(tmp_path, after=1).play(["two"])
@@ -277,7 +277,7 @@ def test_another_worlds_story_is_refused_by_name(tmp_path):
         Story.open(tmp_path, "tale", "qiqi", "0" * 64)
 
 
-INDEX = '{"format": %d, "world": {"name": "test", "fingerprint": "f"}, "line": "%s"}'
+INDEX = '{"format": %d, "world": {"name": "test", "fingerprint": "f"}, "branch": "%s"}'
 
 
 @pytest.mark.parametrize("index", ["{", "[]", '{"format": 1}', INDEX % (1, "../x"), INDEX % (2, "main")])

@@ -104,7 +104,7 @@ def test_subtitles_of_an_older_film_do_not_stay_beside_one_without(story, tmp_pa
 
 def test_a_branch_and_its_first_turns(story, tmp_path):
     other = Story.read(story.folder.parent, "tale")
-    other.use("line-2")
+    other.use("branch-2")
     first, second = (export_film(s, tmp_path / f"{s.branch}.mp4", 2).files[0] for s in (story, other))
     assert read(first).shape == read(second).shape and np.abs(read(first).astype(int) - read(second)).mean() > 1
 
@@ -176,7 +176,7 @@ def test_the_verb_says_what_it_wrote_and_what_is_wrong(root, tmp_path, capsys):
         (["--out", str(tmp_path / "a.gif")], "end it in .mp4"),
         (["--audio", str(sound)], "not a readable audio file"),
         (["--audio", str(root / "tale" / "turn-001.mp4")], "contains no sound"),
-        (["--branch", "line-9"], "its branches are main, line-2"),
+        (["--branch", "branch-9"], "its branches are main, branch-2"),
         (["--turns", "9"], "has 3 turns"),
         (["--out", str(tmp_path / "part-1-sea.mp4")], "part-1-sea.mp4 would be taken for an unfinished file"),
     ):

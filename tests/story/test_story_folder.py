@@ -52,7 +52,7 @@ def test_names_in_any_language_are_accepted():
 
 
 @pytest.mark.parametrize(
-    "content", ["[" * 200_000, '{"format": 1, "line": "main", "world": {"name": "w", "fingerprint": 5}}']
+    "content", ["[" * 200_000, '{"format": 1, "branch": "main", "world": {"name": "w", "fingerprint": 5}}']
 )
 def test_a_folder_with_other_files_is_skipped(tmp_path, content):
     StubPlayer(tmp_path).play(["one"])

@@ -11,7 +11,7 @@ LOAD = {"world": "tiny", "precision": "auto", "placement": "auto", "profile": "w
 LOAD |= {"lora_file": "none", "lora_file_strength": 1.0}
 START = {"window": 4, "stamina": 50, "social": 50, "entertainment": 50, "rewind_to": -1}
 DRAW = {"motion": "predicted", "motion_value": 5.0, "steps": 1, "guidance": "world"}
-PLAY = DRAW | {"after": 0, "line": "", "window": 4, "seed": 0, "export": False}
+PLAY = DRAW | {"after": 0, "branch": "", "window": 4, "seed": 0, "export": False}
 
 
 def node(kind, **inputs):

@@ -64,6 +64,8 @@ class PlayTab:
     def saved(self, name):
         return self.server.get(f"/animegamer/story?{urllib.parse.urlencode({'name': name})}")
 
-    def lines(self, name):
-        """{line: its instructions} as the server has them."""
-        return {line["name"]: [turn["instruction"] for turn in line["turns"]] for line in self.saved(name)["lines"]}
+    def branches(self, name):
+        """{branch: its instructions} as the server has them."""
+        return {
+            branch["name"]: [turn["instruction"] for turn in branch["turns"]] for branch in self.saved(name)["branches"]
+        }
