@@ -145,7 +145,7 @@ def test_instructions_are_composed_and_listed(server):
 
 
 def test_a_turn_is_numbers_and_text_for_other_nodes(server, tiny):
-    values = ("turn", "instruction", "motion", "motion_level", "stamina", "social", "entertainment")
+    values = ("turn", "instruction", "motion", "motion_level", "social", "entertainment", "stamina")
     graph = {
         "load": load(),
         "start": node("GameHistory", **START | {"stamina": 30, "social": 40}),
@@ -178,7 +178,7 @@ def test_the_toybox_knows_the_default_instructions(server):
 @pytest.mark.parametrize(
     "name, inputs, words",
     [
-        ("load", {"world": "qiqi"}, ("qiqi", "MLLM-Qiqi", "huggingface.co/TencentARC/AnimeGamer", "models/animegamer")),
+        ("load", {"world": "qiqi"}, ("qiqi", "engine", "huggingface.co/TencentARC/AnimeGamer", "models/animegamer")),
         ("load", {"world": "../../etc"}, ("../../etc", "toybox")),
         ("load", {"precision": "fp8"}, ("precision is 'fp8'; choose auto, fp32",)),
         ("load", {"placement": "moon"}, ("placement is 'moon'; choose auto, cpu",)),
