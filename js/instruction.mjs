@@ -36,11 +36,6 @@ export function exampleInstructions(words, count = 3) {
   return [...new Set(examples)].filter(Boolean);
 }
 
-/** Whether a turn was played with this text: its instruction, or what the player typed where it was read as another. */
-export function isSaidAs(turn, text) {
-  return Boolean(text) && [turn?.instruction, turn?.typed].includes(text);
-}
-
 /** Three lines (who, what, where) for the published format; one line for any other text. */
 export function instructionLines(text) {
   const match = PUBLISHED.exec(oneLine(text));

@@ -2,7 +2,7 @@
 
 import { clipButton } from "./clips.mjs";
 import { el, iconButton, set, wordButton } from "./dom.mjs";
-import { exampleInstructions, instructionLines, isSaidAs } from "./instruction.mjs";
+import { exampleInstructions, instructionLines } from "./instruction.mjs";
 import { openingHere } from "./opening.mjs";
 import { pathTo, takesOf, turnsAfter } from "./tree.mjs";
 
@@ -13,7 +13,6 @@ export function createStage(say, clips, more, move) {
   const place = el("div", { class: "ag-screen" });
   const number = el("span", { class: "ag-number" });
   const words = el("div", { class: "ag-words" });
-  const typed = el("p", { class: "ag-typed", dir: "auto", hidden: true }); // what the words were read from
   const preview = el("img", { class: "ag-preview", alt: "", hidden: true });
   const pause = iconButton(
     "pause",
@@ -31,7 +30,6 @@ export function createStage(say, clips, more, move) {
     { class: "ag-stage" },
     el("div", { class: "ag-frame" }, place, draft, preview, pause),
     el("div", { class: "ag-head" }, number, words, more),
-    typed,
   );
   let address = "";
 
@@ -57,8 +55,6 @@ export function createStage(say, clips, more, move) {
     number.hidden = !turn;
     const lines = turn ? instructionLines(turn.instruction) : [say("beginning"), say("beginningText")];
     words.replaceChildren(...lines.map((line) => el("span", { text: line, title: line })));
-    typed.hidden = !turn?.typed;
-    typed.textContent = typed.title = typed.hidden ? "" : say("typed", { words: turn.typed });
     const label = turn && say("clipOf", { number: here.number, instruction: turn.instruction });
     const picture = turn?.clip
       ? clips[turn.still ? "picture" : "video"]("stage", turn.clip, { words: label })
@@ -132,7 +128,7 @@ export function createTakes(say, clips, act) {
 
   function show({ here, busy, jobs }) {
     const takes = takesOf(here);
-    const isOfTurn = (job) => job.after === here.number - 1 && !job.exported && isSaidAs(here.turn, job.instruction);
+    const isOfTurn = (job) => job.after === here.number - 1 && !job.exported && here.turn?.instruction === job.instruction;
     const coming = jobs.filter(isOfTurn).length;
     more.hidden = !here.turn;
     more.disabled = busy;

@@ -14,7 +14,7 @@ const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
  * One turn: `instruction` after turn `after` of `branch`. `motion` is a motion scope, "predicted" or "custom" (with
  * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story, as a
  * film if `film` has inputs of ExportGameStory, and the uploaded file of its sound as `sound`; with `autoplay` that many
- * turns are played as `director` proposes them. `opening` is the uploaded {name, subfolder, film, at, text} that a new story begins with.
+ * turns are played as the director proposes them. `opening` is the uploaded {name, subfolder, film, at, text} that a new story begins with.
  */
 export function turnPrompt({ world, film, opening, ...turn }) {
   if (film) return filmPrompt(film, turn);
@@ -123,7 +123,6 @@ function gameInputs({
   exported = false,
   showOpening = false,
   autoplay = 0,
-  director = "rules",
 }) {
   return {
     instructions: instruction,
@@ -138,7 +137,7 @@ function gameInputs({
     guidance,
     export: exported,
     ...(showOpening ? { show_opening: true } : {}),
-    ...(autoplay ? { autoplay, director } : {}),
+    ...(autoplay ? { autoplay } : {}),
   };
 }
 

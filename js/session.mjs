@@ -1,6 +1,5 @@
 // The state of the Play tab: the open story, the current turn, the queued prompts. Knows nothing about the page.
 
-import { isSaidAs } from "./instruction.mjs";
 import { missedEvents, progressOf } from "./jobs.mjs";
 import { createStorage } from "./storage.mjs";
 import { comboOptions, errorSentence, settingsOf, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
@@ -21,7 +20,7 @@ export class PlaySession {
 
   constructor(port, store, onChange) {
     Object.assign(this, { port, onChange, storage: createStorage(store) });
-    this.choices = { director: "rules", takes: TAKES }; // of the settings; takes: of a turn that is drawn several times
+    this.choices = { takes: TAKES }; // of the settings; takes: of a turn that is drawn several times
     this.worlds = ["toybox"];
     this.absent = []; // the worlds that are not installed
     this.stories = [];
@@ -121,24 +120,21 @@ export class PlaySession {
   async play(instruction, takes = 1, settings = {}) {
     if (this.busy) return;
     const after = this.here.number;
-    const drawn = this.here.children.filter((child) => isSaidAs(child.turn, instruction)).map((child) => child.turn.seed);
+    const drawn = this.here.children.filter((child) => child.turn.instruction === instruction).map((child) => child.turn.seed);
     const seeds = takes === 1 ? [settings.seed ?? 0] : takeSeeds(drawn, after, takes, settings.seed);
     await this.#send(seeds.map((seed) => ({ ...settings, instruction, after, branch: this.branch, seed })));
   }
 
   /** Play one turn that the director proposes. */
   async autoplay(settings = {}) {
-    const { director } = this.choices;
-    await this.#send([{ ...settings, after: this.here.number, branch: this.branch, autoplay: 1, director }]);
+    await this.#send([{ ...settings, after: this.here.number, branch: this.branch, autoplay: 1 }]);
   }
 
   /** Proposals for the next turn; none if there is an error, which is not shown if `quiet`. Another seed: others. */
   async suggest(seed = 0, quiet = false) {
-    const { director } = this.choices;
-    const asked = { world: this.world, story: this.story, branch: this.branch, after: this.here.number, seed, director };
+    const asked = { world: this.world, story: this.story, branch: this.branch, after: this.here.number, seed };
     const read = () => this.port.getJson(`/animegamer/suggestions?${new URLSearchParams(asked)}`);
-    // A world without words proposes nothing, which is normal; an endpoint that does not answer is an error to report.
-    const found = await (quiet && director === "rules" ? read().catch(() => null) : this.#guard(read));
+    const found = await (quiet ? read().catch(() => null) : this.#guard(read)); // a world may have no words
     return found?.suggestions ?? [];
   }
 

@@ -5,7 +5,6 @@ import { reducedMotion } from "./clips.mjs";
 export const CLIPS = "AnimeGamer.PlayTab.ClipsMove";
 export const PREVIEW = "AnimeGamer.PlayTab.Preview";
 export const MESSAGES = "AnimeGamer.Messages";
-const DIRECTOR = "AnimeGamer.Director";
 const TAKES = "AnimeGamer.PlayTab.Takes";
 
 /** A whole number of a setting, whose file people may edit: within these bounds, or the usual one. */
@@ -16,7 +15,7 @@ function whole(value, min, max, usual) {
 
 /**
  * The settings, as an extension registers them. `clipsChanged(wanted)` is called with the value of CLIPS,
- * `playChanged(changed)` with one of {takes, director}.
+ * `playChanged(changed)` with {takes}.
  */
 export function createSettings(clipsChanged, playChanged) {
   return [
@@ -36,18 +35,6 @@ export function createSettings(clipsChanged, playChanged) {
       tooltip: "A preview replaces the clip. ComfyUI's setting Live preview method controls how it is made.",
       type: "boolean",
       defaultValue: true,
-    },
-    {
-      id: DIRECTOR,
-      category: ["AnimeGamer", "Play tab", "Director"],
-      name: "Who proposes turns",
-      tooltip:
-        "rules: a simple built-in rule. endpoint: a language model at an OpenAI-compatible endpoint, set by the server's " +
-        "environment variables ANIMEGAMER_ENDPOINT_URL, ANIMEGAMER_ENDPOINT_MODEL and OPENAI_API_KEY.",
-      type: "combo",
-      options: ["rules", "endpoint"],
-      defaultValue: "rules",
-      onChange: (director) => playChanged({ director }),
     },
     {
       id: TAKES,

@@ -36,7 +36,6 @@ const STYLE = `
 .ag-stage .ag-words span:not(:only-child) { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 2; white-space: normal; }
 .ag-words span:first-child { color: var(--ag-ink); font-size: 14px; font-weight: 600; line-height: 26px; }
 .ag-words span:only-child { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; white-space: normal; line-height: 1.35; padding-top: 4px; }
-.ag-play .ag-typed { margin-block-start: -6px; margin-inline-start: 36px; font-size: 12px; line-height: 17px; color: var(--ag-faint); overflow-wrap: anywhere; overflow: hidden; display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 3; }
 .ag-rows { display: grid; grid-template-columns: minmax(0, max-content) minmax(30px, 1fr) 26px 30px; gap: 8px; align-items: center; }
 .ag-row { display: contents; }
 .ag-label { color: var(--ag-faint); font-size: 12px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }

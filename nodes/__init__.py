@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from comfy_api.v0_0_2 import ComfyExtension, io
 
-from . import comfyui, responses, routes, story_routes
+from . import comfyui, responses, routes
 from .batch import PlayGameBatch
 from .convert import ConvertAnimeGamer
 from .dataset import BuildGameDataset
@@ -50,6 +50,5 @@ class AnimeGamerExtension(ComfyExtension):
         """All nodes, after the pack's model folder and routes are registered."""
         comfyui.register_folders()
         routes.register()
-        story_routes.register()
         responses.register()
         return list(NODE_CLASS_MAPPINGS.values())

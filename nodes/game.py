@@ -25,6 +25,7 @@ from .values import (
     Moment,
     StateSocket,
     notes_of,
+    one_instruction,
     state_item,
 )
 from .widgets import (
@@ -274,7 +275,7 @@ class PredictNextState(io.ComfyNode):
     @classmethod
     def execute(cls, model: GameModel, history: GameSession, instruction: str, seed: int) -> io.NodeOutput:
         world = model.world
-        text = model.read(instruction)
+        text = one_instruction(instruction)
         engine = model.engine()
         history = history.with_defaults(world.window, world.memory, world.life.rules)
         history = with_opening_address(model.fingerprint, history)

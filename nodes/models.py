@@ -24,9 +24,8 @@ from ..animegamer_core.runtime.presets import (
     with_preset,
 )
 from ..animegamer_core.spec import dtype_name
-from ..animegamer_core.story.endpoint_translation import read_with_endpoint
 from . import comfyui
-from .values import WORLD, one_instruction
+from .values import WORLD
 
 if typing.TYPE_CHECKING:
     import torch
@@ -94,11 +93,6 @@ class GameModel:
     def usual_steps(self) -> int:
         """The sampling steps of a shot for which no number is given: the preset's, or else the world's."""
         return self.settings(0, WORLD).steps
-
-    def read(self, text: str) -> str:
-        """A widget's text as the engine reads it: one line, in English. ValueError as from `read_with_endpoint`."""
-        world = self.world
-        return read_with_endpoint(one_instruction(text), world.life.words, world.spec.name, comfyui.stop_if_interrupted)
 
     def engine(self) -> GameEngine:
         """The world's game engine, on its device."""

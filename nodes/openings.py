@@ -8,7 +8,7 @@ from pathlib import Path
 from comfy_api.v0_0_2 import InputImpl, io
 
 from ..animegamer_core.story.opening import DEFAULT_TEXT, MOST_FPS, film_span, frame_at_second, open_game
-from .values import ModelSocket, Moment, StateSocket, frames_of, image_of_bytes, notes_of
+from .values import ModelSocket, Moment, StateSocket, frames_of, image_of_bytes, notes_of, one_instruction
 from .widgets import optional_number_input, schema
 
 if typing.TYPE_CHECKING:
@@ -70,7 +70,7 @@ class EncodeShot(io.ComfyNode):
     def execute(
         cls, model: GameModel, frames: Tensor, motion_text: str, frame: int = 0, clip_fps: float = 0.0
     ) -> io.NodeOutput:
-        world, text = model.world, model.read(motion_text)
+        world, text = model.world, one_instruction(motion_text)
 
         def frame_at(index: int) -> Tensor:
             return frames_of(frames[index : index + 1])[0]

@@ -12,12 +12,11 @@ from comfy_api.v0_0_2 import io
 from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import resolve_sampling
 from ..animegamer_core.state import GameSession, read_instructions
-from ..animegamer_core.story.director import Proposer
-from ..animegamer_core.story.endpoint_director import RULES, proposer_for
+from ..animegamer_core.story.director import Director
+from ..animegamer_core.story.everyday import director_for
 from ..animegamer_core.story.index import LOCK
 from ..animegamer_core.story.player import PlayedTurn, Player, export
 from . import comfyui
-from .director import autoplay_inputs, director_input
 from .drawing import motion_of_turns, picture_of, shot_inputs, step_watcher, video_of
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
@@ -34,10 +33,12 @@ from .values import (
 )
 from .widgets import (
     AS_BEFORE,
+    MAX_SEED,
     branch_input,
     memory_inputs,
     memory_of,
     opening_input,
+    optional_number_input,
     schema,
     seed_input,
     story_input,
@@ -54,6 +55,7 @@ if typing.TYPE_CHECKING:
     from ..animegamer_core.runtime.models import PlaySettings
     from ..animegamer_core.story.story import Story
 
+MOST_AUTOPLAY = 10_000
 MAX_FRAMES_BYTES = 2 << 30  # of an IMAGE output; for a longer game it contains the last turns
 TURN_EVENT = "animegamer.turn"
 PLAYED = Fingerprints(story_version)
@@ -86,7 +88,6 @@ class PlayInputs(GameInputs):
     export: bool
     autoplay: int = 0
     autoplay_seed: int = 0
-    director: str = RULES
     show_opening: bool = False
 
 
@@ -106,7 +107,6 @@ class PlayGameStory(io.ComfyNode):
                 "memory",
                 "recalled_turns",
                 "autoplay_seed",
-                "director",
                 "show_opening",
             ),
             essentials=True,
@@ -140,8 +140,24 @@ class PlayGameStory(io.ComfyNode):
                 ),
                 opening_input(),
                 *memory_inputs(),
-                *autoplay_inputs(),
-                director_input(),
+                optional_number_input(
+                    "autoplay",
+                    0,
+                    0,
+                    MOST_AUTOPLAY,
+                    "After the instructions, play this many more turns automatically: a director proposes what happens "
+                    "next from the stats and the last turns. 0: none.",
+                ),
+                io.Int.Input(
+                    "autoplay_seed",
+                    default=0,
+                    min=0,
+                    max=MAX_SEED,
+                    control_after_generate=False,
+                    optional=True,
+                    tooltip="Seed of the proposals: another number gives another life. The same number and the same "
+                    "game give the same turns.",
+                ),
                 io.Boolean.Input(
                     "show_opening",
                     default=False,
@@ -179,13 +195,9 @@ class PlayGameStory(io.ComfyNode):
         with story.lock():
             after = choose_turn(story, given.after, given.branch, reading=not count)
             settings = settings_of(given, range(after + 1, after + 1 + count))
-            opening, stop = opening_of(given, after, story), comfyui.stop_if_interrupted
-            player = Player(world, story, settings, after, given.model, opening, stop)
-            # A line that cannot be read is named before any turn is played.
-            for number, line in enumerate(instructions, start=after + 1):
-                player.read(line, number)
+            player = Player(world, story, settings, after, given.model, opening_of(given, after, story))
             game = GameRun(player, given.model)
-            game.play(instructions, str(cls.hidden.unique_id), given.autoplay, given.autoplay_seed, given.director)
+            game.play(instructions, str(cls.hidden.unique_id), given.autoplay, given.autoplay_seed)
             first = after if count else 0
             files = game.export(bool(count), given.show_opening) if given.export else game.files(first)
             output = game.output(files, first)
@@ -233,9 +245,7 @@ class GameRun:
         words = self._tokenizer.unknown_words(session.turns[-1].instruction) if session.turns else ()
         return Moment(session, self.model.world.motion_table, words)
 
-    def play(
-        self, instructions: tuple[str, ...], node: str, autoplay: int = 0, seed: int = 0, director: str = RULES
-    ) -> None:
+    def play(self, instructions: tuple[str, ...], node: str, autoplay: int = 0, seed: int = 0) -> None:
         """Play these turns and then proposed ones, and report each to the page, under a node's id. An interrupt keeps
         the finished turns. seed: the director's.
         """
@@ -248,16 +258,16 @@ class GameRun:
             played = (
                 self.player.step(instructions[index], on_step)
                 if index < len(instructions)
-                else next(self.player.autoplay(self._director(director, seed), 1, on_step))
+                else next(self.player.autoplay(self._director(seed), 1, on_step))
             )
             # A turn that the story already had left no unfinished picture on the node.
             clip = clip_of(self.story, played.turn.number) if played.drawn else None
             report((index + 1) * steps, None if clip is None else picture_of(image_of_bytes(clip.frames[:1])))
             self._send(played, node)
 
-    def _director(self, kind: str, seed: int) -> Proposer:
-        world, stop = self.model.world, comfyui.stop_if_interrupted
-        return proposer_for(kind, world.life, world.spec.name, self.player.session, seed, stop)
+    def _director(self, seed: int) -> Director:
+        world = self.model.world
+        return director_for(world.life, world.spec.name, self.player.session, seed)
 
     def export(self, finish: bool, opening: bool) -> list[Path]:
         """Write the clip of the whole story and its contact sheet; returns all files. finish: the branch ends here.

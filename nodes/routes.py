@@ -1,8 +1,9 @@
-"""The pack's HTTP routes on ComfyUI's server: play a turn, list stories, read a story, list the words of a world.
+"""The pack's HTTP routes on ComfyUI's server: play a turn, list, read and change stories, list the words of a world.
 
     POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, branch?}   ?wait=1 waits for the turn
     GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W[&story=N]
-    GET  /animegamer/suggestions?world=W&story=N[&branch=B&after=T&seed=S&count=C&director=D]   what may happen next
+    GET  /animegamer/suggestions?world=W&story=N[&branch=B&after=T&seed=S&count=C]   what may happen next
+    POST /animegamer/stories {do: rename|duplicate, name, to} | {do: delete, name} | {do: restore, ticket}
     GET  /animegamer/weights?weights=W[&towers=1]   what a download would bring; the download itself is a prompt
     GET  /animegamer/training[?run=R&stage=S]   see training_progress
     GET  /animegamer/about        GET /animegamer/docs?page=P   version and addresses; a page of docs/ as text
@@ -24,14 +25,16 @@ from ..animegamer_core.files import FULL
 from ..animegamer_core.json_files import parse_json
 from ..animegamer_core.life import Values, Words
 from ..animegamer_core.messages import brief
-from ..animegamer_core.state import MotionScope, Turn, clean_text, read_instructions, scope_name
-from ..animegamer_core.story.http_requests import TurnRequest
+from ..animegamer_core.state import GameSession, MotionScope, Turn, clean_text, read_instructions, scope_name
+from ..animegamer_core.story.director import SUGGESTIONS
+from ..animegamer_core.story.everyday import director_for
+from ..animegamer_core.story.http_requests import LAST_TURN, MAX_SEED, StoryRequest, TurnRequest
+from ..animegamer_core.story.manage import duplicate_story, rename_story, restore_story, trash_story
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
-from .director import suggestions
 from .game import LoadAnimeGamer
 from .play import PlayGameStory
-from .saved_stories import WorldFacts, list_stories, played_world, story_name, world_facts
+from .saved_stories import WorldFacts, choose_turn, list_stories, played_world, story_name, world_facts
 from .training_progress import training
 from .values import gauges_of, stat_changes
 from .weights import offer
@@ -46,6 +49,7 @@ MAX_BYTES = 1 << 17  # of a request; the longest instruction, each letter escape
 LONGEST_ERROR = 1000  # letters of a sentence, which may name what was asked for
 WORLD_NODE, TURN_NODE = "animegamer-world", "animegamer-turn"  # ids that no graph on the page uses
 POLL_SECONDS = 0.1
+MOST_SUGGESTIONS = 10
 DOCS = "/animegamer/docs"
 
 
@@ -64,6 +68,7 @@ def register() -> None:
     reading |= {"about": _about, "docs": _docs, "training": training}
     for path, read in reading.items():
         add_route("GET", f"/animegamer/{path}", read_with(read))
+    add_route("POST", "/animegamer/stories", _manage)
 
 
 def add_route(method: str, path: str, handler: Handler) -> None:
@@ -285,7 +290,6 @@ def _turn_of(story: Story, turn: Turn, before: Values, facts: WorldFacts | None)
     return {
         "number": turn.number,
         "instruction": turn.instruction,
-        "typed": entry.typed,
         "motion": {"scope": scope_name(level), "level": level, "value": drawn_motion},
         "overridden": None not in (drawn_motion, facts) and drawn_motion != facts.motion_table.value(level),
         "seed": turn.seed,
@@ -340,3 +344,59 @@ def _docs(query: typing.Mapping[str, str]) -> str:
     if page not in pages:
         raise Refused(404, f"there is no page {brief(page, 80)!r}; there are {', '.join(pages)}")
     return pages[page].read_text("utf-8")
+
+
+def suggestions(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
+    """Proposals for the next turn of a story, or for the first one of a new story; ValueError for an invalid request.
+
+    query: world, story, and optionally branch, after (-1: the last turn), seed, count and director (rules or endpoint).
+    """
+    name, seed = story_name(query.get("story", "")), _number(query, "seed", 0, 0, MAX_SEED)
+    count = _number(query, "count", SUGGESTIONS, 1, MOST_SUGGESTIONS)
+    if name in list_stories():
+        facts, session = _saved(name, query)
+    else:
+        facts = world_facts(query.get("world", ""))
+        session = GameSession(rules=facts.life.rules)
+    director = director_for(facts.life, facts.spec_name, session, seed)
+    rules = session.rules or facts.life.rules
+    found = [
+        {"instruction": one.instruction, "reason": one.reason, "label": rules.label(one.reason) if one.reason else ""}
+        for one in director(session, count)
+    ]
+    return {"suggestions": found, "proposed_by": director.name}
+
+
+def _saved(name: str, query: typing.Mapping[str, str]) -> tuple[WorldFacts, GameSession]:
+    """The world of a saved story, and the game up to the requested turn."""
+    story = Story.read(comfyui.output_folder(), name)
+    after = choose_turn(story, _number(query, "after", -1, -1, LAST_TURN), query.get("branch", ""))
+    world, facts = played_world(story.world_name, story.fingerprint)
+    return facts or world_facts(world), story.session(after, 0)
+
+
+def _number(query: typing.Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
+    """A whole number of a query; ValueError if it is something else or out of range."""
+    text = query.get(name, str(default))
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 20 and low <= int(text) <= high):
+        raise ValueError(f"{name} is {brief(text, 40)!r}; expected a whole number from {low} to {high}")
+    return int(text)
+
+
+async def _manage(request: web.Request) -> tuple[int, dict[str, str]]:
+    asked = parse_json(await body_of(request), StoryRequest, "the request")
+    return 200, await asyncio.to_thread(manage, asked)
+
+
+def manage(asked: StoryRequest) -> dict[str, str]:
+    """Carry out the request; ValueError if that is not possible."""
+    root = comfyui.output_folder()
+    if asked.do == "restore":
+        return {"name": restore_story(root, asked.ticket)}
+    name = story_name(asked.name)
+    if asked.do == "delete":
+        return {"name": name, "ticket": trash_story(root, name)}
+    new = story_name(asked.to)
+    (rename_story if asked.do == "rename" else duplicate_story)(root, name, new)
+    return {"name": new}

@@ -25,15 +25,12 @@ from ..runtime.presets import PresetModels, get_preset, override_notes, preset_f
 from ..spec import dtype_name
 from ..state import GameSession, MotionScope, MotionTable, check_length, read_instructions, scope_name
 from ..story.batch import game_text, play_takes, read_game_files, take_seeds
-from ..story.director import SUGGESTIONS, Proposal, Proposer
-from ..story.endpoint import stated
-from ..story.endpoint_director import DIRECTORS, ENDPOINT, RULES, proposer_for
-from ..story.endpoint_translation import read_with_endpoint
-from ..story.everyday import NobodyNamedError
+from ..story.director import SUGGESTIONS, Director, Proposal
+from ..story.everyday import NobodyNamedError, director_for
 from ..story.film import FILMS, export_film
 from ..story.index import check_there
 from ..story.opening import DEFAULT_TEXT, frames_of_bytes, open_game, read_opening
-from ..story.player import PlayedTurn, Player, PlaySettings, check_same_opening, read_in
+from ..story.player import PlayedTurn, Player, PlaySettings, check_same_opening
 from ..story.story import Story
 from .options import Adapters, Device, Dtype, Flag, Guidance, Preset, Profile, Progress, World, note, one_of, overwrite
 
@@ -93,12 +90,6 @@ class Play:
     """Propose three instructions before each one that you type."""
     director_seed: int = 0
     """Seed of the proposals."""
-    director: Annotated[str, one_of(DIRECTORS)] = RULES
-    """endpoint: a model at an OpenAI-compatible endpoint; the key is read from OPENAI_API_KEY."""
-    director_url: str | None = None
-    """The endpoint, such as http://localhost:8000/v1."""
-    director_model: str | None = None
-    """The model's name at the endpoint."""
     device: Device = "auto"
     engine_device: str | None = None
     """Separate device for the engine, which then predicts the next turn while a shot is drawn."""
@@ -119,9 +110,7 @@ class Play:
             check_there(self.out, name)
         story = Story.open(self.out, name, world.spec.name, world.fingerprint)
         with story.lock():
-            read = [read_in(story, number, line, world) for number, line in enumerate(instructions, start=1)]
-            after, rest = plan(story, read, self.resume, self.branch)
-            rest = instructions[len(instructions) - len(rest) :]
+            after, rest = plan(story, instructions, self.resume, self.branch)
             if story.entries and not (self.file or self.auto or continues):
                 raise ValueError(
                     f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another "
@@ -139,8 +128,6 @@ class Play:
             raise ValueError(f"--auto is {self.auto}; expected a number of turns")
         if self.suggest and (self.auto or self.file):
             raise ValueError("--suggest is for instructions that you type; drop FILE and --auto")
-        if self.director != ENDPOINT and (self.director_url or self.director_model):
-            raise ValueError(f"--director-url and --director-model need --director {ENDPOINT}; add it, or drop them")
         for name in ("opening_at", "opening_text"):
             if self.opening is None and getattr(self, name) is not None:
                 raise ValueError(f"--{name.replace('_', '-')} needs --opening FILE, the picture or film it applies to")
@@ -183,7 +170,6 @@ class Play:
         pictures, frame = read_opening(self.opening, self.opening_at, world.spec.decoder)
         encoder = world.load_encoder(settings.device, settings.dtype)
         text = DEFAULT_TEXT if self.opening_text is None else self.opening_text
-        text = read_with_endpoint(text, world.life.words, world.spec.name)
         turn = open_game(encoder, text, frames_of_bytes(pictures), len(pictures), frame).turns[0]
         rules = story.rules or world.life.rules
         opening = GameSession(rules=rules).open_with(turn.instruction, turn.state, turn.clip)
@@ -200,7 +186,7 @@ class Play:
             if instructions is None:
                 _play_typed(player, shown, Suggestions(player, self.proposer, self.suggest))
             else:
-                _warn_of_unknown_words(player.world, *map(player.read, instructions))
+                _warn_of_unknown_words(player.world, *instructions)
                 _warn_of_unused_motion(player.settings, after + 1, after + count)
                 player.play(instructions, shown.turn, shown.step, ahead=player.settings.engine_is_apart)
                 for played in player.autoplay(self._auto_proposer(player), self.auto, shown.step) if self.auto else ():
@@ -234,15 +220,11 @@ class Play:
             return "the same command"
         return "the same command and --resume" if self.branch is None else "--resume instead of --branch"
 
-    def proposer(self, player: Player) -> Proposer:
-        """Who proposes the turns of a player's game; ValueError if its world states no words, or for no endpoint."""
-        world, (url, model) = player.world, stated()
-        endpoint = (self.director_url or url, self.director_model or model)
-        return proposer_for(
-            self.director, world.life, world.spec.name, player.session, self.director_seed, endpoint=endpoint
-        )
+    def proposer(self, player: Player) -> Director:
+        """Who proposes the turns of a player's game; ValueError if nobody in it has a name."""
+        return director_for(player.world.life, player.world.spec.name, player.session, self.director_seed)
 
-    def _auto_proposer(self, player: Player) -> Proposer:
+    def _auto_proposer(self, player: Player) -> Director:
         """Who proposes the turns of `--auto`; ValueError as for `proposer`."""
         try:
             return self.proposer(player)
@@ -320,12 +302,11 @@ def _play_typed(player: Player, shown: _Shown, suggestions: Suggestions) -> None
 def _is_readable(player: Player, line: str) -> bool:
     """Whether an instruction can be read; prints why not, or which words the world does not know."""
     try:
-        read = player.read(line)
-        check_length(read, len(player.world.tokenizer().encode_text(read)))
+        check_length(line, len(player.world.tokenizer().encode_text(line)))
     except ValueError as error:
         note(str(error))
         return False
-    _warn_of_unknown_words(player.world, read)
+    _warn_of_unknown_words(player.world, line)
     return True
 
 
@@ -359,11 +340,11 @@ class Suggestions:
     """What the director offers to a player who types. offers: with --suggest."""
 
     player: Player
-    proposer_of: Callable[[Player], Proposer]
+    proposer_of: Callable[[Player], Director]
     offers: bool
     shown: tuple[Proposal, ...] = field(default=(), init=False)
 
-    def proposer(self) -> Proposer:
+    def proposer(self) -> Director:
         """The director for the game so far; ValueError if its world states no words."""
         return self.proposer_of(self.player)
 
@@ -412,7 +393,7 @@ class Suggestions:
                 on_turn(played)
         except KeyboardInterrupt:
             note("stopped; the turn in progress is not kept")
-        except ValueError as error:  # such as a model that does not answer any more
+        except ValueError as error:  # such as a full disk
             note(str(error))
 
 
@@ -494,9 +475,7 @@ class Batch:
         games, seeds = read_game_files(self.files), take_seeds(self.takes, self.seed)
         world = open_with_adapters(self.world, self.lora, playing=True)
         for game in games:  # before anything is played; it writes nothing
-            story = Story.open(self.out, game.name, world.spec.name, world.fingerprint)
-            for turn, line in enumerate(game.instructions, start=1):
-                read_in(story, turn, line, world)
+            Story.open(self.out, game.name, world.spec.name, world.fingerprint)
         settings = PlaySettings(steps=self.steps, guidance=self.guidance, device=choose_device(self.device))
         models = LoadedModels(world, settings)
         for number, game in enumerate(games, start=1):

@@ -29,14 +29,12 @@ Address = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}\\Z")]
 class BranchEntry:
     """One turn of a branch: the addresses of its state and shot (None: not drawn), and its seed.
 
-    typed: the player's own text, where the instruction was read as another one. proposed_by: the director that proposed
-    the turn; empty if a player wrote it.
+    proposed_by: the director that proposed the turn; empty if a player wrote it.
     """
 
     state: Address
     shot: Address | None
     seed: int
-    typed: str = ""
     proposed_by: str = ""
 
     def matches(self, other: BranchEntry) -> bool:
@@ -108,7 +106,7 @@ class Branch:
     def copy_shots(self, other: Branch, count: int) -> None:
         """Take the shots of `other` for undrawn turns with the same state, among the first `count`.
 
-        Who proposed a turn and what was typed stay this branch's own.
+        Who proposed a turn stays this branch's own.
         """
         texts = self._texts()
         pairs = list(enumerate(zip(self.entries, other.entries)))[:count]  # noqa: B905 up to the shorter branch's end
@@ -152,7 +150,6 @@ def _texts_of(path: Path) -> list[bytes]:
 
 def _text(entry: BranchEntry, words: Mapping[str, Any]) -> bytes:
     values = {**words, **asdict(entry)}
-    for name in ("typed", "proposed_by"):
-        if not values[name]:  # as in stories of older versions
-            del values[name]
+    if not entry.proposed_by:
+        del values["proposed_by"]
     return (json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")

@@ -19,7 +19,6 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from ..life import PUBLISHED_RULES, Act, Rules, Values, Words, time_and_place
 from ..recall import PUBLISHED, names_of
@@ -42,17 +41,6 @@ class Proposal:
 
     instruction: str
     reason: str = ""
-
-
-class Proposer(Protocol):
-    """Proposes next instructions. name: the proposer's name, as recorded in a story."""
-
-    @property
-    def name(self) -> str:
-        """As above."""
-
-    def __call__(self, session: GameSession, count: int = 1) -> tuple[Proposal, ...]:
-        """At least one proposal for the next turn and at most `count`, the best first."""
 
 
 @dataclass(frozen=True)

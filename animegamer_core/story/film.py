@@ -40,7 +40,7 @@ class Film:
 
 @dataclass(frozen=True)
 class _Scene:
-    """A drawn turn with its clip; its instruction is what the player typed."""
+    """A drawn turn with its clip."""
 
     turn: Turn
     path: Path
@@ -68,9 +68,9 @@ def export_film(
     if is_part(path.name):
         raise ValueError(f"{path.name} would be taken for an unfinished file and removed; choose another name")
     session = story.session(len(story.entries) if turns < 0 else turns, 0)
-    typed = [story.as_typed(turn, drawn=False) for turn in session.turns if turn.number > 0]
-    scenes = list(_scenes(story, typed))
-    notes = [f"skipped {len(typed) - len(scenes)} turns without a shot"] if len(scenes) < len(typed) else []
+    played = [turn for turn in session.turns if turn.number > 0]
+    scenes = list(_scenes(story, played))
+    notes = [f"skipped {len(played) - len(scenes)} turns without a shot"] if len(scenes) < len(played) else []
     if not scenes:
         raise ValueError(f"story {story.name!r} has no drawn turns; play one first")
     if opening and (clip := story.opening_clip(session)) is not None:

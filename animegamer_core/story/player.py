@@ -18,9 +18,7 @@ from ..life import PUBLISHED_RULES
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
 from ..state import GameSession, Turn, clean_text
 from .content_store import ShotKey, address_of, key_fields, opening_address
-from .director import Proposer
-from .endpoint import do_nothing
-from .endpoint_translation import read_with_endpoint
+from .director import Director
 from .story import Story
 from .turn import Prediction, draw_turn, predict_turn, shot_key, state_key
 
@@ -36,17 +34,13 @@ SHEET_TURNS = 24  # a contact sheet shows the last turns only; a picture of thou
 
 @dataclass(frozen=True)
 class PlayedTurn:
-    """A turn with its clip, None if not drawn. predicted, drawn: computed now, not read from the story.
-
-    typed: the player's own text, where it was read as another one.
-    """
+    """A turn with its clip, None if not drawn. predicted, drawn: computed now, not read from the story."""
 
     turn: Turn
     clip: Path | None
     motion: float
     predicted: bool
     drawn: bool
-    typed: str = ""
 
 
 class Player:
@@ -60,18 +54,15 @@ class Player:
         after: int = 0,
         models: Models | None = None,
         opening: GameSession | None = None,
-        check: Callable[[], None] = do_nothing,
     ) -> None:
         """Start after turn `after` of the story's branch (0: at the start).
 
         models: None loads the world's own when first needed. opening: the stats and picture that the game starts with;
-        None keeps the branch's own. check: called during translation by a language model; raises to give up.
-        ValueError if the branch has turns and started with another opening.
+        None keeps the branch's own. ValueError if the branch has turns and started with another opening.
         """
         self.world = world
         self.story = story
         self.settings = settings
-        self.check = check
         self.models: Models = models or LoadedModels(world, settings)
         memory = settings.memory or story.memory or world.memory
         story.memory, story.rules = story.memory or memory, story.rules or world.life.rules
@@ -87,26 +78,15 @@ class Player:
         self, instruction: str, on_step: OnStep | None = None, draw: bool = True, proposed_by: str = ""
     ) -> PlayedTurn:
         """Play one turn and save it in the story; without `draw` only its state. proposed_by: is noted there."""
-        read = self._begin(instruction)
-        prediction = self._predict(self.session, read)
-        return self._finish_turn(
-            self._save_state(prediction), prediction, on_step, draw, _typed(instruction, read), proposed_by
-        )
+        prediction = self._predict(self.session, self._begin(instruction))
+        return self._finish_turn(self._save_state(prediction), prediction, on_step, draw, proposed_by)
 
     def autoplay(
-        self, propose: Proposer, count: int, on_step: OnStep | None = None, draw: bool = True
+        self, propose: Director, count: int, on_step: OnStep | None = None, draw: bool = True
     ) -> Iterator[PlayedTurn]:
-        """Play the first proposal `count` times. A turn is saved when it is yielded, and the caller may stop then.
-
-        Turns that the same proposer proposed here before are read from the story, because a model might answer
-        differently now.
-        """
+        """Play the first proposal `count` times. A turn is saved when it is yielded, and the caller may stop then."""
         for _ in range(count):
-            known = self.story.known_instruction(
-                self.session.next_number, lambda entry: entry.proposed_by == propose.name
-            )
-            instruction = propose(self.session, 1)[0].instruction if known is None else known
-            yield self.step(instruction, on_step, draw, propose.name)
+            yield self.step(propose(self.session, 1)[0].instruction, on_step, draw, propose.name)
 
     def play(
         self,
@@ -153,27 +133,18 @@ class Player:
             return self._predict(session, instruction, _check_not_streamed)
 
         before = future = None
-        first = self.session.next_number
-        read = [self.read(instruction, number) for number, instruction in enumerate(instructions, start=first)]
-        for typed, instruction, following in zip_longest(instructions, read, read[1:], fillvalue=""):
+        for instruction, following in zip_longest(instructions, instructions[1:], fillvalue=""):
             self._begin(instruction)
             if future is None or before is not self.session:  # the first turn, or a callback has rewound the game
                 future = executor.submit(predict, self.session, instruction)
             prediction = future.result()
             before = self._save_state(prediction)
             future = executor.submit(predict, before, following) if following else None
-            played = self._finish_turn(before, prediction, on_step, typed=_typed(typed, instruction))
-            yield played
-
-    def read(self, instruction: str, number: int | None = None) -> str:
-        """The cleaned instruction as the engine reads it: English for a Chinese or Japanese one; ValueError as for
-        `read_with_endpoint`. number: of its turn; None: the next one.
-        """
-        return read_in(self.story, number or self.session.next_number, instruction, self.world, self.check)
+            yield self._finish_turn(before, prediction, on_step)
 
     def _begin(self, instruction: str) -> str:
-        """The instruction as the engine reads it; before turn 1 the opening is saved."""
-        instruction = self.read(instruction)
+        """The cleaned instruction; before turn 1 the opening is saved."""
+        instruction = clean_text(instruction)
         if not instruction:
             raise ValueError("the instruction is empty; say who does what, and where")
         if self.session.next_number == 1:
@@ -214,13 +185,12 @@ class Player:
         prediction: Prediction,
         on_step: OnStep | None,
         draw: bool = True,
-        typed: str = "",
         proposed_by: str = "",
     ) -> PlayedTurn:
         """Draw the last turn of a session unless its shots are known, and add the turn to the story."""
         turn = session.turns[-1]
         motion = self.motion_of(turn)
-        played = PlayedTurn(turn, None, motion, not prediction.known, False, typed=typed)
+        played = PlayedTurn(turn, None, motion, not prediction.known, False)
         if not draw:
             return self._keep(session, played, None, proposed_by)
         drawn, shot = self._draw(turn, motion, on_step)
@@ -228,7 +198,7 @@ class Player:
 
     def _keep(self, session: GameSession, played: PlayedTurn, shot: str | None, proposed_by: str) -> PlayedTurn:
         """Add the turn to the story with this shot."""
-        clip = self.story.add_turn(played.turn, shot, typed=played.typed, proposed_by=proposed_by)
+        clip = self.story.add_turn(played.turn, shot, proposed_by=proposed_by)
         self.session = session
         return replace(played, clip=clip)
 
@@ -242,19 +212,6 @@ class Player:
             return False, shot
         frames = draw_turn(self.models, self.story.load_turn(turn), key, on_step)
         return True, put_shot(self.story, turn, key, to_uint8(frames), self.world.spec.decoder.fps)
-
-
-def read_in(story: Story, number: int, text: str, world: World, check: Callable[[], None] = do_nothing) -> str:
-    """A player's text for turn `number` as the engine reads it: as it was read before, if the branch has it there."""
-    typed = clean_text(text)
-    known = story.known_instruction(number, lambda entry: entry.typed == typed) if typed else None
-    return read_with_endpoint(typed, world.life.words, world.spec.name, check, known)
-
-
-def _typed(instruction: str, read: str) -> str:
-    """The player's own text, where it was read as another one; else empty."""
-    typed = clean_text(instruction)
-    return "" if typed == read else typed
 
 
 def _check_not_streamed(engine: GameEngine) -> None:
@@ -353,6 +310,5 @@ def export(story: Story, session: GameSession, opening: bool = False) -> list[Pa
     join_clips(list(clips.values()), whole)
     shown = [turn for turn in session.turns if turn.number in clips][-SHEET_TURNS:]
     frames = [read_clip(clips[turn.number]).frames for turn in shown]
-    typed = [story.as_typed(turn, drawn=True) for turn in shown]
-    save_picture(contact_sheet(typed, frames, story.name, (session.rules or PUBLISHED_RULES).stats), picture)
+    save_picture(contact_sheet(shown, frames, story.name, (session.rules or PUBLISHED_RULES).stats), picture)
     return [*paths, whole, picture]

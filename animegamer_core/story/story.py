@@ -227,7 +227,6 @@ class Story:
         turn: Turn,
         shot: str | None,
         keep_later: bool = False,
-        typed: str = "",
         proposed_by: str = "",
     ) -> Path | None:
         """Make `turn` with this shot the one of its number in the branch; returns its clip `turn-00n`, if drawn.
@@ -235,14 +234,13 @@ class Story:
         If the branch has the same turn, an undrawn one gets this shot. If it has another turn there, it stays, and play
         continues in another branch: one that already has these turns, one that ends before this turn, or a new one. If
         it ends there, play continues in a branch that already has these turns, if any, so that no two become equal.
-        keep_later: a new branch for another shot of the same state gets the later turns too. typed: the player's own
-        text, where it was read as the turn's instruction. proposed_by: the director that proposed it; an existing turn
-        keeps its own.
+        keep_later: a new branch for another shot of the same state gets the later turns too. proposed_by: the director
+        that proposed it; an existing turn keeps its own.
         """
         assert turn.address is not None
         index, there = turn.number - 1, self.entries[turn.number - 1 : turn.number]
         by = next((known.proposed_by for known in there if known.state == turn.address), proposed_by)
-        entry = BranchEntry(turn.address, shot, turn.seed, typed, by)
+        entry = BranchEntry(turn.address, shot, turn.seed, by)
         assert len(self.entries) >= index, f"turn {turn.number} follows {len(self.entries)} turns"
         words: dict[str, typing.Any] = {"turn": turn.number, "instruction": turn.instruction}
         words |= {"motion": turn.state.motion}
@@ -260,14 +258,6 @@ class Story:
         self._make_current()
         return None if shot is None else self._publish(turn.number, shot)
 
-    def known_instruction(self, number: int, fits: Callable[[BranchEntry], bool]) -> str | None:
-        """The instruction of the branch's turn `number`, if it is there and its entry fits."""
-        for entry in self.entries[number - 1 : number]:
-            record = self.states.record(entry.state) if fits(entry) else None
-            if record is not None:
-                return record["key"]["instruction"]
-        return None
-
     def end_branch(self, count: int) -> None:
         """End the branch after `count` turns and publish its clips; a longer one stays, and another becomes current."""
         if count < len(self.entries):
@@ -276,16 +266,6 @@ class Story:
         if (self.folder / INDEX).exists():
             self._make_current()
         self._publish_all()
-
-    def as_typed(self, turn: Turn, drawn: bool = False) -> Turn:
-        """A turn of the branch with the words that the player typed as its instruction, for people to read.
-
-        drawn: keep the instruction if no font of this computer has the letters of what was typed.
-        """
-        from ..media.text import is_drawable
-
-        typed = self.entries[turn.number - 1].typed if turn.number > 0 else ""
-        return turn if not typed or (drawn and not is_drawable(typed)) else replace(turn, instruction=typed)
 
     def clips(self) -> dict[int, Path]:
         """The clips of the branch: turn number -> file, for the turns that are drawn."""

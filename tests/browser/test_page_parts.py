@@ -92,20 +92,6 @@ def test_a_tab_that_is_closed_lets_go_of_its_clips_and_of_the_preview(tab):
     assert shown in tab.evaluate("() => revoked")
 
 
-def test_what_was_typed_stands_below_the_instruction_that_it_was_read_as(tab):
-    typed, read = "ミコは<b>海</b>で走る", "Character: Miko; Motion: run; Background: day beach."
-    tab.evaluate("(readAs) => void (server.readAs = readAs)", {typed: read})
-    begin(tab)
-    play(tab, typed)
-    tab.wait_for_selector(".ag-typed:visible")
-    assert tab.locator(".ag-stage .ag-words span").all_inner_texts() == ["Miko", "run", "day beach"]
-    assert tab.locator(".ag-typed").inner_text() == f"Typed: {typed}" == tab.locator(".ag-typed").get_attribute("title")
-    assert tab.locator(".ag-typed *").count() == 0, "it is text, not markup"
-    play(tab, read)
-    tab.wait_for_selector(".ag-typed", state="hidden")
-    assert tab.locator(".ag-stage .ag-number").inner_text() == "2"
-
-
 def test_a_story_that_cannot_be_stays_on_the_first_page_with_one_sentence(tab):
     assert tab.locator(".ag-new option").all_inner_texts() == ["toybox", "qiqi (not installed)"]
     for story, world, why in (("bad/name?", "toybox", "not a valid"), ("b", "qiqi", "not installed")):

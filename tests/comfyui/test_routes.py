@@ -232,8 +232,6 @@ def test_suggestions_follow_the_story_and_are_the_same_again(server, story):
         ({"world": "tiny", "count": "99"}, "count is '99'"),
         ({"world": "nowhere"}, "nowhere"),
         ({"world": "tiny"}, "lists no characters"),
-        ({"world": "tiny", "director": "cat"}, "unknown director 'cat'"),
-        ({"world": "tiny", "director": "endpoint"}, "ANIMEGAMER_ENDPOINT_URL"),
     ],
 )
 def test_wrong_questions_for_suggestions_get_one_sentence(server, story, query, named):

@@ -7,7 +7,6 @@ export class FakeServer {
   constructor() {
     Object.assign(this, { stories: {}, waiting: [], done: {}, sent: [], failure: "", count: 0 });
     this.cancelled = [];
-    this.readAs = {}; // typed text -> the instruction that it is read as
     this.uploads = [];
     this.prompts = {}; // id -> what was sent
   }
@@ -118,7 +117,7 @@ export class FakeServer {
   }
 
   #turn(before, text, seed) {
-    const instruction = this.readAs[text] ?? text;
+    const instruction = text;
     const last = before.at(-1);
     const state = `${last?.state ?? ""}>${instruction}`;
     const stats = { stamina: (last?.stats.stamina ?? 50) - 5, social: 50, entertainment: 50 };
@@ -126,7 +125,6 @@ export class FakeServer {
     return {
       number: before.length + 1,
       instruction,
-      typed: text === instruction ? "" : text,
       seed,
       state,
       shot: `${last?.shot ?? ""}>${instruction}#${seed}`,

@@ -167,12 +167,12 @@ PLAIN = {
     "world": "toybox", "story": "game", "name": "game", "instruction": "Miko runs", "instructions": ["Miko runs"],
     "seed": 7, "motion": "fast", "after": 1, "branch": "main",
     "pieces": 1, "suggestion_seed": 4, "do": "duplicate", "to": "copy", "ticket": "1 game", "count": 2,
-    "page": "README", "director": "rules", "weights": "qiqi", "towers": 1, "run": "run", "stage": "joint",
+    "page": "README", "weights": "qiqi", "towers": 1, "run": "run", "stage": "joint",
 }  # fmt: skip
 BODIES = {"turn": TurnRequest, "stories": StoryRequest}
 QUERIES = {
     "stories": (), "story": ("name",), "words": ("world", "story"), "docs": ("page",), "training": ("run", "stage"),
-    "suggestions": ("world", "story", "branch", "after", "seed", "count", "director"), "weights": ("weights", "towers"),
+    "suggestions": ("world", "story", "branch", "after", "seed", "count"), "weights": ("weights", "towers"),
 }  # fmt: skip
 REFUSALS = {200, 202, 400, 403, 404, 409, 413}  # none of them 500
 

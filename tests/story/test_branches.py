@@ -204,13 +204,13 @@ def test_a_branch_takes_shots_of_equal_states_up_to_a_turn(count, filled, tmp_pa
     assert len(undrawn.entries) == 4 and Branch(undrawn.path).entries == undrawn.entries
 
 
-def test_a_turn_that_takes_a_shot_keeps_who_proposed_it_and_what_was_typed(tmp_path):
+def test_a_turn_that_takes_a_shot_keeps_who_proposed_it(tmp_path):
     state, shot = "a" * 64, "b" * 64
     undrawn, drawn = Branch(tmp_path / "main.jsonl"), Branch(tmp_path / "branch-2.jsonl")
-    undrawn.append(BranchEntry(state, None, 1, typed="go home", proposed_by=""), {"instruction": "own"})
-    drawn.append(BranchEntry(state, shot, 7, "", "rules"), {"instruction": "other"})
+    undrawn.append(BranchEntry(state, None, 1, "me"), {"instruction": "own"})
+    drawn.append(BranchEntry(state, shot, 7, "rules"), {"instruction": "other"})
     undrawn.copy_shots(drawn, 1)
-    assert undrawn.entries == [BranchEntry(state, shot, 7, "go home", "")]
+    assert undrawn.entries == [BranchEntry(state, shot, 7, "me")]
     assert Branch(undrawn.path).entries == undrawn.entries
     assert json.loads(undrawn.path.read_text())["instruction"] == "own"
 

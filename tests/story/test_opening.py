@@ -12,7 +12,6 @@ import pytest
 import torch
 from hostile import any_bytes
 from PIL import Image
-from stub_endpoint import StubEndpoint
 from test_play import GAME, content
 
 from animegamer_core.__main__ import main
@@ -21,7 +20,6 @@ from animegamer_core.media.video import read_clip, write_clip
 from animegamer_core.runtime.models import LoadedModels
 from animegamer_core.spec import SPECS
 from animegamer_core.state import GameSession, OpeningClip
-from animegamer_core.story.endpoint import MODEL, URL, model_at
 from animegamer_core.story.film import export_film
 from animegamer_core.story.manage import duplicate_story
 from animegamer_core.story.opening import (
@@ -480,16 +478,6 @@ def test_play_begins_with_a_part_of_a_film(play, film, tmp_path, capsys):
     assert numbers_of(read_clip(story.opening_clip(session)).frames) == list(range(12, 29))
     assert len(read_clip(story.folder / "story.mp4").frames) == 3 * DECODER.frames
     assert "turn 1/2" in capsys.readouterr().out
-
-
-def test_the_openings_text_is_translated_too(play, film, tmp_path, monkeypatch):
-    said = "Character: Qiqi; Motion: fly a kite; Background: forest."
-    with StubEndpoint(lambda ask: said) as stub:
-        for name, value in {URL: stub.url, MODEL: "gpt", "OPENAI_API_KEY": "none"}.items():
-            monkeypatch.setenv(name, value)
-        model_at.cache_clear()
-        assert play("--opening", film, "--opening-text", "琪琪在森林里放风筝") == 0
-    assert story_in(tmp_path).session(2, 4).picture.instruction == said
 
 
 def test_play_begins_with_a_picture_and_goes_on_without_it(play, tmp_path, monkeypatch):
