@@ -16,7 +16,6 @@ from ..animegamer_core.train.stages import OPTIONAL_STAGES, STAGES_IN_ORDER, lr_
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
-from .run_checks import check_games, check_run, in_widget_words
 from .training_progress import RunAtWork, at_work
 from .values import WORLD, DatasetSocket, LoraSocket, image_of_picture, report_ui
 from .widgets import choice_input, number_input, optional_number_input, schema, seed_input, world_input
@@ -162,7 +161,7 @@ class TrainLoRAStage(io.ComfyNode):
         progress = comfyui.NodeProgress()
         job = _job(given, progress)
         config, out = job["config"], job["out"]
-        with in_widget_words(given.run), at_work(given.run, given.stage, config.steps) as now:
+        with at_work(given.run, given.stage, config.steps) as now:
             on_step = _LossPreview(progress, out / LOG, now)
             options = RunOptions(given.resume, on_step, _stop, comfyui.clear_device())
             result = train_adapter(**job, options=options, on_progress=progress)
@@ -203,7 +202,8 @@ def _versions(widgets: Mapping[str, typing.Any]) -> dict[str, str]:
 
 def _job(given: TrainInputs, progress: comfyui.NodeProgress) -> dict[str, typing.Any]:
     """What `train_adapter` takes for the node's inputs; ValueError if they do not fit together."""
-    from ..animegamer_core.train.job import FEATURES, brief, to_train
+    from ..animegamer_core.train.job import FEATURES, brief
+    from ..animegamer_core.train.parts import to_train
 
     out = comfyui.output_folder() / comfyui.RUNS / check_folder_name(given.run, "run") / given.stage
     lora = [(Path(path), strength) for path, strength in given.lora or ()]
@@ -219,18 +219,14 @@ def _job(given: TrainInputs, progress: comfyui.NodeProgress) -> dict[str, typing
         shots_every=given.shots_every,
     )
     config = replace(config, window=world.window)
-    check_run(given.run, given.stage, config, out, given.resume)
-    clips = Path(given.game_dataset) if given.game_dataset else _dataset_folder(given, out, progress)
+    clips = Path(given.game_dataset) if given.game_dataset else _dataset_folder(given, progress)
     # All stages of a run share the features that they compute from the clips.
     cache = out.parent / FEATURES
     return dict(stage=given.stage, config=config, world=world, dataset=clips, out=out, start=lora, cache=cache)
 
 
-def _dataset_folder(given: TrainInputs, out: Path, progress: comfyui.NodeProgress) -> Path:
-    """The folder of the chosen dataset; for the Toybox its games are drawn first, unless they exist.
-
-    out: the run's folder. ValueError if its run was trained on another number of drawn games.
-    """
+def _dataset_folder(given: TrainInputs, progress: comfyui.NodeProgress) -> Path:
+    """The folder of the chosen dataset; for the Toybox its games are drawn first, unless they exist."""
     if given.dataset != worlds.TOYBOX:
         found = dataset_folders()
         if given.dataset not in found:
@@ -243,7 +239,6 @@ def _dataset_folder(given: TrainInputs, out: Path, progress: comfyui.NodeProgres
     from ..animegamer_core.toybox.dataset import DatasetGames, write_dataset
 
     folder = comfyui.output_folder() / comfyui.DATASETS / f"toybox-{given.games}-{given.seed}"
-    check_games(given.run, out, folder, given.games, given.seed)
     dataset_games = DatasetGames(games=given.games, held_out=0, first=given.games * given.seed)
     # Not in worker processes: each would start ComfyUI's main module again.
     return write_dataset(folder, dataset_games, workers=1, on_clip=functools.partial(progress, "clips")).path

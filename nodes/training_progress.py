@@ -86,9 +86,8 @@ def _run_folders() -> dict[tuple[str, str], Path]:
 
 def _progress(folder: Path, now: RunAtWork | None) -> Json:
     from ..animegamer_core.checkpoint.storage import read_json
-    from ..animegamer_core.train.log import LOG, read_log
-    from ..animegamer_core.train.run import RESULT
-    from ..animegamer_core.train.shots import SHEETS
+    from ..animegamer_core.train.checkpoints import RESULT
+    from ..animegamer_core.train.log import LOG, SHEETS, read_log
 
     lines = read_log(folder / LOG)
     ended = now is None and (folder / RESULT).is_file()

@@ -11,8 +11,7 @@ from typing import Annotated, Any, TypedDict
 
 from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg
 
-from ..train.request import ALL, TrainRequest
-from ..train.stages import ALL_STAGES, StageConfig
+from ..train.stages import ALL, ALL_STAGES, StageConfig, TrainRequest
 from .options import one_of
 
 _KINDS = typing.get_type_hints(StageConfig)

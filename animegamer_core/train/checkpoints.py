@@ -1,4 +1,4 @@
-"""Checkpoints of a run: everything that it needs to continue as if it had never stopped.
+"""A run's folder: what it starts from, and checkpoints: all that it needs to continue as if it had never stopped.
 
 `checkpoints/step-0000120/` holds the trained weights, their average and AdamW's moments as safetensors, and state.json.
 A folder is renamed into place when it is complete, so a killed run keeps the one before. The order of samples and the
@@ -8,9 +8,11 @@ noise depend only on seed and step (`sampling.py`), so they need no stored state
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,14 +20,17 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from ..checkpoint.storage import FolderWriter, SafetensorsSource, find_safetensors, write_json
-from ..files import PART, rename
+from ..checkpoint import World, storage
+from ..checkpoint.storage import FolderWriter, SafetensorsSource, find_safetensors, note_of, write_json
+from ..data.dataset import DatasetFolder
+from ..files import PART, locked, rename
 from ..json_files import JsonError, read_json
-from ..messages import quoted
-from .distributed import distributed_like, full_tensor, is_sharded, local_shard
+from ..messages import brief, quoted
+from .distributed import distributed_like, full_tensor, is_sharded, local_shard, processes
 from .stages import STAGES, StageConfig
 
 CHECKPOINTS = "checkpoints"  # folder in a run's folder
+JOB, RESULT, LOCK = "job.json", "result.json", ".lock"  # files in it: what it starts from, and how it ended
 MOMENTS = ("exp_avg", "exp_avg_sq")  # AdamW's
 KEPT = 2  # checkpoints that are kept
 FORMAT = 1
@@ -42,19 +47,7 @@ FREE_FIELDS = (
     "shard_mb",
     "compile",
     "checkpointing",
-    "deterministic",
 )
-
-
-class ChangedSetting(ValueError):
-    """A run is continued with another value of a setting (a field of StageConfig)."""
-
-    def __init__(self, path: Path, name: str, before: object, now: object) -> None:
-        super().__init__(
-            f"{path} was trained with {name} {quoted(before)}, now it is {quoted(now)}; continue with the same "
-            "settings, or use another folder"
-        )
-        self.name, self.before, self.now = name, before, now
 
 
 @dataclasses.dataclass
@@ -139,8 +132,8 @@ def read_state(path: Path) -> StoredState:
 
 
 def load_checkpoint(path: Path, state: RunState) -> None:
-    """Load a checkpoint into a run that was just set up; ValueError names the setting or tensor that does not fit."""
-    info = checked_state(path, state.stage, state.config)
+    """Load a checkpoint into a run that was just set up; ValueError names a tensor that does not fit."""
+    info = read_state(path)
     weights = find_safetensors(path)
     if weights is None:
         raise ValueError(f"{path}: holds no weights; delete this folder to continue from the checkpoint before")
@@ -157,20 +150,6 @@ def load_checkpoint(path: Path, state: RunState) -> None:
                 moments[moment] = distributed_like(_checked(source, f"{moment}.{name}", parameter), parameter)
             state.optimizer.state[parameter] = moments
     state.step, state.seconds = info.step, info.seconds
-
-
-def checked_state(path: Path, stage: str, config: StageConfig) -> StoredState:
-    """Read the state of a checkpoint from which this stage continues, perhaps with more steps.
-
-    ValueError if the checkpoint is of another stage or format, ChangedSetting if it has other settings.
-    """
-    info = read_state(path)
-    if (info.format, info.stage) != (FORMAT, stage):
-        raise ValueError(f"{path} is from stage {info.stage!r}, not {stage!r}; choose another folder")
-    stored = info.config.get("steps", 0)
-    steps = max(config.steps, stored) if isinstance(stored, int) else stored
-    check_settings(path, stage, {**info.config, "steps": steps}, config)
-    return info
 
 
 def _tensors_of(state: RunState, keep: bool) -> dict[str, Tensor]:
@@ -204,11 +183,83 @@ def _checked(source: SafetensorsSource, name: str, like: Tensor) -> Tensor:
     return source.tensor(name)
 
 
-def check_settings(path: Path, stage: str, stored: Mapping[str, Any], config: StageConfig) -> None:
-    """ChangedSetting for the first setting that differs from those `stored` at `path`, except FREE_FIELDS."""
+def continued_config(stage: str, config: StageConfig, out: Path) -> StageConfig:
+    """The configuration with which the run in `out` continues; the given one if nothing was trained there yet.
+
+    A run may get more steps; its warm-up then keeps its length. ValueError if the run is of another stage or format, or
+    if a setting differs that is not in FREE_FIELDS.
+    """
+    found = list_checkpoints(out / CHECKPOINTS)
+    if not found:
+        return config
+    info = read_state(found[-1])
+    if (info.format, info.stage) != (FORMAT, stage):
+        raise ValueError(f"{found[-1]} is from stage {info.stage!r}, not {stage!r}; choose another folder")
+    if info.config["steps"] < config.steps:
+        config = dataclasses.replace(config, lr_warmup=info.config["lr_warmup"])
     free = set(FREE_FIELDS) - set(SPLITTING if STAGES[stage].contrasts else ())
     for name, value in dataclasses.asdict(config).items():
-        before = stored.get(name)
+        before = info.config.get(name)
         before = tuple(before) if isinstance(before, list) else before
-        if name not in free and before != value:
-            raise ChangedSetting(path, name, before, value)
+        if name not in free and before != value and not (name == "steps" and before < value):
+            raise ValueError(
+                f"{out} was trained with {name} {quoted(before)}, now it is {quoted(value)}; continue with the same "
+                "settings, or use another folder"
+            )
+    return config
+
+
+def origin_of(
+    stage: str,
+    folder: DatasetFolder,
+    start: Sequence[tuple[Path, float]],
+    world: World | None,
+    in_place: bool = False,
+) -> dict[str, object]:
+    """What a run starts from, as job.json in its folder states it.
+
+    world: as the stage reads it; None if it reads no world. in_place: whether the run writes to the world, which then
+    differs afterwards.
+    """
+    # a run with starting adapters always notes the world: on a changed world, they would be applied twice
+    is_noted = world is not None and (start or not in_place)
+    return {
+        "stage": stage,
+        "profile": world.profile.name if world is not None and STAGES[stage].games else None,
+        "world": world.fingerprint if is_noted else None,
+        "dataset": folder.digest(captions=True),
+        # digits of the hash, since many adapters have the same name; reading a missing file fails later
+        "start": [
+            [path.name, strength, note_of(path).sha256[:12] if path.is_file() else ""] for path, strength in start
+        ],
+    }
+
+
+@contextmanager
+def hold_run_folder(out: Path, notes: Mapping[str, object]) -> Iterator[None]:
+    """Lock a run's folder while the block runs, and note in it what the run starts from (`origin_of`).
+
+    ValueError if another training is running in the folder, or if the run there has a checkpoint and another origin.
+    """
+    refusal = f"{out}: another training is running here; wait for it, stop it, or choose another folder"
+    with locked(out / LOCK, refusal) if processes().is_main_process else nullcontext():
+        with processes().main_process_first():
+            path = out / JOB
+            if path.is_file() and list_checkpoints(out / CHECKPOINTS):
+                _check_same(out, storage.read_json(path), notes)
+            else:
+                (out / RESULT).unlink(missing_ok=True)  # of a run whose checkpoints were removed
+            write_json(path, notes)
+        yield
+
+
+def _check_same(out: Path, before: Mapping[str, object], notes: Mapping[str, object]) -> None:
+    """ValueError for the first note that differs from the earlier ones."""
+    if before.get("world") is None:  # the run wrote to its world
+        before = {**before, "world": notes["world"]}
+    for name, value in json.loads(json.dumps(notes)).items():
+        if before.get(name) != value:
+            raise ValueError(
+                f"{out} holds a run with another {name} ({brief(before.get(name), 40)}, now {brief(value, 40)}); "
+                "choose another folder for this run"
+            )

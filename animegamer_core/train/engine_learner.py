@@ -28,14 +28,15 @@ class EngineLearner(Learner):
     """Trains the engine. Loss: cross-entropy of the state block + alpha MSE + beta (1 - cosine) of the representation.
 
     This is the supplement's formula 1, with a weight `cross_entropy` of the first term. The history holds the true
-    states and representations; noise or the engine's own predictions can be mixed in.
+    states and representations, the latter with noise.
     """
+
+    features = ("states",)
 
     def __init__(self, config: StageConfig, engine: GameEngine, data: TrainingData) -> None:
         super().__init__(config)
         self.engine = engine
         self._table = PromptTable(engine, data.folder.turns)
-        self.features = ("states", "predicted") if config.history_own else ("states",)
         longest, room = self._table.longest(config.window), engine.spec.engine.max_positions
         if longest > room:
             raise ValueError(
@@ -59,22 +60,19 @@ class EngineLearner(Learner):
         prompts = [self._table.prompt(clips) for clips in rows.tolist()]
         return {
             "prompts": prompts,
-            "past": self._history(data, states[:, :-1], rows[:, :-1], micro),
+            "past": self._history(states[:, :-1], micro),
             "states": states[:, -1],
             "answers": torch.stack([self._table.answer(prompt) for prompt in prompts]).to(device, non_blocking=True),
         }
 
-    def _history(self, data: TrainingData, true_BKND: Tensor, rows: Tensor, micro: MicroBatch) -> Tensor:
-        """The past representations, some replaced by the engine's own, with noise of a random strength for each."""
+    def _history(self, past_BKND: Tensor, micro: MicroBatch) -> Tensor:
+        """The past representations, with noise of a random strength for each."""
         config = self.settings
-        random = SampleNoise(true_BKND.device, config.seed, micro, len(rows), "history")
-        own, strength = random.uniform(2, true_BKND.shape[1], 1, 1).unbind(1)
-        past = true_BKND
-        if config.history_own and past.shape[1]:
-            past = torch.where(own < config.history_own, _windows(data, "predicted", rows, past.device), past)
-        if config.history_noise:
-            past = past + config.history_noise * strength * random.normal(*past.shape[1:])
-        return past
+        if not config.history_noise:
+            return past_BKND
+        random = SampleNoise(past_BKND.device, config.seed, micro, len(past_BKND), "history")
+        strength = random.uniform(past_BKND.shape[1], 1, 1)
+        return past_BKND + config.history_noise * strength * random.normal(*past_BKND.shape[1:])
 
     def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> Tensor:
         games = [game.clips for game in data.folder.games]
@@ -107,25 +105,20 @@ def _windows(data: TrainingData, name: str, rows_BK: Tensor, device: torch.devic
     return values.reshape(*rows_BK.shape, *values.shape[1:])
 
 
-def add_predictions(data: TrainingData, engine: GameEngine, window: int, free_running: bool = False) -> TrainingData:
+def add_predictions(data: TrainingData, engine: GameEngine, window: int) -> TrainingData:
     """Add the engine's predicted representation of every clip, `predicted`, for decoder adaptation.
 
-    Each turn is predicted from as many past turns as in play. Their representations are the true ones or, with
-    free_running, the engine's earlier predictions, as in a game. Their motion levels and stat changes are always the
-    true ones. Clips that are in no game are predicted without a past.
+    Each turn is predicted from as many true past turns as in play. Clips that are in no game are predicted without a
+    past.
     """
     engine.eval()
     reader = cache(lambda: _GameReader(data, engine, window))
-    free = cache(lambda: reader().free_running())
-
-    def compute(part: range) -> Tensor:
-        return free()[part.start : part.stop] if free_running else reader().teacher_forced(part)
 
     def depends_on() -> str:
         games = [game.clips for game in data.folder.games]
-        return weights_digest(engine, window, free_running, games, data.stored_digest("states"))
+        return weights_digest(engine, window, games, data.stored_digest("states"))
 
-    return data.with_feature("predicted", compute, 1024, depends_on)
+    return data.with_feature("predicted", lambda part: reader().predict(part), 1024, depends_on)
 
 
 class _GameReader:
@@ -136,52 +129,28 @@ class _GameReader:
         self._table = PromptTable(engine, data.folder.turns)
         self._device = engine.project_in[0].weight.device
         self._home = "cpu" if data.cache else self._device
-        self._turns = _by_turn(data, window)
+        self._windows = {clip: (clip,) for clip in range(len(data.folder.turns))}
+        for game in data.folder.games:
+            for turn, clip in enumerate(game.clips):
+                self._windows[clip] = tuple(game.clips[max(0, turn - window) : turn + 1])
 
-    def teacher_forced(self, part: range) -> Tensor:
-        """(n, N, D): predictions for the clips in `part`, given the true past."""
-        found = self._empty(len(part))
-        windows = {window[-1]: window for turn in self._turns for window in turn if window[-1] in part}
-        for rows in self._batches(windows.values()):
-            past = _windows(self._data, "states", rows[:, :-1], self._device)
-            found[rows[:, -1].to(found.device) - part.start] = self._predict(rows, past)
-        return found
-
-    def free_running(self) -> Tensor:
-        """(n, N, D): predictions for all clips, turn after turn, given the earlier predictions as the past."""
-        found = self._empty(len(self._data.folder.turns))
-        for turn in self._turns:
-            for rows in self._batches(turn):
-                past = found[rows[:, :-1].to(found.device)].to(self._device).float()
-                found[rows[:, -1].to(found.device)] = self._predict(rows, past)
-        return found
-
-    def _empty(self, clips: int) -> Tensor:
+    @torch.no_grad()
+    def predict(self, part: range) -> Tensor:
+        """(n, N, D): predictions for the clips in `part`."""
         state = self._engine.spec.state
-        return torch.empty(clips, state.tokens, state.width, dtype=torch.half, device=self._home)
+        found = torch.empty(len(part), state.tokens, state.width, dtype=torch.half, device=self._home)
+        for rows in self._batches([self._windows[clip] for clip in part]):
+            prompts = [self._table.prompt(clips, answered=False) for clips in rows.tolist()]
+            past = _windows(self._data, "states", rows[:, :-1], self._device)
+            with autocast(self._device):
+                output = self._engine(prompts, list(past))
+            found[rows[:, -1].to(found.device) - part.start] = output.states_BND.half().to(self._home)
+        return found
 
     def _batches(self, windows: Collection[tuple[int, ...]]) -> Iterator[Tensor]:
         """Yield the windows as (B, K + 1), grouped by length."""
         for length in sorted({len(window) for window in windows}):
             yield from torch.tensor([window for window in windows if len(window) == length]).split(TURNS_AT_ONCE)
-
-    @torch.no_grad()
-    def _predict(self, rows: Tensor, past_BKND: Tensor) -> Tensor:
-        prompts = [self._table.prompt(clips, answered=False) for clips in rows.tolist()]
-        with autocast(self._device):
-            output = self._engine(prompts, list(past_BKND))
-        return output.states_BND.half().to(self._home)
-
-
-def _by_turn(data: TrainingData, window: int) -> list[list[tuple[int, ...]]]:
-    """Windows of up to window + 1 clips in the order of play: those of all first turns, all second turns, ..."""
-    played = {clip for game in data.folder.games for clip in game.clips}
-    games = [game.clips for game in data.folder.games]
-    games += [(clip,) for clip in range(len(data.folder.turns)) if clip not in played]
-    return [
-        [tuple(clips[max(0, turn - window) : turn + 1]) for clips in games if turn < len(clips)]
-        for turn in range(max(len(clips) for clips in games))
-    ]
 
 
 Piece = tuple[Tensor, Tensor]  # (ids, which of them are slots), both (L,)

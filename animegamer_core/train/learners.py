@@ -30,7 +30,7 @@ from .losses import (
     timestep_band,
     velocity_target,
 )
-from .sampling import ClipSampler, MicroBatch, SampleNoise, generator, random_seed
+from .sampling import ClipSampler, MicroBatch, SampleNoise, random_seed
 from .stages import StageConfig
 from .trainable import lora_off
 from .training_data import IMAGE_FEATURES, TrainingData, pictures
@@ -89,14 +89,11 @@ class VaeLearner(Learner):
             decoder.vae.enable_gradient_checkpointing()
 
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
-        lengths, numbers = self.settings.clip_lengths, generator("cpu", self.settings.seed, micro.step, "length")
-        length = lengths[int(torch.randint(len(lengths), (), generator=numbers))]
-        frames = data.store.gather(["frames"], rows, device)["frames"][:, :length]
+        frames = data.store.gather(["frames"], rows, device)["frames"]
         clip = rearrange(pictures(frames), "b f c h w -> b c f h w")
-        spec = self.decoder.spec.decoder
-        _, channels, height, width = spec.latent_shape
+        frames, channels, height, width = self.decoder.spec.decoder.latent_shape
         noise = SampleNoise(device, self.settings.seed, micro, len(rows), "noise")
-        return {"clip": clip, "noise": noise.normal(channels, (length - 1) // 4 + 1, height, width)}
+        return {"clip": clip, "noise": noise.normal(channels, frames, height, width)}
 
     def forward(self, batch: Batch) -> Losses:
         clip, config = batch["clip"], self.settings
@@ -204,9 +201,8 @@ class DiffusionLearner(Learner):
         random = SampleNoise(device, self.settings.seed, micro, len(rows), "diffusion")
         values = data.store.gather(self.features, rows, device)
         mean, deviation = values["latents"].float().unbind(1)
-        clean, noise = mean, random.normal(*mean.shape[1:])
-        if self.settings.sample_latents:
-            clean = mean + deviation * random.normal(*mean.shape[1:])
+        noise = random.normal(*mean.shape[1:])
+        clean = mean + deviation * random.normal(*mean.shape[1:])
         first, width = self._bands(random)
         timesteps = first + (width * random.uniform()).long()
         return {"clean": clean, "noise": noise, "timesteps": timesteps, **self._conditions(data, rows, values, random)}
@@ -238,10 +234,8 @@ class DiffusionLearner(Learner):
 
     def _bands(self, random: SampleNoise) -> tuple[Tensor, int]:
         """((B,) first timesteps, width) of the bands from which the samples draw their timesteps."""
-        count = random.batch if self.settings.band_timesteps else 1
-        bands = [timestep_band(sample, count) for sample in range(count)]
-        starts = torch.tensor([start for start, _ in bands]).expand(random.batch)
-        return random.rows(starts), bands[0][1] - bands[0][0]
+        bands = [timestep_band(sample, random.batch) for sample in range(random.batch)]
+        return random.rows(torch.tensor([start for start, _ in bands])), bands[0][1] - bands[0][0]
 
     def _with_dropout(self, text: Tensor, image: Tensor, blank: Tensor, random: SampleNoise) -> tuple[Batch, Tensor]:
         """Text and image features with dropout, drawn for each sample; and which samples (B,) lost both."""

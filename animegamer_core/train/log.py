@@ -8,22 +8,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ..files import append_line, save_picture, write_text
-from ..json_files import to_type
-from ..messages import brief
 from .checkpoints import CHECKPOINTS, list_checkpoints, step_of
 
 LOG = "log.jsonl"
-PICTURE = "loss.png"
-_Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]  # larger ones are no float
-
-
-class _Step(TypedDict):
-    step: _Whole
+PICTURE, SHEETS = "loss.png", "shots"  # a picture, and the folder of contact sheets
 
 
 def read_log(path: Path) -> list[dict[str, float]]:
@@ -32,16 +25,14 @@ def read_log(path: Path) -> list[dict[str, float]]:
     ValueError for any other line that is not an object of numbers. Values that were not finite are left out.
     """
     lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
-    return [_numbers(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
-
-
-def _numbers(line: bytes, where: str) -> dict[str, float]:
-    try:
-        values = to_type(json.loads(line), dict[str, _Whole | float | None], "the line")
-        to_type(values, _Step, "the line")
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{where}: {brief(error)}; delete the line") from error
-    return {name: value for name, value in values.items() if value is not None and math.isfinite(value)}
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            values = msgspec.json.decode(line, type=dict[str, int | float | None])
+        except msgspec.MsgspecError as error:
+            raise ValueError(f"{path}:{number}: {error}; delete the line") from error
+        found.append({name: value for name, value in values.items() if value is not None})
+    return found
 
 
 class RunLog:

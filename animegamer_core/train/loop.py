@@ -1,4 +1,8 @@
-"""The training loop, the same for all stages: steps, log, validation, checkpoints, contact sheets, stopping."""
+"""The training loop, the same for all stages: steps, log, validation, checkpoints, contact sheets, stopping.
+
+Contact sheets show true clips next to shots drawn with the current weights. They do not use the run's random numbers,
+so a run computes the same with and without them.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,28 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..files import save_picture
+from ..media.video import to_uint8
+from ..model.decoder import ShotDecoder
 from .checkpoints import CHECKPOINTS, RunState, list_checkpoints, load_checkpoint, save_checkpoint
-from .learners import Learner
-from .log import LOG, RunLog
+from .distributed import processes, reshard
+from .learners import Learner, motion_condition
+from .log import LOG, SHEETS, RunLog
+from .parts import WorldParts
 from .stages import StageConfig
-from .trainer import Means, Trainer, idle_on_cpu, learning_rate
-from .training_data import TrainingData
+from .trainer import Means, Trainer, idle_on_cpu, learning_rate, on_device
+from .training_data import TrainingData, autocast
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 OnStep = Callable[[int, int, dict[str, float]], None]  # (steps done, steps in all, latest logged values)
-DrawShots = Callable[[Learner, "nn.Module | None", int, torch.device], None]  # (learner, idle VAE, steps done, device)
 
 
 @dataclass(frozen=True)
@@ -31,20 +44,25 @@ class RunOptions:
 
     resume: continue from the last checkpoint in the folder, if there is one. on_step: gets the values of each logged
     step. should_stop: called after each step; True saves a checkpoint and stops. An exception from either reaches the
-    caller after a checkpoint is saved. device: where to train, None for accelerate's choice. draw: writes a contact
-    sheet; train_stage sets it. on_interrupt: called at the first Ctrl-C, within the signal handler.
+    caller after a checkpoint is saved. device: where to train, None for accelerate's choice. on_interrupt: called at
+    the first Ctrl-C, within the signal handler.
     """
 
     resume: bool = True
     on_step: OnStep | None = None
     should_stop: Callable[[], bool] | None = None
     device: torch.device | None = None
-    draw: DrawShots | None = None
     on_interrupt: Callable[[], object] | None = None
 
 
 def run_loop(
-    stage: str, config: StageConfig, learner: Learner, data: TrainingData, out: Path, options: RunOptions
+    stage: str,
+    config: StageConfig,
+    learner: Learner,
+    parts: WorldParts,
+    data: TrainingData,
+    out: Path,
+    options: RunOptions,
 ) -> tuple[RunState, dict[str, Tensor]]:
     """Train until the last step, the time limit, Ctrl-C (after the current step) or `should_stop`.
 
@@ -58,7 +76,8 @@ def run_loop(
         if options.resume and (found := list_checkpoints(out / CHECKPOINTS)):
             load_checkpoint(found[-1], state)
         with _finish_step_on_ctrl_c(options.on_interrupt) as interrupted:
-            _Loop(trainer, out, options, interrupted, idle.get("decoder.vae")).run()
+            vae = idle.get("decoder.vae") or (parts.decoder and parts.decoder.vae)
+            _Loop(trainer, out, options, interrupted, ShotSheets(stage, config, parts, data, out, vae)).run()
         trained = trainer.finish(learner)
         if interrupted():  # raised only now: the processes must leave the loop together
             raise KeyboardInterrupt
@@ -69,17 +88,15 @@ class _Loop:
     """One run of a stage: what happens after each of its steps."""
 
     def __init__(
-        self, trainer: Trainer, out: Path, options: RunOptions, interrupted: Callable[[], bool], vae: nn.Module | None
+        self, trainer: Trainer, out: Path, options: RunOptions, interrupted: Callable[[], bool], sheets: ShotSheets
     ) -> None:
         self.trainer, self.config, self.state = trainer, trainer.config, trainer.state
         self.options, self.interrupted = options, interrupted
-        self.checkpoints, self.vae = out / CHECKPOINTS, vae
+        self.checkpoints, self.sheets = out / CHECKPOINTS, sheets
         self.log = RunLog(out / LOG, self.state.step) if trainer.processes.is_main_process else None
         self.losses, self.begun, self.seconds_before = Means(), time.monotonic(), self.state.seconds
 
     def run(self) -> None:
-        if self.config.compile and not self._is_last():
-            self.trainer.check_compiled()
         stop = False
         while not (stop or self._is_last()):
             self.losses.add(self.trainer.take_step())
@@ -88,9 +105,9 @@ class _Loop:
             self._log(stop)
             if self._is_due(self.config.save_every) or stop:
                 self._save()
-            if self.options.draw and self._is_due(self.config.shots_every):
+            if self._is_due(self.config.shots_every):
                 with self._saved_on_error(), self.trainer.averaged_weights():
-                    self.options.draw(self.trainer.learner, self.vae, self.state.step, self.trainer.device)
+                    self.sheets.draw(self.trainer.learner, self.state.step, self.trainer.device)
 
     def _is_last(self) -> bool:
         return self.state.step >= self.config.steps
@@ -167,3 +184,106 @@ def _finish_step_on_ctrl_c(on_interrupt: Callable[[], object] | None) -> Iterato
         yield lambda: bool(received)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+CLIPS = 4  # rows of a sheet
+_TILE = 160  # height of a picture in pixels
+_GAP, _LINE = 6, 22
+_BACKGROUND, _TITLE, _CAPTION = "#ffffff", "#23262f", "#696d78"
+
+
+@dataclass(frozen=True)
+class ShotSheets:
+    """Draws the sheets of one stage into `out`: of held-out clips, or of training clips if none are held out.
+
+    vae: the decoder's, which may be on the CPU; None if no decoder is loaded.
+    """
+
+    stage: str
+    config: StageConfig
+    parts: WorldParts
+    data: TrainingData
+    out: Path
+    vae: nn.Module | None
+
+    @property
+    def clips(self) -> tuple[int, ...]:
+        """The clips that every sheet shows."""
+        clips = self.data.clips(held_out=True) or self.data.clips()
+        count = min(CLIPS, len(clips))
+        return tuple(clips[number * len(clips) // count] for number in range(count))
+
+    @torch.no_grad()
+    def draw(self, learner: Learner, step: int, device: torch.device) -> None:
+        """Write the sheet of a step, if the stage can show shots and a decoder is loaded; every process must call this.
+
+        learner: with the weights to show.
+        """
+        vae, rows = self.vae, torch.tensor(self.clips)
+        learner.eval()
+        with autocast(device, self.config.precision):
+            states = learner.states(self.data, rows, device)
+            if states is None or vae is None:
+                return
+            latents = self._sample(learner, states.float(), rows, device)
+        reshard(learner)
+        if not processes().is_main_process:
+            return
+        with on_device(vae, device), _with_vae(self.parts.of("decoder"), vae, device) as decoder:
+            shots = _pictures(decoder, latents)
+            true = self._true(decoder, rows, device)
+        save_picture(self.sheet(true, shots, step), self.out / SHEETS / f"step-{step:07d}.png")
+
+    def _sample(self, learner: Learner, states_BND: Tensor, rows: Tensor, device: torch.device) -> Tensor:
+        motion = motion_condition(self.data.motion[rows], self.config)
+        seeds, steps = rows.tolist(), self.config.shots_steps
+        if hasattr(learner, "sample"):
+            return learner.sample(states_BND, motion, seeds, steps)
+        with on_device(self.parts.of("decoder"), device):
+            return self.parts.decoder.eval().sample(states_BND, motion, seeds, steps=steps)
+
+    def _true(self, decoder: ShotDecoder, rows: Tensor, device: torch.device) -> list[np.ndarray]:
+        """The clips from memory; else their latents from memory, decoded; else the clips from their files."""
+        store = self.data.store
+        if "frames" in store:
+            return list(store.gather(["frames"], rows, "cpu")["frames"].numpy())
+        if "latents" in store:
+            return _pictures(decoder, store.gather(["latents"], rows, device)["latents"][:, 0].float())
+        return [self.data.folder.frames(index) for index in rows.tolist()]
+
+    def sheet(self, true: list[np.ndarray], shots: list[np.ndarray], step: int) -> Image.Image:
+        """The sheet: per clip a row with three of its frames and three of its shot. true, shots: uint8 (F, H, W, 3)."""
+        from PIL import Image, ImageDraw
+
+        width = round(_TILE * shots[0].shape[2] / shots[0].shape[1])
+        row = _TILE + _LINE + _GAP
+        paper = Image.new("RGB", (_GAP + 6 * (width + _GAP) + _GAP, _LINE + len(shots) * row + _GAP), _BACKGROUND)
+        pen = ImageDraw.Draw(paper)
+        pen.text((_GAP, 4), f"{self.stage}, step {step}: clips to the left, shots to the right", fill=_TITLE)
+        for number, (clip, pair) in enumerate(zip(self.clips, zip(true, shots, strict=True), strict=True)):
+            top = _LINE + number * row
+            turn = self.data.folder.turns[clip]
+            pen.text((_GAP, top + 4), f"clip {clip + 1}, motion value {turn.motion_value:.3g}", fill=_CAPTION)
+            for side, frames in enumerate(pair):
+                for tile, frame in enumerate(frames[[0, len(frames) // 2, -1]]):
+                    picture = Image.fromarray(frame).resize((width, _TILE), Image.Resampling.LANCZOS)
+                    left = _GAP + (3 * side + tile) * (width + _GAP) + side * _GAP
+                    paper.paste(picture, (left, top + _LINE))
+        return paper
+
+
+@contextmanager
+def _with_vae(decoder: ShotDecoder, vae: nn.Module, device: torch.device) -> Iterator[ShotDecoder]:
+    """The decoder with its VAE while the block runs; on a GPU it decodes in tiles, to save memory."""
+    before = decoder.vae, decoder.tiled
+    decoder.vae, decoder.tiled = vae.eval(), device.type != "cpu"
+    try:
+        with autocast(device):
+            yield decoder
+    finally:
+        decoder.vae, decoder.tiled = before
+
+
+def _pictures(decoder: ShotDecoder, latents_BTCHW: Tensor) -> list[np.ndarray]:
+    """Decode rows of latents one at a time: uint8 (F, H, W, 3) each."""
+    return [to_uint8(decoder.decode_latents(row[None])[0]) for row in latents_BTCHW]

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from ..checkpoint import World, save_part, save_world
-from ..checkpoint.adapter_files import adapted_models
+from ..checkpoint.adapter_files import adapted_models, adapter_facts, tensor_names
+from ..checkpoint.adapters import reading_of
 from ..checkpoint.apply_adapter import apply_adapter
 from ..checkpoint.lora import changed_tensors, take_in
 from ..checkpoint.lora_files import plain_tensors
@@ -20,15 +21,17 @@ from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder
 from ..model.engine import GameEngine
 from ..model.prompt import GameTokenizer
-from ..spec import SPECS, DecoderSpec, ModelSpec, Profile
+from ..spec import SPECS, TRAINED_PROFILES, DecoderSpec, ModelSpec, Profile, get_profile
+from .distributed import processes
 from .sampling import random_seed
-from .stages import StageConfig, matching
+from .stages import STAGES, StageConfig, matching, models_of
 from .training_data import IMAGE_FEATURES, TrainingData, digest_of, forget_names, name_weights
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 MODELS = ("encoder", "decoder", "engine")
+FEATURE_ENCODERS = ("text_tower", "image_tower")  # a world's parts that compute features of texts and clips
 
 
 @dataclass(frozen=True)
@@ -198,15 +201,6 @@ def new_model(
     return ShotDecoder(spec, profile) if name == "decoder" else GameEngine(spec, tokenizer, profile)
 
 
-def has_encoder_features(world: World, config: StageConfig, data: TrainingData) -> bool:
-    """Whether the cache folder holds the features of this world's text and image encoder."""
-    count, image = len(data.folder.turns), IMAGE_FEATURES[config.encoder_frame]
-    made_by = (("text", "text_tower", count), ("blank_text", "text_tower", 1), (image, "image_tower", count))
-    return all(
-        data.is_cached(name, rows, data.digest(name, digest_of([name_of(world, part)]))) for name, part, rows in made_by
-    )
-
-
 def name_of(world: World, part: str) -> str:
     """The name of a part's weights: the checksums of its files."""
     return repr(sorted((path, note.sha256) for path, note in world.storage.notes(part).items()))
@@ -222,3 +216,61 @@ def _reload_fp32(model: nn.Module, model_name: str, world: World, patterns: Sequ
         for stored, name in part_names(model_name, part, places).items():
             if f"{model_name}.{name}" in chosen:
                 places[name].data = source.tensor(stored).float()
+
+
+def to_train(stage: str, world: World, start: Sequence[Path], profile: str | None = None) -> World:
+    """The world with the profile and window with which a stage reads turns, and with which its result is played.
+
+    start: the adapters that the stage starts from. profile: how turns are read; None for the engine's own, or `paper`
+    if none of our stages has trained the engine. ValueError for a profile that cannot be trained or that the stage does
+    not use, and for adapters that contradict one another.
+    """
+    facts = STAGES[stage]
+    if profile is not None and not facts.games:
+        raise ValueError(f"stage {stage} reads no turns, so a profile has no effect; do not set one")
+    if profile is not None and profile not in TRAINED_PROFILES:
+        raise ValueError(f"profile {profile!r} cannot be trained; choose {' or '.join(TRAINED_PROFILES)}")
+    if not facts.games:
+        return world
+    reading = reading_of(world, [adapter_facts(path) for path in start], checked=profile is None)
+    read = replace(world, profile=reading.profile, trained_window=reading.window)
+    if not facts.trains_engine:
+        return read if profile is None else read.with_profile(profile)
+    chosen = profile or (TRAINED_PROFILES[0] if reading.window is None else reading.profile.name)
+    return replace(read, profile=get_profile(chosen))
+
+
+def needed_parts(
+    stage: str,
+    config: StageConfig,
+    world: World,
+    data: TrainingData,
+    device: torch.device | None = None,
+    start: Sequence[Path] = (),
+) -> WorldParts:
+    """Load the models that a stage needs into the least memory; ValueError names the first that the world lacks.
+
+    Frozen weights are loaded in bf16 if the stage keeps them so. The text and image encoder are not loaded if the cache
+    folder has their features and no starting adapter changes them.
+    """
+    dtype = torch.bfloat16 if config.keeps_frozen_in_bf16(device or processes().device) else torch.float32
+    needs, prefixes = STAGES[stage].needs, tuple(f"encoder.{part}." for part in FEATURE_ENCODERS)
+    changed = "text" in STAGES[stage].outdates or any(
+        name.startswith(prefixes) for path in start for name in tensor_names(path)
+    )
+    encoders = changed or not has_encoder_features(world, config, data)
+    if "encoder" in needs and encoders and world.has("encoder") and (lacking := world.missing(FEATURE_ENCODERS)):
+        raise ValueError(f"stage {stage} computes features of clips and texts, but {lacking[0]}")
+    parts = WorldParts.load(world, models_of(stage, config.shots_every > 0), dtype, config.trainable, encoders)
+    for name in needs:
+        parts.of(name)
+    return parts
+
+
+def has_encoder_features(world: World, config: StageConfig, data: TrainingData) -> bool:
+    """Whether the cache folder holds the features of this world's text and image encoder."""
+    count, image = len(data.folder.turns), IMAGE_FEATURES[config.encoder_frame]
+    made_by = (("text", "text_tower", count), ("blank_text", "text_tower", 1), (image, "image_tower", count))
+    return all(
+        data.is_cached(name, rows, data.digest(name, digest_of([name_of(world, part)]))) for name, part, rows in made_by
+    )

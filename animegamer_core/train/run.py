@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,19 @@ from torch import Tensor
 from ..checkpoint.adapter_files import save_adapter
 from ..checkpoint.storage import write_json
 from ..data.dataset import DatasetFolder
-from ..files import replacing
 from ..model.encoder import ShotEncoder
 from ..model.prompt import unknown_words
 from ..spec import Reading
 from . import distributed
-from .checkpoints import CHECKPOINTS, list_checkpoints
+from .checkpoints import CHECKPOINTS, RESULT, continued_config, list_checkpoints
 from .distributed import processes
 from .engine_learner import EngineLearner, add_predictions
 from .learners import ContrastiveLearner, DiffusionLearner, DistillLearner, Learner, TextVideoLearner, VaeLearner
 from .loop import RunOptions, run_loop
 from .parts import WorldParts
-from .shots import ShotSheets
 from .stages import STAGES, StageConfig
 from .trainable import check_trainable, drop_lora, keep_lora
-from .trainer import continued_config, copy_into, deterministic, idle_on_cpu, on_device
+from .trainer import copy_into, idle_on_cpu, on_device
 from .training_data import (
     IMAGE_FEATURES,
     TrainingData,
@@ -43,8 +41,6 @@ from .training_data import (
     pictures,
 )
 
-HEADS = "heads.safetensors"
-RESULT = "result.json"
 MEASURED_CLIPS = 128  # most clips for `measured_scale`
 UNKNOWN_WORDS_SHOWN = 3
 
@@ -80,35 +76,34 @@ def train_stage(
     """
     out = Path(out)
     device, is_main = options.device or processes().device, processes().is_main_process
-    check_free(out, options)
+    check_free(out, options.resume)
     config = continued_config(stage, config, out)
     check_stage(stage, config, parts, data)
     stated = playing_facts(stage, config, parts, data)
     learner = LEARNERS[stage](config, parts, data)
     with idle_on_cpu(learner):
         check_trainable(learner, config)  # before features, which may take hours
-    with deterministic(config.deterministic, device):
-        data = prepare(stage, config, parts, data, device)
-        sheets = ShotSheets(stage, config, parts, data, out)
-        state, trained = run_loop(stage, config, learner, data, out, replace(options, draw=sheets.draw))
-        if state.step < config.steps:
-            drop_lora(learner)  # the next call starts like this one, and loads the checkpoint
-            if is_main or not distributed.fsdp_wanted():
-                learner.restore_start()
-            return StageResult(False, state.step, state.seconds, parts, data)
+    data = prepare(stage, config, parts, data, device)
+    state, trained = run_loop(stage, config, learner, parts, data, out, options)
+    if state.step < config.steps:
+        drop_lora(learner)  # the next call starts like this one, and loads the checkpoint
         if is_main or not distributed.fsdp_wanted():
-            parts, trained = _finish(stage, learner, parts, data, trained)
+            learner.restore_start()
+        return StageResult(False, state.step, state.seconds, parts, data)
+    if is_main or not distributed.fsdp_wanted():
+        parts, trained = _finish(stage, learner, parts, data, trained)
     file = out / f"{stage}.safetensors"
     if is_main:
-        save_adapter(file, stage, config, _without_heads(file, trained), parts.spec.to_dict(), stated)
+        kept = {name: value for name, value in trained.items() if not name.startswith("heads.")}  # only to train
+        save_adapter(file, stage, config, kept, parts.spec.to_dict(), stated)
         write_json(out / RESULT, {"stage": stage, "steps": state.step, "seconds": state.seconds})
     return StageResult(True, state.step, state.seconds, parts, data.without(*STAGES[stage].outdates), file)
 
 
-def check_free(out: Path, options: RunOptions) -> None:
-    """ValueError if the folder holds a run and the options do not continue it."""
-    if not options.resume and list_checkpoints(out / CHECKPOINTS):
-        raise ValueError(f"{out} already holds a run; continue it (--resume), or choose another folder (--out)")
+def check_free(out: Path, resume: bool) -> None:
+    """ValueError if the folder holds a run that is not to be continued."""
+    if not resume and list_checkpoints(out / CHECKPOINTS):
+        raise ValueError(f"{out} already holds a run; resume it, or choose another folder")
 
 
 def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
@@ -188,15 +183,11 @@ def _check_frames(stage: str, config: StageConfig, parts: WorldParts, data: Trai
         found = data.clip_shape
     first_only = STAGES[stage].reads == ("states",) and config.encoder_frame == "first"  # then any length will do
     check_clips(found, parts.spec, found[0] if first_only else None)
-    most = parts.spec.decoder.frames
-    odd = [length for length in config.clip_lengths if length % 8 != 1 or not 1 <= length <= most]
-    if odd:  # latents are decoded 3, 2, 2, ... at a time, so their number is odd (docs/reference.md, VAE)
-        raise ValueError(f"clip length {odd[0]}; the VAE reconstructs 1, 9, 17, ... up to {most} frames")
 
 
 def features_read(stage: str, config: StageConfig, known: Container[str] = ()) -> tuple[str, ...]:
     """The features that a stage reads or needs to compute others, without those in `known`."""
-    names = [*STAGES[stage].reads, *(("predicted",) if config.history_own else ())]
+    names = [*STAGES[stage].reads]
     if "states" in names and "states" not in known:
         names += ["text", "image"]
     chosen = [IMAGE_FEATURES[config.encoder_frame] if name == "image" else name for name in names]
@@ -232,7 +223,7 @@ def prepare(
             data = add_states(data, parts.encoder, config.encoder_frame)
     if "predicted" in missing:
         with on_device(parts.of("engine"), device):
-            data = add_predictions(data, parts.engine, config.window, config.free_running)
+            data = add_predictions(data, parts.engine, config.window)
     if "instruction" in missing:
         from .text_video import add_instructions  # imports diffusers' pipelines, which no other stage needs
 
@@ -284,14 +275,3 @@ def measured_scale(parts: WorldParts, data: TrainingData) -> float:
             mean = vae.encode(pictures(frames).transpose(1, 2)).latent_dist.mean.double()
         total, squares, count = total + mean.sum().item(), squares + (mean**2).sum().item(), count + mean.numel()
     return (squares / count - (total / count) ** 2) ** -0.5
-
-
-def _without_heads(file: Path, trained: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors of an adapter; writes layers that only training needs to another file next to it."""
-    from safetensors.torch import save_file
-
-    heads = {name[6:]: value for name, value in trained.items() if name.startswith("heads.")}
-    if heads:
-        with replacing(file.with_name(HEADS)) as part:
-            save_file(heads, part)
-    return {name: value for name, value in trained.items() if not name.startswith("heads.")}

@@ -10,14 +10,18 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..checkpoint.adapter_files import BASELINE_STAGES, GAME_STAGES, MOTION_STAGES
 from ..runtime.models import MOST_STEPS
 from ..spec import ModelSpec
 from ..state import MotionScope
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +158,6 @@ class StageConfig:
     halve_frozen: bool = _option(False, "keep frozen weights in bf16 on a GPU, where autocast computes in bf16 anyway")
     checkpointing: bool = _option(False, "recompute activations in the backward pass, to save memory")
     compile: bool = _option(False, "compile the transformer; slow start, faster steps")
-    deterministic: bool = _option(False, "deterministic GPU kernels, so that runs are bit-identical; slower")
 
     drop_text: float = _option(0.0, "probability of replacing a sample's motion text with ''", _CHANCE)
     drop_text_features: float = _option(0.0, "probability of zeroing a sample's text features", _CHANCE)
@@ -172,8 +175,6 @@ class StageConfig:
     true_states: float = _option(
         0.0, "probability that adaptation reads the true representation instead of the predicted one", _CHANCE
     )
-    sample_latents: bool = _option(True, "sample latents from the VAE's posterior; off: use its mean")
-    band_timesteps: bool = _option(True, "stratify timesteps: each sample of a batch draws from its own band")
 
     l1: float = _option(1.0, "weight of the VAE's L1 error")
     mse: float = _option(1.0, "weight of the VAE's mean squared error")
@@ -181,7 +182,6 @@ class StageConfig:
     edge_scales: int = _option(1, "number of scales for this loss: full size, half, quarter ...", _AT_LEAST_1)
     motion: float = _option(0.0, "weight of the L1 error of differences between consecutive frames")
     kl: float = _option(1e-6, "weight of the VAE's KL divergence from a normal distribution")
-    clip_lengths: tuple[int, ...] = _option((17,), "clip lengths for the VAE in frames; each step draws one")
     pixels: float = _option(0.0, "weight of the loss that reconstructs patches from image features")
 
     cross_entropy: float = _option(1.0, "weight of the state block's tokens")
@@ -195,9 +195,6 @@ class StageConfig:
         _CHANCE,
     )
     history_noise: float = _option(0.0, "maximum standard deviation of the noise on past representations")
-    history_own: float = _option(
-        0.0, "probability that a past representation is the engine's own prediction; for a trained engine", _CHANCE
-    )
     teacher_guidance: str = _option(
         "cosine", "guidance schedule that stage distill learns: cosine, or constant", choices=("cosine", "constant")
     )
@@ -206,7 +203,6 @@ class StageConfig:
         "guidance strengths that stage distill learns, one for the clips of each motion level; none: the world's "
         "guidance_scale for all",
     )
-    free_running: bool = _option(False, "adaptation reads predictions based on the engine's own earlier predictions")
 
     log_every: int = _option(20, "steps between log lines", _AT_LEAST_1)
     save_every: int = _option(500, "steps between checkpoints", _AT_LEAST_1)
@@ -218,13 +214,13 @@ class StageConfig:
     shard_mb: int = _option(1024, "maximum size of a checkpoint file, in MiB", _AT_LEAST_1)
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value, choices = getattr(self, field.name), field.metadata["choices"]
-            for allows, expected in field.metadata["checks"]:
+        for option in dataclasses.fields(self):
+            value, choices = getattr(self, option.name), option.metadata["choices"]
+            for allows, expected in option.metadata["checks"]:
                 if not allows(value):
-                    raise ValueError(f"{field.name} is {value}; expected {expected}")
+                    raise ValueError(f"{option.name} is {value}; expected {expected}")
             if choices and value not in choices:
-                raise ValueError(f"{field.name} is {value!r}; choose {' or '.join(choices)}")
+                raise ValueError(f"{option.name} is {value!r}; choose {' or '.join(choices)}")
         if self.lora_rank and not self.lora_targets:
             raise ValueError(f"lora_rank is {self.lora_rank}, but this stage has no lora_targets; give 0")
         strengths = self.teacher_strengths
@@ -233,8 +229,10 @@ class StageConfig:
                 f"teacher_strengths is {strengths}; expected {len(MotionScope)} numbers of 0 or more, one for each "
                 "motion level, or none"
             )
-        if not self.clip_lengths:
-            raise ValueError("clip_lengths is empty; give at least one number of frames")
+
+    def keeps_frozen_in_bf16(self, device: torch.device) -> bool:
+        """Whether frozen weights are kept in bf16, which is so only if autocast computes in bf16 anyway."""
+        return self.halve_frozen and self.precision == "bf16" and device.type != "cpu"
 
     def micro_batches(self, processes: int) -> int:
         """The number of micro-batches into which each process splits its part of a batch.
@@ -345,6 +343,7 @@ SCRATCH: dict[str, StageConfig] = {
     ),
 }
 RECIPES = {"lora": LORA, "lora24": LORA24, "scratch": SCRATCH}
+ALL = "all"  # in the place of a stage: all of the recipe
 SCRATCH_SPECS = ("tiny", "toybox")  # specs without published weights to start with
 GUIDED_STAGES = ("warmup", "joint", "adapt")  # if motion is guided, these train the decoder without motion values too
 DROP_MOTION = 0.1  # fraction of samples, for a world whose spec guides motion
@@ -367,6 +366,53 @@ def stage_config(stage: str, recipe: str = "scratch", spec: ModelSpec | None = N
     if spec is not None and spec.decoder.guides_motion and stage in GUIDED_STAGES:
         row = replace(row, drop_motion=DROP_MOTION)
     return row
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRequest:
+    """What a run of `train` is asked for; the command line is made from these fields."""
+
+    stage: str
+    dataset: Path
+    """Dataset folder."""
+    world: str
+    """World to start from: a folder, created if it is new; a small one is trained in place (see --recipe). 'toybox'
+    also works, with a recipe that does not change it; for gc, the folder of CogVideoX-2b or of a small world."""
+    out: Path
+    """Folder for log, checkpoints and the adapter."""
+    spec: str | None = None
+    """Sizes of a new world: tiny, toybox, release."""
+    resume: bool = False
+    """Continue the run in --out."""
+    recipe: Literal["lora", "lora24", "scratch"] | None = None
+    """lora: as in the paper, for GPUs with 80 GB; lora24: for one with 24 GB; both write an adapter and do not change
+    the world. scratch: train all weights, written into the world folder. Unset: scratch for specs tiny and toybox, else
+    lora."""
+    start: tuple[Path, ...] = ()
+    """Adapters to start from, in order."""
+    profile: Literal["paper", "reference"] | None = None
+    """Prompt format in training, and then in play; unset: what the engine was trained with, or paper if this program
+    has not trained it yet."""
+    cache: Path | None = None
+    """Folder of computed features (`dataset cache`); unset: one in --out."""
+    stages: str | None = None
+    """train all: only these stages, separated by commas."""
+    set: tuple[str, ...] = ()
+    """train all: options of one stage as STAGE.OPTION=VALUE, such as joint.steps=2000; separate several values of one
+    option by spaces, in quotes."""
+    plan: bool = False
+    """train all: print the plan and stop."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Values of StageConfig by name."""
+
+    @property
+    def starts(self) -> list[tuple[Path, float]]:
+        """The adapters to start from, each at full strength."""
+        return [(file, 1.0) for file in self.start]
+
+    def config(self, recipe: str, spec: ModelSpec | None = None) -> StageConfig:
+        """The recipe's row for the stage, with the options applied. spec: of the world that is trained."""
+        return replace(stage_config(self.stage, recipe, spec), **self.options)
 
 
 def lr_warning(config: StageConfig) -> str | None:

@@ -37,7 +37,6 @@ from .training_data import TrainingData, name_weights, weights_digest
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-PIPELINE = "model_index.json"  # in every pipeline folder of diffusers
 SAMPLING = "sampling.json"  # next to it or to the LoRA: default sampling settings, and the number of frames
 TEXT_STEP = 16  # a new model's text length is a multiple of this
 TEXT_ROWS = 64  # instructions encoded at a time
@@ -91,11 +90,6 @@ def add_instructions(data: TrainingData, model: TextVideo) -> TrainingData:
 
     blank = model.text_features([""])[0].half().to(home)
     return replace(data.with_feature("instruction", features, TEXT_ROWS, lambda: weights), blank_text=blank)
-
-
-def is_pipeline(folder: Path) -> bool:
-    """Whether a folder is a diffusers pipeline, rather than a world."""
-    return (folder / PIPELINE).is_file()
 
 
 def open_text_video(folder: Path, dtype: torch.dtype = torch.float32) -> WorldParts:

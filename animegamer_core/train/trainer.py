@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import replace
-from pathlib import Path
 
 import torch
 from accelerate.utils import reduce
 from torch import Tensor, nn
 
 from . import distributed
-from .checkpoints import CHECKPOINTS, RunState, checked_state, list_checkpoints, read_state
+from .checkpoints import RunState
 from .distributed import local_shard
 from .learners import Learner, Losses
 from .sampling import MicroBatch, random_seed
@@ -23,7 +20,6 @@ from .trainable import set_trainable
 from .training_data import TrainingData, autocast
 
 VALIDATION_BATCHES = 4
-MAX_COMPILE_ERROR = 0.5  # distance of a compiled gradient from the eager one, relative to its norm; rounding is less
 
 
 def learning_rate(config: StageConfig, step: int) -> float:
@@ -55,8 +51,7 @@ class Trainer:
         parameters = {name: value for name, value in learner.named_parameters() if name in names}
         optimizer = _adamw(config, parameters, self.device)
         self._uses_ddp = not self.is_sharded and self.processes.num_processes > 1
-        fixed_order = config.deterministic or self.device.type == "cpu"
-        self._module = distributed.data_parallel(learner, learner.unused, fixed_order) if self._uses_ddp else learner
+        self._module = distributed.data_parallel(learner, learner.unused) if self._uses_ddp else learner
         average = {name: value.detach().clone() for name, value in parameters.items()} if config.ema else {}
         self.state = RunState(stage, config, parameters, optimizer, average)
         self._count = config.micro_batches(self.processes.num_processes)
@@ -156,29 +151,6 @@ class Trainer:
         gathered = ((name, distributed.full_tensor(value)) for name, value in trained.items())
         return {name: value.cpu() for name, value in gathered if main}
 
-    def check_compiled(self) -> None:
-        """ValueError if torch compiles this stage incorrectly.
-
-        Compares the gradients of the next batch's first micro-batch: compiled, eager, and compiled once more. Such
-        errors are silent and may be intermittent: torch 2.11 made gradients thousands of times too large, sometimes
-        only the second ones, because a kernel read memory before it was written (compiling.py).
-        """
-        self.learner.train()
-        compiled = self._first_gradients()
-        with torch.compiler.set_stance("force_eager"):
-            plain = self._first_gradients()
-        _check_close(compiled, plain)
-        del compiled
-        _check_close(self._first_gradients(), plain)
-
-    def _first_gradients(self) -> dict[str, Tensor]:
-        """The gradients of the next batch's first micro-batch, by name; they are cleared from the weights."""
-        step = self.state.step
-        self._backward(self._micro_batch(step, 0), self._sampler.batch(step), last=True)
-        found = {name: value.grad for name, value in self.state.parameters.items() if value.grad is not None}
-        self.state.optimizer.zero_grad(set_to_none=True)
-        return found
-
 
 class Means:
     """Means of named values, which stay on their device until they are taken."""
@@ -202,22 +174,6 @@ class Means:
         values = {name: float(value) for name, value in self.tensors().items()}
         self._sums, self._count = {}, 0
         return values
-
-
-def _check_close(compiled: Mapping[str, Tensor], plain: Mapping[str, Tensor]) -> None:
-    """ValueError if gradients of compiled models differ from those of eager ones; a missing gradient counts as zero."""
-
-    def norm(tensors: Iterable[Tensor]) -> float:  # of all as one vector; every process must call it (shards)
-        return math.hypot(*(float(distributed.full_tensor(torch.linalg.vector_norm(value))) for value in tensors))
-
-    pairs = ((compiled.get(name), plain.get(name)) for name in dict.fromkeys((*plain, *compiled)))
-    distance = norm(one if other is None else other if one is None else one - other for one, other in pairs)
-    length = norm(plain.values())
-    if not distance <= MAX_COMPILE_ERROR * length:
-        raise ValueError(
-            f"torch {torch.__version__} compiles this stage incorrectly: a first gradient differs by {distance:.3g} "
-            f"from the eager one, whose norm is {length:.3g}; train without --compile, or with a smaller --per-card"
-        )
 
 
 def _adamw(config: StageConfig, parameters: Mapping[str, nn.Parameter], device: torch.device) -> torch.optim.AdamW:
@@ -270,15 +226,10 @@ def move(module: nn.Module, device: torch.device) -> nn.Module:
     return module._apply(lambda tensor: tensor if tensor.is_meta else tensor.to(device))
 
 
-def keeps_frozen_in_bf16(config: StageConfig, device: torch.device) -> bool:
-    """Whether a stage keeps its frozen weights in bf16, which it does only if autocast computes in bf16 anyway."""
-    return config.halve_frozen and config.precision == "bf16" and device.type != "cpu"
-
-
 @torch.no_grad()
 def set_precision(learner: nn.Module, config: StageConfig, device: torch.device) -> None:
     """Convert trained weights to fp32, and frozen ones to bf16 if the stage says so."""
-    half = keeps_frozen_in_bf16(config, device)
+    half = config.keeps_frozen_in_bf16(device)
     for name, parameter in learner.named_parameters():
         if not parameter.is_floating_point() or parameter.is_meta:
             continue
@@ -293,51 +244,3 @@ def copy_into(parameters: Mapping[str, Tensor], values: Mapping[str, Tensor]) ->
     with torch.no_grad():
         into = [local_shard(value) for value in parameters.values()]
         torch._foreach_copy_(into, [local_shard(values[name]) for name in parameters])
-
-
-CUBLAS_WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
-DETERMINISTIC = (":4096:8", ":16:8")  # values with which cuBLAS is deterministic (torch.use_deterministic_algorithms)
-
-
-def set_cublas_workspace() -> None:
-    """Set cuBLAS's workspace for `deterministic` unless it is set. Call this before the first matrix product."""
-    os.environ.setdefault(CUBLAS_WORKSPACE, DETERMINISTIC[0])
-
-
-@contextmanager
-def deterministic(wanted: bool, device: torch.device) -> Iterator[None]:
-    """Let torch use only deterministic kernels while the block runs, if wanted.
-
-    ValueError on a GPU if cuBLAS's workspace is set to another value. torch raises RuntimeError for an operation that
-    has no deterministic kernel.
-    """
-    if not wanted:
-        yield
-        return
-    if device.type == "cuda" and os.environ.get(CUBLAS_WORKSPACE) not in DETERMINISTIC:
-        raise ValueError(
-            f"deterministic kernels need {CUBLAS_WORKSPACE}={DETERMINISTIC[0]}, but it is "
-            f"{os.environ.get(CUBLAS_WORKSPACE, 'not set')}; set it before Python starts, or train without them"
-        )
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-
-
-def continued_config(stage: str, config: StageConfig, out: Path) -> StageConfig:
-    """The configuration with which the run in `out` continues; the given one if nothing was trained there yet.
-
-    A run may get more steps; its warm-up then keeps its length. ValueError if the run is of another stage,
-    ChangedSetting if any other setting differs that must not.
-    """
-    found = list_checkpoints(out / CHECKPOINTS)
-    if not found:
-        return config
-    stored = read_state(found[-1]).config
-    if stored.get("steps", config.steps) < config.steps:
-        config = replace(config, lr_warmup=stored.get("lr_warmup", config.lr_warmup))
-    checked_state(found[-1], stage, config)
-    return config

@@ -96,7 +96,7 @@ def test_levels_rank_like_the_motion_that_was_drawn(film, dataset):
 
 
 FEW = {
-    "vae": ("--clip-lengths", "1", "--steps", "4"),
+    "vae": ("--steps", "4"),
     "towers": ("--steps", "4"),
     "warmup": ("--steps", "2"),
     "joint": ("--steps", "4"),

@@ -37,7 +37,7 @@ from animegamer_core.train import distributed as spread
 from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.run import LEARNERS
 from animegamer_core.train.stages import StageConfig, matching, stage_config
-from animegamer_core.train.trainer import Trainer, idle_on_cpu, keeps_frozen_in_bf16
+from animegamer_core.train.trainer import Trainer, idle_on_cpu
 from animegamer_core.train.training_data import TrainingData
 from animegamer_core.train.world_setup import words_tokenizer
 
@@ -97,7 +97,7 @@ def random_parts(spec: ModelSpec, stage: str, config: StageConfig, data: Trainin
     """The models of a stage as loaded from a world, with random weights; weights that no step reads take no memory."""
     tokenizer = words_tokenizer(data.folder.turns, spec)
     parts = build_model(lambda: WorldParts.new(spec, tokenizer, PROFILES["paper"], models=USED[stage]))
-    half = torch.bfloat16 if keeps_frozen_in_bf16(config, device) else torch.float32
+    half = torch.bfloat16 if config.keeps_frozen_in_bf16(device) else torch.float32
     for model in USED[stage]:
         module = getattr(parts, model)
         names = [name for name, _ in module.named_parameters() if "_tower." not in name and not name.startswith("vae.")]

@@ -1,12 +1,10 @@
 """How closely a stopped and continued training follows an unbroken one; for a machine with two GPUs or more.
 
     python tests/measure/resume.py --work DIR
-    python tests/measure/resume.py --work OTHER --plain
 
 Trains stage joint of the shipped Toybox on a few drawn games, without a stop and stopped half-way and continued, with
 DDP and with FSDP2; then a run that a single GPU continues. Prints the largest relative difference between the losses
-after the stop and the unbroken run's, and the one between two unbroken runs. --plain leaves out the deterministic
-kernels.
+after the stop and the unbroken run's, and the one between two unbroken runs.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ from animegamer_core.train.loop import RunOptions
 from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.stages import stage_config
-from animegamer_core.train.trainer import set_cublas_workspace
 from animegamer_core.train.training_data import TrainingData
 
 STAGE = "joint"
@@ -38,11 +35,9 @@ FIXED = "--num_machines 1 --mixed_precision no --dynamo_backend no --main_proces
 
 def train(args: argparse.Namespace) -> None:
     """Run in each process of a launch the jobs NAME:STEPS in turn, each stopping after STEPS more (0: never)."""
-    if not args.plain:
-        set_cublas_workspace()
     folder = write_dataset(args.work / "dataset", GAMES)  # drawn before
     given = {"steps": args.steps, "batch": args.batch, "log_every": 1, "validate_every": 0, "lr_warmup": 1}
-    config = dataclasses.replace(stage_config(STAGE), deterministic=not args.plain, **given)
+    config = dataclasses.replace(stage_config(STAGE), **given)
     for job in args.jobs:
         name, _, steps = job.partition(":")
         data = TrainingData(folder, FeatureStore(), cache=args.work / "features")
@@ -65,7 +60,6 @@ def launch(args: argparse.Namespace, mode: str, cards: int, *jobs: str) -> None:
     """Run the jobs in that many processes."""
     how = [*MODES[mode], *FIXED, "--num_processes", str(cards)] if cards > 1 else ["--num_processes", "1", *FIXED]
     given = ["--work", str(args.work), "--steps", str(args.steps), "--batch", str(args.batch)]
-    given += ["--plain"] * args.plain
     command = [sys.executable, "-m", "accelerate.commands.launch", *how, __file__, *given, "--jobs", *jobs]
     subprocess.run(command, check=True)
 
@@ -93,7 +87,7 @@ def measure(args: argparse.Namespace) -> None:
         for what, since in (("again", 0), ("stopped", half), ("fewer", half)):
             most, last = differences(args, names[what], names["unbroken"], since)
             row = {"mode": mode, "cards": args.cards, "run": what, "most": most, "last": last}
-            row |= {"deterministic": not args.plain, "steps": args.steps, "batch": args.batch}
+            row |= {"steps": args.steps, "batch": args.batch}
             sys.stdout.write(f"{json.dumps(row)}\n")
             sys.stdout.flush()
             with (args.work / "rows.jsonl").open("a", encoding="utf-8") as file:
@@ -107,7 +101,6 @@ def main() -> None:
     parser.add_argument("--cards", type=int, default=2)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--plain", action="store_true", help="without deterministic kernels")
     parser.add_argument("--jobs", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
     train(args) if args.jobs else measure(args)

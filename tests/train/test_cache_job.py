@@ -27,7 +27,7 @@ from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 from animegamer_core.toybox.world import vocabulary
 from animegamer_core.train import training_data
 from animegamer_core.train.cache_job import cache_features
-from animegamer_core.train.job import needed_parts
+from animegamer_core.train.parts import needed_parts
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.stages import stage_config
 from animegamer_core.train.training_data import TrainingData

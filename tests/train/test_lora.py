@@ -9,7 +9,7 @@ from peft.tuners.lora import Linear
 from safetensors.torch import load_file
 from test_train import TINY, UPDATES, new_parts, run
 
-from animegamer_core.checkpoint import save_part, save_world
+from animegamer_core.checkpoint import save_world
 from animegamer_core.checkpoint.adapter_files import save_adapter
 from animegamer_core.checkpoint.adapters import with_adapters
 from animegamer_core.checkpoint.apply_adapter import apply_adapter
@@ -19,7 +19,7 @@ from animegamer_core.checkpoint.lora import (
     lora_of,
     set_strength,
 )
-from animegamer_core.checkpoint.lora_files import LoraUpdate, plain_tensors
+from animegamer_core.checkpoint.lora_files import LoraUpdate
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.spec import RELEASE, VaeSpec
 from animegamer_core.train import trainer
@@ -96,15 +96,6 @@ def test_playing_computes_the_same_as_peft(compiled, wide):
         assert not torch.equal(twin.get_submodule(name)(rows), layer(rows)), "a copy has strengths of its own"
 
 
-def whole_weights(model):
-    """Every tensor in float32, with the updates beside it added."""
-    updates = lora_of(model)
-    return {
-        name: value.float() + (updates[layer].delta() if (layer := name.removesuffix(".weight")) in updates else 0)
-        for name, value in plain_tensors(model).items()
-    }
-
-
 @pytest.fixture(scope="module")
 def tiny(ready, tmp_path_factory):
     """A world of the trained tests' size, and a file of stage joint: whole modules and low-rank updates."""
@@ -113,26 +104,6 @@ def tiny(ready, tmp_path_factory):
     world = parts.save(save_world(tmp_path_factory.mktemp("tiny"), TINY))
     changes = {"lora_rank": 2, "lr": 1e-2, "trainable": LORA["joint"].trainable, **UPDATES}
     return world, run("joint", parts, ready, tmp_path_factory.mktemp("joint"), **changes)[0].file
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, BF16])
-def test_other_strengths_and_files_need_no_other_load(dtype, tiny, tmp_path):
-    world, joint = tiny
-    whole = tmp_path / "whole.safetensors"  # replaces a matrix that has an update, as recipe scratch does
-    name = "decoder.transformer.transformer_blocks.0.attn1.to_q.weight"
-    save_adapter(whole, "vae", StageConfig(trainable=("x",)), {name: torch.randn(32, 32)}, TINY.to_dict())
-
-    def with_files(*files):
-        return with_adapters(world, tuple((str(file), strength) for file, strength in files))
-
-    model = with_files((joint, 1.0)).load_decoder(dtype=dtype)
-    for files in (((joint, 0.3),), ((joint, 1.0), (whole, 0.5)), (), ((whole, 1.0), (joint, -1.0)), ((joint, 1.0),)):
-        fresh = with_files(*files)
-        fresh.refit("decoder", model)
-        wanted, found = whole_weights(fresh.load_decoder(dtype=dtype)), whole_weights(model)
-        assert set(wanted) == set(found)
-        for key, value in wanted.items():
-            torch.testing.assert_close(found[key], value, atol=1e-6, rtol=1e-6)
 
 
 def test_a_stage_on_16_bit_weights_trains_beside_those_before_it(tiny, ready, tmp_path, monkeypatch):
@@ -159,17 +130,3 @@ def test_a_stage_on_16_bit_weights_trains_beside_those_before_it(tiny, ready, tm
         torch.testing.assert_close(theirs[name].delta(), ours[name].delta(), atol=1e-5, rtol=0.02)
         moved = ours[name].delta() - began[name].delta() if name in began else ours[name].delta()
         assert moved.norm() > 0
-
-
-def test_frozen_16_bit_weights_keep_updates_beside_them_and_trained_ones_take_them_in(tiny):
-    world, joint = tiny
-    saved = with_adapters(world, ((str(joint), 1.0),)).load_decoder(dtype=BF16)
-    own = save_part(save_world(joint.parent / "own", TINY), saved)
-    trained = r"^decoder\.transformer\.transformer_blocks\.0\."
-    decoder = WorldParts.load(own, ("decoder",), BF16, (trained,)).decoder
-    layers = set(lora_of(decoder))
-    assert layers and not [name for name in layers if "transformer_blocks.0." in name]
-    weight = decoder.transformer.transformer_blocks[0].attn1.to_q.weight
-    assert weight.dtype == torch.float32
-    name = "transformer.transformer_blocks.0.attn1.to_q.weight"
-    torch.testing.assert_close(weight, whole_weights(saved)[name], atol=1e-6, rtol=1e-6)

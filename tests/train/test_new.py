@@ -1,6 +1,5 @@
 """A world of free base models: it starts as stock CogVideoX without a text, and `train` and `play` work with it."""
 
-import json
 import shutil
 from unittest import mock
 
@@ -9,7 +8,6 @@ import stock_files as made
 import torch
 from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
 from published_files import image_tower_tensors
-from safetensors.torch import load_file
 from transformers import MistralConfig, MistralForCausalLM
 
 from animegamer_core.__main__ import main
@@ -160,25 +158,6 @@ def test_without_its_text_and_image_encoders_a_world_cannot_be_trained_yet(
 # ---- the layouts that people have
 
 
-def same(one, other):
-    for part in ("engine", "decoder", "vae", "encoder", *ENCODERS):
-        theirs = stored(other, part)
-        assert all(torch.equal(value, theirs[name]) for name, value in stored(one, part).items()), part
-
-
-def test_torch_files_of_mistral_are_read_too(world, src, tmp_path):
-    folder = src / "Mistral-7B-Instruct-v0.1"
-    tensors = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    names = sorted(tensors)
-    halves = {f"pytorch_model-0000{i + 1}-of-00002.bin": names[i::2] for i in (0, 1)}
-    for file, keys in halves.items():
-        torch.save({key: tensors[key] for key in keys}, folder / file)
-    index = {"weight_map": {key: file for file, keys in halves.items() for key in keys}}
-    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
-    same(new_world(find_base(src), tmp_path / "w", precision="keep"), world)
-
-
 # ---- what is refused, each in one sentence
 
 
@@ -198,26 +177,12 @@ LLM, TEXTS = "Mistral-7B-Instruct-v0.1/config.json", "CogVideoX-2b/text_encoder/
     ("file", "changes", "match"),
     [
         (VIDEO, {"use_rotary_positional_embeddings": True}, "as in CogVideoX-5b; expected CogVideoX-2b"),
-        (VIDEO, {"use_learned_positional_embeddings": True}, "as in CogVideoX-5b-I2V; expected CogVideoX-2b"),
-        (VIDEO, {"patch_size_t": 2}, "patch_size_t is 2, as in CogVideoX1.5-5B"),
-        (VIDEO, {"ofs_embed_dim": 512}, "as in CogVideoX1.5-5B-I2V"),
         (VIDEO, {"num_layers": 30}, "num_layers is '30', but the weights next to it have 2"),
-        (VIDEO, {"num_attention_heads": 30}, "num_attention_heads is '30', but the weights next to it have 2"),
-        (VIDEO, {"text_embed_dim": 4096}, "text_embed_dim is '4096', but the weights next to it have 16"),
-        (VIDEO, {"max_text_seq_length": 224}, "max_text_seq_length is '224'; expected 226"),
-        (VIDEO, {"norm_eps": 1e-3}, "norm_eps is '0.001'; expected 1e-05"),
         (VIDEO, {"sample_height": "60"}, "sample_height is '60'; expected a whole number"),
         (VAE, {"scaling_factor": 0.7}, "scaling_factor is '0.7'; expected 1.15258426 of CogVideoX-2b"),
-        (VAE, {"block_out_channels": [128, 256]}, "block_out_channels is .*, but the weights next to it have .32, 64."),
-        (NOISE, {"snr_shift_scale": 1.0}, "snr_shift_scale is '1.0'; expected 3.0 of CogVideoX-2b"),
-        (LLM, {"rope_theta": 1e6}, "rope_theta is 1e\\+06; expected 10000 of Mistral-7B-Instruct-v0.1"),
         (LLM, {"model_type": "mixtral"}, "model_type is 'mixtral'; expected 'mistral'"),
-        (LLM, {"num_hidden_layers": 32}, "num_hidden_layers is '32', but the weights next to it have 2"),
         (LLM, {"vocab_size": 32768}, "vocab_size is '32768', but the weights next to it have 32000"),
-        (LLM, {"head_dim": 128}, "head_dim is '128', but the weights next to it have 4"),
         (TEXTS, {"d_model": 4096}, "d_model is '4096', but the weights next to it have 16"),
-        (TEXTS, {"d_ff": 10240}, "d_ff is '10240', but the weights next to it have 32"),
-        (TEXTS, {"vocab_size": 32128}, "vocab_size is '32128', but the weights next to it have 128"),
     ],
 )
 def test_configurations_that_do_not_fit(src, tmp_path, file, changes, match):

@@ -6,8 +6,6 @@ import copy
 import dataclasses
 import itertools
 import json
-import math
-import os
 import pathlib
 import re
 from unittest import mock
@@ -28,13 +26,13 @@ from animegamer_core.media.video import write_clip
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.state import MOTION_TABLES
 from animegamer_core.train.checkpoints import list_checkpoints
-from animegamer_core.train.engine_learner import EngineLearner, PromptTable
+from animegamer_core.train.engine_learner import PromptTable
 from animegamer_core.train.job import brief, train_adapter
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import draw_losses, plot_log, read_log
 from animegamer_core.train.loop import RunOptions
 from animegamer_core.train.parts import WorldParts
-from animegamer_core.train.run import measured_scale, train_stage
+from animegamer_core.train.run import train_stage
 from animegamer_core.train.sampling import MicroBatch, SampleNoise
 from animegamer_core.train.stages import (
     LORA,
@@ -105,8 +103,7 @@ def new_parts(data: TrainingData, seed: int = 0) -> WorldParts:
 
 
 def tiny_config(stage: str, **changes):
-    values = {"clip_lengths": (1,)} if stage == "vae" else {}
-    values |= {"steps": 6, "batch": 4, "lr_warmup": 2, "log_every": 1, "save_every": 1000, "validate_every": 0}
+    values = {"steps": 6, "batch": 4, "lr_warmup": 2, "log_every": 1, "save_every": 1000, "validate_every": 0}
     return dataclasses.replace(stage_config(stage, "scratch"), **{**values, **changes})
 
 
@@ -139,16 +136,6 @@ def losses_of(lines) -> list[float]:
     return [line["loss"] for line in lines]
 
 
-def compiled_by(backend, monkeypatch):
-    """Let models be compiled by another backend than inductor, which needs a compiler and minutes."""
-    compiles = torch.nn.Module.compile
-
-    def compile_otherwise(module, dynamic, options):
-        compiles(module, backend=backend, dynamic=dynamic)
-
-    monkeypatch.setattr(torch.nn.Module, "compile", compile_otherwise)
-
-
 @pytest.mark.parametrize("stage", STAGES_IN_ORDER)
 def test_every_stage_learns(stage, ready, tmp_path):
     steps = 6 if stage == "vae" else 30
@@ -168,7 +155,7 @@ def test_every_stage_learns(stage, ready, tmp_path):
     [
         ("joint", {}, False),
         ("joint", {**JOINT, "lora_dropout": 0.3}, True),
-        ("predict", {"history_noise": 0.5, "history_own": 0.3, "accumulation": 2}, False),
+        ("predict", {"history_noise": 0.5, "accumulation": 2}, False),
         ("towers", {"ema": 0.0}, False),
         ("distill", {}, True),
         ("distill", {}, False),
@@ -186,20 +173,10 @@ def test_a_stopped_run_goes_on_with_the_same_numbers(stage, changes, same_parts,
     assert same_tensors(whole.file, second.file)
 
 
-def test_a_compiled_stage_goes_the_way_of_a_plain_one(ready, tmp_path, monkeypatch):
-    torch._dynamo.reset()
-    changes = {"accumulation": 2, "lora_rank": 2, "lora_targets": (r"\.to_(q|k|v)$",), "steps": 3}
-    _, plain = run("joint", new_parts(ready), ready, tmp_path / "plain", **changes)
-    compiled_by(lambda graph, inputs: graph.forward, monkeypatch)
-    _, lines = run("joint", new_parts(ready), ready, tmp_path / "compiled", compile=True, **changes)
-    torch._dynamo.reset()
-    assert losses_of(lines) == losses_of(plain)
-
-
 def test_a_run_is_not_continued_unasked_or_with_other_settings(ready, data, tmp_path):
     run("towers", new_parts(ready), ready, tmp_path, stopping(1))
     with mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
-        with pytest.raises(ValueError, match="already holds a run; continue it .--resume"):
+        with pytest.raises(ValueError, match="already holds a run; resume it"):
             run("towers", new_parts(data), data, tmp_path, RunOptions(resume=False))
     for changes, sentence in (
         ({"lr": 2e-3}, "lr 0.001, now it is 0.002"),
@@ -301,16 +278,8 @@ def new_release_like(decoder):
 
 
 def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data, tmp_path):
-    """A deterministic stage measures the scale with deterministic kernels too."""
-    parts, seen = new_parts(data), []
-
-    def measured(*given):
-        seen.append(torch.are_deterministic_algorithms_enabled())
-        return measured_scale(*given)
-
-    with mock.patch("animegamer_core.train.run.measured_scale", measured):
-        result, _ = run("vae", parts, data, tmp_path, steps=1, deterministic=True)
-    assert seen == [True] and not torch.are_deterministic_algorithms_enabled()
+    parts = new_parts(data)
+    result, _ = run("vae", parts, data, tmp_path, steps=1)
     factor = result.parts.spec.decoder.vae.scaling_factor
     assert parts.decoder.vae.config.scaling_factor == factor and parts.decoder.spec is result.parts.spec
     latents = add_latents(result.data, result.parts.decoder).store.features["latents"].shards[0]
@@ -366,22 +335,6 @@ def test_training_prompts_are_the_prompts_of_play(profile, data):
         assert answer[-1] == engine.tokenizer.token("</s>")
 
 
-def test_history_noise_and_own_predictions(ready):
-    engine, device = new_parts(ready).engine, torch.device("cpu")
-    rows = torch.tensor([[0, 1, 2], [8, 9, 10]])
-
-    def past(**changes):
-        learner = EngineLearner(tiny_config("predict", **changes), engine, ready)
-        return learner.batch(ready, rows, MicroBatch(0), device)["past"]
-
-    states = ready.store.features["states"].shards[0].float()
-    predicted = ready.store.features["predicted"].shards[0].float()
-    assert torch.equal(past(history_noise=0.0), states[rows[:, :-1]])
-    assert torch.equal(past(history_noise=0.0, history_own=1.0), predicted[rows[:, :-1]])
-    noise = past(history_noise=1.0) - states[rows[:, :-1]]
-    assert 0.1 < noise.std() < 1.0
-
-
 # --- before the first step ------------------------------------------------------------------------------------------
 
 
@@ -433,22 +386,12 @@ def test_a_loss_that_is_no_number_ends_the_run(ready, tmp_path):
 
 
 def test_configurations_check_themselves():
-    at_least_0 = "lora_rank per_card minutes validate_every shots_every window lr_warmup"
     for changes, sentence in (
         ({"steps": 0}, "steps"),
         ({"drop_both": 1.5}, "drop_both"),
-        ({"precision": "fp8"}, "bf16"),
         ({"lora_rank": 4}, "lora_rank is 4"),
-        ({"clip": 0.0}, "clip is 0.0; expected above 0"),
-        ({"lr": 1.0}, "lr is 1.0; expected above 0 and below 1"),
-        ({"ema": 1.0}, "ema is 1.0; expected 0 or more and below 1"),
-        ({"clip_lengths": ()}, "clip_lengths is empty"),
         ({"teacher_strengths": (1.0,)}, r"teacher_strengths is \(1.0,\); expected 5 numbers of 0 or more"),
-        ({"teacher_strengths": (0.0, 1.0, 1.0, 1.0, -1.0)}, "teacher_strengths is .* one for each motion level"),
-        ({"teacher_strengths": (0.0, 1.0, 1.0, 1.0, math.nan)}, "teacher_strengths is"),
-        ({"shots_steps": 1001}, "shots_steps is 1001; expected 1000 at most"),
         ({"precision": "fp8"}, "precision is 'fp8'; choose bf16 or no"),
-        *(({name: -1}, f"{name} is -1; expected 0 or more") for name in at_least_0.split()),
     ):
         with pytest.raises(ValueError, match=sentence):
             tiny_config("joint", **changes)
@@ -575,19 +518,10 @@ def test_a_job_is_not_continued_on_other_inputs(job, tmp_path):
             train_adapter(**other)
 
 
-# --- the picture of a log ---------------------------------------------------------------------------------------------
-
-
-def dark(picture, box) -> int:
-    """Pixels of a part of the picture that are not white."""
-    return int((np.asarray(picture.crop(box).convert("L")) < 200).sum())
-
-
 # --- the command line -----------------------------------------------------------------------------------------------
 
 
-def test_the_command_trains_a_world_stage_by_stage(data, tmp_path, monkeypatch):
-    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+def test_the_command_trains_a_world_stage_by_stage(data, tmp_path):
     folder = written_dataset(data, tmp_path / "dataset")
     said = []
 
@@ -600,7 +534,7 @@ def test_the_command_trains_a_world_stage_by_stage(data, tmp_path, monkeypatch):
             command("towers", "")
         assert command("towers", "--spec tiny16 --minutes 0.000001") == 0
         assert "--resume continues" in said[-1]
-        with pytest.raises(ValueError, match="--resume"):
+        with pytest.raises(ValueError, match="resume it"):
             command("towers", "")
         turns = (folder / "turns.jsonl").read_text()
         (folder / "turns.jsonl").write_text(turns.replace("day field", "night field", 1))
@@ -608,9 +542,8 @@ def test_the_command_trains_a_world_stage_by_stage(data, tmp_path, monkeypatch):
             command("towers", "--resume")
         (folder / "turns.jsonl").write_text(turns)
         assert command("towers", "--resume") == 0
-        assert command("vae", "--clip-lengths 1") == 0
-        assert command("joint", f"--cache {tmp_path / 'cache'} --no-sample-latents --deterministic") == 0
-        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+        assert command("vae", "") == 0
+        assert command("joint", f"--cache {tmp_path / 'cache'}") == 0
         assert command("predict", "--window 1") == 0
     world = open_world(tmp_path / "world")
     assert world.spec.name == "tiny16" and world.motion_table.edges == (1.0, 2.0, 3.0, 4.0)

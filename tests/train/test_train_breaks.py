@@ -64,13 +64,6 @@ def test_a_power_cut_loses_the_step_in_progress_only(trained, work, tmp_path):
         go_on_after(trained, work, moment, seed, tmp_path / f"{moment}-{seed}")
 
 
-@pytest.mark.soak
-def test_power_cuts_at_every_moment_lose_the_step_in_progress_only(trained, work, tmp_path):
-    for moment, seed in sample(trained[1], 400):
-        go_on_after(trained, work, moment, seed, out := tmp_path / f"{moment}-{seed}")
-        shutil.rmtree(out)
-
-
 def train_with_kills(places, work, whole, tmp_path, kills, seed):
     out = tmp_path / "killed"
 
@@ -87,9 +80,3 @@ def train_with_kills(places, work, whole, tmp_path, kills, seed):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
 def test_kills_change_nothing(places, work, trained, tmp_path):
     train_with_kills(places, work, trained[0], tmp_path, 3, seed=0)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("run", range(10))
-def test_two_hundred_kills_change_nothing(places, work, trained, tmp_path, run):
-    train_with_kills(places, work, trained[0], tmp_path, 20, seed=run + 1)

@@ -95,18 +95,6 @@ def test_the_command_leaves_a_folder_that_stock_diffusers_draws_from(world, data
     assert json.loads((tmp_path / "gc" / "model_index.json").read_text())["_class_name"] == "CogVideoXPipeline"
 
 
-def test_a_stopped_command_goes_on_to_the_same_weights(world, dataset, tmp_path):
-    train("gc", dataset, world.folder, tmp_path / "whole", SCRATCH)
-    assert train("gc", dataset, world.folder, tmp_path / "halves", f"{SCRATCH} --minutes 1e-9") == 0
-    assert not (tmp_path / "halves" / "gc").exists()
-    train("gc", dataset, world.folder, tmp_path / "halves", f"{SCRATCH} --resume")
-    one, other = (
-        CogVideoXPipeline.from_pretrained(str(tmp_path / name / "gc"), local_files_only=True).transformer.state_dict()
-        for name in ("whole", "halves")
-    )
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
 def test_a_stock_folder_gets_updates_that_diffusers_loads(world, dataset, data, tmp_path):
     """As for CogVideoX-2B: the file holds updates alone, and loaded they are the merged weights that training left."""
     stock = tmp_path / "CogVideoX"

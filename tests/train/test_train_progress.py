@@ -13,22 +13,6 @@ from test_train_worlds import FEW
 
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.learners import ContrastiveLearner, DiffusionLearner
-from animegamer_core.train.log import RunProgress, duration
-
-
-def test_steps_report_their_pace_and_the_time_left():
-    said = []
-    progress = RunProgress("vae", said.append)
-    for step, seconds in ((1, 60.0), (21, 70.0), (4000, 2000.0)):  # the first compiles
-        progress.step(step, 4000, {"loss": 0.5, "seconds": seconds})
-    assert said[0] == "vae 1/4000  loss 0.5  60 s a step, 66 h 39 min left"
-    assert said[1] == "vae 21/4000  loss 0.5  0.5 s a step, 33 min left"
-    assert said[2] == "vae 4000/4000  loss 0.5  0.49 s a step"
-    resumed = []
-    RunProgress("vae", resumed.append).step(120, 200, {"loss": 0.5, "seconds": 60.0})
-    assert resumed == ["vae 120/200  loss 0.5  0.5 s a step, 40 s left"], "a continued run counts its earlier steps"
-    durations = [duration(value) for value in (0.2, 89, 91, 3599, 7500)]
-    assert durations == ["0 s", "89 s", "2 min", "1 h 00 min", "2 h 05 min"]
 
 
 def test_ctrl_c_says_what_is_kept_and_how_to_go_on(places, tmp_path, capsys):

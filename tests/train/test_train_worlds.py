@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 from pathlib import Path
 from unittest import mock
@@ -13,10 +12,7 @@ from test_train import TINY, new_parts, train
 
 from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.checkpoint.adapters import open_with_adapters
-from animegamer_core.checkpoint.parts import PARTS
 from animegamer_core.checkpoint.world import EMBEDDED
-from animegamer_core.spec import get_spec
-from animegamer_core.train.stages import DROP_MOTION, stage_config
 from animegamer_core.train.trainable import read_adapter
 
 FEW = "--steps 2 --batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3"
@@ -122,22 +118,6 @@ def test_a_run_that_ended_is_not_put_over_what_later_stages_trained(copied, kept
     assert open_world(tmp_path / "other").fingerprint == open_world(kept_world).fingerprint
 
 
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells which files are mapped")
-def test_no_file_of_a_world_is_mapped_when_it_is_replaced(copied, dataset, tmp_path):
-    """Windows refuses to replace one that is."""
-    world, replace, replaced = copied, os.replace, []
-
-    def checked(part: Path, path: Path) -> None:
-        if Path(path).suffix == ".safetensors" and Path(path).is_relative_to(world):
-            replaced.append(path)
-            assert f"{path}\n" not in Path("/proc/self/maps").read_text()
-        replace(part, path)
-
-    with mock.patch("os.replace", checked):
-        assert train("adapt", dataset, world, tmp_path / "run", FEW) == 0
-    assert {path.parent.name for path in replaced} == set(PARTS)
-
-
 def test_a_lora_to_begin_from_is_applied_once(kept_world, dataset, tmp_path):
     world, update = tmp_path / "world", tmp_path / "update" / "adapt.safetensors"
     assert train("adapt", dataset, kept_world, update.parent, LORA) == 0
@@ -154,14 +134,3 @@ def test_a_lora_to_begin_from_is_applied_once(kept_world, dataset, tmp_path):
     assert train("predict", dataset, world, tmp_path / "predict", FEW) == 0
     with pytest.raises(ValueError, match="holds a run with another world"):
         train("adapt", dataset, world, tmp_path / "third", f"{options} --resume")
-
-
-def test_a_world_whose_guidance_amplifies_motion_learns_to_go_without_it():
-    new = get_spec("toybox")
-    assert new.decoder.guides_motion
-    for recipe in ("scratch", "lora"):
-        assert [stage_config(stage, recipe, new).drop_motion for stage in ("warmup", "joint", "adapt", "predict")] == [
-            *([DROP_MOTION] * 3),
-            0,
-        ]
-    assert stage_config("joint", "lora", get_spec("tiny")).drop_motion == 0

@@ -1,7 +1,5 @@
 """What is trained is what is played: trained files state their reading and their motion table."""
 
-import dataclasses
-import itertools
 import json
 
 import pytest
@@ -10,17 +8,15 @@ from test_train import TINY, new_parts, train, written_dataset
 
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world, save_world
-from animegamer_core.checkpoint.adapter_files import adapter_facts, save_adapter
+from animegamer_core.checkpoint.adapter_files import adapter_facts
 from animegamer_core.checkpoint.adapters import open_with_adapters, with_adapters
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.records import GameRecord
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.spec import PROFILES, TRAINED_PROFILES, Reading
-from animegamer_core.state import MOTION_TABLES
 from animegamer_core.story.story import Story
 from animegamer_core.train.parts import WorldParts
-from animegamer_core.train.stages import StageConfig
 from animegamer_core.train.training_data import TrainingData
 
 TURNS = 3
@@ -115,44 +111,3 @@ def test_a_world_of_ours_is_read_as_its_engine_was_trained(dataset, published, t
     assert adapter_facts(tmp_path / "a" / "adapt.safetensors").reading.window == 3, "as the engine's"
     trained("predict", dataset, open_world(world), tmp_path / "r", f"{scratch} --steps 1 --batch 2 --profile reference")
     assert open_world(world).reading == Reading(PROFILES["reference"], 3)
-
-
-def stage_file(path, stage, tensor, stated):
-    save_adapter(path, stage, StageConfig(trainable=("x",)), tensor, TINY.to_dict(), stated)
-    return str(path)
-
-
-@pytest.fixture
-def files(published, tmp_path):
-    """Stage files by name, each trained by profile paper or reference."""
-    engine = {"engine.project_in.0.bias": published.load_engine().project_in[0].bias}
-    decoder = {"decoder.transformer.proj_out.bias": published.load_decoder().transformer.proj_out.bias}
-    tables = {"paper": MOTION_TABLES["released_app"], "reference": MOTION_TABLES["released"]}
-    made = {}
-    for (stage, tensor), name in itertools.product((("predict", engine), ("adapt", decoder)), TRAINED_PROFILES):
-        stated = {"reading": Reading(PROFILES[name], 2).to_dict()}
-        if stage == "adapt":
-            table = dataclasses.asdict(dataclasses.replace(tables[name], edges=(1.0, 2.0, 3.0, 4.0), name=name))
-            stated["motion"] = {"table": table, "provenance": {"motion backend": "dis", "motion threshold": "0.3"}}
-        made[stage, name] = stage_file(tmp_path / f"{stage}-{name}.safetensors", stage, tensor, stated)
-    made["old"] = stage_file(tmp_path / "old.safetensors", "predict", engine, {})
-    made["old adapt"] = stage_file(tmp_path / "old-adapt.safetensors", "adapt", decoder, {})
-    return made
-
-
-def adapted(world, files, *names, profile=None):
-    return with_adapters(world, tuple((files[name], 1.0) for name in names), profile)
-
-
-def test_files_that_contradict_one_another_or_the_world_are_refused(published, files):
-    two = "predict-paper.* with profile paper, and .*predict-reference.* with profile reference; use only one of them"
-    with pytest.raises(ValueError, match=two):
-        adapted(published, files, ("predict", "paper"), ("predict", "reference"))
-    world = "adapt-paper.* predictions with profile paper, and world 'tiny16' uses profile reference; drop"
-    with pytest.raises(ValueError, match=world):
-        adapted(published, files, ("adapt", "paper"))
-    with pytest.raises(ValueError, match="adapt-reference.* with profile reference, and adapter .*predict-paper"):
-        adapted(published, files, ("predict", "paper"), ("adapt", "reference"))
-    both = adapted(published, files, ("predict", "paper"), ("adapt", "paper"))
-    assert (both.profile.name, both.trained_window, both.warnings) == ("paper", 2, ())
-    assert adapted(published, files, ("adapt", "reference")).profile.name == "reference"

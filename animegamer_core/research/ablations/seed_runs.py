@@ -10,9 +10,10 @@ import torch
 
 from ...checkpoint.storage import read_json
 from ...spec import PROFILES
+from ...train.checkpoints import RESULT
 from ...train.loop import RunOptions
 from ...train.parts import WorldParts
-from ...train.run import RESULT, train_stage
+from ...train.run import train_stage
 from ..toybox_recipe.build_dir import Deadline
 from .run_dir import RunDir
 from .variants import PRETRAIN, READS_SHOTS, VARIANTS, Variant
