@@ -87,10 +87,11 @@ def test_a_killed_download_goes_on_where_it_was(hub, fetch, tmp_path):
     words = ["fetch", "qiqi", "--out", str(tmp_path / "d"), "--yes"]
     call = [sys.executable, "-c", f"{small}; from animegamer_core.__main__ import main; main({words})"]
     outside = {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "PYTHONPATH": str(ROOT)}
+    name = f"{Path(ENGINE).name}.*.part"
     running = subprocess.Popen(call, env={**os.environ, **outside}, stdout=subprocess.DEVNULL)
     try:
         end = time.monotonic() + 60
-        while not (parts := [part for part in (tmp_path / "d").rglob("*.part") if part.stat().st_size]):
+        while not (parts := [part for part in (tmp_path / "d").rglob(name) if part.stat().st_size]):
             assert time.monotonic() < end and running.poll() is None
             time.sleep(0.05)
         assert "another fetch is running here" in fetch(tmp_path / "d", "--yes").error
