@@ -3,28 +3,67 @@
 from __future__ import annotations
 
 import difflib
-import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 import msgspec
 
 from ..files import PART, check_folder_name, is_part, locked, write_text
 from ..json_files import JsonError, read_json
-from ..life import PUBLISHED_RULES, Rules
-from ..recall import RECENT, Memory
-from .branches import BRANCH_NAME
+from ..life import Rules
+from ..recall import Memory
 
 FORMAT = 1  # raised when an older program could misread a story
 INDEX = "story.json"
 LOCK = "story.lock"
 TRASH = ".trash"  # folder of deleted stories next to the others
-LARGEST_INDEX = 1 << 16  # bytes
+FIRST_BRANCH = "main"
+LARGEST_INDEX = 1 << 28  # bytes; a branch of 10,000 turns takes about 2 MB
+_Address = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}\\Z")]
+_BranchName = Annotated[str, msgspec.Meta(pattern=f"^(?:{FIRST_BRANCH}|branch-[0-9]{{1,6}})\\Z")]
+
+
+class BranchEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One turn of a branch: the addresses of its state and shot (None: not drawn), and its seed.
+
+    proposed_by: the director that proposed the turn; empty if a player wrote it.
+    """
+
+    state: _Address
+    shot: _Address | None
+    seed: int
+    proposed_by: str = ""
+
+    def matches(self, other: BranchEntry) -> bool:
+        """Whether both can be the same turn: the same state, and the same shot unless one has none."""
+        drawn = (self.shot, self.seed) == (other.shot, other.seed)
+        return self.state == other.state and (drawn or None in (self.shot, other.shot))
+
+    def with_shot_of(self, other: BranchEntry) -> BranchEntry:
+        """This turn with the other's shot, if it has none; who proposed it stays its own."""
+        return self if self.shot else msgspec.structs.replace(self, shot=other.shot, seed=other.seed)
+
+
+class StoryWorld(msgspec.Struct, frozen=True):
+    """The world that a story was played in."""
+
+    name: str
+    fingerprint: str
+
+
+class StoryIndex(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of story.json. branch: the current one. branches: the turns of each, the oldest branch first."""
+
+    format: int = FORMAT
+    world: StoryWorld
+    branch: _BranchName = FIRST_BRANCH
+    memory: Memory
+    rules: Rules
+    branches: dict[_BranchName, list[BranchEntry]]
 
 
 def check_story_name(name: str) -> str:
@@ -40,48 +79,20 @@ def story_names(root: Path | str) -> list[str]:
     return [path.parent.name for path in sorted(indexes, key=_played_at, reverse=True)]
 
 
-class _StoryWorld(TypedDict):
-    """The world that a story was played in."""
-
-    name: str
-    fingerprint: str
-
-
-class _Optional(TypedDict, total=False):
-    memory: Memory
-    rules: Rules
-
-
-class StoryIndex(_Optional):
-    """The content of story.json. memory, rules: omitted if they are `recent` and the
-    published ones, as in old stories.
-    """
-
-    format: int
-    world: _StoryWorld
-    branch: Annotated[str, msgspec.Meta(pattern=f"^(?:{BRANCH_NAME.pattern})\\Z")]
-
-
 def read_index(path: Path) -> StoryIndex:
     """The index of a story; ValueError names the field that is invalid."""
     try:
-        values = read_json(path, StoryIndex, LARGEST_INDEX)
+        index = read_json(path, StoryIndex, LARGEST_INDEX)
     except JsonError as error:
         raise ValueError(f"{error}; this is not the index of a story, so choose another name for the story") from error
-    if values["format"] != FORMAT:
-        raise ValueError(f"{path}: story format {values['format']}, this program reads {FORMAT}; update the program")
-    return values
+    if index.format != FORMAT:
+        raise ValueError(f"{path}: story format {index.format}, this program reads {FORMAT}; update the program")
+    return index
 
 
-def write_index(path: Path, world: tuple[str, str], branch: str, memory: Memory, rules: Rules) -> None:
-    """Write the index of a story. world: its name and fingerprint."""
-    values: dict[str, object] = {"format": FORMAT, "world": dict(zip(("name", "fingerprint"), world, strict=True))}
-    values["branch"] = branch
-    if memory.kind != RECENT:
-        values["memory"] = asdict(memory)
-    if rules != PUBLISHED_RULES:
-        values["rules"] = asdict(rules)
-    write_text(path, json.dumps(values, indent=1) + "\n")
+def write_index(path: Path, index: StoryIndex) -> None:
+    """Replace the index of a story at once, so that a crash or a full disk loses no turn."""
+    write_text(path, msgspec.json.format(msgspec.json.encode(index), indent=1).decode("utf-8") + "\n")
 
 
 def check_new(folder: Path) -> None:
@@ -169,6 +180,6 @@ def _is_story(index: Path) -> bool:
 def _played_at(index: Path) -> int:
     """When a story was played last, 0 if it was removed meanwhile."""
     try:
-        return max(path.stat().st_mtime_ns for path in (index, *index.parent.glob("branches/*.jsonl")))
+        return index.stat().st_mtime_ns
     except OSError:
         return 0

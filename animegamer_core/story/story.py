@@ -1,16 +1,15 @@
 """A saved game: a story on disk, content-addressed, so a turn is never computed twice.
 
-    story.json             the story's world, and the name of its current branch
-    branches/<name>.jsonl  a branch: one entry per turn with state, shot and seed, and fields for people to read
+    story.json             the story's world, and its branches: state, shot and seed of each turn
     turns/<address>.*      a predicted state: its record (JSON) and its representation (safetensors)
     shots/<address>.*      a drawn shot: its record and its clip
     openings/<address>.*   an opening: the stats, the representation of a picture, and its clip, which may be missing
     turn-001.mp4 ...       the clips of the current branch
     story.lock             held during play
 
-A state's address includes its parent's, so the records hold the tree of all turns, and branches share turns. Files are
-written in the order content, record, branch entry, so a crash loses the turn in progress at most. Reading the index
-imports no torch, and opening a story writes nothing.
+A state's address includes its parent's, so branches share their turns. Files are written in the order content, record,
+index, each at once, so a crash or a full disk loses the turn in progress at most. Reading the index imports no torch,
+and opening a story writes nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ import itertools
 import os
 import re
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +31,6 @@ from ..life import PUBLISHED_RULES, Rules
 from ..messages import brief
 from ..recall import OPENING, Memory
 from ..state import CACHED_TURNS, GameSession, GameState, OpeningClip, Turn, clean_text
-from .branches import FIRST_BRANCH, GONE, Branch, BranchEntry, branch_names
 from .content_store import (
     ContentStore,
     OpeningKey,
@@ -47,7 +45,19 @@ from .content_store import (
     with_opening_address,
     write_representation,
 )
-from .index import INDEX, check_new, check_story_name, check_there, exclusive_access, read_index, write_index
+from .index import (
+    FIRST_BRANCH,
+    INDEX,
+    BranchEntry,
+    StoryIndex,
+    StoryWorld,
+    check_new,
+    check_story_name,
+    check_there,
+    exclusive_access,
+    read_index,
+    write_index,
+)
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -59,27 +69,23 @@ OPENING_CLIP = ".mp4"  # suffix of the clip of an opening
 class Story:
     """A story's folder and its current branch."""
 
-    def __init__(
-        self,
-        folder: Path,
-        world_name: str,
-        fingerprint: str,
-        branch: str = FIRST_BRANCH,
-        memory: Memory | None = None,
-        rules: Rules | None = None,
-    ) -> None:
-        """memory: how its turns are played by default. rules: of its stats. Both are None for a story that has not
-        started yet.
+    def __init__(self, folder: Path, world_name: str, fingerprint: str, index: StoryIndex | None = None) -> None:
+        """index: None for a story that has not started yet. memory, rules: how its turns are played by default, and its
+        stats' rules; None before it starts.
         """
-        self.memory = memory
-        self.rules = rules
         self.folder = folder
         self.world_name = world_name
         self.fingerprint = fingerprint
+        self.memory: Memory | None = None
+        self.rules: Rules | None = None
+        self.branch = FIRST_BRANCH if index is None else index.branch
+        self._turns: dict[str, list[BranchEntry]] = {}
+        self._on_disk: StoryIndex | None = None
+        if index is not None:
+            self._take(index)
         self.states = ContentStore(folder / "turns", StateKey, (".safetensors",))
         self.shots = ContentStore(folder / "shots", ShotKey, (".mp4", ".safetensors"))
         self.openings = ContentStore(folder / "openings", OpeningKey, (".safetensors", OPENING_CLIP))
-        self._open_branch(branch)
 
     @classmethod
     def open(cls, root: Path | str, name: str, world_name: str, fingerprint: str) -> Story:
@@ -91,18 +97,15 @@ class Story:
         if not (folder / INDEX).exists():
             check_new(folder)
             return cls(folder, world_name, fingerprint)
-        story = cls.read(root, name)
-        _check_world(story, world_name, fingerprint)
-        return story
+        return cls(folder, world_name, fingerprint, read_index(folder / INDEX))
 
     @classmethod
     def read(cls, root: Path | str, name: str) -> Story:
         """An existing story of any world; ValueError lists the existing names if there is none."""
         check_there(Path(root), name)
         folder = Path(root) / name
-        values = read_index(folder / INDEX)
-        world, memory, rules = values["world"], values.get("memory", Memory()), values.get("rules", PUBLISHED_RULES)
-        return cls(folder, world["name"], world["fingerprint"], values["branch"], memory, rules)
+        index = read_index(folder / INDEX)
+        return cls(folder, index.world.name, index.world.fingerprint, index)
 
     @property
     def name(self) -> str:
@@ -112,7 +115,7 @@ class Story:
     @property
     def entries(self) -> list[BranchEntry]:
         """The turns of the branch, from turn 1."""
-        return self._current.entries
+        return self._turns.get(self.branch, [])
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -121,31 +124,25 @@ class Story:
         refusal = f"story {self.name!r} is being played elsewhere or exported; {remedy}"
         with exclusive_access(self.folder, refusal):
             if (self.folder / INDEX).exists():
-                known = self.read(self.folder.parent, self.name)
-                _check_world(known, self.world_name, self.fingerprint)
-                self.memory, self.rules = known.memory, known.rules
-            self._open_branch(self.branch)
+                self._take(read_index(self.folder / INDEX))
             yield
 
     def version(self) -> str:
-        """A text that changes whenever the story's index or one of its branches does."""
-        paths = [self.folder / INDEX, *sorted((self.folder / "branches").glob("*.jsonl"))]
-        facts = []
-        for path in paths:
-            with suppress(FileNotFoundError):  # removed at this moment
-                facts.append((path.name, path.stat()))
-        return " ".join(f"{name}:{found.st_mtime_ns}:{found.st_size}" for name, found in facts)
+        """A text that changes whenever the story's index does."""
+        found = (self.folder / INDEX).stat()
+        return f"{found.st_mtime_ns}:{found.st_size}:{found.st_ino}"
 
     def branches(self) -> list[str]:
         """The names of the story's branches, oldest first."""
-        return branch_names(self.folder / "branches")
+        return list(self._turns)
 
     def use(self, branch: str) -> None:
         """Continue with another branch; it becomes the current one on disk with the next turn."""
-        if branch not in self.branches():
-            known = "; its branches are " + ", ".join(self.branches()) if self.branches() else GONE
+        if branch not in self._turns:
+            gone = ": it was removed from the output folder, or never started; start it again"
+            known = f"; its branches are {', '.join(self._turns)}" if self._turns else gone
             raise ValueError(f"story {self.name!r} has no branch {brief(repr(branch), 80)}{known}")
-        self._open_branch(branch)
+        self.branch = branch
 
     def session(self, count: int, window: int | None, memory: Memory | None = None) -> GameSession:
         """The first `count` turns of the branch, without representations (see `load_turn` and `load_session`).
@@ -239,22 +236,15 @@ class Story:
         """
         assert turn.address is not None
         index, there = turn.number - 1, self.entries[turn.number - 1 : turn.number]
-        by = next((known.proposed_by for known in there if known.state == turn.address), proposed_by)
-        entry = BranchEntry(turn.address, shot, turn.seed, by)
         assert len(self.entries) >= index, f"turn {turn.number} follows {len(self.entries)} turns"
-        words: dict[str, typing.Any] = {"turn": turn.number, "instruction": turn.instruction}
-        words |= {"motion": turn.state.motion}
-        words |= turn.character
-        words |= {"refused": list(turn.refused)} if turn.refused else {}
-        self._write_first_index()
-        if self.entries[index:] and not self.entries[index].matches(entry):
-            self._fork(entry, index, keep_later and self.entries[index].state == entry.state, words)
-        elif len(self.entries) == index:
-            self._switch_to_known([lambda branch: branch.starts_with([*self.entries, entry])], index)
-        if len(self.entries) == index:
-            self._current.append(entry, words)
-        elif entry.shot is not None and self.entries[index].shot is None:
-            self._current.rewrite(index, entry, words)
+        same_state = any(known.state == turn.address for known in there)
+        by = there[0].proposed_by if same_state else proposed_by
+        before, entry = self.entries[:index], BranchEntry(turn.address, shot, turn.seed, by)
+        wanted = [*before, entry, *(self.entries[index + 1 :] if keep_later and same_state else ())]
+        fits = [lambda turns: _starts_with(turns, wanted)]
+        if not (keep_later and same_state):
+            fits.append(lambda turns: len(turns) == index and _starts_with(turns, before))
+        self._go_on_with(wanted, fits)
         self._make_current()
         return None if shot is None else self._publish(turn.number, shot)
 
@@ -262,7 +252,7 @@ class Story:
         """End the branch after `count` turns and publish its clips; a longer one stays, and another becomes current."""
         if count < len(self.entries):
             first = self.entries[:count]
-            self._switch([lambda branch: len(branch.entries) == count and branch.starts_with(first)], count)
+            self._go_on_with(first, [lambda turns: len(turns) == count and _starts_with(turns, first)])
         if (self.folder / INDEX).exists():
             self._make_current()
         self._publish_all()
@@ -345,43 +335,26 @@ class Story:
             if number is not None and (number not in drawn or published.get(number, clip) != clip):
                 clip.unlink()
 
-    def _open_branch(self, name: str) -> None:
-        self.branch = name
-        self._current = Branch(self._path_of(name))
+    def _take(self, index: StoryIndex) -> None:
+        """Know what is on disk; ValueError for a story of another world."""
+        if index.world.fingerprint != self.fingerprint:
+            played, name, fingerprint = index.world, self.world_name, self.fingerprint
+            raise ValueError(
+                f"story {self.name!r} was played in world {played.name!r} ({played.fingerprint[:8]}), this is {name!r} "
+                f"({fingerprint[:8]}); choose another name, or that world and its profile"
+            )
+        self.memory, self.rules, self._turns, self._on_disk = index.memory, index.rules, dict(index.branches), index
 
-    def _path_of(self, name: str) -> Path:
-        return self.folder / "branches" / f"{name}.jsonl"
+    def _go_on_with(self, wanted: list[BranchEntry], fits: Sequence[Callable[[list[BranchEntry]], bool]]) -> None:
+        """Switch to the first branch that fits, this one preferred, or to a new one, and give it these turns.
 
-    def _fork(self, entry: BranchEntry, index: int, keep_later: bool, words: Mapping[str, typing.Any]) -> None:
-        """Switch to a branch that has `entry` at `index`, or ends there."""
-        before, later = self.entries[:index], self.entries[index + 1 :] if keep_later else []
-        turns = [*before, entry, *later]
-        fits = [lambda branch: branch.starts_with(turns)]
-        if not keep_later:
-            fits.append(lambda branch: len(branch.entries) == index and branch.starts_with(before))
-        if not self._switch(fits, len(turns) if keep_later else index) and keep_later:
-            self._current.rewrite(index, entry, words)
-
-    def _switch(self, fits: Sequence[Callable[[Branch], bool]], count: int) -> bool:
-        """Switch to the first branch that fits (True), or to a new one with the first `count` entries of this one."""
-        known = self._switch_to_known(fits, count)
-        if not known:
-            name = next(f"branch-{n}" for n in itertools.count(2) if not self._path_of(f"branch-{n}").exists())
-            self._current.copy(self._path_of(name), count)
-            self._open_branch(name)
-        return known
-
-    def _switch_to_known(self, fits: Sequence[Callable[[Branch], bool]], count: int) -> bool:
-        """Switch to the first other branch that fits; it takes this one's shots of the first `count` turns."""
-        others = {}
-        for name in [name for name in self.branches() if name != self.branch]:  # this one never fits, and may be long
-            with suppress(ValueError):  # a damaged branch is skipped
-                others[name] = Branch(self._path_of(name))
-        name = next((name for fit in fits for name in others if fit(others[name])), None)
-        if name is not None:
-            others[name].copy_shots(self._current, count)
-            self._open_branch(name)
-        return name is not None
+        Turns that it has already get the shots that they lack.
+        """
+        names = [self.branch, *self._turns]
+        new = next(name for number in itertools.count(2) if (name := f"branch-{number}") not in self._turns)
+        self.branch = next((name for fit in fits for name in names if fit(self._turns.get(name, []))), new)
+        shared = [own.with_shot_of(other) for own, other in zip(self.entries, wanted)]  # noqa: B905 up to the shorter
+        self._turns[self.branch] = [*shared, *self.entries[len(shared) :], *wanted[len(shared) :]]
 
     def _write_first_index(self) -> None:
         """Write the index of a new story, before any other file."""
@@ -389,19 +362,24 @@ class Story:
             self._write_index()
 
     def _make_current(self) -> None:
-        """Make this branch the current one in the index, and publish its clips."""
-        if read_index(self.folder / INDEX)["branch"] != self.branch:
-            self._write_index()
+        """Write the index, and publish the clips of this branch if another one was current."""
+        before = self._on_disk
+        self._write_index()
+        if before is None or before.branch != self.branch:
             self._publish_all()
 
     def _write_index(self) -> None:
+        """Write the index, unless it is on disk as it is."""
+        path, world = self.folder / INDEX, StoryWorld(self.world_name, self.fingerprint)
+        if self._on_disk is not None and not path.exists():
+            raise ValueError(f"{self.folder} was removed while its story was open; open the story again")
         memory, rules = self.memory or Memory(), self.rules or PUBLISHED_RULES
-        write_index(self.folder / INDEX, (self.world_name, self.fingerprint), self.branch, memory, rules)
+        index = StoryIndex(world=world, branch=self.branch, memory=memory, rules=rules, branches=dict(self._turns))
+        if index != self._on_disk:
+            write_index(path, index)
+            self._on_disk = index
 
 
-def _check_world(story: Story, world_name: str, fingerprint: str) -> None:
-    if story.fingerprint != fingerprint:
-        raise ValueError(
-            f"story {story.name!r} was played in world {story.world_name!r} ({story.fingerprint[:8]}), "
-            f"this is {world_name!r} ({fingerprint[:8]}); choose another name, or that world and its profile"
-        )
+def _starts_with(turns: Sequence[BranchEntry], first: Sequence[BranchEntry]) -> bool:
+    """Whether a branch starts with these turns."""
+    return len(turns) >= len(first) and all(map(BranchEntry.matches, turns, first))

@@ -170,12 +170,6 @@ def test_a_damaged_branch_does_not_hide_the_others(server, story):
     (folder / "turns" / f"{lost}.json").unlink()
     damaged, whole = server.get(address)["branches"]
     assert damaged["turns"] == [] and lost[:12] in damaged["error"] and len(whole["turns"]) == 2
-    path = folder / "branches" / "main.jsonl"
-    path.write_text("no turn\n" + path.read_text())
-    unread, whole = server.get(address)["branches"]
-    assert unread["turns"] == [] and "main.jsonl:1" in unread["error"] and len(whole["turns"]) == 2
-    listed = {entry["name"]: entry for entry in server.get("/animegamer/stories")["stories"]}
-    assert listed[story]["branch"] == "branch-2", "its other branch is the current one"
 
 
 def test_waiting_does_not_block_the_server_and_reports_turns_that_were_not_played(server, story):

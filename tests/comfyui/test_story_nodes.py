@@ -118,8 +118,7 @@ def test_only_what_changed_is_played_again(server, story):
     prompt = play(story, WAVE) | {"save": save_video("play", 4)}
     assert nodes_run(server.run(prompt)) - {"load"} == {"play", "save"}
     assert nodes_run(server.run(prompt)) == set()
-    line = server.output_dir / "animegamer" / story / "branches" / "main.jsonl"
-    line.write_text("")
+    (server.output_dir / "animegamer" / story / "story.json").touch()  # something else has played
     assert nodes_run(server.run(prompt)) == {"play", "save"}
     assert instructions_of(server, story) == [WAVE]
     server.run(play(story, RUN))  # a branch after no turn, and the current one
@@ -195,7 +194,7 @@ def test_a_deleted_story_cannot_be_continued_and_leaves_no_files(server, story):
 def test_an_interrupt_keeps_the_finished_turns(server, story):
     game = [WAVE, RUN, SLEEP, DANCE]
     prompt_id = server.queue(play(story, *game, steps=300))
-    server.wait_until((server.output_dir / "animegamer" / story / "branches" / "main.jsonl").exists)
+    server.wait_until((server.output_dir / "animegamer" / story / "turn-001.mp4").exists)
     server.post("/interrupt", {})
     assert message(server.wait(prompt_id), "execution_interrupted") is not None
     done = instructions_of(server, story)
@@ -337,9 +336,8 @@ def test_autoplay_goes_on_by_itself_and_is_found_again(server, story):
     turns = instructions_of(server, story)
     assert turns[0] == WAVE and len(turns) == 3 and all(text.startswith("Character: Miko") for text in turns)
     assert shown(entry)["turns"] == 3
-    lines = (server.output_dir / "animegamer" / story / "branches" / "main.jsonl").read_text().splitlines()
-    assert [json.loads(line).get("proposed_by") for line in lines] == [None, "rules, seed 3", "rules, seed 3"]
+    assert [entry.proposed_by for entry in saved(server, story).entries] == ["", "rules, seed 3", "rules, seed 3"]
     before = files(server, story)
     server.run(play(story, WAVE, autoplay=2, autoplay_seed=3, export=True) | images_of("play"))
-    drawn = {path: time for path, time in before.items() if path.parts[0] in ("turns", "shots", "branches")}
+    drawn = {path: time for path, time in before.items() if path.parts[0] in ("turns", "shots", "story.json")}
     assert {path: files(server, story)[path] for path in drawn} == drawn, "nothing is computed twice"

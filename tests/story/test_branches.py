@@ -1,10 +1,8 @@
 """Stories in a folder, their branches, and openings."""
 
 import itertools
-import json
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,9 +11,8 @@ from hypothesis import strategies as st
 from test_story import WORLD, StubPlayer, files, predicted, texts
 
 from animegamer_core.state import CACHED_TURNS, GameSession, GameState
-from animegamer_core.story.branches import Branch, BranchEntry
 from animegamer_core.story.content_store import ShotKey, StateKey, address_of, opening_address, with_opening_address
-from animegamer_core.story.index import story_names
+from animegamer_core.story.index import BranchEntry, story_names
 from animegamer_core.story.story import Story
 
 
@@ -51,15 +48,6 @@ def test_a_story_is_read_without_knowing_its_world(tmp_path):
     assert texts(story) == ["one", "two"] and files(tmp_path) == before
 
 
-def test_a_branch_of_a_terabyte_is_refused_unread(tmp_path):
-    StubPlayer(tmp_path).play(["one"])
-    with (path := tmp_path / "tale" / "branches" / "main.jsonl").open("r+b") as file:
-        file.truncate(1 << 40)  # takes no room on disk
-    with pytest.raises(ValueError, match=r"main\.jsonl has 1099511627776 bytes; a branch takes at most"):
-        opened(tmp_path)
-    assert path.stat().st_size == 1 << 40
-
-
 def test_a_missing_story_lists_the_existing_ones(tmp_path):
     with pytest.raises(ValueError, match="there are no stories yet"):
         Story.read(tmp_path / "nowhere", "tale")
@@ -80,7 +68,7 @@ def test_stories_are_listed_last_played_first_without_other_folders(tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "story.json").write_text("{")
     assert story_names(tmp_path) == ["third", "second", "first"]
-    (tmp_path / "first" / "branches" / "main.jsonl").touch()
+    (tmp_path / "first" / "story.json").touch()
     assert story_names(tmp_path) == ["first", "third", "second"]
 
 
@@ -132,17 +120,6 @@ def test_a_branch_that_ends_before_another_turn_gets_that_turn(tmp_path):
     assert (story.branch, story.branches(), texts(story)) == ("branch-2", ["main", "branch-2"], ["one", "other"])
 
 
-def test_a_damaged_branch_does_not_prevent_new_branches(tmp_path):
-    StubPlayer(tmp_path).play(["one", "two"])
-    StubPlayer(tmp_path, after=1).play(["other"])
-    damaged = tmp_path / "tale" / "branches" / "main.jsonl"
-    text = damaged.read_text().replace('"seed": 0', '"seed": "0"', 1)
-    damaged.write_text(text)
-    StubPlayer(tmp_path, after=1).play(["third"])
-    assert opened(tmp_path).branch == "branch-3" and texts(opened(tmp_path)) == ["one", "third"]
-    assert damaged.read_text() == text
-
-
 def test_branches_are_listed_in_order_and_others_are_refused(tmp_path):
     StubPlayer(tmp_path).play(["one"])
     for name in ("branch-2", "nope", "../main", "main/../main", ""):
@@ -153,14 +130,14 @@ def test_branches_are_listed_in_order_and_others_are_refused(tmp_path):
     assert opened(tmp_path).branches() == ["main", *(f"branch-{number}" for number in range(2, 13))]
 
 
-def undrawn(story, session, *instructions):
+def undrawn(story, session, *instructions, **said):
     """The session after these turns, with their states but no shots in the story."""
     for instruction in instructions:
         parent = session.turns[-1].address if session.turns else None
         key = StateKey(WORLD, parent, instruction, 2, "paper", "float32")
         address = story.put_state(key, predicted(address_of(key)))
         session = session.step(instruction, predicted(address), 0, address)
-        story.add_turn(session.turns[-1], None)
+        story.add_turn(session.turns[-1], None, **said)
     return session
 
 
@@ -179,40 +156,12 @@ def test_a_branch_gets_missing_shots_when_it_becomes_current_again(tmp_path):
     assert states(back) == [turn.address for turn in other.turns] and texts(back) == ["one", "other"]
 
 
-def test_a_branch_starts_with_its_own_turns(tmp_path):
-    turns = [BranchEntry(f"{number:064x}", f"{number + 9:064x}", number) for number in range(3)]
-    branch = Branch(tmp_path / "main.jsonl")
-    for turn in turns[:2]:
-        branch.append(turn, {})
-    assert [branch.starts_with(turns[:count]) for count in range(4)] == [True, True, True, False]
-    assert branch.starts_with([turns[0], replace(turns[1], shot=None)]), "an undrawn turn matches any shot of its state"
-    assert not branch.starts_with([turns[0], replace(turns[1], shot="e" * 64)])
-    assert not branch.starts_with([turns[0], replace(turns[1], state="e" * 64, shot=None)])
-
-
-@pytest.mark.parametrize("count, filled", [(1, [True, False, False]), (3, [True, True, False])])
-def test_a_branch_takes_shots_of_equal_states_up_to_a_turn(count, filled, tmp_path):
-    turns = [BranchEntry(f"{number:064x}", f"{number + 9:064x}", number) for number in range(3)]
-    undrawn, drawn = Branch(tmp_path / "main.jsonl"), Branch(tmp_path / "branch-2.jsonl")
-    for turn in turns:
-        drawn.append(turn, {"instruction": "one"})
-        undrawn.append(replace(turn, shot=None), {})
-    undrawn.rewrite(2, BranchEntry("f" * 64, None, 2), {})
-    undrawn.copy_shots(drawn, count)
-    assert [entry.shot is not None for entry in undrawn.entries] == filled
-    undrawn.append(turns[2], {})
-    assert len(undrawn.entries) == 4 and Branch(undrawn.path).entries == undrawn.entries
-
-
 def test_a_turn_that_takes_a_shot_keeps_who_proposed_it(tmp_path):
-    state, shot = "a" * 64, "b" * 64
-    undrawn, drawn = Branch(tmp_path / "main.jsonl"), Branch(tmp_path / "branch-2.jsonl")
-    undrawn.append(BranchEntry(state, None, 1, "me"), {"instruction": "own"})
-    drawn.append(BranchEntry(state, shot, 7, "rules"), {"instruction": "other"})
-    undrawn.copy_shots(drawn, 1)
-    assert undrawn.entries == [BranchEntry(state, shot, 7, "me")]
-    assert Branch(undrawn.path).entries == undrawn.entries
-    assert json.loads(undrawn.path.read_text())["instruction"] == "own"
+    story = opened(tmp_path)
+    turn = undrawn(story, GameSession((), 2), "one", proposed_by="rules").turns[0]
+    shot = shot_of(story, turn.address)
+    story.add_turn(turn, shot, proposed_by="another")
+    assert opened(tmp_path).entries == [BranchEntry(turn.address, shot, 0, "rules")]
 
 
 def test_an_undrawn_turn_gets_its_shot(tmp_path):
@@ -340,11 +289,9 @@ def test_a_session_has_the_representations_of_its_last_turns(tmp_path):
         assert held == list(range(CACHED_TURNS + 4 - max(CACHED_TURNS, window), CACHED_TURNS + 4))
 
 
-@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"")])
-def test_a_branch_whose_file_was_removed_is_not_written_with_a_hole(spoil, tmp_path):
-    branch = Branch(tmp_path / "branches" / "main.jsonl")
-    branch.append(BranchEntry("a" * 64, None, 1), {})
-    spoil(branch.path)
-    with pytest.raises(ValueError, match="removed or truncated while its story was open"):
-        branch.append(BranchEntry("b" * 64, None, 2), {})
-    assert not branch.path.exists() or not branch.path.read_bytes()
+def test_a_story_that_was_removed_is_not_written_with_a_hole(tmp_path):
+    player = StubPlayer(tmp_path).play(["one"])
+    (tmp_path / "tale" / "story.json").unlink()
+    with pytest.raises(ValueError, match="removed while its story was open"):
+        player.step("two")
+    assert not (tmp_path / "tale" / "story.json").exists()

@@ -278,13 +278,12 @@ def test_a_game_that_plays_itself_is_recorded_and_replays_exactly(world, tmp_pat
     state_words(world)
     assert main([*arguments, "--auto", "3", "--director-seed", "5"]) == 0
     shown = capsys.readouterr().out
-    entries = [json.loads(line) for line in (tmp_path / "life" / "branches" / "main.jsonl").read_text().splitlines()]
-    assert [entry["proposed_by"] for entry in entries] == ["rules, seed 5"] * 3
+    assert [entry.proposed_by for entry in Story.read(tmp_path, "life").entries] == ["rules, seed 5"] * 3
     assert main([*arguments, "--auto", "4", "--director-seed", "5"]) == 0  # the same command goes on
     again = capsys.readouterr().out
     assert again.count("(known)") == 3 and "turn 4/4" in again
     assert [line for line in shown.splitlines() if line.startswith("turn 1")][0][8:] in again
-    assert sorted(path.name for path in (tmp_path / "life" / "branches").iterdir()) == ["main.jsonl"]
+    assert Story.read(tmp_path, "life").branches() == ["main"]
 
 
 def test_a_typed_game_offers_proposals(world, tmp_path, capsys, monkeypatch):

@@ -11,7 +11,6 @@ from animegamer_core.media.video import to_uint8
 from animegamer_core.recall import Memory
 from animegamer_core.spec import PROFILES
 from animegamer_core.state import CACHED_TURNS, GameSession
-from animegamer_core.story.content_store import StateKey, address_of
 from animegamer_core.story.player import Player, PlaySettings, save_turn
 from animegamer_core.story.story import Story
 from animegamer_core.story.turn import predict_turn, shot_key
@@ -52,16 +51,10 @@ def test_the_engine_reads_the_recalled_turn_in_place_of_the_oldest(world, tmp_pa
     assert index_of(player)["memory"] == {"kind": "recall", "turns": 2}
 
 
-def test_a_turn_without_a_recalled_one_has_the_address_that_it_always_had(world, tmp_path):
+def test_only_a_turn_that_recalls_another_one_has_another_address(world, tmp_path):
     whole = played(world, tmp_path / "recall")
     recent = played(world, tmp_path / "recent", memory=Memory())
     assert addresses(whole)[:-1] == addresses(recent)[:-1] and addresses(whole)[-1] != addresses(recent)[-1]
-    assert "memory" not in index_of(recent)
-    record = recent.story.states.record(addresses(recent)[-1])
-    assert set(record["key"]) == {"world", "parent", "instruction", "window", "profile", "precision"}
-    key = StateKey("w", None, "run", 4, "paper", "float32")
-    assert address_of(key) == "81e6795d43df22cce59fc53e65a675483a8f8cf7bc26983e6205236ecdfa1a7d"
-    assert address_of(replace(key, recalled=(1,))) != address_of(replace(key, recalled=(2,))) != address_of(key)
 
 
 def test_a_replay_predicts_nothing(world, tmp_path, monkeypatch):
@@ -73,8 +66,7 @@ def test_a_replay_predicts_nothing(world, tmp_path, monkeypatch):
     assert [turn.recalled for turn in again.story.session(7, 4).turns] == [()] * 6 + [(1,)]
 
 
-def test_an_older_story_replays_and_goes_on_with_its_last_turns(world, tmp_path, monkeypatch):
-    """A story without a memory in its index is one of an older version."""
+def test_a_story_goes_on_with_the_memory_that_it_began_with(world, tmp_path, monkeypatch):
     older = played(world, tmp_path, memory=Memory())
     with monkeypatch.context() as patch:
         patch.setattr(type(world), "load_engine", lambda *_: pytest.fail("an engine was loaded for known turns"))
@@ -83,7 +75,7 @@ def test_an_older_story_replays_and_goes_on_with_its_last_turns(world, tmp_path,
     assert later.session.turns[-1].recalled == ()
     chosen = played(world, tmp_path, [ASKED], after=6, memory=Memory("recall", 1))
     assert chosen.session.turns[-1].recalled == (1,) and chosen.story.branches() == ["main", "branch-2"]
-    assert "memory" not in index_of(chosen), "the story keeps the memory that it began with"
+    assert index_of(chosen)["memory"]["kind"] == "recent", "the story keeps the memory that it began with"
 
 
 def test_a_story_keeps_the_memory_that_it_began_with(world, tmp_path):
