@@ -34,7 +34,6 @@ def test_characters_that_act_on_a_terminal_are_escaped(text):
     [
         ("animegamer_core", "play", "NAME.txt"),
         ("animegamer_core.toybox.benchmark", "NAME.txt/games.txt"),
-        ("animegamer_core.toybox.film", "NAME.txt/film.mp4"),
         ("animegamer_core.toybox.build", "--work", "NAME.txt/work", "--unpack", "NAME.txt"),
     ],
     ids=lambda words: words[0],

@@ -1,4 +1,4 @@
-"""Runs the Toybox's own commands, such as `python -m animegamer_core.toybox.film`."""
+"""Runs the Toybox's own commands, such as `python -m animegamer_core.toybox.build`."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 from kills import kill_often
+from made_film import make_film
 from power_cut import recorded, sample
 from test_dataset_build import PLANS, SETTINGS, contents, script
 
@@ -12,7 +13,6 @@ from animegamer_core.data.assemble import assemble_dataset
 from animegamer_core.data.build import cut_films
 from animegamer_core.data.films import cutting
 from animegamer_core.data.films.film_index import finished_scenes
-from animegamer_core.toybox.film import make_film
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,10 @@ import time
 from pathlib import Path
 
 import pytest
+from film_parts import FilmPlan
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_film import make_film
 
 from animegamer_core.data import build as build_module
 from animegamer_core.data.assemble import assemble_dataset
@@ -29,8 +31,6 @@ from animegamer_core.data.films.cutting import ClipShape, Span
 from animegamer_core.data.films.film_index import add_scenes, film_name, films_by_name, read_film_index, read_scenes
 from animegamer_core.data.games import GamePlan, games_of
 from animegamer_core.data.records import ClipRecord
-from animegamer_core.toybox.film import make_film
-from animegamer_core.toybox.film_parts import FilmPlan
 
 pytest.importorskip("av")
 pytest.importorskip("cv2")

@@ -13,14 +13,14 @@ import time
 from pathlib import Path
 
 import pytest
+from film_parts import FilmPlan
+from made_film import make_film
 
 from animegamer_core.__main__ import main
 from animegamer_core.cli import dataset as dataset_cli
 from animegamer_core.cli.options import Progress, parse
 from animegamer_core.cli.train import Options
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.toybox.film import make_film
-from animegamer_core.toybox.film_parts import FilmPlan
 
 av = pytest.importorskip("av")
 resource = pytest.importorskip("resource")

@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from film_parts import FilmPlan
+from made_film import make_film
 from raw_server import OK, RawServer, repeat
 from small_disk import resize, small_disk
 
@@ -25,8 +27,6 @@ from animegamer_core.data.captions.script import read_spans
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.examples import example_film
 from animegamer_core.data.examples.example_film import BIG_BUCK_BUNNY, ExampleError, KnownFile, get_film
-from animegamer_core.toybox.film import make_film
-from animegamer_core.toybox.film_parts import FilmPlan
 
 pytest.importorskip("av")
 pytest.importorskip("cv2")

@@ -12,8 +12,10 @@ from threading import Thread
 import av
 import numpy as np
 import pytest
+from film_parts import FilmPlan
 from hypothesis import given
 from hypothesis import strategies as st
+from made_film import make_film
 
 from animegamer_core.data.films.colour import tone_map
 from animegamer_core.data.films.film import FilmError, FilmFrame, frames_at, probe, read_frames
@@ -21,8 +23,6 @@ from animegamer_core.data.films.film_file import Clock, frame_rate
 from animegamer_core.data.films.find import find_films
 from animegamer_core.data.films.scenes import SceneSettings
 from animegamer_core.data.films.survey import survey_film
-from animegamer_core.toybox.film import make_film
-from animegamer_core.toybox.film_parts import FilmPlan
 
 HEIGHT, WIDTH, FPS = 48, 80, 24
 H273 = {"bt709": 1, "bt601": 6, "bt2020": 9}

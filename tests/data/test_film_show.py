@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from film_parts import FilmPlan
 from film_truth import true_motion
+from made_film import FilmTruth, make_film
 
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world
@@ -15,8 +17,6 @@ from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.films.film_index import read_film_index
 from animegamer_core.data.motion import level_edges, level_of
 from animegamer_core.evaluate.estimates import rank_correlation
-from animegamer_core.toybox.film import FilmTruth, make_film
-from animegamer_core.toybox.film_parts import FilmPlan
 from animegamer_core.train.stages import STAGES_IN_ORDER
 
 pytest.importorskip("av")

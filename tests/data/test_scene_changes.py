@@ -7,8 +7,10 @@ import shutil
 
 import numpy as np
 import pytest
+from film_parts import FilmPlan
 from hypothesis import given
 from hypothesis import strategies as st
+from made_film import make_film
 from PIL import Image
 
 from animegamer_core.data import corrections
@@ -28,8 +30,6 @@ from animegamer_core.data.films.survey import FilmScene
 from animegamer_core.data.games import GamePlan
 from animegamer_core.data.jsonl_tables import DatasetError
 from animegamer_core.data.review import page_data
-from animegamer_core.toybox.film import make_film
-from animegamer_core.toybox.film_parts import FilmPlan
 
 pytest.importorskip("av")
 pytest.importorskip("cv2")

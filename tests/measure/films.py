@@ -21,7 +21,9 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 import numpy as np  # noqa: E402
+from film_parts import BORDERS, FilmPlan  # noqa: E402
 from film_truth import true_motion  # noqa: E402
+from made_film import FilmTruth, make_film  # noqa: E402
 
 from animegamer_core.data.build import BuildSettings  # noqa: E402
 from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
@@ -31,8 +33,6 @@ from animegamer_core.data.films.survey import Survey, survey_film  # noqa: E402
 from animegamer_core.data.motion import level_edges, level_of  # noqa: E402
 from animegamer_core.data.records import ClipRecord  # noqa: E402
 from animegamer_core.evaluate.estimates import rank_correlation  # noqa: E402
-from animegamer_core.toybox.film import FilmTruth, make_film  # noqa: E402
-from animegamer_core.toybox.film_parts import BORDERS, FilmPlan  # noqa: E402
 
 Row = Counter  # counts and sums, so that the rows of films add up
 

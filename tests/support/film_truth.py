@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from film_parts import FilmPlan, parts_of
+from film_pictures import film_frames, picture_size
+from made_film import FilmTruth
 
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.films.framing import Crop, fit
 from animegamer_core.data.motion import SLOW_FRACTION, motion_value
-from animegamer_core.toybox.film import FilmTruth
-from animegamer_core.toybox.film_parts import FilmPlan, parts_of
-from animegamer_core.toybox.film_pictures import film_frames, picture_size
 
 
 def true_motion(dataset: DatasetFolder, truth: FilmTruth, plan: FilmPlan) -> list[float]:

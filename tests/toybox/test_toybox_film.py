@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from film_parts import BORDERS, FilmPlan, parts_of
+from made_film import FilmTruth, make_film
 
 from animegamer_core.toybox.drawing.draw import CAMERAS, draw_frame
-from animegamer_core.toybox.film import FilmTruth, make_film
-from animegamer_core.toybox.film_parts import BORDERS, FilmPlan, parts_of
 from animegamer_core.toybox.games import sample_game
 
 av = pytest.importorskip("av")

@@ -6,11 +6,9 @@ What the film pipeline should find is written next to the film: `<film>.truth.js
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import math
-import sys
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,12 +16,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+from film_parts import FilmPlan, Part, parts_of
+from film_pictures import MARGIN, crop_of, film_frames, picture_size, starts_of
 
-from ..files import replacing, write_text
-from .command import run_command
-from .film_parts import FilmPlan, Part, parts_of
-from .film_pictures import MARGIN, crop_of, film_frames, picture_size, starts_of
-from .world import ADVERBS, HEIGHT, MOTIONS, WIDTH, adverb, characters, motion_text
+from animegamer_core.files import replacing, write_text
+from animegamer_core.toybox.world import ADVERBS, HEIGHT, MOTIONS, WIDTH, adverb, characters, motion_text
 
 if typing.TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -211,33 +208,3 @@ class _Sound:
             self._written += len(times)
         if end:
             self._container.mux(self._stream.encode())
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Make a film to try the pipeline, with its truth and captions next to it; returns the exit status."""
-    about = "Draw a film to try the pipeline; a description of its contents is written next to it."
-    parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.film", description=about)
-    parser.add_argument("out", type=Path, metavar="OUT.mp4")
-    parser.add_argument("--scenes", type=int, default=24, help="scenes of 2.5 to 6 s (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the film (default %(default)s)")
-    parser.add_argument("--height", type=int, default=180, help="of the 16:9 picture, in px (default %(default)s)")
-    args = parser.parse_args(argv)
-    some = args.scenes // 8
-    truth = make_film(
-        args.out,
-        FilmPlan(
-            seed=args.seed,
-            scenes=args.scenes,
-            size=(args.height, 2 * round(args.height * 8 / 9)),
-            borders=("letterbox", "pillarbox"),
-            **dict.fromkeys(("fades", "cross_fades", "flashes", "stills", "repeats"), some),
-            credits=True,
-            sound=True,
-        ),
-    )
-    sys.stdout.write(f"{args.out}: {truth.scenes[-1].end:.0f} s, {len(truth.scenes)} scenes\n")
-    return 0
-
-
-if __name__ == "__main__":
-    run_command("film", main)

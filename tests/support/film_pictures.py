@@ -12,10 +12,10 @@ import typing
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from film_parts import BORDERS, FilmPlan, Part
 
-from .drawing.draw import draw_frame
-from .film_parts import BORDERS, FilmPlan, Part
-from .world import FPS, HEIGHT, WIDTH
+from animegamer_core.toybox.drawing.draw import draw_frame
+from animegamer_core.toybox.world import FPS, HEIGHT, WIDTH
 
 if typing.TYPE_CHECKING:
     from numpy.typing import NDArray

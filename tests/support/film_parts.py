@@ -11,8 +11,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from .games import sample_game
-from .world import AMPLITUDES, CHARACTERS, Scene
+from animegamer_core.toybox.games import sample_game
+from animegamer_core.toybox.world import AMPLITUDES, CHARACTERS, Scene
 
 BORDERS = {  # name: fractions of the height and of the width that are black on each side
     "none": (0.0, 0.0),
