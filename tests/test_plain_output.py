@@ -34,7 +34,7 @@ def test_characters_that_act_on_a_terminal_are_escaped(text):
     [
         ("animegamer_core", "play", "NAME.txt"),
         ("animegamer_core.toybox.benchmark", "NAME.txt/games.txt"),
-        ("animegamer_core.toybox.build", "--work", "NAME.txt/work", "--unpack", "NAME.txt"),
+        ("animegamer_core.toybox.build", "--work", "NAME.txt/work"),
     ],
     ids=lambda words: words[0],
 )

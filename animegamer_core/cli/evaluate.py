@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import typing
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -54,7 +53,6 @@ ROWS = (
     *("sharp", "new", "references", "conflict", "speed"),
 )
 NO_MODELS = "none"
-LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # set by a launcher
 UNFINISHED = 3  # exit status
 BASELINE = "baseline_"
 _OF_THE_RUN = ("device", "dtype", "steps")  # settings of a baseline that are options of the whole run
@@ -388,31 +386,24 @@ class Presets:
 class Ablations:
     """Train and score the paper's ablations in the Toybox.
 
-    One command does everything; with --minutes it stops, and the same command continues. For several GPUs use --share
-    1/2 and 2/2, or `accelerate launch`, where each process takes its share and its own GPU. Several processes may also
-    use one GPU: run the command several times with the same --work and different --variants or --seeds. The process
-    that finishes last writes the whole table.
+    One command does everything; with --minutes it stops, and the same command continues. For several GPUs, run it
+    several times with the same --work and different --variants or --seeds. The process that finishes last writes the
+    whole table.
     """
 
     work: Path
     """Work folder; the same command continues in it."""
     variants: tuple[Annotated[str, one_of(VARIANTS)], ...] | None = None
     """Unset: all."""
-    share: str | None = None
-    """I/N: only every N-th variant, starting with the I-th."""
-    budget: Annotated[str, one_of(BUDGET_NAMES)] = "short"
-    """full: the recipe's steps; short: a quarter, for one session; quick: a miniature."""
+    budget: Annotated[str, one_of(BUDGET_NAMES)] = "full"
+    """full: the recipe's steps; quick: a miniature."""
     minutes: float | None = None
     """Stop after this many minutes; the same command continues."""
     score_only: Flag = False
     """Do not train: score what is trained, and write the table."""
-    seed: int = 0
-    """Decides weights, order and noise of training."""
-    seeds: tuple[int, ...] | None = None
-    """Several seeds instead of --seed; claims are decided from 3 on."""
+    seeds: tuple[int, ...] = (0,)
+    """Decide weights, order and noise of training; claims are decided from 3 on."""
     device: Device = "auto"
-    compile: Flag = False
-    """Compile the decoders for training: slow start, faster steps."""
     workers: int | None = None
     """Processes that draw and measure; unset: one for each core."""
     world: str = "toybox"
@@ -429,58 +420,32 @@ class Ablations:
 
     def run(self) -> int:
         """Train, score and write the table; 3 if the time ran out before all variants were scored."""
-        share, device = own_part(self, os.environ)
         import torch
 
         from ..checkpoint import open_world
         from ..evaluate.report import command_line
         from ..evaluate.similarity.choose import open_scoring_models
-        from ..research.ablations.budgets import BUDGETS
-        from ..research.ablations.run import run_ablations
-        from ..research.ablations.run_dir import Deadline, RunDir
-        from ..research.ablations.scores import VariantScorer
-        from ..research.ablations.table import write_table
+        from ..research.ablations import run, table
+        from ..research.toybox_recipe.stages import Deadline
+        from ..runtime.device import choose_device
 
-        seeds = list(dict.fromkeys(self.seeds or [self.seed]))
-        if min(seeds) < 0:
-            raise ValueError(f"--seeds has {min(seeds)}; give numbers of 0 or more")
-        variants, deadline, begun = chosen(self.variants, share), Deadline(self.minutes), time.monotonic()
+        if min(self.seeds) < 0:
+            raise ValueError(f"--seeds has {min(self.seeds)}; give numbers of 0 or more")
+        variants, deadline, begun = chosen(self.variants), Deadline(self.minutes), time.monotonic()
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+        models, device = None, choose_device(self.device)
+        if self.towers != NO_MODELS:
+            models = open_scoring_models(self.towers, clip=self.clip, dreamsim=self.dreamsim, device=device)
 
         def say(line: str) -> None:
             note(f"[{time.monotonic() - begun:6.1f} s] {line}")
 
-        budget, world = BUDGETS[self.budget], open_world(self.world)
-        run_dir = RunDir(self.work, world, budget, say, device, self.workers, self.compile)
-        run_dir.begin()
-        models = None
-        if self.towers != NO_MODELS:
-            models = open_scoring_models(self.towers, clip=self.clip, dreamsim=self.dreamsim, device=run_dir.device)
-        scorer = VariantScorer(run_dir, models)
-        finished = run_ablations(scorer, variants, seeds, deadline, self.score_only)
-        print(*write_table(run_dir, self.out or self.work / "table", command_line()), sep="\n")
+        world, budget = open_world(self.world), run.BUDGETS[self.budget]
+        job = run.Ablations(self.work, world, budget, models, say, device, self.workers)
+        job.begin()
+        finished = job.run(variants, tuple(dict.fromkeys(self.seeds)), deadline, train=not self.score_only)
+        print(*table.write_table(job, self.out or self.work / "table", command_line()), sep="\n")
         return 0 if finished else UNFINISHED
-
-
-def own_part(options: Ablations, environment: MutableMapping[str, str]) -> tuple[str | None, str]:
-    """(--share, torch device) of this process. Under a launcher the share is the process's rank.
-
-    The launcher's variables are then removed, since one process alone trains a variant.
-    """
-    from ..runtime.device import choose_device
-
-    device, count = choose_device(options.device), int(environment.get("WORLD_SIZE", "1"))
-    if count < 2:
-        return options.share, device
-    if options.share is not None:
-        raise ValueError(
-            "--share cannot be used with a launcher, which distributes the variants itself; use only one of them"
-        )
-    share = f"{int(environment['RANK']) + 1}/{count}"
-    device = f"cuda:{environment['LOCAL_RANK']}" if device == "cuda" else device
-    for name in LAUNCHED:
-        environment.pop(name, None)
-    return share, device
 
 
 Options = World | Toybox | Presets | Ablations | Write | Judge | Raters

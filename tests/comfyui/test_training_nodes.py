@@ -126,7 +126,7 @@ def measured_world(server):
     engine = GameEngine(spec, tokenizer, PROFILES["paper"])
     for model in (engine, ShotDecoder(spec), ShotEncoder(spec, tokenizer.backend)):
         world = save_part(world, model, dtype=torch.float16)
-    probes.build_probes(folder, probes.ProbeRecipe(clips=6, held_out=4, steps=1, control_steps=1), "cpu", workers=1)
+    probes.build_probes(folder, probes.JudgeRecipe(clips=6, held_out=4, steps=1, control_steps=1), "cpu", workers=1)
     return folder.name
 
 

@@ -344,7 +344,7 @@ def tiny_world(tmp_path_factory):
     ):
         world = save_part(world, model, dtype=torch.float16)
     probe_training.build_probes(
-        folder, probe_training.ProbeRecipe(clips=6, held_out=4, steps=1, control_steps=1), "cpu", workers=1
+        folder, probe_training.JudgeRecipe(clips=6, held_out=4, steps=1, control_steps=1), "cpu", workers=1
     )
     return folder
 

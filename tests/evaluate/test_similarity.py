@@ -21,20 +21,14 @@ from animegamer_core.evaluate.similarity.pixels import Preprocessing
 from animegamer_core.evaluate.similarity.published_clip import PublishedClip, open_clip_model
 from animegamer_core.evaluate.similarity.published_dreamsim import FILES, open_dreamsim
 from animegamer_core.model.encoder import CLIP_MEAN, CLIP_STD
-from animegamer_core.research.toybox_recipe.scoring_checks import (
-    ScoringRecipe,
-    build_scoring_models,
-    noise_check,
-    other_scenes,
-    perceptual_ranking,
-    ranking,
-    reference_ranking,
-    retrieval,
-)
-from animegamer_core.research.toybox_recipe.scoring_models import (
+from animegamer_core.research.toybox_recipe.probes import JudgeRecipe
+from animegamer_core.research.toybox_recipe.scoring import (
     HELD_OUT_SEED,
+    build_scoring_models,
     caption,
     draw_examples,
+    noise_check,
+    retrieval,
     same_captions,
 )
 from animegamer_core.toybox.drawing.draw import draw_frame
@@ -456,19 +450,12 @@ def unseen():
 def test_the_shipped_models_know_the_toybox(shipped, unseen):
     found = retrieval(shipped, unseen)
     assert found["gallery"] == 100 and found["text_to_picture"] >= 0.9 and found["picture_to_text"] >= 0.9
-    right = ranking(shipped, unseen)
-    assert set(right) == {"character", "partner", "motion", "place", "time", "prop", "colour"}
-    assert all(fraction >= 0.9 for fact, fraction in right.items() if fact != "partner"), right
-    assert reference_ranking(shipped, unseen) >= 0.8
-    seen = perceptual_ranking(shipped, unseen.frames)
-    assert seen["nearer"] >= 0.95 and seen["same_shot"] > seen["other_shot"] + 0.3
 
 
 def test_the_shipped_models_are_blind_to_noise_and_were_to_shuffled_labels(shipped, unseen):
     blind, shuffled = noise_check(shipped, unseen), read_card(EMBEDDED["toybox"])["facts"]["shuffled"]
     for control in (blind, shuffled):
         assert control["text_to_picture"] <= 0.04 and control["picture_to_text"] <= 0.04  # chance is 0.01, of 100
-    assert 0.35 <= blind["nearer"] <= 0.65
 
 
 def test_vectors_are_unit_deterministic_and_independent_of_company(shipped, unseen):
@@ -513,15 +500,6 @@ def test_captions_of_one_scene_say_the_same_whatever_their_form():
     assert len(set(same_captions([caption(probe_scene(seed), rng) for seed in range(20)]).tolist())) == 20
 
 
-def test_other_scenes_differ_in_one_fact():
-    for seed in range(8):
-        scene = probe_scene(seed)
-        for fact, other in other_scenes(scene, random.Random(seed)).items():
-            name = {"colour": "prop_colour"}.get(fact, fact)
-            differing = {field for field in vars(scene) if getattr(scene, field) != getattr(other, field)}
-            assert differing - {"prop_told"} == {name}
-
-
 def test_references_show_the_character_alone_in_every_setting():
     for name in CHARACTERS:
         scenes = reference_scenes(name)
@@ -535,10 +513,10 @@ def test_references_show_the_character_alone_in_every_setting():
 
 
 def test_a_build_of_scoring_models_is_saved_with_its_card_and_is_the_same_again(tmp_path):
-    recipe = ScoringRecipe(scenes=12, held_out=4, steps=2, control_steps=1)
+    recipe = JudgeRecipe(clips=12, held_out=4, steps=2, control_steps=1)
     first, second = (build_scoring_models(tmp_path / name, recipe, "cpu", workers=1) for name in "ab")
     assert first == second == read_card(tmp_path / "a")["facts"]
-    assert first["retrieval"]["gallery"] == 4 and first["recipe"]["scenes"] == 12
+    assert first["retrieval"]["gallery"] == 4 and first["recipe"]["clips"] == 12
     a, b = (load_scoring_models(tmp_path / name).state_dict() for name in "ab")
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert not any(name.startswith("part-") for name in (path.name for path in (tmp_path / "a/scorers").iterdir()))

@@ -37,17 +37,7 @@ ablations() { # NAME GPU VARIANTS...
   local name=$1 gpu=$2
   shift 2
   # shellcheck disable=SC2086
-  job "$name" "$gpu" $core evaluate ablations --work "$work/ablations" --variants "$@" --compile --workers 6 --device cuda
-}
-
-# shellcheck disable=SC2086
-clips() { # the clips that all ablations share
-  job draw "" $python -c "
-import os
-from pathlib import Path
-from animegamer_core.research.ablations.budgets import BUDGETS
-from animegamer_core.toybox.dataset import write_dataset
-write_dataset(Path('$work/ablations/dataset'), BUDGETS['short'].casting, max(1, os.cpu_count() - 4))"
+  job "$name" "$gpu" $core evaluate ablations --work "$work/ablations" --variants "$@" --workers 6 --device cuda
 }
 
 # shellcheck disable=SC2086
@@ -75,7 +65,6 @@ release() { # NAME GPUS LAUNCHER...: training steps at the published sizes; a ro
 in_parallel() {
   untimed &
   {
-    clips || exit
     ablations full 1 full no_adaptation window_2 window_8 &
     ablations cosine 2 cosine_loss window_1 window_0 &
     ablations frames 2 random_frame no_motion_scope &

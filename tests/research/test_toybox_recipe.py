@@ -1,6 +1,5 @@
 """The recipe of the embedded world: its dataset, its calibration and its judges."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -11,23 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from build_worker import TINY_HARD
+from build_worker import SMALL
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.data.motion import motion_value
-from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.research.toybox_recipe.build import main
-from animegamer_core.research.toybox_recipe.build_dir import BuildDir, Deadline
 from animegamer_core.research.toybox_recipe.calibrate import Response, decoder_response
-from animegamer_core.research.toybox_recipe.recipe import FULL, HARD, HARD_QUICK, HARD_STAGES, QUICK, STAGES
-from animegamer_core.research.toybox_recipe.scoring_checks import ScoringRecipe
-from animegamer_core.research.toybox_recipe.stages import OWN_STAGES, build
-from animegamer_core.research.toybox_recipe.travel import pack, unpack
-from animegamer_core.research.toybox_recipe.vae_start import begin_vae
+from animegamer_core.research.toybox_recipe.recipe import FULL, QUICK, STAGES
+from animegamer_core.research.toybox_recipe.stages import OWN_STAGES, BuildDir, Deadline, build
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import MotionTable
 from animegamer_core.toybox.calibration import (
@@ -37,15 +31,15 @@ from animegamer_core.toybox.calibration import (
     uncalibrated_table,
 )
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
-from animegamer_core.toybox.editions import FIRST, SECOND, edition_of
-from animegamer_core.toybox.probes import ProbeNet, has_frame_probes
-from animegamer_core.toybox.scoring_models import ScoringNet, load_scoring_models, read_card
+from animegamer_core.toybox.editions import SECOND, edition_of
+from animegamer_core.toybox.probes import has_frame_probes
+from animegamer_core.toybox.scoring_models import load_scoring_models
 from animegamer_core.toybox.world import ADVERBS, UNSEEN_PAIRS, vocabulary
 from animegamer_core.train.log import read_log
 from animegamer_core.train.parts import WorldParts
 
 BUILD_WORKER = Path(__file__).parents[1] / "support" / "build_worker.py"
-SMALL = DatasetGames(games=2, held_out=1, turns=2)
+DRAWN = DatasetGames(games=2, held_out=1, turns=2)
 
 
 @pytest.fixture(autouse=True)
@@ -57,11 +51,11 @@ def one_process(monkeypatch):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("toybox")
-    return write_dataset(path, SMALL, workers=1)
+    return write_dataset(path, DRAWN, workers=1)
 
 
 def test_games_become_a_dataset_that_training_reads(folder):
-    games = SMALL.scenes()
+    games = DRAWN.scenes()
     assert [len(game.clips) for game in folder.games] == [len(row) for row in games.values()]
     assert [game.held_out for game in folder.games] == [False, False, True]
     assert len(games["train-00000"]) == 3  # every fourth game opens with a picture
@@ -85,7 +79,7 @@ def test_missing_clips_are_drawn_again_and_not_measured(folder, monkeypatch):
     before, lines = clip.read_bytes(), (folder.path / "turns.jsonl").read_bytes()
     clip.unlink()
     monkeypatch.setattr("animegamer_core.toybox.dataset.motion_value", lambda frames: pytest.fail("measured again"))
-    again = write_dataset(folder.path, SMALL, workers=1)
+    again = write_dataset(folder.path, DRAWN, workers=1)
     assert clip.read_bytes() == before
     assert (again.path / "turns.jsonl").read_bytes() == lines
 
@@ -163,15 +157,6 @@ def test_a_report_says_whether_motion_was_calibrated():
     assert "does not list the medians" in calibration_remark(after, None)
 
 
-def test_scoring_models_are_built_once_and_before_what_they_judge(tmp_path):
-    recipe = replace(QUICK, scoring=ScoringRecipe(scenes=8, held_out=4, steps=2, control_steps=1))
-    work = BuildDir(tmp_path / "work", recipe, "cpu", lambda line: None)
-    assert build(work, ["scorers"], Deadline()) and work.is_finished("scorers")
-    assert load_scoring_models(work.world).training is False
-    assert read_card(work.world)["facts"]["recipe"]["scenes"] == 8
-    assert STAGES.index("probes") < STAGES.index("scorers") < STAGES.index("vae")
-
-
 def test_a_folder_of_another_recipe_is_refused(tmp_path):
     small = replace(QUICK, dataset_games=DatasetGames(games=1, held_out=1, turns=2))
     work = BuildDir(tmp_path, small, "cpu", lambda line: None)
@@ -204,10 +189,10 @@ def test_the_shipped_world_states_its_calibration():
 
 def test_the_shipped_world_says_what_each_of_its_models_read():
     notes = open_world("toybox").provenance
-    assert notes["encoder and decoder trained on"] == HARD.dataset_games.trained_on == "20,500 clips of 2,000 games"
+    assert notes["encoder and decoder trained on"] == FULL.dataset_games.trained_on == "20,500 clips of 2,000 games"
     assert (
-        notes["engine trained on"].startswith(HARD.engine_games.trained_on)
-        and "3,000 games" in HARD.engine_games.trained_on
+        notes["engine trained on"].startswith(FULL.engine_games.trained_on)
+        and "3,000 games" in FULL.engine_games.trained_on
     )
     assert edition_of(notes) is SECOND and "Big Buck Bunny" in notes["VAE began with"]
 
@@ -223,43 +208,33 @@ def test_the_shipped_world_is_small_and_whole():
     assert world.tokenizer().unknown_words(" ".join(vocabulary(references=True))) == ()
 
 
-def test_a_harder_build_runs_from_drawing_to_calibration(tmp_path, monkeypatch, capsys):
-    """Every stage of edition 2 in miniature; between two of them the build travels to another folder."""
+def test_a_build_runs_from_drawing_to_calibration(tmp_path, monkeypatch):
+    """Every stage in miniature, in two calls."""
     monkeypatch.setattr("animegamer_core.research.toybox_recipe.calibrate.VALUES", 2)
-    small, spec = TINY_HARD, TINY_HARD.spec
-    monkeypatch.setattr("animegamer_core.research.toybox_recipe.build.RECIPES", {(2, True): small})
-    start = tmp_path / "vae.safetensors"
-    torch.manual_seed(0)
-    save_file(ShotDecoder(spec).vae.state_dict(), start, {"note": "a test's random weights"})
-    first, second, parts = tmp_path / "first", tmp_path / "second", tmp_path / "parts"
-    words = ["--edition", "2", "--quick", "--vae", str(start)]
-    begun = ["data", "games", "probes", "frames", "scorers", "vae", "towers", "warmup"]
-    assert main([*words, "--work", str(first), "--stages", ",".join(begun), "--pack", str(parts)]) == 0
-    assert not list(first.glob("build*")) and all(path.stat().st_size <= 15e6 for path in parts.iterdir())
-    assert main([*words, "--work", str(second), "--unpack", str(parts)]) == 0
-    assert {name for name in HARD_STAGES if BuildDir(second, small, "cpu", print).is_finished(name)} == set(HARD_STAGES)
-    world = open_world(second / "world")
+    monkeypatch.setattr("animegamer_core.research.toybox_recipe.build.QUICK", SMALL)
+    words = ["--quick", "--work", str(tmp_path)]
+    assert main([*words, "--stages", ",".join(STAGES[:8])]) == 0
+    assert main(words) == 0
+    assert all(BuildDir(tmp_path, SMALL, "cpu", print).is_finished(name) for name in STAGES)
+    world = open_world(tmp_path / "world")
     world.verify()
-    assert world.missing() == () and world.spec.decoder.guides_motion and edition_of(world.provenance) is SECOND
-    assert world.spec.decoder.guidance_scale == 0 < spec.decoder.guidance_scale  # it is in the weights
-    assert world.provenance["VAE began with"] == "a test's random weights" and "random weights" in world.licence
+    assert world.missing() == () and edition_of(world.provenance) is SECOND
+    assert world.spec.decoder.guidance_scale == 0 < SMALL.spec.decoder.guidance_scale  # it is in the weights
     assert world.tokenizer().unknown_words(" ".join(vocabulary(references=True))) == ()
     assert has_frame_probes(world.folder) and uncalibrated_table(world) != world.motion_table
-    assert world.load_decoder().vae.config.latent_channels == 16
+    assert load_scoring_models(world.folder).training is False
+    assert STAGES.index("probes") < STAGES.index("scorers") < STAGES.index("vae"), "before what they judge"
 
 
 def test_two_processes_train_a_build_like_one(tmp_path, monkeypatch):
-    monkeypatch.setattr("animegamer_core.research.toybox_recipe.build.RECIPES", {(2, True): TINY_HARD})
+    monkeypatch.setattr("animegamer_core.research.toybox_recipe.build.QUICK", SMALL)
     one, two = tmp_path / "one", tmp_path / "two"
-    words = ["--edition", "2", "--quick", "--work"]
+    words = ["--quick", "--work"]
     assert main([*words, str(one), "--stages", "data,vae,towers"]) == 0
-    shutil.rmtree(one / "world" / "decoder")  # as a small archive leaves it: nothing has trained the transformer yet
     vae = load_file(one / "world" / "vae" / "model.safetensors")
     shutil.copytree(one, two)
-    rest = ["--stages", "warmup,joint", "--pack", str(tmp_path / "parts")]
-    in_two_processes([*words, str(two), *rest])
-    assert [path.name for path in (tmp_path / "parts").iterdir()] == ["build-00.part"]
-    assert main([*words, str(one), *rest]) == 0
+    in_two_processes([*words, str(two), "--stages", "warmup,joint"])
+    assert main([*words, str(one), "--stages", "warmup,joint"]) == 0
     for stage in ("warmup", "joint"):
         losses = [[row["loss"] for row in read_log(folder / "runs" / stage / "log.jsonl")] for folder in (one, two)]
         assert len(losses[0]) == 2 and losses[0] == pytest.approx(losses[1], rel=1e-4)
@@ -267,7 +242,7 @@ def test_two_processes_train_a_build_like_one(tmp_path, monkeypatch):
         open_world(folder / "world").verify()
         kept = load_file(folder / "world" / "vae" / "model.safetensors")
         assert all(torch.equal(value, kept[name]) for name, value in vae.items()), "the trained VAE stays"
-        assert BuildDir(folder, TINY_HARD, "cpu", print).is_finished("joint")
+        assert BuildDir(folder, SMALL, "cpu", print).is_finished("joint")
 
 
 def in_two_processes(words):
@@ -280,64 +255,9 @@ def in_two_processes(words):
 
 
 def test_a_build_without_what_it_trained_is_refused(tmp_path):
-    work = BuildDir(tmp_path, TINY_HARD, "cpu", print)
-    save_world(work.world, TINY_HARD.spec)
+    work = BuildDir(tmp_path, SMALL, "cpu", print)
+    save_world(work.world, SMALL.spec)
     work.note("vae", 1.0, finished=True)
     work.note("data", 1.0, finished=True)
     with pytest.raises(ValueError, match="stage vae is finished, but .* is missing vae"):
         build(work, ["warmup"], Deadline())
-
-
-def test_a_travelling_checkpoint_is_its_average_and_has_no_moments(tmp_path):
-    checkpoint = tmp_path / "a" / "runs" / "joint" / "checkpoints" / "step-0000007"
-    checkpoint.mkdir(parents=True)
-    tensors = {"weight.x": torch.ones(3), "average.x": torch.full((3,), 2.0), "exp_avg.x": torch.zeros(3)}
-    save_file(tensors, checkpoint / "model.safetensors")
-    (checkpoint / "state.json").write_text(json.dumps({"step": 7, "optimizer_steps": {"x": 7.0}}))
-    done = tmp_path / "a" / "runs" / "vae" / "checkpoints" / "step-0000009"
-    done.mkdir(parents=True)
-    (done / "state.json").write_text("{}")
-    (done.parents[1] / "result.json").write_text("{}")
-    pack(tmp_path / "a", tmp_path / "parts")
-    unpack(tmp_path / "parts", tmp_path / "b")
-    there = tmp_path / "b" / checkpoint.relative_to(tmp_path / "a")
-    found = load_file(there / "model.safetensors")
-    assert list(found) == ["weight.x"] and found["weight.x"].tolist() == [2, 2, 2]
-    assert json.loads((there / "state.json").read_text()) == {"step": 7, "optimizer_steps": {}}
-    assert not (tmp_path / "b" / "runs" / "vae" / "checkpoints").exists(), "a finished stage is in the world"
-    with pytest.raises(ValueError, match="no build-00.part"):
-        unpack(tmp_path, tmp_path / "c")
-    (tmp_path / "parts" / "build-00.part").write_bytes(b"torn")
-    with pytest.raises(ValueError, match="damaged"):
-        unpack(tmp_path / "parts", tmp_path / "c")
-
-
-def test_a_vae_to_begin_with_says_what_it_was_trained_on(tmp_path):
-    spec = SPECS["tiny"]
-    world = save_world(tmp_path / "world", spec, licence="Free.")
-    parts = WorldParts(spec, decoder=ShotDecoder(spec))
-    weights, file = ShotDecoder(spec).vae.state_dict(), tmp_path / "vae.safetensors"
-    save_file(weights, file)
-    with pytest.raises(ValueError, match="does not say what it was trained on"):
-        begin_vae(file, parts, world)
-    save_file(weights, file, {"note": "a film"})
-    begin_vae(file, parts, world)
-    begin_vae(file, parts, open_world(world.folder))
-    assert open_world(world.folder).licence == "Free. Its VAE began with weights of: a film"
-    assert all(torch.equal(value, weights[name]) for name, value in parts.decoder.vae.state_dict().items())
-    save_file({"other": torch.zeros(1)}, file, {"note": "a film"})
-    with pytest.raises(ValueError, match="not the weights of this VAE"):
-        begin_vae(file, parts, world)
-
-
-def test_the_harder_world_fits_its_limits():
-    """fp16 weights of everything that a world's folder holds, as `the shipped world is small` counts them."""
-    tokenizer = GameTokenizer.from_words(vocabulary(references=True), HARD.spec.state.tokens)
-    parts = WorldParts.new(HARD.spec, tokenizer, PROFILES["paper"])
-    values = sum(value.numel() for model in parts.models.values() for value in model.state_dict().values())
-    judges = 2 * sum(value.numel() for value in ProbeNet().parameters()) + sum(
-        value.numel() for value in ScoringNet().parameters()
-    )
-    assert 2 * (values + judges) < 35.8e6 and tokenizer.size <= 1000
-    assert HARD.dataset_games.edition == HARD.engine_games.edition == HARD_QUICK.dataset_games.edition == 2
-    assert HARD.edition is SECOND and FULL.edition is FIRST

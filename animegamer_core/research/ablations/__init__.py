@@ -1,1 +1,1 @@
-"""Ablations: variants of the training recipe, trained and scored in the Toybox, next to the paper's. Start at `run`."""
+"""Ablations: overrides of the Toybox's recipe, trained and scored there, next to the paper's. Start at `run`."""

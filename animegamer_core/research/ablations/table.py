@@ -1,30 +1,26 @@
 """The table of the ablations, made from the scores on disk: our values, the paper's, and whether they agree.
 
-A difference to `full` counts only if its interval over games and seeds (`seeds`) excludes 0.
+A difference to `full` counts only if its interval over games and seeds excludes 0.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from ...checkpoint.storage import write_json
-from ...data.stats import counted
 from ...evaluate.estimates import Estimate, fraction_over_games, mean_over_games
 from ...evaluate.report import machine
 from ...evaluate.similarity.models import STAND_IN
 from ...evaluate.world.paper import SOURCE
 from ...files import write_text
 from ...toybox.scenes import HEADS
-from .run_dir import RunDir
-from .scores import Samples
-from .seed_runs import SeedRuns, scores_files, trained_with
-from .seeds import ENOUGH as ENOUGH_SEEDS
-from .seeds import over_seeds
-from .variants import CLAIMS, FAMILIES, FULL, GAMES, RECONSTRUCTION, STAGES, VARIANTS, Claim, Variant
+from .run import Ablations, Samples
+from .variants import CLAIMS, FAMILIES, FULL, GAMES, RECONSTRUCTION, VARIANTS, Claim
 
 ERRORS = ("mae_f", "states_mae")  # lower is better
 COLUMNS = {  # metric -> the column's head
@@ -42,279 +38,188 @@ COLUMNS = {  # metric -> the column's head
     "colour": "colour",
     "remembered": "colour named before",
 }
-SIMILARITIES = ("clip_i", "dreamsim", "clip_t")
 FRACTIONS = {"acc_f", "states_right", "level_right", *HEADS, "remembered"}
 NOT_SHOWN = {RECONSTRUCTION: (), GAMES: ("psnr", "colour")}
 TITLES = {
     RECONSTRUCTION: "Held-out clips, encoded and decoded again",
     GAMES: "Games of the frozen benchmark, played",
 }
-YES, NO, OPEN, UNMEASURED = "yes", "no", "no clear difference", "not measured"
-FEW, FEW_SEEDS = "too few games", "too few seeds"
-ENOUGH = 10  # games; with fewer, a bootstrap interval is too narrow
-NOTES = (
-    "agrees: the interval of the differences to full, seed by seed and sample by sample, excludes 0 on the paper's "
-    f"side (yes) or on the other (no); from {ENOUGH} games and {ENOUGH_SEEDS} seeds on.",
-    "Intervals cover the variation over games and over training runs with other seeds; with one seed, only over games.",
-    "The paper's values: those in its ablation table are for one film. For the games, row full has the values of the "
-    "main table, for all films, since by supplement 3.3 the ablation table's row full is for clips decoded without the "
-    "language model. CLIP-I with and without adaptation (0.786, 0.683) is from the paper's text.",
-    "CLIP-I and DreamSim: mean cosine of 4 evenly spaced frames with the same frames of the true clip. The paper does "
-    "not say with what it compares.",
-    "ACC-F, MAE-F: the level measured on the shot against that of the true clip (clips), or of the benchmark's line "
-    "(games). character, place, motion, colour: fractions that the Toybox's probes recognise; colour named before: of "
-    "a prop on turns whose instruction does not name its colour, since an earlier one did.",
-    "Clips are decoded at their measured motion value by the decoder before adaptation, without the engine.",
-    "ACC-F and MAE-F are calibrated: softer shots move less than the motion value that conditions them, so for each "
-    "variant, shots of training states are measured at eight motion values, and this response is inverted, as for the "
-    "shipped world. The paper mentions no calibration.",
-    "Every variant starts from a decoder that can already draw (stage pretrain, with an encoder that is then "
-    "discarded and no motion values), as the paper's starts from CogVideoX. Warm-up trains the encoder with that "
-    "decoder frozen; without warm-up, stage joint gets its steps.",
-    "w/o f_ms: the decoder is conditioned on 0 px per frame for every clip, in training and here.",
-    "w/o adapt: the decoder is trained for as many steps as full's, but only with true representations.",
-    "text_history: the engine reads zeros instead of the representations of past turns, in training and in play; it "
-    "still reads their instructions and state changes.",
-    "no_adaptation, cosine_loss and text_history build on full's encoder and decoder; window_N is full, whose own "
-    "window is 4, with another window; its engine is not trained again for it.",
-)
+YES, NO, OPEN, UNMEASURED, FEW = "yes", "no", "no clear difference", "not measured", "too few games or seeds"
+ENOUGH_GAMES = 10  # with fewer, a bootstrap interval is too narrow
+ENOUGH_SEEDS = 3  # with two, a single difference would have to show how much runs vary
+# 97.5 % points of Student's t distribution with 1, 2, 3 ... degrees of freedom
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+Scores = Mapping[tuple[str, str], Mapping[int, Samples]]  # (variant, family) -> seed -> its samples
+Values = Sequence[tuple[Sequence[str], Sequence[float | None]]]  # for each seed, the games and values of its samples
+
+
+def over_seeds(over_games: Estimate, seed_means: Sequence[float]) -> Estimate:
+    """An estimate whose interval covers the choice of games and of seeds.
+
+    over_games: the estimate from all seeds' values, with its interval over games. seed_means: each seed's mean on the
+    same games. The interval of these means is +- t s / sqrt(S), with Student's t, their sample standard deviation s and
+    their number S. It is independent of the choice of games, so half the joint interval is the root of the sum of
+    squares of both half intervals. With one seed, the estimate is returned unchanged.
+    """
+    count = len(seed_means)
+    if count < 2 or not over_games.count:
+        return over_games
+    point = STUDENT[min(count - 1, len(STUDENT)) - 1]  # for more seeds, a little too wide
+    half = point * float(np.std(seed_means, ddof=1)) / math.sqrt(count)
+    value = over_games.value
+    below, above = (math.hypot(side, half) for side in (value - over_games.low, over_games.high - value))
+    return replace(over_games, low=value - below, high=value + above)
+
+
+def estimate(seeds: Values, is_fraction: bool = False) -> Estimate:
+    """Fractions have Wilson's interval over games, means a bootstrap interval; both are widened by the seeds."""
+    games: dict[str, list[float]] = {}
+    for groups, values in seeds:
+        for game, value in zip(groups, values, strict=False):
+            if value is not None:
+                games.setdefault(game, []).append(value)
+    if is_fraction:
+        found = fraction_over_games([[value > 0.5 for value in values] for values in games.values()])
+    else:
+        found = mean_over_games(list(games.values()))
+    measured = [[value for value in values if value is not None] for _, values in seeds]
+    return over_seeds(found, [sum(values) / len(values) for values in measured if values])
+
+
+def column(samples: Sequence[Samples], metric: str) -> Estimate:
+    """A column's estimate from the samples of each seed."""
+    return estimate([(row.groups, row.columns.get(metric, ())) for row in samples], metric in FRACTIONS)
 
 
 @dataclass(frozen=True)
 class ClaimResult:
     """Whether a claim of the paper holds here.
 
-    here: the variant's value and full's. difference: the variant minus `claim.part` times full, sample by sample.
-    agrees: YES, NO, OPEN, UNMEASURED, FEW or FEW_SEEDS. seeds: how many runs of each were compared.
+    difference: the variant minus `claim.part` times full, sample by sample. seeds: how many runs of each were compared.
     """
 
     claim: Claim
-    here: tuple[Estimate, Estimate] | None
-    difference: Estimate | None
+    difference: Estimate
     agrees: str
-    seeds: int = 0
-
-
-def estimate(samples: Sequence[Samples], metric: str) -> Estimate:
-    """A column's estimate from the samples of each seed.
-
-    Fractions have Wilson's interval over games and means a bootstrap interval over games; both are widened by the
-    variation over seeds.
-    """
-    return _estimate([(row.groups, row.columns.get(metric, ())) for row in samples], metric in FRACTIONS)
-
-
-def _estimate(seeds: Sequence[tuple[Sequence[str], Sequence[float | None]]], is_fraction: bool = False) -> Estimate:
-    """seeds: for each seed, the games and the values of its samples."""
-    pooled = [pair for groups, values in seeds for pair in zip(groups, values, strict=False)]
-    games = by_game([group for group, _ in pooled], [value for _, value in pooled])
-    if is_fraction:
-        found = fraction_over_games([[value > 0.5 for value in values] for values in games])
-    else:
-        found = mean_over_games(games)
-    measured = [[value for value in values if value is not None] for _, values in seeds]
-    return over_seeds(found, [sum(values) / len(values) for values in measured if values])
-
-
-def by_game(groups: Sequence[str], values: Sequence[float | None]) -> list[list[float]]:
-    """The measured values of each game."""
-    games: dict[str, list[float]] = {}
-    for group, value in zip(groups, values, strict=False):
-        if value is not None:
-            games.setdefault(group, []).append(value)
-    return list(games.values())
+    seeds: int
 
 
 def check_claim(claim: Claim, variant: Mapping[int, Samples], full: Mapping[int, Samples]) -> ClaimResult:
     """Test a claim of the paper on the differences of the same samples, for the seeds that both have.
 
-    The interval of the differences must exclude 0. No claim is decided with fewer than ENOUGH games or ENOUGH_SEEDS
-    seeds.
+    The interval of the differences must exclude 0, and there must be enough games and seeds.
     """
-    pairs = [(variant[seed], full[seed]) for seed in sorted(variant.keys() & full.keys())]
-    pairs = [pair for pair in pairs if all(claim.metric in row.columns for row in pair)]
-    differences = [(ours.groups, _differences(claim, ours, theirs)) for ours, theirs in pairs]
-    difference = _estimate(differences)
+    pairs = [(variant[seed].columns, full[seed]) for seed in sorted(variant.keys() & full.keys())]
+    values = [
+        (row.groups, _differences(claim, ours[claim.metric], row.columns[claim.metric]))
+        for ours, row in pairs
+        if claim.metric in ours and claim.metric in row.columns
+    ]
+    difference = estimate(values)
+    games = {game for groups, row in values for game, value in zip(groups, row, strict=True) if value is not None}
+    low, high = difference.low, difference.high
+    if claim.metric in ERRORS:
+        low, high = -high, -low
     if not difference.count:
-        return ClaimResult(claim, None, None, UNMEASURED, len(pairs))
-    games = {
-        game for groups, values in differences for game, value in zip(groups, values, strict=True) if value is not None
-    }
-    agrees = _agreement(difference, claim.metric in ERRORS)
-    if len(pairs) < ENOUGH_SEEDS:
-        agrees = FEW_SEEDS
-    if len(games) < ENOUGH:
+        agrees = UNMEASURED
+    elif len(games) < ENOUGH_GAMES or len(values) < ENOUGH_SEEDS:
         agrees = FEW
-    here = tuple(estimate([pair[side] for pair in pairs], claim.metric) for side in (0, 1))
-    return ClaimResult(claim, here, difference, agrees, len(pairs))
+    else:
+        agrees = YES if high < 0 else NO if low > 0 else OPEN
+    return ClaimResult(claim, difference, agrees, len(values))
 
 
-def _differences(claim: Claim, variant: Samples, full: Samples) -> list[float | None]:
-    pairs = zip(variant.columns[claim.metric], full.columns[claim.metric], strict=True)
-    return [None if None in pair else pair[0] - claim.part * pair[1] for pair in pairs]
+def _differences(claim: Claim, ours: Sequence[float | None], full: Sequence[float | None]) -> list[float | None]:
+    return [None if None in pair else pair[0] - claim.part * pair[1] for pair in zip(ours, full, strict=True)]
 
 
-def _agreement(difference: Estimate, error: bool) -> str:
-    """Whether a difference supports the claim that it is below 0 (above 0 for an error)."""
-    low, high = (-difference.high, -difference.low) if error else (difference.low, difference.high)
-    if not (high < 0 or low > 0):
-        return OPEN
-    return YES if high < 0 else NO
-
-
-def tally(results: Sequence[ClaimResult]) -> str:
-    """How many claims agree, as text."""
-    counts = {name: sum(result.agrees == name for result in results) for name in (YES, NO, OPEN)}
-    undecided = len(results) - sum(counts.values())
-    return (
-        f"{counts[YES]} of {counted(len(results), 'claim')} agree with the paper, {counts[NO]} disagree. For "
-        f"{counts[OPEN]} there is no clear difference. For {undecided} there are too few games or seeds, or none."
-    )
-
-
-Scores = Mapping[tuple[str, str], Mapping[int, Samples]]  # (variant, family) -> seed -> its samples
-
-
-def read_scores(run_dir: RunDir) -> Scores:
+def read_scores(folder: Path) -> Scores:
     """Read all scores that exist."""
     found: dict[tuple[str, str], dict[int, Samples]] = {}
-    for (name, family, seed), path in scores_files(run_dir).items():
-        found.setdefault((name, family), {})[seed] = Samples.read(path)
-    return {key: dict(sorted(rows.items())) for key, rows in found.items()}
+    for row in VARIANTS.values():
+        for family in row.families:
+            paths = (folder / "variants" / row.name).glob(f"seed-*/{family}.json")
+            if samples := {int(path.parent.name.removeprefix("seed-")): Samples.read(path) for path in paths}:
+                found[row.name, family] = dict(sorted(samples.items()))
+    return found
 
 
-def claim_results(scores: Scores) -> tuple[ClaimResult, ...]:
+def claim_results(scores: Scores) -> list[ClaimResult]:
     """Test all claims against full's scores of the same family."""
-    found = []
-    for claim in CLAIMS:
-        family = VARIANTS[claim.variant].families[0]
-        found.append(check_claim(claim, *(scores.get((name, family), {}) for name in (claim.variant, FULL))))
-    return tuple(found)
-
-
-def write_table(run_dir: RunDir, out: Path, command: str) -> list[Path]:
-    """Write ablations.json, ablations.md and samples.json (every sample) from all scores; returns their paths."""
-    scores = read_scores(run_dir)
-    results = claim_results(scores)
-    paths = [out / "ablations.json", out / "ablations.md", out / "samples.json"]
-    facts = _facts(run_dir, command, scores)
-    rows = [_row(run_dir, VARIANTS[name], family, scores[name, family]) for name, family in scores]
-    claims = [_claim(result) for result in results]
-    write_json(paths[0], {**facts, "rows": rows, "claims": claims, "tally": tally(results), "notes": NOTES})
-    write_text(paths[1], markdown(run_dir, scores, results, facts))
-    samples = {
-        f"{name}/{family}/seed {seed}": {"groups": row.groups, **row.columns}
-        for (name, family), rows in scores.items()
-        for seed, row in rows.items()
-    }
-    write_json(paths[2], samples)
-    return paths
-
-
-def markdown(run_dir: RunDir, scores: Scores, results: Sequence[ClaimResult], facts: Mapping[str, Any]) -> str:
-    """The report as Markdown."""
-    stand_in = any((row.facts["towers"] or {}).get("stand_in") for rows in scores.values() for row in rows.values())
-    lines = ["# Ablations in the Toybox", "", *_heading(run_dir, facts), ""]
-    for family in FAMILIES:
-        rows = [(VARIANTS[name], list(row.values())) for (name, kind), row in scores.items() if kind == family]
-        if rows:
-            lines += [f"## {TITLES[family]}", "", *_table(rows, family, stand_in), ""]
-    lines += ["## What the paper says", "", *_claims(results), "", tally(results)]
-    lines += ["", "## Notes", "", *(f"- {note}" for note in NOTES)]
-    return "\n".join([*lines, ""])
-
-
-def _heading(run_dir: RunDir, facts: Mapping[str, Any]) -> list[str]:
-    budget = run_dir.budget
-    steps = ", ".join(f"{stage} {budget.config(VARIANTS[FULL], stage, 0).steps}" for stage in STAGES[GAMES])
-    waiting, gpu = facts["not_scored"], facts["machine"]["gpu"]
+    families = {claim: VARIANTS[claim.variant].families[0] for claim in CLAIMS}
     return [
-        f"Budget `{budget.name}`: steps {steps} for every variant alike; {budget.clips} clips, "
-        f"{counted(budget.games, 'game')} of {budget.turns} turns; seeds {', '.join(map(str, facts['seeds']))}; "
-        f"{'no GPU' if gpu == 'none' else gpu}, torch {facts['machine']['torch']}.",
-        f"Values with 95 % intervals; in brackets the paper's ({SOURCE}), if it gives one. `{facts['command']}`",
-        *([f"Not scored yet: {', '.join(waiting)}."] if waiting else []),
+        check_claim(claim, *(scores.get((name, family), {}) for name in (claim.variant, FULL)))
+        for claim, family in families.items()
     ]
 
 
-def _table(rows: Sequence[tuple[Variant, Sequence[Samples]]], family: str, stand_in: bool) -> list[str]:
-    scored = {name for _, seeds in rows for row in seeds for name in row.columns}.difference(NOT_SHOWN[family])
+def write_table(job: Ablations, out: Path, command: str) -> list[Path]:
+    """Write ablations.md and ablations.json, with every sample, from all scores; returns their paths."""
+    scores = read_scores(job.folder)
+    results = claim_results(scores)
+    rows = [
+        {
+            "variant": name,
+            "family": family,
+            "figures": {metric: column(list(seeds.values()), metric).json_values for metric in _metrics(seeds)},
+            "samples": {seed: {"groups": row.groups, **row.columns} for seed, row in seeds.items()},
+        }
+        for (name, family), seeds in scores.items()
+    ]
+    claims = [
+        {
+            "says": result.claim.says,
+            "paper": result.claim.published,
+            "difference": result.difference.json_values,
+            "seeds": result.seeds,
+            "agrees": result.agrees,
+        }
+        for result in results
+    ]
+    facts = {"command": command, "base_world": job.world.fingerprint, "machine": machine()}
+    write_json(out / "ablations.json", {**facts, "rows": rows, "claims": claims})
+    stand_in = job.models is not None and job.models.stand_in
+    write_text(out / "ablations.md", markdown(scores, results, command, stand_in))
+    return [out / "ablations.md", out / "ablations.json"]
+
+
+def _metrics(seeds: Mapping[int, Samples]) -> list[str]:
+    return list(dict.fromkeys(name for row in seeds.values() for name in row.columns))
+
+
+def markdown(scores: Scores, results: Sequence[ClaimResult], command: str, stand_in: bool = False) -> str:
+    """The report as Markdown. docs/evaluation.md says how the figures are measured."""
+    lines = ["# Ablations in the Toybox", "", f"`{command}`", ""]
+    lines += [f"Values with 95 % intervals over games and seeds; in brackets the paper's ({SOURCE})."]
+    lines += [f"CLIP and DreamSim are {STAND_IN}."] if stand_in else []
+    for family in FAMILIES:
+        rows = {name: seeds for (name, kind), seeds in scores.items() if kind == family}
+        if rows:
+            lines += ["", f"## {TITLES[family]}", "", *_table(rows, family)]
+    lines += ["", "## What the paper says", "", "| the paper says | there | difference here | seeds | agrees |"]
+    lines += ["| --- " * 5 + "|"]
+    for result in results:
+        paper = "-" if result.claim.published is None else "{:.3f}, full {:.3f}".format(*result.claim.published)
+        difference = f"{_cell(result.difference)} to {result.claim.part:g} full"
+        lines.append(f"| {result.claim.says} | {paper} | {difference} | {result.seeds} | {result.agrees} |")
+    return "\n".join([*lines, ""])
+
+
+def _table(rows: Mapping[str, Mapping[int, Samples]], family: str) -> list[str]:
+    scored = {name for seeds in rows.values() for name in _metrics(seeds)}.difference(NOT_SHOWN[family])
     seen = [name for name in COLUMNS if name in scored]
-    heads = [f"{COLUMNS[name]} ({STAND_IN})" if stand_in and name in SIMILARITIES else COLUMNS[name] for name in seen]
-    lines = [f"| variant | seeds | {' | '.join(heads)} |", f"| --- | --- | {' | '.join('---' for _ in seen)} |"]
-    for variant, seeds in rows:
-        paper = variant.published(family).values
-        cells = (_cell(estimate(seeds, name), paper.get(name)) for name in seen)
-        lines.append(f"| {variant.name} | {len(seeds)} | {' | '.join(cells)} |")
-    lines.append("")
-    for variant, _ in rows:
-        paper = variant.published(family)
-        whence = f" (in brackets: the paper's {paper.table}, row {paper.row})" if paper.values else ""
-        lines.append(f"- {variant.name}: {variant.about}{whence}")
-    return lines
+    lines = [f"| variant | seeds | {' | '.join(COLUMNS[name] for name in seen)} |", "| --- " * (2 + len(seen)) + "|"]
+    for name, seeds in rows.items():
+        paper = VARIANTS[name].published(family)
+        cells = (_cell(column(list(seeds.values()), metric), paper.get(metric)) for metric in seen)
+        lines.append(f"| {name} | {len(seeds)} | {' | '.join(cells)} |")
+    return [*lines, "", *(f"- {name}: {VARIANTS[name].about}" for name in rows)]
 
 
-def _cell(found: Estimate, paper: float | None) -> str:
+def _cell(found: Estimate, paper: float | None = None) -> str:
     published = "" if paper is None else f" [{paper:.3f}]"
     if not found.count:
         return f"-{published}"
     digits = 1 if abs(found.value) >= 2 else 3
     return f"{found.value:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f}){published}"
-
-
-def _claims(results: Sequence[ClaimResult]) -> list[str]:
-    lines = ["| the paper says | there | here | difference | seeds | agrees |", "| --- " * 6 + "|"]
-    for result in results:
-        claim, paper = result.claim, "-"
-        if claim.published is not None:
-            where, theirs, full = claim.published
-            paper = f"{theirs:.3f}, full {full:.3f} ({where})"
-        here, apart = "-", "-"
-        if result.here is not None and result.difference is not None:
-            here = f"{result.here[0].value:.3f}, full {result.here[1].value:.3f}"
-            whole = "full" if claim.part == 1 else f"{claim.part:g} full"
-            apart = f"{_cell(result.difference, None)} to {whole}"
-        lines.append(f"| {claim.says} | {paper} | {here} | {apart} | {result.seeds} | {result.agrees} |")
-    return lines
-
-
-def _facts(run_dir: RunDir, command: str, scores: Scores) -> dict[str, Any]:
-    due = [f"{row.name}/{family}" for row in VARIANTS.values() for family in row.families]
-    return {
-        "command": command,
-        "budget": asdict(run_dir.budget),
-        "seeds": sorted({seed for rows in scores.values() for seed in rows}),
-        "base_world": {"name": run_dir.world.spec.name, "fingerprint": run_dir.world.fingerprint},
-        "device": run_dir.device,
-        "machine": machine(),
-        "not_scored": [name for name in due if tuple(name.split("/")) not in scores],
-    }
-
-
-def _row(run_dir: RunDir, variant: Variant, family: str, samples: Mapping[int, Samples]) -> dict[str, Any]:
-    paper, rows = variant.published(family), list(samples.values())
-    return {
-        "variant": variant.name,
-        "family": family,
-        "about": variant.about,
-        "paper": {"table": paper.table, "name": paper.row, "figures": dict(paper.values)},
-        "trained": {seed: trained_with(SeedRuns(run_dir, seed), variant, family) for seed in samples},
-        "scored_with": {seed: row.facts for seed, row in samples.items()},
-        "figures": {name: _plain(estimate(rows, name)) for name in rows[0].columns},
-    }
-
-
-def _claim(result: ClaimResult) -> dict[str, Any]:
-    here, difference = result.here, result.difference
-    return {
-        **asdict(result.claim),
-        "paper": result.claim.published,
-        "seeds": result.seeds,
-        "here": None if here is None else [_plain(value) for value in here],
-        "difference": None if difference is None else _plain(difference),
-        "agrees": result.agrees,
-    }
-
-
-def _plain(found: Estimate) -> dict[str, float | int | None]:
-    return {name: value if math.isfinite(value) else None for name, value in asdict(found).items()}

@@ -1,4 +1,4 @@
-"""The variants of the recipe, and what the paper claims about them. Does not import torch.
+"""The variants: rows of overrides over the Toybox's recipe, and what the paper claims about them. Imports no torch.
 
 The paper's ablations are in its ablation table and supplement 3.3. Those of what it calls tokenization are scored on
 held-out clips that are encoded and decoded again without the engine; the others on games that the engine plays.
@@ -11,29 +11,20 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from ...evaluate.world.paper import ABLATION_TABLE, ABLATIONS, ADAPTATION, MAIN_TABLE, PAPER, TEXT
+from ...evaluate.world.paper import ABLATIONS, ADAPTATION, PAPER
 from ...state import DEFAULT_WINDOW
 
 RECONSTRUCTION, GAMES = FAMILIES = ("reconstruction", "games")
-# The stage that trains a decoder that can draw, as CogVideoX can before the paper's training: stage joint, with an
-# encoder that is discarded afterwards.
+# Stage joint of a decoder that knows no motion values, as CogVideoX does not, so that every variant begins with a
+# decoder that can draw. Its encoder is discarded afterwards.
 PRETRAIN = "pretrain"
 STAGES = {  # training stages before a world is scored
     RECONSTRUCTION: (PRETRAIN, "warmup", "joint"),
     GAMES: (PRETRAIN, "warmup", "joint", "predict", "adapt"),
 }
-BUDGET_NAMES = ("full", "short", "quick")
+BUDGET_NAMES = ("full", "quick")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 READS_SHOTS = "project_in"  # the engine's module that reads past representations
-
-
-@dataclass(frozen=True)
-class Published:
-    """A row of the paper: its table, its name there, and its values by metric."""
-
-    table: str
-    row: str
-    values: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -41,10 +32,9 @@ class Variant:
     """One row of the table.
 
     families: how it is scored. paper: its name in the paper's ablation table, "" if it is not there. own: the stages
-    that it trains itself; the other stages are `full`'s. skipped: stages that are left out. prolonged: the stage that
-    gets the steps of skipped ones, so that the total stays the same. encoder: the variant in EncoderSpec. changes:
-    fields of StageConfig by stage. window: past turns that the engine reads in play. reads_shots: whether it reads
-    their representations as well as their text.
+    that it trains itself; the other stages are `full`'s. skipped: stages that are left out; stage joint gets their
+    steps. encoder: the variant in EncoderSpec. changes: fields of StageConfig by stage. window: past turns that the
+    engine reads in play. reads_shots: whether it reads their representations as well as their text.
     """
 
     name: str
@@ -53,31 +43,18 @@ class Variant:
     paper: str = ""
     own: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
-    prolonged: str = ""
     encoder: str = "mlp"
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: NOTHING)
     window: int = DEFAULT_WINDOW
     reads_shots: bool = True
 
-    def published(self, family: str) -> Published:
-        """The paper's row for this variant in a family.
+    def published(self, family: str) -> Mapping[str, float]:
+        """The paper's values for this variant in a family, by metric.
 
-        For games, `full` has the main table's values, since the ablation table's row `full` is for clips that are
-        decoded without the language model.
+        For games, `full` has the main table's, since the ablation table's row `full` is for clips that are decoded
+        without the language model.
         """
-        if self.name == FULL and family == GAMES:
-            return Published(MAIN_TABLE, "AnimeGamer", PAPER["AnimeGamer"])
-        return Published(ABLATION_TABLE, self.paper, ABLATIONS.get(self.paper, NOTHING))
-
-    @property
-    def encoder_frame(self) -> str:
-        """Which frame of a clip its encoder reads: `first` or `random`."""
-        return self.changes.get("joint", NOTHING).get("encoder_frame", "first")
-
-    @property
-    def motion_scope(self) -> bool:
-        """Whether its decoder is conditioned on motion values."""
-        return self.changes.get("joint", NOTHING).get("motion_scope", True)
+        return PAPER["AnimeGamer"] if (self.name, family) == (FULL, GAMES) else ABLATIONS.get(self.paper, NOTHING)
 
     def path(self, family: str) -> tuple[tuple[str, str], ...]:
         """(variant, stage) of all stages up to the scored models, in order; `full` trains the others."""
@@ -126,7 +103,6 @@ _ROWS = (
         "w/o warm-up",
         own=("joint",),
         skipped=("warmup",),
-        prolonged="joint",
     ),
     Variant(
         "no_motion_scope",
@@ -178,17 +154,15 @@ class Claim:
     part: float = 1.0
 
     @property
-    def published(self) -> tuple[str, float, float] | None:
-        """(place in the paper, the variant's value, full's value); None if the paper gives no such pair.
+    def published(self) -> tuple[float, float] | None:
+        """The paper's values of the variant and of full; None if it gives no such pair.
 
-        For CLIP-I without adaptation, the text gives a pair of its own, which differs from the table's row.
+        For CLIP-I without adaptation, its text gives a pair of its own, which differs from the table's row.
         """
         row = VARIANTS[self.variant].paper
-        in_text = self.metric in ADAPTATION.get(row, NOTHING)
-        table, rows = (TEXT, ADAPTATION) if in_text else (ABLATION_TABLE, ABLATIONS)
-        if self.metric not in rows.get(row, NOTHING):
-            return None
-        return table, rows[row][self.metric], rows["full"][self.metric]
+        rows = ADAPTATION if self.metric in ADAPTATION.get(row, NOTHING) else ABLATIONS
+        given = rows.get(row, NOTHING).get(self.metric)
+        return None if given is None else (given, rows["full"][self.metric])
 
 
 CLAIMS = (
@@ -209,18 +183,9 @@ CLAIMS = (
 )
 
 
-def chosen(names: Sequence[str] | None, fraction: str | None = None) -> tuple[Variant, ...]:
-    """The named variants (None: all) in the table's order. fraction: "i/n" for every n-th of them from the i-th on.
-
-    ValueError for an unknown name or an invalid fraction.
-    """
+def chosen(names: Sequence[str] | None) -> tuple[Variant, ...]:
+    """The named variants (None: all) in the table's order; ValueError for an unknown name."""
     for name in names or ():
         if name not in VARIANTS:
             raise ValueError(f"unknown variant {name!r}; choose from {', '.join(VARIANTS)}")
-    rows = tuple(row for row in _ROWS if names is None or row.name in names)
-    if fraction is None:
-        return rows
-    part, _, parts = fraction.partition("/")
-    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
-        raise ValueError(f"--share is {fraction!r}; expected i/n with 1 <= i <= n, such as 1/2")
-    return rows[int(part) - 1 :: int(parts)]
+    return tuple(row for row in _ROWS if names is None or row.name in names)

@@ -3,17 +3,16 @@
     data       draw the games, measure their motion, write a dataset folder
     games      draw more games for the engine, which needs only each clip's first picture
     probes     train the probes on true clips of other seeds; frozen before any decoder is trained
+    frames     train the probes of single frames, like the other probes
     scorers    train the scoring models for pictures and texts, on true clips of yet other seeds
     vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
     polish     train only the VAE's decoder, so that the latents that everything else was trained on do not change
-    frames     (edition 2) train the probes of single frames, like the other probes
-    distill    (edition 2) put guidance into the decoder's weights, stronger for quick shots; play then needs none
+    distill    put guidance into the decoder's weights, stronger for quick shots; play then needs none
     calibrate  measure how much the decoder's shots move, and set the world's motion table accordingly
 
-The same command again skips finished stages and continues an unfinished one; `--minutes` limits the time. `--pack`
-writes what another machine needs to continue into a few small files, and `--unpack` reads them. `--quick` runs
-everything in miniature, to test the pipeline. `accelerate launch --num_processes 2 -m animegamer_core.toybox.build`
-trains each stage on two GPUs.
+The same command again skips finished stages and continues an unfinished one; `--minutes` limits the time. `--quick`
+runs everything in miniature, to test the pipeline. `accelerate launch --num_processes 2 -m
+animegamer_core.toybox.build` trains each stage on two GPUs.
 """
 
 from __future__ import annotations
@@ -26,9 +25,7 @@ from pathlib import Path
 
 from ...files import make_folder
 from ...toybox.command import run_command
-from .build_dir import BuildDir, Deadline
-from .recipe import RECIPES, STAGES
-from .travel import pack, unpack
+from .recipe import FULL, QUICK, STAGES
 
 UNFINISHED = 3  # exit status
 
@@ -38,45 +35,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.build", description=__doc__.split("\n")[0])
     parser.add_argument("--work", type=Path, required=True, help="the build's folder")
     parser.add_argument("--stages", default=",".join(STAGES), help="comma-separated, in order (default: all)")
-    parser.add_argument(
-        "--edition", type=int, choices=(1, 2), default=2, help="2: the shipped world; 1: its predecessor (default 2)"
-    )
     parser.add_argument("--minutes", type=float, help="stop after this many minutes; the same command continues")
     parser.add_argument("--quick", action="store_true", help="miniature run that tests the pipeline and learns nothing")
-    parser.add_argument("--vae", type=Path, metavar="FILE", help="safetensors file that stage vae starts from")
-    parser.add_argument(
-        "--unpack", type=Path, metavar="IN", help="before building, unpack the folder of files that --pack wrote"
-    )
-    parser.add_argument(
-        "--pack",
-        type=Path,
-        metavar="OUT",
-        help="after building, pack the result into files of at most 15 MB in this folder",
-    )
     args = parser.parse_args(argv)
-    recipe = RECIPES[args.edition, args.quick]
-    stages = recipe.stages if args.stages == parser.get_default("stages") else args.stages.split(",")
-    unknown = [stage for stage in stages if stage not in recipe.stages]
-    if unknown:
-        raise ValueError(f"unknown stage {unknown[0]!r}; choose from {', '.join(recipe.stages)}")
+    stages = args.stages.split(",")
+    if unknown := [stage for stage in stages if stage not in STAGES]:
+        raise ValueError(f"unknown stage {unknown[0]!r}; choose from {', '.join(STAGES)}")
     from ...train.distributed import close_at_exit, processes
-    from .stages import build
+    from .stages import BuildDir, Deadline, build
 
-    main_process = processes().is_main_process
-    if args.unpack is not None and main_process:
-        unpack(args.unpack, args.work)
     started = time.monotonic()
 
     def say(line: str) -> None:
-        if main_process:
+        if processes().is_main_process:
             sys.stderr.write(f"[{time.monotonic() - started:6.1f} s] {line}\n")
 
     make_folder(args.work)
-    processes().wait_for_everyone()  # until the main process has unpacked
-    work = BuildDir(args.work, recipe, str(processes().device), say, args.vae)
+    work = BuildDir(args.work, QUICK if args.quick else FULL, str(processes().device), say)
     done = build(work, stages, Deadline(args.minutes))
-    for path in pack(args.work, args.pack) if args.pack is not None and main_process else ():
-        say(f"wrote {path}, {path.stat().st_size / 1e6:.1f} MB")
     close_at_exit()
     return 0 if done else UNFINISHED
 

@@ -5,6 +5,7 @@ B or M clips, F frames, T frames that the probes read, C channels, H height, W w
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...toybox.probes import (
     FRAME_STRIDE,
@@ -28,10 +29,57 @@ from ...toybox.probes import (
     save_probes,
 )
 from ...toybox.scenes import HEADS, Labels, draw_labelled
-from .training import OnLoss, blurred, relit, train_network
 
 LEARNING_RATE, WEIGHT_DECAY, SMOOTHING = 3e-3, 0.01, 0.02
 BATCH = 128
+
+OnLoss = Callable[[int, int, float], None]  # (steps done, steps in all, loss)
+
+
+@dataclass(frozen=True)
+class JudgeRecipe:
+    """How many true clips or scenes a judge is trained on and checked with, and for how many steps.
+
+    control_steps: steps of the control network, which is trained on shuffled labels and must be at chance.
+    """
+
+    clips: int = 6000
+    held_out: int = 500
+    steps: int = 2500
+    control_steps: int = 500
+    seed: int = 0
+
+
+def train_network(
+    net: nn.Module,
+    batch_loss: Callable[[], Tensor],
+    steps: int,
+    learning_rate: float,
+    weight_decay: float,
+    on_loss: OnLoss | None = None,
+) -> None:
+    """Train with AdamW and a one-cycle learning rate; `batch_loss` draws a batch and returns its loss."""
+    optimizer = torch.optim.AdamW(net.parameters(), learning_rate, weight_decay=weight_decay)
+    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=max(2, steps), pct_start=0.15)
+    for step in range(steps):
+        loss = batch_loss()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        rates.step()
+        if on_loss is not None and (step % 20 == 0 or step == steps - 1):
+            on_loss(step + 1, steps, loss.item())
+
+
+def blurred(pictures_BCHW: Tensor, factor: int) -> Tensor:
+    """Blur pictures: shrink them by `factor`, and enlarge them again."""
+    small = F.avg_pool2d(pictures_BCHW, factor)
+    return F.interpolate(small, pictures_BCHW.shape[-2:], mode="bilinear", align_corners=False)
+
+
+def relit(pictures: Tensor, light: Tensor, contrast: Tensor) -> Tensor:
+    """Change brightness and contrast of pictures in [0, 1] a little. light, contrast: random numbers in [0, 1]."""
+    return (pictures - 0.5) * (0.9 + 0.2 * contrast) + 0.5 + 0.1 * (light - 0.5)
 
 
 def train_probes(
@@ -112,21 +160,7 @@ def probe_accuracy(net: ProbeNet, frames_u8: NDArray[np.uint8], labels: Labels) 
 _Labelled = tuple[NDArray[np.uint8], Labels]  # clips and their labels
 
 
-@dataclass(frozen=True)
-class ProbeRecipe:
-    """How many true clips the probes are trained on and checked with, and for how many steps.
-
-    control_steps: steps of the control network, which is trained on shuffled labels.
-    """
-
-    clips: int = 10_000
-    held_out: int = 500
-    steps: int = 2_000
-    control_steps: int = 500
-    seed: int = 0
-
-
-def _drawn(recipe: ProbeRecipe, workers: int | None) -> tuple[_Labelled, _Labelled]:
+def _drawn(recipe: JudgeRecipe, workers: int | None) -> tuple[_Labelled, _Labelled]:
     """Draw a recipe's clips: (for training, held out)."""
     first = recipe.seed * 1_000_000
     seeds = (range(first, first + recipe.clips), range(first + 500_000, first + 500_000 + recipe.held_out))
@@ -135,42 +169,30 @@ def _drawn(recipe: ProbeRecipe, workers: int | None) -> tuple[_Labelled, _Labell
 
 def build_probes(
     world: Path | str,
-    recipe: ProbeRecipe,
+    recipe: JudgeRecipe,
     device: torch.device | str,
     workers: int | None = None,
     on_loss: OnLoss | None = None,
+    single: bool = False,
 ) -> dict[str, Any]:
-    """Draw clips, train and check the probes, and save them in a world's folder; returns the facts on their card."""
+    """Draw clips, train and check the probes, and save them in a world's folder; returns the facts on their card.
+
+    single: probes of single frames, whose accuracy is measured on all frames of held-out clips; without controls.
+    """
     (frames, labels), held_out = _drawn(recipe, workers)
     clips = torch.from_numpy(frames)
-    net = train_probes(clips, labels, recipe.steps, device, recipe.seed, on_loss)
-    noise = noise_check(net, held_out[1], recipe.seed)
-    shuffled = shuffled_check(clips, labels, held_out, recipe.control_steps, device, recipe.seed)
-    facts = {
-        "recipe": asdict(recipe),
-        "accuracy": probe_accuracy(net, *held_out),
-        "noise": {name: asdict(check) for name, check in noise.items()},
-        "shuffled": {name: asdict(check) for name, check in shuffled.items()},
+    net = train_probes(clips, labels, recipe.steps, device, recipe.seed, on_loss, single)
+    facts: dict[str, Any] = {"recipe": asdict(recipe)}
+    if single:
+        seen = recognise_frames(net, held_out[0])
+        facts["accuracy"] = {name: float((seen[name] == held_out[1][name][:, None]).mean()) for name in HEADS}
+        save_probes(net, world, facts, FRAME_WEIGHTS)
+        return facts
+    controls = {
+        "noise": noise_check(net, held_out[1], recipe.seed),
+        "shuffled": shuffled_check(clips, labels, held_out, recipe.control_steps, device, recipe.seed),
     }
+    facts["accuracy"] = probe_accuracy(net, *held_out)
+    facts |= {kind: {name: asdict(check) for name, check in found.items()} for kind, found in controls.items()}
     save_probes(net, world, facts)
-    return facts
-
-
-def build_frame_probes(
-    world: Path | str,
-    recipe: ProbeRecipe,
-    device: torch.device | str,
-    workers: int | None = None,
-    on_loss: OnLoss | None = None,
-) -> dict[str, Any]:
-    """Train probes of single frames, and save them in a world's folder; returns the facts on their card.
-
-    Their accuracy is measured on all frames of held-out clips.
-    """
-    (frames, labels), (clips, truth) = _drawn(recipe, workers)
-    net = train_probes(torch.from_numpy(frames), labels, recipe.steps, device, recipe.seed, on_loss, single=True)
-    seen = recognise_frames(net, clips)
-    accuracy = {name: float((seen[name] == truth[name][:, None]).mean()) for name in HEADS}
-    facts = {"recipe": asdict(recipe), "accuracy": accuracy}
-    save_probes(net, world, facts, FRAME_WEIGHTS)
     return facts
