@@ -92,7 +92,7 @@ class Play:
     """Seed of the proposals."""
     device: Device = "auto"
     engine_device: str | None = None
-    """Separate device for the engine, which then predicts the next turn while a shot is drawn."""
+    """Separate device for the engine."""
     cfg_parallel: str | None = None
     """A second GPU, such as cuda:1, for guidance's unconditional pass."""
     dtype: Dtype = "auto"
@@ -188,7 +188,7 @@ class Play:
             else:
                 _warn_of_unknown_words(player.world, *instructions)
                 _warn_of_unused_motion(player.settings, after + 1, after + count)
-                player.play(instructions, shown.turn, shown.step, ahead=player.settings.engine_is_apart)
+                player.play(instructions, shown.turn, shown.step)
                 for played in player.autoplay(self._auto_proposer(player), self.auto, shown.step) if self.auto else ():
                     shown.turn(played)
         except KeyboardInterrupt:

@@ -68,7 +68,7 @@ class PlaySettings:
 
     @property
     def engine_is_apart(self) -> bool:
-        """Whether the engine has a device of its own, so that it can predict while the decoder draws."""
+        """Whether the engine has a device of its own."""
         return _kind_and_index(self.device_of_engine) != _kind_and_index(self.device)
 
     @property

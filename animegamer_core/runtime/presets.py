@@ -225,7 +225,6 @@ class PresetModels(LoadedModels):
         return memory_plan_of(self.preset, self.settings.device)
 
     def _load_engine(self) -> GameEngine:
-        # An engine on its own device must not create the plan, which belongs to the decoder's thread.
         if self.settings.engine_is_apart or self._memory_plan is None:
             return super()._load_engine()
         engine = self.world.load_engine("cpu", self.settings.dtype or self.world.stored_dtype("engine"))

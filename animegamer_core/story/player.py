@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 import typing
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 
 from ..files import save_picture
@@ -20,13 +18,12 @@ from ..state import GameSession, Turn, clean_text
 from .content_store import ShotKey, address_of, key_fields, opening_address
 from .director import Director
 from .story import Story
-from .turn import Prediction, draw_turn, predict_turn, shot_key, state_key
+from .turn import draw_turn, predict_turn, shot_key, state_key
 
 if typing.TYPE_CHECKING:
     import numpy as np
 
     from ..checkpoint import World
-    from ..model.engine import GameEngine
     from ..model.sampler import OnStep
 
 SHEET_TURNS = 24  # a contact sheet shows the last turns only; a picture of thousands could not be opened
@@ -78,8 +75,31 @@ class Player:
         self, instruction: str, on_step: OnStep | None = None, draw: bool = True, proposed_by: str = ""
     ) -> PlayedTurn:
         """Play one turn and save it in the story; without `draw` only its state. proposed_by: is noted there."""
-        prediction = self._predict(self.session, self._begin(instruction))
-        return self._finish_turn(self._save_state(prediction), prediction, on_step, draw, proposed_by)
+        from ..media.video import to_uint8
+
+        instruction, number = clean_text(instruction), self.session.next_number
+        if not instruction:
+            raise ValueError("the instruction is empty; say who does what, and where")
+        if number == 1:
+            self.session = self.story.put_opening(self.session)
+        prediction = predict_turn(self.world, self.models, self.session, instruction, self.story)
+        if not prediction.known:
+            self.story.put_state(prediction.key, prediction.state)
+        session = prediction.follow(self.session, (self.settings.seed + number - 1) % SEEDS)
+        turn = session.turns[-1]
+        asked = self.settings.motion.get(number)
+        motion = float(self.world.motion_table.value(turn.state.motion) if asked is None else asked)
+        shot, drawn = None, False
+        if draw:
+            key = shot_key(self.world, self.models, self.settings, turn, motion)
+            shot = address_of(key)
+            drawn = self.story.shots.find(shot) is None
+            if drawn:
+                frames = draw_turn(self.models, self.story.load_turn(turn), key, on_step)
+                put_shot(self.story, turn, key, to_uint8(frames), self.world.spec.decoder.fps)
+        clip = self.story.add_turn(turn, shot, proposed_by=proposed_by)
+        self.session = session
+        return PlayedTurn(turn, clip, motion, not prediction.known, drawn)
 
     def autoplay(
         self, propose: Director, count: int, on_step: OnStep | None = None, draw: bool = True
@@ -91,24 +111,12 @@ class Player:
     def play(
         self,
         instructions: Iterable[str],
-        on_turn: Callable[[PlayedTurn], None] | None = None,
+        on_turn: Callable[[PlayedTurn], object] = lambda played: None,
         on_step: OnStep | None = None,
-        ahead: bool = False,
     ) -> GameSession:
-        """Play instructions in order. After an exception, also from a callback, the story has all turns so far.
-
-        ahead: predict the next turn in another thread while a shot is drawn, with the same result. This is faster if
-        the engine has its own device.
-        """
-        with ThreadPoolExecutor(1, "ahead") as executor:  # starts no thread before its first task
-            turns = (
-                self._steps_ahead(list(instructions), executor, on_step)
-                if ahead
-                else (self.step(instruction, on_step) for instruction in instructions)
-            )
-            for played in turns:
-                if on_turn is not None:
-                    on_turn(played)
+        """Play instructions in order. After an exception, also from a callback, the story has all turns so far."""
+        for instruction in instructions:
+            on_turn(self.step(instruction, on_step))
         return self.session
 
     def rewind(self, number: int) -> None:
@@ -123,105 +131,6 @@ class Player:
         """
         self.story.end_branch(self.session.next_number - 1)
         return export(self.story, self.session, opening)
-
-    def _steps_ahead(
-        self, instructions: Sequence[str], executor: ThreadPoolExecutor, on_step: OnStep | None
-    ) -> Iterator[PlayedTurn]:
-        """The turns of instructions; each is predicted while the one before is drawn."""
-
-        def predict(session: GameSession, instruction: str) -> Prediction:
-            return self._predict(session, instruction, _check_not_streamed)
-
-        before = future = None
-        for instruction, following in zip_longest(instructions, instructions[1:], fillvalue=""):
-            self._begin(instruction)
-            if future is None or before is not self.session:  # the first turn, or a callback has rewound the game
-                future = executor.submit(predict, self.session, instruction)
-            prediction = future.result()
-            before = self._save_state(prediction)
-            future = executor.submit(predict, before, following) if following else None
-            yield self._finish_turn(before, prediction, on_step)
-
-    def _begin(self, instruction: str) -> str:
-        """The cleaned instruction; before turn 1 the opening is saved."""
-        instruction = clean_text(instruction)
-        if not instruction:
-            raise ValueError("the instruction is empty; say who does what, and where")
-        if self.session.next_number == 1:
-            self.session = self.story.put_opening(self.session)
-        return instruction
-
-    def follow(self, session: GameSession, prediction: Prediction) -> GameSession:
-        """A session with the predicted turn, which has the noise seed of its number."""
-        return prediction.follow(session, (self.settings.seed + session.next_number - 1) % SEEDS)
-
-    def motion_of(self, turn: Turn) -> float:
-        """The motion condition of a turn's shot, px per frame: the requested one, or the predicted level's."""
-        motion = self.settings.motion.get(turn.number)
-        return float(self.world.motion_table.value(turn.state.motion) if motion is None else motion)
-
-    def shot_key(self, turn: Turn, motion: float) -> ShotKey:
-        """The key of a turn's shot. motion: its motion condition."""
-        return shot_key(self.world, self.models, self.settings, turn, motion)
-
-    def _predict(
-        self,
-        session: GameSession,
-        instruction: str,
-        check_engine: Callable[[GameEngine], object] = lambda engine: None,
-    ) -> Prediction:
-        """The turn that follows a session."""
-        return predict_turn(self.world, self.models, session, instruction, self.story, check_engine)
-
-    def _save_state(self, prediction: Prediction) -> GameSession:
-        """The session with the predicted turn, whose state is now in the story."""
-        if not prediction.known:
-            self.story.put_state(prediction.key, prediction.state)
-        return self.follow(self.session, prediction)
-
-    def _finish_turn(
-        self,
-        session: GameSession,
-        prediction: Prediction,
-        on_step: OnStep | None,
-        draw: bool = True,
-        proposed_by: str = "",
-    ) -> PlayedTurn:
-        """Draw the last turn of a session unless its shots are known, and add the turn to the story."""
-        turn = session.turns[-1]
-        motion = self.motion_of(turn)
-        played = PlayedTurn(turn, None, motion, not prediction.known, False)
-        if not draw:
-            return self._keep(session, played, None, proposed_by)
-        drawn, shot = self._draw(turn, motion, on_step)
-        return self._keep(session, replace(played, drawn=drawn), shot, proposed_by)
-
-    def _keep(self, session: GameSession, played: PlayedTurn, shot: str | None, proposed_by: str) -> PlayedTurn:
-        """Add the turn to the story with this shot."""
-        clip = self.story.add_turn(played.turn, shot, proposed_by=proposed_by)
-        self.session = session
-        return replace(played, clip=clip)
-
-    def _draw(self, turn: Turn, motion: float, on_step: OnStep | None) -> tuple[bool, str]:
-        """Draw a turn unless its shot is known; (whether it was drawn now, its address)."""
-        from ..media.video import to_uint8
-
-        key = self.shot_key(turn, motion)
-        shot = address_of(key)
-        if self.story.shots.find(shot) is not None:
-            return False, shot
-        frames = draw_turn(self.models, self.story.load_turn(turn), key, on_step)
-        return True, put_shot(self.story, turn, key, to_uint8(frames), self.world.spec.decoder.fps)
-
-
-def _check_not_streamed(engine: GameEngine) -> None:
-    from ..runtime.offloading import is_offloaded
-
-    if is_offloaded(engine):
-        raise ValueError(
-            "the engine's weights are offloaded and share a device with the decoder, so it cannot predict while a shot "
-            "is drawn; give it a device of its own, or play without predicting ahead"
-        )
 
 
 def check_same_opening(story: Story, session: GameSession, opening: GameSession) -> None:

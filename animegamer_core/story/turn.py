@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..runtime.models import Models, PlaySettings
 from ..spec import resolve_sampling
-from ..state import GameSession, GameState, Turn, clean_text
+from ..state import GameSession, GameState, Turn
 from .content_store import ShotKey, StateKey, address_of, opening_address
 
 if typing.TYPE_CHECKING:
@@ -42,48 +41,30 @@ def state_key(
     precision: str,
     recalled: tuple[int, ...] = (),
 ) -> StateKey:
-    """The key of the turn that follows a session. recalled: as from `GameSession.recall`."""
+    """The key of the turn that follows a session. instruction: cleaned. recalled: as from `GameSession.recall`."""
     turns = session.turns
     parent = turns[-1].address if turns and turns[-1].number > 0 else opening_address(fingerprint, session)
     assert session.window is not None, "call with_defaults first"
-    return StateKey(fingerprint, parent, clean_text(instruction), session.window, profile, precision, recalled)
-
-
-def next_key(world: World, models: Models, session: GameSession, instruction: str, stored: bool = True) -> StateKey:
-    """The key of the turn that follows a session. stored: the representations of all its turns are on disk."""
-    recalled = session.recall(clean_text(instruction), stored=stored)
-    return state_key(world.fingerprint, session, instruction, world.profile.name, models.precision, recalled)
-
-
-def known_turn(key: StateKey, story: Story) -> Prediction | None:
-    """The turn of a key, if its state was predicted before."""
-    state = story.find_state(address_of(key))
-    return None if state is None else Prediction(key, state, known=True)
+    return StateKey(fingerprint, parent, instruction, session.window, profile, precision, recalled)
 
 
 def predict_turn(
-    world: World,
-    models: Models,
-    session: GameSession,
-    instruction: str,
-    story: Story | None = None,
-    check_engine: Callable[[typing.Any], object] = lambda engine: None,
+    world: World, models: Models, session: GameSession, instruction: str, story: Story | None = None
 ) -> Prediction:
     """The turn that follows a session: from the story if it is known there, else from the engine. Writes nothing.
 
-    With memory `recall` and no story, only turns whose representations are in memory are recalled. check_engine: is
-    called before the engine predicts, and may raise.
+    instruction: cleaned. With memory `recall` and no story, only turns whose representations are in memory are
+    recalled.
     """
-    key = next_key(world, models, session, instruction, stored=story is not None)
-    past = list(session.past(key.recalled))
+    recalled = session.recall(instruction, stored=story is not None)
+    key = state_key(world.fingerprint, session, instruction, world.profile.name, models.precision, recalled)
+    past = list(session.past(recalled))
     if story is not None:
-        known = known_turn(key, story)
+        known = story.find_state(address_of(key))
         if known is not None:
-            return known
+            return Prediction(key, known, known=True)
         past = [story.load_turn(turn) for turn in past]
-    engine = models.engine()
-    check_engine(engine)
-    return Prediction(key, engine.predict(past, key.instruction), known=False)
+    return Prediction(key, models.engine().predict(past, instruction), known=False)
 
 
 def shot_key(

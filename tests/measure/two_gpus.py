@@ -4,9 +4,8 @@
     python tests/measure/two_gpus.py --with fused blocks --out rows.jsonl
 
 step: seconds of a guided step. engine: seconds of a turn's prediction, in one pass over all replies and, to compare,
-with a pass for each number. turn: seconds of a whole turn without its VAE, the next instruction read before or while a
-shot is drawn. Each is a median; drift is the root mean square difference from one plain GPU, as a
-fraction of its latents' root mean square.
+with a pass for each number. turn: seconds of a whole turn without its VAE. Each is a median; drift is the root
+mean square difference from one plain GPU, as a fraction of its latents' root mean square.
 """
 # ruff: noqa: T201
 
@@ -18,7 +17,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -70,19 +68,11 @@ def one_by_one(engine: GameEngine, past: tuple[Turn, ...]) -> None:
     int(engine._logits(hidden_LH).argmax())
 
 
-def turns(engine: GameEngine, decoder: ShotDecoder, steps: int, count: int, ahead: bool) -> None:
-    """Some turns, each predicted before its shot or, ahead, during the shot before."""
-    past = past_turns(engine.spec)
-    read = partial(engine.predict, past, INSTRUCTION)
-    with ThreadPoolExecutor(1) as reader:
-        reading = reader.submit(read)
-        for _ in range(count):
-            state = reading.result()
-            if ahead:
-                reading = reader.submit(read)
-            decoder.sample(state.representation[None], torch.tensor([10.0]), [1], steps=steps).cpu()
-            if not ahead:
-                reading = reader.submit(read)
+def turns(engine: GameEngine, decoder: ShotDecoder, steps: int, count: int) -> None:
+    """Some turns."""
+    for _ in range(count):
+        state = engine.predict(past_turns(engine.spec), INSTRUCTION)
+        decoder.sample(state.representation[None], torch.tensor([10.0]), [1], steps=steps).cpu()
 
 
 def measure(args: argparse.Namespace, row: Callable[..., None]) -> None:
@@ -100,8 +90,7 @@ def measure(args: argparse.Namespace, row: Callable[..., None]) -> None:
     row("step", "own", "guided", seconds(partial(shoot, decoder, steps), args.repeats) / steps)
     row("step", "own", "one half", seconds(partial(shoot, decoder, steps, "distilled"), args.repeats) / steps)
     whole = spec.decoder.steps
-    row("turn", "own", "read before", seconds(partial(turns, engine, decoder, whole, 2, False), 1) / 2)
-    row("turn", "engine on second", "read ahead", seconds(partial(turns, other, decoder, whole, 2, True), 1) / 2)
+    row("turn", "own", "whole", seconds(partial(turns, engine, decoder, whole, 2), 1) / 2)
     del decoder
     _, decoder = random_models(spec, PROFILES["paper"], torch.device(args.device), dtype)
     plain = shoot(decoder, 10)
@@ -109,7 +98,7 @@ def measure(args: argparse.Namespace, row: Callable[..., None]) -> None:
     optimize(decoder, args.optimizations)  # both copies alike
     taken = seconds(partial(shoot, decoder, steps), args.repeats) / steps
     row("step", "both", "guided in halves", taken, drift=drift(shoot(decoder, 10), plain))
-    row("turn", "both", "read before", seconds(partial(turns, engine, decoder, whole, 2, False), 1) / 2)
+    row("turn", "both", "whole", seconds(partial(turns, engine, decoder, whole, 2), 1) / 2)
     assert alone.isfinite().all()
 
 

@@ -21,6 +21,8 @@ from animegamer_core.media import contact_sheet as sheet
 from animegamer_core.media.video import read_clip, to_uint8, write_clip
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.sampler import TRAIN_STEPS
+from animegamer_core.runtime.cfg_parallel import replicas
+from animegamer_core.runtime.models import LoadedModels
 from animegamer_core.spec import SPECS
 from animegamer_core.state import MOTION_TABLES
 from animegamer_core.story import player as player_module
@@ -157,6 +159,40 @@ def test_invalid_settings_are_refused(settings, motion):
     if motion:
         with pytest.raises(ValueError, match="turns count from 1"):
             PlaySettings(motion=motion)
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_an_empty_instruction_stops_the_game_there(world, tmp_path, place):
+    with pytest.raises(ValueError, match="the instruction is empty"):
+        played(world, tmp_path, [*GAME[:place], " \n", *GAME[place:]])
+    assert (tmp_path / "game").exists() == bool(place) and len(opened(world, tmp_path).entries) == place
+
+
+@pytest.mark.parametrize(
+    "engine, decoder, apart, precision",
+    [
+        (None, "cpu", False, "float32"),
+        ("cpu", "cuda", True, "float32+stored"),
+        ("cuda:0", "cuda", False, "stored"),
+        ("cuda:1", "cuda", True, "stored"),
+    ],
+)
+def test_an_engine_on_a_device_of_its_own(engine, decoder, apart, precision):
+    settings = PlaySettings(device=decoder, engine_device=engine)
+    assert (settings.engine_is_apart, settings.precision) == (apart, precision)
+
+
+def test_how_shots_are_drawn_is_in_the_address_of_shots_only(world, tmp_path):
+    plain = played(world, tmp_path, GAME[:1]).story.entries[0]
+    player = played(world, tmp_path, GAME[:1], precision_suffix="+first_block")
+    entry = player.story.entries[0]
+    assert entry.state == plain.state and entry.shot != plain.shot
+    assert player.story.shots.record(entry.shot)["key"]["precision"] == "float32+first_block"
+
+
+def test_a_second_device_gives_the_decoder_a_copy(world):
+    assert len(replicas(LoadedModels(world, PlaySettings(cfg_parallel="cpu")).decoder())) == 2
+    assert len(replicas(LoadedModels(world, PlaySettings()).decoder())) == 1
 
 
 # How a game ends
