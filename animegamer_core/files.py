@@ -196,6 +196,13 @@ def append_line(path: Path, text: str) -> None:
         sync_folder(path.parent)
 
 
+def remove_torn_line(path: Path) -> None:
+    """Remove a last line without an end, which a kill cut off; makes the file if there is none."""
+    with _open_to_append(path) as file:
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+
+
 def _open_to_append(path: Path) -> BinaryIO:
     """A file to read and append to, unbuffered; OSError for a link, which could name a file anywhere, and a pipe."""
     with suppress(FileNotFoundError):

@@ -23,7 +23,7 @@ from .widgets import choice_input, schema
 if typing.TYPE_CHECKING:
     from ..animegamer_core.data.assemble import BuildReport
     from ..animegamer_core.data.build import BuildSettings
-    from ..animegamer_core.data.captions import Captioner
+    from ..animegamer_core.data.captions.run import Captioner
 
 NO_FILM = "none found"
 SIZES = ("toybox", "release")
@@ -173,7 +173,7 @@ def _build(given: DatasetInputs, films: Sequence[Path]) -> tuple[BuildReport, Ma
     """Build the dataset or continue it; (its report, messages about films that cannot be read)."""
     from ..animegamer_core.data.assemble import assemble_dataset
     from ..animegamer_core.data.build import cut_films
-    from ..animegamer_core.data.captions import read_references
+    from ..animegamer_core.data.captions.pictures import read_references
 
     out, progress = _dataset_folder(given.dataset), comfyui.NodeProgress()
     settings = _settings(given.size, given.held_out).of_folder(out)
@@ -241,7 +241,7 @@ def _chosen(name: str, folders: Mapping[str, Path], widget: str, place: Path) ->
 
 def _versions(widgets: Mapping[str, typing.Any]) -> dict[str, str]:
     """The versions of the files that a dataset is made of: films, caption files next to them, reference pictures."""
-    from ..animegamer_core.data.captions import sidecar_of
+    from ..animegamer_core.data.captions.models import sidecar_of
 
     films = _films().get(widgets.get("film") or "", ())
     captions = [sidecar_of(film) for film in films]
@@ -272,7 +272,7 @@ def _dataset_folder(name: str) -> Path:
 
 
 def _captioner(given: DatasetInputs, out: Path, films: Sequence[Path]) -> Captioner | None:
-    from ..animegamer_core.data.captions import open_captioner
+    from ..animegamer_core.data.captions.run import open_captioner
 
     options: dict[str, typing.Any] = {}
     if given.captioner == "endpoint":
@@ -292,7 +292,7 @@ def _caption_files(out: Path, films: Sequence[Path]) -> dict[str, Path]:
     New films shift the motion levels, and with them the adverbs of all captions. ValueError if a film of the dataset is
     not in the input folder any more.
     """
-    from ..animegamer_core.data.captions import sidecar_of
+    from ..animegamer_core.data.captions.models import sidecar_of
     from ..animegamer_core.data.films.film_index import film_name, films_by_name, read_film_index
 
     chosen, listed = films_by_name(films), {film_name(film): film for row in _films().values() for film in row}

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional
 
-from ..data.captions.local import LocalSettings
+from ..data.captions.models import LocalSettings
 from ..data.films.writing import MOST_TEXT
 from ..data.flow import BACKENDS, FlowSettings
 from ..data.games import GamePlan
@@ -27,7 +27,7 @@ from .options import Device, Flag, Progress, confirmed, note, one_of, typed, unp
 if typing.TYPE_CHECKING:
     from ..data.assemble import BuildReport
     from ..data.build import BuildSettings
-    from ..data.captions import Captioner
+    from ..data.captions.run import Captioner
     from ..data.dataset import DatasetFolder
 
 SHOWN_PROBLEMS = 50
@@ -84,7 +84,7 @@ class Build:
     def _cut_and_finish(self) -> int:
         from ..data.assemble import assemble_dataset
         from ..data.build import cut_films, shard_of
-        from ..data.captions import read_references
+        from ..data.captions.pictures import read_references
         from ..data.films.film_index import read_film_index
         from ..data.films.find import find_films
 
@@ -129,7 +129,7 @@ class Build:
 
     def _captioner(self, films: Sequence[Path]) -> Captioner | None:
         """The chosen captioner; ValueError names an option that it does not take or that is missing."""
-        from ..data.captions import open_captioner
+        from ..data.captions.run import open_captioner
 
         options = {**self.endpoint, **self.asking, **unprefixed(self.local, CAPTIONER)}
         options.pop("asked_at_once", None)
@@ -254,7 +254,7 @@ class Example:
 
 def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
     """The sidecar of each film; ValueError if a film of the dataset is not named, since its clips need one too."""
-    from ..data.captions import sidecar_of
+    from ..data.captions.models import sidecar_of
     from ..data.films.film_index import films_by_name, read_film_index
 
     sidecars = {name: sidecar_of(film) for name, film in films_by_name(films).items()}

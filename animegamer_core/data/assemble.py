@@ -16,8 +16,15 @@ from typing import Any
 
 from ..files import PART, locked, write_text
 from .build import BuildSettings, OnProgress
-from .captions import Captioner, CaptionReport, Reference, caption_clips, read_set_aside
-from .captions.reply_log import ANSWERS, open_captions_log
+from .captions.pictures import Reference
+from .captions.run import (
+    ANSWERS,
+    Captioner,
+    CaptionReport,
+    caption_clips,
+    open_captions_log,
+    read_set_aside,
+)
 from .dataset import GAMES, TURNS, DatasetFolder, read_info, with_levels, write_tables
 from .films.cutting import Cut, clips_of, is_cut
 from .films.film_index import (

@@ -17,7 +17,7 @@ from ..files import check_folder_name
 from ..life import STATS, Values
 from ..messages import quoted
 from ..state import Instruction, clean_text
-from .captions.words import LONGEST_WORDS, NUMBERS, why_unfit
+from .captions.replies import LONGEST_WORDS, NUMBERS, why_unfit
 
 TAGS = ("S", "MD", "EV", "ML", "MA", "SC", "ET", "ST")  # in this order
 FORM = "".join(f"<{tag}>...</{tag}>" for tag in TAGS)

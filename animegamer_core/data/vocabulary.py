@@ -9,7 +9,7 @@ from itertools import chain, combinations, product
 from statistics import mode
 
 from ..life import Act, Words, time_and_place
-from .captions.prompts import TIMES
+from .captions.replies import TIMES
 from .dataset import DatasetFolder
 from .records import ClipRecord
 

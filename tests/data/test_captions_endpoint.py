@@ -77,7 +77,7 @@ def test_a_question_arrives_whole_and_its_reply_comes_back(stub):
     red, blue = (picture.getpixel((20, 15)) for picture in asked.pictures)
     assert red[0] > 240 and red[2] < 20 and blue[2] > 240 and blue[0] < 20
     assert asked.headers["authorization"] == f"Bearer {SECRET}"
-    assert asked.body["temperature"] == 0.0 and asked.body["max_tokens"] == 256
+    assert asked.body["temperature"] == 0.0 and asked.body["max_tokens"] == 2048
     ask(stub, attempt=2)
     assert stub.asks[1].body["temperature"] > 0.3
 

@@ -11,10 +11,10 @@ import torch
 from captions_world import make_characters, make_records
 from PIL import Image
 
-from animegamer_core.data.captions import caption_clips, open_captioner, read_references
-from animegamer_core.data.captions.local import LocalModel, LocalSettings
-from animegamer_core.data.captions.pictures import frame_sheet
-from animegamer_core.data.captions.prompts import captioning_prompt
+from animegamer_core.data.captions.models import LocalModel, LocalSettings
+from animegamer_core.data.captions.pictures import frame_sheet, read_references
+from animegamer_core.data.captions.replies import captioning_prompt
+from animegamer_core.data.captions.run import caption_clips, open_captioner
 from animegamer_core.endpoint import Cancelled, Question
 from animegamer_core.media.video import read_clip
 

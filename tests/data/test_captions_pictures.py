@@ -140,9 +140,9 @@ def test_large_frames_are_shrunk_and_short_clips_are_shown():
 
 def test_the_digest_changes_with_names_pictures_and_order(folder):
     references = read_references(folder)
-    digest = KnownCharacters(tuple(references)).digest
-    assert KnownCharacters(tuple(read_references(folder))).digest == digest
-    assert KnownCharacters(tuple(reversed(references))).digest != digest
-    assert KnownCharacters((Reference("Jojo", references[0].pictures), *references[1:])).digest != digest
+    digest = KnownCharacters.of(references).digest
+    assert KnownCharacters.of(read_references(folder)).digest == digest
+    assert KnownCharacters.of(list(reversed(references))).digest != digest
+    assert KnownCharacters.of((Reference("Jojo", references[0].pictures), *references[1:])).digest != digest
     picture(folder / "Kiki.png", (1, 2, 3))
-    assert KnownCharacters(tuple(read_references(folder))).digest != digest
+    assert KnownCharacters.of(read_references(folder)).digest != digest

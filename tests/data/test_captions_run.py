@@ -17,9 +17,9 @@ import pytest
 from captions_world import NAMES, answer, endpoint, expected, make_characters, make_records, seen
 from stub_endpoint import FOREIGN, GOOD, CutOff, Say, Slow, Status, StubEndpoint
 
-from animegamer_core.data.captions import caption_clips, open_captioner, read_references, read_set_aside
-from animegamer_core.data.captions.batch import GIVE_UP
-from animegamer_core.data.captions.reply_log import ANSWERS, open_captions_log
+from animegamer_core.data.captions.asking import GIVE_UP
+from animegamer_core.data.captions.pictures import read_references
+from animegamer_core.data.captions.run import ANSWERS, caption_clips, open_captioner, open_captions_log, read_set_aside
 from animegamer_core.data.jsonl_tables import SET_ASIDE
 from animegamer_core.endpoint import Reply
 from animegamer_core.state import Instruction
@@ -333,7 +333,8 @@ import sys
 sys.path.insert(0, "tests/support")
 from pathlib import Path
 from captions_world import endpoint, make_records
-from animegamer_core.data.captions import caption_clips, read_references
+from animegamer_core.data.captions.pictures import read_references
+from animegamer_core.data.captions.run import caption_clips
 url, folder, characters = sys.argv[1:]
 records = make_records(Path(folder), 12)
 report = caption_clips(folder, records, endpoint(url), read_references(characters), workers=3)

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from animegamer_core.data.captions import caption_clips, open_captioner, read_set_aside
-from animegamer_core.data.captions.script import read_spans
+from animegamer_core.data.captions.models import read_spans
+from animegamer_core.data.captions.run import caption_clips, open_captioner, read_set_aside
 from animegamer_core.data.records import ClipRecord
 
 SPAN = {

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from animegamer_core.data import assemble, corrections, dataset, jsonl_tables, review, stats_picture
-from animegamer_core.data.captions import reply_log
-from animegamer_core.data.captions.script import read_spans
+from animegamer_core.data.captions import run as captions_run
+from animegamer_core.data.captions.models import read_spans
 from animegamer_core.data.films import film_index
 from animegamer_core.data.films.framing import Crop
 from animegamer_core.data.films.scenes import Scene
@@ -82,8 +82,9 @@ def test_the_sidecar_is_one_that_the_script_reads(tmp_path):
     one = {**{name: value for name, value in values.items() if name != "adverbs"}, "adverb": "gently"}
     path.write_text(example("captions beside a film") + json.dumps(one))
     by_level, alike = read_spans(path)
-    assert by_level.adverbs == ("slightly", "gently", "evenly", "quickly", "madly") and alike.adverbs == 5 * ("gently",)
-    assert (by_level.start, by_level.end, by_level.characters) == (0.0, 4.29, ("Yuzu", "Nori"))
+    assert [*by_level.by_level.values()] == ["slightly", "gently", "evenly", "quickly", "madly"]
+    assert set(alike.by_level.values()) == {"gently"}
+    assert (by_level.start, by_level.end, by_level.names) == (0.0, 4.29, ("Yuzu", "Nori"))
 
 
 def test_the_corrections_can_be_applied_and_undone(folder, tmp_path):
@@ -102,7 +103,7 @@ def test_the_corrections_can_be_applied_and_undone(folder, tmp_path):
 def test_every_file_of_the_folder_is_named():
     tree = re.search(r"```text\n(.*?)```", PAGE, re.DOTALL)[1]
     first_words = " ".join(line.split("  ")[0] for line in tree.splitlines())
-    captions = Path(reply_log.ANSWERS)
+    captions = Path(captions_run.ANSWERS)
     for name in (
         *(dataset.TURNS, dataset.GAMES, dataset.INFO, f"{dataset.CLIPS}/", f"{film_index.FILMS}/"),
         *(

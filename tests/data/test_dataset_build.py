@@ -22,7 +22,7 @@ from made_film import make_film
 from animegamer_core.data import build as build_module
 from animegamer_core.data.assemble import assemble_dataset
 from animegamer_core.data.build import BuildSettings, cut_films, shard_of
-from animegamer_core.data.captions import open_captioner
+from animegamer_core.data.captions.run import open_captioner
 from animegamer_core.data.check import check
 from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.dataset import DatasetError, DatasetFolder

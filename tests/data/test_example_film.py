@@ -22,8 +22,8 @@ from raw_server import OK, RawServer, repeat
 from small_disk import resize, small_disk
 
 from animegamer_core.__main__ import main
-from animegamer_core.data.captions import read_references
-from animegamer_core.data.captions.script import read_spans
+from animegamer_core.data.captions.models import read_spans
+from animegamer_core.data.captions.pictures import read_references
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.examples import example_film
 from animegamer_core.data.examples.example_film import BIG_BUCK_BUNNY, ExampleError, KnownFile, get_film
@@ -189,6 +189,6 @@ def test_the_shipped_description_covers_the_film_and_its_cast():
     assert gaps == [(0.0, 0.6), (299.2, 300.4), (460.9, 462.0), (489.9, 580.9)]  # black, and the credits
     pictures = [json.loads(line) for line in (BIG_BUCK_BUNNY.labels / "characters.jsonl").read_text().splitlines()]
     named = Counter(picture["name"] for picture in pictures)
-    assert named == {name: 3 for span in spans for name in span.characters if name.istitle()}
+    assert named == {name: 3 for span in spans for name in span.names if name.istitle()}
     for left, top, right, bottom in (picture["box"] for picture in pictures):
         assert 0 <= left < right <= 1280 and 0 <= top < bottom <= 720

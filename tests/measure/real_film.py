@@ -26,8 +26,7 @@ from numpy.typing import NDArray  # noqa: E402
 from PIL import Image  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-from animegamer_core.data.captions import Reference, read_references  # noqa: E402
-from animegamer_core.data.captions.pictures import MATCHING_FRAMES, evenly, open_picture  # noqa: E402
+from animegamer_core.data.captions.pictures import MATCHING_FRAMES, Reference, evenly, open_picture, read_references  # noqa: E402  # noqa: E402
 from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
 from animegamer_core.data.examples.example_film import BIG_BUCK_BUNNY, CHARACTERS  # noqa: E402
 from animegamer_core.data.records import ClipRecord  # noqa: E402

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image
 from stub_endpoint import Ask
 
-from animegamer_core.data.captions import open_captioner
+from animegamer_core.data.captions.run import open_captioner
 from animegamer_core.data.records import ClipRecord
 from animegamer_core.media.video import write_clip
 

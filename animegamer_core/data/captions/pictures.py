@@ -6,10 +6,10 @@ F frames, H height, W width, C channels.
 from __future__ import annotations
 
 import hashlib
+import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from ...media.limits import SizeError, check_pixels
 from ...state import clean_text
-from .words import why_unfit
+from .replies import why_unfit
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 MATCHING_FRAMES, CAPTIONING_FRAMES = 4, 8  # supplement, section 2
@@ -80,61 +80,39 @@ def _name_of(path: Path) -> str:
 
 @dataclass(frozen=True)
 class KnownCharacters:
-    """The known characters of a film, in the form that a model sees."""
+    """The known characters of a film, as a model sees them. sheet: None if there are none. digest: of names, pictures
+    and their order."""
 
-    references: tuple[Reference, ...] = ()
+    references: tuple[Reference, ...]
+    sheet: Image.Image | None
+    digest: str
 
-    @cached_property
-    def sheet(self) -> Image.Image:
-        """One picture of all references, each with its index from 1; ValueError names a file that is not a picture."""
-        return reference_sheet(self.references)
-
-    @cached_property
-    def digest(self) -> str:
-        """A checksum of the names, the pictures and their order."""
+    @classmethod
+    def of(cls, references: Sequence[Reference]) -> KnownCharacters:
+        """Read the pictures; ValueError names a file that is not one."""
         parts = hashlib.sha256()
-        for reference in self.references:
+        for reference in references:
             parts.update(f"{reference.name}\0{len(reference.pictures)}\0".encode())
             for path in reference.pictures:
                 parts.update(hashlib.sha256(path.read_bytes()).digest())
-        return parts.hexdigest()[:16]
-
-    def load(self) -> None:
-        """Read the pictures now; ValueError names one that cannot be read."""
-        if self.references:
-            _ = self.sheet, self.digest
+        sheet = reference_sheet(references) if references else None
+        return cls(tuple(references), sheet, parts.hexdigest()[:16])
 
 
 def reference_sheet(references: Sequence[Reference]) -> Image.Image:
-    """The references in rows, each below a band with its index (from 1), without names; sides up to SHEET_SIDE px."""
+    """The references in a grid, each below a band with its index (from 1), without names; sides up to SHEET_SIDE px."""
     cells = [_cell(reference) for reference in references]
-    rows = _rows(cells)
-    width = max(sum(cell.width + _GAP for cell in row) for row in rows) + _GAP
-    sheet = Image.new("RGB", (width, len(rows) * (_BAND + _CELL + _GAP) + _GAP), _PAPER)
+    columns = math.ceil(len(cells) ** 0.5)
+    across, down = max(cell.width for cell in cells) + _GAP, _BAND + _CELL + _GAP
+    sheet = Image.new("RGB", (columns * across + _GAP, -(-len(cells) // columns) * down + _GAP), _PAPER)
     draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(_BAND)
-    number = 0
-    for row, members in enumerate(rows):
-        x, y = _GAP, _GAP + row * (_BAND + _CELL + _GAP)
-        for cell in members:
-            number += 1
-            draw.text((x + cell.width / 2, y + _BAND / 2), str(number), fill=_INK, font=font, anchor="mm")
-            draw.rectangle((x - 2, y + _BAND - 2, x + cell.width + 1, y + _BAND + _CELL + 1), outline=_INK, width=2)
-            sheet.paste(cell, (x, y + _BAND))
-            x += cell.width + _GAP
+    for place, cell in enumerate(cells):
+        x, y = _GAP + place % columns * across, _GAP + place // columns * down
+        draw.text((x + cell.width / 2, y + _BAND / 2), str(place + 1), fill=_INK, font=font, anchor="mm")
+        draw.rectangle((x - 2, y + _BAND - 2, x + cell.width + 1, y + _BAND + _CELL + 1), outline=_INK, width=2)
+        sheet.paste(cell, (x, y + _BAND))
     sheet.thumbnail((SHEET_SIDE, SHEET_SIDE))
     return sheet
-
-
-def _rows(cells: Sequence[Image.Image]) -> list[list[Image.Image]]:
-    """The cells in order, in rows that make the sheet a little wider than high."""
-    area = sum((cell.width + _GAP) * (_BAND + _CELL + _GAP) for cell in cells)
-    widest = max(1.25 * area**0.5, max(cell.width for cell in cells) + _GAP)
-    rows: list[list[Image.Image]] = [[]]
-    for cell in cells:
-        if rows[-1] and sum(member.width + _GAP for member in rows[-1]) + cell.width > widest:
-            rows.append([])
-        rows[-1].append(cell)
-    return rows
 
 
 def _cell(reference: Reference) -> Image.Image:
@@ -142,42 +120,28 @@ def _cell(reference: Reference) -> Image.Image:
     pictures = []
     for picture in map(open_picture, reference.pictures):
         width = min(2 * _CELL, max(_CELL // 4, round(picture.width * _CELL / picture.height)))
-        pictures.append(ImageOps.pad(picture, (width, _CELL), Image.Resampling.LANCZOS, color=_PAPER))
-    cell = Image.new("RGB", (sum(picture.width for picture in pictures), _CELL), _PAPER)
-    x = 0
-    for picture in pictures:
-        cell.paste(picture, (x, 0))
-        x += picture.width
-    return cell
-
-
-class _Moves(Exception):
-    """A file holds several pictures, to be shown one after another."""
+        pictures.append(np.asarray(ImageOps.pad(picture, (width, _CELL), Image.Resampling.LANCZOS, color=_PAPER)))
+    return Image.fromarray(np.concatenate(pictures, axis=1))
 
 
 def open_picture(path: Path) -> Image.Image:
     """A picture in RGB, on white and upright; ValueError for any other file."""
-    if path.exists() and not path.is_file():  # reading from a pipe would wait for ever
-        raise ValueError(f"{path}: is not a file; name a picture")
+    if not path.is_file():  # reading from a pipe would wait for ever
+        raise ValueError(f"{path}: there is no such file; name a picture")
     try:
         with Image.open(path) as file:
             check_pixels(*file.size)
-            if file.format in _MAY_MOVE and getattr(file, "is_animated", False):
-                raise _Moves(path)
+            moves = file.format in _MAY_MOVE and getattr(file, "is_animated", False)
             upright = ImageOps.exif_transpose(file)
-            if upright.mode.startswith("I;16"):  # Pillow would cut off all above 255
-                return Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8)).convert("RGB")
-            if upright.mode in ("RGB", "L", "1") and "transparency" not in upright.info:
-                return upright.convert("RGB")
-            upright = upright.convert("RGBA")
-    except FileNotFoundError as error:
-        raise ValueError(f"{path}: there is no such file; name a picture") from error
     except SizeError as error:
         raise ValueError(f"{path}: {error}") from error
-    except _Moves as error:
-        raise ValueError(f"{path}: is animated; save it as .mp4, or one of its frames as PNG") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path}: not a readable picture ({type(error).__name__}); save it as PNG again") from error
+    if moves:
+        raise ValueError(f"{path}: is animated; save it as .mp4, or one of its frames as PNG")
+    if upright.mode.startswith("I;16"):  # Pillow would cut off all above 255
+        return Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8)).convert("RGB")
+    upright = upright.convert("RGBA")
     flat = Image.new("RGBA", upright.size, _PAPER)
     flat.alpha_composite(upright)
     return flat.convert("RGB")

@@ -1,7 +1,8 @@
-"""Strict parsers of a vision model's replies: a reply has the requested form, or a ReplyError says what is wrong.
+"""What a vision model is asked about a clip, and strict parsers of its replies.
 
-Replies are untrusted text. Their words must fit in an instruction; only runs of spaces, capital letters and quotation
-marks around the whole are normalized.
+The wording is ours; tags, values and order are the paper's (supplement, section 2). The background is asked for as time
+of day and place, since an instruction has both. Replies are untrusted text: one has the requested form, or a ReplyError
+says what is wrong. Only runs of spaces, capital letters and quotation marks around the whole are normalized.
 """
 
 from __future__ import annotations
@@ -11,18 +12,83 @@ import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from ...life import MOTION, STATS, questions
 from ...messages import quoted
-from .prompts import TIMES
-from .words import LONGEST_WORDS, NUMBERS
+from ...state import clean_text
+from ..motion import LEVELS
 
+TIMES = ("dawn", "morning", "day", "noon", "afternoon", "dusk", "evening", "night")
+LONGEST_WORDS = 80  # characters of one part of an instruction
 LONGEST_REPLY = 1500  # characters; a valid reply has about 100
-TAGS = ("S", "MD", "EV", "MA", "SC", "ET", "ST")  # in this order
+TAGS = ("S", "MD", "EV", "MA", *(stat.tag for stat in STATS))  # in this order
+# The numbers that a tag such as <ST> may have, as text.
+NUMBERS = {number.tag: tuple(map(str, sorted(number.choices))) for number in (MOTION, *STATS)}
+_MOVEMENT = (
+    "Level 1: hardly any movement; "
+    "Level 2: little movement, such as slight swaying; "
+    "Level 3: moderate movement; "
+    "Level 4: large movement that is plain to see; "
+    "Level 5: very large and intense movement."
+)
 _MOST_WORDS = {"S": 3, "MD": 12, "EV": 4, "MA": 2}
-_MATCHING_TAG = re.compile(r"\[(Num|Number|ID|Index)\]")
-_INDICES = re.compile(r"[0-9]{1,3}(?: ?, ?[0-9]{1,3})*")
+_MATCHING = re.compile(
+    r"[^\[\]]*\[Num(?:ber)?\]\s*([0-9]{1,3})\s*\[(?:ID|Index)\]\s*([0-9]{1,3}(?: ?, ?[0-9]{1,3})*)\s*"
+)
 _WRAPPED = re.compile(r"(```\w*|[`'\"]|)\s*(.*?)\s*(```|[`'\"]|)", re.DOTALL)
 _MATCHING_FORM = "[Number] and how many, then [Index] and the indices with commas between, and nothing else"
-_CAPTION_FORM = "the seven tags <S>, <MD>, <EV>, <MA>, <SC>, <ET>, <ST> in this order, each closed, and nothing else"
+_CAPTION_FORM = f"the tags {', '.join(f'<{tag}>' for tag in TAGS)} in this order, each closed, and nothing else"
+
+
+def matching_prompt(count: int) -> str:
+    """Which of `count` numbered reference characters a clip shows: Image-1 is their sheet, Image-2 four frames."""
+    if count < 1:
+        raise ValueError(f"{count} reference characters; matching needs at least one")
+    example = {1: "[Number]1[Index]1", 2: "[Number]2[Index]2,1"}.get(count, "[Number]2[Index]3,1")
+    return (
+        f"Image-1 shows the known characters, each under its index from 1 to {count}. Image-2 shows four frames of one "
+        "anime clip. Say how many of the characters of Image-1 are seen in Image-2, and what their indices are, the "
+        "main one first. Count only characters of Image-1. Write nothing but the response itself. "
+        "Response format: [Number]<number of characters>[Index]<their indices, with commas between>. "
+        f"Response example: {example}. If none of them is seen, the response is [Number]0[Index]0. Your response:"
+    )
+
+
+def captioning_prompt(level: int) -> str:
+    """What happens in a clip of motion level 1..5: Image-1 is a sheet of eight frames."""
+    if level not in range(1, LEVELS + 1):
+        raise ValueError(f"motion level {level}; expected 1 to {LEVELS}")
+    return (
+        "Image-1 shows eight frames of one anime clip, in the order of time. Describe the clip in a fixed form. "
+        f"Its movement level is <ML>{level}</ML>. The five levels are: {_MOVEMENT} Give, in English: "
+        "(1) the subject <S> in a single word, the motion <MD> as a simple phrase in the present simple tense, and "
+        f"the environment <EV> as the time of day ({', '.join(TIMES)}), a space, and a single word for the place. "
+        "(2) the movement adverb <MA>: an adverb for <MD> that fits <ML>. "
+        f"{questions(3)} "
+        "Write nothing but the seven tags. Example output: <S>Girl</S><MD>run</MD><EV>day forest</EV><MA>slowly</MA>"
+        "<SC>0</SC><ET>1</ET><ST>-1</ST>. Your response:"
+    )
+
+
+def again_prompt(prompt: str, expected: str) -> str:
+    """The prompt again after an invalid reply; `expected` is our own text, never the model's words."""
+    return f"{prompt}\nAn earlier response could not be used. Expected was {expected}. Keep to the response format."
+
+
+def why_unfit(text: str) -> str | None:
+    """Why `text` does not fit as a part of an instruction, as the end of a sentence; None if it does.
+
+    `;` and `:` separate the parts of `Character: ...; Motion: ...; Background: ...`; angle brackets are for tags.
+    """
+    if not clean_text(text):
+        return "is empty"
+    odd = [char for char in ";:<>" if char in text]
+    if odd:
+        return f"has {odd[0]!r}, which separates parts of an instruction or makes a tag"
+    if len(text) > LONGEST_WORDS:
+        return f"has {len(text)} characters, more than {LONGEST_WORDS}"
+    if not text.isprintable():
+        return "has a control character or a line break"
+    return None
 
 
 class ReplyError(ValueError):
@@ -54,43 +120,28 @@ def parse_matching(text: str, count: int) -> tuple[int, ...]:
 
     Both spellings of the paper's tags are accepted: [Num] or [Number], [ID] or [Index].
     """
-    body = _body(text, _MATCHING_FORM)
-    tags = list(_MATCHING_TAG.finditer(body))
-    if [tag[1][0] for tag in tags] != ["N", "I"]:
-        shown = ", ".join(tag[0] for tag in tags[:4]) + (", ..." if len(tags) > 4 else "")
-        raise ReplyError(f"the reply has {shown or 'no tag'}: {quoted(body)}", _MATCHING_FORM, text)
-    number, indices = body[tags[0].end() : tags[1].start()], body[tags[1].end() :]
-    number, indices = number.strip(), indices.strip()
-    if not re.fullmatch("[0-9]{1,3}", number):
-        raise ReplyError(f"{tags[0][0]} is {quoted(number)}", f"a whole number after {tags[0][0]}", text)
-    if not _INDICES.fullmatch(indices):
-        raise ReplyError(f"{tags[1][0]} is {quoted(indices)}", "indices with commas between and nothing else", text)
-    return _checked_indices(int(number), tuple(map(int, indices.split(","))), count, text)
-
-
-def _checked_indices(number: int, indices: tuple[int, ...], count: int, text: str) -> tuple[int, ...]:
+    match = _MATCHING.fullmatch(_body(text, _MATCHING_FORM))
+    if match is None:
+        raise ReplyError(f"the reply is {quoted(text)}", _MATCHING_FORM, text)
+    number, indices = int(match[1]), tuple(map(int, match[2].split(",")))
     if number == 0 and indices == (0,):
         return ()
-    outside = [index for index in indices if not 1 <= index <= count]
-    if outside:
+    if outside := [index for index in indices if not 1 <= index <= count]:
         raise ReplyError(f"there is no character {outside[0]}", f"indices from 1 to {count}", text)
-    if len(set(indices)) < len(indices):
-        twice = next(index for index in indices if indices.count(index) > 1)
-        raise ReplyError(f"index {twice} is there twice", "each index once", text)
-    if number != len(indices):
-        raise ReplyError(f"the number is {number} and there are {len(indices)} indices", "as many indices", text)
+    if number != len(indices) or len(set(indices)) < len(indices):
+        raise ReplyError(f"the number is {number}, the indices are {match[2]}", "as many indices, each once", text)
     return indices
 
 
 def parse_caption(text: str) -> Caption:
     """The caption in a captioning reply; ReplyError names the wrong tag, its text and what was expected."""
     body = _body(text, _CAPTION_FORM)
-    rest = body = body[max(0, body.find(f"<{TAGS[0]}>")) :]  # models like to say a word before and after
+    rest = body[max(0, body.find(f"<{TAGS[0]}>")) :]  # models like to say a word before and after
     values = {}
     for tag in TAGS:
         match = re.match(rf"\s*<{tag}>([^<>]*)</{tag}>", rest)
         if match is None:
-            raise ReplyError(_broken(tag, rest, body), _CAPTION_FORM, text)
+            raise ReplyError(f"<{tag}>...</{tag}> is missing or not in its place: {quoted(rest)}", _CAPTION_FORM, text)
         values[tag], rest = match[1], rest[match.end() :]
     if "<" in rest:
         raise ReplyError(f"there is a tag after </{TAGS[-1]}>: {quoted(rest)}", _CAPTION_FORM, text)
@@ -112,21 +163,6 @@ def _body(text: str, form: str) -> str:
         raise ReplyError("the reply is empty", form, text)
     opening, inner, closing = _WRAPPED.fullmatch(whole).groups()
     return inner if opening.startswith(closing) and bool(opening) == bool(closing) else whole
-
-
-def _broken(tag: str, rest: str, body: str) -> str:
-    """What is wrong where <tag>...</tag> should be at the beginning of `rest`."""
-    opening, closing = f"<{tag}>", f"</{tag}>"
-    if body.count(opening) != 1:
-        return f"{opening} is missing" if opening not in body else f"{opening} is there {body.count(opening)} times"
-    if closing not in body:
-        return f"{opening} is not closed"
-    if opening not in rest:
-        return f"{opening} comes too early"
-    before = rest[: rest.index(opening)].strip()
-    if before:
-        return f"there is text before {opening}: {quoted(before)}"
-    return f"{opening} contains another tag: {quoted(rest)}"
 
 
 def phrase(tag: str, value: str, commas: Collection[str] = ("MD",)) -> str:

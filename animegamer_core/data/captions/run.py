@@ -1,37 +1,146 @@
 """Captioning a dataset: clips in parallel, resumable at every reply, with a list of the clips that failed.
 
-captions.jsonl    every reply of a model (reply_log.py)
+A clip is asked about twice: which known characters it shows, then what happens in it (supplement, section 2).
+
+captions.jsonl    every reply of a model (asking.py)
 set_aside.jsonl   {clip, reason, reply, record}: clips whose replies stayed invalid; turns.jsonl does not list them
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ...endpoint import ClipUnreadable
+from ...endpoint import ClipUnreadable, EndpointModel, EndpointSettings, VisionModel
 from ...files import write_text
-from ...json_files import read_rows
 from ...media.video import read_clip
-from ..jsonl_tables import SET_ASIDE
+from ..jsonl_tables import SET_ASIDE, jsonl_text, read_rows
 from ..records import ClipRecord
-from .batch import OnProgress, Prices, Spent, failure_lines, run_batch
-from .captioner import Captioner, ClipTask, ModelCaptioner
-from .pictures import KnownCharacters, Reference
-from .replies import Caption
-from .reply_log import open_captions_log
+from .asking import OnProgress, ReplyLog, Spent, Task, check_asking, failure_lines, first_valid_reply, run_batch
+from .models import LocalModel, LocalSettings, ScriptCaptioner
+from .pictures import CAPTIONING_FRAMES, MATCHING_FRAMES, KnownCharacters, Reference, frame_sheet
+from .replies import LONGEST_REPLY, Caption, captioning_prompt, matching_prompt, parse_caption, parse_matching
 
+ANSWERS = "captions.jsonl"
 SHOWN_REPLY = 500  # characters of a reply in set_aside.jsonl
+
+
+@dataclass(frozen=True)
+class ClipTask:
+    """A clip to caption. frames: reads it, (F, H, W, 3) uint8; called only where the pictures are needed."""
+
+    record: ClipRecord
+    frames: Callable[[], NDArray[np.uint8]]
+    characters: KnownCharacters
+    log: ReplyLog
+    stop: threading.Event
+
+
+class Captioner(Protocol):
+    """Captions one clip; may be called from several threads."""
+
+    name: str
+
+    def caption(self, task: ClipTask) -> Caption:
+        """The caption. ReplyError: every reply was invalid. CaptionerError: the model gave no answer."""
+
+
+@dataclass(frozen=True)
+class ModelCaptioner:
+    """Captions clips with a vision model. tries: replies to one question before the clip is set aside.
+
+    price_in, price_out: of a million tokens, in any currency; None if free or unknown.
+    """
+
+    model: VisionModel
+    tries: int = 3
+    price_in: float | None = None
+    price_out: float | None = None
+
+    def __post_init__(self) -> None:
+        check_asking(self.tries, self.price_in, self.price_out)
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.model.name
+
+    def caption(self, task: ClipTask) -> Caption:
+        """The caption; every reply is in the log before it is read."""
+        references = task.characters.references
+        indices: tuple[int, ...] = ()
+        if references:
+            # a copy of the sheet, since Pillow writes to a picture while saving it and threads share this one
+            matching = Task(
+                prompt=matching_prompt(len(references)),
+                parse=lambda text: parse_matching(text, len(references)),
+                pictures=lambda: (task.characters.sheet.copy(), frame_sheet(task.frames(), MATCHING_FRAMES)),
+                **self._identity(task, "matching", task.characters.digest),
+            )
+            indices = first_valid_reply(matching, self.model, task.log, self.tries, task.stop)
+        captioning = Task(
+            prompt=captioning_prompt(task.record.motion_level),
+            parse=parse_caption,
+            pictures=lambda: (frame_sheet(task.frames(), CAPTIONING_FRAMES),),
+            **self._identity(task, "captioning", task.record.motion_level),
+        )
+        caption = first_valid_reply(captioning, self.model, task.log, self.tries, task.stop)
+        return replace(caption, characters=tuple(references[index - 1].name for index in indices))
+
+    def _identity(self, task: ClipTask, step: str, depends: Any) -> dict[str, Any]:
+        """What names a question and its stored replies. depends: what they depend on besides clip and model."""
+        record = task.record
+        return {
+            "name": record.clip,
+            "step": step,
+            "depends": (step, record.film, record.start, record.end, depends),
+            "about": {"clip": record.clip, "level": record.motion_level, "captioner": self.name, "step": step},
+        }
+
+
+def _fields(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+CAPTIONERS = {  # name: the options that it takes, and those that it needs
+    "none": ((), ()),
+    "endpoint": ((*_fields(EndpointSettings), "tries", "price_in", "price_out"), ("url", "model")),
+    "transformers": ((*_fields(LocalSettings), "tries"), ("model",)),
+    "script": (("sidecars",), ("sidecars",)),
+}
+
+
+def open_captioner(name: str, **options: Any) -> Captioner | None:
+    """The captioner of a name: none (None), endpoint, transformers or script. Options of None are ignored.
+
+    ValueError: an unknown name or option, a missing option, a setting out of range, a model that cannot be opened.
+    """
+    if name not in CAPTIONERS:
+        raise ValueError(f"unknown captioner {name!r}; choose one of {', '.join(CAPTIONERS)}")
+    takes, needs = CAPTIONERS[name]
+    given = {option: value for option, value in options.items() if value is not None}
+    if unknown := [option for option in given if option not in takes]:
+        raise ValueError(
+            f"captioner {name!r} has no option {unknown[0]!r}; it takes {', '.join(takes) or 'no options'}"
+        )
+    if missing := [option for option in needs if option not in given]:
+        raise ValueError(f"captioner {name!r} needs {missing[0]!r}")
+    if name == "none":
+        return None
+    if name == "script":
+        return ScriptCaptioner(**given)
+    asking = {option: given.pop(option) for option in ("tries", "price_in", "price_out") if option in given}
+    model = EndpointModel(EndpointSettings(**given)) if name == "endpoint" else LocalModel(LocalSettings(**given))
+    return ModelCaptioner(model, **asking)
 
 
 @dataclass(frozen=True)
@@ -100,11 +209,11 @@ def caption_clips(
         raise ValueError(f"{unmeasured[0]} has no motion level, which the adverb depends on; measure all clips first")
     if not 1 <= workers <= 256:
         raise ValueError(f"workers is {workers}; expected 1 to 256 parallel requests")
-    folder, characters = Path(folder), KnownCharacters(tuple(references))
-    model = captioner.model if isinstance(captioner, ModelCaptioner) else None
-    prices = Prices() if model is None else Prices(captioner.price_in, captioner.price_out)
-    if model is not None:
-        characters.load()  # an unreadable picture ends the run before it costs anything
+    folder = Path(folder)
+    asks = isinstance(captioner, ModelCaptioner)
+    prices = (captioner.price_in, captioner.price_out) if asks else ()
+    # an unreadable picture ends the run before it costs anything
+    characters = KnownCharacters.of(references if asks else ())
     with open_captions_log(folder) as log:
         set_aside_before = read_set_aside(folder)
 
@@ -126,8 +235,14 @@ def caption_clips(
         set_aside=tuple(set_aside),
         failures=result.failures,
         stopped=result.stopped,
-        spent=Spent.of(log.written, prices),
+        spent=Spent.of(log.written, *prices),
     )
+
+
+def open_captions_log(folder: str | Path) -> AbstractContextManager[ReplyLog]:
+    """The log of a dataset's captions; see `ReplyLog.open`."""
+    refusal = f"{folder}: another run is captioning this dataset; wait for it, or stop it"
+    return ReplyLog.open(Path(folder) / ANSWERS, refusal, LONGEST_REPLY)
 
 
 def with_caption(record: ClipRecord, caption: Caption) -> ClipRecord:
@@ -136,36 +251,31 @@ def with_caption(record: ClipRecord, caption: Caption) -> ClipRecord:
     return dataclasses.replace(record, **{name: values[name] for name in record.missing})
 
 
-class _StoredAside(msgspec.Struct):
-    """A line of set_aside.jsonl; ValueError for an invalid record."""
-
-    record: dict[str, Any]
-    reason: str
-    reply: str
-
-    def __post_init__(self) -> None:
-        ClipRecord.from_dict(self.record)
-
-
 def read_set_aside(folder: str | Path) -> list[SetAside]:
     """The clips that earlier runs set aside; ValueError names a wrong line."""
     path = Path(folder) / SET_ASIDE
     found = []
-    for number, line, problem in read_rows(path, _StoredAside):
-        if problem is not None:
-            raise ValueError(f"{path}:{number}: {problem}; this is not a clip that was set aside, so delete the line")
-        found.append(SetAside(ClipRecord.from_dict(line.record), line.reason, line.reply))
+    for number, row in read_rows(path, {"record": dict, "reason": str, "reply": str}):
+        try:
+            found.append(SetAside(ClipRecord.from_dict(row["record"]), row["reason"], row["reply"]))
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}; correct or delete the line") from error
     return found
 
 
 def _write_set_aside(folder: Path, items: Sequence[SetAside]) -> None:
     if not items and not (folder / SET_ASIDE).is_file():
         return
-    lines = []
-    for item in sorted(items, key=lambda item: (item.record.film, item.record.start)):
-        values = {"clip": item.record.clip, "reason": item.reason, "reply": item.reply[:SHOWN_REPLY]}
-        lines.append(json.dumps({**values, "record": dataclasses.asdict(item.record)}) + "\n")
-    write_text(folder / SET_ASIDE, "".join(lines))
+    rows = [
+        {
+            "clip": item.record.clip,
+            "reason": item.reason,
+            "reply": item.reply[:SHOWN_REPLY],
+            "record": dataclasses.asdict(item.record),
+        }
+        for item in sorted(items, key=lambda item: (item.record.film, item.record.start))
+    ]
+    write_text(folder / SET_ASIDE, jsonl_text(rows))
 
 
 def _frames(path: Path) -> NDArray[np.uint8]:

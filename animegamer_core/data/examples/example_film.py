@@ -20,7 +20,7 @@ import msgspec
 from ...checkpoint.storage import check_room, note_of
 from ...files import check_folder_name, make_folder, replacing, room_for, save_picture, write_text
 from ...json_files import read_rows
-from ..captions.script import sidecar_of
+from ..captions.models import sidecar_of
 from ..films.film import frames_at, read_frames
 
 CHARACTERS = "characters"  # folder of reference pictures

@@ -11,8 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from ...data.captions.batch import OnProgress, Prices, Spent, failure_lines, run_batch
-from ...data.captions.reply_log import ReplyLog, Task, first_valid_reply
+from ...data.captions.asking import (
+    OnProgress,
+    ReplyLog,
+    Spent,
+    Task,
+    check_asking,
+    failure_lines,
+    first_valid_reply,
+    run_batch,
+)
 from ...endpoint import VisionModel
 
 T = TypeVar("T")
@@ -35,14 +43,9 @@ class AskSettings:
     """Price per million output tokens."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.tries <= 20 or not 1 <= self.asked_at_once <= 256:
-            raise ValueError(f"tries {self.tries}, asked at once {self.asked_at_once}; expected 1 to 20 and 1 to 256")
-        Prices(self.price_in, self.price_out)  # both or neither
-
-    @property
-    def prices(self) -> Prices:
-        """The prices of the model's tokens."""
-        return Prices(self.price_in, self.price_out)
+        check_asking(self.tries, self.price_in, self.price_out)
+        if not 1 <= self.asked_at_once <= 256:
+            raise ValueError(f"asked at once {self.asked_at_once}; expected 1 to 256 parallel requests")
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,6 @@ def ask_all(
         failures=result.failures,
         asked=len(tasks),
         stopped=result.stopped,
-        spent=Spent.of(kept.written, settings.prices),
-        spent_in_all=Spent.of(kept.everything, settings.prices),
+        spent=Spent.of(kept.written, settings.price_in, settings.price_out),
+        spent_in_all=Spent.of(kept.everything, settings.price_in, settings.price_out),
     )

@@ -28,9 +28,7 @@ from ...data.benchmark import (
     parse_turn,
 )
 from ...data.captions.pictures import read_references
-from ...data.captions.prompts import TIMES
-from ...data.captions.replies import ReplyError, phrase
-from ...data.captions.words import why_unfit
+from ...data.captions.replies import TIMES, ReplyError, phrase, why_unfit
 from ...endpoint import VisionModel
 from ...files import write_text
 from ...json_files import read_rows

@@ -1,0 +1,241 @@
+"""Asking one model many questions: several at a time, each with a few tries, resumable at every reply, with the cost.
+
+Captions (`run`) and the judge (`research.judging.asking`) both ask this way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+from PIL import Image
+
+from ...endpoint import Cancelled, CaptionerError, CaptionerUnavailable, ClipUnreadable, Question, Reply, VisionModel
+from ...files import append_line, locked, remove_torn_line
+from ...json_files import read_rows
+from .replies import ReplyError, again_prompt
+
+T = TypeVar("T")
+GIVE_UP = 8  # jobs in a row without an answer: the service is unavailable
+FORM = 1  # of the questions; raising it makes stored replies unused
+_Tokens = Annotated[int, msgspec.Meta(ge=0)] | None
+
+Job = Callable[[threading.Event], T]  # given an event that tells it to stop
+OnProgress = Callable[[int, int], None]  # (jobs done, jobs in all)
+
+
+@dataclass
+class BatchResult(Generic[T]):
+    """What came of the jobs, by name.
+
+    values: results. invalid: the errors of jobs whose replies stayed invalid. failures: why others got no answer.
+    stopped: why the batch ended early, None if it did not.
+    """
+
+    values: dict[str, T] = field(default_factory=dict)
+    invalid: dict[str, ReplyError] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    stopped: str | None = None
+
+
+def run_batch(
+    jobs: Mapping[str, Job[T]], what: str, at_once: int, on_progress: OnProgress | None = None
+) -> BatchResult[T]:
+    """Run the jobs in threads, `at_once` of them at a time; what: the word for them in messages, such as `clips`.
+
+    An interrupt, and any error of on_progress, first lets the requests under way finish.
+    """
+    result: BatchResult[T] = BatchResult()
+    stop = threading.Event()
+    unanswered = 0  # in a row
+    with ThreadPoolExecutor(at_once) as pool:
+        try:
+            for done, (name, future) in enumerate(_completed(pool, jobs, at_once, stop), start=1):
+                try:
+                    result.values[name] = future.result()
+                    unanswered = 0
+                except ReplyError as error:
+                    result.invalid[name] = error
+                    unanswered = 0
+                except CaptionerError as error:
+                    if not stop.is_set():  # else it only says that the batch was stopped
+                        result.failures[name] = str(error)
+                        unanswered += not isinstance(error, ClipUnreadable)
+                        if isinstance(error, CaptionerUnavailable):
+                            result.stopped = str(error)
+                        elif unanswered >= GIVE_UP:
+                            result.stopped = f"no answer about {GIVE_UP} {what} in a row; the last: {error}"
+                        if result.stopped:
+                            stop.set()
+                if on_progress is not None:
+                    on_progress(done, len(jobs))
+        finally:
+            stop.set()  # on an error, jobs that wait give up; leaving the pool waits for the others
+    return result
+
+
+def _completed(
+    pool: ThreadPoolExecutor, jobs: Mapping[str, Job[T]], at_once: int, stop: threading.Event
+) -> Iterator[tuple[str, Future[T]]]:
+    """(name, future) of each job as it completes; after a stop no more are started."""
+    waiting = iter(jobs.items())
+    running: dict[Future[T], str] = {}
+    while True:
+        while not stop.is_set() and len(running) < 2 * at_once and (job := next(waiting, None)):
+            running[pool.submit(job[1], stop)] = job[0]
+        if not running:
+            return
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            yield running.pop(future), future
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a run's replies cost. requests: replies, valid or not; uncounted: those whose tokens the service did not
+    report. cost: None if prices are unknown.
+    """
+
+    requests: int = 0
+    uncounted: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: float | None = None
+
+    @classmethod
+    def of(cls, replies: Sequence[Reply], price_in: float | None = None, price_out: float | None = None) -> Spent:
+        """Count the replies. price_in, price_out: of a million tokens, in any currency."""
+        tokens_in = sum(reply.tokens_in or 0 for reply in replies)
+        tokens_out = sum(reply.tokens_out or 0 for reply in replies)
+        uncounted = sum(None in (reply.tokens_in, reply.tokens_out) for reply in replies)
+        cost = None
+        if price_in is not None and price_out is not None:
+            cost = (tokens_in * price_in + tokens_out * price_out) / 1e6
+        return cls(len(replies), uncounted, tokens_in, tokens_out, cost)
+
+    @property
+    def lines(self) -> list[str]:
+        """The same for people; none if nothing was asked."""
+        uncounted = f" (not counted by the service: {self.uncounted} replies)" if self.uncounted else ""
+        cost = "" if self.cost is None else f", cost {self.cost:.4f}"
+        replies = f"requests: {self.requests}, tokens {self.tokens_in} in and {self.tokens_out} out{uncounted}{cost}"
+        return [replies] if self.requests else []
+
+
+def check_asking(tries: int, price_in: float | None, price_out: float | None) -> None:
+    """ValueError for a number of tries that makes no sense, or one price without the other."""
+    if not 1 <= tries <= 20:
+        raise ValueError(f"tries is {tries}; expected 1 to 20 replies before a question is set aside")
+    if (price_in is None) != (price_out is None):
+        raise ValueError("only one price is given; give both price_in and price_out, per million tokens")
+
+
+def failure_lines(failures: Mapping[str, str], what: str) -> list[str]:
+    """The most common reasons why jobs got no answer, a line each."""
+    return [f"no answer about {count} {what}: {reason}" for reason, count in Counter(failures.values()).most_common(5)]
+
+
+class _StoredReply(msgspec.Struct):
+    """What every line of a log has."""
+
+    attempt: int
+    key: str
+    reply: str
+    problem: str
+    tokens_in: _Tokens
+    tokens_out: _Tokens
+
+
+class ReplyLog:
+    """The replies in a JSON Lines file, found by question and attempt. Several threads may append."""
+
+    def __init__(self, path: Path, replies: dict[tuple[str, int], Reply], longest: int) -> None:
+        self._path, self._replies, self._longest, self._lock = path, replies, longest, threading.Lock()
+        self.written: list[Reply] = []  # by this run
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path, refusal: str, longest: int) -> Iterator[ReplyLog]:
+        """The log in a file, for one process at a time: a second one gets a ValueError that says `refusal`.
+
+        ValueError for a damaged line; a last line that a kill cut off is removed. longest: most characters of a reply.
+        """
+        with locked(path.with_suffix(".lock"), refusal):
+            remove_torn_line(path)
+            replies = {}
+            for number, line, problem in read_rows(path, _StoredReply):
+                if problem is not None:
+                    raise ValueError(f"{path}:{number}: {problem}; this is not a stored reply, so delete the line")
+                replies[line.key, line.attempt] = Reply(line.reply, line.problem, line.tokens_in, line.tokens_out)
+            yield cls(path, replies, longest)
+
+    def get(self, key: str, attempt: int) -> Reply | None:
+        """The stored reply to a question, or None."""
+        return self._replies.get((key, attempt))
+
+    @property
+    def everything(self) -> list[Reply]:
+        """All replies, of this run and of earlier ones."""
+        with self._lock:
+            return list(self._replies.values())
+
+    def put(self, key: str, attempt: int, reply: Reply, about: Mapping[str, Any]) -> Reply:
+        """Write a reply to the disk and return it as stored; after an OSError nothing is stored.
+
+        about: more keys of its line, for people.
+        """
+        text = reply.text[: self._longest].encode("utf-8", "replace").decode("utf-8")  # half characters: as ?
+        reply = replace(reply, text=text)
+        stored = _StoredReply(attempt, key, reply.text, reply.problem, reply.tokens_in, reply.tokens_out)
+        with self._lock:
+            append_line(self._path, json.dumps({**about, **msgspec.structs.asdict(stored)}) + "\n")
+            self._replies[key, attempt] = reply
+            self.written.append(reply)
+        return reply
+
+
+@dataclass(frozen=True)
+class Task(Generic[T]):
+    """A question that may be asked several times. pictures: makes them when it is asked.
+
+    parse: reads a reply, ReplyError if it is not in the form that the prompt asks for. depends: what the reply depends
+    on next to the model. about: for people who read the stored replies. step: the question's name in messages.
+    """
+
+    name: str
+    prompt: str
+    parse: Callable[[str], T]
+    pictures: Callable[[], tuple[Image.Image, ...]] = tuple
+    depends: tuple[Any, ...] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
+    step: str = ""
+
+
+def first_valid_reply(task: Task[T], model: VisionModel, log: ReplyLog, tries: int, stop: threading.Event) -> T:
+    """What the first valid reply says, from the log or from the model; ReplyError if all `tries` are invalid."""
+    key = hashlib.sha256(json.dumps([FORM, model.name, *task.depends]).encode()).hexdigest()[:20]
+    prompt = task.prompt
+    for attempt in range(1, tries + 1):
+        reply = log.get(key, attempt)
+        if reply is None:
+            if stop.is_set():
+                raise Cancelled("the run was stopped")
+            reply = model.answer(Question(prompt, task.pictures()), attempt, stop)
+            reply = log.put(key, attempt, reply, task.about)
+        try:
+            if reply.problem:
+                raise ReplyError(reply.problem, "a whole reply", reply.text)
+            return task.parse(reply.text)
+        except ReplyError as error:
+            last = error
+        prompt = again_prompt(task.prompt, last.expected)
+    to = f" to the {task.step} question" if task.step else ""
+    raise ReplyError(f"{tries} invalid replies{to}; the last one: {last.found}", last.expected, last.reply)
