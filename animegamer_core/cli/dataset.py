@@ -32,7 +32,7 @@ if typing.TYPE_CHECKING:
 
 SHOWN_PROBLEMS = 50
 FLOW, CAPTIONER = "flow_", "captioner_"  # what options begin with
-Flow = OmitArgPrefixes[typed(FlowSettings, ("weights", "python", "device"), FLOW)]
+Flow = OmitArgPrefixes[typed(FlowSettings, ("weights", "device"), FLOW)]
 Threshold = OmitArgPrefixes[typed(FlowSettings, ("threshold",))]
 Endpoint = OmitArgPrefixes[typed(EndpointSettings)]
 Asking = OmitArgPrefixes[typed(AskSettings)]

@@ -33,6 +33,7 @@ from .films.film_index import (
     tidy_film,
 )
 from .films.scenes import SceneSettings
+from .films.segments import FILTERS
 from .films.survey import OnSeconds, Survey, survey_film
 from .films.writing import MOST_TEXT
 from .flow import FlowSettings, motion_facts, open_flow
@@ -72,9 +73,8 @@ class BuildSettings:
 
     def cutting(self) -> dict[str, Any]:
         """What the clips depend on, as JSON values; FlowError if the flow backend cannot be used."""
-        with open_flow(self.flow) as flow:
-            motion = motion_facts(flow, self.flow.threshold, self.flow.slow_fraction)
-        text = {"text_detector": writing.DETECTOR, TEXT: self.most_text}
+        motion = motion_facts(open_flow(self.flow), self.flow.threshold, self.flow.slow_fraction)
+        text = {"text_detector": writing.DETECTOR, TEXT: self.most_text, "filters": list(FILTERS)}
         scenes = {"detector": transnet.DETECTOR, **dataclasses.asdict(self.scenes), **text}
         return json.loads(json.dumps({"clips": dataclasses.asdict(self.shape), "scenes": scenes, "motion": motion}))
 

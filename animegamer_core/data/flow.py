@@ -1,34 +1,28 @@
 """Backends of optical flow for the motion value, by name: OpenCV's DIS, torchvision's RAFT, and MemFlow.
 
 Backends differ by factors, so a dataset stores which one measured it (`facts`). Nothing is downloaded: users give files
-of weights. MemFlow, the paper's choice, runs in an environment of its own (ptlflow) and exchanges files with us. F
-frames, H height, W width, B pairs of frames.
+of weights. F frames, H height, W width, B pairs of frames.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import subprocess
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ..checkpoint.storage import CheckpointError, note_of
+from ..messages import brief
 from .motion import DEFAULT_THRESHOLD, MEASURE_HEIGHT, dis_flow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
 
-BACKENDS = ("dis", "raft", "memflow")
-WORKER = Path(__file__).with_name("memflow_worker.py")
-TAIL = 600  # last characters of a crashed program's output that are shown
 _PAIRS = 4  # that RAFT compares at a time: each takes about 200 MB at 480 x 720
 _MULTIPLE, _LEAST = 8, 128  # RAFT takes sizes that are multiples of 8, from 128 on
 
@@ -44,8 +38,6 @@ class FlowSettings:
     backend: str = "dis"
     weights: Path | None = None
     """raft, memflow: file of weights."""
-    python: Path | None = None
-    """memflow: python of an environment that has ptlflow."""
     device: str = "cpu"
     """raft, memflow: cpu or cuda."""
     threshold: float = DEFAULT_THRESHOLD
@@ -74,24 +66,16 @@ class Flow(Protocol):
         """Yield the flow (H, W, 2) in pixels between consecutive RGB frames (H, W, 3)."""
 
 
-@contextmanager
-def open_flow(settings: FlowSettings) -> Iterator[Flow]:
-    """An open backend for `motion_value`; FlowError if it cannot be used."""
+def open_flow(settings: FlowSettings) -> Flow:
+    """A backend for `motion_value`; FlowError if it cannot be used."""
     if settings.backend not in BACKENDS:
         raise FlowError(f"unknown flow backend {settings.backend!r}; choose one of {', '.join(BACKENDS)}")
-    if settings.backend == "dis":
-        yield DisFlow()
-    elif settings.backend == "raft":
-        yield RaftFlow(_weights(settings), settings.device)
-    else:
-        with MemFlow(_python(settings), _weights(settings), settings.device) as flow:
-            yield flow
+    return BACKENDS[settings.backend](settings)
 
 
 def motion_facts(flow: Flow, threshold: float, slow_fraction: float = 0.0) -> dict[str, Any]:
-    """How motion was measured, for dataset.json. A slow fraction of 0 is not named, as in files of before."""
-    fraction = {"slow_fraction": slow_fraction} if slow_fraction else {}
-    return {**flow.facts, "threshold": threshold, **fraction, "height": MEASURE_HEIGHT}
+    """How motion was measured, for dataset.json."""
+    return {**flow.facts, "threshold": threshold, "slow_fraction": slow_fraction, "height": MEASURE_HEIGHT}
 
 
 def _weights(settings: FlowSettings) -> Path:
@@ -102,17 +86,16 @@ def _weights(settings: FlowSettings) -> Path:
     return settings.weights
 
 
-def _python(settings: FlowSettings) -> Path:
-    if settings.python is None:
-        raise FlowError(
-            "the flow backend memflow runs in its own environment; give the python of an environment with ptlflow"
-        )
-    return settings.python
+def _facts(backend: str, weights: Path, **more: str) -> dict[str, str]:
+    """The file's name and checksum, without its folder, which is private."""
+    return {"backend": backend, **more, "weights": weights.name, "sha256": note_of(weights).sha256}
 
 
-def _weights_facts(weights: Path) -> dict[str, str]:
-    """Name and checksum of a weights file, without its folder, which is private."""
-    return {"weights": weights.name, "sha256": note_of(weights).sha256}
+def _ready(model: nn.Module, device: str) -> nn.Module:
+    try:
+        return model.eval().requires_grad_(False).to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise FlowError(f"the device {device!r} cannot be used ({str(error).splitlines()[0]})") from error
 
 
 class DisFlow:
@@ -127,13 +110,27 @@ class DisFlow:
 class RaftFlow:
     """torchvision's RAFT, large or small according to the weights."""
 
-    def __init__(self, weights: Path, device: str) -> None:
+    def __init__(self, settings: FlowSettings) -> None:
         """Load the weights, a .pth or .safetensors file in torchvision's names; FlowError for any other."""
-        state = _state(weights)
-        name = "raft_large" if any(key.startswith("mask_predictor.") for key in state) else "raft_small"
-        self._model = _raft(name, state, weights).eval().requires_grad_(False).to(_device(device))
-        self._device = device
-        self.facts = {"backend": "raft", "model": name, **_weights_facts(weights)}
+        from ..checkpoint.weight_files import read_state
+
+        weights = _weights(settings)
+        try:
+            from torchvision.models import optical_flow
+
+            state = read_state(weights)
+            name = "raft_large" if any(key.startswith("mask_predictor.") for key in state) else "raft_small"
+            model = getattr(optical_flow, name)(weights=None)
+            model.load_state_dict(state, strict=True)
+        except ImportError as error:
+            raise FlowError(
+                f"the flow backend raft needs torchvision ({error}); install the one that fits your torch, or choose "
+                "dis"
+            ) from error
+        except (CheckpointError, OSError, RuntimeError) as error:
+            raise FlowError(f"{weights}: these are not torchvision's weights of RAFT ({brief(error)})") from error
+        self._model, self._device = _ready(model, settings.device), settings.device
+        self.facts = _facts("raft", weights, model=name)
 
     def __call__(self, frames: Sequence[NDArray[np.uint8]]) -> Iterator[NDArray[np.floating]]:
         import torch
@@ -147,43 +144,6 @@ class RaftFlow:
             yield from flow_B2HW.permute(0, 2, 3, 1).cpu().numpy()
 
 
-def _state(path: Path) -> dict[str, Tensor]:
-    """The tensors of a weights file; FlowError for any other file."""
-    from ..checkpoint.weight_files import read_state
-
-    try:
-        return read_state(path)
-    except (CheckpointError, OSError) as error:
-        raise FlowError(f"the file cannot be read as weights of RAFT: {error}") from error
-
-
-def _raft(name: str, state: dict[str, Tensor], path: Path) -> nn.Module:
-    try:
-        from torchvision.models import optical_flow
-    except ImportError as error:
-        raise FlowError(
-            f"the flow backend raft needs torchvision ({error}); install the one that fits your torch, or choose dis"
-        ) from error
-    model = getattr(optical_flow, name)(weights=None)
-    try:
-        model.load_state_dict(state, strict=True)
-    except RuntimeError as error:
-        raise FlowError(
-            f"{path}: not the weights of torchvision's {name} ({str(error).splitlines()[-1].strip()})"
-        ) from error
-    return model
-
-
-def _device(name: str) -> str:
-    import torch
-
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        raise FlowError(f"the device {name!r} cannot be used ({str(error).splitlines()[0]})") from error
-    return name
-
-
 def _padded(images_B3HW: Tensor) -> Tensor:
     """The images, their last row and column repeated until RAFT takes their size."""
     from torch.nn.functional import pad
@@ -194,67 +154,41 @@ def _padded(images_B3HW: Tensor) -> Tensor:
 
 
 class MemFlow:
-    """MemFlow by ptlflow, in another Python environment: one process that loads it once and answers clip by clip."""
+    """MemFlow, the paper's choice, by ptlflow."""
 
-    def __init__(self, python: Path, weights: Path, device: str) -> None:
-        """Nothing runs before the `with` block."""
-        self._command = [str(python), "-I", str(WORKER), str(weights.resolve()), device]  # -I: no module of ours
-        self._python = python
-        self.facts: Mapping[str, Any] = {"backend": "memflow", "model": "memflow", **_weights_facts(weights)}
-
-    def __enter__(self) -> MemFlow:
-        self._folder = tempfile.TemporaryDirectory(prefix="memflow-")
-        self._log = Path(self._folder.name, "log.txt").open("w+", encoding="utf-8", errors="replace")
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._log}
+    def __init__(self, settings: FlowSettings) -> None:
+        """Load ptlflow's weights of MemFlow; FlowError for any other file, and without ptlflow."""
+        weights = _weights(settings)
         try:
-            self._process = subprocess.Popen(self._command, text=True, encoding="utf-8", **pipes)
-        except OSError as error:
-            self._log.close()
-            self._folder.cleanup()
+            import ptlflow
+
+            model = ptlflow.get_model("memflow", str(weights))  # reads tensors only, and never runs code
+        except ImportError as error:
             raise FlowError(
-                f"{self._python}: cannot be run ({error.strerror}); give the python of an environment with ptlflow"
+                f"the flow backend memflow needs ptlflow ({error}); run `pip install ptlflow`, or choose dis"
             ) from error
-        try:
-            self.facts = {**self.facts, "ptlflow": self._answer()["ptlflow"]}
-        except FlowError:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with suppress(OSError):  # a crashed worker did not read its input
-            self._process.stdin.close()
-        self._process.terminate()
-        self._process.wait()
-        self._process.stdout.close()
-        self._log.close()
-        self._folder.cleanup()
+        except (OSError, RuntimeError, KeyError, ValueError, UnpicklingError) as error:
+            raise FlowError(f"{weights}: these are not ptlflow's weights of MemFlow ({brief(error)})") from error
+        self._model, self._device = _ready(model, settings.device), settings.device
+        self.facts = _facts("memflow", weights, ptlflow=str(getattr(ptlflow, "__version__", "unknown")))
 
     def __call__(self, frames: Sequence[NDArray[np.uint8]]) -> Iterator[NDArray[np.floating]]:
-        given, got = (Path(self._folder.name, name) for name in ("frames.npy", "flows.npy"))
-        np.save(given, np.stack(frames))
-        with suppress(OSError):  # it has ended; its output says why
-            self._process.stdin.write(json.dumps({"frames": str(given), "flows": str(got)}) + "\n")
-            self._process.stdin.flush()
-        self._answer()
-        flows_FHW2 = np.load(got)
-        expected = (len(frames) - 1, *frames[0].shape[:2], 2)
-        if flows_FHW2.shape != expected:
-            raise FlowError(f"{self._python}: MemFlow returned flows of shape {flows_FHW2.shape}; expected {expected}")
-        yield from flows_FHW2
+        import torch
 
-    def _answer(self) -> dict[str, Any]:
-        """The worker's next line; FlowError if it ended."""
-        line = self._process.stdout.readline()
-        answer = json.loads(line) if line.endswith("\n") else {}
-        if "missing" in answer:
-            raise FlowError(
-                f"{self._python}: this environment has no {answer['missing']}; install it there with "
-                f"`{self._python} -m pip install ptlflow`"
-            )
-        if not answer:
-            code = self._process.wait()
-            self._log.seek(0)
-            output = " ".join(self._log.read().split())[-TAIL:] or "no output"
-            raise FlowError(f"{self._python}: MemFlow ended with exit code {code}: {output}")
-        return answer
+        last = len(frames) - 2
+        for first in range(last + 1):  # in order, since MemFlow keeps a memory
+            pair_FHWC = torch.from_numpy(np.stack(frames[first : first + 2])).to(self._device)
+            # (1, 2, C, H, W), blue first as ptlflow reads files
+            images = pair_FHWC.permute(0, 3, 1, 2).flip(1)[None].float() / 255
+            meta = {"is_seq_start": first == 0, "is_seq_end": first == last}
+            with torch.inference_mode():
+                flow_2HW = self._model({"images": images, "meta": meta})["flows"][0, 0]
+            yield flow_2HW.permute(1, 2, 0).float().cpu().numpy()
+
+
+# Adding a backend is a row here, and a class like those above.
+BACKENDS: dict[str, Callable[[FlowSettings], Flow]] = {
+    "dis": lambda settings: DisFlow(),
+    "raft": RaftFlow,
+    "memflow": MemFlow,
+}

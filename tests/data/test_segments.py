@@ -15,7 +15,15 @@ from animegamer_core.data.films.cutting import ClipShape, Span, cut_span
 from animegamer_core.data.films.film import frames_at, read_frames
 from animegamer_core.data.films.framing import Crop, fit
 from animegamer_core.data.films.scenes import Scene
-from animegamer_core.data.films.segments import FADE_MARGIN, Duplicates, segments_of, signature, why_left_out
+from animegamer_core.data.films.segments import (
+    FADE_MARGIN,
+    FILTERS,
+    Candidate,
+    Duplicates,
+    segments_of,
+    signature,
+    why_left_out,
+)
 from animegamer_core.data.films.survey import FilmScene
 from animegamer_core.data.films.writing import MOST_TEXT, looked_at, reading_size
 from animegamer_core.data.flow import FlowSettings
@@ -118,7 +126,7 @@ def test_credits_stills_and_repeats_are_left_out_and_nothing_else(cut):
     _, cuts = cut
     seen, duplicates = [], Duplicates()
     for row, clip, pages, number in cuts:
-        reason = why_left_out(clip, motion_value(clip), pages, MOST_TEXT)
+        reason = why_left_out(Candidate(clip, motion_value(clip), pages, MOST_TEXT))
         reason = reason or duplicates.add(signature(clip), number, number)
         if row.kind in ("credits", "still"):
             assert reason == row.kind
@@ -161,17 +169,17 @@ def noisy(picture: np.ndarray, spread: float, frames: int = 17) -> np.ndarray:
 
 def test_black_and_still_segments_are_reported_from_dark_and_calm_ones():
     black = np.zeros((96, 144, 3))
-    assert why_left_out(noisy(black + 6, 2), 1.0) == "black"
+    assert why_left_out(Candidate(noisy(black + 6, 2), 1.0)) == "black"
     drawing = cv2.resize(np.random.default_rng(2).integers(0, 255, (6, 9, 3)).astype(np.float32), (144, 96))
-    assert why_left_out(noisy(drawing, 4), 1.0) == "still"
-    assert why_left_out(noisy(drawing, 0), 0.0) == "still"
+    assert why_left_out(Candidate(noisy(drawing, 4), 1.0)) == "still"
+    assert why_left_out(Candidate(noisy(drawing, 0), 0.0)) == "still"
     blinking = noisy(drawing, 2)
     blinking[8:10, 40:44, 60:70] = 255 - blinking[8:10, 40:44, 60:70]
-    assert why_left_out(blinking, 0.5) is None
+    assert why_left_out(Candidate(blinking, 0.5)) is None
     lamp = noisy(black + 6, 2)
     lamp[:, 30:50, 60:80] = 240
     lamp[8:, 50:60, 60:80] = 90
-    assert why_left_out(lamp, 1.0) is None
+    assert why_left_out(Candidate(lamp, 1.0)) is None
 
 
 def test_what_a_codec_sharpens_bit_by_bit_is_still_and_as_much_motion_in_the_dark_is_not():
@@ -180,7 +188,7 @@ def test_what_a_codec_sharpens_bit_by_bit_is_still_and_as_much_motion_in_the_dar
     for scale, reason in ((1.0, "still"), (0.2, None)):
         clip = np.repeat((scale * drawing + 10)[None], 17, axis=0)
         clip[:, 40:52, 60:72] += np.linspace(0, 6, 17)[:, None, None, None]
-        assert why_left_out(np.rint(clip.clip(0, 255)).astype(np.uint8), 1.0) == reason
+        assert why_left_out(Candidate(np.rint(clip.clip(0, 255)).astype(np.uint8), 1.0)) == reason
 
 
 def moving(seed: int, start: int) -> np.ndarray:
@@ -203,3 +211,11 @@ def test_signatures_are_short_texts_and_a_broken_one_is_refused():
     for broken in (text[:-4], "*" * 1152):
         with pytest.raises(ValueError, match="not a clip's signature"):
             Duplicates().add(broken, "a", "b")
+
+
+def test_a_filter_is_a_function_and_a_row(monkeypatch):
+    blinking = np.zeros((17, 32, 48, 3), np.uint8)
+    blinking[::2, :20] = (0, 240, 0)
+    assert why_left_out(Candidate(blinking, 1.0)) is None
+    monkeypatch.setitem(FILTERS, "green", lambda clip: clip.frames_FHWC[..., 1].mean() > 50)
+    assert why_left_out(Candidate(blinking, 1.0)) == "green"

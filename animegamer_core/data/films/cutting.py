@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterator
@@ -17,12 +15,12 @@ from numpy.typing import NDArray
 from ...media.video import clip_suffix, write_clip
 from ...spec import DecoderSpec
 from ..dataset import CLIPS
-from ..flow import Flow, FlowSettings, open_flow
+from ..flow import FlowSettings, open_flow
 from ..motion import motion_value
 from .film import frames_at, read_frames
 from .film_file import FilmError
 from .framing import Crop, fit
-from .segments import Segment, segments_of, signature, why_left_out
+from .segments import Candidate, Segment, segments_of, signature, why_left_out
 from .sound import sounds_at
 from .survey import FilmScene, ReadableFrames, Survey
 from .writing import MOST_TEXT, looked_at, reading_size
@@ -160,7 +158,7 @@ def _cut_segment(
     start, end = round(segment.start, 3), round(segment.start + (shape.frames - 1) / shape.fps, 3)
     judged = np.delete(shown.clip_FHWC, segment.flashed, axis=0) if segment.flashed else shown.clip_FHWC
     value = measure(judged)
-    reason = why_left_out(judged, value, shown.pages, span.most_text)
+    reason = why_left_out(Candidate(judged, value, shown.pages, span.most_text))
     if reason is not None:
         return Cut(start, end, dropped=reason)
     clip = f"{clips_of(span.name)}{round(segment.start * 1000):08d}{clip_suffix()}"
@@ -168,9 +166,4 @@ def _cut_segment(
     return Cut(start, end, clip, round(value, 4), signature(judged))
 
 
-@functools.lru_cache(maxsize=1)
-def _flow(settings: FlowSettings) -> Flow:
-    """The flow backend of this process, opened once and closed when the process ends."""
-    held = contextlib.ExitStack()
-    atexit.register(held.close)
-    return held.enter_context(open_flow(settings))
+_flow = functools.lru_cache(maxsize=1)(open_flow)  # the flow backend of this process

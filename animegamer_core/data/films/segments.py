@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,19 +73,21 @@ def _segment(start: float, end: float, frames: int, fps: int, scene: Scene) -> S
     return Segment(start, times, tuple(index for index, flashed in enumerate(hit) if flashed))
 
 
-def why_left_out(
-    frames_FHWC: NDArray[np.uint8], motion_value: float, pages: Sequence[NDArray[np.uint8]] = (), most_text: float = 1.0
-) -> str | None:
-    """The reason to drop a segment: 'black', 'credits' or 'still'; None to keep it.
+@dataclass(frozen=True)
+class Candidate:
+    """What a filter sees of a segment. frames_FHWC: uint8 RGB at the clip's size, without frames with a flash.
+    motion_value: of these frames, in px per frame. pages: a few frames at the size in which text is searched for, none
+    if it is not; most_text: the largest fraction of them that it may cover (`is_credits`)."""
 
-    frames_FHWC: uint8 RGB, without frames with a flash. motion_value: of these frames, in px per frame. pages,
-    most_text: frames to search for text, and the largest fraction of them that it may cover; see `is_credits`.
-    """
-    if is_black(frames_FHWC):
-        return "black"
-    if pages and is_credits(pages, most_text):
-        return "credits"
-    return "still" if motion_value <= 0 or is_still(frames_FHWC) else None
+    frames_FHWC: NDArray[np.uint8]
+    motion_value: float
+    pages: Sequence[NDArray[np.uint8]] = ()
+    most_text: float = 1.0
+
+
+def why_left_out(clip: Candidate) -> str | None:
+    """The reason to drop a segment: the first of FILTERS that is true; None to keep it."""
+    return next((reason for reason, is_unwanted in FILTERS.items() if is_unwanted(clip)), None)
 
 
 class Duplicates:
@@ -167,3 +169,12 @@ def _grey(frames_FHWC: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
     how = cv2.INTER_AREA if STILL_HEIGHT < tall else cv2.INTER_CUBIC
     greys = (cv2.cvtColor(np.ascontiguousarray(frame), cv2.COLOR_RGB2GRAY) for frame in frames_FHWC)
     return [cv2.resize(grey, size, interpolation=how).astype(np.float32) for grey in greys]
+
+
+# Adding a filter is a row here. The reason is what dropped.jsonl says. dataset.json and films/<film>.json list the names, so
+# that a build says which films were cut with other filters.
+FILTERS: dict[str, Callable[[Candidate], bool]] = {
+    "black": lambda clip: is_black(clip.frames_FHWC),
+    "credits": lambda clip: bool(clip.pages) and is_credits(clip.pages, clip.most_text),
+    "still": lambda clip: clip.motion_value <= 0 or is_still(clip.frames_FHWC),
+}

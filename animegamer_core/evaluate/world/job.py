@@ -117,7 +117,7 @@ def open_job(job: EvaluationJob, main: bool = True) -> Iterator[OpenJob]:
     if job.limit is not None and job.limit < 1:
         raise ValueError(f"{job.limit} games cannot be played; expected 1 or more")
     with ExitStack() as stack:
-        meter = stack.enter_context(open_meter(job.world, job.flow, job.edges))
+        meter = open_meter(job.world, job.flow, job.edges)
         references = references_of(job.games, job.characters)
         if main:
             refusal = f"{job.out}: another process is writing there; wait for it, or give another folder"

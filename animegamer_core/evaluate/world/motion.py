@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -48,7 +47,7 @@ def flow_of(world: World, backend: str | None = None, threshold: float | None = 
     """The flow settings that measure motion as in the world's dataset.
 
     backend: None for the world's own, or DIS if its provenance names none. threshold: px per frame, None for the
-    world's own, or 0.2. given: weights, python and device of FlowSettings. ValueError if the world was measured by
+    world's own, or 0.2. given: weights and device of FlowSettings. ValueError if the world was measured by
     another backend than the requested one, or if weights are needed and not given.
     """
     own = world.provenance.get(BACKEND)
@@ -64,10 +63,9 @@ def flow_of(world: World, backend: str | None = None, threshold: float | None = 
             f"large factors; choose {own}, not {wanted.backend}"
         )
     if wanted.backend != "dis" and wanted.weights is None:
-        python = " and --flow-python PYTHON" if wanted.backend == "memflow" else ""
         raise ValueError(
             f"the motion of world {world.spec.name!r} is measured by the flow backend {wanted.backend}; on the "
-            f"command line, give it --flow-weights FILE{python}"
+            f"command line, give it --flow-weights FILE"
         )
     return wanted
 
@@ -83,15 +81,14 @@ def edges_of(text: str) -> tuple[float, ...]:
     return edges
 
 
-@contextmanager
-def open_meter(world: World, flow: FlowSettings, edges: tuple[float, ...] | None = None) -> Iterator[MotionMeter]:
+def open_meter(world: World, flow: FlowSettings, edges: tuple[float, ...] | None = None) -> MotionMeter:
     """The world's motion meter. edges: used instead of the world's. ValueError if the backend cannot be opened."""
     borders = world.motion_table.edges if edges is None else edges
     remarks = tuple(_remarks(world, flow, edges is not None))
-    with open_flow(flow) as opened:
-        measured = motion_facts(opened, flow.threshold, flow.slow_fraction)
-        facts = {**measured, "edges": None if borders is None else list(borders)}
-        yield MotionMeter(opened, flow.threshold, flow.slow_fraction, borders, facts, remarks)
+    opened = open_flow(flow)
+    measured = motion_facts(opened, flow.threshold, flow.slow_fraction)
+    facts = {**measured, "edges": None if borders is None else list(borders)}
+    return MotionMeter(opened, flow.threshold, flow.slow_fraction, borders, facts, remarks)
 
 
 def _number(world: World, key: str, default: float) -> float:
