@@ -151,7 +151,7 @@ class BuildGameDataset(io.ComfyNode):
         if given.captioner not in CAPTIONERS:  # older ComfyUI does not check
             raise ValueError(f"captioner is {given.captioner!r}; choose {', '.join(CAPTIONERS)}")
         comfyui.require(*PACKAGES, *CAPTIONERS[given.captioner])
-        from ..animegamer_core.data.stats_picture import draw_stats, write_stats
+        from ..animegamer_core.data.stats import draw_stats, write_stats
 
         films = _films().get(given.film)
         if films is None:

@@ -315,7 +315,7 @@ def _print_next(dataset: DatasetFolder, spec: str) -> None:
 def _write_pictures(folder: Path) -> None:
     """Write stats.png and review.html, and print their paths."""
     from ..data.review import write_review
-    from ..data.stats_picture import write_stats
+    from ..data.stats import write_stats
 
     print(write_stats(folder))
     print(write_review(folder))

@@ -116,9 +116,9 @@ class RaftFlow:
 
         weights = _weights(settings)
         try:
+            state = read_state(weights)
             from torchvision.models import optical_flow
 
-            state = read_state(weights)
             name = "raft_large" if any(key.startswith("mask_predictor.") for key in state) else "raft_small"
             model = getattr(optical_flow, name)(weights=None)
             model.load_state_dict(state, strict=True)
@@ -167,7 +167,7 @@ class MemFlow:
             raise FlowError(
                 f"the flow backend memflow needs ptlflow ({error}); run `pip install ptlflow`, or choose dis"
             ) from error
-        except (OSError, RuntimeError, KeyError, ValueError, UnpicklingError) as error:
+        except (OSError, EOFError, LookupError, RuntimeError, UnpicklingError, ValueError) as error:
             raise FlowError(f"{weights}: these are not ptlflow's weights of MemFlow ({brief(error)})") from error
         self._model, self._device = _ready(model, settings.device), settings.device
         self.facts = _facts("memflow", weights, ptlflow=str(getattr(ptlflow, "__version__", "unknown")))

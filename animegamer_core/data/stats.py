@@ -1,4 +1,4 @@
-"""`dataset stats`: the statistics of a dataset, as a table to read. `stats_picture` draws them."""
+"""`dataset stats`: the statistics of a dataset, as a table and as a picture (stats.png)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,29 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..life import PUBLISHED_RULES
+from ..files import save_picture
+from ..life import STATS
+from ..media.fonts import drawable, font_of
+from ..messages import brief
 from ..state import MotionScope
 from .dataset import DatasetFolder
 from .jsonl_tables import DROPPED, SET_ASIDE, read_objects
 from .records import CAPTION_FIELDS, ClipRecord
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from PIL import Image
+
+PICTURE = "stats.png"
 LEVEL_NAMES = tuple(scope.name.lower() for scope in MotionScope)
+LEVEL_COLOURS = ("#b9a9e8", "#9a83dd", "#7c5fd0", "#6243bd", "#43298f")  # from still to wild
+BAR, LEFT_OUT, GRID, FAINT = "#6d4fc4", "#aab0bd", "#e6e8ec", "#696d78"
 MOST = 8  # of names, films, words that are listed
+SIZE, DPI, BINS = (12.8, 8.6), 100, 48
 
 
 @dataclass(frozen=True)
@@ -131,7 +142,7 @@ def _levels(facts: DatasetFacts) -> list[str]:
 
 def _character_stats(facts: DatasetFacts) -> list[str]:
     lines = [f"{'stat':<14}{'less':>8}{'same':>8}{'more':>8}{'missing':>10}"]
-    for name in PUBLISHED_RULES.names:
+    for name in (stat.name for stat in STATS):
         counts = Counter(getattr(turn, name) for turn in facts.turns)
         lines.append(f"{name:<14}{counts[-1]:>8}{counts[0]:>8}{counts[1]:>8}{counts[None]:>10}")
     return lines
@@ -145,7 +156,7 @@ def _counts(title: str, counts: Mapping[str, int], clips: int, dropped: Mapping[
     lines = [f"{f'{title} ({len(counts)})':<42}{'clips':>8}{'share':>8}{more}"]
     for name, count in list(counts.items())[:MOST]:
         more = f"{dropped.get(name, 0):>9}" if dropped is not None else ""
-        lines.append(f"{brief(name, 40):<42}{count:>8}{share(count, clips):>8}{more}")
+        lines.append(f"{_line(name, 40):<42}{count:>8}{share(count, clips):>8}{more}")
     if len(counts) > MOST:
         lines.append(f"... and {len(counts) - MOST} more")
     return lines
@@ -154,12 +165,6 @@ def _counts(title: str, counts: Mapping[str, int], clips: int, dropped: Mapping[
 def counted(count: int, thing: str) -> str:
     """A number of things, as `1 clip` or `3 clips`."""
     return f"{count} {thing}{'' if count == 1 else 's'}"
-
-
-def brief(text: str, room: int) -> str:
-    """A name on one line, shortened to `room` characters."""
-    plain = " ".join(text.split())
-    return plain if len(plain) <= room else f"{plain[: room - 3]}..."
 
 
 def share(count: int, whole: int) -> str:
@@ -171,3 +176,96 @@ def clock(seconds: float) -> str:
     """Seconds as h:mm:ss."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def _line(text: str, room: int) -> str:
+    """A name on one line, shortened to `room` characters."""
+    return brief(" ".join(text.split()), room)
+
+
+def write_stats(folder: str | Path) -> Path:
+    """Draw a dataset folder's statistics into its stats.png; returns the path."""
+    path = Path(folder) / PICTURE
+    save_picture(draw_stats(folder), path)
+    return path
+
+
+def draw_stats(folder: str | Path) -> Image.Image:
+    """Motion values with their levels, and clips by level, caption, stat, character and film; 1280 x 860.
+
+    Drawn with matplotlib and without a display; ValueError without matplotlib.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from PIL import Image
+
+    facts = DatasetFacts.of(DatasetFolder.open(folder))
+    # parse_math off: a name may hold dollar signs
+    with matplotlib.rc_context({"font.family": _font_families(facts), "text.parse_math": False, "font.size": 10}):
+        figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
+        figure.suptitle(drawable(_line(facts.name, 60)), size=18)
+        grid = figure.add_gridspec(2, 6)
+        _histogram(figure.add_subplot(grid[0, :2]), facts)
+        panels = {
+            "Motion levels": {f"{n} {name}": facts.level(n).size for n, name in enumerate(LEVEL_NAMES, start=1)},
+            "Captions and stats": {
+                "captioned": facts.captions["whole"],
+                **{f"{stat.name} +1": sum(getattr(turn, stat.name) == 1 for turn in facts.turns) for stat in STATS},
+            },
+            "Characters": facts.characters,
+            "Films": facts.films,
+            "Left out": {**({"set aside": facts.aside} if facts.aside else {}), **facts.dropped},
+        }
+        colours = {
+            "Motion levels": LEVEL_COLOURS,
+            "Captions and stats": (BAR, *(stat.colour for stat in STATS)),
+            "Left out": LEFT_OUT,
+        }
+        for place, (title, counts) in enumerate(panels.items(), start=1):
+            row, column = divmod(2 * place, 6)
+            _bars(figure.add_subplot(grid[row, column : column + 2]), title, counts, colours.get(title, BAR))
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+
+
+def _bars(axes: Axes, title: str, counts: Mapping[str, int], colour: str | tuple[str, ...]) -> None:
+    """Horizontal bars of the first counts, with their names before and their numbers behind."""
+    rows = list(counts.items())[:MOST]
+    bars = axes.barh(range(len(rows)), [count for _, count in rows], height=0.6, color=colour)
+    axes.bar_label(bars, padding=4, color=FAINT)
+    axes.set_yticks(range(len(rows)), [drawable(_line(name, 16)) for name, _ in rows])
+    axes.set(title=title, xticks=[], ylim=(MOST - 0.5, -0.5))
+    axes.margins(x=0.15)
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+
+
+def _histogram(axes: Axes, facts: DatasetFacts) -> None:
+    """Clips by motion value on a logarithmic scale, each part in the colour of its level."""
+    levels = [facts.level(number) for number in range(1, 6)]
+    moving = np.concatenate(levels)
+    moving = moving[moving > 0]
+    axes.set(title="Motion values", xlabel="px a frame at 480 px height")
+    if moving.size:
+        low, high = moving.min() / 1.15, moving.max() * 1.15
+        bins = np.geomspace(low, high, BINS + 1)
+        axes.hist([level.clip(low, high) for level in levels], bins=bins, stacked=True, color=LEVEL_COLOURS)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.minorticks_off()
+    axes.grid(axis="y", color=GRID)
+    axes.set_axisbelow(True)
+
+
+def _font_families(facts: DatasetFacts) -> list[str]:
+    """matplotlib's own font, then the system's font that has the most letters of this dataset's names."""
+    from matplotlib import font_manager
+
+    names = [facts.name, *facts.films, *facts.characters, *facts.dropped]
+    path = font_of("".join(names), 20).path
+    if not isinstance(path, str):  # Pillow's own font, which is in no file
+        return ["DejaVu Sans"]
+    font_manager.fontManager.addfont(path)
+    return ["DejaVu Sans", font_manager.get_font(path).family_name]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from animegamer_core.data import assemble, corrections, dataset, jsonl_tables, review, stats_picture
+from animegamer_core.data import assemble, corrections, dataset, jsonl_tables, review, stats
 from animegamer_core.data.captions import run as captions_run
 from animegamer_core.data.captions.models import read_spans
 from animegamer_core.data.films import film_index
@@ -114,7 +114,7 @@ def test_every_file_of_the_folder_is_named():
             captions.name,
             f"{captions.stem}.lock",
         ),
-        *(review.REVIEW, stats_picture.PICTURE),
+        *(review.REVIEW, stats.PICTURE),
     ):
         assert name in first_words, name
     assert corrections.REVIEWED in tree

@@ -11,8 +11,7 @@ import pytest
 
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
 from animegamer_core.data.records import CAPTION_FIELDS
-from animegamer_core.data.stats import DatasetFacts, stats
-from animegamer_core.data.stats_picture import draw_stats, stats_figure, write_stats
+from animegamer_core.data.stats import draw_stats, stats, write_stats
 
 
 def change(folder, **values):
@@ -78,29 +77,11 @@ def test_a_dataset_without_captions_games_or_levels_is_reported_too(folder):
     assert row(stats(folder), "clips")[1] == "0 of 0 films, 0:00:00" and draw_stats(folder).size == (1280, 860)
 
 
-def test_long_and_odd_names_stay_on_one_line(folder):
-    change(folder, film="a film\nwith a line break and " + "very " * 30 + "long name", background="x" * 500)
-    text = stats(folder)
-    assert max(map(len, text.splitlines())) < 130 and "a film with a line break" in text
-
-
 @pytest.mark.parametrize("settings", [[], "none", {"motion": 5}])
 def test_settings_that_a_person_left_as_no_object_are_left_out(folder, settings):
     info = json.loads((folder / "dataset.json").read_text())
     (folder / "dataset.json").write_text(json.dumps({**info, "settings": settings}))
     assert "magnitudes under" not in stats(folder)
-
-
-def test_the_picture_shows_the_same_counts(folder):
-    facts = DatasetFacts.of(DatasetFolder.open(folder))
-    panels = {axes.get_label(): axes for axes in stats_figure(facts).axes}
-    counts = [facts.level(level).size for level in range(1, 6)]
-    assert [bar.get_width() for bar in panels["Motion levels"].containers[1]] == counts
-    assert [text.get_text().split()[0] for text in panels["Motion levels"].texts[1::2]] == list(map(str, counts))
-    parts = panels["Motion values"].containers  # of the histogram, one a level
-    assert [sum(bar.get_height() for bar in part) for part in parts] == counts
-    shown = [text.get_text() for text in panels["Characters"].texts[::2]]
-    assert shown == list(facts.characters)
 
 
 def test_names_are_drawn_in_their_own_letters_and_are_no_formulas(folder):

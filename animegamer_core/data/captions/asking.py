@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from ...endpoint import Cancelled, CaptionerError, CaptionerUnavailable, ClipUnreadable, Question, Reply, VisionModel
 from ...files import append_line, locked, remove_torn_line
 from ...json_files import read_rows
+from ..records import ClipRecord
+from .pictures import KnownCharacters
 from .replies import ReplyError, again_prompt
 
 T = TypeVar("T")
@@ -239,3 +243,14 @@ def first_valid_reply(task: Task[T], model: VisionModel, log: ReplyLog, tries: i
         prompt = again_prompt(task.prompt, last.expected)
     to = f" to the {task.step} question" if task.step else ""
     raise ReplyError(f"{tries} invalid replies{to}; the last one: {last.found}", last.expected, last.reply)
+
+
+@dataclass(frozen=True)
+class ClipTask:
+    """A clip to caption. frames: reads it, (F, H, W, 3) uint8; called only where the pictures are needed."""
+
+    record: ClipRecord
+    frames: Callable[[], NDArray[np.uint8]]
+    characters: KnownCharacters
+    log: ReplyLog
+    stop: threading.Event

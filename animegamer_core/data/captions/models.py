@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -22,10 +22,8 @@ from ...life import STATS
 from ...messages import brief, quoted
 from ...spec import DTYPES
 from ..motion import LEVELS
+from .asking import ClipTask
 from .replies import Caption, ReplyError, why_unfit
-
-if TYPE_CHECKING:
-    from .run import ClipTask
 
 SIDECAR = ".captions.jsonl"  # instead of the film's suffix
 LEAST = 0.5  # of a clip that its span covers

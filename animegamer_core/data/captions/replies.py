@@ -129,7 +129,9 @@ def parse_matching(text: str, count: int) -> tuple[int, ...]:
     if outside := [index for index in indices if not 1 <= index <= count]:
         raise ReplyError(f"there is no character {outside[0]}", f"indices from 1 to {count}", text)
     if number != len(indices) or len(set(indices)) < len(indices):
-        raise ReplyError(f"the number is {number}, the indices are {match[2]}", "as many indices, each once", text)
+        raise ReplyError(
+            f"the number is {number}, the indices are {quoted(match[2])}", "as many indices, each once", text
+        )
     return indices
 
 

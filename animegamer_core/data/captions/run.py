@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,24 +25,23 @@ from ...files import write_text
 from ...media.video import read_clip
 from ..jsonl_tables import SET_ASIDE, jsonl_text, read_rows
 from ..records import ClipRecord
-from .asking import OnProgress, ReplyLog, Spent, Task, check_asking, failure_lines, first_valid_reply, run_batch
+from .asking import (
+    ClipTask,
+    OnProgress,
+    ReplyLog,
+    Spent,
+    Task,
+    check_asking,
+    failure_lines,
+    first_valid_reply,
+    run_batch,
+)
 from .models import LocalModel, LocalSettings, ScriptCaptioner
 from .pictures import CAPTIONING_FRAMES, MATCHING_FRAMES, KnownCharacters, Reference, frame_sheet
 from .replies import LONGEST_REPLY, Caption, captioning_prompt, matching_prompt, parse_caption, parse_matching
 
 ANSWERS = "captions.jsonl"
 SHOWN_REPLY = 500  # characters of a reply in set_aside.jsonl
-
-
-@dataclass(frozen=True)
-class ClipTask:
-    """A clip to caption. frames: reads it, (F, H, W, 3) uint8; called only where the pictures are needed."""
-
-    record: ClipRecord
-    frames: Callable[[], NDArray[np.uint8]]
-    characters: KnownCharacters
-    log: ReplyLog
-    stop: threading.Event
 
 
 class Captioner(Protocol):

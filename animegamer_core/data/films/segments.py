@@ -171,8 +171,8 @@ def _grey(frames_FHWC: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
     return [cv2.resize(grey, size, interpolation=how).astype(np.float32) for grey in greys]
 
 
-# Adding a filter is a row here. The reason is what dropped.jsonl says. dataset.json and films/<film>.json list the names, so
-# that a build says which films were cut with other filters.
+# Adding a filter is a row here. The reason is what dropped.jsonl says. dataset.json and films/<film>.json list the
+# names, so that a build says which films were cut with other filters.
 FILTERS: dict[str, Callable[[Candidate], bool]] = {
     "black": lambda clip: is_black(clip.frames_FHWC),
     "credits": lambda clip: bool(clip.pages) and is_credits(clip.pages, clip.most_text),
