@@ -144,8 +144,6 @@ class Check:
 
     folder: Positional[Path]
     """The dataset."""
-    deep: Flag = False
-    """Decode every frame of every clip."""
     apply: Path | None = None
     """First apply corrections exported by review.html."""
 
@@ -160,7 +158,7 @@ class Check:
             for film, scenes in scenes_to_cut(self.folder).items():
                 print(f"{film}: {counted(scenes, 'scene')} to cut; build the dataset again with this film")
             write_review(self.folder)
-        problems = check(self.folder, self.deep, Progress("clips opened"))
+        problems = check(self.folder, Progress("clips opened"))
         for problem in problems[:SHOWN_PROBLEMS]:
             print(problem)
         if len(problems) > SHOWN_PROBLEMS:

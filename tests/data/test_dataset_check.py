@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from fractions import Fraction
@@ -29,18 +28,17 @@ def edit(folder, name, number, **changes):
     (folder / name).write_text("\n".join(lines) + "\n")
 
 
-def problems(folder, deep=False):
-    return [str(problem) for problem in check(folder, deep)]
+def problems(folder):
+    return [str(problem) for problem in check(folder)]
 
 
 def info(folder):
     return json.loads((folder / "dataset.json").read_text())
 
 
-@pytest.mark.parametrize("deep", [False, True])
-def test_a_good_dataset_has_no_problem(folder, deep):
+def test_a_good_dataset_has_no_problem(folder):
     heard = []
-    assert check(folder, deep, lambda done, count: heard.append((done, count))) == []
+    assert check(folder, lambda done, count: heard.append((done, count))) == []
     assert heard == [(number, 11) for number in range(1, 12)]
 
 
@@ -111,17 +109,13 @@ def test_motion_has_four_rising_edges_and_five_medians(folder):
             assert DatasetFolder.open(folder).motion_table
 
 
-def test_statistics_and_medians_are_those_of_the_clips(folder):
+def test_medians_are_in_their_levels(folder):
     known = info(folder)
-    known["statistics"]["clips"] = 12
     known["settings"]["motion"]["values"][0] = 99.0
     (folder / "dataset.json").write_text(json.dumps(known))
-    assert problems(folder) == [
-        "dataset.json: settings.motion.values: 99 is not in level 1",
-        "dataset.json: note: statistics.clips is 12, but the tables give 11",
-    ]
+    assert problems(folder) == ["dataset.json: settings.motion.values: 99 is not in level 1"]
     (folder / "dataset.json").unlink()
-    assert "dataset.json: is missing; finish the dataset first" in problems(folder)
+    assert "finish the dataset first" in problems(folder)[0]
 
 
 def test_a_level_with_hardly_any_clip_is_noted(folder):
@@ -131,23 +125,6 @@ def test_a_level_with_hardly_any_clip_is_noted(folder):
     (folder / "dataset.json").write_text(json.dumps(known))
     notes = problems(folder)
     assert "turns.jsonl: note: level 2 has 0 of 11 clips, too few to learn from" in notes
-    assert "turns.jsonl:5: note: clips without motion (motion_value 0): 1, this is the first" in notes
-
-
-def test_what_was_left_out_is_read_too(folder):
-    (folder / "dropped.jsonl").write_text('{"film": "a", "start": 0.0, "end": 2.0}\n{"fi\n')
-    record = json.loads((folder / "turns.jsonl").read_text().splitlines()[0])
-    rows = [{"clip": record["clip"], "reason": "no tag", "record": record}, {"clip": "clips/x.mp4"}]
-    (folder / "set_aside.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "set_aside.jsonl").open("a").write('{"reason": "no tag"}\n{"clip": ["x"], "reason": "", "record": {}}\n')
-    assert [line.split("; expected")[0].split(" (")[0] for line in problems(folder)] == [
-        "set_aside.jsonl: note: clips without a valid caption: 4; the review page shows them",
-        "set_aside.jsonl:1: clips/train-00000-00.mp4 also has a line in turns.jsonl; delete one",
-        "set_aside.jsonl:2: reason is missing",
-        "set_aside.jsonl:3: clip is missing",
-        "dropped.jsonl:1: reason is missing",
-        "dropped.jsonl:2: not a line of JSON",
-    ]
 
 
 def test_files_in_no_table_are_noted(folder):
@@ -168,24 +145,13 @@ def test_a_cut_off_clip_is_noticed_without_decoding(folder):
         assert line.startswith(f"turns.jsonl:2: {CLIP} cannot be used: the file is ")
 
 
-def test_a_damaged_frame_is_found_by_a_deep_check(folder):
-    data = bytearray((folder / CLIP).read_bytes())
-    start = data.index(b"mdat") + 4 + 2000
-    data[start : start + 4000] = bytes(4000)
-    (folder / CLIP).write_bytes(data)
-    assert problems(folder) == []
-    (line,) = problems(folder, deep=True)
-    assert line.startswith(f"turns.jsonl:2: {CLIP} cannot be used: ")
-
-
-@pytest.mark.parametrize("deep", [False, True])
-def test_clips_agree_in_size_length_and_frame_rate(folder, deep):
+def test_clips_agree_in_size_length_and_frame_rate(folder):
     clips = sorted((folder / "clips").iterdir())
     frames = np.random.default_rng(0).integers(0, 255, (17, 96, 144, 3), np.uint8)
     write_clip(clips[0], frames[:, :64], 8)
     write_clip(clips[1], frames[:9], 8)
     write_clip(clips[2], frames, 12)
-    assert sorted(line.split(": ")[1] for line in problems(folder, deep)) == [
+    assert sorted(line.split(": ")[1] for line in problems(folder)) == [
         "clips/heldout-00000-00.mp4 has size 144 x 64; the dataset's is 144 x 96",
         "clips/heldout-00000-01.mp4 has frames 9; the dataset's is 17",
         "clips/heldout-00000-02.mp4 has fps 12; the dataset's is 8",
@@ -203,18 +169,15 @@ def test_clips_are_what_the_builds_settings_say(folder):
         "clips/train-00000-00.mp4 has size 144 x 96; the dataset's is 720 x 480",
         "clips/train-00000-00.mp4 has frames 17; the dataset's is 9",
     ]
-    known["settings"]["clips"]["fps"] = "eight"
-    (folder / "dataset.json").write_text(json.dumps(known))
-    assert any("has fps 8; the dataset's is eight" in line for line in problems(folder))
 
 
 def test_an_interrupt_does_not_wait_for_the_other_clips(folder):
     opened = []
 
-    def slow(path, deep):
+    def slow(path):
         opened.append(path)
         time.sleep(0.05)
-        return read_clip_info(path, deep)
+        return read_clip_info(path)
 
     rows = [json.loads(line) for line in (folder / "turns.jsonl").read_text().splitlines()] * 40
     lines = []
@@ -242,10 +205,7 @@ def test_both_kinds_of_clips_tell_the_same(tmp_path):
     frames = np.zeros((9, 32, 48, 3), np.uint8)
     for suffix in (".mp4", ".safetensors"):
         write_clip(tmp_path / f"a{suffix}", frames, 8)
-        for deep in (False, True):
-            assert read_clip_info(tmp_path / f"a{suffix}", deep) == ClipInfo((48, 32), 9, 8.0)
-    write_clip(tmp_path / "b.mp4", frames, 7.992)
-    assert read_clip_info(tmp_path / "b.mp4") == read_clip_info(tmp_path / "b.mp4", deep=True)
+        assert read_clip_info(tmp_path / f"a{suffix}") == ClipInfo((48, 32), 9, 8.0)
     (tmp_path / "b.safetensors").write_bytes((tmp_path / "a.safetensors").read_bytes()[:-1])
     with pytest.raises(ValueError, match="not a clip"):
         read_clip_info(tmp_path / "b.safetensors")
@@ -278,21 +238,3 @@ def test_what_is_not_a_dataset_is_reported(tmp_path):
     (problem,) = check(tmp_path / "absent")
     assert problem.serious and f"turns.jsonl: is missing in {tmp_path / 'absent'}; is this" in str(problem)
     assert str(Problem("dataset.json", 0, "is odd", False)) == "dataset.json: note: is odd"
-
-
-@pytest.mark.soak
-@pytest.mark.skipif(os.name == "nt", reason="links need rights there")
-def test_many_clips_take_seconds(folder, tmp_path):
-    """2,000 clips in 8 s would be 250 a second, a quarter of what one core does."""
-    rows = [json.loads(line) for line in (folder / "turns.jsonl").read_text().splitlines()]
-    lines = []
-    for number in range(2000):
-        row = {**rows[number % 11], "film": "long", "start": 2.0 * number, "end": 2.0 * number + 2}
-        row["clip"] = f"clips/{number:05d}.mp4"
-        os.link(folder / rows[number % 11]["clip"], folder / row["clip"])
-        lines.append(json.dumps(row) + "\n")
-    (folder / "turns.jsonl").write_text("".join(lines))
-    (folder / "games.jsonl").unlink()
-    began = time.monotonic()
-    assert not [problem for problem in check(folder) if problem.serious]
-    assert time.monotonic() - began < 8

@@ -100,7 +100,7 @@ def test_a_build_reports_what_it_did_and_what_comes_next(film, again, capsys):
     assert f"train STAGE --dataset '{again}' --world WORLD --spec tiny --out RUN" in printed
     assert progress.splitlines()[-1] == "  clips captioned: 6 of 6"
     assert (again / "review.html").is_file() and (again / "stats.png").is_file()
-    assert main(["dataset", "check", str(again), "--deep"]) == 0
+    assert main(["dataset", "check", str(again)]) == 0
 
 
 def test_commands_for_published_sizes_are_those_that_train_takes(tmp_path, capsys):
@@ -151,7 +151,7 @@ def test_a_film_that_breaks_off_becomes_a_dataset_as_far_as_it_goes(film, tmp_pa
         assert "film.mkv: ends at" in one_sentence(words) and "1 film, 5 clips" in printed
     info = json.loads((tmp_path / "out" / "dataset.json").read_text())
     assert "ends at" in info["provenance"]["films"]["film"]["broken"]
-    assert main(["dataset", "check", str(tmp_path / "out"), "--deep"]) == 0
+    assert main(["dataset", "check", str(tmp_path / "out")]) == 0
 
 
 @pytest.mark.parametrize("out", ["notes.txt", "notes.txt/out"])

@@ -18,7 +18,7 @@ from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.train.training_data import TrainingData
 
 def use(folder):
-    print(*check(folder), *check(folder, deep=True), sep="\\n")
+    print(*check(folder), sep="\\n")
     opened = DatasetFolder.open(folder)
     if TrainingData(opened, ()).clip_shape == (17, 96, 144, 3):  # else training ends here
         with contextlib.suppress(ValueError):

@@ -32,7 +32,6 @@ READERS = {
     "clip.mp4": read_clip,
     "clip.safetensors": read_clip,
     "a look at clip.mp4": lambda path: read_clip_info(path),
-    "a deep look at clip.mp4": lambda path: read_clip_info(path, deep=True),
     "a look at clip.safetensors": read_clip_info,
 }
 ONE_BY_ONE = {
