@@ -198,7 +198,7 @@ class Cache:
     device: Device = "auto"
 
     def run(self) -> int:
-        from ..train.cache_job import DEFAULT_FEATURES, cache_features
+        from ..train.run import DEFAULT_FEATURES, cache_features
 
         features = self.features or DEFAULT_FEATURES
         done = cache_features(self.folder, self.world, self.out, features, Progress().show, self.device)
@@ -289,7 +289,7 @@ def _print_report(report: BuildReport, printed: Collection[str]) -> None:
 
 def _print_next(dataset: DatasetFolder, spec: str) -> None:
     """Print the next commands."""
-    from ..train.stages import SCRATCH_SPECS, STAGES, STAGES_IN_ORDER
+    from ..train.stages import SCRATCH_SPECS
 
     folder = shell_word(dataset.path)
     print(
@@ -298,16 +298,9 @@ def _print_next(dataset: DatasetFolder, spec: str) -> None:
     if uncaptioned := sum(not turn.captioned for turn in dataset.turns):
         print(f"{uncaptioned} clips have no caption: run the same command again with --captioner, or name what they")
         print("show in review.html; until then they can only train stage vae")
-    elif spec in SCRATCH_SPECS:
-        print(f"then: {PROGRAM} train STAGE --dataset {folder} --world WORLD --spec {spec} --out RUN")
-        print(f"      for the stages {', '.join(STAGES_IN_ORDER)}, in this order")
     else:
-        for stage, facts in STAGES.items():
-            if facts.after is None:
-                continue
-            start = "".join(f" runs/{name}/{name}.safetensors" for name in facts.after)
-            command = f"train {stage} --dataset {folder} --world WORLD --out runs/{stage}"
-            print(f"then: {PROGRAM} {command}{' --start' + start if start else ''}")
+        sizes = f" --spec {spec}" if spec in SCRATCH_SPECS else ""
+        print(f"then: {PROGRAM} train all --dataset {folder} --world WORLD{sizes} --out RUN")
 
 
 def _write_pictures(folder: Path) -> None:

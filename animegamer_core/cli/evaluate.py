@@ -26,13 +26,13 @@ from ..state import DEFAULT_WINDOW
 from .dataset import FLOW, Flow
 from .judge import Judge, Raters, Write
 from .options import (
-    Adapters,
     Device,
+    Drawing,
     Dtype,
     Flag,
-    Guidance,
     Preset,
     Profile,
+    Samples,
     note,
     one_of,
     overwrite,
@@ -62,11 +62,22 @@ BaselineOptions = OmitArgPrefixes[
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class Scoring:
+    """The options of the scoring models."""
+
+    towers: Annotated[str, one_of(KINDS)] = "toybox"
+    """Scoring models for CLIP-I and DreamSim: the Toybox's, or published."""
+    clip: Path | None = None
+    """Published scoring models: folder of a CLIP model."""
+    dreamsim: Path | None = None
+    """Published scoring models: folder of DreamSim's weights; it contains DINO code that is executed, so download it
+    yourself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class World(Drawing, Scoring):
     """The paper's table for any world or baseline; the default of `evaluate`."""
 
-    world: WorldName = "toybox"
-    lora: Adapters = ()
     games: Path | None = None
     """Benchmark file; unset: the Toybox's frozen 50 games."""
     limit: int | None = None
@@ -81,24 +92,10 @@ class World:
     """Past turns that the engine reads; unset: as many as in its training."""
     profile: Profile | None = None
     """Prompt format; unset: the one the engine was trained with."""
-    steps: int | None = None
-    """Sampling steps; unset: the world's."""
-    guidance: Guidance | None = None
-    """Guidance schedule; unset: the profile's."""
-    seed: int = 0
-    """Noise seed for all games."""
-    device: Device = "auto"
     dtype: Dtype = "auto"
     """Number format."""
     characters: Path | None = None
     """Reference pictures: NAME.png or NAME/ for each main character."""
-    towers: Annotated[str, one_of(KINDS)] = "toybox"
-    """Scoring models: the Toybox's, or published."""
-    clip: Path | None = None
-    """Published scoring models: folder of a CLIP model."""
-    dreamsim: Path | None = None
-    """Published scoring models: folder of DreamSim's weights; it contains DINO code that is executed, so download it
-    yourself."""
     motion_edges: str | None = None
     """A,B,C,D: boundaries between motion levels, for a world without measured ones."""
     flow: Annotated[str, one_of(BACKENDS)] | None = None
@@ -228,30 +225,15 @@ def _game_line(game: GameRecord) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Toybox:
+class Toybox(Drawing, Samples):
     """The acceptance table for a Toybox world, where the true scenes are known."""
 
-    world: WorldName = "toybox"
-    lora: Adapters = ()
-    full: Flag = False
-    """Use all samples; always on with a GPU, takes hours on a CPU."""
-    limit: int | None = None
-    """Number of games; all other sample sizes scale with it."""
     rows: tuple[Annotated[str, one_of(ROWS)], ...] | None = None
     """Rows of the table; unset: all, but the harder games' only for a world that has them."""
-    seed: int = 0
-    """Another seed plays other games."""
     preset: Preset | None = None
     """Preset for drawing shots; also compared with preset exact."""
-    steps: int | None = None
-    """Sampling steps of every shot; unset: the preset's or world's."""
-    guidance: Guidance | None = None
-    """Guidance of every shot; unset: the preset's or profile's."""
     dtype: Annotated[str, one_of(DTYPES)] = "float32"
     """Of the decoder."""
-    device: Device = "auto"
-    workers: int | None = None
-    """Processes that draw and measure; unset: one for each core."""
     out: Path = Path("out/evaluate")
     """Folder for the report."""
 
@@ -316,7 +298,7 @@ def _show_progress(what: str, done: int, count: int) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Presets:
+class Presets(Samples):
     """What each preset's speed costs in the Toybox: recognition, ACC-F, PSNR to exact."""
 
     world: WorldName = "toybox"
@@ -324,17 +306,11 @@ class Presets:
     """Presets to compare with exact; unset: all that run here."""
     in_proportion: Flag = False
     """Scale each preset's steps, which assume the published 50, to the world's own number."""
-    full: Flag = False
-    """Use all samples; always on with a GPU, takes hours on a CPU."""
-    limit: int | None = None
-    """As for `evaluate toybox`: scales the number of shots."""
     seed: int = 0
     """Another seed plays other games."""
     device: Device = "auto"
     dtype: Annotated[str, one_of(DTYPES)] | None = None
     """Unset: bfloat16 on a GPU, float32 elsewhere."""
-    workers: int | None = None
-    """Processes that draw and measure; unset: one for each core."""
     out: Path = Path("out/evaluate-presets")
     """Folder for presets.json."""
 
@@ -383,7 +359,7 @@ class Presets:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ablations:
+class Ablations(Scoring):
     """Train and score the paper's ablations in the Toybox.
 
     One command does everything; with --minutes it stops, and the same command continues. For several GPUs, run it
@@ -409,12 +385,7 @@ class Ablations:
     world: str = "toybox"
     """World to take the VAE, text encoder, image encoder and probes from."""
     towers: Annotated[str, one_of((*KINDS, NO_MODELS))] = "toybox"
-    """Scoring models for CLIP-I and DreamSim."""
-    clip: Path | None = None
-    """Published scoring models: folder of a CLIP model."""
-    dreamsim: Path | None = None
-    """Published scoring models: folder of DreamSim's weights; it contains DINO code that is executed, so download it
-    yourself."""
+    """Scoring models for CLIP-I and DreamSim; none: leave them out."""
     out: Path | None = None
     """Folder for the table; unset: table in --work."""
 

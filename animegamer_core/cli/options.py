@@ -35,12 +35,13 @@ def parse(options: Any, words: Sequence[str], program: str, about: str) -> Any:
 def _describe(options: type) -> None:
     """Put the fields' docstrings into their types, as paragraphs without their source's line ends.
 
-    Options that are unset by default do not show "(default: None)": their text says what happens.
+    Options that are unset or off by default do not say so: their text says what happens.
     """
     hints = typing.get_type_hints(options, include_extras=True)
     texts = _texts(options)
     for field in dataclasses.fields(options):
-        shown: dict[str, str] = {"help_behavior_hint": ""} if field.default in (None, ()) else {}
+        quiet = field.default is False or field.default in (None, ())
+        shown: dict[str, str] = {"help_behavior_hint": ""} if quiet else {}
         if text := texts.get(field.name):
             shown["help"] = text
         if shown:
@@ -107,6 +108,33 @@ Adapters = Annotated[
         help="LoRA file or other weights from a training stage, applied to the world with strength X, 1 by default.",
     ),
 ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """The options of what draws shots."""
+
+    world: World = "toybox"
+    lora: Adapters = ()
+    steps: int | None = None
+    """Sampling steps; unset: the preset's, or the world's."""
+    guidance: Guidance | None = None
+    """Guidance schedule; unset: the preset's, or the profile's."""
+    seed: int = 0
+    """Another seed gives another take, and in tables of the Toybox other games."""
+    device: Device = "auto"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Samples:
+    """The options of what is measured on games of the Toybox."""
+
+    full: Flag = False
+    """Use all samples; always on with a GPU, takes hours on a CPU."""
+    limit: int | None = None
+    """Number of games; all other sample sizes scale with it."""
+    workers: int | None = None
+    """Processes that draw and measure; unset: one for each core."""
 
 
 def confirmed(question: str) -> bool:

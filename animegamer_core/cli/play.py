@@ -7,8 +7,8 @@ import io
 import sys
 import time
 import typing
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -32,23 +32,20 @@ from ..story.index import check_there
 from ..story.opening import DEFAULT_TEXT, frames_of_bytes, open_game, read_opening
 from ..story.player import PlayedTurn, Player, PlaySettings, check_same_opening
 from ..story.story import Story
-from .options import Adapters, Device, Dtype, Flag, Guidance, Preset, Profile, Progress, World, note, one_of, overwrite
+from .options import Drawing, Dtype, Flag, Preset, Profile, Progress, note, one_of, overwrite
 
 if typing.TYPE_CHECKING:
     from ..checkpoint import World as OpenWorld
 
 UNDO, QUIT = "@undo", ("@quit", "quit", "exit")
-AUTO, EDIT = "@auto", "@edit"
-_REPLACED = "\ufffd"  # what stands for bytes that are not UTF-8
+AUTO = "@auto"
 _DIGITS = 9  # of a number that is typed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Play:
+class Play(Drawing):
     file: Positional[Path | None] = None
     """Instructions, one per line; without FILE, you type them."""
-    world: World = "toybox"
-    lora: Adapters = ()
     out: Path = Path("out")
     """Folder that holds stories."""
     name: str | None = None
@@ -64,14 +61,8 @@ class Play:
     the story has used so far; for a new one, the world's."""
     recalled_turns: int | None = None
     """Maximum number of earlier turns in the window with --memory recall; unset: 2."""
-    seed: int = 0
-    """Noise seed of turn 1; another seed gives another take."""
     preset: Preset | None = None
     """Speed and GPU memory."""
-    steps: int | None = None
-    """Sampling steps; unset: the preset's, or the world's."""
-    guidance: Guidance | None = None
-    """Guidance schedule; unset: the preset's, or the profile's."""
     profile: Profile | None = None
     """How prompts are built and read; unset: the world's."""
     motion: Annotated[tuple[str, ...], UseAppendAction, arg(metavar="TURN=SCOPE")] = ()
@@ -90,7 +81,6 @@ class Play:
     """Propose three instructions before each one that you type."""
     director_seed: int = 0
     """Seed of the proposals."""
-    device: Device = "auto"
     engine_device: str | None = None
     """Separate device for the engine."""
     cfg_parallel: str | None = None
@@ -184,7 +174,7 @@ class Play:
         shown = _Shown(after + count, (player.session.rules or PUBLISHED_RULES).label)
         try:
             if instructions is None:
-                _play_typed(player, shown, Suggestions(player, self.proposer, self.suggest))
+                _TypedGame(player, shown, self.proposer, self.suggest).play()
             else:
                 _warn_of_unknown_words(player.world, *instructions)
                 _warn_of_unused_motion(player.settings, after + 1, after + count)
@@ -279,145 +269,82 @@ def _warn_of_unused_motion(settings: PlaySettings, first: int, last: int) -> Non
         note(f"warning: --motion of turn {unused} has no effect; this command plays {turns}")
 
 
-def _play_typed(player: Player, shown: _Shown, suggestions: Suggestions) -> None:
-    """Play typed instructions until the input ends or the player quits."""
-    note(f"One instruction per line; {UNDO} undoes the last turn, {AUTO} 3 plays three, quit ends the game.")
-    if suggestions.offers:
-        note(f"Type a number to play that proposal, or {EDIT} 2 to change the second one first.")
-    for line in _lines(suggestions):
-        if line in QUIT:
-            break
-        if line.split()[0] == AUTO:
-            suggestions.auto(line, shown.turn, shown.step)
-        elif line != UNDO and line.startswith("@"):
-            note(f"unknown command {line}; use {UNDO} or {QUIT[0]}")
-        elif line != UNDO:
-            if _is_readable(player, line):
-                shown.turn(player.step(line, shown.step))
-        elif player.session.next_number > 1:
-            player.rewind(player.session.next_number - 2)
-            note(f"back after turn {player.session.next_number - 1}")
-
-
-def _is_readable(player: Player, line: str) -> bool:
-    """Whether an instruction can be read; prints why not, or which words the world does not know."""
-    try:
-        check_length(line, len(player.world.tokenizer().encode_text(line)))
-    except ValueError as error:
-        note(str(error))
-        return False
-    _warn_of_unknown_words(player.world, line)
-    return True
-
-
-def _lines(suggestions: Suggestions) -> Iterator[str]:
-    """Typed lines, without blank lines and comments as in a file, and proposals that were chosen instead.
-
-    A line that cannot be read is named, and the game goes on.
-    """
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="replace")
-    while True:
-        suggestions.offer()
-        if sys.stdin.isatty():
-            print("> ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        if not line:
-            return
-        if _REPLACED in line:
-            note("this line has bytes that are not UTF-8; type it again")
-            continue
-        try:
-            read = read_instructions(line)
-        except ValueError as error:  # far too long
-            note(str(error))
-            continue
-        yield from filter(None, map(suggestions.instruction_of, read))
-
-
-@dataclass
-class Suggestions:
-    """What the director offers to a player who types. offers: with --suggest."""
+@dataclass(frozen=True)
+class _TypedGame:
+    """A game whose instructions are typed. director: who proposes turns; offers: whether before each one, too."""
 
     player: Player
-    proposer_of: Callable[[Player], Director]
+    shown: _Shown
+    director: Callable[[Player], Director]
     offers: bool
-    shown: tuple[Proposal, ...] = field(default=(), init=False)
 
-    def proposer(self) -> Director:
-        """The director for the game so far; ValueError if its world states no words."""
-        return self.proposer_of(self.player)
+    def play(self) -> None:
+        """Play until the input ends or the player quits. A line that cannot be played does not end the game."""
+        note(f"One instruction per line; {UNDO} undoes the last turn, {AUTO} 3 plays three, quit ends the game.")
+        if self.offers:
+            note("Type a number to play that proposal.")
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="replace")
+        while True:
+            offered = self._offer() if self.offers else ()
+            if sys.stdin.isatty():
+                print("> ", end="", file=sys.stderr, flush=True)
+            line = sys.stdin.readline()
+            try:
+                typed = " ".join(read_instructions(line))  # nothing for a comment
+                if not line or typed in QUIT:
+                    return
+                if "\ufffd" in typed:
+                    raise ValueError("this line has bytes that are not UTF-8; type it again")
+                if typed:
+                    self._play(typed, offered)
+            except ValueError as error:
+                note(str(error))
 
-    def offer(self) -> None:
+    def _offer(self) -> Sequence[Proposal]:
         """Print the proposals for the next turn."""
-        if not self.offers:
-            return
-        self.shown = ()
         try:
-            self.shown = self.proposer()(self.player.session, SUGGESTIONS)
+            offered = self.director(self.player)(self.player.session, SUGGESTIONS)
         except ValueError as error:
             note(str(error))
-            return
-        for number, proposal in enumerate(self.shown, start=1):
+            return ()
+        for number, proposal in enumerate(offered, start=1):
             why = f"  ({self.player.session.rules.label(proposal.reason)} is low)" if proposal.reason else ""
             note(f"  {number}. {proposal.instruction}{why}")
+        return offered
 
-    def instruction_of(self, line: str) -> str:
-        """The instruction that a typed line chooses: a number, `@edit` with a number, or the line itself; empty if
-        nothing is chosen.
-        """
-        command, _, number = line.rpartition(" ")
-        if command not in ("", EDIT) or not number.isdecimal() or not self.shown:
-            return line
-        numbered = {str(number): one.instruction for number, one in enumerate(self.shown, start=1)}
-        chosen = numbered.get(number)
-        if chosen is None:
-            note(f"there is no proposal {brief(number, 20)}; choose 1 to {len(self.shown)}")
-            return ""
-        return edited(chosen) if command == EDIT else chosen
+    def _play(self, line: str, offered: Sequence[Proposal]) -> None:
+        """Do what a line says: a command, the number of a proposal, or an instruction."""
+        player = self.player
+        command, _, number = line.partition(" ")
+        if command == AUTO:
+            self._auto(number)
+        elif line == UNDO:
+            if player.session.next_number > 1:
+                player.rewind(player.session.next_number - 2)
+                note(f"back after turn {player.session.next_number - 1}")
+        elif line.startswith("@"):
+            raise ValueError(f"unknown command {line}; use {UNDO} or {QUIT[0]}")
+        else:
+            if offered and line.isdecimal():
+                if not 1 <= int(line) <= len(offered):
+                    raise ValueError(f"there is no proposal {brief(line, 20)}; choose 1 to {len(offered)}")
+                line = offered[int(line) - 1].instruction
+            check_length(line, len(player.world.tokenizer().encode_text(line)))
+            _warn_of_unknown_words(player.world, line)
+            self.shown.turn(player.step(line, self.shown.step))
 
-    def auto(self, line: str, on_turn: Callable[[PlayedTurn], None], on_step: Callable[..., None]) -> None:
-        """Play the turns of `@auto N`; Ctrl-C, or no proposal, gives the game back to the player."""
-        _, _, number = line.partition(" ")
+    def _auto(self, number: str) -> None:
+        """Play so many proposed turns; Ctrl-C, or no proposal, gives the game back to the player."""
         if not number.isdecimal() or len(number) > _DIGITS:
-            note(f"how many turns? {AUTO} 5 plays five")
-            return
-        try:
-            proposer = self.proposer()
-        except ValueError as error:
-            note(str(error))
-            return
+            raise ValueError(f"how many turns? {AUTO} 5 plays five")
+        director = self.director(self.player)
         note("Ctrl-C gives the game back to you.")
         try:
-            for played in self.player.autoplay(proposer, int(number), on_step):
-                on_turn(played)
+            for played in self.player.autoplay(director, int(number), self.shown.step):
+                self.shown.turn(played)
         except KeyboardInterrupt:
             note("stopped; the turn in progress is not kept")
-        except ValueError as error:  # such as a full disk
-            note(str(error))
-
-
-def edited(text: str) -> str:
-    """The text as the player changes it on the input line; where that cannot be done, what they type in its place.
-
-    Empty if nothing is left to play: a blank line, a comment, or the end of the input.
-    """
-    try:
-        import readline
-    except ImportError:  # on Windows
-        note(f"type your version: {text}")
-        return _played(sys.stdin.readline())
-    readline.set_startup_hook(lambda: readline.insert_text(text))
-    try:
-        return _played(input("> ") if sys.stdin.isatty() else sys.stdin.readline())
-    except EOFError:
-        return ""
-    finally:
-        readline.set_startup_hook()
-
-
-def _played(line: str) -> str:
-    return " ".join(read_instructions(line))
 
 
 class _Shown:
@@ -453,22 +380,13 @@ class _Shown:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class Batch(Drawing):
     files: Positional[tuple[Path, ...]]
     """Text files of games, or folders of them: an instruction per line, a blank line between games."""
     takes: int = 1
     """Takes of each game, each with its own noise."""
-    world: World = "toybox"
-    lora: Adapters = ()
     out: Path = Path("out")
     """Folder that holds stories."""
-    seed: int = 0
-    """Noise seed of turn 1 in the first take."""
-    steps: int | None = None
-    """Sampling steps; unset: the world's."""
-    guidance: Guidance | None = None
-    """Guidance schedule; unset: the profile's."""
-    device: Device = "auto"
 
     def run(self) -> int:
         """Play all games, with a grid of each one's takes; after an interruption the same command continues."""

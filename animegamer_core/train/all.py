@@ -7,11 +7,10 @@ step of the first one.
 from __future__ import annotations
 
 import gc
-import re
 import shlex
 import time
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,6 @@ from pathlib import Path
 import msgspec
 
 from ..checkpoint import World, open_world
-from ..checkpoint.adapter_files import PLAYED
 from ..checkpoint.empty_parameters import empty_parameters
 from ..checkpoint.parts import PLAY_PARTS, build_model
 from ..checkpoint.storage import read_json
@@ -30,17 +28,14 @@ from .checkpoints import CHECKPOINTS, RESULT, list_checkpoints, step_of
 from .distributed import processes
 from .job import FEATURES, is_in_world, train_one_stage
 from .log import Report
-from .parts import WorldParts, name_of, new_model
+from .parts import WorldParts, name_of, new_model, set_trainable
 from .run import LEARNERS, check_free, check_stage
 from .stages import SCRATCH_SPECS, STAGES, STAGES_IN_ORDER, StageConfig, TrainRequest, models_of
-from .trainable import read_config, set_trainable
 from .training_data import TrainingData, name_weights
 from .world_setup import words_tokenizer, world_exists
 
 SCRATCH = "scratch"
 _KINDS = typing.get_type_hints(StageConfig)
-_MODEL = re.compile(r"\^?(encoder|decoder|engine)\\?\.")  # the beginning of a pattern that names a model
-Configs = Mapping[str, StageConfig]  # in the order of training
 
 
 @dataclass(frozen=True)
@@ -58,8 +53,8 @@ class StageRun:
 class Chain:
     """All stages of a run and what they share.
 
-    world: None if the first stage creates it. configs: of this run's stages, and of those whose adapters an earlier run
-    left, in the order of training.
+    world: None if the first stage creates it. trained: this run's stages, and those whose adapters an earlier run left,
+    in the order of training.
     """
 
     request: TrainRequest
@@ -68,7 +63,7 @@ class Chain:
     spec: ModelSpec
     folder: DatasetFolder
     runs: Sequence[StageRun]
-    configs: Configs
+    trained: Sequence[str]
 
     def check(self) -> None:
         """ValueError for anything that would make a stage fail before its first step; uses models without weights."""
@@ -143,10 +138,11 @@ class Chain:
         if self.recipe == SCRATCH:
             playable = not open_world(request.world).missing(PLAY_PARTS)
         else:
-            names = played_with(self.runs[-1].request.stage, self.configs)
+            last = self.runs[-1].request.stage
+            names = [name for name in (*begins_from(last), last) if name in self.trained]
             files = [*request.start, *(stage_file(request.out / name) for name in names)]
             words += [word for file in files for word in ("--lora", str(file))]
-            playable = bool(names)
+            playable = True
         report("all stages are done" + ("; this plays the world with them:" if playable else ""))
         if playable:
             report(shlex.join(words))
@@ -197,33 +193,27 @@ def _open(request: TrainRequest) -> Chain:
             profile=request.profile if STAGES[name].games else None,  # other stages read no turns
             options={**request.options, **settings[name]},
         )
-    own = {name: requests[name].config(recipe, spec) for name in names}
-    configs = own if scratch else _with_earlier(request.out, stages_of(recipe), own)
+    trained = names if scratch else _with_earlier(request.out, stages_of(recipe), names)
     runs = []
     for name in names:
-        begins = () if scratch else begins_from(name, configs)
+        begins = () if scratch else tuple(before for before in begins_from(name) if before in trained)
         files = [stage_file(request.out / before) for before in begins]
         stage = replace(requests[name], start=(*request.start, *files))
         saved = list_checkpoints(stage.out / CHECKPOINTS)
         done = _is_done(stage.out) and (not scratch or is_in_world(stage))
-        runs.append(StageRun(stage, own[name], begins, done, step_of(saved[-1]) if saved else 0))
-    return Chain(request, recipe, world, spec, folder, runs, configs)
+        runs.append(StageRun(stage, stage.config(recipe, spec), begins, done, step_of(saved[-1]) if saved else 0))
+    return Chain(request, recipe, world, spec, folder, runs, trained)
 
 
-def _with_earlier(out: Path, names: Sequence[str], own: Configs) -> dict[str, StageConfig]:
-    """The configurations of this run's stages, and of earlier stages whose adapters are in its folder.
+def _with_earlier(out: Path, names: Sequence[str], own: Sequence[str]) -> list[str]:
+    """This run's own stages, and earlier ones whose adapters are in its folder.
 
     ValueError for an unfinished stage in the folder that this run does not include.
     """
-    found = {}
     for name in names:
-        if name in own:
-            found[name] = own[name]
-        elif _is_done(out / name):
-            found[name] = read_config(stage_file(out / name))[1]
-        elif list_checkpoints(out / name / CHECKPOINTS):
+        if name not in own and not _is_done(out / name) and list_checkpoints(out / name / CHECKPOINTS):
             raise ValueError(f"{out / name} holds an unfinished run; add {name} to --stages, or move it away")
-    return found
+    return [name for name in names if name in own or _is_done(out / name)]
 
 
 def _is_done(out: Path) -> bool:
@@ -274,34 +264,8 @@ def read_settings(given: Iterable[str], stages: Iterable[str]) -> dict[str, dict
     return found
 
 
-def begins_from(stage: str, configs: Configs) -> tuple[str, ...]:
-    """The stages whose adapters a stage starts from, in order. configs: of the stages that have or will have adapters.
-
-    These are the stages in `Stage.after` and those that they started from, without adapters that a later one replaces
-    entirely, and without those that change no model that this stage loads.
-    """
-    models = set(models_of(stage, configs[stage].shots_every > 0))
-    return _changing(models, _lineage(stage), configs)
-
-
-def played_with(last: str, configs: Configs) -> tuple[str, ...]:
-    """The stages whose adapters are needed to play a world that was trained up to stage `last`."""
-    return _changing(PLAYED, (*_lineage(last), last), configs)
-
-
-def _changing(models: set[str], stages: Sequence[str], configs: Configs) -> tuple[str, ...]:
-    """Those of the stages that change these models, without those of whose whole weights a later one trains all."""
-    names = [name for name in stages if name in configs]
-
-    def replaced(name: str, later: str) -> bool:
-        return not configs[name].lora_rank and set(configs[name].trainable) <= set(configs[later].trainable)
-
-    left = [name for at, name in enumerate(names) if not any(replaced(name, later) for later in names[at + 1 :])]
-    return tuple(name for name in left if _models_trained(name, configs[name]) & models)
-
-
-def _lineage(stage: str) -> tuple[str, ...]:
-    """All stages that come before this one, in the order of training."""
+def begins_from(stage: str) -> tuple[str, ...]:
+    """All stages whose adapters a stage starts from, in the order of training."""
     found: set[str] = set()
     waiting = [stage]
     while waiting:
@@ -309,12 +273,3 @@ def _lineage(stage: str) -> tuple[str, ...]:
         found |= after
         waiting += after
     return tuple(name for name in STAGES_IN_ORDER if name in found)
-
-
-def _models_trained(stage: str, config: StageConfig) -> set[str]:
-    """The models that a stage changes; a pattern that names no model may change any model that the stage needs."""
-    facts, found = STAGES[stage], set()
-    for pattern in (*config.trainable, *(config.lora_targets if config.lora_rank else ())):
-        named = _MODEL.match(pattern)
-        found |= {named[1]} if named else set(facts.needs)
-    return found | ({"decoder"} if facts.mixes else set())

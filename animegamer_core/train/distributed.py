@@ -15,7 +15,6 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import FullyShardedDataParallelPlugin, parse_flag_from_env
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx
 
 _BLOCK_LISTS = ("layers", "block", "transformer_blocks")  # names of ModuleLists whose blocks are sharded one by one
 
@@ -117,24 +116,11 @@ def gather_into(learner: nn.Module, sharded: nn.Module, keep: bool) -> None:
 
 def all_gather(rows: Tensor) -> Tensor:
     """The rows of all processes, in the order of a step's batch; gradients flow back to each process's own rows."""
-    return rows if processes().num_processes == 1 else _AllGather.apply(rows)
+    if processes().num_processes == 1:
+        return rows
+    from torch.distributed.nn.functional import all_gather as gather_with_gradients
 
-
-class _AllGather(torch.autograd.Function):
-    """All processes' rows; the gradient of a process's own rows is the sum over all processes."""
-
-    @staticmethod
-    def forward(ctx: FunctionCtx, rows: Tensor) -> Tensor:
-        ctx.count = len(rows)
-        parts = [torch.empty_like(rows) for _ in range(processes().num_processes)]
-        torch.distributed.all_gather(parts, rows.contiguous())
-        return torch.cat(parts)
-
-    @staticmethod
-    def backward(ctx: FunctionCtx, gradient: Tensor) -> Tensor:
-        total = gradient.clone(memory_format=torch.contiguous_format)
-        torch.distributed.all_reduce(total)
-        return total.split(ctx.count)[processes().process_index]
+    return torch.cat(gather_with_gradients(rows.contiguous()))
 
 
 def local_shard(tensor: Tensor) -> Tensor:

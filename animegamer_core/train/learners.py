@@ -30,9 +30,9 @@ from .losses import (
     timestep_band,
     velocity_target,
 )
+from .parts import lora_off
 from .sampling import ClipSampler, MicroBatch, SampleNoise, random_seed
 from .stages import StageConfig
-from .trainable import lora_off
 from .training_data import IMAGE_FEATURES, TrainingData, pictures
 
 if TYPE_CHECKING:

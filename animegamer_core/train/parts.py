@@ -1,21 +1,40 @@
-"""The models of a world while stages train them; they are loaded from a world folder and saved to it."""
+"""The models of a world while stages train them, and which of their parameters a stage trains."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..checkpoint import World, save_part, save_world
-from ..checkpoint.adapter_files import adapted_models, adapter_facts, tensor_names
+from ..checkpoint.adapter_files import (
+    adapted_models,
+    adapter_facts,
+    open_adapter,
+    read_settings,
+    read_tensors,
+    tensor_names,
+    unreadable_settings,
+)
 from ..checkpoint.adapters import reading_of
 from ..checkpoint.apply_adapter import apply_adapter
-from ..checkpoint.lora import changed_tensors, take_in
-from ..checkpoint.lora_files import plain_tensors
+from ..checkpoint.lora import (
+    attach,
+    changed_tensors,
+    detach,
+    free_name,
+    inject,
+    linear_layers,
+    lora_of,
+    set_strength,
+    take_in,
+)
+from ..checkpoint.lora_files import is_lora, plain_tensors
 from ..checkpoint.parts import ENCODER_PARTS, part_names, parts_of
 from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder
@@ -31,6 +50,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 MODELS = ("encoder", "decoder", "engine")
+ADAPTER = "default"  # peft's name of the LoRA that a stage trains
 FEATURE_ENCODERS = ("text_tower", "image_tower")  # a world's parts that compute features of texts and clips
 
 
@@ -144,13 +164,15 @@ class WorldParts:
     def with_stage_file(self, path: Path, strength: float = 1.0) -> WorldParts:
         """The parts with an adapter applied to those of its models that are loaded (see `apply_adapter`).
 
-        ValueError if it trained none of them, or if it is a baseline's adapter and these are a world's models, or the
-        reverse.
+        An adapter that trained none of them changes nothing. ValueError if it is a baseline's adapter and these are a
+        world's models, or the reverse.
         """
         models = self.models
         baseline = self.decoder is not None and not isinstance(self.decoder, ShotDecoder)  # it is a TextVideo
         shared = adapted_models(path, baseline) & set(models)  # predict has no decoder, which joint trained too
-        apply_adapter(path, models, strength, whole=not shared)
+        if not shared:
+            return self
+        apply_adapter(path, models, strength, whole=False)
         for kind, model in models.items():
             changed = (f"{kind}.{name}" for name in changed_tensors(model))
             forget_names(nn.ModuleDict({kind: model}), changed)
@@ -274,3 +296,84 @@ def has_encoder_features(world: World, config: StageConfig, data: TrainingData) 
     return all(
         data.is_cached(name, rows, data.digest(name, digest_of([name_of(world, part)]))) for name, part, rows in made_by
     )
+
+
+def set_trainable(learner: nn.Module, config: StageConfig) -> tuple[str, ...]:
+    """Freeze everything but the parameters that the configuration names, and add its LoRA; returns the trained names.
+
+    ValueError as for `check_trainable`.
+    """
+    check_trainable(learner, config)
+    learner.requires_grad_(False)
+    if config.lora_rank:
+        ranks = dict.fromkeys(matching(config.lora_targets, linear_layers(learner)), config.lora_rank)
+        inject(learner, ranks, ADAPTER, lora_alpha=config.lora_alpha, lora_dropout=config.lora_dropout)
+    whole = set(matching(config.trainable, _plain_names(learner)))
+    for name, parameter in learner.named_parameters():
+        parameter.requires_grad_(name in whole or is_trained_lora(name))
+    return tuple(name for name, parameter in learner.named_parameters() if parameter.requires_grad)
+
+
+def check_trainable(learner: nn.Module, config: StageConfig) -> None:
+    """ValueError for a pattern that matches no parameter, such as one for another model, or if nothing would train."""
+    targets = set(matching(config.lora_targets, linear_layers(learner))) if config.lora_rank else ()
+    names = [name for name in _plain_names(learner) if name.rpartition(".")[0] not in targets]  # those get LoRA only
+    for pattern in config.trainable:
+        if not matching((pattern,), names):
+            raise ValueError(f"trainable pattern {pattern!r} matches no parameter of this stage; correct it")
+    if config.lora_rank and not targets:
+        raise ValueError(
+            f"no linear layer matches {' or '.join(config.lora_targets)}; LoRA needs at least one, so change "
+            "lora_targets or set lora_rank to 0"
+        )
+    if not config.trainable and not config.lora_rank:
+        raise ValueError("nothing to train: lora_rank is 0 and trainable matches no parameter; set one of them")
+
+
+def is_trained_lora(name: str) -> bool:
+    """Whether a parameter belongs to the LoRA that the stage trains, not to one that it starts from."""
+    return is_lora(name) and f".{ADAPTER}." in name
+
+
+def _plain_names(learner: nn.Module) -> list[str]:
+    """The parameters that are neither LoRA weights nor weights that have a LoRA."""
+    return [name for name, _ in learner.named_parameters() if not is_lora(name) and ".base_layer." not in name]
+
+
+def drop_lora(learner: nn.Module) -> None:
+    """Remove the LoRA that a stage trains from its model."""
+    detach(learner, ADAPTER)
+
+
+def keep_lora(learner: nn.Module) -> None:
+    """Keep the LoRA that a stage trained in its model: merged into fp32 weights, or next to 16-bit ones."""
+    updates = lora_of(learner, ADAPTER)
+    detach(learner, ADAPTER)
+    attach(learner, updates, free_name(learner))
+
+
+@contextmanager
+def lora_off(learner: nn.Module) -> Iterator[None]:
+    """Compute without the LoRA that the stage trains while the block runs."""
+    set_strength(learner, ADAPTER, 0.0)
+    try:
+        yield
+    finally:
+        set_strength(learner, ADAPTER, 1.0)
+
+
+def read_config(path: Path) -> tuple[str, StageConfig]:
+    """(stage, configuration) of an adapter file; does not read its tensors. ValueError if the file is invalid."""
+    with open_adapter(path) as file:
+        stage, settings = read_settings(path, file.metadata())
+    try:
+        values = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+        return stage, StageConfig(**values)
+    except (TypeError, ValueError) as error:
+        raise unreadable_settings(path, error) from error
+
+
+def read_adapter(path: Path) -> tuple[str, StageConfig, dict[str, Tensor]]:
+    """(stage, configuration, tensors) of an adapter file; ValueError if the file is invalid."""
+    stage, config = read_config(path)
+    return stage, config, read_tensors(path)[1]

@@ -29,9 +29,8 @@ from ..files import PART, rename, room_for, sync_file
 from ..model.sampler import STOCK_SCHEDULER
 from ..spec import RELEASE, TIME_FACTOR, DecoderSpec, ModelSpec, VaeSpec
 from ..state import clean_text
-from .parts import WorldParts, name_of, with_guidance
+from .parts import ADAPTER, WorldParts, is_trained_lora, name_of, read_adapter, with_guidance
 from .sampling import random_seed
-from .trainable import ADAPTER, is_trained_lora, read_adapter
 from .training_data import TrainingData, name_weights, weights_digest
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from . import distributed
 from .checkpoints import RunState
 from .distributed import local_shard
 from .learners import Learner, Losses
+from .parts import set_trainable
 from .sampling import MicroBatch, random_seed
 from .stages import StageConfig
-from .trainable import set_trainable
 from .training_data import TrainingData, autocast
 
 VALIDATION_BATCHES = 4

@@ -26,7 +26,7 @@ from animegamer_core.state import MotionTable
 from animegamer_core.toybox.world import vocabulary
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.log import read_log
-from animegamer_core.train.trainable import read_adapter
+from animegamer_core.train.parts import read_adapter
 
 PATIENCE_S = 600  # a busy machine takes ten times as long
 TRAIN = {"stage": "adapt", "dataset": "toybox", "world": "toybox", "run": "my-run", "steps": 4, "batch": 2, "rank": 4}

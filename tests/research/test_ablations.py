@@ -41,7 +41,7 @@ from animegamer_core.state import MotionTable
 from animegamer_core.toybox import probes
 from animegamer_core.toybox.dataset import DatasetGames
 from animegamer_core.toybox.world import vocabulary
-from animegamer_core.train.trainable import read_adapter
+from animegamer_core.train.parts import read_adapter
 
 GAMES_DRAWN = DatasetGames(games=2, held_out=1, turns=3, edition=2)
 TINY = Budget(

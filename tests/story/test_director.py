@@ -300,16 +300,6 @@ def test_a_typed_game_offers_proposals(world, tmp_path, capsys, monkeypatch):
     assert "there is no proposal 9" in printed.err and "how many turns?" in printed.err
 
 
-@pytest.mark.parametrize("answer", ["   \n", "# no\n", ""])
-def test_a_proposal_that_is_emptied_plays_nothing_and_ends_no_game(answer, world, tmp_path, capsys, monkeypatch):
-    state_words(world)
-    lines = iter(["@edit 1\n", answer, "Miko naps\n", ""])
-    monkeypatch.setattr("sys.stdin.readline", lambda: next(lines))
-    assert main(["play", "--world", str(world.folder), "--out", str(tmp_path), "--steps", "1", "--suggest"]) == 0
-    (turn,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("turn ")]
-    assert turn.endswith("Miko naps")
-
-
 def test_a_typed_game_in_a_world_of_no_words_goes_on(world, tmp_path, capsys, monkeypatch):
     state_words(world, replace(WORDS, acts=()))
     lines = iter(["@auto 2\n", "Miko naps\n", ""])

@@ -26,9 +26,8 @@ from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 from animegamer_core.toybox.world import vocabulary
 from animegamer_core.train import training_data
-from animegamer_core.train.cache_job import cache_features
 from animegamer_core.train.parts import needed_parts
-from animegamer_core.train.run import train_stage
+from animegamer_core.train.run import cache_features, train_stage
 from animegamer_core.train.stages import stage_config
 from animegamer_core.train.training_data import TrainingData
 
@@ -147,22 +146,3 @@ def test_other_weights_or_captions_are_computed_anew(dataset, world, tmp_path):
     tokenizer = GameTokenizer.from_words(vocabulary(), SPEC.state.tokens)
     save_part(open_world(other), ShotEncoder(SPEC, tokenizer.backend))
     assert fresh(other) == {"text", "image"}
-
-
-def test_what_does_not_fit_ends_before_anything_is_computed(dataset, world, tmp_path):
-    def refused(sentence, folder=dataset, kept=world, features=("latents",)):
-        with counted() as counts, pytest.raises(ValueError, match=sentence):
-            cache_features(folder, kept, tmp_path / "cache", features)
-        assert counts["vae"] == counts["text"] == 0 and not (tmp_path / "cache").exists()
-
-    refused("unknown feature 'latent'; choose from latents, text", features=("latent",))
-    refused("unknown feature ''", features=())
-    uncaptioned = shutil.copytree(dataset, tmp_path / "uncaptioned")
-    lines = [json.loads(line) for line in (uncaptioned / "turns.jsonl").read_text().splitlines()]
-    lines[4]["adverb"] = None
-    (uncaptioned / "turns.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    refused(f"1 clips have no caption, the first of them {lines[4]['clip']}", uncaptioned, features=("latents", "text"))
-    bare = save_world(tmp_path / "bare", SPEC).folder
-    refused("decoder is not complete", kept=bare)
-    large = save_world(tmp_path / "large", SPECS["toybox"]).folder
-    refused(r"clips have shape \(17, 32, 48, 3\) .* spec 'toybox' needs", kept=large)

@@ -53,14 +53,3 @@ def test_it_is_trained_by_the_next_command_that_new_prints(places, tmp_path, cap
     play = ["play", "--auto", "2", "--world", str(out), "--steps", "1", "--out", str(tmp_path / "stories")]
     assert main(play) == 0 and len(Story.read(tmp_path / "stories", "auto").entries) == 2
     assert main(command) == 2 and "already holds a world" in capsys.readouterr().err
-
-
-def test_more_words_than_its_vocabulary_has_room_for_are_refused_before_a_file_is_written(other, tmp_path):
-    start, dataset = other
-    turns = tuple(
-        dataclasses.replace(turn, motion=" ".join(f"word{number}x{index}" for index in range(40)))
-        for number, turn in enumerate(dataset.turns)
-    )
-    with pytest.raises(ValueError, match="but spec 'tiny' has room for"):
-        extended_world(start, dataclasses.replace(dataset, turns=turns), tmp_path / "world")
-    assert not (tmp_path / "world").exists()

@@ -1,22 +1,17 @@
 """A world of free base models: it starts as stock CogVideoX without a text, and `train` and `play` work with it."""
 
 import shutil
-from unittest import mock
 
 import pytest
 import stock_files as made
 import torch
-from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
-from published_files import image_tower_tensors
-from transformers import MistralConfig, MistralForCausalLM
+from diffusers import CogVideoXTransformer3DModel
+from transformers import MistralForCausalLM
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import CheckpointError, base, open_world
-from animegamer_core.checkpoint.base_folders import BaseFolders, find_base
+from animegamer_core.checkpoint import CheckpointError, open_world
+from animegamer_core.checkpoint.base_folders import find_base
 from animegamer_core.checkpoint.new import new_world
-from animegamer_core.checkpoint.parts import PARTS, build_model
-from animegamer_core.model.encoder import image_encoder, text_encoder
-from animegamer_core.spec import RELEASE
 
 FEW = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --weight-decay 0 --accumulation 1".split()
 ENCODERS = ("text_tower", "image_tower")
@@ -91,22 +86,6 @@ def test_the_engine_is_mistral_with_added_rows(world, downloads):
     assert world.profile.name == "paper"
 
 
-def test_the_seed_decides_what_begins_random_and_nothing_else(downloads, tmp_path):
-    folders, seeds = find_base(downloads), {"a": 5, "b": 5, "c": 6}
-    worlds = [new_world(folders, tmp_path / name, seed=seed) for name, seed in seeds.items()]
-    for part in ("engine", "decoder", "encoder", "vae"):
-        first, same, other = (stored(world, part) for world in worlds)
-        assert all(torch.equal(value, same[name]) for name, value in first.items())
-        changed = {name for name, value in first.items() if not torch.equal(value, other[name])}
-        random = {name for name in first if "_proj." in name or name.startswith(("project_", "transformer.ofs_"))}
-        random -= {name for name in random if name.startswith("llm.") or ".linear_2." in name}
-        assert changed == random
-        if part in ("decoder", "encoder"):
-            assert {value.dtype for value in first.values()} == {torch.float16}, "as released"
-    nothing = worlds[0].load_encoder(parts=("encoder",)).unconditional()
-    assert torch.equal(nothing, worlds[0].load_decoder().unconditional_ND), "both round the stock bias alike"
-
-
 # ---- from the command line to a game
 
 
@@ -133,26 +112,6 @@ def test_the_stages_run_from_a_new_world_and_are_played(downloads, smaller_datas
 
 
 STARTS = {"warmup": (), "joint": ("warmup",), "predict": ("joint",), "adapt": ("joint", "predict")}
-
-
-def test_without_its_text_and_image_encoders_a_world_cannot_be_trained_yet(
-    downloads, smaller_dataset, tmp_path, capsys
-):
-    cogvideox = tmp_path / "CogVideoX-2b"
-    shutil.copytree(downloads / "CogVideoX-2b", cogvideox, ignore=shutil.ignore_patterns("text_encoder", "tokenizer"))
-    folders, out = BaseFolders(cogvideox, downloads / "Mistral-7B-Instruct-v0.1"), tmp_path / "w"
-    assert command(folders, out) == 0
-    said = capsys.readouterr().out
-    assert "text encoder is missing" in said and "--t5 DIR" in said and "--clip DIR" in said
-    places = ["--dataset", str(smaller_dataset), "--world", str(out), "--out", str(tmp_path / "run")]
-    assert main(["train", "warmup", *places, *FEW, "--steps", "1"]) == 2
-    assert "text_tower is not complete" in capsys.readouterr().err
-    mixing = "encoder/model.safetensors"  # made for the published image encoder until another one is there
-    ages = {path: (out / path).stat().st_mtime_ns for path in open_world(out).files if path != mixing}
-    whole = BaseFolders(cogvideox, folders.mistral, downloads / "CogVideoX-2b" / "text_encoder", downloads / made.CLIP)
-    assert command(whole, out) == 0
-    assert "missing" not in capsys.readouterr().out and not open_world(out).missing()
-    assert ages == {path: (out / path).stat().st_mtime_ns for path in ages}, "only what was missing is written"
 
 
 # ---- the layouts that people have
@@ -188,47 +147,3 @@ LLM, TEXTS = "Mistral-7B-Instruct-v0.1/config.json", "CogVideoX-2b/text_encoder/
 def test_configurations_that_do_not_fit(src, tmp_path, file, changes, match):
     made.change_config(src / file, **changes)
     refuse(src, tmp_path / "w", f"{file}: .*{match}")
-
-
-class Shapes:
-    """Weights of a model without memory: what may be asked of them before anything is written."""
-
-    files, half = (), "float16"
-
-    def __init__(self, tensors, path):
-        self.path, self._tensors = path, tensors
-        self.keys = tensors.keys
-
-    def shape(self, key):
-        return tuple(self._tensors[key].shape)
-
-    def dtype(self, key):
-        return self._tensors[key].dtype
-
-
-def test_models_of_the_published_sizes_are_known_as_such(tmp_path):
-    """By names, shapes and configurations alone, as the libraries have them; no weights take part."""
-    spec, video, llm = RELEASE, tmp_path / "CogVideoX-2b", tmp_path / "Mistral-7B-Instruct-v0.1"
-    kinds = {"down_block_types": ("CogVideoXDownBlock3D",) * 4, "up_block_types": ("CogVideoXUpBlock3D",) * 4}
-    transformer, vae = build_model(CogVideoXTransformer3DModel), build_model(lambda: AutoencoderKLCogVideoX(**kinds))
-    transformer.save_config(video / "transformer")
-    vae.save_config(video / "vae")
-    t5 = build_model(lambda: text_encoder(spec.encoder.text))
-    t5.config.save_pretrained(video / "text_encoder")
-    made.write_letters(video / "tokenizer" / "tokenizer.json", 32100)
-    config = MistralConfig(vocab_size=32000, max_position_embeddings=32768, rms_norm_eps=1e-5)
-    config.save_pretrained(llm)
-    made.write_letters(llm / "tokenizer.json", 32000, "\u2581")
-    (tmp_path / made.CLIP).mkdir()
-    weights = {
-        "transformer": transformer.state_dict(),
-        "vae": vae.state_dict(),
-        "text_encoder": t5.state_dict(),
-        llm.name: build_model(lambda: MistralForCausalLM(config)).state_dict(),
-        made.CLIP: image_tower_tensors(build_model(lambda: image_encoder(spec.encoder.image))),
-    }
-    with mock.patch.object(base, "open_weights", lambda folder, *_: Shapes(weights[folder.name], folder)):
-        found = base.open_base(find_base(tmp_path), spec="release")
-    assert found.spec == RELEASE and set(found.sources) == set(PARTS)
-    shapes = {name: source.shape(name) for source in found.sources.values() for name in source.keys()}  # noqa: SIM118
-    assert shapes["llm.lm_head.weight"] == (32284, 4096) and shapes["unconditional_ND"] == (226, 1920)

@@ -31,7 +31,7 @@ from animegamer_core.train.job import brief, train_adapter
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import draw_losses, plot_log, read_log
 from animegamer_core.train.loop import RunOptions
-from animegamer_core.train.parts import WorldParts
+from animegamer_core.train.parts import WorldParts, is_trained_lora, read_adapter, set_trainable
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.sampling import MicroBatch, SampleNoise
 from animegamer_core.train.stages import (
@@ -40,7 +40,6 @@ from animegamer_core.train.stages import (
     StageConfig,
     stage_config,
 )
-from animegamer_core.train.trainable import is_trained_lora, read_adapter, set_trainable
 from animegamer_core.train.trainer import learning_rate
 from animegamer_core.train.training_data import TrainingData, add_latents
 from animegamer_core.train.world_setup import words_tokenizer

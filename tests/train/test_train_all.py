@@ -23,10 +23,9 @@ from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.adapters import open_with_adapters
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.vocabulary import words_of
-from animegamer_core.train.all import begins_from, played_with, stage_file, stages_of
+from animegamer_core.train.all import stage_file
 from animegamer_core.train.checkpoints import list_checkpoints
-from animegamer_core.train.stages import stage_config
-from animegamer_core.train.trainable import read_adapter
+from animegamer_core.train.parts import read_adapter
 
 STAGES = ("warmup", "joint", "predict", "adapt")
 EVERY = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --save-every 2 --accumulation 1"
@@ -70,7 +69,7 @@ def same_weights(one: Path, other: Path, stages=STAGES) -> bool:
 def test_each_stage_begins_from_the_files_of_those_before(whole):
     out, _ = whole
     begun = {stage: begun_from(out / stage) for stage in STAGES}
-    assert begun == {"warmup": [], "joint": ["warmup"], "predict": ["joint"], "adapt": ["joint", "predict"]}
+    assert begun == {stage: list(STAGES[:at]) for at, stage in enumerate(STAGES)}
     settings = {stage: read_adapter(stage_file(out / stage))[1] for stage in STAGES}
     assert [settings[stage].lora_rank for stage in STAGES] == [0, 2, 2, 2], "options of a stage win over those of all"
 
@@ -80,24 +79,10 @@ def test_the_last_line_plays_the_world_with_all_that_was_trained(whole, places):
     words = shlex.split(said[-1])
     files = [words[at + 1] for at, word in enumerate(words) if word == "--lora"]
     assert words[:6] == ["python", "-m", "animegamer_core", "play", "--world", str(places[1])]
-    assert files == [str(stage_file(out / stage)) for stage in STAGES[1:]], "joint replaces warmup"
+    assert files == [str(stage_file(out / stage)) for stage in STAGES]
     played = open_with_adapters(places[1], files, playing=True)
     assert played.fingerprint != open_world(places[1]).fingerprint
     assert played.load_decoder() is not None and played.load_engine() is not None
-
-
-def test_what_a_stage_begins_from_follows_from_what_the_others_trained():
-    own = {stage: stage_config(stage, "lora") for stage in STAGES}
-    assert begins_from("adapt", own) == ("joint", "predict") == played_with("adapt", own)[:2]
-    assert begins_from("joint", {"joint": own["joint"]}) == (), "the world's own"
-    lean = own | {"joint": dataclasses.replace(own["joint"], trainable=own["warmup"].trainable[1:])}
-    assert begins_from("predict", lean) == ("warmup",), "joint trained no encoder here"
-    shown = lean | {"predict": dataclasses.replace(own["predict"], shots_every=5)}
-    assert begins_from("predict", shown) == ("warmup", "joint"), "its contact sheets borrow the decoder"
-    alone = {stage: stage_config(stage, "lora24") for stage in STAGES}
-    assert begins_from("predict", alone) == ("warmup",) and begins_from("adapt", alone) == STAGES[:3]
-    assert played_with("adapt", alone) == STAGES, "lora24's joint trains no encoder and no motion scope"
-    assert stages_of("scratch") == ("vae", "towers", *STAGES) and stages_of("lora", "adapt, joint") == STAGES[1::2]
 
 
 def test_a_new_world_is_trained_in_place_through_all_six_stages(places, tmp_path):
@@ -155,7 +140,7 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(whole, places, tmp_path):
         train("all", *places, tmp_path, LORA)
     said.clear()
     assert train("all", *places, tmp_path, f"{LORA} --resume", said.append) == 0
-    assert sum(line.startswith("predict") for line in said) <= 2 and said[-1].count("--lora") == 3
+    assert sum(line.startswith("predict") for line in said) <= 2 and said[-1].count("--lora") == 4
     assert rows_of(said)["adapt"].endswith("4 of 4      2 clips")
     assert same_weights(tmp_path, whole[0])
 

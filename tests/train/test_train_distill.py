@@ -8,9 +8,9 @@ import test_train as shared
 import torch
 
 from animegamer_core.train.learners import DistillLearner
+from animegamer_core.train.parts import set_trainable
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import RECIPES
-from animegamer_core.train.trainable import set_trainable
 
 CPU = torch.device("cpu")
 UPDATES = {"lora_rank": 2, "lora_alpha": 2.0, "lora_targets": RECIPES["lora"]["distill"].lora_targets, "trainable": ()}

@@ -25,9 +25,8 @@ from test_train import (
 from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import read_log
-from animegamer_core.train.parts import needed_parts
+from animegamer_core.train.parts import is_trained_lora, needed_parts, set_trainable
 from animegamer_core.train.stages import LORA, matching, stage_config
-from animegamer_core.train.trainable import is_trained_lora, set_trainable
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 

@@ -19,8 +19,8 @@ from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.log import read_log
+from animegamer_core.train.parts import read_adapter
 from animegamer_core.train.stages import LORA
-from animegamer_core.train.trainable import read_adapter
 from animegamer_core.train.training_data import TrainingData
 
 HERE = pathlib.Path(__file__).parent
