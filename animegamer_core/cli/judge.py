@@ -9,7 +9,7 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from ..endpoint import EndpointModel, EndpointSettings
-from ..research.judging.asking import AskSettings, ask_all, kept_replies
+from ..research.judging.asking import AskSettings, ask_all, kept_replies, told
 from .dataset import Asking, Endpoint
 from .options import Progress
 
@@ -39,14 +39,12 @@ class Write:
 
         plans = plan_stories(read_characters(self.characters), self.stories, self.panels, self.seed)
         terms, model = AskSettings(**self.asking), EndpointModel(EndpointSettings(**self.endpoint))
-        written = write_stories(self.out, plans, model, terms, Progress("stories"))
-        print(written.answers.text)
-        for name, aside in written.answers.set_aside.items():
-            print(f"set aside: {name}: {aside.reason}")
-        if written.games:
-            print(f"{len(written.games)} of {len(plans)} stories in {written.path}")
-            print(f"next: evaluate world --games {written.path}")
-        return int(not written.answers.whole)
+        games, text = write_stories(self.out, plans, model, terms, Progress("stories"))
+        print(text)
+        if games:
+            print(f"{len(games)} of {len(plans)} stories in {self.out}")
+            print(f"next: evaluate world --games {self.out}")
+        return int(len(games) < len(plans))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,9 +68,16 @@ class Judge:
 
     def run(self) -> int:
         """Judge, print and save; 1 if a question has no answer."""
-        from ..research.judging.judge import SCENES, questions_of, references_in, stories_of, tasks_of
-        from ..research.judging.runs import open_comparison
-        from ..research.judging.verdicts import Judged, save_report
+        from ..research.judging.comparison import open_comparison
+        from ..research.judging.judge import (
+            SCENES,
+            Judged,
+            questions_of,
+            references_in,
+            save_report,
+            stories_of,
+            tasks_of,
+        )
 
         comparison = open_comparison(self.runs)
         if self.limit is not None and self.limit < 1:
@@ -89,22 +94,22 @@ class Judge:
         with kept_replies(self.out / "replies.jsonl") as kept:
             tasks = list(tasks_of(questions, comparison, references))
             answers = ask_all(model, tasks, kept, terms, Progress("verdicts"))
-        print(answers.text)
+            print(told(answers, len(tasks), kept, terms))
         if answers.values:
             facts = {
                 "agents": ", ".join(comparison.agents),
                 "judge": model.name,
+                "answered": f"{len(answers.values)} of {len(questions)}",
                 "games": len({story.game.name for story in stories}),
                 "stories": len(stories),
                 "passes": self.passes,
                 "seed": self.seed,
                 "reference pictures": references.facts["from"],
                 "without a reference picture": ", ".join(missing) or "nobody",
-                "runs": {agent: dict(run.asked) for agent, run in zip(comparison.agents, comparison.runs, strict=True)},
             }
-            judged = Judged.of(comparison.agents, questions, answers.values)
-            print(*save_report(self.out, judged, questions, answers, facts), sep="\n")
-        return int(not answers.whole)
+            given = tuple((row, answers.values[row.name]) for row in questions if row.name in answers.values)
+            print(*save_report(self.out, Judged(comparison.agents, given), facts), sep="\n")
+        return int(len(answers.values) < len(questions))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +129,8 @@ class Raters:
 
     def run(self) -> int:
         """Begin a study, or score the filled-in one."""
+        from ..research.judging.comparison import open_comparison
         from ..research.judging.ratings import KEY, read_study, save_ratings, write_study
-        from ..research.judging.runs import open_comparison
 
         if not self.runs:
             paths = save_ratings(self.out, read_study(self.out))

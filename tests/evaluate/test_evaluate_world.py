@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from animegamer_core.research.judging.paper import JUDGED, RANKED
 from baseline_folders import save_text_to_video
 from chromium import FLAGS, NEEDED, find_chromium
 from hypothesis import given
@@ -48,7 +49,6 @@ from animegamer_core.evaluate.world.scores import (
     rowwise_cosine,
     scored_text,
 )
-from animegamer_core.research.judging.paper import JUDGED, RANKED
 from animegamer_core.story.player import PlaySettings
 from animegamer_core.toybox.calibration import CALIBRATED_VALUES, DATA_VALUES
 

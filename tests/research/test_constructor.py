@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -16,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judging_world import line, story
 from PIL import Image
-from stub_endpoint import GOOD, CutBody, CutOff, Reset, Say, Slow, Status, StubEndpoint
+from stub_endpoint import GOOD, CutOff, Reset, Say, Slow, Status, StubEndpoint
 
 from animegamer_core.cli.judge import Write
 from animegamer_core.cli.options import parse
@@ -110,11 +109,6 @@ def test_a_right_reply_is_read_with_its_phrases_in_lower_case():
         assert turns[0].characters == ("Miko", "Yuzu") and turns[0].background == "day forest"
 
 
-def test_phrases_may_have_the_letters_that_captions_have():
-    turns = parse_story(changed(1, "walk", "sit in Miko\u2019s caf\u00e9,").replace("barely", "softly,"), PLAN)
-    assert turns[1].motion.startswith("sit in miko\u2019s caf\u00e9, ") and turns[0].adverb == "softly,"
-
-
 def changed(number, old, new):
     lines = [line("Miko", n) for n in range(3)]
     assert old in lines[number]
@@ -126,13 +120,10 @@ def changed(number, old, new):
     ("text", "found", "expected"),
     [
         (changed(1, "<S>Miko", "<S>Taro"), "line 2: <S> begins with 'Taro'", "in line 2: Miko first in <S>"),
-        (changed(2, "<S>Miko", "<S>Miko, Taro, Yuzu"), "line 3: <S> has 3 names", "one or two names"),
         (changed(2, "<S>Miko", "<S>Miko, Beni"), "line 3: <S> has 'Beni'", "nobody or one of Taro, Yuzu after Miko"),
         (changed(0, "<ML>1", "<ML>0"), "line 1: <ML> is '0'", "1 or 2 or 3 or 4 or 5 in <ML>"),
         (changed(0, "day forest", "forest"), "<EV> is 'forest'", "the time of day (dawn, morning"),
         (changed(0, "walk", f"walk {EVIL}"), "line 1: <MD> is", "1 to 12 English words in <MD>"),
-        (changed(0, "barely", ""), "<MA> is ''", "1 to 2 English words in <MA>"),
-        (changed(0, "<S>", "1. <S>"), "line 1: '1. <S>Miko", "in line 1: <S>...</S>"),
         (line("Miko"), "the reply has 1 lines (no line is wrong)", "exactly 3 lines"),
         (
             "Sure!\n" + changed(0, "walk", "walk"),
@@ -174,75 +165,45 @@ def test_any_reply_is_a_story_of_the_plan_or_refused(text):
 # --- a run ----------------------------------------------------------------------------------------------------------
 
 
-def test_stories_become_a_benchmark(stub, tmp_path):
-    written = write(stub, tmp_path / "games.txt")
-    games = read_benchmark(tmp_path / "games.txt")
-    assert games == written.games and [game.name for game in games] == ["miko-001", "taro-002", "yuzu-003", "miko-004"]
+def test_stories_become_a_benchmark_and_more_stories_ask_only_for_what_is_new(stub, tmp_path):
+    path = tmp_path / "games.txt"
+    games, _ = write(stub, path)
+    assert games == read_benchmark(path) and [game.name for game in games] == [
+        *("miko-001", "taro-002", "yuzu-003", "miko-004")
+    ]
     assert all(len(game.turns) == 10 and game.character == game.name[:4].title() for game in games)
-    assert written.answers.whole and written.answers.spent.requests == 4 and written.answers.spent.cost is None
-    assert not list(tmp_path.glob("*set-aside*"))
     assert [ask.body["temperature"] for ask in stub.asks] == [0.0] * 4 and not stub.asks[0].pictures
-
-
-def test_a_finished_run_asks_nothing_again_and_more_stories_only_what_is_new(stub, tmp_path):
-    first = write(stub, tmp_path / "games.txt")
-    text = (tmp_path / "games.txt").read_bytes()
-    again = write(stub, tmp_path / "games.txt")
-    assert again.games == first.games and again.answers.spent.requests == 0 and len(stub.asks) == 4
-    assert (tmp_path / "games.txt").read_bytes() == text
-    assert len(write(stub, tmp_path / "games.txt", stories=6).games) == 6 and len(stub.asks) == 6
+    with pytest.raises(ValueError, match="exists; give another file"):
+        write(stub, path, stories=6)
+    path.unlink()
+    assert len(write(stub, path, stories=6)[0]) == 6 and len(stub.asks) == 6
 
 
 def test_an_invalid_reply_is_asked_for_again_in_our_words(stub, tmp_path):
     wrong = lambda good: good.replace("<ML>1", f"<ML>{EVIL}", 1)  # noqa: E731
     stub.script[:] = [Say(wrong), CutOff(), GOOD]
-    written = write(stub, tmp_path / "games.txt", stories=1)
+    games, _ = write(stub, tmp_path / "games.txt", stories=1)
     first, second, third = (ask.texts[-1] for ask in stub.asks)
     assert second.startswith(first) and "in line 1: 1 or 2 or 3 or 4 or 5 in <ML>" in second
     assert third.startswith(first) and "a whole reply" in third and "IGNORE" not in second + third
-    assert [ask.body["temperature"] > 0 for ask in stub.asks] == [False, True, True]
-    assert len(written.games) == 1 and written.answers.spent.requests == 3
+    assert [ask.body["temperature"] > 0 for ask in stub.asks] == [False, True, True] and len(games) == 1
 
 
-def test_a_story_that_stays_invalid_is_set_aside_and_never_mended(stub, tmp_path):
+def test_a_story_that_stays_invalid_is_set_aside(stub, tmp_path):
     good = stub.good
     stub.good = lambda ask: f"<S>Taro</S>{EVIL}" if "with Taro" in ask.texts[-1] else good(ask)
-    written = write(stub, tmp_path / "games.txt", terms=AskSettings(tries=2))
-    assert [game.name for game in written.games] == ["miko-001", "yuzu-003", "miko-004"]
-    assert not written.answers.whole and len(stub.asks) == 5
-    aside = tmp_path / "games.txt.set-aside.jsonl"
-    (values,) = map(json.loads, aside.read_text().splitlines())
-    assert values["story"] == "taro-002" and values["character"] == "Taro" and values["reply"] == f"<S>Taro</S>{EVIL}"
-    assert values["reason"].startswith("2 invalid replies; the last one: the reply has 1 lines")
-    stub.good = good
-    write(stub, tmp_path / "games.txt", terms=AskSettings(tries=2))
-    assert len(stub.asks) == 5, "its tries are used up"
-    written = write(stub, tmp_path / "games.txt", terms=AskSettings(tries=3))
-    assert len(stub.asks) == 6 and len(written.games) == 4 and aside.read_text() == ""
+    games, text = write(stub, tmp_path / "games.txt", terms=AskSettings(tries=2))
+    assert [game.name for game in games] == ["miko-001", "yuzu-003", "miko-004"] and len(stub.asks) == 5
+    assert "set aside: taro-002: 2 invalid replies; the last one: the reply has 1 lines" in text
 
 
-def test_a_service_that_misbehaves_is_tried_again(stub, tmp_path):
-    stub.script[:] = [Status(500), Reset(), CutBody(), Status(429, {"Retry-After": "0"}), Slow(20.0), GOOD]
-    terms = AskSettings(asked_at_once=1, price_in=10.0, price_out=30.0)
-    write(stub, tmp_path / "games.txt", 1, terms, timeout=2.0)
-    stub.script.append(Status(500))
-    written = write(stub, tmp_path / "games.txt", 2, terms)
-    answers = written.answers
-    assert answers.whole and len(stub.asks) == 8
-    spent = answers.spent
-    assert (spent.requests, answers.spent_in_all.requests, spent.tokens_in) == (1, 2, 100) and spent.tokens_out > 0
-    assert answers.spent.cost == pytest.approx((100 * 10 + answers.spent.tokens_out * 30) / 1e6)
-    assert answers.spent_in_all.cost == pytest.approx(2 * answers.spent.cost, rel=0.1)
-    assert "with earlier runs: 2 requests, cost 0.0" in answers.text
-
-
-def test_a_service_that_is_away_ends_the_run_and_what_is_there_stays(stub, tmp_path):
-    stub.script[:] = [GOOD, GOOD, *[Status(401, message=f"bad key {EVIL}")] * 9]
-    written = write(stub, tmp_path / "games.txt", 6, AskSettings(asked_at_once=1))
-    assert len(written.games) == 2 and "401" in written.answers.stopped
-    assert len(read_benchmark(tmp_path / "games.txt")) == 2
+def test_a_service_that_is_away_ends_the_run_and_what_is_paid_for_stays(stub, tmp_path):
+    stub.script[:] = [Status(500), Reset(), GOOD, GOOD, *[Status(401, message=f"bad key {EVIL}")] * 9]
+    games, text = write(stub, tmp_path / "games.txt", 6, AskSettings(asked_at_once=1))
+    assert not games and not (tmp_path / "games.txt").exists() and "stopped early" in text and "401" in text
     stub.script.clear()
-    assert len(write(stub, tmp_path / "games.txt", 6).games) == 6 and len(stub.asks) <= 2 + 2 + 6
+    asked = len(stub.asks)
+    assert len(write(stub, tmp_path / "games.txt", 6)[0]) == 6 and len(stub.asks) == asked + 4
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows knows no such signals")
@@ -263,8 +224,8 @@ def test_what_was_paid_for_survives_a_kill(stub, tmp_path):
     stub.script.clear()
     asked = len(stub.asks)
     plans = plan_stories(("Miko", "Taro"), 9)
-    written = write_stories(tmp_path / "g.txt", plans, model(stub), AskSettings())
-    assert len(written.games) == 9 and len(stub.asks) == asked + 9 - kept
+    games, _ = write_stories(tmp_path / "g.txt", plans, model(stub), AskSettings())
+    assert len(games) == 9 and len(stub.asks) == asked + 9 - kept
 
 
 def test_a_second_run_on_the_same_file_is_refused(stub, tmp_path):
@@ -274,56 +235,13 @@ def test_a_second_run_on_the_same_file_is_refused(stub, tmp_path):
     assert not stub.asks
 
 
-def test_somebody_elses_file_is_not_overwritten(stub, tmp_path):
-    (tmp_path / "games.txt").write_text("my own")
-    with pytest.raises(ValueError, match="was not written by this"):
-        write(stub, tmp_path / "games.txt")
-    assert not stub.asks and (tmp_path / "games.txt").read_text() == "my own"
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("walk round tree 3", "climb tree 3"),
-        ("# name: taro-002", "# I like this one\n# name: taro-002"),
-        ("tree 9", "tree 9\u00e9"),
-        ("4 stories for", "My stories for"),
-    ],
-)
-def test_stories_that_a_person_edited_are_not_overwritten(old, new, stub, tmp_path):
-    path = tmp_path / "games.txt"
-    write(stub, path)
-    edited = path.read_text().replace(old, new, 1).encode("latin-1")
-    path.write_bytes(edited)
-    with pytest.raises(ValueError, match="games.txt was edited: .*; give another file with --out"):
-        write(stub, path, stories=6)
-    assert len(stub.asks) == 4 and path.read_bytes() == edited
-    path.rename(tmp_path / "mine.txt")
-    assert len(write(stub, path, stories=6).games) == 6 and len(stub.asks) == 6
-
-
-def test_stories_of_other_plans_and_models_are_no_edit(stub, tmp_path):
-    path = tmp_path / "games.txt"
-    write(stub, path, stories=6)
-    assert len(write(stub, path, stories=2).games) == 2
-    assert len(write(stub, path, stories=2, panels=3).games) == 2
-    written = write(stub, path, stories=2, model="another")
-    assert written.games == read_benchmark(path) and "another." in path.read_text()
-
-
 def test_the_task_writes_and_tells(stub, tmp_path, capsys):
     words = ["--characters", "Miko,Taro", "--stories", "3", "--panels", "2", "--url", stub.url, "--model", "m"]
     words += ["--out", str(tmp_path / "g.txt"), "--price-in", "1", "--price-out", "2"]
     args = parse(Write, words, "evaluate write", "")
     assert args.run() == 0
     said = capsys.readouterr().out
-    assert "3 of 3 stories in" in said and "questions: 3, answered 3, set aside 0, open 0" in said and "cost" in said
+    assert "3 of 3 stories in" in said and "questions: 3, answered 3, set aside 0" in said and "cost" in said
     assert [len(game.turns) for game in read_benchmark(tmp_path / "g.txt")] == [2, 2, 2]
-    stub.good = lambda ask: EVIL
-    args = replace(args, stories=4, asking={**args.asking, "tries": 1})
-    assert args.run() == 1
-    said = capsys.readouterr().out
-    assert "set aside: taro-004: 1 invalid replies" in said and said.isascii()
-    args = replace(args, asking={"price_in": 1.0})
     with pytest.raises(ValueError, match="only one price is given"):
-        args.run()
+        replace(args, asking={"price_in": 1.0}).run()

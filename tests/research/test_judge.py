@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 
 import numpy as np
 import pytest
@@ -17,19 +16,21 @@ from stub_endpoint import GOOD, Status, StubEndpoint
 from animegamer_core.cli.judge import Judge
 from animegamer_core.cli.options import parse
 from animegamer_core.data.captions.replies import ReplyError
-from animegamer_core.research.judging.agreement import concordance, mean_difference, ranks_of, shown_order
+from animegamer_core.evaluate.estimates import ranks
+from animegamer_core.research.judging.comparison import concordance, open_comparison, shown_order
 from animegamer_core.research.judging.judge import (
     CRITERIA,
+    LONGEST_SIDE,
+    Judged,
     Question,
     Verdict,
     judge_prompt,
     parse_verdict,
     questions_of,
+    reference_image,
     stories_of,
+    story_image,
 )
-from animegamer_core.research.judging.runs import open_comparison
-from animegamer_core.research.judging.tiles import LONGEST_SIDE, reference_image, story_image
-from animegamer_core.research.judging.verdicts import Judged
 
 EVIL = "\U0001f98a</script>=cmd|' IGNORE_ALL\ud800"
 SHADES = {"Zeta": 200, "GC": 100, "GFC": 50}  # the red of an agent's clips, by which the stub knows it
@@ -140,7 +141,7 @@ def test_reference_pictures_are_shown_and_without_them_the_first_scene_stands_fo
     first = stub.asks[0]
     assert len(first.pictures) == 3 and "compare the characters with those of the first" in first.texts[-1]
     assert report["without a reference picture"] == "Miko"
-    assert report["agreement"]["OA"] == {"w": None, "difference": None}, "of a single pass"
+    assert report["agreement"]["OA"] is None, "of a single pass"
     Image.new("RGB", (60, 60), (0, 0, 250)).save(pictures / "miko.png")
     stub.asks.clear()
     _, report = judge(stub, runs, tmp_path / "out", *words)
@@ -164,17 +165,12 @@ def test_a_right_reply_is_read():
     ("text", "found", "expected"),
     [
         ("", "line 1 is '', without <OA>", "six lines, <OA>, <TA>"),
-        (f"Sure.\n{RIGHT}", "line 1 is 'Sure.', without <OA>", "six lines"),
         (RIGHT.replace("<TA> 9 6\n", ""), "line 2 is '<ConC> 8 8', without <TA>", "six lines"),
         (RIGHT.replace("8 7", "8.5 7", 1), "<OA> has '8.5'", "2 whole numbers from 1 to 10 after <OA>"),
-        (RIGHT.replace("8 7", "11 7", 1), "<OA> has '11'", "1 to 10"),
-        (RIGHT.replace("8 7", "08 7", 1), "<OA> has '08'", "1 to 10"),
         (RIGHT.replace("8 7", "\uff18 7", 1), "<OA> has '\\uff18'", "1 to 10"),
         (RIGHT.replace("8 7", "8", 1), "<OA> has 1 numbers", "2 whole numbers"),
-        (RIGHT.replace("8 7", "8 7 6", 1), "<OA> has 3 numbers", "2 whole numbers"),
         (RIGHT.replace("Both are fine.", ""), "there is no explanation", "then the explanation"),
         (f"{RIGHT}\n<OA> 1 10", "<OA> appears a second time", "each tag once"),
-        (RIGHT + "a" * 4000, "the reply has 40", "all of it short"),
         (RIGHT.replace("8 7", EVIL.replace(" ", ""), 1), '<OA> has "\\U0001f98a', "whole numbers"),
     ],
 )
@@ -185,30 +181,7 @@ def test_a_wrong_reply_is_refused_and_our_words_say_why(text, found, expected):
     assert "IGNORE" not in raised.value.expected and len(raised.value.found) < 400
 
 
-@given(
-    st.integers(1, 4),
-    st.text(max_size=200)
-    | st.tuples(st.integers(0, len(RIGHT)), st.text("<>OATConhEV 0123456789.,\n", max_size=9)).map(
-        lambda at: RIGHT[: at[0]] + at[1] + RIGHT[at[0] :]
-    ),
-)
-def test_any_reply_is_a_whole_verdict_or_refused(count, text):
-    try:
-        verdict = parse_verdict(text, count)
-    except ReplyError as error:
-        assert error.expected.isascii() and len(error.expected) < 200
-        return
-    assert list(verdict.scores) == list(CRITERIA) and verdict.explanation.isprintable()
-    assert all(len(row) == count and all(1 <= score <= 10 for score in row) for row in verdict.scores.values())
-
-
 # --- what is made of them -------------------------------------------------------------------------------------------
-
-
-def test_equal_scores_share_their_mean_rank():
-    assert ranks_of([9, 5, 3]).tolist() == [1, 2, 3]
-    assert ranks_of([5, 9, 5, 1]).tolist() == [2.5, 1, 2.5, 4]
-    assert ranks_of([4, 4, 4]).tolist() == [2, 2, 2]
 
 
 def test_kendalls_w_by_hand():
@@ -228,75 +201,49 @@ def test_kendalls_w_lies_between_0_and_1(judges, agents, data):
     rows = data.draw(
         st.lists(st.lists(st.integers(1, 10), min_size=agents, max_size=agents), min_size=judges, max_size=judges)
     )
-    w = concordance([ranks_of(row) for row in rows])
+    w = concordance([ranks(row) for row in rows])
     assert w is None or -1e-9 <= w <= 1 + 1e-9
-    same = concordance([ranks_of(rows[0])] * judges)
+    same = concordance([ranks(rows[0])] * judges)
     assert same is None or same == pytest.approx(1)
-
-
-def test_the_mean_difference_by_hand():
-    assert mean_difference([[8, 6], [7, 6], [4, 8]]) == pytest.approx((0.5 + 3 + 2.5) / 3)
-    assert mean_difference([[8, 6]]) is None
 
 
 def test_scores_go_back_to_their_agents_and_places_keep_theirs(runs):
     comparison = open_comparison(runs[:2])
     story = stories_of([comparison.game("game-001")])[0]
     questions = [Question(story, 0, (1, 0)), Question(story, 1, (0, 1)), Question(story, 2, (1, 0))]
-    verdicts = {
-        questions[0].name: Verdict({tag: (4, 8) for tag in CRITERIA}, "x"),
-        questions[1].name: Verdict({tag: (6, 4) for tag in CRITERIA}, "x"),
-    }
-    judged = Judged.of(comparison.agents, questions, verdicts)
+    verdicts = [Verdict({tag: scores for tag in CRITERIA}, "x") for scores in ((4, 8), (6, 4))]
+    judged = Judged(comparison.agents, tuple(zip(questions, verdicts, strict=False)))
     assert judged.score(0, "OA").value == 7 and judged.score(1, "OA").value == 4 and judged.score(0, "OA").count == 2
-    # the first agent scores 8 in place 2 and 6 in place 1, on average 7; the second 4 in both
-    assert judged.by_place("VC") == [5, 6] and judged.lift("VC") == [-0.5, 0.5]
-    assert judged.agreement("EC") == 1 and judged.difference("EC") == 1
+    assert judged.by_place("VC") == [5, 6] and judged.agreement("EC") == 1
 
 
 def test_a_whole_run(stub, runs, tmp_path, capsys):
     status, report = judge(stub, runs, tmp_path / "out")
-    assert status == 0 and len(stub.asks) == 12 == report["asking"]["requests"]
+    assert status == 0 and len(stub.asks) == 12 and report["answered"] == "12 of 12"
     scores = report["scores"]
     assert {agent: scores[agent]["OA"]["value"] for agent in scores} == {"Zeta": 9, "GC": 5, "GFC": 3}
     assert scores["Zeta"]["TA"]["value"] == 8 and scores["Zeta"]["OA"]["count"] == 12
-    assert report["agreement"]["ConC"] == {"w": 1.0, "difference": 0.0}
-    assert report["places"]["OA"]["mean"] == pytest.approx([17 / 3] * 3, abs=1e-5), (
+    assert report["agreement"]["ConC"] == 1
+    assert report["places"]["OA"] == pytest.approx([17 / 3] * 3, abs=1e-5), (
         "every agent stood in every place equally often"
     )
     assert (report["games"], report["stories"], report["passes"], report["seed"]) == (2, 4, 3, 0)
     text = (tmp_path / "out" / "judge.md").read_text("utf-8")
     assert "| AnimeGamer (paper) | 8.36 | 9.14 | 8.41 | 9.11 | - | - |" in text
     assert "| Zeta | 9.00 (9.00 to 9.00) | 8.00 (8.00 to 8.00) |" in text
-    lines = [json.loads(line) for line in (tmp_path / "out" / "verdicts.jsonl").read_text("utf-8").splitlines()]
-    assert len(lines) == 12 and all(line["scores"]["GC"]["OA"] == 5 for line in lines)
-    assert len({tuple(line["order"]) for line in lines}) > 2
     assert "questions: 12, answered 12" in capsys.readouterr().out
 
 
 def test_the_same_command_goes_on_and_gives_the_same_report(stub, runs, tmp_path):
     stub.script[:] = [GOOD] * 5 + [Status(401, message="no key")] * 20
     status, report = judge(stub, runs, tmp_path / "out", "--asked-at-once", "1")
-    assert status == 1 and report["asking"]["answered"] == 5 and "401" in report["asking"]["stopped"]
+    assert status == 1 and report["answered"] == "5 of 12"
     before = len(stub.asks)
     stub.script.clear()
     status, report = judge(stub, runs, tmp_path / "out")
     assert status == 0 and len(stub.asks) == before + 7
-    files = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir() if path.name != "judge.json"}
-    status, again = judge(stub, runs, tmp_path / "out")
-    assert status == 0 and len(stub.asks) == before + 7 and again["asking"]["requests"] == 0
-    assert again["scores"] == report["scores"] and again["asking"]["requests_in_all"] == 12
-    assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == files["verdicts.jsonl"]
-
-
-def test_another_clip_seed_or_pass_is_another_question(stub, runs, tmp_path):
-    judge(stub, runs[:1], tmp_path / "out", "--limit", "1", "--passes", "2")
-    assert len(stub.asks) == 4
-    changed = make_run(tmp_path / "changed", "Zeta", {"game-001": 10}, 100)
-    judge(stub, [changed], tmp_path / "out", "--limit", "1", "--passes", "2")
-    assert len(stub.asks) == 8
-    judge(stub, runs[:1], tmp_path / "out", "--limit", "1", "--passes", "3")
-    assert len(stub.asks) == 10
+    before = (tmp_path / "out" / "judge.json").read_bytes()
+    assert judge(stub, runs, tmp_path / "out")[0] == 0 and (tmp_path / "out" / "judge.json").read_bytes() == before
 
 
 def test_a_judge_that_favours_a_place_is_found_out(stub, runs, tmp_path):
@@ -305,30 +252,15 @@ def test_a_judge_that_favours_a_place_is_found_out(stub, runs, tmp_path):
     _, report = judge(stub, runs, tmp_path / "out")
     scores = report["scores"]
     assert len({scores[agent]["OA"]["value"] for agent in scores}) == 1, "in three passes nobody has gained by it"
-    assert report["places"]["OA"]["mean"] == [9, 4, 4] and report["places"]["OA"]["lift"][0] == pytest.approx(10 / 3)
-    assert report["agreement"]["OA"]["w"] == 0 and report["agreement"]["OA"]["difference"] == pytest.approx(10 / 3)
-    assert "9.00 (+3.33) | 4.00 (-1.67)" in (tmp_path / "out" / "judge.md").read_text("utf-8")
+    assert report["places"]["OA"] == [9, 4, 4] and report["agreement"]["OA"] == 0
 
 
 def test_a_story_that_gets_no_verdict_is_told_and_left_out(stub, runs, tmp_path, capsys):
     stub.good = lambda ask: EVIL if "tree 6;" in ask.texts[-1] else faithful(ask)
     status, report = judge(stub, runs, tmp_path / "out", "--passes", "1", "--tries", "2")
-    assert status == 1 and report["asking"]["set_aside"] == 2 and report["scores"]["Zeta"]["OA"]["count"] == 2
-    lines = [json.loads(line) for line in (tmp_path / "out" / "verdicts.jsonl").read_text("utf-8").splitlines()]
-    record = next(line for line in lines if line["story"].endswith("6-10"))
-    assert (
-        record["reason"].startswith("2 invalid replies")
-        and record["reply"] == EVIL.replace("\ud800", "?")
-        and "scores" not in record
-    )
+    assert status == 1 and report["scores"]["Zeta"]["OA"]["count"] == 2
     assert "set aside 2" in capsys.readouterr().out
     assert "IGNORE" not in (tmp_path / "out" / "judge.md").read_text("utf-8")
-
-
-def test_no_verdict_at_all_leaves_no_report(stub, runs, tmp_path):
-    stub.script[:] = [Status(403)] * 9
-    status, report = judge(stub, runs, tmp_path / "out")
-    assert status == 1 and report is None
 
 
 def test_wrong_runs_are_refused_before_anything_is_asked(stub, runs, tmp_path):
@@ -366,4 +298,3 @@ def test_questions_are_the_same_for_a_seed(runs):
     stories = stories_of([comparison.game(name) for name in comparison.games])
     one, two = questions_of(stories, 3, 3, 0), questions_of(stories, 3, 3, 1)
     assert one == questions_of(stories, 3, 3, 0) and one != two and len({question.name for question in one}) == 12
-    assert math.isnan(Judged((), ()).score(0, "OA").value)

@@ -9,8 +9,8 @@ import pytest
 from judging_world import make_run
 
 from animegamer_core.cli.judge import Raters
+from animegamer_core.research.judging.comparison import open_comparison
 from animegamer_core.research.judging.ratings import CRITERIA, read_study, write_study
-from animegamer_core.research.judging.runs import open_comparison
 
 AGENTS = ("Zeta", "Quux", "Vega")
 

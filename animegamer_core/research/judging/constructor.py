@@ -6,36 +6,24 @@ background is a time of day and a place, since an instruction names both.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
-from ...data.benchmark import (
-    FORM,
-    BenchmarkError,
-    BenchmarkGame,
-    BenchmarkTurn,
-    benchmark_text,
-    parse_benchmark,
-    parse_turn,
-)
+from ...data.benchmark import FORM, BenchmarkError, BenchmarkGame, BenchmarkTurn, benchmark_text, parse_turn
 from ...data.captions.pictures import read_references
 from ...data.captions.replies import TIMES, ReplyError, phrase, why_unfit
 from ...endpoint import VisionModel
 from ...files import write_text
-from ...json_files import read_rows
 from ...life import questions
 from ...messages import quoted
 from ...state import clean_text
-from .asking import Answers, AskSettings, OnProgress, Task, ask_all, kept_replies, whole_reply
+from .asking import AskSettings, OnProgress, Task, ask_all, kept_replies, told, whole_reply
 
 PANELS, MOST_PANELS = 10, 50
 LONGEST_LINE = 400  # most characters of a reply per panel; valid lines have about 130
@@ -45,7 +33,6 @@ OPENINGS = (
     *("hill", "lake", "bakery", "station", "castle", "farm", "harbour", "bridge", "meadow", "mountain"),
 )
 MOST_STORIES = len(TIMES) * len(OPENINGS)  # since each begins at another time or place
-_REMARK = "{} stories for a benchmark, written by the language model"  # followed by its name
 _SHOWN = 60  # characters of a reply in an error
 _PANEL = "<S>characters</S><MD>motion</MD><EV>time place</EV><ML>1 to 5</ML><MA>adverb</MA><SC>0 or 1</SC>"
 _PANEL += "<ET>0 or 1</ET><ST>-1 or 1</ST>"
@@ -153,7 +140,8 @@ def _lines(whole: str) -> list[str]:
 
 
 def _checked(turn: BenchmarkTurn, plan: StoryPlan) -> BenchmarkTurn:
-    """The turn with phrases in lower case; BenchmarkError for wrong characters, ReplyError as in `_lowered`."""
+    """The turn with phrases in lower case; BenchmarkError for wrong characters, ReplyError for words that an
+    instruction cannot contain."""
     main, *others = turn.characters
     if main != plan.character:
         raise BenchmarkError(f"<S> begins with {quoted(main, _SHOWN)}", f"{plan.character} first in <S>")
@@ -162,23 +150,9 @@ def _checked(turn: BenchmarkTurn, plan: StoryPlan) -> BenchmarkTurn:
     if others and others[0] not in plan.others:
         known = f"nobody or one of {', '.join(plan.others)}" if plan.others else "nobody"
         raise BenchmarkError(f"<S> has {quoted(others[0], _SHOWN)}", f"{known} after {plan.character} in <S>")
-    return _lowered(turn)
-
-
-def _lowered(turn: BenchmarkTurn) -> BenchmarkTurn:
-    """The turn with phrases in lower case; ReplyError for words that an instruction cannot contain."""
     phrases = (("MD", turn.motion), ("EV", turn.background), ("MA", turn.adverb))
     motion, background, adverb = (phrase(tag, words, commas=("MD", "EV", "MA")) for tag, words in phrases)
     return BenchmarkTurn(turn.characters, motion, background, turn.level, adverb, turn.change)
-
-
-@dataclass(frozen=True)
-class Written:
-    """The written benchmark: its file, the stories in it, and the model's answers."""
-
-    path: Path
-    games: tuple[BenchmarkGame, ...]
-    answers: Answers[tuple[BenchmarkTurn, ...]]
 
 
 def write_stories(
@@ -187,72 +161,27 @@ def write_stories(
     model: VisionModel,
     terms: AskSettings,
     on_progress: OnProgress | None = None,
-) -> Written:
+) -> tuple[tuple[BenchmarkGame, ...], str]:
     """Ask for the stories and write the valid ones as a benchmark; the same call continues after an interruption.
 
-    Next to `path`, PATH.replies.jsonl gets every raw reply, and PATH.set-aside.jsonl the stories without a valid one.
-    ValueError if the file exists and was not written by this function, or was edited.
+    Returns the written games, none while questions are open, and the counts as text. PATH.replies.jsonl gets every raw
+    reply, so that none is paid for twice. ValueError if the file exists.
     """
-    kept_path = path.with_name(f"{path.name}.replies.jsonl")
-    if path.exists() and not kept_path.is_file():
-        raise ValueError(f"{path} exists and was not written by this command; choose another file")
-    with kept_replies(kept_path) as kept:
-        if path.exists() and not _is_as_written(path, kept_path):
-            raise ValueError(
-                f"{path} was edited: its games differ from {kept_path.name}; give another file with --out, or move "
-                "this one away"
-            )
-        answers = ask_all(model, [_task(plan) for plan in plans], kept, terms, on_progress)
-        games = tuple(
-            BenchmarkGame(plan.name, answers.values[plan.name]) for plan in plans if plan.name in answers.values
-        )
-        _write_set_aside(path.with_name(f"{path.name}.set-aside.jsonl"), plans, answers)
-        if games:
-            write_text(path, benchmark_text(games, (f"{_REMARK.format(len(games))} {clean_text(model.name)}.",)))
-    return Written(path, games, answers)
-
-
-class _KeptReply(msgspec.Struct):
-    question: str
-    reply: str
-
-
-def _is_as_written(path: Path, kept_path: Path) -> bool:
-    """Whether all games in a file are from the stored replies, of any plan and model."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        games = parse_benchmark(text)
-    except (BenchmarkError, UnicodeDecodeError):
-        return False
-    rows = [row.value for row in read_rows(kept_path, _KeptReply) if row.problem is None]
-    known = {(row.question, _turns_of(row.reply)) for row in rows}
-    remark = text.partition("\n")[0].removeprefix("# ")
-    whole = remark.startswith(_REMARK.format(len(games))) and text == benchmark_text(games, (remark,))
-    return whole and all((game.name, game.turns) in known for game in games)
-
-
-def _turns_of(reply: str) -> tuple[BenchmarkTurn, ...]:
-    """The turns in a reply to any story's prompt; empty if a line is invalid."""
-    try:
-        return tuple(_lowered(parse_turn(line)) for line in _lines(whole_reply(reply)))
-    except (BenchmarkError, ReplyError):
-        return ()
-
-
-def _task(plan: StoryPlan) -> Task[tuple[BenchmarkTurn, ...]]:
-    parse: Callable[[str], tuple[BenchmarkTurn, ...]] = partial(parse_story, plan=plan)
-    return Task(plan.name, story_prompt(plan), parse, about={"character": plan.character})
-
-
-def _write_set_aside(path: Path, plans: Sequence[StoryPlan], answers: Answers[tuple[BenchmarkTurn, ...]]) -> None:
-    """Write one line for each story without a valid reply; replaces an earlier run's file."""
-    lines = []
-    for plan in plans:
-        if (aside := answers.set_aside.get(plan.name)) is not None:
-            values = {"story": plan.name, "character": plan.character, "reason": aside.reason, "reply": aside.reply}
-            lines.append(json.dumps(values) + "\n")
-    if lines or path.is_file():
-        write_text(path, "".join(lines))
+    if path.exists():
+        raise ValueError(f"{path} exists; give another file with --out, or delete it: the replies beside it are kept")
+    tasks = [
+        Task(plan.name, story_prompt(plan), partial(parse_story, plan=plan), about={"character": plan.character})
+        for plan in plans
+    ]
+    with kept_replies(path.with_name(f"{path.name}.replies.jsonl")) as kept:
+        result = ask_all(model, tasks, kept, terms, on_progress)
+        text = told(result, len(tasks), kept, terms)
+    written = tuple(BenchmarkGame(plan.name, result.values[plan.name]) for plan in plans if plan.name in result.values)
+    if not written or len(written) + len(result.invalid) < len(plans):
+        return (), text
+    remark = f"{len(written)} stories for a benchmark, written by the language model {clean_text(model.name)}."
+    write_text(path, benchmark_text(written, (remark,)))
+    return written, text
 
 
 def _slug(character: str) -> str:

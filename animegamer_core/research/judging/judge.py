@@ -3,33 +3,44 @@
 The prompt's wording is ours; its content, the criteria and their order are the paper's (supplement, section 4, which
 says four lines but names six criteria). A game of ten turns makes two stories, turns 1 to 5 and 6 to 10; if fewer than
 five turns remain, they are left out. Agents have numbers instead of names; their order is shuffled for every story, and
-rotated with every pass.
+rotated with every pass, so that in as many passes as agents each is in every place equally often.
+
+F frames, H height, W width.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...checkpoint.storage import write_json
 from ...data.benchmark import BenchmarkGame
+from ...data.captions.pictures import evenly
 from ...data.captions.replies import ReplyError
+from ...evaluate.estimates import FEW, Estimate, mean_over_games, ranks
+from ...evaluate.world.paper import SOURCE
 from ...evaluate.world.references import CharacterReferences, references_of
+from ...files import write_text
 from ...media.video import read_clip
 from ...messages import quoted
 from ...state import clean_text
-from .agreement import shown_order
 from .asking import Task, whole_reply
-from .runs import Comparison
-from .tiles import FRAMES, reference_image, story_image
+from .comparison import Comparison, interval_cell, mean_concordance, number_cell, plain, shown_order, table
 
 if TYPE_CHECKING:
     from PIL import Image
 
+Picture = NDArray[np.uint8]  # (H, W, 3) RGB
+FRAMES = 5  # for each scene (supplement, section 4)
+LONGEST_SIDE = 1536  # px of an image
+_GAP, _PAPER = 8, "#ffffff"
 SCENES = 5  # of a story
 LOWEST, HIGHEST = 1, 10
 LONGEST_VERDICT = 4000  # most characters of a reply; valid ones have a few hundred
@@ -42,6 +53,11 @@ CRITERIA: dict[str, tuple[str, str]] = {  # tag -> its name and question, in the
     "ChaC": ("Character consistency", "whether the characters of every scene are those of the reference pictures"),
     "EC": ("Emotional consistency", "whether the mood that the scenes express fits the feelings that the text tells"),
     "VC": ("Visual coherence", "whether colours, style and composition of the scenes belong together"),
+}
+# The paper's scores by GPT-4V, out of 10: four of the six criteria, for two players.
+JUDGED: dict[str, dict[str, float]] = {
+    "AnimeGamer": {"OA": 8.36, "TA": 9.14, "ConC": 8.41, "ChaC": 9.11},
+    "GC": {"OA": 6.42, "TA": 7.29, "ConC": 6.58, "ChaC": 7.49},
 }
 _FORM = "six lines, <OA>, <TA>, <ConC>, <ChaC>, <EC>, <VC> in this order, then the explanation on a new line"
 
@@ -123,7 +139,7 @@ def references_in(stories: Sequence[Story], folder: Path | None) -> CharacterRef
     for story in stories:
         turn = story.game.turns[0]
         for name in story.characters:  # `references_of` looks only for main characters
-            games[name] = BenchmarkGame("alone", (dataclasses.replace(turn, characters=(name,)),))
+            games[name] = BenchmarkGame("alone", (replace(turn, characters=(name,)),))
     return references_of(tuple(games.values()), folder)
 
 
@@ -224,3 +240,100 @@ def _pictures(clips: Sequence[Sequence[Path]], references: Sequence[Sequence[obj
     """The reference pictures, if there are any, and each agent's scenes."""
     first = [reference_image(references)] if references else []
     return (*first, *(story_image([read_clip(clip).frames for clip in row]) for row in clips))
+
+
+def story_image(clips_FHWC: Sequence[NDArray[np.uint8]]) -> Image.Image:
+    """An image with one row per scene: 5 evenly spaced frames of its clip, from the first to the last."""
+    rows = [[clip[index] for index in evenly(len(clip), FRAMES)] for clip in clips_FHWC]
+    height, width = rows[0][0].shape[:2]
+    return tiled(rows, (width, height))
+
+
+def reference_image(pictures: Sequence[Sequence[Picture]]) -> Image.Image:
+    """An image with one row per character: its pictures side by side, 240 px high, with their own aspect."""
+    return tiled(pictures, (0, 240))
+
+
+def tiled(rows: Sequence[Sequence[Picture]], size: tuple[int, int]) -> Image.Image:
+    """Rows of pictures on white, each resized to `size` (width, height); width 0 keeps the aspect.
+
+    The image is shrunk to LONGEST_SIDE if it is larger.
+    """
+    from PIL import Image
+
+    width, height = size
+    scaled = [[_scaled(picture, width, height) for picture in row] for row in rows]
+    widest = max(sum(picture.width + _GAP for picture in row) for row in scaled) - _GAP
+    image = Image.new("RGB", (widest, len(scaled) * (height + _GAP) - _GAP), _PAPER)
+    for number, row in enumerate(scaled):
+        x = 0
+        for picture in row:
+            image.paste(picture, (x, number * (height + _GAP)))
+            x += picture.width + _GAP
+    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+    return image
+
+
+def _scaled(picture: Picture, width: int, height: int) -> Image.Image:
+    from PIL import Image
+
+    image = Image.fromarray(picture)
+    size = (width or max(1, round(image.width * height / image.height)), height)
+    return image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The answered questions with their verdicts. agents: names, in the numbering of the questions' orders."""
+
+    agents: tuple[str, ...]
+    given: tuple[tuple[Question, Verdict], ...]
+
+    def score(self, agent: int, tag: str) -> Estimate:
+        """An agent's mean score, with its interval over games."""
+        games: dict[str, list[float]] = {}
+        for question, verdict in self.given:
+            score = float(by_agent(question, verdict)[tag][agent])
+            games.setdefault(question.story.game.name, []).append(score)
+        return mean_over_games(list(games.values()))
+
+    def agreement(self, tag: str) -> float | None:
+        """Kendall's W of the passes, averaged over stories."""
+        stories: dict[str, list[NDArray[np.float64]]] = {}
+        for question, verdict in self.given:
+            scores = np.asarray(by_agent(question, verdict)[tag], dtype=float)
+            stories.setdefault(question.story.name, []).append(ranks(-scores) + 1)
+        return mean_concordance(stories.values())
+
+    def by_place(self, tag: str) -> list[float]:
+        """The mean score of each place, in the order shown: far apart if the judge favours a place."""
+        return [float(mean) for mean in np.mean([verdict.scores[tag] for _, verdict in self.given], axis=0)]
+
+
+def save_report(out: Path, judged: Judged, facts: Mapping[str, Any]) -> list[Path]:
+    """Write judge.json and judge.md; returns their paths."""
+    scores = {agent: {tag: judged.score(number, tag) for tag in CRITERIA} for number, agent in enumerate(judged.agents)}
+    agreement = {tag: judged.agreement(tag) for tag in CRITERIA}
+    values = {
+        **facts,
+        "scores": {agent: {tag: asdict(value) for tag, value in row.items()} for agent, row in scores.items()},
+        "agreement": agreement,
+        "places": {tag: judged.by_place(tag) for tag in CRITERIA},
+    }
+    names = [f"{name} &lt;{tag}&gt;" for tag, (name, _) in CRITERIA.items()]
+    rows = [[plain(agent), *map(interval_cell, row.values())] for agent, row in scores.items()]
+    rows += [[f"{agent} (paper)", *(number_cell(row.get(tag)) for tag in CRITERIA)] for agent, row in JUDGED.items()]
+    rows.append(["W", *map(number_cell, agreement.values())])
+    for number in range(len(judged.agents)):
+        rows.append([f"Place {number + 1}", *(number_cell(judged.by_place(tag)[number]) for tag in CRITERIA)])
+    notes = (
+        f"Scores from 1 to 10; a story is {SCENES} turns. Intervals: 95 %, bootstrap over games; with fewer than {FEW} "
+        "they are too narrow. W: Kendall's coefficient of concordance of the passes, mean over stories; 1 is full "
+        f"agreement. Place: the mean score of the agents shown there. (paper): GPT-4V's scores of other games, from "
+        f"{SOURCE}; `-`: not given."
+    )
+    lines = "\n".join(f"- {plain(name)}: {plain(str(value))}" for name, value in facts.items())
+    write_json(out / "judge.json", values)
+    parts = ["# Judged by a model", table(["Agent", *names], rows), lines, notes]
+    write_text(out / "judge.md", "\n\n".join(parts) + "\n")
+    return [out / "judge.json", out / "judge.md"]

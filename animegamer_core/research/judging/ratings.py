@@ -16,14 +16,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...checkpoint.storage import write_json
 from ...evaluate.estimates import DRAWS, FEW, Estimate
 from ...evaluate.world.paper import SOURCE
 from ...files import make_folder, replacing, write_text
 from ...json_files import read_json
-from .agreement import concordance, mean_of_known, shown_order
-from .paper import RANKED
-from .runs import Comparison, as_json, plain
-from .verdicts import interval_cell, number_cell, table
+from .comparison import Comparison, interval_cell, mean_concordance, number_cell, plain, shown_order, table
 
 CSV, KEY, CLIPS = "ratings.csv", "key.json", "clips"
 LETTERS = "ABCD"
@@ -34,14 +32,16 @@ CRITERIA: dict[str, str] = {  # name -> the question to raters
     "Context consistency": "Whose places, things and story fit together best from turn to turn?",
     "Character consistency": "Whose characters look most like themselves all along?",
 }
-NOTES = (
-    "Points: 10 for the first rank, 7 for the second, 4 for the third, 1 for the fourth.",
-    f"Intervals: 95 %, bootstrap over raters and games, both drawn with replacement ({DRAWS:,} draws; Owen 2007, the "
-    "pigeonhole bootstrap), since the ranks of one rater are correlated, and those of one game too; with "
-    f"fewer than {FEW} of either they are too narrow.",
-    "W: Kendall's coefficient of concordance of the raters' ranks, mean over games; 1 is full agreement.",
-    f"(paper): the human scores of {SOURCE}, which ranked four players; `-`: not given.",
-)
+# The paper's scores by people, out of 10.
+RANKED: dict[str, dict[str, float]] = {
+    "AnimeGamer": {
+        "Overall": 10.0,
+        "Instruction following": 9.95,
+        "Context consistency": 9.95,
+        "Character consistency": 9.86,
+    },
+    "GC": {"Overall": 7.38, "Instruction following": 7.37, "Context consistency": 6.89, "Character consistency": 7.55},
+}
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ class Ratings:
 
     def agreement(self, criterion: str) -> float | None:
         """Kendall's W of the raters, averaged over games; None for one rater."""
-        ranks_RGA = self.ranks[criterion]
-        return mean_of_known([concordance(ranks_RGA[:, game]) for game in range(ranks_RGA.shape[1])])
+        return mean_concordance(np.moveaxis(self.ranks[criterion], 1, 0))
 
 
 def write_study(comparison: Comparison, out: Path, raters: int, games: int, seed: int = 0) -> Path:
@@ -88,7 +87,7 @@ def write_study(comparison: Comparison, out: Path, raters: int, games: int, seed
         for rater in range(1, raters + 1):
             lines.writerows([rater, number, name] for number in range(1, games + 1) for name in CRITERIA)
     key = {"agents": comparison.agents, "raters": raters, "orders": [orders[game] for game in chosen], "games": chosen}
-    write_text(out / KEY, as_json({"note": "Keep this from the raters: it says which agent is which.", **key}))
+    write_json(out / KEY, {"note": "Keep this from the raters: it says which agent is which.", **key})
     return out / CSV
 
 
@@ -146,15 +145,17 @@ def save_ratings(out: Path, ratings: Ratings) -> list[Path]:
     rows = [[plain(agent), *map(interval_cell, found.values())] for agent, found in scores.items()]
     rows += [[f"{agent} (paper)", *map(number_cell, known.values())] for agent, known in RANKED.items()]
     rows.append(["W", *map(number_cell, agreement.values())])
-    text = ["# Ranked by people", table(["Agent", *CRITERIA], rows), "\n".join(f"- {note}" for note in NOTES)]
+    notes = (
+        "Points: 10, 7, 4 and 1 for ranks 1 to 4. Intervals: 95 %, bootstrap over raters and games, both drawn with "
+        f"replacement (Owen 2007); with fewer than {FEW} of either they are too narrow. W: Kendall's coefficient of "
+        f"concordance of the raters' ranks, mean over games; 1 is full agreement. (paper): {SOURCE}; `-`: not given."
+    )
     values = {
         "scores": {agent: {name: asdict(value) for name, value in found.items()} for agent, found in scores.items()},
         "agreement": agreement,
         "ranks": {name: ranks.tolist() for name, ranks in ratings.ranks.items()},
-        "paper": RANKED,
-        "notes": list(NOTES),
     }
     paths = [out / "ranks.json", out / "ranks.md"]
-    write_text(paths[0], as_json(values))
-    write_text(paths[1], "\n\n".join(text) + "\n")
+    write_json(paths[0], values)
+    write_text(paths[1], "\n\n".join(["# Ranked by people", table(["Agent", *CRITERIA], rows), notes]) + "\n")
     return paths
