@@ -16,7 +16,7 @@ from tyro.conf import OmitArgPrefixes
 from ..checkpoint.adapters import open_with_adapters
 from ..data.flow import BACKENDS
 from ..data.stats import counted
-from ..evaluate.similarity.choose import KINDS
+from ..evaluate.similarity import KINDS
 from ..files import write_text
 from ..research.ablations.variants import BUDGET_NAMES, VARIANTS, chosen
 from ..research.baselines.settings import NAMES, BaselineSettings
@@ -120,7 +120,7 @@ class World(Drawing, Scoring):
 
     def job(self, device: str) -> EvaluationJob:
         """What the options ask for; ValueError for a missing file or options that do not fit together."""
-        from ..evaluate.similarity.choose import open_scoring_models
+        from ..evaluate.similarity import open_scoring_models
         from ..evaluate.world.job import EvaluationJob, read_games
         from ..evaluate.world.motion import edges_of, flow_of
         from ..runtime.device import choose_device
@@ -395,7 +395,7 @@ class Ablations(Scoring):
 
         from ..checkpoint import open_world
         from ..evaluate.report import command_line
-        from ..evaluate.similarity.choose import open_scoring_models
+        from ..evaluate.similarity import open_scoring_models
         from ..research.ablations import run, table
         from ..research.toybox_recipe.stages import Deadline
         from ..runtime.device import choose_device

@@ -28,8 +28,7 @@ from animegamer_core.cli import evaluate as cli
 from animegamer_core.cli.options import parse
 from animegamer_core.data.benchmark import BenchmarkGame, benchmark_text, parse_turn
 from animegamer_core.evaluate import estimates
-from animegamer_core.evaluate.similarity import choose
-from animegamer_core.evaluate.similarity.models import ScoringModels
+from animegamer_core.evaluate.similarity import ScoringModels, choose
 from animegamer_core.evaluate.world import charts, page, runner, small
 from animegamer_core.evaluate.world.job import EvaluationJob, open_job, read_games, save_table
 from animegamer_core.evaluate.world.metrics import BY_KEY, METRICS, confusion, estimate_of, estimates_of

@@ -31,8 +31,7 @@ from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
 from animegamer_core.data.examples.example_film import BIG_BUCK_BUNNY, CHARACTERS  # noqa: E402
 from animegamer_core.data.records import ClipRecord  # noqa: E402
 from animegamer_core.evaluate.estimates import rank_correlation  # noqa: E402
-from animegamer_core.evaluate.similarity.choose import KINDS, open_scoring_models  # noqa: E402
-from animegamer_core.evaluate.similarity.models import ImageModel  # noqa: E402
+from animegamer_core.evaluate.similarity import KINDS, ImageModel, open_scoring_models  # noqa: E402
 from animegamer_core.json_files import read_rows  # noqa: E402
 
 PARTS = ((1, 1.0), (3, 0.5), (4, 0.34))  # of a frame: places along each side, and a part's side

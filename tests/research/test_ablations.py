@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world, save_part, save_world
-from animegamer_core.evaluate.similarity.models import ScoringModels
+from animegamer_core.evaluate.similarity import ScoringModels
 from animegamer_core.model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.model.engine import GameEngine

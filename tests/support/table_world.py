@@ -11,7 +11,7 @@ from torch.nn.functional import normalize
 from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.save import write_manifest
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
-from animegamer_core.evaluate.similarity.models import ScoringModels
+from animegamer_core.evaluate.similarity import ScoringModels
 from animegamer_core.state import MotionTable
 
 TABLE = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))

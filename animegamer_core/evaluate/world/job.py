@@ -19,7 +19,7 @@ from ...files import locked
 from ...toybox.benchmark import BENCHMARK
 from ..players import GamePlayer
 from ..report import machine
-from ..similarity.models import ScoringModels
+from ..similarity import ScoringModels
 from .charts import write_pictures
 from .motion import MotionMeter, open_meter
 from .page import write_page

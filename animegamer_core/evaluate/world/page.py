@@ -10,7 +10,7 @@ from typing import Any
 
 from ...media.page import write_page as write_html
 from ..estimates import Estimate
-from ..similarity.models import STAND_IN
+from ..similarity import STAND_IN
 from .metrics import METRICS
 from .records import GAMES, GameRecord, TurnRecord
 from .report import PaperTable, number

@@ -13,7 +13,7 @@ from ...files import write_text
 from ...state import clean_text
 from ..estimates import FEW, Estimate
 from ..report import machine
-from ..similarity.models import STAND_IN
+from ..similarity import STAND_IN
 from .metrics import METRICS, Metric, ceilings_of, confusion, estimates_of
 from .paper import MAIN_TABLE, PAPER, SOURCE
 from .records import PlayedRun, differences, read_asked, read_run

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...data.benchmark import BenchmarkGame, BenchmarkTurn
-from ..similarity.models import ScoringModels
+from ..similarity import ScoringModels
 from .motion import MotionMeter
 from .references import CharacterReferences, true_shots
 

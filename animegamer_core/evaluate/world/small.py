@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..report import stacked
-from ..similarity.choose import open_scoring_models
-from ..similarity.models import ScoringModels
+from ..similarity import ScoringModels, open_scoring_models
 from .charts import draw_pictures
 from .job import EvaluationJob, open_job, read_games, save_table
 from .player import WorldPlayer

@@ -26,7 +26,7 @@ from ...checkpoint import World, open_world, save_world
 from ...checkpoint.storage import read_json, write_json
 from ...data.benchmark import BenchmarkGame, BenchmarkTurn, read_benchmark
 from ...evaluate.estimates import psnr
-from ...evaluate.similarity.models import ScoringModels
+from ...evaluate.similarity import ScoringModels
 from ...evaluate.toybox.batched_play import Script, play_games
 from ...evaluate.toybox.context import Clips, EvalContext, TrueShots
 from ...evaluate.world.scores import compared_frames, rowwise_cosine, scored_text

@@ -1,4 +1,4 @@
-"""The choice of scoring models: the Toybox's own, which need no download, or published ones in the user's folders.
+"""The scoring models behind CLIP-I, CLIP-T and DreamSim: the Toybox's own, or published ones in the user's folders.
 
 Imports torch only when models are opened. M images or texts, E embedding width, H height, W width, C channels.
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from .models import STAND_IN, ScoringModels
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,9 +16,47 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from ...toybox.scoring_models import ScoringNet
+    from ..toybox.scoring_models import ScoringNet
 
 KINDS = ("toybox", "published")
+STAND_IN = "toybox towers"  # stays as it is, since saved runs and reports contain it
+
+
+class ImageModel(Protocol):
+    """A model that embeds images, such as DreamSim; the cosine of two embeddings is the images' similarity."""
+
+    @property
+    def name(self) -> str:
+        """The model's name in reports."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What a report says about the model, such as its files and their hashes, as plain JSON values."""
+
+    def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
+        """Embed RGB images of one size: (M, E) fp32 unit vectors on the CPU."""
+
+
+class ImageTextModel(ImageModel, Protocol):
+    """A CLIP model: it embeds texts into the space of images, where the cosine says how well they match."""
+
+    def embed_texts(self, texts: Sequence[str]) -> Tensor:
+        """Embed texts: (M, E) fp32 unit vectors on the CPU."""
+
+
+@dataclass(frozen=True)
+class ScoringModels:
+    """The models that score shots. dreamsim: None leaves its rows empty. stand_in: they are the Toybox's own."""
+
+    clip: ImageTextModel
+    dreamsim: ImageModel | None
+    stand_in: bool = False
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a report says about the models, as plain JSON values."""
+        dreamsim = None if self.dreamsim is None else {"name": self.dreamsim.name, **self.dreamsim.facts}
+        return {"stand_in": self.stand_in, "clip": {"name": self.clip.name, **self.clip.facts}, "dreamsim": dreamsim}
 
 
 @dataclass(frozen=True)
@@ -59,8 +95,7 @@ def open_scoring_models(
         if clip is not None or dreamsim is not None:
             raise ValueError(f"--towers toybox takes no folder, got {clip or dreamsim}; use --towers published")
         return _open_toybox_models(device)
-    from .published_clip import CLIP_SOURCE, open_clip_model
-    from .published_dreamsim import open_dreamsim
+    from .published import CLIP_SOURCE, open_clip_model, open_dreamsim
 
     if clip is None:
         raise ValueError(
@@ -71,11 +106,12 @@ def open_scoring_models(
 
 def _open_toybox_models(device: torch.device | str) -> ScoringModels:
     """The shipped world's scoring models, which judge all worlds; ValueError if they are missing."""
-    from ...checkpoint.world import EMBEDDED
-    from ...toybox.scoring_models import FOLDER, WEIGHTS, load_scoring_models, read_card
-    from .files import file_facts
+    from ..checkpoint.storage import note_of
+    from ..checkpoint.world import EMBEDDED
+    from ..toybox.scoring_models import FOLDER, WEIGHTS, load_scoring_models, read_card
 
     world = EMBEDDED["toybox"]
     net = load_scoring_models(world, device)
-    facts = {"files": file_facts([world / FOLDER / WEIGHTS]), "trained": read_card(world)["facts"]}
+    hashes = {WEIGHTS: note_of(world / FOLDER / WEIGHTS).sha256}
+    facts = {"files": hashes, "trained": read_card(world)["facts"]}
     return ScoringModels(ToyboxModel(net, facts), ToyboxModel(net, facts, perceptual=True), stand_in=True)

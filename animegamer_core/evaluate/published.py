@@ -1,0 +1,343 @@
+"""Published CLIP and DreamSim models from the user's own folders; nothing is downloaded.
+
+M images or texts, E embedding width, H height, W width, C channels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import torch
+import torch.nn.functional as F
+from einops import rearrange
+from PIL import Image
+
+from ..checkpoint.storage import note_of
+from ..checkpoint.weight_files import read_state
+from ..json_files import Value, read_json
+from ..model.encoder import CLIP_MEAN, CLIP_STD
+from ..state import clean_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor, nn
+
+CLIP_SOURCE = "https://huggingface.co/laion/CLIP-ViT-B-16-laion2B-s34B-b88K or openai/clip-vit-large-patch14 there"
+CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
+TRANSFORMERS_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+TOKENIZERS = ("tokenizer.json", "vocab.json")
+OPEN_CLIP_CONFIG = "open_clip_config.json"
+OPEN_CLIP_WEIGHTS = (
+    "open_clip_model.safetensors",
+    "open_clip_pytorch_model.safetensors",
+    "open_clip_pytorch_model.bin",
+)
+OPEN_CLIP_FIELDS = {"embed_dim", "text_cfg", "vision_cfg", "quick_gelu"}
+# CLIP was trained with straight quotes: open_clip's tokenizer replaces curly ones, transformers' does not.
+STRAIGHT = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
+# The files that the `dreamsim` package reads for each of its models. It loads DINO (code and weights) by torch.hub.
+_DINO_HUB = ("facebookresearch_dino_main/hubconf.py", "checkpoints/dino_vitbase16_pretrain.pth")
+DREAMSIM_FILES: dict[str, tuple[str, ...]] = {
+    "ensemble": (
+        "dino_vitb16_pretrain.pth",
+        "open_clip_vitb16_pretrain.pth.tar",
+        "clip_vitb16_pretrain.pth.tar",
+        "ensemble_lora/adapter_config.json",
+        *_DINO_HUB,
+    ),
+    "dino_vitb16": ("dino_vitb16_pretrain.pth", "dino_vitb16_single_lora/adapter_config.json", *_DINO_HUB),
+    "open_clip_vitb32": ("open_clip_vitb32_pretrain.pth.tar", "open_clip_vitb32_single_lora/adapter_config.json"),
+    "clip_vitb32": ("clip_vitb32_pretrain.pth.tar", "clip_vitb32_single_lora/adapter_config.json"),
+}
+ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
+DREAMSIM_SIZE = 224  # px
+BATCH = 32  # images or texts that are embedded at once
+
+Rgb = tuple[float, float, float]
+
+
+class _Config(msgspec.Struct):
+    """The keys of transformers' config.json that are read."""
+
+    model_type: str
+
+
+class _Preprocessor(msgspec.Struct):
+    """The keys of preprocessor_config.json that are read."""
+
+    image_mean: Rgb = CLIP_MEAN
+    image_std: Rgb = CLIP_STD
+
+
+class _OpenClipPictures(msgspec.Struct):
+    mean: Rgb = CLIP_MEAN
+    std: Rgb = CLIP_STD
+    interpolation: str = "bicubic"
+    resize_mode: str = "shortest"
+
+
+class _OpenClipConfig(msgspec.Struct):
+    """The keys of open_clip_config.json that are read."""
+
+    model_cfg: dict[str, Any]
+    preprocess_cfg: _OpenClipPictures = msgspec.field(default_factory=_OpenClipPictures)
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """CLIP's preprocessing: resize the shorter side to `size` px (bicubic, antialiased), centre-crop, normalise."""
+
+    size: int
+    mean: Rgb = CLIP_MEAN
+    std: Rgb = CLIP_STD
+
+    def __call__(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
+        """Preprocess RGB images of one size: (M, 3, size, size) fp32.
+
+        The longer side and the crop are rounded as in the code of CLIP's authors.
+        """
+        height, width = frames_MHWC.shape[1:3]
+        short = min(height, width)
+        target = int(self.size * height / short), int(self.size * width / short)
+        pixels = resized(frames_MHWC, target)
+        top, left = (round((side - self.size) / 2) for side in target)
+        square = pixels[..., top : top + self.size, left : left + self.size]
+        mean, std = (square.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
+        return (square - mean) / std
+
+
+def resized(frames_MHWC: NDArray[np.uint8], size: tuple[int, int]) -> Tensor:
+    """Resize images to `size` (height, width): (M, 3, H, W) in [0, 1].
+
+    Pillow resizes the bytes, as when the published models were trained; other libraries' bicubic interpolation differs
+    enough to change a score.
+    """
+    height, width = size
+    scaled = [Image.fromarray(frame).resize((width, height), Image.Resampling.BICUBIC) for frame in frames_MHWC]
+    return (
+        rearrange(torch.from_numpy(np.stack([np.asarray(picture) for picture in scaled])), "m h w c -> m c h w") / 255
+    )
+
+
+@dataclass(frozen=True)
+class PublishedClip:
+    """A published CLIP model with its own preprocessing.
+
+    image_features: of pixels (M, C, H, W); text_features: of M texts; both (M, E), not normalised.
+    """
+
+    name: str
+    facts: Mapping[str, Any]
+    image_features: Callable[[Tensor], Tensor]
+    text_features: Callable[[list[str]], Tensor]
+    preprocessing: Preprocessing
+
+    @torch.inference_mode()
+    def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
+        """Embed RGB images of one size: (M, E) fp32 unit vectors on the CPU."""
+        return _embed(lambda part: self.image_features(self.preprocessing(part)), frames_MHWC)
+
+    @torch.inference_mode()
+    def embed_texts(self, texts: Sequence[str]) -> Tensor:
+        """Embed texts: (M, E) fp32 unit vectors on the CPU.
+
+        Texts are truncated to the model's length, and cannot contain its special tokens.
+        """
+        return _embed(self.text_features, [clean_text(text).translate(STRAIGHT) for text in texts])
+
+
+@dataclass(frozen=True)
+class PublishedDreamSim:
+    """The `dreamsim` package's model with its preprocessing."""
+
+    name: str
+    facts: Mapping[str, Any]
+    model: nn.Module
+    device: torch.device | str
+
+    @torch.inference_mode()
+    def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
+        """Embed RGB images of one size, resized to 224 x 224 px: (M, E) fp32 unit vectors on the CPU."""
+        size = (DREAMSIM_SIZE, DREAMSIM_SIZE)
+        return _embed(lambda part: self.model.embed(resized(part, size).to(self.device)), frames_MHWC)
+
+
+def _embed(embed: Callable[[Any], Tensor], items: Any) -> Tensor:
+    """Embed a list or an array in batches: (M, E) fp32 unit vectors on the CPU."""
+    parts = [items[start : start + BATCH] for start in range(0, len(items), BATCH)]
+    return F.normalize(torch.cat([embed(part).float().cpu() for part in parts]), dim=-1)
+
+
+def open_clip_model(folder: Path, device: torch.device | str = "cpu") -> PublishedClip:
+    """Open the CLIP model in a folder: in transformers' format, or as open_clip's two files.
+
+    ValueError names the missing files if the folder has no complete model.
+    """
+    folder = Path(folder)
+    in_transformers = _missing(folder, (CONFIG, PREPROCESSOR, TRANSFORMERS_WEIGHTS, TOKENIZERS))
+    if not in_transformers:
+        return _from_transformers(folder, device)
+    in_open_clip = _missing(folder, (OPEN_CLIP_CONFIG, OPEN_CLIP_WEIGHTS))
+    if not in_open_clip:
+        return _from_open_clip(folder, device)
+    raise ValueError(
+        f"{folder} has no complete CLIP model: {', '.join(in_transformers)} is missing for transformers' format, "
+        f"{', '.join(in_open_clip)} for open_clip's; download a model yourself, for example {CLIP_SOURCE}"
+    )
+
+
+def _from_transformers(folder: Path, device: torch.device | str) -> PublishedClip:
+    from transformers import AutoTokenizer, CLIPModel
+
+    config, wanted = _read_config(folder / CONFIG, _Config), _read_config(folder / PREPROCESSOR, _Preprocessor)
+    if config.model_type != "clip":
+        raise ValueError(f"{folder / CONFIG}: the model's type is {config.model_type!r}; give one of type 'clip'")
+    weights = _first_file(folder, TRANSFORMERS_WEIGHTS)
+    read_state(weights)  # ValueError for a damaged file
+    try:
+        model, notes = CLIPModel.from_pretrained(
+            folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, RuntimeError, KeyError) as error:
+        raise ValueError(f"{folder}: transformers cannot read this CLIP model ({error}); download it again") from error
+    if notes["missing_keys"]:  # transformers would initialise them randomly
+        raise ValueError(f"{folder}: the weights lack {sorted(notes['missing_keys'])[0]}; download the model again")
+    model = model.to(device).eval()
+    length = model.config.text_config.max_position_embeddings
+
+    # The encoders and projections are called directly, since the return types of CLIPModel's own methods differ between
+    # versions of transformers.
+    def image_features(pixels_MCHW: Tensor) -> Tensor:
+        return model.visual_projection(model.vision_model(pixel_values=pixels_MCHW.to(device)).pooler_output)
+
+    def text_features(texts: list[str]) -> Tensor:
+        tokens = tokenizer(texts, padding=True, truncation=True, max_length=length, return_tensors="pt")
+        inputs = {name: tokens[name].to(device) for name in ("input_ids", "attention_mask")}
+        return model.text_projection(model.text_model(**inputs).pooler_output)
+
+    preprocessing = Preprocessing(model.config.vision_config.image_size, wanted.image_mean, wanted.image_std)
+    facts = {"format": "transformers", "files": _hashes([weights]), "size": preprocessing.size}
+    return PublishedClip(folder.resolve().name, facts, image_features, text_features, preprocessing)
+
+
+def _from_open_clip(folder: Path, device: torch.device | str) -> PublishedClip:
+    open_clip = package("open_clip", "open_clip_torch")
+    path, weights = folder / OPEN_CLIP_CONFIG, _first_file(folder, OPEN_CLIP_WEIGHTS)
+    values = _read_config(path, _OpenClipConfig)
+    model_cfg, wanted = values.model_cfg, values.preprocess_cfg
+    text_cfg, vision_cfg = (model_cfg.get(name) or {} for name in ("text_cfg", "vision_cfg"))
+    named = {name for name in (*text_cfg, *vision_cfg) if name.startswith(("hf_", "timm_"))}
+    other = sorted(set(model_cfg) - OPEN_CLIP_FIELDS | named)  # encoders of other packages, which may download files
+    if other or not text_cfg or not vision_cfg:
+        why = ", ".join(other) or "an encoder is missing"
+        raise ValueError(f"{path}: not a plain CLIP ({why}); give one like {CLIP_SOURCE}")
+    if (resizing := (wanted.interpolation, wanted.resize_mode)) != ("bicubic", "shortest"):
+        raise ValueError(f"{path}: images are resized by {resizing}; only bicubic and shortest are supported")
+    try:
+        model = open_clip.CLIP(**model_cfg)
+        model.load_state_dict(read_state(weights), strict=True)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"{weights}: the weights do not fit {path.name} ({error}); download both again") from error
+    model = model.to(device).eval()
+    tokenizer = open_clip.SimpleTokenizer(context_length=text_cfg.get("context_length", 77))
+    preprocessing = Preprocessing(vision_cfg.get("image_size", 224), wanted.mean, wanted.std)
+    made_by = f"open_clip {open_clip.__version__}"
+    return PublishedClip(
+        folder.resolve().name,
+        {"format": made_by, "files": _hashes([weights]), "size": preprocessing.size},
+        lambda pixels_MCHW: model.encode_image(pixels_MCHW.to(device)),
+        lambda texts: model.encode_text(tokenizer(texts).to(device)),
+        preprocessing,
+    )
+
+
+def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> PublishedDreamSim:
+    """Open the DreamSim model in a folder; the ensemble if there are several. ValueError if none is complete.
+
+    The package downloads files that it does not find, so it is only called if all are there. It runs the DINO code in
+    the folder, so give a folder that you downloaded yourself.
+    """
+    folder = Path(folder)
+    lacking = {kind: _missing(folder, (*names, _adapter(names))) for kind, names in DREAMSIM_FILES.items()}
+    kind = next((kind for kind, names in lacking.items() if not names), None)
+    if kind is None:
+        likely = min(lacking, key=lambda kind: len(lacking[kind]) / len(DREAMSIM_FILES[kind]))
+        raise ValueError(
+            f"{folder} has no complete DreamSim model; {likely!r} is missing {', '.join(lacking[likely])}. Download "
+            'it yourself on a machine with network access: `python -c "from dreamsim import dreamsim; '
+            f"dreamsim(device='cpu', cache_dir='DIR', dreamsim_type='{likely}')\"`, and give DIR "
+            "(https://github.com/ssundaram21/dreamsim)"
+        )
+    dreamsim = package("dreamsim", "dreamsim")
+    try:
+        with _quietly():
+            model, _ = dreamsim.dreamsim(device=str(device), cache_dir=str(folder), dreamsim_type=kind)
+    except (RuntimeError, KeyError, OSError) as error:
+        raise ValueError(f"{folder}: the dreamsim package cannot read {kind!r} ({error}); fetch it again") from error
+    weights = [folder / name for name in DREAMSIM_FILES[kind] if name.endswith((".pth", ".tar"))]
+    adapter = _first_file(folder, _adapter(DREAMSIM_FILES[kind]))
+    return PublishedDreamSim(f"DreamSim {kind}", {"files": _hashes([*weights, adapter])}, model, device)
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Hides what the package prints, and restores the torch.hub folder, which it changes."""
+    hub = torch.hub.get_dir()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        torch.hub.set_dir(hub)
+
+
+def _adapter(names: Sequence[str]) -> tuple[str, ...]:
+    """The possible names of the file with the fine-tuned weights (LoRA)."""
+    folder = next(name for name in names if name.endswith("/adapter_config.json")).rpartition("/")[0]
+    return tuple(f"{folder}/{name}" for name in ADAPTERS)
+
+
+def package(name: str, install: str) -> ModuleType:
+    """Import an optional package; ValueError says how to install it.
+
+    open_clip and dreamsim import torchvision, which raises RuntimeError if it was built for another torch.
+    """
+    try:
+        return importlib.import_module(name)
+    except (ImportError, RuntimeError) as error:
+        raise ValueError(
+            f"the package {install} cannot be imported ({error}); run `pip install {install}`, with a torchvision that "
+            "matches your torch"
+        ) from error
+
+
+def _read_config(path: Path, kind: type[Value]) -> Value:
+    """Read a model's configuration file as a `kind`; ValueError if it is damaged or something else."""
+    try:
+        return read_json(path, kind)
+    except ValueError as error:
+        raise ValueError(f"{error}; download it again") from error
+
+
+def _missing(folder: Path, names: Sequence[str | tuple[str, ...]]) -> list[str]:
+    """The names that are missing in the folder. A tuple lists alternatives; its first name stands for all of them."""
+    choices = [(name,) if isinstance(name, str) else name for name in names]
+    return [each[0] for each in choices if not any((folder / name).exists() for name in each)]
+
+
+def _first_file(folder: Path, names: Sequence[str]) -> Path:
+    return next(folder / name for name in names if (folder / name).is_file())
+
+
+def _hashes(paths: Sequence[Path]) -> dict[str, str]:
+    """File name -> the sha256 of its bytes."""
+    return {path.name: note_of(path).sha256 for path in paths}

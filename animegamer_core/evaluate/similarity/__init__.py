@@ -1,1 +1,0 @@
-"""Similarity of images to images and to texts, by published models or by the Toybox's own."""
