@@ -19,7 +19,7 @@ from ..data.stats import counted
 from ..evaluate.similarity import KINDS
 from ..files import write_text
 from ..research.ablations.variants import BUDGET_NAMES, VARIANTS, chosen
-from ..research.baselines.settings import NAMES, BaselineSettings
+from ..research.baselines import NAMES, BaselineSettings
 from ..runtime.presets import get_preset, preset_for_device
 from ..spec import DTYPES
 from ..state import DEFAULT_WINDOW

@@ -1,8 +1,5 @@
 """Stock diffusers pipelines of random weights at a tiny size, saved as the folders that baselines open."""
 
-import json
-import shutil
-
 import torch
 from diffusers import (
     AutoencoderKL,
@@ -67,35 +64,6 @@ def save_text_to_video(folder, frames=17, seed=0):
     """A CogVideoX of 32 x 48 pixels that draws `frames` frames from text; returns the folder."""
     torch.manual_seed(seed)
     CogVideoXPipeline(**_video_parts(frames, channels=4)).save_pretrained(folder)
-    return folder
-
-
-def save_published_like(folder):
-    """The same with its tokenizer in spiece.model alone, as CogVideoX-2b is published; needs sentencepiece."""
-    import sentencepiece
-
-    save_text_to_video(folder)
-    shutil.rmtree(folder / "tokenizer")
-    (folder / "tokenizer").mkdir()
-    corpus = folder / "corpus.txt"
-    corpus.write_text("\n".join(f"Character: {word}; Motion: {other}." for word in WORDS for other in WORDS))
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(corpus),
-        model_prefix=str(folder / "tokenizer" / "spiece"),
-        vocab_size=40,
-        hard_vocab_limit=False,
-        pad_id=0,
-        eos_id=1,
-        unk_id=2,
-        bos_id=-1,
-        minloglevel=2,
-    )
-    t5_tower(range(200)).save_pretrained(folder / "text_encoder")
-    config = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "pad_token": "<pad>", "eos_token": "</s>"}
-    (folder / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(config))
-    index = json.loads((folder / "model_index.json").read_text())
-    index["tokenizer"] = ["transformers", "T5Tokenizer"]
-    (folder / "model_index.json").write_text(json.dumps(index))
     return folder
 
 

@@ -1,6 +1,6 @@
-"""Model folders in diffusers' layout: what each baseline needs, checked before models are loaded.
+"""Model folders in diffusers' layout: what each baseline needs, and the stock pipelines loaded from them.
 
-Downloads nothing, and does not import torch.
+Downloads nothing.
 """
 
 from __future__ import annotations
@@ -11,19 +11,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from ...checkpoint.downloads import file_signature
+from ...checkpoint.storage import note_of
 from ...files import is_plain_name
 from ...json_files import JsonError, Value, read_json
 from ...messages import brief
+from ...runtime.device import choose_device
+
+if TYPE_CHECKING:
+    import torch
+    from diffusers import DiffusionPipeline
+
+    from . import BaselineSettings
 
 INDEX = "model_index.json"
 SAMPLING = "sampling.json"  # optional file with sampling settings, in a folder or next to a LoRA
 LIBRARIES = ("diffusers", "transformers", None)  # any other name would mean running code from the folder
-_WITHOUT_WEIGHTS = ("Scheduler", "Tokenizer", "TokenizerFast", "TokenizersBackend")
+PEFT = "base_model.model."  # prefix of every name in peft's own format
 
 
 @dataclass(frozen=True)
@@ -116,14 +124,13 @@ class ModelFolder:
 
 def open_folder(path: Path | None, kind: FolderKind, baseline: str) -> ModelFolder:
     """Check that a folder is complete; ValueError says what is missing and what to download."""
-    remedy = f"fetch {kind.repository} ({kind.licence}) into it"
     if path is None:
         raise ValueError(
             f"{baseline} needs a folder of {kind.pipeline} as `{kind.setting}`; "
             f"fetch {kind.repository} ({kind.licence}) and name its folder (--baseline-{kind.setting})"
         )
     if not (path / INDEX).is_file():
-        raise ValueError(f"{path} has no {INDEX}, which {baseline} reads as `{kind.setting}`; {remedy}")
+        raise ValueError(f"{path} has no {INDEX}, which {baseline} reads; fetch {kind.repository} ({kind.licence})")
     index = _read(path / INDEX, dict[str, Any])
     if index.get("_class_name") != kind.pipeline:
         found = repr(brief(index.get("_class_name"), 60))
@@ -131,12 +138,7 @@ def open_folder(path: Path | None, kind: FolderKind, baseline: str) -> ModelFold
             f"{path} holds {found}, and {baseline} needs {kind.pipeline} as `{kind.setting}`; "
             f"fetch {kind.repository} ({kind.licence}), or name the folder of a model like it"
         )
-    components = dict(_components(path, index))
-    variants = {name: _variants(path / name, kind_of, remedy) for name, kind_of in components.items()}
-    common = set.intersection(*(found for found in variants.values() if found is not None))
-    if not common:
-        raise ValueError(f"{path}: no variant of the weights is complete for all models; {remedy}")
-    return ModelFolder(path, kind, None if None in common else sorted(common)[0], tuple(components))
+    return ModelFolder(path, kind, _variant(path), _components(path, index))
 
 
 def sampling_of(folder: ModelFolder, lora: Path | None) -> dict[str, Any]:
@@ -164,10 +166,6 @@ class _Sampling(msgspec.Struct, forbid_unknown_fields=True):
             raise ValueError(f"frames is {self.frames}; expected 8n + 1")
 
 
-class _WeightIndex(msgspec.Struct):
-    weight_map: dict[str, str] = {}
-
-
 def picture_size(folder: ModelFolder, shape: tuple[int, int], side: int | None) -> tuple[int, int]:
     """(height, width) of a first frame: the area of a square of `side` px, with the aspect of a clip of `shape`.
 
@@ -181,39 +179,27 @@ def picture_size(folder: ModelFolder, shape: tuple[int, int], side: int | None) 
     return height, width
 
 
-def _components(path: Path, index: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(name, class) of the models in an index; null entries are left out."""
+def _components(path: Path, index: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of the models in an index; null entries are left out. ValueError for one whose code is not stock."""
     found = []
     for name, value in index.items():
         if isinstance(value, list) and len(value) == 2 and value[1] is not None:
-            if not is_plain_name(name):
-                raise ValueError(f"{path / INDEX}: {brief(repr(name), 60)} does not name a folder in it")
-            if value[0] not in LIBRARIES:
+            if not is_plain_name(name) or value[0] not in LIBRARIES:
                 raise ValueError(
-                    f"{path / INDEX}: {brief(name)} is code of {brief(value[0])!r}; expected diffusers or transformers"
+                    f"{path / INDEX}: {brief(name)} of {brief(value[0])!r} is no stock model in this folder; "
+                    "expected one of diffusers or transformers"
                 )
-            found.append((name, str(value[1])))
-    if not found:
-        raise ValueError(f"{path / INDEX} lists no model; fetch the folder again")
-    return found
+            if not (path / name).is_dir():
+                raise ValueError(f"{path / name} is missing; fetch the folder again")
+            found.append(name)
+    return tuple(found)
 
 
-def _variants(folder: Path, class_name: str, remedy: str) -> set[str | None] | None:
-    """The variants of a model's weights, None for the plain one; returns None for a component without weights."""
-    if not folder.is_dir():
-        raise ValueError(f"{folder} is missing; {remedy}")
-    if class_name.endswith(_WITHOUT_WEIGHTS):
-        return None
-    for listing in folder.glob("*.safetensors.index*.json"):
-        for name in sorted(set(_read(listing, _WeightIndex).weight_map.values())):
-            if not is_plain_name(name):
-                raise ValueError(f"{listing}: {brief(repr(name), 60)} does not name a file in the folder; {remedy}")
-            if not (folder / name).is_file():
-                raise ValueError(f"{folder / name} is missing; {remedy}")
-    names = [file.name.removesuffix(".safetensors") for file in folder.glob("*.safetensors")]
-    if not names:
-        raise ValueError(f"{folder} has no *.safetensors weights; {remedy}")
-    return {name.partition(".")[2].partition("-")[0] or None for name in names}
+def _variant(path: Path) -> str | None:
+    """The variant of the weights, such as fp16 in model.fp16.safetensors; None if some are plain."""
+    names = [file.name.removesuffix(".safetensors") for file in path.glob("*/*.safetensors")]
+    variants = {name.partition(".")[2].partition("-")[0] or None for name in names}
+    return None if None in variants or not variants else sorted(variants, key=str)[0]
 
 
 def _read(path: Path, kind: type[Value]) -> Value:
@@ -221,3 +207,93 @@ def _read(path: Path, kind: type[Value]) -> Value:
         return read_json(path, kind)
     except JsonError as error:
         raise ValueError(f"{error}; fetch it again") from error
+
+
+def load_pipeline(folder: ModelFolder, settings: BaselineSettings, lora: Path | None) -> DiffusionPipeline:
+    """Load a folder's pipeline on its device, without progress bars; merges the LoRA, if any. ValueError if damaged."""
+    device = choose_device(settings.device)
+    if settings.offload and device == "cpu":
+        raise ValueError("offload needs a GPU, but none is used; drop it")
+    pipeline = _stock_pipeline(folder, dtype_name(settings))
+    if lora:
+        _merge_lora(pipeline, lora)
+    pipeline.set_progress_bar_config(disable=True)
+    pipeline.vae.enable_slicing()  # decode the pictures of a batch one by one
+    if not settings.offload:
+        return pipeline.to(device)
+    pipeline.vae.enable_tiling()
+    pipeline.enable_model_cpu_offload(device=device)
+    return pipeline
+
+
+def _stock_pipeline(folder: ModelFolder, dtype: str) -> DiffusionPipeline:
+    import diffusers
+    import torch
+
+    from ...train.text_video import dtype_option
+
+    diffusers.utils.logging.disable_progress_bar()
+    options: dict[str, Any] = {"variant": folder.variant, "local_files_only": True, "use_safetensors": True}
+    options[dtype_option(diffusers.__version__)] = getattr(torch, dtype)
+    if folder.kind is SDXL:
+        options["add_watermarker"] = False  # the watermark package, if installed, would change the pictures
+    try:
+        return getattr(diffusers, folder.kind.pipeline).from_pretrained(str(folder.path), **options)
+    except (OSError, ImportError, ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(f"{folder.path} does not load ({_first_line(error)}); fetch it again") from error
+
+
+def dtype_name(settings: BaselineSettings) -> str:
+    """The name of the models' dtype: the setting, or if that is `auto`, float32 on a CPU and bfloat16 elsewhere."""
+    on_cpu = choose_device(settings.device) == "cpu"
+    return settings.dtype if settings.dtype != "auto" else "float32" if on_cpu else "bfloat16"
+
+
+def checked_lora(path: Path) -> str:
+    """The SHA-256 of a LoRA file; ValueError if it is missing or not a safetensors file."""
+    if path.suffix != ".safetensors" or not path.is_file():
+        raise ValueError(f"{path} is not a LoRA file; give a .safetensors file in diffusers' or peft's format")
+    return note_of(path).sha256
+
+
+def _merge_lora(pipeline: DiffusionPipeline, path: Path) -> None:
+    """Merge a LoRA file into the weights, so that it takes no extra time; ValueError if it does not fit."""
+    from ...checkpoint.weight_files import read_state
+
+    tensors = read_state(path)
+    lora = _from_peft(path, tensors) if all(name.startswith(PEFT) for name in tensors) else str(path.parent)
+    try:
+        pipeline.load_lora_weights(lora, weight_name=path.name, local_files_only=True, use_safetensors=True)
+        parts = list(pipeline.get_list_adapters())
+        if parts:
+            pipeline.fuse_lora(components=parts)
+            pipeline.unload_lora_weights()
+    except (OSError, ValueError, RuntimeError, KeyError, IndexError) as error:
+        raise ValueError(f"{path} does not fit {type(pipeline).__name__} ({_first_line(error)})") from error
+    if not parts:
+        raise ValueError(f"{path} has no weights for {type(pipeline).__name__}; give a LoRA of this model")
+
+
+def _from_peft(path: Path, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Rename the tensors of peft's format to diffusers' names, scaled as adapter_config.json next to the file says."""
+    scale = _peft_scale(path)
+    return {
+        f"transformer.{name.removeprefix(PEFT)}": tensor * scale if "lora_B" in name else tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def _peft_scale(path: Path) -> float:
+    """alpha / rank, or alpha / sqrt(rank), from adapter_config.json next to the file; ValueError if it is missing."""
+    beside = path.with_name("adapter_config.json")
+    if not beside.is_file():
+        raise ValueError(f"{beside} is missing, but it holds the scale; copy it from where {path.name} was saved")
+    config = read_json(beside, dict)
+    alpha, rank = config.get("lora_alpha"), config.get("r")
+    if type(alpha) not in (int, float) or type(rank) is not int or rank < 1:
+        raise ValueError(f"{beside}: lora_alpha is {alpha!r} and r {rank!r}; expected a number and a rank above 0")
+    return alpha / (rank**0.5 if config.get("use_rslora") else rank)
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {brief(error)}"

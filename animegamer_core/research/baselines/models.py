@@ -10,19 +10,25 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .folders import IMAGE_TO_VIDEO, ModelFolder, picture_size, sampling_of
-from .frames import fitted, frame_indices, to_frames
-from .loading import checked_lora, dtype_name, load_pipeline
-from .settings import SHOT_FRAMES
+import numpy as np
+from PIL import Image, ImageOps
+
+from . import SHOT_FRAMES, BaselineSettings
+from .folders import (
+    IMAGE_TO_VIDEO,
+    ModelFolder,
+    checked_lora,
+    dtype_name,
+    load_pipeline,
+    picture_size,
+    sampling_of,
+)
+from .sharing import SharedAttention, Sharing, groups
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
     from diffusers import DiffusionPipeline
     from numpy.typing import NDArray
-    from PIL import Image
-
-    from .settings import BaselineSettings
 
 
 class _PipelineModel:
@@ -44,23 +50,10 @@ class _PipelineModel:
         return {**self._folder.facts, "lora": lora, "size": list(self.size), "dtype": dtype, **self._sampling}
 
     def load(self) -> DiffusionPipeline:
-        """The pipeline on its device; loads it on the first call. ValueError if the GPU has too little memory."""
+        """The pipeline on its device; loads it on the first call."""
         if self._loaded is None:
-            with self._enough_memory():
-                self._loaded = load_pipeline(self._folder, self._settings, self._lora)
+            self._loaded = load_pipeline(self._folder, self._settings, self._lora)
         return self._loaded
-
-    @contextmanager
-    def _enough_memory(self) -> Iterator[None]:
-        import torch
-
-        try:
-            yield
-        except torch.cuda.OutOfMemoryError as error:
-            raise ValueError(
-                f"{self._folder.path} needs more memory than the GPU has free; try offload, a smaller batch or a "
-                "smaller picture_side"
-            ) from error
 
 
 class VideoModel(_PipelineModel):
@@ -96,19 +89,18 @@ class VideoModel(_PipelineModel):
         height, width = self.size
         first = {"image": fitted(picture, self.size)} if self._folder.kind is IMAGE_TO_VIDEO else {}
         pipeline = self.load()
-        with self._enough_memory():
-            clip = pipeline(
-                **first,
-                prompt=prompt,
-                height=height,
-                width=width,
-                num_frames=self.frames,
-                num_inference_steps=self._sampling["steps"],
-                guidance_scale=self._sampling["guidance_scale"],
-                max_sequence_length=self._folder.config("transformer").max_text_seq_length,
-                generator=_generator(seed),
-                output_type="np",
-            ).frames[0]
+        clip = pipeline(
+            **first,
+            prompt=prompt,
+            height=height,
+            width=width,
+            num_frames=self.frames,
+            num_inference_steps=self._sampling["steps"],
+            guidance_scale=self._sampling["guidance_scale"],
+            max_sequence_length=self._folder.config("transformer").max_text_seq_length,
+            generator=_generator(seed),
+            output_type="np",
+        ).frames[0]
         return to_frames(clip[frame_indices(len(clip), SHOT_FRAMES, self._settings.take)])
 
 
@@ -132,8 +124,6 @@ class ImageModel(_PipelineModel):
 
     def draw_together(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[Image.Image]:
         """Draw one picture for each text, with consistent self-attention (see `sharing`)."""
-        from .sharing import Sharing, groups
-
         drawn: dict[int, Image.Image] = {}
         settings = self._settings
         batches = groups(len(prompts), settings.batch)
@@ -148,24 +138,21 @@ class ImageModel(_PipelineModel):
 
     def _draw(self, prompts: list[str], seeds: Sequence[int], **options: Any) -> list[Image.Image]:
         pipeline, (height, width) = self.load(), self.size
-        with self._enough_memory():
-            return pipeline(
-                prompt=prompts,
-                height=height,
-                width=width,
-                num_inference_steps=self._sampling["steps"],
-                guidance_scale=self._sampling["guidance_scale"],
-                generator=[_generator(seed) for seed in seeds],
-                output_type="pil",
-                **options,
-            ).images
+        return pipeline(
+            prompt=prompts,
+            height=height,
+            width=width,
+            num_inference_steps=self._sampling["steps"],
+            guidance_scale=self._sampling["guidance_scale"],
+            generator=[_generator(seed) for seed in seeds],
+            output_type="pil",
+            **options,
+        ).images
 
 
 @contextmanager
-def _shared(pipeline: DiffusionPipeline, sharing: Any) -> Iterator[Any]:
+def _shared(pipeline: DiffusionPipeline, sharing: Sharing) -> Iterator[Any]:
     """Give the pipeline's up blocks shared self-attention; yields the callback for the end of each step."""
-    from .sharing import SharedAttention
-
     stock = pipeline.unet.attn_processors
     shared = SharedAttention(sharing)
     replaced = [name for name in stock if name.startswith("up_blocks.") and name.endswith(".attn1.processor")]
@@ -186,3 +173,31 @@ def _generator(seed: int) -> torch.Generator:
     import torch
 
     return torch.Generator().manual_seed(seed % 2**64)
+
+
+def frame_indices(drawn: int, wanted: int, take: str) -> list[int]:
+    """Which frames of a clip of `drawn` frames make a shot of `wanted` frames; all if the clip has no more.
+
+    take "even": frame i is round(i (drawn - 1) / (wanted - 1)), so 17 of 49 frames are 0, 3, 6 .. 48. "first": frames
+    0 .. wanted - 1.
+    """
+    if drawn <= wanted:
+        return list(range(drawn))
+    if take == "first":
+        return list(range(wanted))
+    return [round(index * (drawn - 1) / (wanted - 1)) for index in range(wanted)]
+
+
+def speed(drawn: int, wanted: int, take: str) -> float:
+    """How many times as fast the shot moves as the drawn clip, if both have the same frame rate."""
+    return (drawn - 1) / (wanted - 1) if take == "even" and drawn > wanted else 1.0
+
+
+def to_frames(clip_FHW3: NDArray[np.floating]) -> NDArray[np.uint8]:
+    """Convert a clip in [0, 1] to uint8 (F, H, W, 3)."""
+    return (np.clip(clip_FHW3, 0, 1) * 255).round().astype(np.uint8)
+
+
+def fitted(picture: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """A picture, centre-cropped and resized to `size` (height, width)."""
+    return ImageOps.fit(picture, size[::-1], method=Image.Resampling.BICUBIC)

@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from ...evaluate.players import PlayedShot
 from ...state import clean_text, motion_text
+from . import FPS, SHOT_FRAMES
 from .folders import FLUX, IMAGE_TO_VIDEO, SDXL, TEXT_TO_VIDEO, open_folder
-from .frames import speed
-from .models import ImageModel, VideoModel
-from .settings import FPS, SHOT_FRAMES
+from .models import ImageModel, VideoModel, speed
 
 if TYPE_CHECKING:
     from PIL import Image
 
     from ...data.benchmark import BenchmarkGame
-    from .settings import BaselineSettings
+    from . import BaselineSettings
 
 
 class _Baseline:
