@@ -202,14 +202,14 @@ def _versions(widgets: Mapping[str, typing.Any]) -> dict[str, str]:
 
 def _job(given: TrainInputs, progress: comfyui.NodeProgress) -> dict[str, typing.Any]:
     """What `train_adapter` takes for the node's inputs; ValueError if they do not fit together."""
-    from ..animegamer_core.train.job import FEATURES, brief
-    from ..animegamer_core.train.parts import to_train
+    from ..animegamer_core.train.job import FEATURES, short_config
+    from ..animegamer_core.train.parts import world_for_stage
 
     out = comfyui.output_folder() / comfyui.RUNS / check_folder_name(given.run, "run") / given.stage
     lora = [(Path(path), strength) for path, strength in given.lora or ()]
     profile = None if given.profile == WORLD else given.profile
-    world = to_train(given.stage, worlds.find_world(given.world), [path for path, _ in lora], profile)
-    config = brief(
+    world = world_for_stage(given.stage, worlds.find_world(given.world), [path for path, _ in lora], profile)
+    config = short_config(
         stage_config(given.stage, "lora", world.spec),
         steps=given.steps,
         batch=given.batch,

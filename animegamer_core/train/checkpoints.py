@@ -219,14 +219,12 @@ def origin_of(
     """What a run starts from, as job.json in its folder states it.
 
     world: as the stage reads it; None if it reads no world. in_place: whether the run writes to the world, which then
-    differs afterwards.
+    differs afterwards, so that it is not noted.
     """
-    # a run with starting adapters always notes the world: on a changed world, they would be applied twice
-    is_noted = world is not None and (start or not in_place)
     return {
         "stage": stage,
         "profile": world.profile.name if world is not None and STAGES[stage].games else None,
-        "world": world.fingerprint if is_noted else None,
+        "world": None if world is None or in_place else world.fingerprint,
         "dataset": folder.digest(captions=True),
         # digits of the hash, since many adapters have the same name; reading a missing file fails later
         "start": [
@@ -246,20 +244,14 @@ def hold_run_folder(out: Path, notes: Mapping[str, object]) -> Iterator[None]:
         with processes().main_process_first():
             path = out / JOB
             if path.is_file() and list_checkpoints(out / CHECKPOINTS):
-                _check_same(out, storage.read_json(path), notes)
+                before = storage.read_json(path)
+                for name, value in json.loads(json.dumps(notes)).items():
+                    if before.get(name) != value:
+                        raise ValueError(
+                            f"{out} holds a run with another {name} ({brief(before.get(name), 40)}, now "
+                            f"{brief(value, 40)}); choose another folder for this run"
+                        )
             else:
                 (out / RESULT).unlink(missing_ok=True)  # of a run whose checkpoints were removed
             write_json(path, notes)
         yield
-
-
-def _check_same(out: Path, before: Mapping[str, object], notes: Mapping[str, object]) -> None:
-    """ValueError for the first note that differs from the earlier ones."""
-    if before.get("world") is None:  # the run wrote to its world
-        before = {**before, "world": notes["world"]}
-    for name, value in json.loads(json.dumps(notes)).items():
-        if before.get(name) != value:
-            raise ValueError(
-                f"{out} holds a run with another {name} ({brief(before.get(name), 40)}, now {brief(value, 40)}); "
-                "choose another folder for this run"
-            )

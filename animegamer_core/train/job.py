@@ -15,11 +15,11 @@ from pathlib import Path
 import torch
 
 from ..checkpoint import World, open_world, save_world
-from ..checkpoint.adapter_files import adapted_models, adapter_facts, tensor_names
+from ..checkpoint.adapter_files import adapted_models, adapter_facts
 from ..checkpoint.adapters import as_stated
 from ..checkpoint.save import writing
 from ..checkpoint.storage import read_json, write_json
-from ..checkpoint.world import EMBEDDED, MANIFEST
+from ..checkpoint.world import EMBEDDED
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..data.vocabulary import words_of
@@ -29,7 +29,7 @@ from .checkpoints import CHECKPOINTS, RESULT, hold_run_folder, list_checkpoints,
 from .distributed import close_at_exit, processes
 from .log import LOG, PICTURE, Report, RunProgress, how_it_stopped, plot_log, read_log, report_interrupt
 from .loop import RunOptions
-from .parts import WorldParts, needed_parts, to_train
+from .parts import WorldParts, needed_parts, world_for_stage
 from .run import StageResult, check_free, train_stage
 from .stages import SCRATCH_SPECS, STAGES, StageConfig, TrainRequest, lr_warning, models_of
 from .training_data import Progress, TrainingData
@@ -80,7 +80,7 @@ def train_adapter(
 ) -> StageResult:
     """Train a stage, or continue its run; the world is not changed. Works within a larger program.
 
-    world: as `to_train` returns it. start: adapters and their strengths, applied in order. cache: the folder of
+    world: as `world_for_stage` returns it. start: adapters and their strengths, applied in order. cache: the folder of
     computed features, None for one in `out`. on_progress: called while features are computed; its exceptions reach the
     caller. ValueError, before the first step, if world, data or settings do not fit together.
     """
@@ -115,6 +115,8 @@ def _train(request: TrainRequest, report: Report) -> None:
         in_place = recipe == "scratch" and not (facts.optional or facts.baseline)
         if in_place:
             check_writable(request, world)
+            if request.start:
+                raise ValueError("--start: recipe scratch starts from the world itself; drop it, or give --recipe lora")
             if request.resume and is_in_world(request):
                 report(f"{out} is finished, and {request.world} has its weights; choose another --out to train further")
                 return
@@ -176,8 +178,6 @@ def open_or_make_world(request: TrainRequest, folder: DatasetFolder, report: Cal
     one if another stage has to come first.
     """
     name = request.world
-    if name in EMBEDDED and (Path(name) / MANIFEST).is_file():
-        raise ValueError(f"{name} is both a built-in world and a folder here; give ./{name}, or rename the folder")
     if world_exists(name):
         world = open_world(name)
         if request.spec and get_spec(request.spec).name != world.spec.name:
@@ -217,7 +217,7 @@ def _own_or_new_models(request: TrainRequest, config: StageConfig, world: World,
         )
     parts = WorldParts.load(world, models_of(request.stage, config.shots_every > 0)).in_memory()
     missing = _models_to_create(request.stage, request.world, parts.models)
-    if STAGES[request.stage].reads_representations and not _represents_shots(world, request.start):
+    if STAGES[request.stage].reads_representations and not _represents_shots(world):
         raise ValueError(
             f"stage {request.stage} reads representations, but the encoder of {request.world} has not learned to make "
             "them yet; train stage joint first"
@@ -238,16 +238,14 @@ def _models_to_create(stage: str, world: str, there: Container[str]) -> tuple[st
     return missing
 
 
-def _represents_shots(world: World, start: Sequence[Path]) -> bool:
+def _represents_shots(world: World) -> bool:
     """Whether a stage trained the encoder together with the decoder, which then has its unconditional state."""
-    if any(f"decoder.{UNCONDITIONAL}" in tensor_names(path) for path in start):
-        return True
     return world.has("decoder") and bool(world.storage.source("decoder").tensor(UNCONDITIONAL).any())
 
 
 def _as_trained(request: TrainRequest, world: World, report: Report) -> World:
     """The world as the stage reads it; reports the profile if requested, and the world's warnings."""
-    world = to_train(request.stage, world, request.start, request.profile)
+    world = world_for_stage(request.stage, world, request.start, request.profile)
     if request.profile or world.warnings:
         report(f"reads turns with profile {world.profile.name}")
     for line in world.warnings:
@@ -301,7 +299,7 @@ def _own_accelerate() -> Iterator[None]:
         PartialState._reset_state()
 
 
-def brief(row: StageConfig, **chosen: float) -> StageConfig:
+def short_config(row: StageConfig, **chosen: float) -> StageConfig:
     """A recipe's row for a short interactive run: warm-up over at most a tenth of the steps, frequent logging.
 
     chosen: fields with other values, such as fewer steps; 0 keeps the row's value. The accumulation is reduced to a

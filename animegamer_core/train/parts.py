@@ -240,7 +240,7 @@ def _reload_fp32(model: nn.Module, model_name: str, world: World, patterns: Sequ
                 places[name].data = source.tensor(stored).float()
 
 
-def to_train(stage: str, world: World, start: Sequence[Path], profile: str | None = None) -> World:
+def world_for_stage(stage: str, world: World, start: Sequence[Path], profile: str | None = None) -> World:
     """The world with the profile and window with which a stage reads turns, and with which its result is played.
 
     start: the adapters that the stage starts from. profile: how turns are read; None for the engine's own, or `paper`

@@ -16,7 +16,6 @@ import torch
 from PIL import Image
 
 from animegamer_core.checkpoint import open_world
-from animegamer_core.checkpoint.adapter_files import save_adapter
 from animegamer_core.checkpoint.apply_adapter import apply_adapter
 from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
@@ -24,10 +23,9 @@ from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import ClipRecord, GameRecord
 from animegamer_core.media.video import write_clip
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
-from animegamer_core.state import MOTION_TABLES
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.engine_learner import PromptTable
-from animegamer_core.train.job import brief, train_adapter
+from animegamer_core.train.job import short_config, train_adapter
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import draw_losses, plot_log, read_log
 from animegamer_core.train.loop import RunOptions
@@ -447,34 +445,13 @@ def test_release_decoder_stages_train_what_the_paper_trains(stage, release):
         assert layer.scaling["default"] == 1 / 64
 
 
-def test_release_engine_stage_trains_what_the_paper_trains(release):
-    holder = torch.nn.Module()
-    holder.engine = copy.deepcopy(release.engine)
-    with torch.device("meta"):
-        names = set_trainable(holder, LORA["predict"])
-    updates = [name for name in names if is_trained_lora(name)]
-    rest = sorted(set(names) - set(updates))
-    per_layer = 32 * (2 * 8192 + 2 * 5120 + 3 * 18432)
-    assert count(holder, updates) == LAYERS * per_layer
-    groups = {"embed_tokens": 32284 * 4096, "lm_head": 32284 * 4096, "norm": (2 * LAYERS + 1) * 4096}
-    groups |= {
-        "project_in": 1920 * 4096 + 4096 + 4096 * 4096 + 4096,
-        "project_out": 4096 * 1920 + 1920 + 1920 * 1920 + 1920,
-    }
-    for part, size in groups.items():
-        assert count(holder, [name for name in rest if part in name]) == size
-    assert count(holder, rest) == sum(groups.values())
-    layer = holder.engine.llm.model.layers[0].mlp.down_proj
-    assert layer.scaling["default"] == 1.0
-
-
 # --- a stage as one call --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def job(places, tmp_path):
     """Four steps of decoder adaptation in a small world."""
-    config = brief(stage_config("adapt", "lora"), steps=4, batch=2, lora_rank=2, lr=1e-3)
+    config = short_config(stage_config("adapt", "lora"), steps=4, batch=2, lora_rank=2, lr=1e-3)
     world, out = open_world(places[1]), tmp_path / "run"
     return {"stage": "adapt", "config": config, "world": world, "dataset": places[0], "out": out}
 
@@ -494,27 +471,6 @@ def test_a_job_runs_within_a_program_that_only_infers(job):
     assert again.done and steps == [1, 2, 3, 4], "a finished job has no step left"
     with pytest.raises(ValueError, match="already holds a run"):
         train_adapter(**job, options=RunOptions(resume=False))
-
-
-def test_a_job_is_not_continued_on_other_inputs(job, tmp_path):
-    lost = job | {"start": [(job["out"] / "lost.safetensors", 1.0)]}
-    with pytest.raises(ValueError, match="no adapter file"):
-        train_adapter(**lost)
-    assert train_adapter(**job).done, "a job that never began leaves its name to another"
-    start = tmp_path / "start" / "adapt.safetensors"
-    start.parent.mkdir()
-    start.write_bytes((job["out"] / "adapt.safetensors").read_bytes())
-    begun = job | {"start": [(start, 1.0)], "out": tmp_path / "next", "cache": job["out"] / "features"}
-    assert train_adapter(**begun).done and train_adapter(**begun).done
-    stage, config, tensors = read_adapter(start)
-    save_adapter(start, stage, config, {name: value + 1 for name, value in tensors.items()}, TINY.to_dict())
-    for sentence, other in {
-        "another stage": job | {"stage": "joint"},
-        "another world": job | {"world": dataclasses.replace(job["world"], motion_table=MOTION_TABLES["released_app"])},
-        "another start": begun,  # of the same name and other weights
-    }.items():
-        with pytest.raises(ValueError, match=sentence):
-            train_adapter(**other)
 
 
 # --- the command line -----------------------------------------------------------------------------------------------

@@ -124,27 +124,6 @@ def test_a_killed_run_continues_at_its_stage_and_step(whole, places, tmp_path):
     assert same_weights(out, whole[0], ["warmup", "joint"]), "as if it had never stopped"
 
 
-def test_ctrl_c_keeps_everything_and_says_how_to_go_on(whole, places, tmp_path):
-    said = []
-    for name in ("warmup", "joint", "features"):
-        shutil.copytree(whole[0] / name, tmp_path / name)
-
-    def hear(line: str) -> None:
-        said.append(line)
-        if line.startswith("predict 2/"):
-            signal.raise_signal(signal.SIGINT)
-
-    assert train("all", *places, tmp_path, f"{LORA} --resume", hear) == 130
-    assert said[-1] == "2 of 4 stages are done; the same command with --resume continues in predict"
-    with pytest.raises(ValueError, match="warmup already holds a run; resume it, or choose another"):
-        train("all", *places, tmp_path, LORA)
-    said.clear()
-    assert train("all", *places, tmp_path, f"{LORA} --resume", said.append) == 0
-    assert sum(line.startswith("predict") for line in said) <= 2 and said[-1].count("--lora") == 4
-    assert rows_of(said)["adapt"].endswith("4 of 4      2 clips")
-    assert same_weights(tmp_path, whole[0])
-
-
 def test_a_done_run_is_left_as_it_is_and_says_how_to_play(whole, places, tmp_path):
     out, before = tmp_path / "run", whole[1][-1]
     shutil.copytree(whole[0], out)

@@ -116,21 +116,3 @@ def test_a_run_that_ended_is_not_put_over_what_later_stages_trained(copied, kept
     with pytest.raises(ValueError, match=f"{world} has its weights, not .*other; .*--lora"):
         train("predict", dataset, tmp_path / "other", tmp_path / "first", f"{FEW} --resume")
     assert open_world(tmp_path / "other").fingerprint == open_world(kept_world).fingerprint
-
-
-def test_a_lora_to_begin_from_is_applied_once(kept_world, dataset, tmp_path):
-    world, update = tmp_path / "world", tmp_path / "update" / "adapt.safetensors"
-    assert train("adapt", dataset, kept_world, update.parent, LORA) == 0
-    weights = []
-    for name, short in (("unbroken", ""), ("stopped", "--minutes 0.000001")):
-        shutil.rmtree(world, ignore_errors=True)
-        shutil.copytree(kept_world, world)
-        options = f"{FEW} --start {update} --trainable decoder.transformer.patch_embed.*"
-        assert train("adapt", dataset, world, tmp_path / name, f"{options} {short}") == 0
-        assert train("adapt", dataset, world, tmp_path / name, f"{options} --resume") == 0
-        weights.append(open_world(world).fingerprint)
-    assert weights[0] == weights[1] != open_world(kept_world).fingerprint
-    assert train("adapt", dataset, world, tmp_path / "third", f"{options} --minutes 0.000001") == 0
-    assert train("predict", dataset, world, tmp_path / "predict", FEW) == 0
-    with pytest.raises(ValueError, match="holds a run with another world"):
-        train("adapt", dataset, world, tmp_path / "third", f"{options} --resume")

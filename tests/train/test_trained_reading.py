@@ -7,16 +7,14 @@ import torch
 from test_train import TINY, new_parts, train, written_dataset
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import open_world, save_world
-from animegamer_core.checkpoint.adapter_files import adapter_facts
+from animegamer_core.checkpoint import save_world
 from animegamer_core.checkpoint.adapters import open_with_adapters, with_adapters
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.records import GameRecord
 from animegamer_core.model.decoder import ShotDecoder
-from animegamer_core.spec import PROFILES, TRAINED_PROFILES, Reading
+from animegamer_core.spec import TRAINED_PROFILES
 from animegamer_core.story.story import Story
-from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.training_data import TrainingData
 
 TURNS = 3
@@ -94,20 +92,3 @@ def test_play_computes_what_training_reached_and_draws_it(dataset, published, tm
     levels = [turn.state.motion for turn in story.session(TURNS, 2).turns]
     assert [motion for _, motion in drawn] == [world.motion_table.value(level) for level in levels]
     assert torch.equal(torch.stack([state for state, _ in drawn]), states)
-
-
-def test_a_world_of_ours_is_read_as_its_engine_was_trained(dataset, published, tmp_path):
-    """In place: the folder says so itself; decoder stages put in their dataset's motion table."""
-    world = published.folder.with_name("own")
-    new = save_world(world, TINY, profile="reference")
-    WorldParts.load(published).in_memory().save(new)
-    scratch = QUICK.replace("--recipe lora --lora-rank 0", "--recipe scratch")
-    trained("predict", dataset, open_world(world), tmp_path / "p", f"{scratch} --steps 1 --batch 2 --window 3")
-    opened = open_world(world)
-    assert (opened.profile.name, opened.window, opened.motion_table.name) == ("paper", 3, "released")
-    trained("adapt", dataset, open_world(world), tmp_path / "a", f"{scratch} --steps 1 --batch 3")
-    opened = open_world(world)
-    assert (opened.profile.name, opened.window, opened.motion_table.name) == ("paper", 3, "dataset")
-    assert adapter_facts(tmp_path / "a" / "adapt.safetensors").reading.window == 3, "as the engine's"
-    trained("predict", dataset, open_world(world), tmp_path / "r", f"{scratch} --steps 1 --batch 2 --profile reference")
-    assert open_world(world).reading == Reading(PROFILES["reference"], 3)
