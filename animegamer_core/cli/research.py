@@ -18,8 +18,7 @@ from ..spec import DTYPES, dtype_name, get_profile, get_spec
 from .options import Device, Guidance, Preset, Profile, note, one_of
 
 if typing.TYPE_CHECKING:
-    from ..research.benchmark.run import BenchmarkPlan
-    from ..research.benchmark.table import BenchmarkResult
+    from ..research.benchmark.run import BenchmarkPlan, BenchmarkResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +71,7 @@ class Bench:
     def run(self) -> int:
         """Measure and print; returns the exit status."""
         from ..evaluate.report import command_line
-        from ..research.benchmark.run import known_step_note, measure_ours, measure_stock
+        from ..research.benchmark.run import measure_ours, measure_stock
 
         plans = self._plans()
         for plan in plans:
@@ -85,8 +84,6 @@ class Bench:
             if self.json is not None:  # after each plan, so that its results are kept if a later one fails
                 values = {"command": command_line(), "benches": [result.values() for result in results]}
                 write_text(self.json, json.dumps(values, indent=1) + "\n")
-        if line := known_step_note(results[0]):
-            print(f"({line})")
         if self.json is not None:
             print(self.json)
         return 0

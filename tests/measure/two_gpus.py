@@ -25,7 +25,7 @@ from torch import Tensor
 
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.engine import GameEngine
-from animegamer_core.research.benchmark.drift import drift
+from animegamer_core.research.benchmark.measure import drift
 from animegamer_core.research.benchmark.turn import INSTRUCTION, past_turns, prompt_of, random_models, torch_defaults
 from animegamer_core.runtime.cfg_parallel import enable_cfg_parallel
 from animegamer_core.runtime.optimizations import optimize

@@ -10,14 +10,10 @@ from animegamer_core.__main__ import main
 from animegamer_core.checkpoint.lora import lora_of
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.research.benchmark import run as bench_run
-from animegamer_core.research.benchmark.drift import drift
-from animegamer_core.research.benchmark.lora import measure_lora
-from animegamer_core.research.benchmark.measure import MATMUL_SIDES, Timing, count_flop, time_work
-from animegamer_core.research.benchmark.optimizations import measure_each
-from animegamer_core.research.benchmark.run import PARTS, BenchmarkPlan, known_step_note, run_benchmark
-from animegamer_core.research.benchmark.stock import StockTurn
-from animegamer_core.research.benchmark.table import BenchmarkResult, Row
-from animegamer_core.research.benchmark.turn import OurTurn, past_turns, prompt_of, random_models
+from animegamer_core.research.benchmark.alone import measure_each, measure_lora
+from animegamer_core.research.benchmark.measure import MATMUL_SIDES, Timing, count_flop, drift
+from animegamer_core.research.benchmark.run import PARTS, BenchmarkPlan, Row, run_benchmark
+from animegamer_core.research.benchmark.turn import OurTurn, StockTurn, past_turns, prompt_of, random_models
 from animegamer_core.runtime.optimizations import FLASH3, optimize
 from animegamer_core.runtime.optimizations.layers import JointAttention, opaque
 from animegamer_core.spec import PROFILES, SPECS
@@ -33,7 +29,7 @@ def plan(**changes):
 def quick():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MATMUL_SIDES, "cpu", 64)
-        patch.setattr("animegamer_core.research.benchmark.drift.DRIFT_STEPS", 2)
+        patch.setattr("animegamer_core.research.benchmark.measure.DRIFT_STEPS", 2)
         yield
 
 
@@ -111,12 +107,6 @@ def test_operations_of_a_gpus_attention_are_counted_where_queries_share_keys():
     assert count_flop(lambda: attention(queries, keys, keys)) == 2 * 2 * 8 * 16 * 24 * (64 + 64)
 
 
-def test_work_is_warmed_up_once_and_then_repeated():
-    calls = []
-    timing = time_work(lambda: calls.append(1), CPU, repeats=4, flop=8)
-    assert len(calls) == 5 and len(timing.seconds) == 4 and timing.allocated is None
-
-
 def test_medians_and_ratios_by_hand():
     row = Row(
         "sampler",
@@ -129,21 +119,6 @@ def test_medians_and_ratios_by_hand():
     assert "300 / 150" in row.line(8.0) and "50 %" in row.line(8.0) and "1.500 .. 9.000" in row.line(8.0)
     assert row.values()["stock"]["median"] == 3.0
     assert "-" in Row("vae", Timing((1.0,), 1.0), Timing((1.0,), 1.0)).line(8.0)
-
-
-@pytest.mark.parametrize(
-    ("gpu", "seconds", "said"),
-    [
-        ("NVIDIA H200", 8.4, "expected 168 ms (+0 %)"),
-        ("NVIDIA H200", 12.6, "compare the matmul"),
-        ("NVIDIA L4", 30, None),
-    ],
-)
-def test_the_stock_step_is_compared_with_the_known_one(gpu, seconds, said):
-    row = Row("sampler", Timing((seconds,), seconds), Timing((1.0,), 1.0), steps=50, our_steps=50)
-    note = known_step_note(BenchmarkResult((row,), 745.0, {"spec": "release", "machine": {"gpu": gpu}}))
-    assert note is None if said is None else said in note
-    assert ("compare" in (note or "")) == (said == "compare the matmul")
 
 
 def test_a_worlds_own_weights_are_taken(tmp_path):
@@ -230,10 +205,6 @@ def test_optimizations_of_a_gpu_are_refused_on_a_cpu(asked, name, monkeypatch):
     dtype = torch.bfloat16 if name == "flash3" else torch.float32
     with pytest.raises(ValueError, match=f"optimization {name} .*: it runs only on cuda, not on cpu; drop"):
         plan(dtype=dtype, **{asked: (name,)}).check()
-
-
-def test_compiling_is_measured_on_a_cpu_too():
-    plan(each=("blocks", "vae")).check()
 
 
 def test_several_presets_share_one_stock_turn(tmp_path, capsys, monkeypatch):

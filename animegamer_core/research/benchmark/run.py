@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import torch
 
@@ -16,20 +17,98 @@ from ...runtime.offloading import MemoryPlan
 from ...runtime.optimizations import CACHES, check_names, missing_requirement, optimize
 from ...runtime.presets import Preset, apply_preset, check_offloading, memory_plan_of, override_notes
 from ...spec import PROFILES, ModelSpec, Profile, dtype_name, resolve_sampling
-from .drift import DriftMeter
-from .lora import measure_lora
-from .measure import Timing, Work, count_flop, matmul_tflops, time_work
-from .optimizations import measure_each
-from .stock import StockTurn
-from .table import BenchmarkResult, Row
-from .turn import OurTurn, host_models, random_models
+from .alone import LoraCost, OptimizationTable, measure_each, measure_lora
+from .measure import Drift, DriftMeter, Timing, count_flop, matmul_tflops, time_work
+from .turn import OurTurn, StockTurn, Work, host_models, random_models
 
 NO_PRESET = Preset("", "as the world says, without optimizations")
 PARTS = ("engine", "sampler", "vae", "turn")
-KNOWN_STEP = 0.168  # seconds of a stock guided step at the published sizes on one H200 (docs/reference.md, speed)
-KNOWN_WITHIN = 0.10  # relative difference from KNOWN_STEP that needs no explanation
+
+HEAD = (
+    f"{'part':8} {'stock s':>9} {'ours s':>9} {'spread':>15} {'ratio':>6} {'ms a step':>15}"
+    f" {'TFLOP/s':>13} {'of matmul':>9} {'GiB held':>13} {'reserved':>13}"
+)
 
 Say = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One part of a turn. steps, our_steps: of the stock sampler and of ours; 0 for other parts."""
+
+    part: str
+    stock: Timing
+    ours: Timing
+    steps: int = 0
+    our_steps: int = 0
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as the stock part ours is."""
+        return self.stock.median / self.ours.median
+
+    def line(self, matmul: float) -> str:
+        """The row as text. matmul: TFLOP/s that a matrix product reaches on this machine."""
+        stock, ours = self.stock, self.ours
+        spread = f"{min(ours.seconds):.3f} .. {max(ours.seconds):.3f}"
+        steps = _pair(1000 * stock.median / self.steps, 1000 * ours.median / self.our_steps) if self.steps else "-"
+        of_matmul = "-" if ours.tflops is None else f"{100 * ours.tflops / matmul:.0f} %"
+        return (
+            f"{self.part:8} {stock.median:>9.3f} {ours.median:>9.3f} {spread:>15} {self.ratio:>6.2f} {steps:>15}"
+            f" {_pair(stock.tflops, ours.tflops):>13} {of_matmul:>9}"
+            f" {_pair(stock.allocated, ours.allocated):>13} {_pair(stock.reserved, ours.reserved):>13}"
+        )
+
+    def values(self) -> dict[str, Any]:
+        """Plain values for a json file."""
+        sides = {
+            name: {**asdict(timing), "median": timing.median, "tflops": timing.tflops}
+            for name, timing in (("stock", self.stock), ("ours", self.ours))
+        }
+        return {"part": self.part, "ratio": self.ratio, "steps": self.steps, "our_steps": self.our_steps, **sides}
+
+
+def _pair(stock: float | None, ours: float | None) -> str:
+    if stock is None or ours is None:
+        return "-"
+    return " / ".join(f"{value:.0f}" if value >= 100 else f"{value:.3g}" for value in (stock, ours))
+
+
+@dataclass(frozen=True)
+class BenchmarkResult:
+    """All rows, and the facts that are needed to repeat the benchmark."""
+
+    rows: tuple[Row, ...]
+    matmul: float
+    facts: Mapping[str, Any]
+    each: OptimizationTable | None = None
+    drift: Drift | None = None
+    lora: tuple[LoraCost, ...] = ()
+
+    def row(self, part: str) -> Row:
+        """The row of a part."""
+        return next(row for row in self.rows if row.part == part)
+
+    @property
+    def text(self) -> str:
+        """The printed table."""
+        lines = [HEAD, *(row.line(self.matmul) for row in self.rows)]
+        if self.drift is not None:
+            first = ", ".join(f"{part} {self.row(part).ours.first:.1f} s" for part in ("sampler", "vae"))
+            lines += [self.drift.text, f"(ours, the first time: {first})"]
+        lines += [cost.line for cost in self.lora]
+        return "\n".join(lines if self.each is None else [*lines, "", self.each.text])
+
+    def values(self) -> dict[str, Any]:
+        """Plain values for a json file."""
+        return {
+            **self.facts,
+            "matmul_tflops": self.matmul,
+            "rows": [row.values() for row in self.rows],
+            "alone": None if self.each is None else asdict(self.each),
+            "drift": None if self.drift is None else asdict(self.drift),
+            "updates": [asdict(cost) for cost in self.lora],
+        }
 
 
 @dataclass(frozen=True)
@@ -203,17 +282,3 @@ def _facts(plan: BenchmarkPlan, turn: OurTurn) -> dict[str, object]:
         "stream_gib": plan.our_preset.offload_gib,
         "machine": machine(),
     }
-
-
-def known_step_note(result: BenchmarkResult) -> str | None:
-    """A sentence that compares the stock step with KNOWN_STEP; None except for the published sizes on an H200."""
-    gpu = str(result.facts["machine"].get("gpu") or "")
-    if result.facts["spec"] != "release" or "H200" not in gpu:
-        return None
-    row = result.row("sampler")
-    step = row.stock.median / row.steps
-    off = step / KNOWN_STEP - 1
-    note = f"the stock step takes {1000 * step:.0f} ms, expected {1000 * KNOWN_STEP:.0f} ms ({100 * off:+.0f} %)"
-    if abs(off) <= KNOWN_WITHIN:
-        return note
-    return f"{note}; compare the matmul ({result.matmul:.0f} TFLOP/s, known 745) and the versions"
