@@ -27,7 +27,6 @@ KEY, NO_KEY = "OPENAI_API_KEY", "none"
 VARIED = 0.7  # temperature of every attempt after the first, which would otherwise repeat its reply
 JPEG_QUALITY = 92
 LARGEST_SEED = 2**31 - 1  # what every service takes
-LONGEST_PAUSE = 30.0  # seconds between questions that met a temporary fault
 _SHOWN = 300  # characters of a service's own message that are shown
 _FINAL = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)  # statuses that the next question would get too
 _OPTIONS = ("max_tokens", "temperature", "seed")  # that some models refuse
@@ -127,10 +126,6 @@ def _is_address(url: str) -> bool:
     return bool(found) and parts.scheme in ("http", "https") and not hidden
 
 
-class _TemporaryFault(Exception):
-    """A service said with status 200 that it cannot answer just now."""
-
-
 class EndpointModel:
     """Answers questions through the `openai` client. The key comes from the environment and nowhere else."""
 
@@ -149,15 +144,9 @@ class EndpointModel:
 
     def answer(self, question: Question, attempt: int, stop: threading.Event) -> Reply:
         """The reply. CaptionerError: no answer after all retries; CaptionerUnavailable: no question gets one."""
-        for tried in range(self.settings.retries + 1):
-            if stop.is_set():
-                raise Cancelled("the run was stopped")
-            try:
-                return self._reply(self._ask(question, attempt))
-            except _TemporaryFault as error:
-                reason = str(error)
-                stop.wait(min(LONGEST_PAUSE, 2.0**tried))
-        raise CaptionerError(f"{self.name}: no answer to {self.settings.retries + 1} requests; the last: {reason}")
+        if stop.is_set():
+            raise Cancelled("the run was stopped")
+        return self._reply(self._ask(question, attempt))
 
     def _ask(self, question: Question, attempt: int) -> Any:
         """A chat completion; asks again without an option that the model refuses."""
@@ -178,7 +167,7 @@ class EndpointModel:
             except self._openai.APIConnectionError as error:  # a timeout too
                 raise CaptionerError(f"{self.name}: no answer from {self.settings.url} ({brief(error)})") from error
             except (self._openai.APIError, ValueError) as error:  # a body that is no chat completion
-                raise _TemporaryFault(f"the answer is not a chat completion ({type(error).__name__})") from error
+                raise CaptionerError(f"{self.name}: no chat completion ({type(error).__name__})") from error
 
     def _options(self, question: Question, attempt: int) -> dict[str, Any]:
         options: dict[str, Any] = {"max_tokens": self.settings.max_tokens}
@@ -191,19 +180,14 @@ class EndpointModel:
         return taken
 
     def _reply(self, answer: Any) -> Reply:
-        """The reply in a chat completion; _TemporaryFault if it holds an error instead, as some services send it."""
+        """The reply in a chat completion; CaptionerError if it holds an error instead, as some services send it."""
         choices = getattr(answer, "choices", None)
         error = getattr(answer, "error", None) or (choices and getattr(choices[0], "error", None))
         if error:
-            code = error.get("code") if isinstance(error, Mapping) else None
-            if code in _FINAL:
-                raise self._refusal(code, error)
-            raise _TemporaryFault(self._said(error))
-        if not choices or getattr(choices[0], "message", None) is None:
-            raise _TemporaryFault("the answer is not a chat completion")
+            raise self._refusal(error.get("code") if isinstance(error, Mapping) else None, error)
+        if not choices or getattr(choices[0], "message", None) is None or choices[0].finish_reason == "error":
+            raise CaptionerError(f"{self.name}: the answer is not a chat completion")
         message, ended = choices[0].message, choices[0].finish_reason
-        if ended == "error":
-            raise _TemporaryFault("the model's provider broke off")
         text = _text_of(message.content)
         if ended == "content_filter" or getattr(message, "refusal", None):
             problem = "the service refused to describe the pictures"
@@ -214,7 +198,7 @@ class EndpointModel:
         counts = (getattr(answer.usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
         return Reply(text, problem, *(count if isinstance(count, int) and count >= 0 else None for count in counts))
 
-    def _refusal(self, status: int, said: object) -> CaptionerError:
+    def _refusal(self, status: object, said: object) -> CaptionerError:
         kind = CaptionerUnavailable if status in _FINAL else CaptionerError
         return kind(f"{self.name} at {self.settings.url} refused the request (status {status}): {self._said(said)}")
 

@@ -39,7 +39,6 @@ CAPTION = "<S>Girl</S><MD>run</MD><EV>day forest</EV><MA>slowly</MA><SC>0</SC><E
 def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
-    monkeypatch.setattr("animegamer_core.endpoint.LONGEST_PAUSE", 0.01)
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
 
@@ -82,23 +81,24 @@ def test_a_question_arrives_whole_and_its_reply_comes_back(stub):
     assert stub.asks[1].body["temperature"] > 0.3
 
 
+@pytest.mark.parametrize("fault", [Status(500), Status(429, {"Retry-After": "0.1"}), Reset(), CutBody()])
+def test_a_temporary_fault_is_asked_again(stub, fault):
+    assert ask(stub, [fault, fault]).text == CAPTION
+    assert len(stub.asks) == 3
+
+
 @pytest.mark.parametrize(
     "fault",
     [
-        Status(500),
-        Status(429, {"Retry-After": "0.1"}),
-        Reset(),
-        CutBody(),
         EMPTY_CHOICES,
         Body(b"<html>welcome to the hotel</html>"),
         Body({"choices": [{"message": None}]}),
-        Body({"error": {"code": 503, "message": "loading the model"}}),
         Changed(choice={"finish_reason": "error", "error": {"code": 502, "message": "the provider went away"}}),
     ],
 )
-def test_a_temporary_fault_is_asked_again_also_inside_a_200(stub, fault):
-    assert ask(stub, [fault, fault]).text == CAPTION
-    assert len(stub.asks) == 3
+def test_an_answer_that_is_no_chat_completion_is_an_error(stub, fault):
+    with pytest.raises(CaptionerError, match=r"chat completion|went away"):
+        ask(stub, [fault])
 
 
 def test_a_fault_that_stays_is_reported_with_its_reason(stub):
