@@ -6,7 +6,6 @@ torch.
 
 from __future__ import annotations
 
-import hashlib
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -111,11 +110,6 @@ class OpeningClip:
 
     frames: np.ndarray
     fps: float
-
-    @property
-    def digest(self) -> str:
-        """64 hex digits: the SHA-256 of the frames and their rate."""
-        return hashlib.sha256(f"{self.frames.shape} {self.fps} ".encode() + self.frames.tobytes()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def _play(given: BatchInputs, game: Game, name: str, seeds: Sequence[int], node:
 
     def play(seed: int) -> None:
         settings = model.settings(given.steps, given.guidance, window=window, seed=seed, motion=motion)
-        player = Player(model.world, story, settings, 0, model, check=comfyui.stop_if_interrupted)
+        player = Player(model.world, story, settings, 0, model)
         GameRun(player, model).play(game.instructions, node)
 
     with story.lock():

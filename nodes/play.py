@@ -12,8 +12,7 @@ from comfy_api.v0_0_2 import io
 from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import resolve_sampling
 from ..animegamer_core.state import GameSession, read_instructions
-from ..animegamer_core.story.director import Director
-from ..animegamer_core.story.everyday import director_for
+from ..animegamer_core.story.director import Director, director_for
 from ..animegamer_core.story.index import LOCK
 from ..animegamer_core.story.player import PlayedTurn, Player, export
 from . import comfyui

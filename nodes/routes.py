@@ -19,6 +19,7 @@ import typing
 import urllib.parse
 from collections.abc import Callable
 
+import msgspec
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.files import FULL
@@ -26,9 +27,7 @@ from ..animegamer_core.json_files import parse_json
 from ..animegamer_core.life import Values, Words
 from ..animegamer_core.messages import brief
 from ..animegamer_core.state import GameSession, MotionScope, Turn, clean_text, read_instructions, scope_name
-from ..animegamer_core.story.director import SUGGESTIONS
-from ..animegamer_core.story.everyday import director_for
-from ..animegamer_core.story.http_requests import LAST_TURN, MAX_SEED, StoryRequest, TurnRequest
+from ..animegamer_core.story.director import SUGGESTIONS, director_for
 from ..animegamer_core.story.manage import duplicate_story, rename_story, restore_story, trash_story
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
@@ -38,6 +37,7 @@ from .saved_stories import WorldFacts, choose_turn, list_stories, played_world, 
 from .training_progress import training
 from .values import gauges_of, stat_changes
 from .weights import offer
+from .widgets import LAST_TURN, MAX_SEED
 
 if typing.TYPE_CHECKING:
     from aiohttp import web
@@ -51,6 +51,27 @@ WORLD_NODE, TURN_NODE = "animegamer-world", "animegamer-turn"  # ids that no gra
 POLL_SECONDS = 0.1
 MOST_SUGGESTIONS = 10
 DOCS = "/animegamer/docs"
+
+
+class TurnRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of POST /animegamer/turn. motion: predicted, the name of a motion scope, or pixels per frame."""
+
+    world: str
+    story: str
+    instruction: str
+    seed: typing.Annotated[int, msgspec.Meta(ge=0)] = 0
+    motion: str | typing.Annotated[float, msgspec.Meta(ge=0, le=999)] = "predicted"
+    after: typing.Annotated[int, msgspec.Meta(ge=-1, le=LAST_TURN)] = -1
+    branch: str = ""
+
+
+class StoryRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of POST /animegamer/stories. to: the new name; ticket: the answer of `delete`, for `restore`."""
+
+    do: typing.Literal["rename", "duplicate", "delete", "restore"]
+    name: str = ""
+    to: str = ""
+    ticket: str = ""
 
 
 class Refused(Exception):

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.recall import MEMORIES, RECALL, RECALLED_TURNS, Memory, chosen_memory
-from ..animegamer_core.story.http_requests import LAST_TURN, MAX_SEED
 from . import worlds
 from .values import StateSocket
 
 CATEGORY = "AnimeGamer"
+MAX_SEED = 0xFFFFFFFFFFFFFFFF
+LAST_TURN = 1_000_000
 KNOWN_FIELDS = frozenset(getattr(io.Schema, "__dataclass_fields__", ()))
 AS_BEFORE = "default"  # a choice of memory: the game's own, or for a new game its world's
 

@@ -25,8 +25,7 @@ from ..runtime.presets import PresetModels, get_preset, override_notes, preset_f
 from ..spec import dtype_name
 from ..state import GameSession, MotionScope, MotionTable, check_length, read_instructions, scope_name
 from ..story.batch import game_text, play_takes, read_game_files, take_seeds
-from ..story.director import SUGGESTIONS, Director, Proposal
-from ..story.everyday import NobodyNamedError, director_for
+from ..story.director import SUGGESTIONS, Director, NobodyNamedError, Proposal, director_for
 from ..story.film import FILMS, export_film
 from ..story.index import check_there
 from ..story.opening import DEFAULT_TEXT, frames_of_bytes, open_game, read_opening

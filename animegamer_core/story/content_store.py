@@ -12,7 +12,7 @@ import os
 import shutil
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -78,20 +78,13 @@ class OpeningKey:
 LARGEST_RECORD = 1 << 20  # bytes
 _AGAIN = "play this turn again to restore it"
 _BLOCK = 1 << 20  # bytes that are read at a time
-ATTACHED = "attached"  # what a record calls further files, by suffix
 Key = StateKey | ShotKey | OpeningKey
 
 
 def address_of(key: Key) -> str:
     """64 hex digits: the SHA-256 of a key as canonical JSON."""
-    text = json.dumps(key_fields(key), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    text = json.dumps(asdict(key), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def key_fields(key: Key) -> dict[str, typing.Any]:
-    """A key as JSON values. Later fields are left out at their default, so older addresses stay."""
-    later = {field.name: field.default for field in fields(key) if field.default is not MISSING}
-    return {name: value for name, value in asdict(key).items() if name not in later or value != later[name]}
 
 
 def opening_address(fingerprint: str, session: GameSession) -> str | None:
@@ -170,41 +163,8 @@ class ContentStore:
         with replacing(path) as part:
             write(part)
         content = {"suffix": suffix, "bytes": path.stat().st_size, "sha256": _digest(path)}
-        write_text(self.folder / f"{address}.json", json.dumps({"key": key_fields(key), **values, **content}) + "\n")
+        write_text(self.folder / f"{address}.json", json.dumps({"key": asdict(key), **values, **content}) + "\n")
         return address
-
-    def add_values(self, address: str, values: Mapping[str, typing.Any]) -> None:
-        """Write further values into the record of an address; ValueError if it is missing or damaged."""
-        self.path(address)
-        record = {**(self.record(address) or {}), **values}
-        write_text(self.folder / f"{address}.json", json.dumps(record) + "\n")
-
-    def attach(self, address: str, suffix: str, content: str, write: Callable[[Path], None]) -> None:
-        """Store a further file of an address, unless it is there. Nothing else depends on it.
-
-        content: a string that identifies the file's content, such as a hash; another one replaces the file. ValueError
-        if the address is missing or damaged.
-        """
-        if self._attachment(address, suffix).get("content") == content and self.attached(address, suffix) is not None:
-            return
-        path = self._path(address, suffix)
-        with replacing(path) as part:
-            write(part)
-        entry = {"content": content, "bytes": path.stat().st_size, "sha256": _digest(path)}
-        self.add_values(address, {ATTACHED: {suffix: entry}})
-
-    def attached(self, address: str, suffix: str) -> Path | None:
-        """The further file of an address; None if it has none, or if that is damaged."""
-        entry = self._attachment(address, suffix)
-        path = self._path(address, suffix)
-        there = path.is_file() and path.stat().st_size == entry.get("bytes")
-        return path if there and _digest(path) == entry.get("sha256") else None
-
-    def _attachment(self, address: str, suffix: str) -> Mapping[str, typing.Any]:
-        """The record's entry about the further file of an address; empty if there is none."""
-        found = (self.record(address) or {}).get(ATTACHED)
-        entry = found.get(suffix) if isinstance(found, dict) else None
-        return entry if isinstance(entry, dict) else {}
 
     def _path(self, address: str, suffix: str) -> Path:
         if suffix not in self.suffixes:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import typing
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ..files import save_picture
 from ..life import PUBLISHED_RULES
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
 from ..state import GameSession, Turn, clean_text
-from .content_store import ShotKey, address_of, key_fields, opening_address
+from .content_store import ShotKey, address_of, opening_address
 from .director import Director
 from .story import Story
 from .turn import draw_turn, predict_turn, shot_key, state_key
@@ -149,7 +149,7 @@ def put_shot(story: Story, turn: Turn, key: ShotKey, frames: np.ndarray, fps: fl
     tags = {
         "title": f"turn {turn.number}",
         "comment": turn.instruction,
-        "animegamer": json.dumps({**key_fields(key), "turn": turn.number, "instruction": turn.instruction}),
+        "animegamer": json.dumps({**asdict(key), "turn": turn.number, "instruction": turn.instruction}),
     }
     return story.shots.put(key, clip_suffix(), {}, lambda path: write_clip(path, frames, fps, tags))
 

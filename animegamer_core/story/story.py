@@ -85,7 +85,7 @@ class Story:
             self._take(index)
         self.states = ContentStore(folder / "turns", StateKey, (".safetensors",))
         self.shots = ContentStore(folder / "shots", ShotKey, (".mp4", ".safetensors"))
-        self.openings = ContentStore(folder / "openings", OpeningKey, (".safetensors", OPENING_CLIP))
+        self.openings = ContentStore(folder / "openings", OpeningKey, (".safetensors",))
 
     @classmethod
     def open(cls, root: Path | str, name: str, world_name: str, fingerprint: str) -> Story:
@@ -159,12 +159,8 @@ class Story:
         turns, character = list(session.turns), session.character
         for number, entry in enumerate(self.entries[:count], start=1):
             state, key = self._known(entry.state)
-            recalled = tuple(key.get("recalled", ()))
-            instruction, window = (
-                clean_text(key["instruction"]),
-                key["window"],
-            )  # the file may have been changed by hand
-            turn = Turn(number, instruction, entry.seed, state, character, entry.state, window, recalled).under(rules)
+            text = clean_text(key.instruction)  # the file may have been changed by hand
+            turn = Turn(number, text, entry.seed, state, character, entry.state, key.window, key.recalled).under(rules)
             character = turn.character
             turns.append(turn)
         return replace(session, turns=tuple(turns))
@@ -197,13 +193,15 @@ class Story:
             write = partial(write_representation, None if picture is None else picture.state.representation)
             self.openings.put(opening_key(self.fingerprint, session), ".safetensors", {}, write)
         if address is not None and picture is not None and picture.clip is not None:
-            self._attach_clip(address, picture.instruction, picture.clip)
+            self._write_clip(address, picture.instruction, picture.clip)
         return with_opening_address(self.fingerprint, session)
 
     def opening_clip(self, session: GameSession) -> Path | None:
-        """The clip of a session's opening, turn 0; None if there is none, or if it is damaged."""
-        picture = session.picture
-        return picture and picture.address and self.openings.attached(picture.address, OPENING_CLIP)
+        """The clip of a session's opening, turn 0; None if there is none."""
+        if session.picture is None or session.picture.address is None:
+            return None
+        path = self.openings.folder / f"{session.picture.address}{OPENING_CLIP}"
+        return path if path.is_file() else None
 
     def load_turn(self, turn: Turn) -> Turn:
         """The turn with its representation, which is read from disk if it is not in memory."""
@@ -267,7 +265,7 @@ class Story:
         first = self.entries[0].state if self.entries else None
         if first is None or (self.states.record(first) is None and not self.openings.folder.exists()):
             return session  # without openings, a lost first turn had none either, and playing restores it
-        parent = self._known(first)[1]["parent"]
+        parent = self._known(first)[1].parent
         if parent is None:
             return session
         record = self.openings.record(parent)
@@ -283,24 +281,21 @@ class Story:
         session = session.open_with(clean_text(key.text), GameState.of_picture(None))
         return replace(session, turns=(replace(session.turns[0], address=parent),))
 
-    def _attach_clip(self, address: str, instruction: str, clip: OpeningClip) -> None:
-        """Store the clip of an opening. Without PyAV nothing is stored: a file of raw frames could not be shown."""
+    def _write_clip(self, address: str, instruction: str, clip: OpeningClip) -> None:
+        """Write the clip of an opening. Without PyAV nothing is written: a file of raw frames could not be shown."""
         from ..media.video import clip_suffix, write_clip
 
-        if clip_suffix() != OPENING_CLIP:
-            return
-        tags = {"title": "turn 0", "comment": instruction}
-        self.openings.attach(
-            address, OPENING_CLIP, clip.digest, lambda path: write_clip(path, clip.frames, clip.fps, tags)
-        )
+        if clip_suffix() == OPENING_CLIP:
+            with replacing(self.openings.folder / f"{address}{OPENING_CLIP}") as part:
+                write_clip(part, clip.frames, clip.fps, {"title": "turn 0", "comment": instruction})
 
-    def _known(self, address: str) -> tuple[GameState, dict[str, typing.Any]]:
+    def _known(self, address: str) -> tuple[GameState, StateKey]:
         """The state of an address, without its representation, and its key."""
         record = self.states.record(address)
         state = state_of(record)
         if record is None or state is None:
             raise self._lost_turn(address)
-        return state, record["key"]
+        return state, to_type(record["key"], StateKey, address)
 
     def _lost_turn(self, address: str) -> ValueError:
         return ValueError(

@@ -26,8 +26,7 @@ from animegamer_core.life import PUBLISHED_RULES, Rules  # noqa: E402
 from animegamer_core.recall import PUBLISHED  # noqa: E402
 from animegamer_core.runtime.models import PlaySettings  # noqa: E402
 from animegamer_core.state import GameSession, GameState  # noqa: E402
-from animegamer_core.story.director import Director  # noqa: E402
-from animegamer_core.story.everyday import director_for, words_for  # noqa: E402
+from animegamer_core.story.director import Director, director_for, words_for  # noqa: E402
 from animegamer_core.story.player import Player  # noqa: E402
 from animegamer_core.story.story import Story  # noqa: E402
 

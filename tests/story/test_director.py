@@ -14,8 +14,7 @@ from animegamer_core.life import PUBLISHED_RULES, STATS, Act, Consequence, Life,
 from animegamer_core.recall import PUBLISHED
 from animegamer_core.runtime.models import PlaySettings
 from animegamer_core.state import GameSession, GameState
-from animegamer_core.story.director import MOST_OF_SPAN, SPAN, Director
-from animegamer_core.story.everyday import NobodyNamedError, director_for, words_for
+from animegamer_core.story.director import MOST_OF_SPAN, SPAN, Director, NobodyNamedError, director_for, words_for
 from animegamer_core.story.player import Player
 from animegamer_core.story.story import Story
 from animegamer_core.toybox.editions import SECOND, SEEN, Casting

@@ -19,7 +19,7 @@ from animegamer_core.checkpoint import open_world, save_part
 from animegamer_core.media.video import read_clip, write_clip
 from animegamer_core.runtime.models import LoadedModels
 from animegamer_core.spec import SPECS
-from animegamer_core.state import GameSession, OpeningClip
+from animegamer_core.state import GameSession
 from animegamer_core.story.film import export_film
 from animegamer_core.story.manage import duplicate_story
 from animegamer_core.story.opening import (
@@ -323,7 +323,7 @@ def test_a_story_keeps_the_clip_beside_the_opening_and_gives_it_back(encoding_wo
 
 
 def test_the_clip_changes_no_address(encoding_world, tiny_encoder, tmp_path):
-    """A story with a clip has all the files of one without, byte for byte; only the opening's record says more."""
+    """A story with a clip has all the files of one without, byte for byte."""
     began = opening(tiny_encoder)
     plain = replace(began, turns=(replace(began.turns[0], clip=None),))
     for name, session in (("with", began), ("without", plain)):
@@ -331,28 +331,17 @@ def test_the_clip_changes_no_address(encoding_world, tiny_encoder, tmp_path):
         player.play(GAME[:1])
         player.finish()
     have, have_not = (content(tmp_path / name / "game") for name in ("with", "without"))
-    added = have.keys() - have_not.keys()
-    assert [name.rsplit(".")[-1] for name in added] == ["mp4"] and not have_not.keys() - have.keys()
-    differ = [name for name in have_not if have[name] != have_not[name]]
-    assert differ == [next(iter(added)).replace(".mp4", ".json")]
+    assert [name.rsplit(".")[-1] for name in have.keys() - have_not.keys()] == ["mp4"]
+    assert {name: have[name] for name in have_not} == have_not
 
 
-@pytest.mark.parametrize("damage", ["missing", "cut", "changed", "unnamed"])
-def test_a_lost_clip_is_a_lost_picture_and_no_broken_game(encoding_world, tiny_encoder, tmp_path, damage):
+def test_a_lost_clip_is_a_lost_picture_and_no_broken_game(encoding_world, tiny_encoder, tmp_path):
     began, settings = opening(tiny_encoder), PlaySettings(steps=1)
     player = Player(encoding_world, opened(encoding_world, tmp_path), settings, opening=began)
     player.play(GAME[:1])
     path = player.story.opening_clip(player.session)
     whole = path.read_bytes()
-    if damage == "missing":
-        path.unlink()
-    elif damage == "cut":
-        path.write_bytes(whole[:-10])
-    elif damage == "changed":
-        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    else:
-        record = path.with_suffix(".json")
-        record.write_text(record.read_text().replace('"attached": {', '"attached": 3, "x": {'))
+    path.unlink()
     again = Player(encoding_world, opened(encoding_world, tmp_path), settings, after=1)
     assert again.story.opening_clip(again.session) is None
     again.play(GAME[1:2])
@@ -365,14 +354,11 @@ def test_a_lost_clip_is_a_lost_picture_and_no_broken_game(encoding_world, tiny_e
 
 def test_the_clip_that_was_given_last_is_kept(encoding_world, tiny_encoder, tmp_path):
     """The same frame and text with another span of the film: the same opening, and so the same turns."""
-    for fps, shown in ((0, range(17)), (16, range(0, 34, 2)), (16, range(0, 34, 2))):
+    for fps, shown in ((0, range(17)), (16, range(0, 34, 2))):
         story = opened(encoding_world, tmp_path)
         session = story.put_opening(opening(tiny_encoder, greys(34), fps=fps))
         path = story.opening_clip(session)
         assert numbers_of(read_clip(path).frames) == list(shown)
-    written = path.stat().st_mtime_ns
-    story.put_opening(opening(tiny_encoder, greys(34), fps=16))
-    assert path.stat().st_mtime_ns == written, "the same clip is not written again"
     assert len(list(path.parent.glob("*.mp4"))) == 1
 
 
@@ -399,8 +385,6 @@ def test_a_session_carries_the_clip_through_turns_and_back(tiny_encoder):
     clip = opening(tiny_encoder).picture.clip
     began = GameSession().open_with("Miko waves", opening(tiny_encoder).picture.state, clip)
     assert began.step("run", began.picture.state).rewind(0).picture.clip is clip
-    other = OpeningClip(clip.frames, 24.0)
-    assert len({clip.digest, other.digest, OpeningClip(clip.frames[:4], 8.0).digest}) == 3
 
 
 # Exports
