@@ -59,10 +59,13 @@ def typed(settings: type, names: Collection[str] = (), prefix: str = "") -> Any:
     for field in dataclasses.fields(settings):
         if names and field.name not in names:
             continue
-        text = texts.get(field.name, "")
-        if field.default not in (None, "", False, dataclasses.MISSING):
+        kind, text = hints[field.name], texts.get(field.name, "")
+        if field.metadata:  # a stage's: its default is the recipe's
+            text = "; ".join([field.metadata["help"], *(expected for _, expected in field.metadata["checks"])])
+            kind = Annotated[str, one_of(choices)] if (choices := field.metadata["choices"]) else kind
+        elif field.default not in (None, "", False, dataclasses.MISSING):
             text += f" (default: {field.default})"
-        kinds[prefix + field.name] = Annotated[hints[field.name], arg(help=text, help_behavior_hint="")]
+        kinds[prefix + field.name] = Annotated[kind, arg(help=text, help_behavior_hint="")]
     return TypedDict(settings.__name__, kinds, total=False)  # type: ignore[operator]  # made from the fields
 
 

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-import typing
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from dataclasses import dataclass, field
+from typing import Annotated
 
-from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction, arg
+from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction
 
 from ..train.stages import ALL, ALL_STAGES, StageConfig, TrainRequest
-from .options import one_of
+from .options import one_of, typed
 
-_KINDS = typing.get_type_hints(StageConfig)
-
-
-def _kind_of(field: dataclasses.Field) -> Any:
-    """The type of a stage option, with its help, range and choices."""
-    choices, ranges = field.metadata["choices"], [expected for _, expected in field.metadata["checks"]]
-    kind = Annotated[str, one_of(choices)] if choices else _KINDS[field.name]
-    text = "; ".join([field.metadata["help"], *ranges])
-    return Annotated[kind, arg(help=text, help_behavior_hint="")]
-
-
-# A TypedDict without defaults holds what was typed, and nothing else: the rest is the recipe's.
-StageOptions = TypedDict(
-    "StageOptions", {field.name: _kind_of(field) for field in dataclasses.fields(StageConfig)}, total=False
-)
+StageOptions = typed(StageConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +23,7 @@ class Options(TrainRequest):
     folder gc in --out. all: the stages of the recipe one after another, each in a folder of its name in --out; it
     prints a plan first, and stage options apply to every stage."""
     set: UseAppendAction[tuple[str, ...]] = ()
-    options: OmitArgPrefixes[StageOptions] = dataclasses.field(default_factory=lambda: StageOptions())
+    options: OmitArgPrefixes[StageOptions] = field(default_factory=dict)
     """Options of a stage; unset: the recipe's row for the stage."""
 
     def run(self, report: Callable[[str], object] | None = None) -> int:

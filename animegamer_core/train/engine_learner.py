@@ -5,7 +5,7 @@ B batch, K past turns, N state tokens, D state width, A answer tokens, V vocabul
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import torch
@@ -112,45 +112,30 @@ def add_predictions(data: TrainingData, engine: GameEngine, window: int) -> Trai
     past.
     """
     engine.eval()
-    reader = cache(lambda: _GameReader(data, engine, window))
+    state, device = engine.spec.state, engine.project_in[0].weight.device
+    home = "cpu" if data.cache else device
+    table = cache(lambda: PromptTable(engine, data.folder.turns))  # not made if the cache folder has the feature
+    windows = {clip: (clip,) for clip in range(len(data.folder.turns))}
+    for game in data.folder.games:
+        windows |= {clip: game.clips[max(0, turn - window) : turn + 1] for turn, clip in enumerate(game.clips)}
+
+    @torch.no_grad()
+    def predict(part: range) -> Tensor:
+        found = torch.empty(len(part), state.tokens, state.width, dtype=torch.half, device=home)
+        for length in sorted({len(windows[clip]) for clip in part}):
+            same = torch.tensor([windows[clip] for clip in part if len(windows[clip]) == length])
+            for rows in same.split(TURNS_AT_ONCE):
+                prompts = [table().prompt(clips, answered=False) for clips in rows.tolist()]
+                with autocast(device):
+                    output = engine(prompts, list(_windows(data, "states", rows[:, :-1], device)))
+                found[rows[:, -1].to(found.device) - part.start] = output.states_BND.half().to(home)
+        return found
 
     def depends_on() -> str:
         games = [game.clips for game in data.folder.games]
         return weights_digest(engine, window, games, data.stored_digest("states"))
 
-    return data.with_feature("predicted", lambda part: reader().predict(part), 1024, depends_on)
-
-
-class _GameReader:
-    """Predicts the turns of a dataset's games with the engine, a few at a time."""
-
-    def __init__(self, data: TrainingData, engine: GameEngine, window: int) -> None:
-        self._data, self._engine = data, engine
-        self._table = PromptTable(engine, data.folder.turns)
-        self._device = engine.project_in[0].weight.device
-        self._home = "cpu" if data.cache else self._device
-        self._windows = {clip: (clip,) for clip in range(len(data.folder.turns))}
-        for game in data.folder.games:
-            for turn, clip in enumerate(game.clips):
-                self._windows[clip] = tuple(game.clips[max(0, turn - window) : turn + 1])
-
-    @torch.no_grad()
-    def predict(self, part: range) -> Tensor:
-        """(n, N, D): predictions for the clips in `part`."""
-        state = self._engine.spec.state
-        found = torch.empty(len(part), state.tokens, state.width, dtype=torch.half, device=self._home)
-        for rows in self._batches([self._windows[clip] for clip in part]):
-            prompts = [self._table.prompt(clips, answered=False) for clips in rows.tolist()]
-            past = _windows(self._data, "states", rows[:, :-1], self._device)
-            with autocast(self._device):
-                output = self._engine(prompts, list(past))
-            found[rows[:, -1].to(found.device) - part.start] = output.states_BND.half().to(self._home)
-        return found
-
-    def _batches(self, windows: Collection[tuple[int, ...]]) -> Iterator[Tensor]:
-        """Yield the windows as (B, K + 1), grouped by length."""
-        for length in sorted({len(window) for window in windows}):
-            yield from torch.tensor([window for window in windows if len(window) == length]).split(TURNS_AT_ONCE)
+    return data.with_feature("predicted", predict, 1024, depends_on)
 
 
 Piece = tuple[Tensor, Tensor]  # (ids, which of them are slots), both (L,)

@@ -77,7 +77,7 @@ def run_loop(
             load_checkpoint(found[-1], state)
         with _finish_step_on_ctrl_c(options.on_interrupt) as interrupted:
             vae = idle.get("decoder.vae") or (parts.decoder and parts.decoder.vae)
-            _Loop(trainer, out, options, interrupted, ShotSheets(stage, config, parts, data, out, vae)).run()
+            _Loop(trainer, out, options, interrupted, ShotSheets(config, parts, data, out, vae)).run()
         trained = trainer.finish(learner)
         if interrupted():  # raised only now: the processes must leave the loop together
             raise KeyboardInterrupt
@@ -187,9 +187,7 @@ def _finish_step_on_ctrl_c(on_interrupt: Callable[[], object] | None) -> Iterato
 
 
 CLIPS = 4  # rows of a sheet
-_TILE = 160  # height of a picture in pixels
-_GAP, _LINE = 6, 22
-_BACKGROUND, _TITLE, _CAPTION = "#ffffff", "#23262f", "#696d78"
+WIDEST = 1600  # pixels of a sheet
 
 
 @dataclass(frozen=True)
@@ -199,7 +197,6 @@ class ShotSheets:
     vae: the decoder's, which may be on the CPU; None if no decoder is loaded.
     """
 
-    stage: str
     config: StageConfig
     parts: WorldParts
     data: TrainingData
@@ -232,7 +229,7 @@ class ShotSheets:
         with on_device(vae, device), _with_vae(self.parts.of("decoder"), vae, device) as decoder:
             shots = _pictures(decoder, latents)
             true = self._true(decoder, rows, device)
-        save_picture(self.sheet(true, shots, step), self.out / SHEETS / f"step-{step:07d}.png")
+        save_picture(_sheet(true, shots), self.out / SHEETS / f"step-{step:07d}.png")
 
     def _sample(self, learner: Learner, states_BND: Tensor, rows: Tensor, device: torch.device) -> Tensor:
         motion = motion_condition(self.data.motion[rows], self.config)
@@ -251,25 +248,18 @@ class ShotSheets:
             return _pictures(decoder, store.gather(["latents"], rows, device)["latents"][:, 0].float())
         return [self.data.folder.frames(index) for index in rows.tolist()]
 
-    def sheet(self, true: list[np.ndarray], shots: list[np.ndarray], step: int) -> Image.Image:
-        """The sheet: per clip a row with three of its frames and three of its shot. true, shots: uint8 (F, H, W, 3)."""
-        from PIL import Image, ImageDraw
 
-        width = round(_TILE * shots[0].shape[2] / shots[0].shape[1])
-        row = _TILE + _LINE + _GAP
-        paper = Image.new("RGB", (_GAP + 6 * (width + _GAP) + _GAP, _LINE + len(shots) * row + _GAP), _BACKGROUND)
-        pen = ImageDraw.Draw(paper)
-        pen.text((_GAP, 4), f"{self.stage}, step {step}: clips to the left, shots to the right", fill=_TITLE)
-        for number, (clip, pair) in enumerate(zip(self.clips, zip(true, shots, strict=True), strict=True)):
-            top = _LINE + number * row
-            turn = self.data.folder.turns[clip]
-            pen.text((_GAP, top + 4), f"clip {clip + 1}, motion value {turn.motion_value:.3g}", fill=_CAPTION)
-            for side, frames in enumerate(pair):
-                for tile, frame in enumerate(frames[[0, len(frames) // 2, -1]]):
-                    picture = Image.fromarray(frame).resize((width, _TILE), Image.Resampling.LANCZOS)
-                    left = _GAP + (3 * side + tile) * (width + _GAP) + side * _GAP
-                    paper.paste(picture, (left, top + _LINE))
-        return paper
+def _sheet(true: list[np.ndarray], shots: list[np.ndarray]) -> Image.Image:
+    """Per clip a row with three of its frames to the left, and three of its shot to the right; uint8 (F, H, W, 3)."""
+    from PIL import Image
+
+    rows = [
+        np.concatenate([frame for frames in pair for frame in frames[[0, len(frames) // 2, -1]]], axis=1)
+        for pair in zip(true, shots, strict=True)
+    ]
+    picture = Image.fromarray(np.concatenate(rows))
+    picture.thumbnail((WIDEST, WIDEST))
+    return picture
 
 
 @contextmanager
