@@ -58,8 +58,6 @@ class Bench:
     """Optimizations for our turn."""
     each: tuple[str, ...] = ()
     """Optimizations to measure one by one."""
-    lora: int = 0
-    """Also measure the cost of an unmerged LoRA of this rank."""
     repeats: int = 3
     """Runs of each part."""
     device: Device = "auto"
@@ -99,8 +97,6 @@ class Bench:
         for option, value in (("--spec", self.spec), ("--profile", self.profile)):
             if value and self.world:
                 raise ValueError(f"{option} and --world are both given, but a world has its own; give only one of them")
-        if self.lora < 0:
-            raise ValueError(f"--lora is {self.lora}; expected a rank such as 64, or 0 to measure none")
         if self.repeats < 1:
             raise ValueError(f"--repeats is {self.repeats}; expected 1 or more")
         world = open_world(self.world) if self.world else None
@@ -116,7 +112,6 @@ class Bench:
             repeats=self.repeats,
             optimizations=self.optimizations,
             each=self.each,
-            lora_rank=self.lora,
         )
         return [replace(plan, preset=preset) for preset in self._presets(plan)] or [plan]
 

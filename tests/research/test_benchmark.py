@@ -7,11 +7,9 @@ import torch
 from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint.lora import lora_of
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.research.benchmark import run as bench_run
-from animegamer_core.research.benchmark.alone import measure_each, measure_lora
-from animegamer_core.research.benchmark.measure import MATMUL_SIDES, Timing, count_flop, drift
+from animegamer_core.research.benchmark.measure import MATMUL_SIDES, Timing, count_flop, drift, measure_each
 from animegamer_core.research.benchmark.run import PARTS, BenchmarkPlan, Row, run_benchmark
 from animegamer_core.research.benchmark.turn import OurTurn, StockTurn, past_turns, prompt_of, random_models
 from animegamer_core.runtime.optimizations import FLASH3, optimize
@@ -145,18 +143,6 @@ def test_the_drift_of_a_number_format():
     turn = OurTurn(None, decoder, 2, "cosine")
     assert 1e-4 < measure_each(turn, [], 1, {}, print).format_drift < 1
     assert drift(torch.tensor([3.0, 4.0]), torch.tensor([0.0, 5.0])) == pytest.approx((10 / 25) ** 0.5)
-
-
-def test_lora_is_measured_beside_16_bit_weights_only():
-    """Both published targets have layers, and the plain turn has no LoRA afterwards."""
-    small = plan(dtype=torch.bfloat16, steps=1)
-    turn, said = bench_run.our_turn(small), []
-    costs = measure_lora(turn, small.preset, 2, 1, said.append)
-    assert [cost.part for cost in costs] == ["engine", "sampler"] and len(said) == 2
-    assert all(cost.layers > 1 and len(cost.without) == len(cost.beside) == 2 for cost in costs)
-    assert not lora_of(turn.engine) and "% (runs without differ by" in costs[0].line
-    with pytest.raises(ValueError, match="merged into float32 weights"):
-        measure_lora(bench_run.our_turn(plan()), small.preset, 2, 1, print)
 
 
 @pytest.mark.parametrize(

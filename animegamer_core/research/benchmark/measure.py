@@ -1,4 +1,4 @@
-"""Measures time, memory and floating-point operations of one piece of work, and how far an optimized shot drifts.
+"""Measures time, memory and floating-point operations, and what each optimization saves and how far it drifts.
 
 Drift is the root mean square difference of two shots' latents, as a fraction of the plain latents' root mean square. If
 an optimization drifts no more than the number format does from float32, its changes do not matter.
@@ -7,11 +7,12 @@ an optimization drifts no more than the number format does from float32, its cha
 from __future__ import annotations
 
 import copy
+import gc
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -19,14 +20,15 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from ...model.decoder import ShotDecoder
-from ...runtime.optimizations import FLASH3
+from ...runtime.optimizations import FLASH3, approximations, optimize
 from ...runtime.optimizations.layers import NAMESPACE
-from .turn import Work, past_turns
+from .turn import OurTurn, Work, past_turns
 
 MATMUL_SIDES = {"cuda": 8192, "cpu": 1024}
 MATMUL_RUNS = 20
 GIB = 2**30
 DRIFT_STEPS = 10
+EACH_HEAD = f"{'alone':13} {'sampler s':>10} {'ratio':>6} {'vae s':>8} {'ratio':>6} {'first run s':>12} {'drift':>9}"
 
 T = TypeVar("T")
 
@@ -204,3 +206,67 @@ def short_shot(decoder: ShotDecoder) -> Tensor:
     """The latents of a shot with DRIFT_STEPS steps, on the CPU."""
     state = past_turns(decoder.spec)[0].state.representation
     return decoder.sample(state[None], torch.tensor([10.0]), [1], steps=DRIFT_STEPS).cpu()
+
+
+@dataclass(frozen=True)
+class OptimizationRow:
+    """One optimization.
+
+    first: seconds of its first shot, compiling included. against: seconds of each part without it.
+    """
+
+    name: str
+    sampler: Timing
+    vae: Timing
+    first: float
+    drift: float
+    against: Mapping[str, float]
+
+    @property
+    def line(self) -> str:
+        """The row as text."""
+        sampler, vae = self.sampler.median, self.vae.median
+        name = f"{self.name} ~" if approximations([self.name]) else self.name
+        return (
+            f"{name:13} {sampler:>10.3f} {self.against['sampler'] / sampler:>6.2f} {vae:>8.3f}"
+            f" {self.against['vae'] / vae:>6.2f} {self.first:>12.1f} {self.drift:>9.2e}"
+        )
+
+
+@dataclass(frozen=True)
+class OptimizationTable:
+    """All measured optimizations. format_drift: of the number format from float32; None if it is float32."""
+
+    rows: tuple[OptimizationRow, ...]
+    format_drift: float | None
+
+    @property
+    def text(self) -> str:
+        """The printed table."""
+        lines = [EACH_HEAD, *(row.line for row in self.rows)]
+        if self.format_drift is not None:
+            lines.append(f"(the number format drifts by {self.format_drift:.2e} from float32)")
+        if approximations([row.name for row in self.rows]):
+            lines.append("(~ approximate: a shot can differ by more than rounding)")
+        return "\n".join(lines)
+
+
+def measure_each(
+    turn: OurTurn, names: Sequence[str], repeats: int, against: Mapping[str, float], say: Callable[[str], object]
+) -> OptimizationTable:
+    """Measure each optimization on a copy of the plain decoder. against: seconds of sampler and VAE without any."""
+    plain = short_shot(turn.decoder)
+    exact, device = in_float32(turn.decoder, short_shot), turn.decoder.unconditional_ND.device
+    rows = []
+    for name in names:
+        say(f"alone: {name}")
+        optimized = replace(turn, decoder=copy.deepcopy(turn.decoder))
+        parts = optimized.parts()  # this takes a step, so it comes before optimizing: the first optimized step is timed
+        optimize(optimized.decoder, [name])
+        sampler, vae = (time_work(parts[part], device, repeats) for part in ("sampler", "vae"))
+        moved = drift(short_shot(optimized.decoder), plain)
+        rows.append(OptimizationRow(name, sampler, vae, sampler.first + vae.first, moved, dict(against)))
+        say(rows[-1].line)
+        del optimized, parts
+        gc.collect()
+    return OptimizationTable(tuple(rows), None if exact is None else drift(plain, exact))

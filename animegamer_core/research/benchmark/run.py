@@ -17,8 +17,16 @@ from ...runtime.offloading import MemoryPlan
 from ...runtime.optimizations import CACHES, check_names, missing_requirement, optimize
 from ...runtime.presets import Preset, apply_preset, check_offloading, memory_plan_of, override_notes
 from ...spec import PROFILES, ModelSpec, Profile, dtype_name, resolve_sampling
-from .alone import LoraCost, OptimizationTable, measure_each, measure_lora
-from .measure import Drift, DriftMeter, Timing, count_flop, matmul_tflops, time_work
+from .measure import (
+    Drift,
+    DriftMeter,
+    OptimizationTable,
+    Timing,
+    count_flop,
+    matmul_tflops,
+    measure_each,
+    time_work,
+)
 from .turn import OurTurn, StockTurn, Work, host_models, random_models
 
 NO_PRESET = Preset("", "as the world says, without optimizations")
@@ -83,7 +91,6 @@ class BenchmarkResult:
     facts: Mapping[str, Any]
     each: OptimizationTable | None = None
     drift: Drift | None = None
-    lora: tuple[LoraCost, ...] = ()
 
     def row(self, part: str) -> Row:
         """The row of a part."""
@@ -96,7 +103,6 @@ class BenchmarkResult:
         if self.drift is not None:
             first = ", ".join(f"{part} {self.row(part).ours.first:.1f} s" for part in ("sampler", "vae"))
             lines += [self.drift.text, f"(ours, the first time: {first})"]
-        lines += [cost.line for cost in self.lora]
         return "\n".join(lines if self.each is None else [*lines, "", self.each.text])
 
     def values(self) -> dict[str, Any]:
@@ -107,7 +113,6 @@ class BenchmarkResult:
             "rows": [row.values() for row in self.rows],
             "alone": None if self.each is None else asdict(self.each),
             "drift": None if self.drift is None else asdict(self.drift),
-            "updates": [asdict(cost) for cost in self.lora],
         }
 
 
@@ -117,8 +122,7 @@ class BenchmarkPlan:
 
     world: its weights are used instead of random ones. preset: how our turn is computed. steps, guidance: used instead
     of the preset's, the world's and the profile's. repeats: timed runs of each part. optimizations: names for our turn;
-    None for the preset's. each: names that are measured one by one, on a plain decoder. lora_rank: of LoRA whose cost
-    is measured; 0 for none.
+    None for the preset's. each: names that are measured one by one, on a plain decoder.
     """
 
     spec: ModelSpec
@@ -132,7 +136,6 @@ class BenchmarkPlan:
     repeats: int = 3
     optimizations: tuple[str, ...] | None = None
     each: tuple[str, ...] = ()
-    lora_rank: int = 0
 
     @property
     def stock_steps(self) -> int:
@@ -168,9 +171,8 @@ class BenchmarkPlan:
         for name in self.each:
             check_names([name])
         check_offloading(preset)
-        for option, given in (("--lora", self.lora_rank), ("--each", self.each)):
-            if given and preset.offload_gib is not None:
-                raise ValueError(f"{option} does not work with offloading, which preset {preset.name} uses; drop it")
+        if self.each and preset.offload_gib is not None:
+            raise ValueError(f"--each does not work with offloading, which preset {preset.name} uses; drop it")
         for name in (*preset.optimizations, *self.each):
             if reason := missing_requirement(name, str(self.device), dtype_name(self.dtype)):
                 raise ValueError(f"optimization {name} cannot be measured here: {reason}; drop it")
@@ -206,14 +208,13 @@ def measure_ours(plan: BenchmarkPlan, stock: StockTimings, say: Say = lambda lin
     say(f"ours{f', preset {preset.name}' if preset.name else ''}")
     memory_plan = memory_plan_of(preset, str(plan.device))
     turn = our_turn(plan, memory_plan, say)
-    each, meter, lora = None, None, ()
+    each, meter = None, None
     if memory_plan is None:
         flop = _count_parts(turn_with_caches(turn, preset).parts())
         if plan.each:
             parts = turn.parts()
             against = {part: time_work(parts[part], plan.device, plan.repeats).median for part in ("sampler", "vae")}
             each = measure_each(turn, plan.each, plan.repeats, against, say)
-        lora = measure_lora(turn, preset, plan.lora_rank, plan.repeats, say) if plan.lora_rank else ()
         meter = DriftMeter(turn.decoder) if preset.optimizations else None
         parts = turn.parts()  # this takes a step, so it comes before the preset: the first optimized step is timed
         apply_preset(turn.decoder, preset)
@@ -225,7 +226,7 @@ def measure_ours(plan: BenchmarkPlan, stock: StockTimings, say: Say = lambda lin
     steps = {"sampler": (plan.stock_steps, plan.sampler_steps)}
     rows = tuple(Row(part, stock.timings[part], ours[part], *steps.get(part, ())) for part in PARTS)
     drift = meter and meter.measure(turn.decoder)
-    return BenchmarkResult(rows, stock.matmul, _facts(plan, turn), each, drift, lora)
+    return BenchmarkResult(rows, stock.matmul, _facts(plan, turn), each, drift)
 
 
 def our_turn(plan: BenchmarkPlan, memory_plan: MemoryPlan | None = None, say: Say = lambda line: None) -> OurTurn:
