@@ -197,10 +197,11 @@ def append_line(path: Path, text: str) -> None:
 
 
 def remove_torn_line(path: Path) -> None:
-    """Remove a last line without an end, which a kill cut off; makes the file if there is none."""
-    with _open_to_append(path) as file:
-        file.seek(0)
-        file.truncate(file.read().rfind(b"\n") + 1)
+    """Remove a last line without an end, which a kill cut off, from a file that lines are appended to."""
+    if path.is_file():
+        with _open_to_append(path) as file:
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def _open_to_append(path: Path) -> BinaryIO:

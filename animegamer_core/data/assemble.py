@@ -38,17 +38,18 @@ from .films.film_index import (
 )
 from .films.segments import Duplicates
 from .games import games_of
-from .jsonl_tables import (
+from .records import (
     ADVERBS,
+    CAPTION_FIELDS,
     DROPPED,
     LOCK,
     SET_ASIDE,
-    DatasetError,
+    ClipRecord,
     jsonl_text,
     read_lines,
     read_rows,
+    record_at,
 )
-from .records import CAPTION_FIELDS, ClipRecord
 
 
 @dataclass(frozen=True)
@@ -226,14 +227,8 @@ def _duplicates(segments: Sequence[tuple[str, str, Cut]], known: Collection[str 
 
 def _read_turns(out: Path) -> dict[str, ClipRecord]:
     """The lines of turns.jsonl by clip; DatasetError names an unreadable line."""
-    records = {}
-    for number, values in read_rows(out / TURNS):
-        try:
-            record = ClipRecord.from_dict(values)
-        except ValueError as error:
-            raise DatasetError(f"{out / TURNS}:{number}: {error}; correct or delete the line") from error
-        records[record.clip] = record
-    return records
+    records = (record_at(out / TURNS, number, values) for number, values in read_rows(out / TURNS))
+    return {record.clip: record for record in records}
 
 
 def _held_out_before(out: Path, known: Collection[str]) -> dict[str, bool | None]:

@@ -15,9 +15,17 @@ from ..files import PART
 from ..messages import brief
 from .clip_info import ClipInfo, read_clip_info
 from .dataset import CLIPS, GAMES, INFO, TURNS, DatasetFolder, read_dataset
-from .jsonl_tables import DROPPED, SET_ASIDE, Problem, check_instruction, read_lines, read_objects
 from .motion import LEVELS, are_edges, are_values, level_of
-from .records import CAPTION_FIELDS, ClipRecord
+from .records import (
+    CAPTION_FIELDS,
+    DROPPED,
+    SET_ASIDE,
+    ClipRecord,
+    Problem,
+    check_instruction,
+    read_lines,
+    read_objects,
+)
 
 SMALL_LEVEL = 0.05  # fraction of the clips under which a level is nearly empty; a quintile has 0.2
 CLOSE = 1e-6  # seconds

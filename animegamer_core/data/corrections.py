@@ -27,11 +27,13 @@ from ..messages import brief
 from .dataset import GAMES, INFO, TURNS, DatasetFolder, info_text, statistics, turns_text, with_level
 from .films.film_index import FilmEntry, change_scenes, read_film_index
 from .films.scene_changes import ADDED, REMOVED, SceneChange
-from .jsonl_tables import (
+from .records import (
     ADVERBS,
+    CAPTION_FIELDS,
     DROPPED,
     LOCK,
     SET_ASIDE,
+    ClipRecord,
     DatasetError,
     Problem,
     check_instruction,
@@ -41,7 +43,6 @@ from .jsonl_tables import (
     read_rows,
     record_in,
 )
-from .records import CAPTION_FIELDS, ClipRecord
 
 CORRECTIONS = "corrections.jsonl"
 REVIEWED = "dropped in review"  # the reason in dropped.jsonl

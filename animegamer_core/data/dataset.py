@@ -23,15 +23,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import append_line, make_folder, replacing, write_text
+from ..files import append_line, make_folder, remove_torn_line, write_text
 from ..json_files import JsonError, read_json
 from ..media.video import read_clip, write_clip
 from ..messages import quoted
 from ..state import MotionTable
 from .clip_info import ClipInfo, read_clip_info
-from .jsonl_tables import DatasetError, Lines, Problem, first_problems, jsonl_text, read_lines
 from .motion import are_edges, are_values, level_edges, level_of, median_by_level
-from .records import ClipRecord, GameRecord, is_text, only_keys
+from .records import (
+    ClipRecord,
+    DatasetError,
+    GameRecord,
+    Lines,
+    Problem,
+    first_problems,
+    is_text,
+    jsonl_text,
+    only_keys,
+    read_lines,
+)
 
 FORMAT = 1
 TURNS, GAMES, INFO, CLIPS = "turns.jsonl", "games.jsonl", "dataset.json", "clips"
@@ -228,7 +238,7 @@ class DatasetWriter:
     def __init__(self, path: str | Path, fps: int = 8) -> None:
         self.path, self.fps = Path(path), fps
         make_folder(self.path / CLIPS)
-        self._drop_cut_line()
+        remove_torn_line(self.path / TURNS)  # the clip of a line that a kill cut off will be written again
         folder, problems = read_dataset(self.path) if (self.path / TURNS).exists() else (None, [])
         if problems:
             raise DatasetError("\n".join([f"{path} cannot be continued:", *first_problems(problems)]))
@@ -268,14 +278,6 @@ class DatasetWriter:
             self.turns = [caption(turn) for turn in self.turns]
         measured = {"fps": self.fps, **settings, "motion": {**motion, **levels}}
         return write_tables(self.path, self.turns, games, provenance, measured)
-
-    def _drop_cut_line(self) -> None:
-        """Remove a last line that a kill cut off; its clip will be written again."""
-        path = self.path / TURNS
-        data = path.read_bytes() if path.exists() else b""
-        if data and not data.endswith(b"\n"):
-            with replacing(path) as part:
-                part.write_bytes(data[: data.rfind(b"\n") + 1])
 
 
 def with_levels(turns: Sequence[ClipRecord]) -> tuple[list[ClipRecord], dict[str, tuple[float, ...]]]:

@@ -14,8 +14,7 @@ from ..media.page import write_page
 from .dataset import DatasetFolder, read_dataset
 from .films.film_index import read_film_index, strip_folder
 from .films.strip import COLUMNS, ROWS, STEP, WIDTH, picture_height
-from .jsonl_tables import DROPPED, SET_ASIDE, read_objects, record_in
-from .records import ClipRecord
+from .records import DROPPED, SET_ASIDE, ClipRecord, read_objects, record_in
 
 REVIEW = "review.html"
 _PARTS = Path(__file__).with_name("review_page")

@@ -16,8 +16,7 @@ from ..media.fonts import drawable, font_of
 from ..messages import brief
 from ..state import MotionScope
 from .dataset import DatasetFolder
-from .jsonl_tables import DROPPED, SET_ASIDE, read_objects
-from .records import CAPTION_FIELDS, ClipRecord
+from .records import CAPTION_FIELDS, DROPPED, SET_ASIDE, ClipRecord, read_objects
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

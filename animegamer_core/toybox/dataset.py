@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..data.dataset import TURNS, ClipRecord, DatasetFolder, DatasetWriter
-from ..data.jsonl_tables import read_objects
 from ..data.motion import DEFAULT_THRESHOLD, motion_value
+from ..data.records import read_objects
 from ..data.workers import parallel_map
 from ..media.video import clip_suffix, write_clip
 from .drawing.draw import draw_frame, draw_shot

@@ -21,8 +21,7 @@ from animegamer_core.data.films.framing import Crop
 from animegamer_core.data.films.scenes import Scene
 from animegamer_core.data.films.strip import StripWriter
 from animegamer_core.data.films.survey import FilmScene, Survey
-from animegamer_core.data.jsonl_tables import check_instruction
-from animegamer_core.data.records import CAPTION_FIELDS, ClipRecord
+from animegamer_core.data.records import CAPTION_FIELDS, ClipRecord, check_instruction
 from animegamer_core.data.review import write_review
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 

@@ -20,7 +20,7 @@ from stub_endpoint import FOREIGN, GOOD, CutOff, Say, Slow, Status, StubEndpoint
 from animegamer_core.data.captions.asking import GIVE_UP
 from animegamer_core.data.captions.pictures import read_references
 from animegamer_core.data.captions.run import ANSWERS, caption_clips, open_captioner, open_captions_log, read_set_aside
-from animegamer_core.data.jsonl_tables import SET_ASIDE
+from animegamer_core.data.records import SET_ASIDE
 from animegamer_core.endpoint import Reply
 from animegamer_core.state import Instruction
 

@@ -16,8 +16,7 @@ from animegamer_core.data import corrections
 from animegamer_core.data.check import check
 from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
-from animegamer_core.data.jsonl_tables import LOCK
-from animegamer_core.data.records import CAPTION_FIELDS, ClipRecord
+from animegamer_core.data.records import CAPTION_FIELDS, LOCK, ClipRecord
 from animegamer_core.files import locked
 
 TABLES = ("turns.jsonl", "games.jsonl", "dataset.json", "dropped.jsonl", "set_aside.jsonl")

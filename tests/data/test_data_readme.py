@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from animegamer_core.data import assemble, corrections, dataset, jsonl_tables, review, stats
+from animegamer_core.data import assemble, corrections, dataset, records, review, stats
 from animegamer_core.data.captions import run as captions_run
 from animegamer_core.data.captions.models import read_spans
 from animegamer_core.data.films import film_index
@@ -52,7 +52,7 @@ def test_a_clip_has_the_described_keys_and_a_caption_that_makes_an_instruction()
     record = ClipRecord.from_dict(json.loads(example("turns.jsonl")))
     assert json.loads(record.to_json()) == json.loads(example("turns.jsonl"))
     assert record.clip == f"clips/{record.film}/{round(1000 * record.start):08d}.mp4" and record.captioned
-    jsonl_tables.check_instruction(record)
+    records.check_instruction(record)
     rows = re.findall(r"^\| (`.*?`) \|", section("turns.jsonl"), re.MULTILINE)
     described = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     assert sorted(described) == sorted(field.name for field in dataclasses.fields(ClipRecord))
@@ -107,9 +107,9 @@ def test_every_file_of_the_folder_is_named():
     for name in (
         *(dataset.TURNS, dataset.GAMES, dataset.INFO, f"{dataset.CLIPS}/", f"{film_index.FILMS}/"),
         *(
-            jsonl_tables.DROPPED,
-            jsonl_tables.SET_ASIDE,
-            jsonl_tables.LOCK,
+            records.DROPPED,
+            records.SET_ASIDE,
+            records.LOCK,
             assemble.ADVERBS,
             captions.name,
             f"{captions.stem}.lock",

@@ -28,7 +28,7 @@ from animegamer_core.data.films.segments import segments_of
 from animegamer_core.data.films.strip import COLUMNS, ROWS, STEP, WIDTH, StripWriter, picture_height
 from animegamer_core.data.films.survey import FilmScene
 from animegamer_core.data.games import GamePlan
-from animegamer_core.data.jsonl_tables import DatasetError
+from animegamer_core.data.records import DatasetError
 from animegamer_core.data.review import page_data
 
 pytest.importorskip("av")

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from ...endpoint import ClipUnreadable, EndpointModel, EndpointSettings, VisionModel
 from ...files import write_text
 from ...media.video import read_clip
-from ..jsonl_tables import SET_ASIDE, jsonl_text, read_rows
-from ..records import ClipRecord
+from ..records import SET_ASIDE, ClipRecord, jsonl_text, read_rows, record_at
 from .asking import (
     ClipTask,
     OnProgress,
@@ -253,13 +252,8 @@ def with_caption(record: ClipRecord, caption: Caption) -> ClipRecord:
 def read_set_aside(folder: str | Path) -> list[SetAside]:
     """The clips that earlier runs set aside; ValueError names a wrong line."""
     path = Path(folder) / SET_ASIDE
-    found = []
-    for number, row in read_rows(path, {"record": dict, "reason": str, "reply": str}):
-        try:
-            found.append(SetAside(ClipRecord.from_dict(row["record"]), row["reason"], row["reply"]))
-        except ValueError as error:
-            raise ValueError(f"{path}:{number}: {error}; correct or delete the line") from error
-    return found
+    rows = read_rows(path, {"record": dict, "reason": str, "reply": str})
+    return [SetAside(record_at(path, number, row["record"]), row["reason"], row["reply"]) for number, row in rows]
 
 
 def _write_set_aside(folder: Path, items: Sequence[SetAside]) -> None:

@@ -23,7 +23,7 @@ from typing import Any, TypedDict
 from ...files import PART, append_line, is_inside, is_plain_name, write_text
 from ...json_files import JsonError, parse_json, read_limited, to_type
 from ..dataset import CLIPS
-from ..jsonl_tables import DatasetError, read_lines
+from ..records import DatasetError, read_lines
 from .cutting import Cut, Span, is_cut
 from .survey import FilmScene, Survey
 

@@ -16,9 +16,8 @@ from ...checkpoint import World, open_world, save_world
 from ...checkpoint.parts import ENCODER_PARTS
 from ...data.cache import FeatureStore
 from ...data.dataset import TURNS, DatasetFolder
-from ...data.jsonl_tables import read_rows
 from ...data.motion import level_edges, median_by_level
-from ...data.records import ClipRecord
+from ...data.records import ClipRecord, read_rows
 from ...files import write_text
 from ...json_files import read_json
 from ...model.prompt import GameTokenizer
