@@ -63,12 +63,10 @@ class BuildSettings:
             raise ValueError(f"text may cover {self.most_text} of the picture; expected above 0, at most 1")
 
     def of_folder(self, out: Path) -> BuildSettings:
-        """The same, with the slow fraction that the folder's clips were measured by; earlier versions had none."""
+        """The same, with the slow fraction that the folder's clips were measured by."""
         for film in read_film_index(out).values():
-            motion = film.settings.get("motion")
-            fraction = motion.get("slow_fraction", 0.0) if isinstance(motion, dict) else None
-            if isinstance(fraction, int | float):  # else the settings differ, which is said later
-                return dataclasses.replace(self, flow=dataclasses.replace(self.flow, slow_fraction=fraction))
+            fraction = film.settings.get("motion", {}).get("slow_fraction", self.flow.slow_fraction)
+            return dataclasses.replace(self, flow=dataclasses.replace(self.flow, slow_fraction=fraction))
         return self
 
     def cutting(self) -> dict[str, Any]:
@@ -96,10 +94,9 @@ def cut_films(
     """
     report = on_progress or (lambda what, done, total: None)
     named = films_by_name(films)
-    broken = _survey_films(named, out, settings, _Surveyor(settings.scenes, workers, device, out), report)
+    broken = _survey_films(named, out, settings, workers, device, report)
     entries = {name: film for name, film in read_film_index(out).items() if name in named}
-    surveys = {name: film.survey for name, film in entries.items()}
-    broken |= {name: survey.broken for name, survey in surveys.items() if survey.broken is not None}
+    broken |= {name: film.survey.broken for name, film in entries.items() if film.survey.broken is not None}
     spans = [
         span
         for name, film in entries.items()
@@ -107,7 +104,7 @@ def cut_films(
             named[name], name, film.survey, finished_scenes(out, name), film.most_text(settings.most_text)
         )
     ]
-    scenes = sum(len(survey.scenes) for survey in surveys.values())
+    scenes = sum(len(film.survey.scenes) for film in entries.values())
     done = scenes - sum(len(span.scenes) for span in spans)
     work = functools.partial(cut_span, out=out, shape=settings.shape, flow=settings.flow)
     for span, cuts in parallel_map(work, spans, workers, chunk=1, ordered=False):
@@ -117,8 +114,8 @@ def cut_films(
         add_scenes(out, span, cuts)
         done += len(span.scenes)
         report("scenes cut", done, scenes)
-    for name, survey in surveys.items():
-        if len(finished_scenes(out, name)) == len(survey.scenes):
+    for name, film in entries.items():
+        if len(finished_scenes(out, name)) == len(film.survey.scenes):
             tidy_film(out, name)
     return broken
 
@@ -134,18 +131,13 @@ def shard_of(films: Sequence[Path], number: int, count: int) -> list[Path]:
     return list(films[number - 1 :: count])
 
 
-@dataclass(frozen=True)
-class _Surveyor:
-    """How films are surveyed. workers: processes; device: where TransNetV2 runs; out: the folder for their strips."""
-
-    settings: SceneSettings
-    workers: int | None
-    device: str | None
-    out: Path
-
-
 def _survey_films(
-    named: Mapping[str, Path], out: Path, settings: BuildSettings, surveyor: _Surveyor, report: OnProgress
+    named: Mapping[str, Path],
+    out: Path,
+    settings: BuildSettings,
+    workers: int | None,
+    device: str | None,
+    report: OnProgress,
 ) -> dict[str, str]:
     """Survey the films that are not in the index yet; returns film -> message for those that cannot be read at all."""
     cutting, known, broken = settings.cutting(), read_film_index(out), {}
@@ -157,7 +149,10 @@ def _survey_films(
         if settings.most_text < 1:
             writing.check_installed()
     done = len(named) - len(todo)
-    for name, survey in _surveys(todo, surveyor, report):
+    cores = worker_count(workers)
+    threads = max(1, cores // max(1, len(todo)))
+    survey_one = functools.partial(_survey, settings=settings.scenes, threads=threads, device=device, out=out)
+    for name, survey in _surveys(todo, survey_one, cores, report):
         if isinstance(survey, str):
             broken[name] = survey
         else:
@@ -181,42 +176,42 @@ def _try_to_write(out: Path) -> None:
 
 
 def _surveys(
-    films: Sequence[tuple[str, Path]], surveyor: _Surveyor, report: OnProgress
+    films: Sequence[tuple[str, Path]],
+    survey_one: Callable[..., tuple[str, Survey | str]],
+    cores: int,
+    report: OnProgress,
 ) -> Iterator[tuple[str, Survey | str]]:
     """(name, survey or error message) of each film. Cores without a film of their own decode for the others.
 
     One process reads a film from start to end, since finding scenes needs the frames around each. Without a GPU most of
     the time goes into TransNetV2, which takes all cores for a single film, and a core for each of several.
     """
-    cores = worker_count(surveyor.workers)
-    work = functools.partial(_survey, surveyor=surveyor, threads=max(1, cores // max(1, len(films))))
     if min(cores, len(films)) == 1:
         for name, film in films:
             what = f"seconds of {name}"
-            yield work((name, film), on_seconds=lambda done, total: report(what, round(done), round(total)))  # noqa: B023
+            yield survey_one((name, film), on_seconds=lambda done, total: report(what, round(done), round(total)))  # noqa: B023
         return
     read: dict[str, float] = {}
-    lengths = [_length(film) for _, film in films]
-    total = round(sum(lengths)) if all(lengths) else 0
+    try:
+        total = round(sum(probe(film).seconds for _, film in films))
+    except FilmError:
+        total = 0  # unknown
 
     def on_progress(progress: tuple[str, float]) -> None:
         name, seconds = progress
         read[name] = seconds
         report(f"seconds of {len(films)} films", round(sum(read.values())), total)
 
-    yield from parallel_map(work, films, cores, chunk=1, ordered=False, on_progress=on_progress)
-
-
-def _length(film: Path) -> float:
-    """A film's length in seconds; 0 if it is unknown."""
-    try:
-        return probe(film).seconds
-    except FilmError:
-        return 0.0
+    yield from parallel_map(survey_one, films, cores, chunk=1, ordered=False, on_progress=on_progress)
 
 
 def _survey(
-    item: tuple[str, Path], surveyor: _Surveyor, threads: int, on_seconds: OnSeconds | None = None
+    item: tuple[str, Path],
+    settings: SceneSettings,
+    threads: int,
+    device: str | None,
+    out: Path,
+    on_seconds: OnSeconds | None = None,
 ) -> tuple[str, Survey | str]:
     """A film's survey, or the message why it cannot be read."""
     name, film = item
@@ -226,10 +221,7 @@ def _survey(
         torch.set_num_threads(threads)
         on_seconds = on_seconds or (lambda seconds, _: report_progress((name, seconds)))
     try:
-        device = surveyor.device or transnet.best_device()
-        strip = strip_folder(surveyor.out, name)
-        return name, survey_film(
-            film, surveyor.settings, threads=threads, device=device, strip=strip, on_seconds=on_seconds
-        )
+        device, strip = device or transnet.best_device(), strip_folder(out, name)
+        return name, survey_film(film, settings, threads=threads, device=device, strip=strip, on_seconds=on_seconds)
     except FilmError as error:
         return name, str(error)

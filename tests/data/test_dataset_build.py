@@ -369,15 +369,12 @@ def test_clips_that_were_cut_with_other_settings_are_not_mixed(unbroken, films, 
     assert contents(again) == contents(unbroken)
 
 
-def test_a_folder_of_an_earlier_version_keeps_its_measure_of_motion(unbroken, films, again):
+def test_a_folder_keeps_its_measure_of_motion(unbroken, films, again):
     assert SETTINGS.of_folder(again / "new") == SETTINGS == SETTINGS.of_folder(unbroken)
-    for note in (again / "films").glob("*.json"):
-        values = json.loads(note.read_text())
-        del values["settings"]["motion"]["slow_fraction"]
-        note.write_text(json.dumps(values))
-    assert not cut_films(films, again, SETTINGS.of_folder(again), 1)
-    with pytest.raises(ValueError, match="motion.slow_fraction None, now 0.5"):
-        cut_films(films, again, SETTINGS, 1)
+    other = dataclasses.replace(SETTINGS, flow=dataclasses.replace(SETTINGS.flow, slow_fraction=0.25))
+    assert other.of_folder(again) == SETTINGS
+    with pytest.raises(ValueError, match="motion.slow_fraction 0.5, now 0.25"):
+        cut_films(films, again, other, 1)
 
 
 def test_films_whose_scenes_an_earlier_version_found_stay_and_others_join_them(unbroken, films, one):
