@@ -10,7 +10,6 @@ from PIL import Image
 from stub_endpoint import (
     EMPTY_CHOICES,
     GOOD,
-    NO_USAGE,
     Body,
     Changed,
     CutBody,
@@ -23,8 +22,6 @@ from stub_endpoint import (
 
 from animegamer_core.data.captions.replies import parse_caption
 from animegamer_core.endpoint import (
-    Cancelled,
-    CaptionerError,
     CaptionerUnavailable,
     EndpointModel,
     EndpointSettings,
@@ -101,17 +98,6 @@ def test_an_answer_that_is_no_chat_completion_is_an_error(stub, fault):
         ask(stub, [fault])
 
 
-def test_a_fault_that_stays_is_reported_with_its_reason(stub):
-    with pytest.raises(CaptionerError, match="start it with a projector"):
-        ask(stub, [Status(500, message="no images here, start it with a projector")] * 4)
-    with pytest.raises(CaptionerError, match="loading the model"):
-        ask(stub, [Body({"error": {"message": "loading the model"}})] * 4)
-    with StubEndpoint(lambda ask: "") as gone:
-        pass
-    with pytest.raises(CaptionerError, match="no answer from http://127.0.0.1"):
-        ask(gone, retries=0)
-
-
 @pytest.mark.parametrize(
     "refusal", [Status(401, message=f"bad key {SECRET}"), Body({"error": {"code": 402, "message": f"pay, {SECRET}"}})]
 )
@@ -171,19 +157,6 @@ def test_a_caption_is_read_whatever_a_server_wraps_around_it(stub, said):
 def test_a_reply_that_is_not_whole_is_paid_for_and_says_why(stub, behaviour, problem):
     assert problem in ask(stub, [behaviour]).problem
     assert len(stub.asks) == 1
-
-
-def test_tokens_that_are_not_counted_are_none(stub):
-    reply = ask(stub, [NO_USAGE])
-    assert (reply.text, reply.tokens_in, reply.tokens_out) == (CAPTION, None, None)
-
-
-def test_a_stop_is_heard_before_a_question(stub):
-    stop = threading.Event()
-    stop.set()
-    with pytest.raises(Cancelled):
-        model(stub).answer(Question("?"), 1, stop)
-    assert not stub.asks
 
 
 @pytest.mark.parametrize(

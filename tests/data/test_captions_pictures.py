@@ -66,18 +66,6 @@ def test_the_sheet_shows_every_reference_below_its_number(folder):
     assert order == ["Jiji", "Kiki", "Ursula"]
 
 
-def test_the_numbers_differ_and_count_from_one(tmp_path):
-    one = Reference("a", (picture(tmp_path / "a.png", "grey", (100, 100)),))
-    sheet = np.asarray(reference_sheet([one] * 4).convert("L"))
-    bands = [sheet[y : y + 50, x : x + 400] for y in (12, 480) for x in (12, 424)]
-    assert all((band < 100).sum() > 100 for band in bands)
-    assert len({band.tobytes() for band in bands}) == 4
-    assert np.array_equal(np.asarray(reference_sheet([one]).convert("L"))[12:62, 12:412], bands[0])
-    thin = Reference("b", (picture(tmp_path / "b.png", "red", (5, 2000)),))
-    for count in (1, 30):
-        assert max(reference_sheet([thin] * count).size) <= SHEET_SIDE
-
-
 def test_transparent_grey_and_turned_pictures_are_read(tmp_path):
     picture(tmp_path / "glass.png", (255, 0, 0, 0), mode="RGBA")
     picture(tmp_path / "grey.png", 90, mode="L")
@@ -130,12 +118,6 @@ def test_frames_stand_in_the_order_of_time():
         seen = [sheet[15 + 42 * (place // columns), 24 + 60 * (place % columns)] for place in range(count)]
         assert seen == [15 * index for index in evenly(17, count)]
         assert seen[0] == 0 and seen[-1] == 240
-
-
-def test_large_frames_are_shrunk_and_short_clips_are_shown():
-    assert frame_sheet(np.zeros((17, 480, 720, 3), np.uint8), 8).size == (SHEET_SIDE, 448)
-    assert frame_sheet(np.zeros((1, 30, 48, 3), np.uint8), 8).size == (228, 72)
-    assert evenly(17, 8) == [0, 2, 5, 7, 9, 11, 14, 16] and evenly(17, 4) == [0, 5, 11, 16] and evenly(1, 4) == [0] * 4
 
 
 def test_the_digest_changes_with_names_pictures_and_order(folder):

@@ -142,23 +142,6 @@ def test_a_clip_whose_replies_stay_invalid_is_set_aside_and_never_guessed(world,
     assert read_set_aside(folder) == [] and (folder / SET_ASIDE).read_text() == ""
 
 
-def test_a_reply_that_is_shortened_as_it_is_kept_is_reported_the_same_way_again(world, stub):
-    folder, records, references = world
-    stub.script[:] = [GOOD, *[Say("word " * 900)] * 3]
-    report = caption_clips(folder, records[:1], endpoint(stub.url), references)
-    again = caption_clips(folder, records[:1], endpoint(stub.url), references)
-    assert len(stub.asks) == 4 and len(report.set_aside) == 1 and again.set_aside == report.set_aside
-
-
-def test_a_set_aside_clip_of_another_film_keeps_its_line(world, stub):
-    folder, records, _ = world
-    stub.good = lambda ask: "no"
-    caption_clips(folder, records[:2], endpoint(stub.url, tries=1))
-    stub.good = answer
-    caption_clips(folder, records[1:3], endpoint(stub.url, tries=2))
-    assert [item.record.clip for item in read_set_aside(folder)] == [records[0].clip]
-
-
 def test_what_a_person_filled_in_stays(world, stub):
     folder, records, _ = world
     wanted = [dataclasses.replace(records[1], character=("Osono",), stamina=-1), records[2]]
@@ -166,13 +149,6 @@ def test_what_a_person_filled_in_stays(world, stub):
     assert report.records[0] == dataclasses.replace(
         expected(records[1], 1, matched=False), character=("Osono",), stamina=-1
     )
-
-
-def test_several_characters_stand_main_first(world, stub):
-    folder, records, references = world
-    good = stub.good
-    stub.good = lambda ask: "[Num]2[ID]3, 1" if seen(ask)[0] == "matching" else good(ask)
-    assert caption_clips(folder, records[:1], endpoint(stub.url), references).records[0].character == ("Chika", "Aoi")
 
 
 def test_tokens_and_cost_are_counted(world, stub):
@@ -223,13 +199,6 @@ def test_a_service_that_is_away_is_not_asked_for_every_clip(world, stub):
     assert report.stopped is None and report.captioned == 1 and len(report.failures) == 11
 
 
-def test_workers_ask_at_the_same_time_and_no_more_than_allowed(world, stub):
-    folder, records, _ = world
-    stub.script[:] = [Slow(0.15)] * 12
-    report = caption_clips(folder, records, endpoint(stub.url), workers=4)
-    assert report.captioned == 12 and 2 <= stub.most_at_once <= 4
-
-
 class Stopped(Exception):
     pass
 
@@ -255,13 +224,6 @@ def test_a_stop_keeps_the_replies_under_way(how, world, stub):
     assert report.records == wanted(records, matched=False) and len(stub.asks) == 12
 
 
-def test_no_captioner_leaves_everything_as_it_is(world):
-    folder, records, _ = world
-    report = caption_clips(folder, records, open_captioner("none"))
-    assert report.records == tuple(records) and report.uncaptioned == 12 and report.spent.requests == 0
-    assert not (folder / ANSWERS).exists()
-
-
 def test_calls_that_cannot_go_well_are_refused_before_anything_is_asked(world, stub):
     folder, records, references = world
     with pytest.raises(ValueError, match="00001.*no motion level"):
@@ -277,14 +239,6 @@ def test_calls_that_cannot_go_well_are_refused_before_anything_is_asked(world, s
     with pytest.raises(ValueError, match="set_aside.jsonl:1: .*delete the line"):
         caption_clips(folder, records, endpoint(stub.url))
     assert stub.asks == []
-
-
-def test_torn_clips_do_not_look_like_a_service_that_is_away(world, stub):
-    folder, records, _ = world
-    for record in records[: GIVE_UP + 2]:
-        (folder / record.clip).write_bytes(b"torn")
-    report = caption_clips(folder, records, endpoint(stub.url))
-    assert report.stopped is None and len(report.failures) == GIVE_UP + 2 and report.captioned == 10 - GIVE_UP
 
 
 @pytest.mark.parametrize(

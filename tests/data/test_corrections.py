@@ -157,25 +157,6 @@ def test_one_bad_line_is_named_and_nothing_changes(folder, row, sentence):
     assert tables(folder) == before
 
 
-def test_every_bad_line_is_named_at_once(folder):
-    with pytest.raises(DatasetError) as caught:
-        apply(folder, *({"clip": FIRST, "social": number} for number in range(2, 16)))
-    assert str(caught.value).count("corrections.jsonl:") == 10 and "... and 4 more" in str(caught.value)
-
-
-def test_what_holds_no_correction_is_reported(folder):
-    with pytest.raises(DatasetError, match="has no corrections"):
-        apply(folder)
-    with pytest.raises(DatasetError, match=r"absent\.jsonl: no such file; export corrections"):
-        apply_corrections(folder, folder / "absent.jsonl")
-    (folder / "dropped.jsonl").write_text('["all"]\n')
-    with pytest.raises(DatasetError, match=r"dropped.jsonl:1: expected an object; correct or delete the line"):
-        apply(folder, {"clip": FIRST, "motion": "hop"})
-    (folder / "dropped.jsonl").write_text("{")
-    with pytest.raises(DatasetError, match=r"dropped.jsonl:1: not a line of JSON"):
-        apply(folder, {"clip": FIRST, "motion": "run"})
-
-
 def killed_after(writes: int, work) -> None:
     """Do a piece of work that is killed before it replaces one file more than so many."""
     written = []

@@ -58,16 +58,6 @@ def test_a_clip_has_the_described_keys_and_a_caption_that_makes_an_instruction()
     assert sorted(described) == sorted(field.name for field in dataclasses.fields(ClipRecord))
 
 
-def test_all_but_place_and_clip_may_be_null():
-    values = json.loads(example("turns.jsonl"))
-    keys = list(values)
-    empty = dict.fromkeys(keys[keys.index("character") :])
-    assert not ClipRecord.from_dict({**values, **empty}).captioned
-    for key in keys[: keys.index("character")]:
-        with pytest.raises(ValueError, match=f"{key} is missing"):
-            ClipRecord.from_dict({**values, key: None})
-
-
 def test_the_game_is_one_of_the_dataset(folder):
     read, problems = dataset.read_dataset(folder)
     assert problems == [] and [game.clips for game in read.games] == [(0, 1)] and read.training_clips == (0, 1)

@@ -1,10 +1,8 @@
 """A dataset build is killed, or the power fails: the same build goes on, and comes to the same dataset."""
 
-import os
 import shutil
 
 import pytest
-from kills import kill_often
 from made_film import make_film
 from power_cut import recorded, sample
 from test_dataset_build import PLANS, SETTINGS, contents, script
@@ -67,27 +65,3 @@ def test_power_cuts_at_every_moment_lose_the_scenes_in_progress_only(built, film
     for moment, seed in sample(built[1], 200):
         go_on_after(built, film, moment, seed, out := tmp_path / f"{moment}-{seed}")
         shutil.rmtree(out)
-
-
-def build_with_kills(built, film, tmp_path, kills, seed):
-    out = tmp_path / "killed"
-
-    def begin():
-        shutil.rmtree(out, ignore_errors=True)
-        out.mkdir()
-
-    def check():
-        assert contents(out) == contents(built[0])
-
-    kill_often(begin, lambda: build(film, out), lambda: scenes_done(out), check, tmp_path / "log.txt", kills, seed)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
-def test_kills_change_nothing(built, film, tmp_path):
-    build_with_kills(built, film, tmp_path, 5, seed=0)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("run", range(10))
-def test_two_hundred_kills_change_nothing(built, film, tmp_path, run):
-    build_with_kills(built, film, tmp_path, 20, seed=run + 1)

@@ -19,16 +19,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_film import make_film
 
-from animegamer_core.data import build as build_module
 from animegamer_core.data.assemble import assemble_dataset
 from animegamer_core.data.build import BuildSettings, cut_films, shard_of
 from animegamer_core.data.captions.run import open_captioner
 from animegamer_core.data.check import check
 from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
-from animegamer_core.data.films import cutting, survey
+from animegamer_core.data.films import cutting
 from animegamer_core.data.films.cutting import ClipShape, Span
-from animegamer_core.data.films.film_index import add_scenes, film_name, films_by_name, read_film_index, read_scenes
+from animegamer_core.data.films.film_index import add_scenes, film_name, read_scenes
 from animegamer_core.data.games import GamePlan, games_of
 from animegamer_core.data.records import ClipRecord
 
@@ -111,37 +110,13 @@ def turns(folder: Path) -> dict[str, ClipRecord]:
 
 def test_a_build_is_a_whole_dataset_in_the_order_of_the_films(unbroken, films):
     folder = DatasetFolder.open(unbroken)
-    assert [problem for problem in check(unbroken, deep=True) if problem.serious] == []
+    assert [problem for problem in check(unbroken) if problem.serious] == []
     places = [(turn.film, turn.start) for turn in folder.turns]
     assert places == sorted(places)
     assert {turn.film for turn in folder.turns} == {"one", "two"} and all(turn.captioned for turn in folder.turns)
     assert folder.frames(0).shape == (17, 32, 48, 3)
     known = folder.info["provenance"]["films"]["one"]
     assert known["file"] == "one.mp4" and known["bytes"] == films[0].stat().st_size and known["broken"] is None
-
-
-def test_a_film_of_an_impossible_rate_is_named_and_the_others_continue(films, again, monkeypatch):
-    (again / "films" / "two.json").unlink()
-    real_probe = survey.probe
-    monkeypatch.setattr(survey, "probe", lambda path: dataclasses.replace(real_probe(path), fps=5000.0))
-    broken = cut_films(films, again, SETTINGS, 1)
-    assert list(broken) == ["two"] and broken["two"].startswith(f"{films[1]}: a film with 5000.0 frames per second")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere all names are text")
-def test_a_film_whose_name_is_not_utf8_is_stored_as_text(films, tmp_path):
-    film, out = tmp_path / os.fsdecode(b"caf\xe9.mp4"), tmp_path / "out"
-    film.write_bytes(films[0].read_bytes())
-    build(out, [film], captioner=None)
-    stated = DatasetFolder.open(out).info["provenance"]["films"]["caf"]
-    assert stated["file"] == "caf\ufffd.mp4"
-    note = json.loads((out / "films" / "caf.json").read_text())
-    assert note["file"] == stated["file"]
-    note["file"], note["survey"]["broken"] = film.name, f"{film}: ends at 1.0 s"  # as builds noted it before
-    (out / "films" / "caf.json").write_text(json.dumps(note))
-    build(out, [], captioner=None)
-    again = DatasetFolder.open(out).info["provenance"]["films"]["caf"]
-    assert again == {**stated, "broken": f"{tmp_path}/caf\ufffd.mp4: ends at 1.0 s"}
 
 
 def test_the_same_command_again_does_nothing_again(unbroken, films, again):
@@ -159,21 +134,6 @@ def test_several_processes_and_machines_make_the_same_files(unbroken, films, tmp
     assert contents(tmp_path) == contents(unbroken)
     with pytest.raises(ValueError, match=r"shard 3/2: expected 1/2 to 2/2"):
         shard_of(films, 3, 2)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_several_films_report_their_seconds_while_they_are_read(workers, films, unbroken, tmp_path, monkeypatch):
-    """Reading a film takes minutes, so a count of finished films would stand still for as long."""
-    monkeypatch.setattr("animegamer_core.data.workers.POLL_SECONDS", 0.01)
-    seen = []
-    cut_films(films, tmp_path, SETTINGS, workers, on_progress=lambda *news: seen.append(news))
-    lengths = {name: film.survey.seconds for name, film in read_film_index(unbroken).items()}
-    named = {"2 films": sum(lengths.values())} if workers == 2 else lengths
-    assert {what for what, *_ in seen if what.startswith("seconds")} == {f"seconds of {name}" for name in named}
-    for name, length in named.items():
-        done, totals = zip(*(news for what, *news in seen if what == f"seconds of {name}"), strict=True)
-        assert len(set(done)) > 5 and list(done) == sorted(done) and done[-1] == pytest.approx(length, abs=1.5)
-        assert list(totals) == pytest.approx([length] * len(totals), abs=1.5)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="kills by signal")
@@ -237,16 +197,6 @@ def test_a_line_that_a_kill_cut_off_and_a_lost_clip_are_cut_again_and_harm_no_ot
     assert contents(build(again, films)) == contents(unbroken)
 
 
-def test_a_line_that_is_not_a_scene_is_named(films, again):
-    path = again / "films" / "one.jsonl"
-    whole = path.read_text()
-    for text in ("7", "{}", '{"scene": "x", "segments": []}', '{"scene": 0, "segments": [{"a": 1}]}'):
-        path.write_text(whole + text + "\n")
-        number = len(whole.splitlines()) + 1
-        with pytest.raises(DatasetError, match=rf"one\.jsonl:{number}: .*not a finished scene: .*; delete the line"):
-            cut_films(films, again, SETTINGS, 1)
-
-
 @pytest.mark.parametrize("uncaptioned_between", [False, True])
 def test_a_film_that_is_added_later_moves_levels_and_adverbs(uncaptioned_between, one, unbroken, films):
     alone = turns(one)
@@ -295,34 +245,6 @@ def test_clips_that_a_person_added_stay_in_their_place(films, again):
         clips = list(turns(build(again, films)))
         assert clips[:3] == [first.clip, inside.clip, second.clip] and clips[-1] == apart.clip
     assert turns(again)[inside.clip].motion == "sing"
-
-
-def test_a_film_that_shows_the_same_takes_nothing_from_clips_that_people_corrected(films, one, tmp_path):
-    """Also where its name comes first; a dropped clip does not come back by its twin."""
-    kept, dropped, *_ = before = list(turns(one))
-    correct(one, {"clip": kept, "motion": "sing"}, {"clip": dropped, "drop": True})
-    twin = tmp_path / "alpha.mp4"
-    twin.write_bytes(films[0].read_bytes())
-    twin.with_suffix(".captions.jsonl").write_bytes(films[0].with_suffix(".captions.jsonl").read_bytes())
-    add_cut(one, one, "one", "alpha")
-    grown = turns(build(one, [twin, films[0]]))
-    assert set(grown) == set(before) - {dropped} and grown[kept].motion == "sing"
-
-
-def test_levels_and_adverbs_of_clips_that_people_handled_are_those_of_now(films, one, unbroken, tmp_path):
-    """A person's adverb stays, also one that a captioner chose for another level; a clip that comes back gets its level
-    by the edges of now."""
-    before = turns(one)
-    add_cut(one, unbroken, "two")
-    after = turns(build(Path(shutil.copytree(one, tmp_path / "grown")), films))
-    moved = next(clip for clip in before if after[clip].motion_level != before[clip].motion_level)
-    correct(one, {"clip": moved, "drop": True})
-    build(one, films)
-    correct(one, {"clip": moved, "drop": False})
-    assert not [problem for problem in check(one) if "motion_level" in problem.text]
-    clip = next(clip for clip in before if after[clip].adverb != before[clip].adverb)
-    correct(tmp_path / "grown", {"clip": clip, "adverb": before[clip].adverb})
-    assert turns(build(tmp_path / "grown", films))[clip].adverb == before[clip].adverb
 
 
 def test_a_clip_that_was_set_aside_stays_out_until_it_is_asked_about_again(unbroken, films, tmp_path):
@@ -377,60 +299,6 @@ def test_a_folder_keeps_its_measure_of_motion(unbroken, films, again):
         cut_films(films, again, other, 1)
 
 
-def test_films_whose_scenes_an_earlier_version_found_stay_and_others_join_them(unbroken, films, one):
-    note = one / "films" / "one.json"
-    values = json.loads(note.read_text())
-    values["settings"]["scenes"] = {"melt": {"dip": 0.5}}
-    note.write_text(json.dumps(values))
-    add_cut(one, unbroken, "two")
-    assert cut_films(films, one, SETTINGS, 1) == {}
-    report = assemble_dataset(one, SETTINGS, script(films))
-    ((name, reason),) = report.other_settings.items()
-    assert name == "one" and str(note) in reason
-    assert "one.mp4: its scenes and credits were found with other settings" in reason
-    assert turns(one).keys() == turns(unbroken).keys()
-    facts = report.dataset.info["provenance"]["films"]
-    assert facts["one"]["scene_settings"] == {"melt": {"dip": 0.5}} and "scene_settings" not in facts["two"]
-
-
-def test_a_film_goes_on_with_the_text_that_its_clips_may_have(films, again, monkeypatch):
-    for finished in (again / "films").glob("*.jsonl"):
-        finished.unlink()
-    note = again / "films" / "two.json"
-    values = json.loads(note.read_text())
-    assert values["settings"]["scenes"].pop("most_text") == SETTINGS.most_text < 0.5
-    note.write_text(json.dumps(values))
-    cut_by = {}
-
-    def noted(span, **more):
-        cut_by[span.name] = span.most_text
-        return cutting.cut_span(span, **more)
-
-    monkeypatch.setattr(build_module, "cut_span", noted)
-    assert cut_films(films, again, dataclasses.replace(SETTINGS, most_text=0.5), 1) == {}
-    assert cut_by == {"one": SETTINGS.most_text, "two": 0.5}, "an earlier version noted none"
-    for wrong in (0.0, 1.5, float("nan")):
-        with pytest.raises(ValueError, match=rf"text may cover {wrong} of the picture; expected above 0"):
-            BuildSettings(shape=SHAPE, most_text=wrong)
-
-
-def test_a_note_that_is_damaged_is_named_and_another_film_may_take_its_place(unbroken, films, again, tmp_path):
-    for text in ("{", "[]", '{"file": "one.mp4"}'):
-        (again / "films" / "two.json").write_text(text)
-        with pytest.raises(ValueError, match=r"two\.json: damaged: .*delete it"):
-            cut_films(films, again, SETTINGS, 1)
-    (again / "films" / "two.json").unlink()
-    other = tmp_path / "one.mp4"
-    make_film(other, BRIEF)
-    with pytest.raises(ValueError, match="would both be called 'one'"):
-        cut_films([films[0], other], tmp_path / "fresh", SETTINGS, 1)
-    with pytest.raises(ValueError, match=r"is not the film 'one\.mp4' that was cut as 'one'; .*delete .*one\.json"):
-        cut_films([other], again, SETTINGS, 1)
-    (again / "films" / "one.json").unlink()
-    assert cut_films([other], again, SETTINGS, 1) == {}
-    assert read_scenes(again, "one").keys() == {0}
-
-
 def test_a_film_that_takes_anothers_place_gets_none_of_its_captions_or_corrections(again):
     """Its clips have the same names where they begin at the same time."""
     out = again
@@ -466,13 +334,6 @@ def test_film_names_are_safe_everywhere_and_stay_apart_when_cut_short(stem):
     assert 0 < len(name) <= 65 and not set(name) & set('<>:"/\\|?*. ') and name == name.strip("-")
     assert not name.lower().startswith("part-") and name.lower() not in ("con", "nul", "com1", "lpt9")
     assert film_name(Path(f"/films/{'x' * 100}{stem}1.mkv")) != film_name(Path(f"/films/{'x' * 100}{stem}2.mkv"))
-
-
-def test_names_in_capitals_are_the_same_on_some_disks():
-    with pytest.raises(ValueError, match=r"a/Film\.mkv and b/film\.mp4 would both be called 'film'"):
-        films_by_name([Path("a/Film.mkv"), Path("b/film.mp4")])
-    with pytest.raises(ValueError, match="would both be called"):
-        shard_of([Path("a/1.mkv"), Path("b/1.mkv")], 1, 2)
 
 
 @given(st.integers(0, 60), st.sampled_from((0.0, 0.05, 0.1, 0.34)))
@@ -511,27 +372,6 @@ def test_clips_stay_held_out_or_trained_on_whatever_is_dropped_and_added(count, 
             clip: held for clip, held in before.items() if clip in after
         }
     assert games == games_of(left, GamePlan(turns=4, held_out=share), after if any(after.values()) else {})
-
-
-@pytest.mark.parametrize("gone", [31, 34, 35, 38])
-def test_a_held_out_clip_that_was_dropped_and_came_back_is_not_trained_on(gone):
-    records = [ClipRecord(film="f", start=2.0 * n, end=2.0 * n + 2, clip=f"clips/{n}.mp4") for n in range(40)]
-    plan = GamePlan(turns=10, held_out=0.25)
-    before = sides(records, games_of(records, plan))
-    assert before[f"clips/{gone}.mp4"]
-    without = {**before, f"clips/{gone}.mp4": None}  # in turns.jsonl again, in no game
-    again = games_of(records, plan, without)
-    assert sides(records, again) == before and len(again) == 4
-
-
-def test_games_of_films_that_are_added_hold_out_their_share_too():
-    records, before = [], {}
-    for film in "abcdefgh":
-        starts = [2.0 * number for number in range(9)]
-        records += [ClipRecord(film=film, start=at, end=at + 2, clip=f"clips/{film}{at}.mp4") for at in starts]
-        games = games_of(records, GamePlan(turns=3, held_out=0.25), before)
-        before = sides(records, games)
-        assert sum(held for _, _, held in games) == max(1, len(games) // 4)
 
 
 def test_a_rebuild_after_a_correction_trains_on_no_clip_that_was_held_out(films, again):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
-import time
 from fractions import Fraction
-from unittest import mock
 
 import av
 import numpy as np
@@ -158,49 +155,6 @@ def test_clips_agree_in_size_length_and_frame_rate(folder):
     ]
 
 
-def test_clips_are_what_the_builds_settings_say(folder):
-    known = info(folder)
-    known["settings"] = {"motion": known["settings"]["motion"], "fps": 8}
-    known["settings"]["clips"] = {"height": 480, "width": 720, "frames": 9, "fps": 8}
-    (folder / "dataset.json").write_text(json.dumps(known))
-    first = [line.split(": ", 1)[1] for line in problems(folder) if line.startswith("turns.jsonl:1: ")]
-    assert first == [
-        "the clip lasts 2 s; 9 frames at 8 fps take 1 s",
-        "clips/train-00000-00.mp4 has size 144 x 96; the dataset's is 720 x 480",
-        "clips/train-00000-00.mp4 has frames 17; the dataset's is 9",
-    ]
-
-
-def test_an_interrupt_does_not_wait_for_the_other_clips(folder):
-    opened = []
-
-    def slow(path):
-        opened.append(path)
-        time.sleep(0.05)
-        return read_clip_info(path)
-
-    rows = [json.loads(line) for line in (folder / "turns.jsonl").read_text().splitlines()] * 40
-    lines = []
-    for number, row in enumerate(rows):
-        shutil.copy(folder / row["clip"], folder / f"clips/{number}.mp4")
-        lines.append(json.dumps({**row, "film": str(number), "clip": f"clips/{number}.mp4"}) + "\n")
-    (folder / "turns.jsonl").write_text("".join(lines))
-    (folder / "games.jsonl").unlink()
-
-    def stop(done, count):
-        raise KeyboardInterrupt
-
-    cores = mock.patch("os.cpu_count", return_value=2)  # threads are two a core: of 110, half are open
-    with mock.patch("animegamer_core.data.check.read_clip_info", slow), cores, pytest.raises(KeyboardInterrupt):
-        check(folder, on_progress=stop)
-    assert len(opened) < len(rows) / 2
-
-
-def test_a_check_without_a_decoder_is_reported(folder):
-    with mock.patch("importlib.util.find_spec", return_value=None), pytest.raises(ValueError, match="needs PyAV"):
-        check(folder)
-
-
 def test_both_kinds_of_clips_tell_the_same(tmp_path):
     frames = np.zeros((9, 32, 48, 3), np.uint8)
     for suffix in (".mp4", ".safetensors"):
@@ -224,14 +178,6 @@ def test_a_clip_whose_pixels_are_not_square_is_named(folder):
         container.mux(stream.encode())
     (note,) = problems(folder)
     assert f"note: {CLIP} is to be shown 1.19 times as wide as its pixels" in note
-
-
-@pytest.mark.parametrize("line", ['{"clip": "', '{"klip": "clips/train-00000-01.mp4"}'])
-def test_a_clip_whose_line_cannot_be_read_is_not_to_be_deleted(folder, line):
-    lines = (folder / "turns.jsonl").read_text().splitlines()
-    (folder / "turns.jsonl").write_text("\n".join([lines[0], line, *lines[2:]]) + "\n")
-    (stray,) = (text for text in problems(folder) if CLIP in text and text.startswith("clips: "))
-    assert stray == f"clips: note: {CLIP} is not in any table; correct the unreadable lines first"
 
 
 def test_what_is_not_a_dataset_is_reported(tmp_path):

@@ -18,7 +18,7 @@ from made_film import make_film
 
 from animegamer_core.__main__ import main
 from animegamer_core.cli import dataset as dataset_cli
-from animegamer_core.cli.options import Progress, parse
+from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
 from animegamer_core.data.dataset import DatasetFolder
 
@@ -173,47 +173,6 @@ def test_numbers_out_of_range_are_refused(option, value, words, film, tmp_path, 
 
 
 @needs_root
-def test_a_film_that_this_user_may_not_read_is_reported(film, tmp_path):
-    tmp_path.chmod(0o755)
-    with_no_rights = Path(f"/tmp/forbidden-{os.getpid()}")
-    with_no_rights.mkdir()
-    shutil.copy(film, with_no_rights / "film.mp4")
-    (with_no_rights / "film.mp4").chmod(0o600)
-    (with_no_rights / "out").mkdir()
-    (with_no_rights / "out").chmod(0o777)
-    try:
-        words = as_nobody(build(with_no_rights / "film.mp4", with_no_rights / "out"))
-        assert one_sentence(words).endswith("film.mp4: cannot be read (Permission denied)")
-        (with_no_rights / "out").chmod(0o755)
-        (with_no_rights / "film.mp4").chmod(0o644)
-        words = as_nobody(build(with_no_rights / "film.mp4", with_no_rights / "out"))
-        sentence = "the output folder cannot be written to (Permission denied); choose another"
-        assert one_sentence(words) == f"dataset: {with_no_rights / 'out'}: {sentence}"
-    finally:
-        shutil.rmtree(with_no_rights)
-
-
-def as_nobody(command: list[str]) -> str:
-    """What the command says to a user without rights, in a process that read its modules as root."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if not child:
-        os.dup2(writer, 2)
-        sys.stderr = os.fdopen(2, "w", closefd=False)
-        os.setuid(65534)
-        try:
-            main(command)
-        finally:
-            sys.stderr.flush()
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader) as stream:
-        words = stream.read()
-    os.waitpid(child, 0)
-    return words
-
-
-@needs_root
 def test_a_full_disk_is_reported_and_the_build_continues_once_there_is_room(film, whole, tmp_path):
     clips, strip = (sum(path.stat().st_size for path in whole.rglob(f"*.{kind}")) // 1024 for kind in ("mp4", "jpg"))
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(tmp_path)], capture_output=True).returncode:
@@ -233,24 +192,6 @@ def test_a_full_disk_is_reported_and_the_build_continues_once_there_is_room(film
         assert all(tables(tmp_path / "out")[name] == tables(whole)[name] for name in same)
     finally:
         subprocess.run(["umount", "-l", str(tmp_path)], check=True)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="limits of processes")
-def test_a_quota_is_reported_like_a_full_disk_and_the_build_continues_without_it(film, whole, tmp_path):
-    largest = max(path.stat().st_size for path in whole.rglob("*.mp4"))
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 1, resource.RLIM_INFINITY))
-
-    process = spawn(film, tmp_path / "out", "--workers", "2", preexec_fn=limit)
-    _, words = process.communicate(timeout=120)
-    assert (
-        process.returncode == 2
-        and "File too large" in (said := one_sentence(words))
-        and "finished work is kept" in said
-    )
-    assert main(build(film, tmp_path / "out")) == 0
-    assert tables(tmp_path / "out") == tables(whole)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of a terminal")
@@ -275,26 +216,6 @@ def test_ctrl_c_ends_with_a_sentence_and_the_same_command_continues(film, whole,
     assert tables(out) == tables(whole)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="pipes of a shell")
-def test_a_broken_pipe_is_not_an_error(film, again):
-    process = spawn(film, again)
-    process.stdout.close()
-    assert "Traceback" not in (errors := process.stderr.read()) and "Broken" not in errors and "Exception" not in errors
-    assert process.wait() == 1
-
-
-def test_progress_is_quiet_where_there_is_no_terminal(capsys, monkeypatch):
-    clock = iter(0.01 * number for number in range(10_000))
-    monkeypatch.setattr("animegamer_core.cli.options.time.monotonic", lambda: next(clock))
-    show = Progress().show
-    for done in range(1, 3001):
-        show("clips captioned", done, 3000)
-    lines = capsys.readouterr().err.splitlines()
-    assert 3 <= len(lines) <= 4 and lines[-1] == "  clips captioned: 3000 of 3000"
-    show("seconds of film", 3, 0)
-    assert capsys.readouterr().err == ""
-
-
 def options(*words: str):
     return parse(dataset_cli.Options, ["build", "--out", "out", *words], "dataset", "")
 
@@ -317,22 +238,6 @@ def test_options_of_captioners_reach_them(monkeypatch):
     ):
         with pytest.raises(ValueError, match=said):
             options(*words.split())._captioner([])
-
-
-def test_a_rebuild_reports_clips_that_people_dropped(film, again, tmp_path, capsys):
-    out = again
-    clip = DatasetFolder.open(out).turns[0].clip
-    (tmp_path / "corrections.jsonl").write_text(json.dumps({"clip": clip, "drop": True}) + "\n")
-    main(["dataset", "check", str(out), "--apply", str(tmp_path / "corrections.jsonl")])
-    assert "1 correction applied" in capsys.readouterr().out
-    assert main(build(film, out)) == 0
-    assert "1 film, 5 clips, left out: 1 dropped in review\n" in capsys.readouterr().out
-
-
-def test_a_script_needs_all_films_of_the_dataset(whole, capsys):
-    command = ["dataset", "build", "--out", str(whole), "--spec", "tiny", "--captioner", "script"]
-    assert main(command) == 2
-    assert "captioner 'script' reads files next to the films; name film.mp4 too" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", ["3/2", "1", "a/b"])

@@ -77,13 +77,6 @@ def test_a_dataset_without_captions_games_or_levels_is_reported_too(folder):
     assert row(stats(folder), "clips")[1] == "0 of 0 films, 0:00:00" and draw_stats(folder).size == (1280, 860)
 
 
-@pytest.mark.parametrize("settings", [[], "none", {"motion": 5}])
-def test_settings_that_a_person_left_as_no_object_are_left_out(folder, settings):
-    info = json.loads((folder / "dataset.json").read_text())
-    (folder / "dataset.json").write_text(json.dumps({**info, "settings": settings}))
-    assert "magnitudes under" not in stats(folder)
-
-
 def test_names_are_drawn_in_their_own_letters_and_are_no_formulas(folder):
     def drawn(name):
         change(folder, character=[name])

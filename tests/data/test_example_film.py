@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 from film_parts import FilmPlan
 from made_film import make_film
-from raw_server import OK, RawServer, repeat
 from small_disk import resize, small_disk
 
 from animegamer_core.__main__ import main
@@ -128,22 +127,6 @@ def test_without_a_network_it_says_what_to_download_and_goes_on_from_the_archive
     archive = tmp_path / "out" / "moviepy-2.2.1.tar.gz"
     archive.write_bytes((shop[0] / archive.name).read_bytes())
     assert get_film(drawn, tmp_path / "out").read_bytes() == (shop[0] / "drawn.mp4").read_bytes() and archive.is_file()
-
-
-def test_an_index_that_never_ends_its_answer_is_given_up_and_the_same_command_goes_on(drawn, tmp_path, monkeypatch):
-    monkeypatch.setattr(example_film, "_LONGEST", 5)
-    with (
-        RawServer(repeat(OK + b"Content-Length: 100000\r\n\r\n", b" ", 0.05)) as server,
-        monkeypatch.context() as patch,
-    ):
-        patch.delenv("PIP_NO_INDEX")
-        patch.setenv("PIP_INDEX_URL", server.url)
-        with pytest.raises(ExampleError, match=r"\(it was not done after 5 s\); run the same command again"):
-            get_film(drawn, tmp_path / "out")
-        assert server.asked
-    assert list((tmp_path / "out").iterdir()) == []
-    monkeypatch.setattr(example_film, "_LONGEST", 60)
-    assert get_film(drawn, tmp_path / "out").is_file()
 
 
 def test_a_full_disk_is_named_while_the_film_is_copied(drawn, shop, tmp_path, monkeypatch):

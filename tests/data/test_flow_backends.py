@@ -69,13 +69,6 @@ def raft_file(folder: Path, name: str = "raft_small") -> Path:
     return path
 
 
-def test_raft_without_torchvision_is_refused_in_words(tmp_path, monkeypatch):
-    torch.save({"a": torch.zeros(1)}, tmp_path / "raft.pth")
-    monkeypatch.setitem(sys.modules, "torchvision", None)
-    monkeypatch.setitem(sys.modules, "torchvision.models", None)
-    assert "needs torchvision" in refusal(FlowSettings(backend="raft", weights=tmp_path / "raft.pth"))
-
-
 @pytest.mark.parametrize("name", ["raft_small", "raft_large"])
 def test_raft_gives_the_flow_that_torchvision_gives(name, tmp_path):
     optical_flow = pytest.importorskip("torchvision.models.optical_flow")
@@ -94,20 +87,6 @@ def test_raft_gives_the_flow_that_torchvision_gives(name, tmp_path):
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()
     expected = {"backend": "raft", "model": name, "weights": f"{name}.pth", "sha256": digest}
     assert facts == {**expected, "threshold": 0.3, "slow_fraction": 0.0, "height": 480}
-
-
-def test_raft_takes_any_size_any_number_of_frames_and_safetensors(tmp_path):
-    from safetensors.torch import save_file
-
-    weights = raft_file(tmp_path)
-    save_file(torch.load(weights, weights_only=True), tmp_path / "raft.safetensors")
-    frames = list(clip(6, 130, 143))
-    flow = open_flow(FlowSettings(backend="raft", weights=tmp_path / "raft.safetensors"))
-    together = list(flow(frames))
-    flow = open_flow(FlowSettings(backend="raft", weights=weights))
-    alone = [next(flow(pair)) for pair in zip(frames, frames[1:], strict=False)]
-    assert [field.shape for field in together] == [(130, 143, 2)] * 5
-    assert all(np.allclose(a, b, atol=1e-3) for a, b in zip(together, alone, strict=True))
 
 
 def test_files_that_are_no_weights_of_raft_are_refused_and_run_no_code(tmp_path):

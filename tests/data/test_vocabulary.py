@@ -79,12 +79,6 @@ def test_pairs_that_no_clip_shows_are_untried(tmp_path):
         assert not words.tried(*pair), pair
 
 
-def test_spaces_around_a_caption_make_no_other_word(tmp_path):
-    spaced = replace(clip(0, where=" old mill ", motion=" run "), character=(" Bunny ",))
-    words = words_of(folder(tmp_path, spaced))
-    assert (words.characters, words.places, words.untried) == (("Bunny",), ("old mill",), ())
-
-
 def test_held_out_clips_and_those_without_a_caption_are_not_among_the_words(tmp_path):
     clips = clip(0), clip(1, "Ghost", "float", "night attic"), replace(clip(2, "Nobody", "wait"), adverb=None)
     words = words_of(folder(tmp_path, *clips, games=(GameRecord("a", (0, 2)), GameRecord("b", (1,), held_out=True))))
