@@ -24,7 +24,7 @@ from typing import Any
 
 from ..files import locked, write_text
 from ..messages import brief
-from .dataset import GAMES, INFO, TURNS, DatasetFolder, info_text, statistics, turns_text, with_level
+from .dataset import GAMES, TURNS, DatasetFolder, turns_text, with_level
 from .films.film_index import FilmEntry, change_scenes, read_film_index
 from .films.scene_changes import ADDED, REMOVED, SceneChange
 from .records import (
@@ -46,7 +46,6 @@ from .records import (
 
 CORRECTIONS = "corrections.jsonl"
 REVIEWED = "dropped in review"  # the reason in dropped.jsonl
-_MEASURED = ("motion_value", "motion_level")
 _FIXED = ("film", "start", "end")
 
 
@@ -118,22 +117,17 @@ class _Films:
 
 def _clip_of(row: Any, changed: Mapping[str, int]) -> str:
     """The clip that a line corrects; ValueError for an invalid line."""
+    allowed = f"drop or any of {', '.join(CAPTION_FIELDS)}"
     if not isinstance(row, dict) or not isinstance(row.get("clip"), str):
-        known = f"clip, and drop or any of {', '.join(CAPTION_FIELDS)}; or film, and {ADDED} or {REMOVED}"
-        raise ValueError(f"expected an object with {known}")
+        raise ValueError(f"expected an object with clip, and {allowed}; or film, and {ADDED} or {REMOVED}")
     clip = row["clip"]
     if clip in changed:
         raise ValueError(f"{clip} is also corrected in line {changed[clip]}; put both into one line")
     asked = [name for name in row if name != "clip"]
     if not asked:
-        raise ValueError(f"nothing to change in {clip}; give drop or any of {', '.join(CAPTION_FIELDS)}")
-    for name in asked:
-        if name in _MEASURED:
-            raise ValueError(f"{name} is measured from the clip's frames and cannot be corrected; remove it")
-        if name in _FIXED:
-            raise ValueError(f"{name} says where the clip was cut from its film and cannot be corrected; remove it")
-        if name != "drop" and name not in CAPTION_FIELDS:
-            raise ValueError(f"unknown key {name!r}; expected drop or any of {', '.join(CAPTION_FIELDS)}")
+        raise ValueError(f"nothing to change in {clip}; give {allowed}")
+    if wrong := [name for name in asked if name not in ("drop", *CAPTION_FIELDS)]:
+        raise ValueError(f"{wrong[0]!r} cannot be corrected; give {allowed}")
     if "drop" in asked and (len(asked) > 1 or not isinstance(row["drop"], bool)):
         raise ValueError(
             f"drop is {row['drop']!r}; expected true or false, and no other change to {clip} in the same line"
@@ -241,9 +235,6 @@ class _Tables:
             (DROPPED, jsonl_text(self.dropped.values())),
             (ADVERBS, jsonl_text(row for _, row in read_rows(path / ADVERBS) if row.get("clip") not in self.reworded)),
         ]
-        if self.folder.info:
-            info = {**self.folder.info, "statistics": statistics(turns, len(games) + len(back))}
-            steps.append((INFO, info_text(info)))
         for name, text in steps:
             if text.encode() != ((path / name).read_bytes() if (path / name).is_file() else b""):
                 write_text(path / name, text)

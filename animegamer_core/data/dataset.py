@@ -3,7 +3,7 @@
     clips/          the shots, mp4 (without PyAV: .safetensors with one uint8 tensor `frames`)
     turns.jsonl     one line a clip, in the order of the film
     games.jsonl     {game, clips}: sequences of clips; `"held_out": true` keeps a game from training
-    dataset.json    provenance, settings (motion backend, threshold, level edges and values), statistics
+    dataset.json    provenance, settings (motion: backend, threshold, the levels' edges and values)
 
 F frames, H height, W width, C channels.
 """
@@ -13,18 +13,18 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from ..files import append_line, make_folder, remove_torn_line, write_text
-from ..json_files import JsonError, read_json
+from ..json_files import JsonError, read_json, read_rows
 from ..media.video import read_clip, write_clip
 from ..messages import quoted
 from ..state import MotionTable
@@ -34,12 +34,9 @@ from .records import (
     ClipRecord,
     DatasetError,
     GameRecord,
-    Lines,
     Problem,
     first_problems,
-    is_text,
     jsonl_text,
-    only_keys,
     read_lines,
 )
 
@@ -164,17 +161,12 @@ def read_dataset(path: str | Path, clips: bool = True) -> tuple[DatasetFolder, l
     return DatasetFolder(folder, tuple(turns), tuple(games), read_info(folder, problems)), problems
 
 
-def _lines(path: Path, problems: list[Problem]) -> Lines:
-    """(line number, value) of each line of JSON; other lines become problems."""
-    lines, broken = read_lines(path)
-    problems.extend(Problem(path.name, number, text) for number, text in broken)
-    return lines
-
-
 def _read_turns(folder: Path, problems: list[Problem], clips: bool) -> list[ClipRecord]:
     turns: list[ClipRecord] = []
     seen: dict[str, int] = {}
-    for number, values in _lines(folder / TURNS, problems):
+    lines, broken = read_lines(folder / TURNS)
+    problems.extend(Problem(TURNS, number, text) for number, text in broken)
+    for number, values in lines:
         try:
             turn = ClipRecord.from_dict(values)
         except ValueError as error:
@@ -190,30 +182,25 @@ def _read_turns(folder: Path, problems: list[Problem], clips: bool) -> list[Clip
     return turns
 
 
+class _GameLine(msgspec.Struct, forbid_unknown_fields=True):
+    game: Annotated[str, msgspec.Meta(pattern=r"\S")]
+    clips: Annotated[list[str], msgspec.Meta(min_length=1)]
+    held_out: bool = False
+
+
 def _read_games(folder: Path, index_of: Mapping[str, int], problems: list[Problem]) -> list[GameRecord]:
-    games, names = [], set()
-    for number, values in _lines(folder / GAMES, problems):
-        try:
-            only_keys(values, ("game", "clips", "held_out"), required=("game", "clips"))
-            if not is_text(values["game"]):
-                raise ValueError(f"game is {quoted(values['game'])}; expected a name")
-            clips = values["clips"]
-            if not isinstance(clips, list) or not clips:
-                raise ValueError(f"clips is {quoted(clips)}; expected a list of clip paths")
-            unknown = [clip for clip in clips if not isinstance(clip, str) or clip not in index_of]
-            if unknown:
-                raise ValueError(f"clip {quoted(unknown[0])} has no line in {TURNS}")
-            if not isinstance(values.get("held_out", False), bool):
-                raise ValueError(f"held_out is {quoted(values['held_out'])}; expected true or false")
-            if values["game"] in names:
-                raise ValueError(f"game {quoted(values['game'])} is also in an earlier line; rename one")
-        except ValueError as error:
-            problems.append(Problem(GAMES, number, str(error)))
-            continue
-        names.add(values["game"])
-        held_out = values.get("held_out", False)
-        games.append(GameRecord(values["game"], tuple(index_of[clip] for clip in clips), held_out))
-    return games
+    games: dict[str, GameRecord] = {}
+    for number, line, problem in read_rows(folder / GAMES, _GameLine):
+        unknown = [clip for clip in line.clips if clip not in index_of] if line is not None else []
+        if unknown:
+            problem = f"clip {quoted(unknown[0])} has no line in {TURNS}"
+        elif line is not None and line.game in games:
+            problem = f"game {quoted(line.game)} is also in an earlier line; rename one"
+        if problem is not None:
+            problems.append(Problem(GAMES, number, problem))
+        else:
+            games[line.game] = GameRecord(line.game, tuple(index_of[clip] for clip in line.clips), line.held_out)
+    return list(games.values())
 
 
 def read_info(folder: Path, problems: list[Problem]) -> Mapping[str, Any]:
@@ -306,37 +293,13 @@ def write_tables(
 ) -> DatasetFolder:
     """Write turns.jsonl, games.jsonl and dataset.json, and read them back. games: (name, clip paths, held out)."""
     lines = [{"game": name, "clips": list(clips), "held_out": held} for name, clips, held in games]
-    info = {
-        "format": FORMAT,
-        "provenance": dict(provenance),
-        "settings": dict(settings),
-        "statistics": statistics(turns, len(lines)),
-    }
+    info = {"format": FORMAT, "provenance": dict(provenance), "settings": dict(settings)}
     write_text(path / TURNS, turns_text(turns))
     write_text(path / GAMES, jsonl_text(lines))
-    write_text(path / INFO, info_text(info))
+    write_text(path / INFO, json.dumps(info, indent=1, ensure_ascii=False))
     return DatasetFolder.open(path)
 
 
 def turns_text(turns: Iterable[ClipRecord]) -> str:
     """The lines of turns.jsonl."""
     return "".join(turn.to_json() + "\n" for turn in turns)
-
-
-def info_text(info: Mapping[str, Any]) -> str:
-    """The text of dataset.json."""
-    return json.dumps(info, indent=1, ensure_ascii=False)
-
-
-def statistics(turns: Sequence[ClipRecord], games: int) -> dict[str, Any]:
-    """Counts that describe a dataset: clips, games, captions, characters, motion levels."""
-    characters = Counter(name for turn in turns for name in turn.character or ())
-    levels = Counter(turn.motion_level for turn in turns if turn.motion_level is not None)
-    return {
-        "clips": len(turns),
-        "games": games,
-        "captioned": sum(turn.captioned for turn in turns),
-        "seconds": round(sum(turn.end - turn.start for turn in turns), 3),
-        "characters": dict(sorted(characters.items())),
-        "motion_levels": {str(level): levels[level] for level in sorted(levels)},
-    }

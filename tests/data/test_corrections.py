@@ -76,7 +76,6 @@ def test_only_what_was_corrected_changes(folder):
     after = turns(folder)
     assert after.pop(FIRST) == dataclasses.replace(before.pop(FIRST), **{**change, "character": ("Miko", "Zo\u00eb")})
     assert after == before and list(after) == list(before)
-    assert DatasetFolder.open(folder).info["statistics"]["characters"]["Zo\u00eb"] == 1
     assert not [problem for problem in check(folder) if problem.serious]
 
 
@@ -86,7 +85,6 @@ def test_a_dropped_clip_leaves_every_table_and_can_come_back(folder):
     assert SECOND not in turns(folder) and SECOND not in (folder / "games.jsonl").read_text()
     row = lines(folder, "dropped.jsonl")[-1]
     assert (row["film"], row["start"], row["end"]) == ("train-00000", 2.0, 4.0) and row["reason"] == "dropped in review"
-    assert DatasetFolder.open(folder).info["statistics"]["clips"] == 9
     assert not [problem for problem in check(folder) if problem.serious or "not in any table" in problem.text]
     assert apply(folder, {"clip": SECOND, "drop": False}) == 1
     after = tables(folder)
@@ -104,7 +102,6 @@ def test_a_clip_that_was_held_out_comes_back_held_out(folder, gone):
         opened = DatasetFolder.open(folder)
         assert {opened.turns[clip].clip for clip in opened.held_out_clips} == set(game["clips"])
         assert not {opened.turns[clip].clip for clip in opened.training_clips} & set(game["clips"])
-        assert opened.info["statistics"]["games"] == len(opened.games)
         assert not [problem for problem in check(folder) if problem.serious]
     before = tables(folder)
     assert apply(folder, {"clip": game["clips"][gone][0], "drop": False}) == 0 and tables(folder) == before
@@ -126,11 +123,9 @@ def test_a_clip_set_aside_takes_its_place_once_its_caption_is_whole_or_is_droppe
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [
-        ({"clip": FIRST, "motion_value": 3.0}, "motion_value is measured from the clip's frames"),
-        ({"clip": FIRST, "motion_level": 3, "motion": "run"}, "motion_level is measured"),
-        ({"clip": FIRST, "start": 3.0}, "start says where the clip was cut from its film"),
+        ({"clip": FIRST, "motion_value": 3.0}, "'motion_value' cannot be corrected"),
         ({"clip": FIRST, "stamina": 0}, "stamina is 0; expected -1, 1 or null"),
-        ({"clip": FIRST, "motoin": "run"}, "unknown key 'motoin'"),
+        ({"clip": FIRST, "motoin": "run"}, "'motoin' cannot be corrected"),
         ({"clip": FIRST, "motion": "run; Background: x"}, "remove the `;`"),
         ({"clip": FIRST, "character": ["Miko, Taro"]}, "the name 'Miko, Taro' has a comma"),
         ({"clip": FIRST, "motion": "\ud800"}, "not a line of JSON"),

@@ -81,8 +81,7 @@ def test_games_keep_the_order_of_the_film_and_what_is_held_out_stays_out(folder)
     )
     for held_out in (1, "true", None):
         edit(folder, "games.jsonl", 3, held_out=held_out)
-        assert f"games.jsonl:3: held_out is {held_out!r}; expected true or false" in problems(folder)
-        with pytest.raises(DatasetError, match="games.jsonl:3: held_out"):
+        with pytest.raises(DatasetError, match="games.jsonl:3: field held_out"):
             DatasetFolder.open(folder)
     (folder / "games.jsonl").unlink()
     assert any(line.startswith("games.jsonl: note: no game") for line in problems(folder))
