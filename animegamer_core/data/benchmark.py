@@ -95,46 +95,32 @@ def read_benchmark(path: Path) -> tuple[BenchmarkGame, ...]:
 
 def parse_benchmark(text: str, source: str = "the benchmark") -> tuple[BenchmarkGame, ...]:
     """The games of a text; BenchmarkError names every wrong line, with `source` before its number."""
-    games: list[BenchmarkGame] = []
+    games: dict[str, BenchmarkGame] = {}
     problems: list[str] = []
+    name = ""  # for the next game, also with a blank line in between
     for block in _blocks(text):
-        game, wrong = _read_game(block, games)
-        games += [game] if game else []
-        problems += [f"{source}, line {number}: {text}" for number, text in wrong]
+        turns = []
+        for number, line in block:
+            try:
+                if match := _NAME.fullmatch(line):
+                    name = check_game_name(match[1])
+                elif not line.startswith("#"):
+                    turns.append(parse_turn(line))
+            except BenchmarkError as error:
+                problems.append(f"{source}, line {number}: {error}")
+        if turns:
+            name = name or f"game-{len(games) + 1:03}"
+            if name in games:
+                found = f"the name {name} is used by an earlier game; give each game its own"
+                problems.append(f"{source}, line {block[0][0]}: {found}")
+            games[name] = BenchmarkGame(name, tuple(turns))
+            name = ""
     if problems:
         more = [f"... and {len(problems) - _SHOWN_PROBLEMS} more"] if len(problems) > _SHOWN_PROBLEMS else []
         raise BenchmarkError("\n".join(problems[:_SHOWN_PROBLEMS] + more))
     if not games:
         raise BenchmarkError(f"{source} has no game; give lines of the form {FORM}")
-    return tuple(games)
-
-
-def _read_game(
-    block: Sequence[tuple[int, str]], earlier: Sequence[BenchmarkGame]
-) -> tuple[BenchmarkGame | None, list[tuple[int, str]]]:
-    """The game of a block, None without a turn; and what is wrong in it, with the number of the line."""
-    name, turns, problems = "", [], []
-    for number, line in block:
-        try:
-            if match := _NAME.fullmatch(line):
-                if name:
-                    raise BenchmarkError(
-                        "a second name for the same game; keep one, or put a blank line between the games"
-                    )
-                name = check_game_name(match[1])
-            elif not line.startswith("#"):
-                turns.append(parse_turn(line))
-        except BenchmarkError as error:
-            problems.append((number, str(error)))
-    first = block[0][0]
-    if all(line.startswith("#") for _, line in block):
-        if name:
-            problems.append((first, f"the name {name} has no turns below it; remove the blank line, or the name"))
-        return None, problems
-    name = name or f"game-{len(earlier) + 1:03}"
-    if name in {game.name for game in earlier}:
-        problems.append((first, f"the name {name} is used by an earlier game; give each game its own"))
-    return BenchmarkGame(name, tuple(turns)) if turns else None, problems
+    return tuple(games.values())
 
 
 def parse_turn(line: str) -> BenchmarkTurn:

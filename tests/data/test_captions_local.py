@@ -24,31 +24,28 @@ TEMPLATE = (
     "{% endfor %}{% endfor %}"
 )
 SIDE = 28  # px of the pictures that the towers see
-RED, BLUE = (Image.new("RGB", (SIDE, SIDE), colour) for colour in ("red", "blue"))
+RED = Image.new("RGB", (SIDE, SIDE), "red")
 
 
-def make_tokenizer(special, whole=()):
-    """Bytes as tokens and the special ones; or, with `whole` replies each a token, every other word unknown."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+CAT = "<S>Cat</S><MD>run</MD><EV>day hill</EV><MA>fast</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
+DOG = "<S>Dog</S><MD>sit</MD><EV>night hall</EV><MA>calmly</MA><SC>0</SC><ET>0</ET><ST>1</ST>"
+
+
+def make_tokenizer():
+    """The two replies as tokens, every other word unknown."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    names = ["<unk>", "<s>", "</s>", "<pad>", *special]
-    names += [] if whole else sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocab = {name: number for number, name in enumerate(names)}
-    if whole:
-        backend = Tokenizer(models.WordLevel(vocab=vocab, unk_token="<unk>"))
-        backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    else:
-        backend = Tokenizer(models.BPE(vocab=vocab, merges=[], unk_token="<unk>"))
-        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        backend.decoder = decoders.ByteLevel()
+    names = ["<unk>", "<s>", "</s>", "<pad>", "<image>"]
+    backend = Tokenizer(models.WordLevel(vocab={name: n for n, name in enumerate(names)}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     ends = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, additional_special_tokens=list(special), **ends)
-    tokenizer.add_tokens(list(whole))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, additional_special_tokens=["<image>"], **ends)
+    tokenizer.add_tokens([CAT, DOG])
     return tokenizer
 
 
-def save_llava(folder, whole=()):
+def save_llava(folder):
     from transformers import (
         CLIPImageProcessor,
         CLIPVisionConfig,
@@ -58,7 +55,7 @@ def save_llava(folder, whole=()):
         LlavaProcessor,
     )
 
-    tokenizer = make_tokenizer(["<image>"], whole)
+    tokenizer = make_tokenizer()
     size = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     vision = CLIPVisionConfig(**size, image_size=SIDE, patch_size=14, projection_dim=16)
     ends = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 3}
@@ -76,10 +73,6 @@ def save_llava(folder, whole=()):
     torch.manual_seed(0)
     LlavaForConditionalGeneration(config).save_pretrained(folder)
     processor.save_pretrained(folder)
-
-
-CAT = "<S>Cat</S><MD>run</MD><EV>day hill</EV><MA>fast</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
-DOG = "<S>Dog</S><MD>sit</MD><EV>night hall</EV><MA>calmly</MA><SC>0</SC><ET>0</ET><ST>1</ST>"
 
 
 def teach(model, lessons):
@@ -109,22 +102,6 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def model(folder):
-    return LocalModel(LocalSettings(folder, device="cpu", max_tokens=8))
-
-
-def ask(model, *pictures, attempt=1):
-    return model.answer(Question("what?", pictures), attempt, threading.Event())
-
-
-def test_a_picture_decides_what_is_said(model):
-    red, blue = ask(model, RED), ask(model, BLUE)
-    assert red.text != blue.text and ask(model, RED) == red
-    assert red.tokens_out == 8 and red.problem == "the reply was cut off at the token limit"
-    assert ask(model, RED, BLUE).tokens_in > red.tokens_in
-
-
 def test_a_stop_ends_a_reply_half_way(folder):
     slow = LocalModel(LocalSettings(folder, device="cpu", max_tokens=6000))
     slow._model.generation_config.eos_token_id = None
@@ -138,7 +115,7 @@ def test_a_stop_ends_a_reply_half_way(folder):
 
 def test_a_model_that_learned_two_colours_captions_clips_by_them(tmp_path):
     folder = tmp_path / "taught-llava"
-    save_llava(folder, whole=(CAT, DOG))
+    save_llava(folder)
     captioner = open_captioner("transformers", model=folder, device="cpu", max_tokens=4)
     records = make_records(tmp_path / "dataset", 4)
     sheets = [frame_sheet(read_clip(tmp_path / "dataset" / record.clip).frames, 8) for record in records]

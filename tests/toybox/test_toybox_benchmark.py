@@ -101,13 +101,15 @@ def test_every_wrong_line_is_named_up_to_twenty():
         (f"# name: Qiqi\n{LINE}", "not a valid name for a game"),
         (f"# name: a\n{LINE}\n\n# name: a\n{LINE}", "line 4: the name a is used"),
         (f"# name: game-002\n{LINE}\n\n{LINE}", "line 4: the name game-002 is used"),
-        (f"# name: a\n# name: b\n{LINE}", "line 2: a second name"),
-        (f"# name: a\n\n{LINE}", "line 1: the name a has no turns below it"),
     ],
 )
 def test_names_are_file_names_and_belong_to_one_game(text, expected):
     with pytest.raises(BenchmarkError, match="(?s).*" + expected.replace("(", "\\(")):
         parse_benchmark(text)
+
+
+def test_a_name_reaches_over_a_blank_line():
+    assert [game.name for game in parse_benchmark(f"# name: a\n\n{LINE}\n\n{LINE}")] == ["a", "game-002"]
 
 
 def test_a_file_that_is_no_text_is_named(tmp_path):
