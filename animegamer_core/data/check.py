@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..files import PART
+from ..media.video import ClipInfo, read_clip_info
 from ..messages import brief
-from .clip_info import ClipInfo, read_clip_info
 from .dataset import CLIPS, GAMES, INFO, TURNS, DatasetFolder, read_dataset
 from .motion import LEVELS, are_edges, are_values, level_of
 from .records import (

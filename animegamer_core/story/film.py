@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..data.clip_info import ClipInfo, read_clip_info
 from ..files import is_part
 from ..media.film_writer import Caption, write_film
 from ..media.text import parts_of
+from ..media.video import ClipInfo, read_clip_info
 from ..state import Turn
 from .story import Story
 

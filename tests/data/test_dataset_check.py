@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from animegamer_core.data.check import Problem, check
-from animegamer_core.data.clip_info import ClipInfo, read_clip_info
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
 from animegamer_core.data.records import CAPTION_FIELDS
-from animegamer_core.media.video import read_clip, write_clip
+from animegamer_core.media.video import ClipInfo, read_clip, read_clip_info, write_clip
 
 CLIP = "clips/train-00000-01.mp4"  # line 2 of turns.jsonl, clip 2 of the first game
 

@@ -5,12 +5,11 @@ import pytest
 from PIL import Image
 
 from animegamer_core.data.captions.pictures import open_picture
-from animegamer_core.data.clip_info import read_clip_info
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.films.film import probe, read_frames
 from animegamer_core.data.records import ClipRecord
 from animegamer_core.media import limits
-from animegamer_core.media.video import read_clip, write_clip
+from animegamer_core.media.video import read_clip, read_clip_info, write_clip
 
 FRAMES = np.zeros((17, 32, 48, 3), np.uint8)
 
