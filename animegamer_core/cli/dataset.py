@@ -227,7 +227,7 @@ class Example:
 
         ExampleError: the film cannot be downloaded.
         """
-        from ..data.examples.example_film import BIG_BUCK_BUNNY, CHARACTERS, describe, get_film, has_film, plan_text
+        from ..data.example_film import BIG_BUCK_BUNNY, CHARACTERS, describe, get_film, has_film, plan_text
 
         example = BIG_BUCK_BUNNY
         if not has_film(example, self.out):

@@ -21,11 +21,11 @@ from made_film import make_film
 from small_disk import resize, small_disk
 
 from animegamer_core.__main__ import main
+from animegamer_core.data import example_film
 from animegamer_core.data.captions.models import read_spans
 from animegamer_core.data.captions.pictures import read_references
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.data.examples import example_film
-from animegamer_core.data.examples.example_film import BIG_BUCK_BUNNY, ExampleError, KnownFile, get_film
+from animegamer_core.data.example_film import BIG_BUCK_BUNNY, ExampleError, KnownFile, get_film
 
 pytest.importorskip("av")
 pytest.importorskip("cv2")

@@ -28,7 +28,7 @@ from torch import Tensor  # noqa: E402
 
 from animegamer_core.data.captions.pictures import MATCHING_FRAMES, Reference, evenly, open_picture, read_references  # noqa: E402  # noqa: E402
 from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
-from animegamer_core.data.examples.example_film import BIG_BUCK_BUNNY, CHARACTERS  # noqa: E402
+from animegamer_core.data.example_film import BIG_BUCK_BUNNY, CHARACTERS  # noqa: E402
 from animegamer_core.data.records import ClipRecord  # noqa: E402
 from animegamer_core.evaluate.estimates import rank_correlation  # noqa: E402
 from animegamer_core.evaluate.similarity import KINDS, ImageModel, open_scoring_models  # noqa: E402

@@ -132,8 +132,7 @@ ALLOWED = {  # module -> why it cannot do without
     "animegamer_core/evaluate/similarity/files.py": "optional packages",
     "animegamer_core/evaluate/toybox/speed.py": "measures in a process of its own",
     "animegamer_core/train/trainer.py": "CUBLAS_WORKSPACE_CONFIG, without which training is not deterministic",
-    "animegamer_core/data/flow.py": "an optical flow program in another Python",
-    "animegamer_core/data/examples/example_film.py": "downloads an example film with pip",
+    "animegamer_core/data/example_film.py": "downloads an example film with pip",
 }
 
 

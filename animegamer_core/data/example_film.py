@@ -17,11 +17,11 @@ from pathlib import Path
 
 import msgspec
 
-from ...checkpoint.storage import check_room, note_of
-from ...files import check_folder_name, make_folder, replacing, room_for, save_picture, write_text
-from ...json_files import read_rows
-from ..captions.models import sidecar_of
-from ..films.film import frames_at, read_frames
+from ..checkpoint.storage import check_room, note_of
+from ..files import check_folder_name, make_folder, replacing, room_for, save_picture, write_text
+from ..json_files import read_rows
+from .captions.models import sidecar_of
+from .films.film import frames_at, read_frames
 
 CHARACTERS = "characters"  # folder of reference pictures
 _PATIENCE = ("--timeout", "15", "--retries", "2")  # of pip; its own take minutes to say that there is no network
@@ -72,7 +72,7 @@ BIG_BUCK_BUNNY = ExampleFilm(
     zip_member="moviepy-2.2.1/docs/_static/medias/getting_started/moviepy_10_minutes/moviepy_10_minutes.zip",
     film_member="moviepy_10_minutes/resources/bbb.mp4",
     film=KnownFile("big_buck_bunny.mp4", 50195281, "475fbbf34c4c367998f80c29ea03b15a743941179b12da3373fc6706e68621d0"),
-    labels=Path(__file__).with_name("big_buck_bunny"),
+    labels=Path(__file__).parent / "examples" / "big_buck_bunny",
 )
 
 
