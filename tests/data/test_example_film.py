@@ -5,7 +5,6 @@ The archive has the layout of the real one, and pip itself gets it, from a folde
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
 import json
@@ -18,7 +17,6 @@ from pathlib import Path
 import pytest
 from film_parts import FilmPlan
 from made_film import make_film
-from small_disk import resize, small_disk
 
 from animegamer_core.__main__ import main
 from animegamer_core.data import example_film
@@ -127,22 +125,6 @@ def test_without_a_network_it_says_what_to_download_and_goes_on_from_the_archive
     archive = tmp_path / "out" / "moviepy-2.2.1.tar.gz"
     archive.write_bytes((shop[0] / archive.name).read_bytes())
     assert get_film(drawn, tmp_path / "out").read_bytes() == (shop[0] / "drawn.mp4").read_bytes() and archive.is_file()
-
-
-def test_a_full_disk_is_named_while_the_film_is_copied(drawn, shop, tmp_path, monkeypatch):
-    monkeypatch.setattr(example_film, "check_room", lambda *asked: None)
-    with small_disk(tmp_path / "out", 4 * shop[1].archive.bytes // 1024):
-        (tmp_path / "out" / drawn.archive.name).write_bytes((shop[0] / drawn.archive.name).read_bytes())
-        for kilobytes in (1.2, 2.2):  # for the archive, the zip in it, and the film
-            resize(tmp_path / "out", int(kilobytes * drawn.archive.bytes) // 1024)
-            with pytest.raises(OSError, match=r"MB free\); finished work is kept") as caught:
-                get_film(drawn, tmp_path / "out")
-            assert (caught.value.errno, caught.value.filename) == (
-                errno.ENOSPC,
-                str(tmp_path / "out" / drawn.film.name),
-            )
-        resize(tmp_path / "out", 4 * drawn.archive.bytes // 1024)
-        assert get_film(drawn, tmp_path / "out").is_file()
 
 
 def test_other_bytes_are_refused(drawn, shop, tmp_path, monkeypatch):
