@@ -21,14 +21,14 @@ from typing import Any
 
 from .. import json_files
 from ..files import is_inside
-from ..life import PUBLISHED_RULES, Values
+from ..life import STATS, Values
 from ..messages import brief, quoted
 from ..state import Instruction, clean_text, motion_text
 
 DROPPED, SET_ASIDE, ADVERBS = "dropped.jsonl", "set_aside.jsonl", "adverbs.jsonl"
 LOCK = "build.lock"  # held while the tables are written
 LONGEST_PATH = 1000  # characters of a clip's path; a part of it has at most 255 bytes, as file systems take
-CAPTION_FIELDS = ("character", "motion", "background", "adverb", "social", "entertainment", "stamina")
+CAPTION_FIELDS = ("character", "motion", "background", "adverb", *(stat.name for stat in STATS))
 SHOWN_PROBLEMS = 10
 _LONGEST_TEXT = 1000  # maximum characters of a message, which may quote the file
 Lines = list[tuple[int, Any]]
@@ -96,7 +96,7 @@ class ClipRecord:
     @property
     def change(self) -> Values:
         """How the clip changes the character stats."""
-        return {name: getattr(self, name) for name in PUBLISHED_RULES.names}
+        return {stat.name: getattr(self, stat.name) for stat in STATS}
 
     def to_json(self) -> str:
         """The line, keys in the order of the fields; `said` only where it is set."""
@@ -167,9 +167,7 @@ _RULES: dict[str, tuple[Any, str]] = {  # field: (accepts, what was expected)
     "adverb": (lambda value: isinstance(value, str), "a word, or null"),
     "motion_value": (lambda value: _number(value) and value >= 0, "pixels per frame, 0 or more, or null"),
     "motion_level": (_among(1, 2, 3, 4, 5), "1 to 5, or null"),
-    "social": (_among(0, 1), "0, 1 or null"),
-    "entertainment": (_among(0, 1), "0, 1 or null"),
-    "stamina": (_among(-1, 1), "-1, 1 or null"),
+    **{stat.name: (_among(*stat.choices), f"{', '.join(map(str, stat.choices))} or null") for stat in STATS},
     "said": (is_text, "an instruction, or null"),
 }
 
