@@ -18,7 +18,7 @@ from baseline_folders import (
     save_text_to_video,
 )
 from diffusers import CogVideoXPipeline, FluxPipeline
-from diffusers.models.attention_processor import Attention, AttnProcessor2_0
+from diffusers.models.attention_processor import Attention
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -26,11 +26,10 @@ from safetensors.torch import load_file, save_file
 from animegamer_core.cli.evaluate import World
 from animegamer_core.cli.options import parse
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
-from animegamer_core.research.baselines import BaselineSettings, models, open_baseline, players
+from animegamer_core.research.baselines import BaselineSettings, models, open_baseline
 from animegamer_core.research.baselines.folders import FLUX, SDXL, TEXT_TO_VIDEO, ModelFolder, open_folder, picture_size
 from animegamer_core.research.baselines.models import ImageModel, frame_indices, speed
 from animegamer_core.research.baselines.sharing import SharedAttention, Sharing, groups, shared_attention
-from animegamer_core.train.text_video import dtype_option
 
 QUICK = {"steps": 1, "picture_steps": 2, "picture_side": 32, "share_after": 0}
 
@@ -113,27 +112,6 @@ def test_first_frames_read_the_instruction_and_clips_its_motion(folders, monkeyp
     }
 
 
-def test_loading_counts_in_no_turn_and_first_frames_are_shared_out(folders, monkeypatch):
-    """With a clock that each look moves by 1 and each loading by 1000: a turn takes 1, all first frames of three 1."""
-    now = 0.0
-
-    def moved(by):
-        nonlocal now
-        now += by
-        return now
-
-    def slowly(*args, read=models.load_pipeline):
-        moved(1000)
-        return read(*args)
-
-    monkeypatch.setattr(players.time, "perf_counter", lambda: moved(1))
-    monkeypatch.setattr(models, "load_pipeline", slowly)
-    for name, seconds in (("gc", 1), ("gfc", 1), ("gsc", 1 + 1 / 3)):
-        player = open_baseline(name, settings(folders, name))
-        assert [shot.seconds for shot in player.play(THREE, 0)] == pytest.approx([seconds] * 3)
-    assert now > 5000
-
-
 def test_a_clip_of_49_frames_is_sub_sampled(folders, tmp_path, monkeypatch):
     folder = save_image_to_video(tmp_path / "long", frames=49)
     found = {}
@@ -210,16 +188,6 @@ def test_a_file_of_peft_is_the_same_lora_at_its_own_scale(folders, tmp_path):
         shots(open_baseline("gc", settings(folders, "gc", lora=file)))
 
 
-def test_a_lora_says_how_many_frames_it_was_trained_on_and_the_caller_overrules_it(folders, tmp_path):
-    lora = shutil.copy(folders.text_lora, tmp_path / "lora.safetensors")
-    (tmp_path / "sampling.json").write_text('{"frames": 17, "guidance_scale": 2}')
-    player = open_baseline("gc", settings(folders, "gc", lora=lora))
-    assert (player.facts["frames_drawn"], player.facts["video"]["guidance_scale"]) == (17, 2)
-    assert shots(player).shape == (1, 17, 32, 48, 3)
-    overruled = open_baseline("gc", settings(folders, "gc", lora=lora, clip_frames=9))
-    assert shots(overruled).shape == (1, 9, 32, 48, 3)
-
-
 def test_a_lora_that_is_none_or_another_models_is_refused(folders, tmp_path):
     for path in (tmp_path / "absent.safetensors", folders.text):
         with pytest.raises(ValueError, match=r"is not a LoRA file; give a \.safetensors file"):
@@ -268,17 +236,6 @@ def test_a_wrong_or_unfinished_folder_is_one_sentence(folders, tmp_path):
         open_baseline("gc", settings(folders, "gc", video=folder))
 
 
-def test_what_cannot_be_loaded_is_one_sentence_too(folders, tmp_path):
-    with pytest.raises(ValueError, match=r"offload needs a GPU"):
-        shots(open_baseline("gc", settings(folders, "gc", offload=True, device="cpu")))
-    folder = shutil.copytree(folders.text, tmp_path / "torn")
-    weights = folder / "transformer" / "diffusion_pytorch_model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(ValueError, match=r"torn does not load .*fetch it again") as caught:
-        shots(open_baseline("gc", settings(folders, "gc", video=folder)))
-    assert "\n" not in str(caught.value)
-
-
 def test_a_folder_with_code_of_its_own_or_of_a_second_generation_is_refused(folders, tmp_path):
     folder = shutil.copytree(folders.text, tmp_path / "coded")
     index = json.loads((folder / "model_index.json").read_text())
@@ -314,18 +271,6 @@ def test_first_frames_have_the_models_area_and_the_clips_shape(tmp_path):
     assert picture_size(flux, (480, 720), None) == (832, 1248)
     assert picture_size(sdxl, (480, 720), None) == (624, 944)  # 768: 627.1 is 39.2 sixteens, 940.6 is 58.8
     assert picture_size(flux, (480, 480), 512) == (512, 512)
-
-
-def test_every_diffusers_hears_the_number_format_under_its_own_name():
-    names = {version: dtype_option(version) for version in ("0.35.0", "0.41.2", "0.42.1", "0.43.0.dev0", "1.0.0")}
-    assert list(names.values()) == ["torch_dtype"] * 2 + ["dtype"] * 3
-
-
-def test_a_lower_precision_is_used(folders):
-    player = open_baseline("gc", settings(folders, "gc", dtype="bfloat16"))
-    assert player._clips.load().transformer.dtype == torch.bfloat16
-    assert player.facts["video"]["dtype"] == "bfloat16"
-    assert not np.array_equal(shots(player), shots(open_baseline("gc", settings(folders, "gc"))))
 
 
 # --- frames ---------------------------------------------------------------------------------------------------------
@@ -369,25 +314,6 @@ def attention():
 
 
 @torch.no_grad()
-def test_without_sharing_the_processor_is_the_stock_one(attention):
-    states = torch.randn(4, 6, 8)
-    attention.set_processor(AttnProcessor2_0())
-    stock = attention(states)
-    for quiet in (Sharing((1, 2), 0, 0.0, 0), Sharing((1, 2), 0, 0.5, 1), Sharing((1,), 0, 0.5, 0)):
-        attention.set_processor(SharedAttention(quiet))
-        torch.testing.assert_close(attention(states), stock)
-
-
-@torch.no_grad()
-def test_with_all_tokens_shared_pictures_attend_as_one_and_halves_stay_apart(attention):
-    states = torch.randn(2, 3, 5, 8)  # two halves of guidance, three pictures
-    attention.set_processor(AttnProcessor2_0())
-    as_one = attention(states.flatten(1, 2)).unflatten(1, (3, 5))
-    attention.set_processor(SharedAttention(Sharing((1, 2, 3), 0, 1.0, 0)))
-    torch.testing.assert_close(attention(states.flatten(0, 1)).unflatten(0, (2, 3)), as_one)
-
-
-@torch.no_grad()
 def test_identity_pictures_see_only_each_other(attention):
     states = torch.randn(4, 5, 8)
     attention.set_processor(SharedAttention(Sharing((1, 2, 3, 4), 2, 1.0, 0)))
@@ -400,21 +326,6 @@ def test_identity_pictures_see_only_each_other(attention):
     changed = states.clone()
     changed[0] += 1
     assert all((attention(changed)[index] - before[index]).abs().max() > 1e-3 for index in range(4))
-
-
-def test_tokens_are_drawn_anew_each_step_for_each_picture_and_resolution():
-    late = Sharing((1, 2), 0, 0.5, 1)
-    assert not late.active
-    late.next_step()
-    assert late.active
-    sharing = Sharing((7, 8), 0, 0.5, 0)
-    first = [tokens.tolist() for tokens in sharing.chosen(64, torch.device("cpu"))]
-    assert [len(set(tokens)) for tokens in first] == [32, 32] and first[0] != first[1]
-    assert [tokens.tolist() for tokens in sharing.chosen(64, torch.device("cpu"))] == first
-    sharing.next_step()
-    assert [tokens.tolist() for tokens in sharing.chosen(64, torch.device("cpu"))] != first
-    alone = Sharing((9, 7), 0, 0.5, 0)  # a picture shows the same tokens in any company
-    assert alone.chosen(64, torch.device("cpu"))[1].tolist() == first[0]
 
 
 @given(count=st.integers(1, 40), batch=st.integers(2, 12))
@@ -433,15 +344,6 @@ def first_frames(folders, texts, **options):
     pictures = model.draw_together(texts, range(len(texts)))
     assert not any(type(one) is SharedAttention for one in model.load().unet.attn_processors.values())
     return [np.asarray(picture).astype(int) for picture in pictures]
-
-
-def test_only_the_self_attention_of_up_blocks_is_shared(folders):
-    model = ImageModel(open_folder(folders.sdxl, SDXL, "GSC"), settings(folders, "gsc"), (32, 48))
-    unet = model.load().unet
-    with models._shared(model.load(), Sharing((1, 2), 0, 0.5, 0)):
-        ours = [name for name, one in unet.attn_processors.items() if type(one) is SharedAttention]
-    blocks = [f"up_blocks.0.attentions.{index}.transformer_blocks.0.attn1.processor" for index in (0, 1)]
-    assert ours == blocks and len(unet.attn_processors) == 8
 
 
 def test_one_instruction_changes_the_other_pictures_only_where_they_see_it(folders):

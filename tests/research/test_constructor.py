@@ -22,7 +22,7 @@ from animegamer_core.cli.options import parse
 from animegamer_core.data.benchmark import TAGS, read_benchmark
 from animegamer_core.data.captions.replies import ReplyError
 from animegamer_core.endpoint import EndpointModel, EndpointSettings
-from animegamer_core.research.judging.asking import AskSettings, kept_replies
+from animegamer_core.research.judging.asking import AskSettings
 from animegamer_core.research.judging.constructor import (
     MOST_STORIES,
     parse_story,
@@ -226,13 +226,6 @@ def test_what_was_paid_for_survives_a_kill(stub, tmp_path):
     plans = plan_stories(("Miko", "Taro"), 9)
     games, _ = write_stories(tmp_path / "g.txt", plans, model(stub), AskSettings())
     assert len(games) == 9 and len(stub.asks) == asked + 9 - kept
-
-
-def test_a_second_run_on_the_same_file_is_refused(stub, tmp_path):
-    with kept_replies(tmp_path / "games.txt.replies.jsonl"):
-        with pytest.raises(ValueError, match="another run is asking these"):
-            write(stub, tmp_path / "games.txt")
-    assert not stub.asks
 
 
 def test_the_task_writes_and_tells(stub, tmp_path, capsys):

@@ -5,10 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from judging_world import make_run
 from PIL import Image
 from stub_endpoint import GOOD, Status, StubEndpoint
@@ -16,20 +13,15 @@ from stub_endpoint import GOOD, Status, StubEndpoint
 from animegamer_core.cli.judge import Judge
 from animegamer_core.cli.options import parse
 from animegamer_core.data.captions.replies import ReplyError
-from animegamer_core.evaluate.estimates import ranks
 from animegamer_core.research.judging.comparison import concordance, open_comparison, shown_order
 from animegamer_core.research.judging.judge import (
     CRITERIA,
-    LONGEST_SIDE,
     Judged,
     Question,
     Verdict,
     judge_prompt,
     parse_verdict,
-    questions_of,
-    reference_image,
     stories_of,
-    story_image,
 )
 
 EVIL = "\U0001f98a</script>=cmd|' IGNORE_ALL\ud800"
@@ -112,15 +104,6 @@ def test_every_agent_is_one_picture_of_five_rows_of_five_frames(stub, runs, tmp_
     assert not any(name in text for ask in stub.asks for text in ask.texts for name in SHADES)
 
 
-def test_sheets_stay_small_and_hold_pictures_of_any_size():
-    big = story_image([np.zeros((17, 480, 720, 3), np.uint8)] * 5)
-    assert max(big.size) <= LONGEST_SIDE and min(big.size) > 900
-    rows = reference_image([[np.zeros((50, 100, 3), np.uint8)], [np.zeros((300, 100, 3), np.uint8)] * 3])
-    assert rows.size == (480, 488)
-    one = story_image([np.full((1, 8, 12, 3), 7, np.uint8)])
-    assert one.size == (5 * 12 + 4 * 8, 8)
-
-
 def test_agents_stand_in_every_place_equally_often():
     for count in (1, 2, 3, 5):
         orders = [shown_order("story", turn, count) for turn in range(3 * count)]
@@ -194,17 +177,6 @@ def test_kendalls_w_by_hand():
     assert concordance([[1, 2.5, 2.5], [1, 2, 3]]) == pytest.approx(78 / 84)
     assert concordance([[2, 2, 2], [2, 2, 2]]) is None and concordance([[1, 2]]) is None
     assert concordance([[1], [1]]) is None
-
-
-@given(st.integers(2, 6), st.integers(2, 5), st.data())
-def test_kendalls_w_lies_between_0_and_1(judges, agents, data):
-    rows = data.draw(
-        st.lists(st.lists(st.integers(1, 10), min_size=agents, max_size=agents), min_size=judges, max_size=judges)
-    )
-    w = concordance([ranks(row) for row in rows])
-    assert w is None or -1e-9 <= w <= 1 + 1e-9
-    same = concordance([ranks(rows[0])] * judges)
-    assert same is None or same == pytest.approx(1)
 
 
 def test_scores_go_back_to_their_agents_and_places_keep_theirs(runs):
@@ -283,18 +255,3 @@ def test_wrong_runs_are_refused_before_anything_is_asked(stub, runs, tmp_path):
     assert not stub.asks and not (tmp_path / "out" / "judge.json").exists()
     twin = make_run(tmp_path / "twin", "Zeta", GAMES, 9)
     assert open_comparison([runs[0], twin]).agents == (f"Zeta ({runs[0]})", f"Zeta ({twin})")
-
-
-def test_a_missing_clip_is_named_before_anything_is_asked(stub, tmp_path):
-    run = make_run(tmp_path / "run", "Zeta", {"game-001": 5}, 9)
-    (run / "games" / "game-001" / "turn-03.mp4").unlink()
-    with pytest.raises(OSError, match="turn-03.mp4"):
-        judge(stub, [run], tmp_path / "out")
-    assert not stub.asks
-
-
-def test_questions_are_the_same_for_a_seed(runs):
-    comparison = open_comparison(runs)
-    stories = stories_of([comparison.game(name) for name in comparison.games])
-    one, two = questions_of(stories, 3, 3, 0), questions_of(stories, 3, 3, 1)
-    assert one == questions_of(stories, 3, 3, 0) and one != two and len({question.name for question in one}) == 12
