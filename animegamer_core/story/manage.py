@@ -61,9 +61,8 @@ def restore_story(root: Path, ticket: str) -> str:
     """Restore a story from the trash; returns its name. ValueError: an unknown ticket, or the name is now taken."""
     match = _TICKET.fullmatch(ticket)
     known = match is not None and is_plain_name(match["name"])
-    places = [] if not known else [root / TRASH / match["time"] / match["name"], root / TRASH / ticket]
-    place = next((place for place in places if os.path.isfile(place / INDEX)), None)
-    if match is None or place is None:
+    place = root / TRASH / match["time"] / match["name"] if match is not None and known else None
+    if match is None or place is None or not os.path.isfile(place / INDEX):
         raise ValueError("this story is no longer in the trash; look in the folder .trash next to the stories")
     name = match["name"]
     _check_free(root, name, "rename that one, then restore this one")

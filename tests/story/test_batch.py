@@ -1,15 +1,12 @@
 """Batches of games: their files, what is checked before the first is played, and the size of the grid's picture."""
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from animegamer_core.__main__ import main
-from animegamer_core.media.video import read_clip, write_clip
+from animegamer_core.media.video import read_clip
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.runtime.models import LoadedModels
-from animegamer_core.story import batch
-from animegamer_core.story.batch import Take, read_game_files, write_grid
+from animegamer_core.story.batch import read_game_files
 from animegamer_core.story.story import Story
 
 
@@ -106,16 +103,3 @@ def test_a_batch_goes_on_after_an_interrupt(batch_of, tmp_path, monkeypatch):
     assert before.items() <= shots_in(out).items()
     assert batch_of(tmp_path / "whole")[0] == 0
     assert shots_in(out).keys() == shots_in(tmp_path / "whole").keys(), "as if it had never stopped"
-
-
-def test_the_picture_of_very_many_takes_is_made_smaller(world, tmp_path, monkeypatch):
-    monkeypatch.setattr(batch, "_PICTURE_PIXELS", 200_000)  # of 2.7 million
-    story = Story.open(tmp_path, "tale", world.spec.name, world.fingerprint)
-    write_clip(tmp_path / "shot.mp4", np.zeros((1, 32, 48, 3), np.uint8), 8)
-    takes = [Take(seed, "main", (tmp_path / "shot.mp4",) * 24) for seed in range(2)]
-    film, grid = write_grid(story, takes)
-    with Image.open(grid) as picture:
-        width, height = picture.size
-    assert 180_000 < width * height <= 200_000
-    assert width / height == pytest.approx(2 * 48 / (24 * 32), rel=0.03)
-    assert read_clip(film).frames.shape == (24, 192, 2 * 288, 3), "the film keeps its size"

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_story import WORLD, StubPlayer, files, predicted, texts
+from test_story import WORLD, StubPlayer, predicted, texts
 
 from animegamer_core.state import CACHED_TURNS, GameSession, GameState
 from animegamer_core.story.content_store import ShotKey, StateKey, address_of, opening_address, with_opening_address
@@ -40,14 +40,6 @@ def test_opening_a_story_writes_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_story_is_read_without_knowing_its_world(tmp_path):
-    StubPlayer(tmp_path).play(["one", "two"])
-    before = files(tmp_path)
-    story = Story.read(tmp_path, "tale")
-    assert (story.name, story.world_name, story.fingerprint) == ("tale", "test", WORLD)
-    assert texts(story) == ["one", "two"] and files(tmp_path) == before
-
-
 def test_a_missing_story_lists_the_existing_ones(tmp_path):
     with pytest.raises(ValueError, match="there are no stories yet"):
         Story.read(tmp_path / "nowhere", "tale")
@@ -70,15 +62,6 @@ def test_stories_are_listed_last_played_first_without_other_folders(tmp_path):
     assert story_names(tmp_path) == ["third", "second", "first"]
     (tmp_path / "first" / "story.json").touch()
     assert story_names(tmp_path) == ["first", "third", "second"]
-
-
-def test_a_version_changes_with_every_turn_and_branch_and_not_by_reading(tmp_path):
-    seen = []
-    for after, instructions in ((0, ["one", "two"]), (2, ["three"]), (1, ["other"])):
-        StubPlayer(tmp_path, after).play(instructions)
-        seen.append(opened(tmp_path).version())
-        assert StubPlayer(tmp_path, after).play([]).story.version() == seen[-1]
-    assert len(set(seen)) == 3
 
 
 # Branches
@@ -267,17 +250,6 @@ def test_every_part_of_an_opening_is_in_its_address():
     assert opening_address("0" * 64, openings[0]) != addresses[0]
     assert opening_address("0" * 64, with_opening_address(WORLD, openings[0])) != addresses[0], "rewound, another world"
     assert opening_address(WORLD, replace(openings[0], window=9)) == addresses[0]
-
-
-def test_games_with_different_openings_are_branches_of_one_story(tmp_path):
-    first, second = (GameSession((), 2).open_with("waves", picture(value)) for value in (1.0, 2.0))
-    begun(opened(tmp_path), first)
-    begun(opened(tmp_path), second)
-    story = opened(tmp_path)
-    assert story.branches() == ["main", "branch-2"]
-    assert story.session(1, 2).turns[0].address == opening_address(WORLD, second)
-    story.use("main")
-    assert story.session(1, 2).turns[0].address == opening_address(WORLD, first)
 
 
 def test_a_session_has_the_representations_of_its_last_turns(tmp_path):

@@ -1,7 +1,6 @@
 """The director proposes what happens next, and a world's rules say how the stats follow."""
 
 import json
-import random
 from collections import Counter
 from dataclasses import replace
 
@@ -10,11 +9,11 @@ from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world, save_world
-from animegamer_core.life import PUBLISHED_RULES, STATS, Act, Consequence, Life, Rules, Words
+from animegamer_core.life import STATS, Act, Consequence, Life, Rules, Words
 from animegamer_core.recall import PUBLISHED
 from animegamer_core.runtime.models import PlaySettings
 from animegamer_core.state import GameSession, GameState
-from animegamer_core.story.director import MOST_OF_SPAN, SPAN, Director, NobodyNamedError, director_for, words_for
+from animegamer_core.story.director import Director, NobodyNamedError, director_for, words_for
 from animegamer_core.story.player import Player
 from animegamer_core.story.story import Story
 from animegamer_core.toybox.editions import SECOND, SEEN, Casting
@@ -87,11 +86,6 @@ def test_a_low_stat_is_what_most_proposals_raise(character, stat):
     assert len(right) >= 30 and all(proposal.reason == stat for proposal in right)
 
 
-def test_three_suggestions_are_different_acts():
-    session = played(Director(WORDS), 5)
-    assert len({act_of(proposal) for proposal in Director(WORDS)(session, 3)}) == 3
-
-
 def test_at_no_stamina_only_rest_is_proposed_and_counts():
     session = GameSession(opening={"stamina": 0, "social": 50, "entertainment": 50}, rules=RULES)
     for seed in range(20):
@@ -99,22 +93,6 @@ def test_at_no_stamina_only_rest_is_proposed_and_counts():
     turn = session.step("dance", GameState(None, 4, {"social": 1, "entertainment": 1, "stamina": -1})).turns[-1]
     assert turn.refused == ("social", "entertainment") and turn.state.change["social"] == 1  # both are kept
     assert turn.moved == {"social": RULES.stats[0].drift, "entertainment": RULES.stats[1].drift, "stamina": 0}
-
-
-def test_rest_that_training_never_showed_is_proposed_where_only_rest_counts():
-    rests = {act.phrase for act in WORDS.acts if act.change.get("stamina", -1) > 0}
-    untried = tuple((name, phrase) for name in WORDS.characters for phrase in sorted(rests))
-    session = GameSession(opening={"stamina": 0}, rules=RULES)
-    for seed in range(10):
-        director = Director(replace(WORDS, untried=untried), seed)
-        assert act_of(director(session)[0]).phrase in rests
-        assert act_of(director(GameSession(rules=RULES))[0]).phrase not in rests
-
-
-def test_an_act_fills_a_part_of_the_last_turns_only():
-    turns = played(Director(WORDS, 1), 200).turns
-    acts = [WORDS.act_of(PUBLISHED.fullmatch(turn.instruction)["motion"]) for turn in turns]
-    assert max(max(Counter(acts[n : n + SPAN]).values()) for n in range(len(acts) - SPAN)) <= MOST_OF_SPAN
 
 
 def test_what_the_engine_said_of_an_act_counts_more_than_what_the_world_states():
@@ -200,12 +178,6 @@ def test_a_world_without_words_gets_everyday_ones_and_its_characters():
     assert director_for(Life(), "mine", session, 0)(session)[0].instruction.startswith("Character: Kai")
 
 
-def test_a_list_of_words_that_lacks_some_is_to_be_completed_since_no_turn_can_help():
-    session = GameSession().step("Character: Kai; Motion: run; Background: day beach.", GameState(None, 3))
-    with pytest.raises(ValueError, match="lists no acts, .*; add some to `words` of `life`"):
-        director_for(Life(words=Words(characters=("Kai",))), "mine", session, 0)
-
-
 def test_auto_without_words_says_how_to_begin_and_both_ways_work(world, tmp_path, capsys):
     file = tmp_path / "one.txt"
     file.write_text("Character: Kai; Motion: run; Background: day beach.\n")
@@ -258,16 +230,6 @@ def test_damaged_statements_are_refused_by_name(world, tmp_path, life):
         open_world(tmp_path)
 
 
-def test_published_rules_are_unchanged():
-    state = expected = {"social": 50, "entertainment": 50, "stamina": 50}
-    rng = random.Random(0)
-    for _ in range(50):
-        change = {"social": rng.randint(0, 1), "entertainment": rng.randint(0, 1), "stamina": rng.choice([-1, 1])}
-        state = PUBLISHED_RULES.after(state, change)
-        expected = {name: max(0, min(100, value + 5 * change[name])) for name, value in expected.items()}
-        assert state == expected
-
-
 # Playing
 
 
@@ -306,30 +268,6 @@ def test_a_typed_game_in_a_world_of_no_words_goes_on(world, tmp_path, capsys, mo
     assert main(["play", "--world", str(world.folder), "--out", str(tmp_path), "--steps", "1"]) == 0
     printed = capsys.readouterr()
     assert "lists no acts" in printed.err and "Miko naps" in printed.out
-
-
-def test_a_game_that_plays_itself_leaves_a_typed_one_alone(world, tmp_path, monkeypatch):
-    state_words(world)
-    lines = iter(["Miko naps\n", ""])
-    monkeypatch.setattr("sys.stdin.readline", lambda: next(lines))
-    arguments = ["play", "--world", str(world.folder), "--out", str(tmp_path), "--steps", "1"]
-    assert main(arguments) == 0 and main([*arguments, "--auto", "1"]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["auto", "story"]
-
-
-@pytest.mark.parametrize(("who", "main_one"), [(", Miko", "Miko"), ("Miko and Taro", "Miko")])
-def test_names_are_read_as_a_player_writes_them(who, main_one):
-    text = f"Character: {who}; Motion: gently wave hello; Background: day beach."
-    session = GameSession().step(text, GameState(None, 2, {"social": 0, "entertainment": 0, "stamina": -1}))
-    for proposal in Director(WORDS)(session, 9):
-        names = PUBLISHED.fullmatch(proposal.instruction)["who"].split(", ")
-        assert names[0] == main_one and len(set(names)) == len(names)
-
-
-@pytest.mark.parametrize("words", [["--auto", "-1"], ["--suggest", "--auto", "2"]])
-def test_contradicting_options_get_one_sentence(world, tmp_path, capsys, words):
-    assert main(["play", "--world", str(world.folder), "--out", str(tmp_path), *words]) == 2
-    assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
 def test_ctrl_c_gives_an_autoplayed_game_back(world, tmp_path, capsys, monkeypatch):

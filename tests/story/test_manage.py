@@ -5,7 +5,6 @@ import errno
 import json
 import os
 import random
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -74,21 +73,6 @@ def test_a_full_disk_is_named_and_nothing_of_the_copy_is_left(tmp_path):
         assert story_names(root) == ["game"]
 
 
-def test_two_copies_of_one_name_at_once(root, monkeypatch):
-    """Another copy takes the name when the first one is about to."""
-    shutil.copytree(root / "game", root / "other")
-
-    def rename(folder, target):
-        monkeypatch.undo()
-        duplicate_story(root, "other", "copy")
-        os.rename(folder, target)
-
-    monkeypatch.setattr(os, "rename", rename)
-    with pytest.raises(ValueError, match="'copy' already"):
-        duplicate_story(root, "game", "copy")
-    assert sorted(story_names(root)) == ["copy", "game", "other"] and not list((root / TRASH).iterdir())
-
-
 @pytest.mark.parametrize("name", ["game", LONG], ids=["short", "long"])
 def test_a_deleted_story_comes_back_whole(root, name):
     before = content(root / "game")
@@ -100,17 +84,6 @@ def test_a_deleted_story_comes_back_whole(root, name):
     assert not list((root / TRASH).iterdir())
     with pytest.raises(ValueError, match="no longer in the trash"):
         restore_story(root, ticket)
-
-
-def test_a_story_with_a_long_name_is_duplicated(root):
-    duplicate_story(root, "game", LONG)
-    assert content(root / LONG) == content(root / "game")
-
-
-def test_a_story_that_an_older_version_deleted_is_restored(root):
-    (root / TRASH).mkdir()
-    (root / "game").rename(root / TRASH / "17 game")
-    assert restore_story(root, "17 game") == "game" and story_names(root) == ["game"]
 
 
 def test_names_that_are_taken_or_no_names_are_refused(root):
@@ -164,30 +137,12 @@ def test_who_begins_a_story_of_the_old_name_keeps_its_lock(root, monkeypatch):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
-@pytest.mark.parametrize("target", ["..", ".", "/dev/zero", "/etc/hostname", "nowhere"])
+@pytest.mark.parametrize("target", ["..", "/dev/zero"])
 def test_a_copy_follows_no_link(root, target):
     (root / "game" / "turns" / "link").symlink_to(target)
     with pytest.raises(ValueError, match="is a link, so it is not copied"):
         duplicate_story(root, "game", "copy")
     assert story_names(root) == ["game"] and list((root / TRASH).iterdir()) == []
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
-def test_a_copy_waits_for_no_pipe(root):
-    os.mkfifo(root / "game" / "pipe")
-    with pytest.raises(ValueError, match="is not a file, so it is not copied"):
-        duplicate_story(root, "game", "copy")
-
-
-@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
-def test_what_lies_behind_a_link_is_not_pruned(root, tmp_path_factory):
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    (elsewhere / "turns").mkdir()
-    (elsewhere / "turns" / "mine.txt").write_text("mine")
-    (root / ".ahead" / "world" / "turns" / "a folder").mkdir(parents=True)
-    (root / ".ahead" / "linked").symlink_to(elsewhere)
-    trash_story(root, "game")
-    assert (elsewhere / "turns" / "mine.txt").read_text() == "mine" and not (root / "game").exists()
 
 
 def test_an_empty_folder_is_not_in_the_way(root):
@@ -226,7 +181,7 @@ def test_many_at_once_lose_no_story_and_leave_nothing(root):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(manage, range(4)))
     assert wrong == []
-    folders = sorted(path.name for path in root.iterdir() if path.name not in (TRASH, ".ahead"))
+    folders = sorted(path.name for path in root.iterdir() if path.name != TRASH)
     assert folders == sorted(story_names(root)), "a folder is left that is no story"
     for name in folders:
         rename_story(root, name, f"kept {name}")

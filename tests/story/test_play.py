@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from animegamer_core.__main__ import VERBS, main
+from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import World
-from animegamer_core.cli import play as play_module
-from animegamer_core.cli.play import parse_motion, plan, read_game
+from animegamer_core.cli.play import parse_motion, plan
 from animegamer_core.media import contact_sheet as sheet
 from animegamer_core.media.video import read_clip, to_uint8, write_clip
 from animegamer_core.model.decoder import ShotDecoder
@@ -28,7 +27,6 @@ from animegamer_core.state import MOTION_TABLES
 from animegamer_core.story import player as player_module
 from animegamer_core.story.player import Player, PlaySettings, export
 from animegamer_core.story.story import Story
-from animegamer_core.toybox.world import vocabulary, words
 
 GAME = (
     "Character: Miko; Motion: gently run; Background: day beach.",
@@ -259,16 +257,6 @@ def test_play_lists_its_files_and_branches(world, tmp_path, game, capsys):
     assert instructions_of(opened(world, tmp_path / "out")) == [GAME[0], GAME[3]]
 
 
-def test_motion_of_a_turn_that_is_not_played_gives_a_warning(world, tmp_path, game, capsys, monkeypatch):
-    assert run_play(world, tmp_path, game, "--motion", "2=fast", "--motion", "9=fast") == 0
-    assert "--motion of turn 9 has no effect; this command plays turns 1 to 3" in capsys.readouterr().err
-    assert run_play(world, tmp_path, game, "--resume", "--motion", "2=fast") == 0
-    assert "--motion of turn 2 has no effect; this command plays no turn" in capsys.readouterr().err
-    typed(monkeypatch, GAME[0])
-    assert run_play(world, tmp_path, "--motion", "1=fast", "--motion", "2=fast") == 0
-    assert "--motion of turn 2 has no effect; this command plays turns 1 to 1" in capsys.readouterr().err
-
-
 def test_a_story_in_use_is_refused(world, tmp_path, game, capsys):
     with opened(world, tmp_path / "out").lock():
         assert run_play(world, tmp_path, game) == 2
@@ -299,15 +287,6 @@ def test_a_typed_line_that_cannot_be_read_ends_no_game(world, tmp_path, capsys, 
     err = capsys.readouterr().err
     assert "38999 letters; shorten it" in err and "1200 tokens; shorten it" in err and "how many turns?" in err
     assert "has bytes that are not UTF-8; type it again" in err
-
-
-def test_a_file_that_cannot_be_replaced_is_named(world, tmp_path, game, capsys):
-    assert run_play(world, tmp_path, game) == 0
-    sheet = tmp_path / "out" / "game" / "contact-sheet.png"
-    sheet.unlink()
-    sheet.mkdir()  # as where Windows has a file open
-    assert run_play(world, tmp_path, game) == 2
-    assert f"play: {sheet}: " in capsys.readouterr().err
 
 
 def test_out_of_memory_is_one_sentence(world, tmp_path, game, capsys, monkeypatch):
@@ -353,14 +332,6 @@ def test_an_interrupted_typed_game_says_how_to_go_on(world, tmp_path, capsys, mo
     assert instructions_of(opened(world, tmp_path / "out", "story")) == wanted
 
 
-def test_characters_that_the_terminal_cannot_show_are_escaped(world, tmp_path, monkeypatch):
-    (tmp_path / "game.txt").write_text("\u5343\u5c0b runs at the beach.", encoding="utf-8")
-    printed = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="cp1252"))
-    assert run_play(world, tmp_path, tmp_path / "game.txt") == 0
-    assert b"\\u5343" in printed.getvalue()
-
-
 @pytest.mark.parametrize(
     "words, named",
     [
@@ -381,23 +352,6 @@ def test_mistakes_get_one_sentence(world, tmp_path, game, capsys, words, named):
     out, err = capsys.readouterr()
     assert named in err and len(err.strip().splitlines()) == 1 and out == ""
     assert not list((tmp_path / "out").glob("*/*")), "a mistake leaves nothing behind"
-
-
-@pytest.mark.parametrize("content, named", [(b"\xff\xfe\x00", "UTF-8"), (b"# nothing\n\n", "no instructions")])
-def test_files_without_a_game_get_one_sentence(world, tmp_path, capsys, content, named):
-    (tmp_path / "game.txt").write_bytes(content)
-    assert run_play(world, tmp_path, tmp_path / "game.txt") == 2
-    assert named in capsys.readouterr().err
-
-
-def test_a_story_of_another_profile_goes_on_in_that_profile(world, tmp_path, game, capsys):
-    other = world.with_profile("reference")
-    assert other.fingerprint != world.fingerprint
-    played(other, tmp_path / "out", GAME[:1])
-    assert run_play(world, tmp_path, game, "--resume") == 2
-    assert "choose another name, or that world and its profile" in capsys.readouterr().err
-    assert run_play(world, tmp_path, game, "--resume", "--profile", "reference") == 0
-    assert len(opened(other, tmp_path / "out").entries) == len(read_game(game))
 
 
 @pytest.mark.parametrize("text, value", [("3=fast", 15.0), ("3=4", 15.0), ("3=2.5px", 2.5), ("3=STILL", 0.5)])
@@ -426,25 +380,6 @@ def test_the_largest_seed_plays(world, tmp_path):
     assert [entry.seed for entry in opened(world, tmp_path).entries] == [(1 << 64) - 1, 0]
 
 
-def test_the_first_game_uses_words_that_the_toybox_knows():
-    game = read_game(ROOT / "animegamer_core" / "toybox" / "games" / "first-game.txt")
-    assert len(game) == 6
-    assert {word for line in game for word in words(line)} <= set(vocabulary(references=True))
-
-
-def test_every_verb_explains_itself(capsys):
-    for verb in VERBS:
-        with pytest.raises(SystemExit) as left:
-            main([verb, "--help"])
-        assert left.value.code == 0 and f"animegamer_core {verb}" in capsys.readouterr().out
-
-
-def test_without_a_verb_all_are_listed(capsys):
-    assert (main(["--help"]), main([]), main(["paly"])) == (0, 2, 2)
-    out, err = capsys.readouterr()
-    assert all(verb in out and verb in err for verb in VERBS) and "unknown verb 'paly'" in err
-
-
 def streams(monkeypatch, stdout):
     """Standard output to here, and what is printed as errors; pytest's own streams count as broken."""
     errors = io.StringIO()
@@ -468,33 +403,7 @@ def test_a_broken_pipe_is_not_an_error(world, tmp_path, game, monkeypatch):
     assert (run_play(world, tmp_path, game), errors.getvalue()) == (1, "")
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no disk that is always full")
-def test_an_error_without_a_file_names_its_verb(world, tmp_path, game, monkeypatch):
-    full = open("/dev/full", "w")
-    errors = streams(monkeypatch, full)
-    assert run_play(world, tmp_path, game) == 2
-    assert errors.getvalue() == "play: [Errno 28] No space left on device\n"
-
-
-def test_a_broken_pipe_elsewhere_is_an_error(monkeypatch):
-    """For example of a child process; our own streams are not broken."""
-
-    def break_off(args):
-        raise BrokenPipeError(32, "Broken pipe")
-
-    monkeypatch.setattr(play_module.Play, "run", break_off)
-    errors = streams(monkeypatch, io.StringIO())
-    assert (main(["play"]), errors.getvalue()) == (2, "play: [Errno 32] Broken pipe\n")
-
-
-@pytest.mark.skipif(os.name == "nt", reason="a shell of Unix closes the streams")
-def test_closed_standard_streams_end_a_typed_game(world, tmp_path):
-    command = f"{sys.executable} -m animegamer_core play --world '{world.folder}' --out '{tmp_path}' <&- >&-"
-    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and done.stderr.startswith("One instruction per line") and "Error" not in done.stderr
-
-
-# Kills
+# An interrupt
 
 LONG_GAME = "\n".join(GAME * 4)
 
@@ -533,29 +442,12 @@ def kill_within(process, turns, how=signal.SIGKILL):
     return reported
 
 
-def play_with_kills(world, folder, kills):
-    """The content of a story after so many kills and a complete run."""
-    game, out = folder / "game.txt", folder / "out"
-    game.write_text(LONG_GAME)
-    for kill in range(kills):
-        reported = kill_within(start_play(world, out, game, *(["--resume"] if kill % 2 else [])), 3)
-        assert len(opened(world, out).entries) >= reported, "a kill lost more than the turn in progress"
-    process = start_play(world, out, game, "--resume")
-    process.communicate()
-    assert process.returncode == 0
-    return content(out / "game")
-
-
 @pytest.fixture(scope="module")
 def unbroken(world, tmp_path_factory):
     folder = tmp_path_factory.mktemp("unbroken")
     (folder / "game.txt").write_text(LONG_GAME)
     assert run_play(world, folder, folder / "game.txt") == 0
     return content(folder / "out" / "game")
-
-
-def test_three_random_kills_change_nothing(world, tmp_path, unbroken):
-    assert play_with_kills(world, tmp_path, 3) == unbroken
 
 
 def test_ctrl_c_ends_cleanly(world, tmp_path, unbroken):

@@ -93,16 +93,6 @@ def test_branching_keeps_the_old_branch(tmp_path):
     assert again.story.branches() == ["main", "branch-2"]
 
 
-def test_ending_early_keeps_the_rest_as_another_branch(tmp_path):
-    player = StubPlayer(tmp_path).play(["one", "two", "three"])
-    player.story.end_branch(2)
-    story = Story.open(tmp_path, "tale", "test", WORLD)
-    assert texts(story) == ["one", "two"] and not (story.folder / "turn-003.mp4").exists()
-    story.end_branch(2)
-    assert story.branches() == ["main", "branch-2"]
-    assert StubPlayer(tmp_path).play(["one", "two", "three"]).computed == []
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.lists(st.sampled_from("abc"), min_size=1, max_size=4)), max_size=7))
 def test_any_order_of_branches_tells_the_right_story_and_computes_nothing_twice(tmp_path_factory, moves):
