@@ -1,20 +1,32 @@
-"""The interface of benchmark players: our worlds and the baselines.
+"""Players of benchmarks: their interface, a world, and the true shots of a Toybox benchmark.
 
 F frames, H height, W width.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
+
+from ..checkpoint import World
+from ..data.benchmark import BenchmarkGame
+from ..life import Values
+from ..media.video import to_uint8
+from ..model.decoder import ShotDecoder
+from ..model.engine import GameEngine
+from ..spec import resolve_sampling
+from ..state import GameSession, GameState, MotionTable
+from ..story.player import SEEDS, PlaySettings
+from ..toybox.calibration import calibration_remark, uncalibrated_table
+from ..toybox.world import FPS
+from .world.scores import true_shots
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from ..data.benchmark import BenchmarkGame
-    from ..life import Values
 
 
 @dataclass(frozen=True)
@@ -51,3 +63,106 @@ class GamePlayer(Protocol):
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
         """The shots of a game's turns in order; the noise of turn n is seeded with seed + n - 1."""
+
+
+class WorldPlayer:
+    """Plays with a world's own models, which are loaded when the first game begins.
+
+    Of the settings, only window, steps, guidance, device and dtype are used.
+    """
+
+    def __init__(self, world: World, settings: PlaySettings) -> None:
+        self.world = world
+        self.settings = settings
+        self._new_session = GameSession(window=settings.window_in(world))  # raises ValueError for an impossible window
+        self._uncalibrated = uncalibrated_table(world)
+
+    @property
+    def name(self) -> str:
+        """The world's name."""
+        return self.world.spec.name
+
+    @property
+    def fps(self) -> float:
+        """The world's frame rate."""
+        return float(self.world.spec.decoder.fps)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Everything besides the game and the seed that its shots depend on."""
+        sampling = resolve_sampling(self.world.spec, self.world.profile, self.settings.steps, self.settings.guidance)
+        return {
+            "kind": "world",
+            "fingerprint": self.world.fingerprint,
+            "profile": self.world.profile.name,
+            "window": self._new_session.window,
+            "steps": sampling.steps,
+            "guidance": sampling.guidance,
+            "precision": self.settings.precision,
+            "motion_table": asdict(self.world.motion_table),
+            "uncalibrated_values": None if self._uncalibrated is None else list(self._uncalibrated.values),
+        }
+
+    @property
+    def calibration(self) -> str | None:
+        """What a report should say about its motion values; None if they are those of its training data."""
+        return calibration_remark(self.world.motion_table, self._uncalibrated)
+
+    @cached_property
+    def engine(self) -> GameEngine:
+        """The world's engine."""
+        return self.world.load_engine(self.settings.device, self.settings.dtype)
+
+    @cached_property
+    def decoder(self) -> ShotDecoder:
+        """The world's decoder."""
+        return self.world.load_decoder(self.settings.device, self.settings.dtype)
+
+    def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
+        """Yield the shots of a game; a turn's seconds exclude loading and the uncalibrated shot."""
+        self.engine, self.decoder  # noqa: B018  load before timing starts
+        session = self._new_session
+        for index, turn in enumerate(game.turns):
+            begun = time.perf_counter()
+            state = self.engine.predict(session.past(), turn.instruction)
+            session = session.step(turn.instruction, state)
+            noise = (seed + index) % SEEDS
+            frames = self._draw(state, self.world.motion_table, noise)
+            seconds = time.perf_counter() - begun
+            yield PlayedShot(frames, int(state.motion), state.change, seconds, self._redrawn(state, frames, noise))
+
+    def _draw(self, state: GameState, table: MotionTable, noise: int) -> NDArray[np.uint8]:
+        """Draw a state's shot; its frames are on the CPU, so that timing includes all work of the device."""
+        assert state.representation is not None
+        motion, settings = table.value(state.motion), self.settings
+        options = {"steps": settings.steps, "guidance": settings.guidance}
+        return to_uint8(self.decoder.shoot(state.representation, motion, seed=noise, **options))
+
+    def _redrawn(self, state: GameState, frames: NDArray[np.uint8], noise: int) -> NDArray[np.uint8] | None:
+        """The same shot without calibration: `frames` if nothing is calibrated, None if its values are unknown."""
+        table = self._uncalibrated
+        if table == self.world.motion_table:
+            return frames
+        return None if table is None else self._draw(state, table, noise)
+
+
+class TruePlayer:
+    """Plays the true shots of a Toybox benchmark, which score as a perfect decoder would."""
+
+    name = "true shots"
+    fps = float(FPS)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Only its kind, since its shots depend on nothing but the game."""
+        return {"kind": "truth"}
+
+    def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
+        """Yield the true shots of a game; seconds is the mean time to draw one. ValueError if the game has none."""
+        begun = time.perf_counter()
+        shots = true_shots(game)
+        if shots is None:
+            raise ValueError(f"game {game.name} has no true shots; use games of the Toybox's frozen benchmark")
+        seconds = (time.perf_counter() - begun) / len(shots)
+        for frames in shots:
+            yield PlayedShot(frames, None, None, seconds, uncalibrated=frames)

@@ -62,7 +62,6 @@ def turn_record(number: int, text: str, clip: str, change: dict[str, int] | None
         seconds=1.0,
         warm_up=number == 1,
         clip=clip,
-        shown=clip,
     )
 
 

@@ -14,8 +14,7 @@ from ...media.fonts import drawable, font_of
 from ...media.video import read_clip
 from ...state import GameSession, GameState
 from ..estimates import Estimate
-from .metrics import BY_KEY, Metric
-from .paper import PAPER
+from .metrics import BY_KEY, PAPER, Metric
 from .records import GameRecord, game_folder
 from .report import Column, PaperTable, number, published_text
 

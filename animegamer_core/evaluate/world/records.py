@@ -22,10 +22,15 @@ from ...json_files import JsonError, read_json, to_type
 from ...life import Values
 from ...messages import brief
 
-FORMAT = 1  # raised when an older program could misread the folder
 RUN, LOCK, GAMES, GAME = "run.json", "run.lock", "games", "game.json"
 ABOUT = "about"  # key of run.json for facts that do not affect the numbers, so they may differ when a run continues
-ClipName = Annotated[str, msgspec.Meta(pattern=r"^turn-[0-9]{2,6}\.(mp4|safetensors|webp)\Z")]
+ClipName = Annotated[str, msgspec.Meta(pattern=r"^turn-[0-9]{2,6}\.(mp4|safetensors)\Z")]
+# a shot's scores by the scoring models; clip_i_true and dreamsim_true only where the true shot is known
+SHOT_SCORES = (
+    *("clip_i", "dreamsim", "clip_t", "clip_i_across", "dreamsim_across"),
+    *("clip_i_true", "dreamsim_true"),
+)
+FRAMES_COMPARED = 4  # of each shot
 _DIFFERENCES = 3  # shown in an error
 _SHOWN = 60  # characters of a value in an error
 
@@ -36,10 +41,9 @@ class TurnRecord:
 
     line: the turn's line in the benchmark. level, change: predicted by the player, None if it predicts none.
     motion_value: measured on the shot, in px per frame at 480 px height; motion_level: its level 1..5, None without
-    edges. scores: by the names of `scores.SHOT_SCORES` and `scores.CEILINGS`, None if there was nothing to compare
-    with. warm_up: whether it is the first turn after loading. clip: the file's name next to game.json; shown: a file
-    that a browser can show. uncalibrated_value, uncalibrated_level: like motion_value and motion_level, for
-    the same shot without calibrated motion values; None if no such shot was drawn.
+    edges. scores: by the names of SHOT_SCORES, None if there was nothing to compare with. warm_up: whether it is the
+    first turn after loading. clip: the file's name next to game.json. uncalibrated_value, uncalibrated_level: like
+    motion_value and motion_level, for the same shot without calibrated motion values; None if no such shot was drawn.
     """
 
     number: int
@@ -52,7 +56,6 @@ class TurnRecord:
     seconds: float
     warm_up: bool
     clip: ClipName
-    shown: ClipName
     uncalibrated_value: float | None = None
     uncalibrated_level: int | None = None
 
@@ -68,13 +71,6 @@ class TurnRecord:
     def instruction(self) -> str:
         """The player's instruction."""
         return self.asked.instruction
-
-    def to_json(self) -> dict[str, Any]:
-        """The record as plain JSON values, with the instruction for people who read the file."""
-        change = None if self.change is None else dict(self.change)
-        names = [name for name in self.__dataclass_fields__ if name != "change"]
-        values = {name: getattr(self, name) for name in names}
-        return {**values, "scores": dict(self.scores), "change": change, "instruction": self.instruction}
 
 
 @dataclass(frozen=True)
@@ -94,10 +90,9 @@ class GameRecord:
         return self.turns[0].asked.characters[0]
 
     def save(self, out: Path) -> None:
-        """Write game.json, which marks the game as finished."""
-        values = {**{name: getattr(self, name) for name in ("name", "player", "seed", "fps")}, "format": FORMAT}
-        values |= {"played_on": dict(self.played_on), "turns": [turn.to_json() for turn in self.turns]}
-        text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False)
+        """Write game.json, which marks the game as finished; with the instructions, for people who read the file."""
+        turns = [{**msgspec.to_builtins(turn), "instruction": turn.instruction} for turn in self.turns]
+        text = json.dumps({**msgspec.to_builtins(self), "turns": turns}, indent=1, ensure_ascii=False, allow_nan=False)
         write_text(game_folder(out, self.name) / GAME, text + "\n")
 
 
@@ -120,31 +115,15 @@ def game_folder(out: Path, name: str) -> Path:
     return out / GAMES / check_game_name(name)
 
 
-class _StoredTurn(TypedDict):
-    change: dict[str, int] | None
-
-
-class _StoredGame(TypedDict):
-    """What game.json holds besides a `GameRecord`."""
-
-    format: int
-    turns: Annotated[list[_StoredTurn], msgspec.Meta(min_length=1)]
-
-
 def read_game(out: Path, name: str) -> GameRecord | None:
     """The record of a game; None if the game is not finished, ValueError if its file is invalid."""
     path = game_folder(out, name) / GAME
     if not path.is_file():
         return None
     try:
-        values = read_json(path, dict[str, Any])
-        stored = to_type(values, _StoredGame, str(path))
-        game = to_type(values, GameRecord, str(path))
-        if stored["format"] != FORMAT or game.name != name:
-            raise JsonError(f"{path}: format {stored['format']} of game {brief(game.name, _SHOWN)!r}")
+        return read_json(path, GameRecord)
     except JsonError as error:
         raise ValueError(f"{error}; this is not a played game, so delete it to play it again") from error
-    return game
 
 
 def plays(record: GameRecord, game: BenchmarkGame) -> bool:
@@ -173,7 +152,6 @@ class _AskedPlayer(TypedDict):
 class _Asked(TypedDict):
     """The keys that every run.json has."""
 
-    format: int
     benchmark: _AskedGames
     player: _AskedPlayer
 
@@ -185,11 +163,9 @@ def read_asked(out: Path) -> dict[str, Any]:
         raise ValueError(f"{out}: no played benchmark here (no {RUN}); give the --out folder of an `evaluate world`")
     try:
         values = read_json(path, dict[str, Any])
-        asked = to_type(values, _Asked, str(path))
+        to_type(values, _Asked, str(path))
     except JsonError as error:
         raise ValueError(f"{error}; not written by `evaluate world`, choose another folder") from error
-    if asked["format"] != FORMAT:
-        raise ValueError(f"{path}: format {asked['format']}, this program reads {FORMAT}; update the program")
     return values
 
 
@@ -199,7 +175,7 @@ def begin_run(out: Path, asked: Mapping[str, Any], about: Mapping[str, Any]) -> 
     asked: everything that affects the numbers. about: other facts about the start of the run. ValueError also if the
     folder holds other files and no run.json.
     """
-    asked = json.loads(json.dumps({"format": FORMAT, **asked}, allow_nan=False))
+    asked = json.loads(json.dumps(dict(asked), allow_nan=False))
     if not (out / RUN).is_file():
         if out.is_dir() and any(path.name != LOCK and not path.name.startswith(PART) for path in out.iterdir()):
             raise ValueError(f"{out} holds other files and no {RUN}; choose a new folder")

@@ -1,4 +1,4 @@
-"""The finished table, as JSON, Markdown and text: our values next to other runs and the paper."""
+"""The finished table, as JSON, Markdown, text and a page of clips: our values next to other runs and the paper."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from typing import Any
 
 from ...data.stats import counted
 from ...files import write_text
+from ...media.page import write_page as write_html
 from ...state import clean_text
 from ..estimates import FEW, Estimate
 from ..report import machine
 from ..similarity import STAND_IN
-from .metrics import METRICS, Metric, ceilings_of, confusion, estimates_of
-from .paper import MAIN_TABLE, PAPER, SOURCE
-from .records import PlayedRun, differences, read_asked, read_run
+from .metrics import MAIN_TABLE, METRICS, PAPER, SOURCE, Metric, confusion, estimates_of
+from .records import GAMES, SHOT_SCORES, GameRecord, PlayedRun, TurnRecord, differences, read_asked, read_run
 
 SAME = ("benchmark", "towers", "motion", "references")  # keys of run.json that must be equal if runs are compared
-JSON, MARKDOWN = "report.json", "report.md"
+JSON, MARKDOWN, PAGE = "report.json", "report.md", "index.html"
 NONE = "-"
 UNINFORMATIVE = "(!)"  # after the name of a row in which true shots score worse than a player
+_PAGE_PARTS = Path(__file__).with_name("clips_page")  # the page's sources
 
 
 @dataclass(frozen=True)
 class Column:
     """A player's estimates by metric, and its counts of shots by requested and measured motion level.
 
-    ceilings: by metric, the score of the true shots of the same games.
+    is_truth: whether its shots are the Toybox's true ones.
     """
 
     name: str
@@ -36,20 +37,13 @@ class Column:
     confusion: tuple[tuple[int, ...], ...]
     games: int
     turns: int
-    ceilings: Mapping[str, Estimate]
+    is_truth: bool = False
 
     @classmethod
     def of(cls, run: PlayedRun, name: str) -> Column:
         """A run's column."""
-        games, turns = run.games, sum(len(game.turns) for game in run.games)
-        return cls(name, estimates_of(games), confusion(games), len(games), turns, ceilings_of(games))
-
-    def beats_true_shots(self, metric: Metric) -> bool:
-        """Whether it scores better than the true shots of the same games, so that the row is uninformative."""
-        estimate, ceiling = self.estimates[metric.key], self.ceilings.get(metric.key)
-        if ceiling is None or not estimate.count:
-            return False
-        return estimate.value > ceiling.value if metric.higher else estimate.value < ceiling.value
+        turns, is_truth = sum(len(game.turns) for game in run.games), run.asked["player"].get("kind") == "truth"
+        return cls(name, estimates_of(run.games), confusion(run.games), len(run.games), turns, is_truth)
 
 
 @dataclass(frozen=True)
@@ -71,25 +65,17 @@ class PaperTable:
         stand_in = metric.by_model and self.run.asked["towers"]["stand_in"]
         return f"{metric.name} ({STAND_IN})" if stand_in else metric.name
 
-    def is_uninformative(self, metric: Metric) -> bool:
-        """Whether some player scores better than the true shots."""
-        return any(column.beats_true_shots(metric) for column in self.columns)
-
-    @property
-    def uninformative(self) -> list[str]:
-        """One remark for each uninformative row."""
-        return [
-            f"{self.marked(metric)} cannot rank players: the true shots themselves score "
-            f"{number(column.ceilings[metric.key].value)}, worse than {column.name} with "
-            f"{number(column.estimates[metric.key].value)}"
-            for metric in METRICS
-            for column in self.columns
-            if column.beats_true_shots(metric)
-        ]
+    def beats_truth(self, metric: Metric) -> str | None:
+        """The first player that scores better than the true shots beside it, if any: the row cannot rank players."""
+        found = {column.name: column.estimates[metric.key] for column in self.columns if not column.is_truth}
+        truth = next((column.estimates[metric.key] for column in self.columns if column.is_truth), None)
+        if not metric.by_model or truth is None or not truth.count:
+            return None
+        return next((name for name, one in found.items() if one.count and one.value > truth.value), None)
 
     def marked(self, metric: Metric) -> str:
         """A row's label, marked if the row is uninformative."""
-        return f"{self.label(metric)} {UNINFORMATIVE}" if self.is_uninformative(metric) else self.label(metric)
+        return f"{self.label(metric)} {UNINFORMATIVE}" if self.beats_truth(metric) else self.label(metric)
 
     @property
     def table(self) -> str:
@@ -112,7 +98,13 @@ class PaperTable:
     @property
     def all_remarks(self) -> tuple[str, ...]:
         """The remarks, and those on uninformative rows."""
-        return (*self.remarks, *self.uninformative)
+        found = ((metric, self.beats_truth(metric)) for metric in METRICS)
+        beaten = (
+            f"{self.marked(metric)} cannot rank players: {name} scores better than the true shots"
+            for metric, name in found
+            if name is not None
+        )
+        return (*self.remarks, *beaten)
 
     @property
     def heading(self) -> str:
@@ -124,14 +116,14 @@ class PaperTable:
     @property
     def markdown(self) -> str:
         """The whole report as Markdown."""
-        parts = ["# The paper's table", _escaped(self.heading), self.table]
+        parts = ["# The paper's table", self.heading, self.table]
         parts.append(
             "95 % intervals in brackets: for fractions Wilson's, with a smaller effective count if the turns of a "
             f"game go wrong together; for means a bootstrap over games (2,000 draws). The paper's values ({SOURCE}, "
             f"{MAIN_TABLE}) are for its own models, films, characters and scoring models."
         )
         if self.all_remarks:
-            parts += ["## Remarks", "\n".join(f"- {_escaped(remark)}" for remark in self.all_remarks)]
+            parts += ["## Remarks", "\n".join(f"- {remark}" for remark in self.all_remarks)]
         definitions = (f"- **{self.label(metric)}**: {metric.about} *{metric.source}.*" for metric in METRICS)
         parts += ["## Definitions", "\n".join(definitions)]
         parts += ["## How it was made", f"```json\n{json.dumps(self.facts, indent=1)}\n```"]
@@ -147,7 +139,6 @@ class PaperTable:
         return [out / JSON, out / MARKDOWN]
 
     def _row(self, metric: Metric) -> dict[str, Any]:
-        ceiling = self.ours.ceilings.get(metric.key)
         others = {column.name: column.estimates[metric.key].json_values for column in self.columns[1:]}
         return {
             "key": metric.key,
@@ -155,8 +146,7 @@ class PaperTable:
             "better": "higher" if metric.higher else "lower",
             "unit": metric.unit,
             **self.ours.estimates[metric.key].json_values,
-            "truth": None if ceiling is None else ceiling.json_values,
-            "says_nothing": self.is_uninformative(metric),
+            "says_nothing": self.beats_truth(metric) is not None,
             "beside": others,
             "paper": {name: value for name in PAPER if (value := metric.published(name)) is not None},
             "definition": metric.about,
@@ -255,11 +245,6 @@ def published_text(value: float | None, unit: str) -> str:
     return NONE if value is None else f"{value:g} {unit}" if unit else f"{value:.3f}"
 
 
-def _escaped(text: str) -> str:
-    """A text, escaped so that Markdown shows it as it is."""
-    return "".join(f"\\{letter}" if letter in "\\`*_{}[]<>#|" else letter for letter in text)
-
-
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table, every column as wide as its widest cell."""
     cells = [[cell.replace("|", "/") for cell in row] for row in rows]
@@ -267,3 +252,56 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
     rule = ["-" * width for width in widths]
     lines = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in (cells[0], *cells[1:])]
     return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))
+
+
+def write_page(table: PaperTable, out: Path) -> Path:
+    """Write index.html into a run's folder: its clips with requests, predictions, measurements; returns its path.
+
+    It opens from disk without a server.
+    """
+    return write_html(out / PAGE, _PAGE_PARTS, ["page.js"], _page_data(table))
+
+
+def _page_data(table: PaperTable) -> dict[str, Any]:
+    """The page's data: the table's rows, the scores by which games can be sorted, and the games."""
+    ours = table.ours
+    measured = [metric for metric in METRICS if ours.estimates[metric.key].count]
+    return {
+        "heading": table.heading,
+        "remarks": list(table.all_remarks),
+        "towers": STAND_IN if table.run.asked["towers"]["stand_in"] else "",
+        "rows": [[table.marked(metric), *_cells(ours.estimates[metric.key], metric.unit)] for metric in measured],
+        "scores": [
+            {"key": metric.key, "name": table.label(metric), "higher": metric.higher}
+            for metric in measured
+            if metric.key in SHOT_SCORES
+        ],
+        "games": [
+            {"name": game.name, "character": game.character, "turns": [_turn_data(game, turn) for turn in game.turns]}
+            for game in table.run.games
+        ],
+    }
+
+
+def _cells(estimate: Estimate, unit: str) -> list[str]:
+    interval = f"{number(estimate.low)} .. {number(estimate.high)}, n = {estimate.count}"
+    return [number(estimate.value, unit), interval]
+
+
+def _turn_data(game: GameRecord, turn: TurnRecord) -> dict[str, Any]:
+    asked, change = turn.asked, turn.change
+    stats = [[name, units, None if change is None else change[name]] for name, units in asked.change.items()]
+    return {
+        "number": turn.number,
+        "clip": f"{GAMES}/{game.name}/{turn.clip}",
+        "who": ", ".join(asked.characters),
+        "motion": f"{asked.adverb} {asked.motion}".strip(),
+        "where": asked.background,
+        "asked": asked.level,
+        "predicted": turn.level,
+        "measured": turn.motion_level,
+        "value": turn.motion_value,
+        "gauges": stats,
+        "scores": {name: turn.scores.get(name) for name in SHOT_SCORES},
+        "seconds": turn.seconds,
+    }

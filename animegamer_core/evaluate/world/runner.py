@@ -6,127 +6,237 @@ A finished game is never played again, so an interrupted run continues with the 
 from __future__ import annotations
 
 import hashlib
+import itertools
+import json
+import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
 
-from ...data.benchmark import BenchmarkGame, BenchmarkTurn
-from ...files import replacing
+from ...checkpoint import World
+from ...data.benchmark import BenchmarkGame, benchmark_text, read_benchmark
+from ...data.flow import FlowSettings
+from ...files import locked
 from ...media.video import clip_suffix, write_clip
-from ..players import GamePlayer, PlayedShot
-from .records import RUN, GameRecord, TurnRecord, finished_games, game_folder, plays, read_game
-from .scores import GameScorer, Scorer, Scores
+from ...toybox.benchmark import BENCHMARK
+from ..players import GamePlayer, WorldPlayer
+from ..report import machine, stacked
+from ..similarity import ScoringModels, open_scoring_models
+from .charts import draw_pictures, write_pictures
+from .records import (
+    LOCK,
+    RUN,
+    GameRecord,
+    PlayedRun,
+    TurnRecord,
+    begin_run,
+    finished_games,
+    game_folder,
+    plays,
+    read_asked,
+    read_game,
+)
+from .report import PaperTable, check_beside, table_of, write_page
+from .scores import CharacterReferences, GameScorer, MotionMeter, Scorer, open_meter, references_of
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 OnTurn = Callable[[str, int, int], None]  # (the game's name, turns done, turns in all)
 OnGame = Callable[[GameRecord], None]
-SHOWABLE = ".mp4"
-_WEBP = {"quality": 85, "method": 4, "loop": 0}
-_POLL_S = 0.5  # seconds between checks for the games of other processes
+OnProgress = Callable[[str, int, int], None]  # (unit, such as "turns"; how many are done; how many in all)
+UNKNOWN = 10  # how many unknown words a remark lists
+_POLL_S = 0.5  # seconds between checks for what other processes write
 
 
 def silent(*_: object) -> None:
     """A callback that does nothing."""
 
 
-@dataclass
-class BenchmarkRunner:
-    """Plays and scores games, and writes them to a folder.
+@dataclass(frozen=True, kw_only=True)
+class EvaluationJob:
+    """What is evaluated: `player` plays the first `limit` of the benchmark's `games` (all if None).
 
-    seed: of the whole run. played_on: the device and torch's version, for the records. on_turn, on_game: called after
-    every turn and game; an exception from them ends the run, and finished games are kept.
+    world: shots are measured with its motion settings; the player's own world, or any for a baseline. flow: how motion
+    is measured. edges: the borders between motion levels, None for the world's. characters: a folder of reference
+    pictures. device: where the player runs.
     """
 
+    world: World
     player: GamePlayer
-    scorer: Scorer
+    models: ScoringModels
+    games: tuple[BenchmarkGame, ...]
     out: Path
+    limit: int | None = None
     seed: int = 0
-    played_on: dict[str, str] = field(default_factory=dict)
-    on_turn: OnTurn = silent
-    on_game: OnGame = silent
-    _warm: bool = False
+    characters: Path | None = None
+    flow: FlowSettings = FlowSettings()
+    edges: tuple[float, ...] | None = None
+    device: str = "cpu"
 
-    def play(self, games: Sequence[BenchmarkGame]) -> None:
-        """Play the unfinished games; ValueError if the folder holds a game of the same name with other turns."""
-        for game in games:
-            known = read_game(self.out, game.name)
+    @property
+    def played(self) -> tuple[BenchmarkGame, ...]:
+        """The games that are played."""
+        return self.games[: self.limit]
+
+
+@dataclass(frozen=True)
+class OpenJob:
+    """A job whose folder is open: it can play games, and report once all are finished."""
+
+    job: EvaluationJob
+    meter: MotionMeter
+    references: CharacterReferences
+
+    def remarks(self) -> list[str]:
+        """Remarks to show before playing: missing reference pictures, calibration, and words unknown to the world."""
+        player = self.job.player
+        if not isinstance(player, WorldPlayer):
+            return [*self.references.remarks]
+        remarks = [*self.references.remarks, *([player.calibration] if player.calibration is not None else [])]
+        instructions = " ".join(turn.instruction for game in self.job.played for turn in game.turns)
+        if words := player.world.tokenizer().unknown_words(instructions):
+            shown = ", ".join(words[:UNKNOWN]) + (f" and {len(words) - UNKNOWN} more" if len(words) > UNKNOWN else "")
+            remarks.append(f"world {player.name!r} was not trained with these words of the benchmark: {shown}")
+        return remarks
+
+    def check_beside(self, folders: Sequence[Path]) -> None:
+        """ValueError for a folder whose numbers cannot be compared with this run's."""
+        for folder in folders:
+            check_beside(read_asked(self.job.out), folder)
+
+    def play(self, on_turn: OnTurn = silent, on_game: OnGame = silent, part: int = 0, parts: int = 1) -> None:
+        """Play every `parts`-th game from number `part` (0, 1, ...) on, without those that are finished.
+
+        on_turn, on_game: called after every turn and game; an exception from them ends the run, and finished games are
+        kept. ValueError if the folder holds a game of the same name with other turns.
+        """
+        out, scorer, warm_up = self.job.out, Scorer(self.job.models, self.references), True
+        for game in self.job.played[part::parts]:
+            known = read_game(out, game.name)
             if known is not None and not plays(known, game):
-                raise ValueError(f"{self.out}: already has a game {game.name} with other turns; choose a new folder")
+                raise ValueError(f"{out}: already has a game {game.name} with other turns; choose a new folder")
             if known is None:
-                self.on_game(self._play(game))
+                record = self._play(game, scorer, warm_up, on_turn)
+                record.save(out)
+                on_game(record)
+                warm_up = False
 
-    def _play(self, game: BenchmarkGame) -> GameRecord:
-        scorer, turns = GameScorer(self.scorer, game), []
-        seed = game_seed(self.seed, game.name)
-        for number, (asked, shot) in enumerate(zip(game.turns, self.player.play(game, seed), strict=True), 1):
-            scores = scorer.score(shot.frames)
-            clip, shown = self._write(game, number, asked, shot.frames)
-            value, level = self._uncalibrated(shot, scores)
+    def _play(self, game: BenchmarkGame, scorer: Scorer, warm_up: bool, on_turn: OnTurn) -> GameRecord:
+        """Play and score a game, and write its clips. warm_up: whether its first turn is the first after loading."""
+        player, seed, turns = self.job.player, game_seed(self.job.seed, game.name), []
+        score = GameScorer(scorer, game).score
+        for number, (asked, shot) in enumerate(zip(game.turns, player.play(game, seed), strict=True), 1):
+            motion = self.meter.value(shot.frames)
+            clip = game_folder(self.job.out, game.name) / f"turn-{number:02d}{clip_suffix()}"
+            about = {"title": f"{game.name}, turn {number}", "comment": asked.instruction}
+            write_clip(clip, shot.frames, player.fps, about)
+            uncalibrated = None
+            if shot.uncalibrated is not None:
+                same = shot.uncalibrated is shot.frames
+                uncalibrated = motion if same else self.meter.value(shot.uncalibrated)
             turns.append(
                 TurnRecord(
                     number=number,
                     line=asked.line,
                     level=shot.level,
                     change=shot.change,
-                    motion_value=scores.motion_value,
-                    motion_level=scores.motion_level,
-                    scores=scores.by_name,
+                    motion_value=motion,
+                    motion_level=self.meter.level(motion),
+                    scores=score(shot.frames),
                     seconds=shot.seconds,
-                    warm_up=not self._warm,
-                    clip=clip,
-                    shown=shown,
-                    uncalibrated_value=value,
-                    uncalibrated_level=level,
+                    warm_up=warm_up and number == 1,
+                    clip=clip.name,
+                    uncalibrated_value=uncalibrated,
+                    uncalibrated_level=None if uncalibrated is None else self.meter.level(uncalibrated),
                 )
             )
-            self._warm = True
-            self.on_turn(game.name, number, len(game.turns))
-        record = GameRecord(game.name, self.player.name, seed, self.player.fps, self.played_on, tuple(turns))
-        record.save(self.out)
-        return record
+            on_turn(game.name, number, len(game.turns))
+        return GameRecord(game.name, player.name, seed, player.fps, _played_on(self.job.device), tuple(turns))
 
-    def _uncalibrated(self, shot: PlayedShot, scores: Scores) -> tuple[float | None, int | None]:
-        """Motion value and level of the shot without calibrated motion values; None, None if there is no such shot."""
-        if shot.uncalibrated is None:
-            return None, None
-        if shot.uncalibrated is shot.frames:
-            return scores.motion_value, scores.motion_level
-        value = self.scorer.meter.value(shot.uncalibrated)
-        return value, self.scorer.meter.level(value)
+    def report(self, beside: Sequence[Path] = (), facts: Mapping[str, Any] | None = None) -> PaperTable:
+        """The table of the finished games. beside: folders of other runs to show next to it; facts: see `table_of`."""
+        job = self.job
+        run = PlayedRun(job.out, read_asked(job.out), tuple(finished_games(job.out, job.played)))
+        remarks = [*self.meter.remarks, *self.remarks()]
+        if len(job.played) < len(job.games):
+            count = len(job.games)
+            remarks.append(f"the first {len(job.played)} of the benchmark's {count} games, not all")
+        speed, drawn, shown = (job.player.facts.get(name, 1) for name in ("speed", "frames_drawn", "frames"))
+        if speed != 1:  # a baseline whose clips are longer than shots
+            remarks.append(
+                f"{job.player.name} shows {shown} of {drawn} frames, at {speed:g} times the speed, which changes "
+                "ACC-F and MAE-F; --baseline-take first keeps the original speed"
+            )
+        return table_of(run, beside, remarks, facts)
 
-    def _write(
-        self, game: BenchmarkGame, number: int, turn: BenchmarkTurn, frames: NDArray[np.uint8]
-    ) -> tuple[str, str]:
-        """Write a shot's clip, and an animated WebP if browsers cannot show the clip; returns both file names."""
-        clip = game_folder(self.out, game.name) / f"turn-{number:02d}{clip_suffix()}"
-        write_clip(clip, frames, self.player.fps, {"title": f"{game.name}, turn {number}", "comment": turn.instruction})
-        if clip.suffix == SHOWABLE:
-            return clip.name, clip.name
-        write_moving(clip.with_suffix(".webp"), frames, self.player.fps)
-        return clip.name, clip.with_suffix(".webp").name
+
+@contextmanager
+def open_job(job: EvaluationJob, main: bool = True) -> Iterator[OpenJob]:
+    """Create or continue the job's folder; ValueError if another run or another process uses it.
+
+    main: whether this process, of several, creates the folder and locks it; the others wait until run.json exists.
+    """
+    if job.limit is not None and job.limit < 1:
+        raise ValueError(f"{job.limit} games cannot be played; expected 1 or more")
+    with ExitStack() as stack:
+        meter = open_meter(job.world, job.flow, job.edges)
+        references = references_of(job.games, job.characters)
+        if main:
+            refusal = f"{job.out}: another process is writing there; wait for it, or give another folder"
+            stack.enter_context(locked(job.out / LOCK, refusal))
+        else:
+            while not (job.out / RUN).is_file():
+                time.sleep(_POLL_S)
+        begin_run(job.out, _asked(job, meter, references), {"machine": machine()})
+        yield OpenJob(job, meter, references)
+
+
+def save_table(table: PaperTable) -> list[Path]:
+    """Write report.json, report.md, the charts and the page of clips; returns their paths."""
+    out = table.run.folder
+    return [*table.save(out), *write_pictures(table, out), write_page(table, out)]
+
+
+def read_games(file: Path | None) -> tuple[BenchmarkGame, ...]:
+    """The games of a file; None for the Toybox's frozen benchmark."""
+    return read_benchmark(BENCHMARK if file is None else file)
+
+
+def _asked(job: EvaluationJob, meter: MotionMeter, references: CharacterReferences) -> dict[str, Any]:
+    """Everything that decides the numbers, for run.json."""
+    text = benchmark_text(job.games)
+    names = [game.name for game in job.games]
+    return {
+        "world": {
+            "name": job.world.spec.name,
+            "fingerprint": job.world.fingerprint,
+            "profile": job.world.profile.name,
+        },
+        "player": {"name": job.player.name, **job.player.facts},
+        "benchmark": {"sha256": hashlib.sha256(text.encode()).hexdigest(), "games": names},
+        "seed": job.seed,
+        "motion": dict(meter.facts),
+        "towers": job.models.facts,
+        "references": dict(references.facts),
+    }
+
+
+def _played_on(device: str) -> dict[str, str]:
+    """The device and torch's version, which change the last digits of a game's scores."""
+    kind = torch.device(device)
+    name = torch.cuda.get_device_name(kind) if kind.type == "cuda" else platform.processor() or platform.machine()
+    return {"device": f"{kind.type} {name}", "torch": str(torch.__version__)}
 
 
 def game_seed(seed: int, name: str) -> int:
     """The noise seed of a game's first turn; it depends only on the run's seed and the game's name."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:6], "big")
-
-
-def write_moving(path: Path, frames_FHWC: NDArray[np.uint8], fps: float) -> None:
-    """Write an animated WebP, atomically; any browser shows it, and it needs no video encoder."""
-    from PIL import Image
-
-    first, *rest = (Image.fromarray(frame) for frame in frames_FHWC)
-    with replacing(path) as part:
-        first.save(part, format="WEBP", save_all=True, append_images=rest, duration=round(1000 / fps), **_WEBP)
-
-
-def wait_for_start(out: Path) -> None:
-    """Wait until run.json exists, which the main process writes."""
-    while not (out / RUN).is_file():
-        time.sleep(_POLL_S)
 
 
 def wait_for_games(out: Path, games: Sequence[BenchmarkGame]) -> Iterator[int]:
@@ -137,3 +247,40 @@ def wait_for_games(out: Path, games: Sequence[BenchmarkGame]) -> Iterator[int]:
     while (done := len(finished_games(out, games))) < len(games):
         yield done
         time.sleep(_POLL_S)
+
+
+@dataclass(frozen=True)
+class SmallTable:
+    """The table as text, and its charts above the first game's contact sheet. folder: of the run."""
+
+    text: str
+    sheet: Image.Image
+    folder: Path
+
+
+def evaluate_small(
+    player: WorldPlayer, root: Path, games: int, seed: int, on_progress: OnProgress, models: ScoringModels | None = None
+) -> SmallTable:
+    """Play the first `games` games and measure their shots, in a folder below `root`.
+
+    The folder's name is a hash of the world, its settings, the models and the seed, so finished games are not played
+    again. An exception from on_progress ends the run after that turn. models: None for the Toybox's.
+    """
+    models = models or open_scoring_models("toybox", device=player.settings.device)
+    decides = json.dumps([player.facts, models.facts, seed], sort_keys=True)
+    job = EvaluationJob(
+        world=player.world,
+        player=player,
+        models=models,
+        games=read_games(None),
+        out=root / f"{player.world.fingerprint[:8]}-{hashlib.sha256(decides.encode()).hexdigest()[:8]}",
+        limit=games,
+        seed=seed,
+        device=player.settings.device,
+    )
+    counted, total = itertools.count(1), sum(len(game.turns) for game in job.played)
+    with open_job(job) as opened:
+        opened.play(lambda *_: on_progress("turns", next(counted), total))
+        table = opened.report()
+        save_table(table)
+    return SmallTable(f"{table.text}\n\nclips: {job.out}", stacked(list(draw_pictures(table).values())), job.out)

@@ -25,8 +25,8 @@ from ...data.benchmark import BenchmarkGame
 from ...data.captions.pictures import evenly
 from ...data.captions.replies import ReplyError
 from ...evaluate.estimates import FEW, Estimate, mean_over_games, ranks
-from ...evaluate.world.paper import SOURCE
-from ...evaluate.world.references import CharacterReferences, references_of
+from ...evaluate.world.metrics import SOURCE
+from ...evaluate.world.scores import CharacterReferences, references_of
 from ...files import write_text
 from ...media.video import read_clip
 from ...messages import quoted

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...checkpoint.storage import write_json
 from ...evaluate.estimates import DRAWS, FEW, Estimate
-from ...evaluate.world.paper import SOURCE
+from ...evaluate.world.metrics import SOURCE
 from ...files import make_folder, replacing, write_text
 from ...json_files import read_json
 from .comparison import Comparison, interval_cell, mean_concordance, number_cell, plain, shown_order, table
@@ -78,7 +78,7 @@ def write_study(comparison: Comparison, out: Path, raters: int, games: int, seed
     for number, game in enumerate(chosen, start=1):
         for letter, agent in zip(LETTERS, orders[game], strict=False):
             for turn, record in enumerate(comparison.record(agent, game).turns, start=1):
-                source = comparison.folder(agent, game) / record.shown
+                source = comparison.folder(agent, game) / record.clip
                 make_folder(out / CLIPS)
                 shutil.copyfile(source, out / CLIPS / f"game-{number:02}-turn-{turn:02}-{letter}{source.suffix}")
     with replacing(out / CSV) as part, part.open("w", newline="", encoding="utf-8-sig") as file:

@@ -73,12 +73,6 @@ const watcher = new IntersectionObserver((entries) => {
 
 function film(turn) {
   const gone = (node) => node.replaceWith(el("span", { class: "no-film" }, "This clip cannot be shown here."));
-  if (turn.clip.endsWith(".webp")) {
-    const picture = el("img", { "data-src": turn.clip, alt: "" });
-    picture.addEventListener("error", () => gone(picture));
-    watcher.observe(picture);
-    return picture;
-  }
   if (!turn.clip.endsWith(".mp4")) return el("span", { class: "no-film" }, "A browser cannot show this kind of clip.");
   const video = el("video", { "data-src": `${turn.clip}#t=0.001`, loop: true, playsinline: true, preload: "metadata",
     disablepictureinpicture: true, tabindex: -1 });
