@@ -44,13 +44,13 @@ from .options import World as WorldName
 if typing.TYPE_CHECKING:
     from ..evaluate.players import GamePlayer
     from ..evaluate.report import Outcome, Report
-    from ..evaluate.world.job import EvaluationJob
     from ..evaluate.world.records import GameRecord
+    from ..evaluate.world.runner import EvaluationJob
 
 CPU_GAMES = 4  # games that are played by default without a GPU
 ROWS = (
-    *("probes", "vae", "shots", "motion", "override", "games", "colour", "memory", "unseen"),
-    *("sharp", "new", "references", "conflict", "speed"),
+    *("probes", "vae", "shots", "motion", "override", "games", "colour", "memory"),
+    *("sharp", "new", "references", "conflict"),
 )
 NO_MODELS = "none"
 UNFINISHED = 3  # exit status
@@ -121,8 +121,8 @@ class World(Drawing, Scoring):
     def job(self, device: str) -> EvaluationJob:
         """What the options ask for; ValueError for a missing file or options that do not fit together."""
         from ..evaluate.similarity import open_scoring_models
-        from ..evaluate.world.job import EvaluationJob, read_games
-        from ..evaluate.world.motion import edges_of, flow_of
+        from ..evaluate.world.runner import EvaluationJob, read_games
+        from ..evaluate.world.scores import edges_of, flow_of
         from ..runtime.device import choose_device
 
         if not 0 <= self.seed < 1 << 64:
@@ -159,7 +159,7 @@ class World(Drawing, Scoring):
     def _player(self, world: typing.Any, device: str) -> GamePlayer:
         import torch
 
-        from ..evaluate.world.player import TruePlayer, WorldPlayer
+        from ..evaluate.players import TruePlayer, WorldPlayer
         from ..research.baselines import open_baseline
         from ..story.player import PlaySettings
 
@@ -182,8 +182,7 @@ def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, pa
     Returns the exit status. After an interrupt finished games stay, and the same command continues.
     """
     from ..evaluate.report import command_line
-    from ..evaluate.world.job import open_job, save_table
-    from ..evaluate.world.runner import silent, wait_for_games
+    from ..evaluate.world.runner import open_job, save_table, silent, wait_for_games
 
     main = part == 0
     show = overwrite if main else silent
@@ -229,7 +228,7 @@ class Toybox(Drawing, Samples):
     """The acceptance table for a Toybox world, where the true scenes are known."""
 
     rows: tuple[Annotated[str, one_of(ROWS)], ...] | None = None
-    """Rows of the table; unset: all, but the harder games' only for a world that has them."""
+    """Rows of the table; unset: all."""
     preset: Preset | None = None
     """Preset for drawing shots; also compared with preset exact."""
     dtype: Annotated[str, one_of(DTYPES)] = "float32"

@@ -6,12 +6,10 @@ M images or texts, E embedding width, H height, W width, C channels.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,19 +28,13 @@ from ..state import clean_text
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor, nn
+    from transformers import CLIPModel
 
 CLIP_SOURCE = "https://huggingface.co/laion/CLIP-ViT-B-16-laion2B-s34B-b88K or openai/clip-vit-large-patch14 there"
 CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
-TRANSFORMERS_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+CLIP_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZERS = ("tokenizer.json", "vocab.json")
-OPEN_CLIP_CONFIG = "open_clip_config.json"
-OPEN_CLIP_WEIGHTS = (
-    "open_clip_model.safetensors",
-    "open_clip_pytorch_model.safetensors",
-    "open_clip_pytorch_model.bin",
-)
-OPEN_CLIP_FIELDS = {"embed_dim", "text_cfg", "vision_cfg", "quick_gelu"}
-# CLIP was trained with straight quotes: open_clip's tokenizer replaces curly ones, transformers' does not.
+# CLIP was trained with straight quotes; its authors' tokenizer replaces curly ones, transformers' does not.
 STRAIGHT = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 # The files that the `dreamsim` package reads for each of its models. It loads DINO (code and weights) by torch.hub.
 _DINO_HUB = ("facebookresearch_dino_main/hubconf.py", "checkpoints/dino_vitbase16_pretrain.pth")
@@ -76,20 +68,6 @@ class _Preprocessor(msgspec.Struct):
 
     image_mean: Rgb = CLIP_MEAN
     image_std: Rgb = CLIP_STD
-
-
-class _OpenClipPictures(msgspec.Struct):
-    mean: Rgb = CLIP_MEAN
-    std: Rgb = CLIP_STD
-    interpolation: str = "bicubic"
-    resize_mode: str = "shortest"
-
-
-class _OpenClipConfig(msgspec.Struct):
-    """The keys of open_clip_config.json that are read."""
-
-    model_cfg: dict[str, Any]
-    preprocess_cfg: _OpenClipPictures = msgspec.field(default_factory=_OpenClipPictures)
 
 
 @dataclass(frozen=True)
@@ -130,21 +108,28 @@ def resized(frames_MHWC: NDArray[np.uint8], size: tuple[int, int]) -> Tensor:
 
 @dataclass(frozen=True)
 class PublishedClip:
-    """A published CLIP model with its own preprocessing.
+    """A published CLIP model with its tokenizer and preprocessing.
 
-    image_features: of pixels (M, C, H, W); text_features: of M texts; both (M, E), not normalised.
+    The encoders and projections are called directly, since the return types of CLIPModel's own methods differ between
+    versions of transformers.
     """
 
     name: str
     facts: Mapping[str, Any]
-    image_features: Callable[[Tensor], Tensor]
-    text_features: Callable[[list[str]], Tensor]
+    model: CLIPModel
+    tokenizer: Any
     preprocessing: Preprocessing
 
     @torch.inference_mode()
     def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
         """Embed RGB images of one size: (M, E) fp32 unit vectors on the CPU."""
-        return _embed(lambda part: self.image_features(self.preprocessing(part)), frames_MHWC)
+        model = self.model
+
+        def features(part_MHWC: NDArray[np.uint8]) -> Tensor:
+            pixels_MCHW = self.preprocessing(part_MHWC).to(model.device)
+            return model.visual_projection(model.vision_model(pixel_values=pixels_MCHW).pooler_output)
+
+        return _embed(features, frames_MHWC)
 
     @torch.inference_mode()
     def embed_texts(self, texts: Sequence[str]) -> Tensor:
@@ -152,7 +137,14 @@ class PublishedClip:
 
         Texts are truncated to the model's length, and cannot contain its special tokens.
         """
-        return _embed(self.text_features, [clean_text(text).translate(STRAIGHT) for text in texts])
+        model, length = self.model, self.model.config.text_config.max_position_embeddings
+
+        def features(part: list[str]) -> Tensor:
+            tokens = self.tokenizer(part, padding=True, truncation=True, max_length=length, return_tensors="pt")
+            inputs = {name: tokens[name].to(model.device) for name in ("input_ids", "attention_mask")}
+            return model.text_projection(model.text_model(**inputs).pooler_output)
+
+        return _embed(features, [clean_text(text).translate(STRAIGHT) for text in texts])
 
 
 @dataclass(frozen=True)
@@ -178,30 +170,19 @@ def _embed(embed: Callable[[Any], Tensor], items: Any) -> Tensor:
 
 
 def open_clip_model(folder: Path, device: torch.device | str = "cpu") -> PublishedClip:
-    """Open the CLIP model in a folder: in transformers' format, or as open_clip's two files.
-
-    ValueError names the missing files if the folder has no complete model.
-    """
-    folder = Path(folder)
-    in_transformers = _missing(folder, (CONFIG, PREPROCESSOR, TRANSFORMERS_WEIGHTS, TOKENIZERS))
-    if not in_transformers:
-        return _from_transformers(folder, device)
-    in_open_clip = _missing(folder, (OPEN_CLIP_CONFIG, OPEN_CLIP_WEIGHTS))
-    if not in_open_clip:
-        return _from_open_clip(folder, device)
-    raise ValueError(
-        f"{folder} has no complete CLIP model: {', '.join(in_transformers)} is missing for transformers' format, "
-        f"{', '.join(in_open_clip)} for open_clip's; download a model yourself, for example {CLIP_SOURCE}"
-    )
-
-
-def _from_transformers(folder: Path, device: torch.device | str) -> PublishedClip:
+    """Open the CLIP model in a folder in transformers' format; ValueError names the missing files if there are any."""
     from transformers import AutoTokenizer, CLIPModel
 
+    folder = Path(folder)
+    if lacking := _missing(folder, (CONFIG, PREPROCESSOR, CLIP_WEIGHTS, TOKENIZERS)):
+        raise ValueError(
+            f"{folder} has no complete CLIP model in transformers' format: {', '.join(lacking)} is missing; download a "
+            f"model yourself, for example {CLIP_SOURCE}"
+        )
     config, wanted = _read_config(folder / CONFIG, _Config), _read_config(folder / PREPROCESSOR, _Preprocessor)
     if config.model_type != "clip":
         raise ValueError(f"{folder / CONFIG}: the model's type is {config.model_type!r}; give one of type 'clip'")
-    weights = _first_file(folder, TRANSFORMERS_WEIGHTS)
+    weights = _first_file(folder, CLIP_WEIGHTS)
     read_state(weights)  # ValueError for a damaged file
     try:
         model, notes = CLIPModel.from_pretrained(
@@ -212,53 +193,9 @@ def _from_transformers(folder: Path, device: torch.device | str) -> PublishedCli
         raise ValueError(f"{folder}: transformers cannot read this CLIP model ({error}); download it again") from error
     if notes["missing_keys"]:  # transformers would initialise them randomly
         raise ValueError(f"{folder}: the weights lack {sorted(notes['missing_keys'])[0]}; download the model again")
-    model = model.to(device).eval()
-    length = model.config.text_config.max_position_embeddings
-
-    # The encoders and projections are called directly, since the return types of CLIPModel's own methods differ between
-    # versions of transformers.
-    def image_features(pixels_MCHW: Tensor) -> Tensor:
-        return model.visual_projection(model.vision_model(pixel_values=pixels_MCHW.to(device)).pooler_output)
-
-    def text_features(texts: list[str]) -> Tensor:
-        tokens = tokenizer(texts, padding=True, truncation=True, max_length=length, return_tensors="pt")
-        inputs = {name: tokens[name].to(device) for name in ("input_ids", "attention_mask")}
-        return model.text_projection(model.text_model(**inputs).pooler_output)
-
     preprocessing = Preprocessing(model.config.vision_config.image_size, wanted.image_mean, wanted.image_std)
     facts = {"format": "transformers", "files": _hashes([weights]), "size": preprocessing.size}
-    return PublishedClip(folder.resolve().name, facts, image_features, text_features, preprocessing)
-
-
-def _from_open_clip(folder: Path, device: torch.device | str) -> PublishedClip:
-    open_clip = package("open_clip", "open_clip_torch")
-    path, weights = folder / OPEN_CLIP_CONFIG, _first_file(folder, OPEN_CLIP_WEIGHTS)
-    values = _read_config(path, _OpenClipConfig)
-    model_cfg, wanted = values.model_cfg, values.preprocess_cfg
-    text_cfg, vision_cfg = (model_cfg.get(name) or {} for name in ("text_cfg", "vision_cfg"))
-    named = {name for name in (*text_cfg, *vision_cfg) if name.startswith(("hf_", "timm_"))}
-    other = sorted(set(model_cfg) - OPEN_CLIP_FIELDS | named)  # encoders of other packages, which may download files
-    if other or not text_cfg or not vision_cfg:
-        why = ", ".join(other) or "an encoder is missing"
-        raise ValueError(f"{path}: not a plain CLIP ({why}); give one like {CLIP_SOURCE}")
-    if (resizing := (wanted.interpolation, wanted.resize_mode)) != ("bicubic", "shortest"):
-        raise ValueError(f"{path}: images are resized by {resizing}; only bicubic and shortest are supported")
-    try:
-        model = open_clip.CLIP(**model_cfg)
-        model.load_state_dict(read_state(weights), strict=True)
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(f"{weights}: the weights do not fit {path.name} ({error}); download both again") from error
-    model = model.to(device).eval()
-    tokenizer = open_clip.SimpleTokenizer(context_length=text_cfg.get("context_length", 77))
-    preprocessing = Preprocessing(vision_cfg.get("image_size", 224), wanted.mean, wanted.std)
-    made_by = f"open_clip {open_clip.__version__}"
-    return PublishedClip(
-        folder.resolve().name,
-        {"format": made_by, "files": _hashes([weights]), "size": preprocessing.size},
-        lambda pixels_MCHW: model.encode_image(pixels_MCHW.to(device)),
-        lambda texts: model.encode_text(tokenizer(texts).to(device)),
-        preprocessing,
-    )
+    return PublishedClip(folder.resolve().name, facts, model.to(device).eval(), tokenizer, preprocessing)
 
 
 def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> PublishedDreamSim:
@@ -278,7 +215,13 @@ def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> Published
             f"dreamsim(device='cpu', cache_dir='DIR', dreamsim_type='{likely}')\"`, and give DIR "
             "(https://github.com/ssundaram21/dreamsim)"
         )
-    dreamsim = package("dreamsim", "dreamsim")
+    try:
+        import dreamsim
+    except (ImportError, RuntimeError) as error:  # RuntimeError: a torchvision that was built for another torch
+        raise ValueError(
+            f"the package dreamsim cannot be imported ({error}); run `pip install dreamsim`, with a torchvision that "
+            "matches your torch"
+        ) from error
     try:
         with _quietly():
             model, _ = dreamsim.dreamsim(device=str(device), cache_dir=str(folder), dreamsim_type=kind)
@@ -304,20 +247,6 @@ def _adapter(names: Sequence[str]) -> tuple[str, ...]:
     """The possible names of the file with the fine-tuned weights (LoRA)."""
     folder = next(name for name in names if name.endswith("/adapter_config.json")).rpartition("/")[0]
     return tuple(f"{folder}/{name}" for name in ADAPTERS)
-
-
-def package(name: str, install: str) -> ModuleType:
-    """Import an optional package; ValueError says how to install it.
-
-    open_clip and dreamsim import torchvision, which raises RuntimeError if it was built for another torch.
-    """
-    try:
-        return importlib.import_module(name)
-    except (ImportError, RuntimeError) as error:
-        raise ValueError(
-            f"the package {install} cannot be imported ({error}); run `pip install {install}`, with a torchvision that "
-            "matches your torch"
-        ) from error
 
 
 def _read_config(path: Path, kind: type[Value]) -> Value:

@@ -33,9 +33,8 @@ from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
 from animegamer_core.data.motion import motion_value  # noqa: E402
 from animegamer_core.data.records import ClipRecord, GameRecord  # noqa: E402
 from animegamer_core.evaluate.estimates import psnr  # noqa: E402
-from animegamer_core.evaluate.toybox.batched_play import Script, play_games  # noqa: E402
-from animegamer_core.evaluate.toybox.context import Clips, EvalContext  # noqa: E402
-from animegamer_core.evaluate.world.motion import BACKEND, flow_of  # noqa: E402
+from animegamer_core.evaluate.toybox.context import Clips, EvalContext, Script, play_games  # noqa: E402
+from animegamer_core.evaluate.world.scores import BACKEND, flow_of  # noqa: E402
 from animegamer_core.state import GameState  # noqa: E402
 from animegamer_core.train.training_data import pictures  # noqa: E402
 

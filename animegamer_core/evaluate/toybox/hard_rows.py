@@ -1,26 +1,33 @@
-"""Rows for hard cases in a Toybox world: sharp shots at every motion, new scenes, words that refer back."""
+"""Rows for hard cases in a Toybox world: sharp shots at every motion, new scenes, words that refer back or far back."""
 
 from __future__ import annotations
 
+import itertools
 import random
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...model.decoder import ShotDecoder
+from ...model.engine import GameEngine
+from ...recall import MEMORIES, RECALL, Memory
 from ...state import DEFAULT_WINDOW, GameState, MotionScope
-from ...toybox.games import sample_game, sparse_game
+from ...story.player import Player, PlaySettings
+from ...story.story import Story
+from ...toybox.games import Game, sample_game, sparse_game
 from ...toybox.probes import has_frame_probes
 from ...toybox.referring import HEADS as REFERRED
 from ...toybox.referring import chance
-from ...toybox.scenes import labels_of
-from ...toybox.world import COLOURS, Scene
-from ..estimates import Estimate, fraction, mean, psnr, sharpness
+from ...toybox.scenes import HEADS, labels_of
+from ...toybox.world import COLOURS, Scene, instruction
+from ..estimates import fraction, mean, psnr, sharpness
 from ..report import Line, Outcome, Target, strips
-from .batched_play import Script
-from .context import Clips, TrueShots
-from .run import EvalRun, PlayedGames, changes_right
+from .context import Clips, EvalContext, Script, TrueShots
+from .run import EvalRun, PlayedGames, ScriptedGames, changes_right
 
 LEVELS = tuple(int(level) for level in MotionScope)
 RECONSTRUCTED = {5: 30.0}  # dB that reconstructions of a level should reach
@@ -32,6 +39,12 @@ TRUSTED = 0.95  # of pictures whose colour should be drawn, whatever the words s
 ON_FRAMES = ("character", "place", "time")  # what one frame shows
 FAST, MOST_PICTURED = 4, 40  # number of shots of this level and above in a picture
 NEW_TURNS, REFERRING_TURNS = 2, 10
+DISTANCES = ((1, 4), (5, 15), (16, 60))  # turns since the prop was last shown
+TURNS = 64
+MEMORY_OFFSET = 700_000  # of the seeds of these games
+ASKED_EVERY = 100  # turns of the long game
+COLOUR_TARGET = 0.95
+LOSS = 0.01  # of any other figure
 
 
 def sharp_row(run: EvalRun) -> Outcome:
@@ -179,24 +192,127 @@ def _mean_chance(scenes: Sequence[Scene], run: EvalRun) -> float:
 
 
 def _all_changes_right(played: PlayedGames) -> list[bool]:
-    """Whether all three stats of each drawn turn change as its motion says."""
+    """Whether all stats of each drawn turn change as its motion says."""
     drawn = zip(played.scenes, played.states, strict=True)
     return [all(changes_right(scene, state).values()) for scene, state in drawn]
 
 
-def motion_lines(run: EvalRun, own: Sequence[Estimate], uncalibrated: Sequence[Estimate]) -> list[Line]:
-    """ACC-F and MAE-F with and without calibration; from edition 2 on, those without come first and have the targets.
+def memory_row(run: EvalRun) -> Outcome:
+    """Games of 64 turns in which a prop is shown again after a near, a middle and a far distance; and a long game."""
+    scripted, asked = _script(run)
+    played = {kind: run.play(scripted, DEFAULT_WINDOW, asked, Memory(kind)) for kind in MEMORIES}
+    lines = []
+    for kind, shots in played.items():
+        seen, truth = run.context.recognise(shots.clips), labels_of(shots.scenes)
+        right = {head: seen[head] == truth[head] for head in HEADS}
+        for index, (low, high) in enumerate(DISTANCES):
+            name = f"{kind}: colour of a prop that was last shown {low} to {high} turns before"
+            target = Target(COLOUR_TARGET) if kind == RECALL else None
+            lines.append(Line("memory", name, fraction(right["colour"][index :: len(DISTANCES)]), target))
+        figures = {head: fraction(right[head]) for head in ("character", "place", "motion")}
+        figures["state changes, all three right"] = fraction(_right_changes(shots))
+        lines += [Line("memory", f"{kind}: {name}", estimate) for name, estimate in figures.items()]
+    return Outcome((*_with_targets(lines), *_long_game_lines(run)))
 
-    own, uncalibrated: (ACC-F, MAE-F).
-    """
-    goals = (("ACC-F", Target(0.73), ""), ("MAE-F", Target(high=0.40), "levels"))
-    hard = run.edition.number > 1
-    bare = [
-        Line("motion", f"{name}, uncalibrated", found, target if hard else None, unit)
-        for found, (name, target, unit) in zip(uncalibrated, goals, strict=True)
+
+def _with_targets(lines: Sequence[Line]) -> list[Line]:
+    """The lines; with `recall`, all except the colours must not be worse than with `recent`."""
+    known = {line.name: line.estimate.value for line in lines}
+    return [
+        line
+        if line.target is not None or not line.name.startswith(RECALL)
+        else Line(line.row, line.name, line.estimate, Target(known["recent" + line.name.removeprefix(RECALL)] - LOSS))
+        for line in lines
     ]
-    fitted = [
-        Line("motion", name, found, None if hard else target, unit)
-        for found, (name, target, unit) in zip(own, goals, strict=True)
+
+
+def _script(run: EvalRun) -> tuple[ScriptedGames, list[tuple[int, int]]]:
+    """Held-out games with their instructions, and (game, turn) of the shots to look at, near to far in each game."""
+    games, asked = [], []
+    for index in range(run.plan.memory):
+        seed = run.first + MEMORY_OFFSET + index
+        shown = shown_turns(seed)
+        games.append(sparse_game(seed, shown, turns=TURNS, split="heldout", edition=run.edition))
+        asked += [(index, turn) for turn in shown[1:]]
+    levels = tuple(_target_levels(run.context, game) for game in games)
+    return ScriptedGames(tuple(games), tuple(map(_script_of, games, levels)), levels), asked
+
+
+def shown_turns(seed: int) -> tuple[int, ...]:
+    """The turns of a game that show its prop: the first describes it, the others follow at a distance of each kind."""
+    draw = np.random.default_rng(seed)
+    first = int(draw.integers(1, 3))
+    near, middle = (int(draw.integers(low, high + 1)) for low, high in DISTANCES[:2])
+    low, high = DISTANCES[2]
+    far = int(draw.integers(low, min(high, TURNS - first - near - middle) + 1))
+    return tuple(itertools.accumulate((first, near, middle, far)))
+
+
+def _target_levels(context: EvalContext, game: Game) -> tuple[int, ...]:
+    """The motion levels of a game's scenes by their target motion, since its thousands of shots are not drawn."""
+    return tuple(context.levels(np.array([scene.amplitude for scene in game.scenes])))
+
+
+def _script_of(game: Game, levels: Sequence[int]) -> Script:
+    return Script(tuple(instruction(scene, level) for scene, level in zip(game.scenes, levels, strict=True)))
+
+
+def _right_changes(played: PlayedGames) -> list[bool]:
+    """Whether all stats change as its motion says, for every turn of every game."""
+    return [
+        all(changes_right(scene, turn.state).values())
+        for game, turns in zip(played.scripted.games, played.turns, strict=True)
+        for scene, turn in zip(game.scenes, turns, strict=True)
     ]
-    return [*bare, *fitted] if hard else [*fitted, *bare]
+
+
+def _long_game_lines(run: EvalRun) -> list[Line]:
+    """One long game from a picture, whose prop is asked for every 100 turns; its story is saved, as in play."""
+    turns = run.plan.long_game
+    asked = tuple(range(ASKED_EVERY, turns + 1, ASKED_EVERY))
+    game = sparse_game(
+        run.first + MEMORY_OFFSET, asked, turns=turns, split="heldout", opening=True, edition=run.edition
+    )
+    states, seconds = _long_game(run, game, asked)
+    values = [run.context.world.motion_table.value(state.motion) for state in states]
+    clips = run.context.shoot([state.representation for state in states], values, run.seeds(len(states), MEMORY_OFFSET))
+    truth = labels_of([game.scenes[turn - 1] for turn in asked])["colour"]
+    name = f"recall: colour of the opening's prop, every {ASKED_EVERY} of {turns} turns"
+    ratio = float(np.median(seconds[-ASKED_EVERY:]) / np.median(seconds[:ASKED_EVERY]))
+    return [
+        Line("memory", name, fraction(run.context.recognise(clips)["colour"] == truth), Target(COLOUR_TARGET)),
+        Line("memory", f"a turn's time, last {ASKED_EVERY} / first {ASKED_EVERY}", mean([ratio]), unit=""),
+    ]
+
+
+def _long_game(run: EvalRun, game: Game, asked: Sequence[int]) -> tuple[list[GameState], list[float]]:
+    """The states of the turns that ask for the prop, and the processor seconds of every turn."""
+    context, states, seconds = run.context, [], []
+    script = _script_of(game, _target_levels(context, game))
+    opening = Script((), run.opening_of(game)).session(DEFAULT_WINDOW)
+    with TemporaryDirectory() as folder:
+        story = Story.open(folder, "long", context.world.spec.name, context.world.fingerprint)
+        settings = PlaySettings(window=DEFAULT_WINDOW, memory=Memory(RECALL))
+        player = Player(context.world, story, settings, models=_ContextModels(context), opening=opening)
+        for number, text in enumerate(script.instructions, start=1):
+            begun = time.process_time()
+            turn = player.step(text, draw=False).turn
+            seconds.append(time.process_time() - begun)
+            states += [turn.state] if number in asked else []
+            context.on_progress("turns of the long game", number, len(game.scenes))
+    return states, seconds
+
+
+class _ContextModels:
+    """The context's models, for a player."""
+
+    precision = "float32"
+
+    def __init__(self, context: EvalContext) -> None:
+        self._context = context
+
+    def engine(self) -> GameEngine:
+        return self._context.engine
+
+    def decoder(self) -> ShotDecoder:
+        return self._context.decoder

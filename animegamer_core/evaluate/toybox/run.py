@@ -17,8 +17,7 @@ from ...toybox.calibration import uncalibrated_table
 from ...toybox.editions import GamesEdition, edition_of
 from ...toybox.games import Game, opening_game, sample_game
 from ...toybox.world import MOTIONS, Scene, instruction
-from .batched_play import Script, play_games
-from .context import Clips, EvalContext, TrueShots
+from .context import Clips, EvalContext, Script, TrueShots, play_games
 
 SEED_SPAN = 1_000_000  # seeds of one evaluation; a dataset's held-out games use those from 0 on
 GAME_OFFSET = 500_000

@@ -27,8 +27,7 @@ from ...checkpoint.storage import read_json, write_json
 from ...data.benchmark import BenchmarkGame, BenchmarkTurn, read_benchmark
 from ...evaluate.estimates import psnr
 from ...evaluate.similarity import ScoringModels
-from ...evaluate.toybox.batched_play import Script, play_games
-from ...evaluate.toybox.context import Clips, EvalContext, TrueShots
+from ...evaluate.toybox.context import Clips, EvalContext, Script, TrueShots, play_games
 from ...evaluate.world.scores import compared_frames, rowwise_cosine, scored_text
 from ...files import locked
 from ...model.decoder import UNCONDITIONAL_MOTION

@@ -16,7 +16,7 @@ from ...checkpoint.storage import write_json
 from ...evaluate.estimates import Estimate, fraction_over_games, mean_over_games
 from ...evaluate.report import machine
 from ...evaluate.similarity import STAND_IN
-from ...evaluate.world.paper import SOURCE
+from ...evaluate.world.metrics import SOURCE
 from ...files import write_text
 from ...toybox.scenes import HEADS
 from .run import Ablations, Samples

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from ...evaluate.world.paper import ABLATIONS, ADAPTATION, PAPER
+from ...evaluate.world.metrics import ABLATIONS, ADAPTATION, PAPER
 from ...state import DEFAULT_WINDOW
 
 RECONSTRUCTION, GAMES = FAMILIES = ("reconstruction", "games")
