@@ -72,9 +72,6 @@ class Learner(nn.Module):
         """(B, N, D): the representations of clips, for contact sheets; None if the stage cannot show shots."""
         return None
 
-    def restore_start(self) -> None:
-        """Undo the changes of a stopped run that no checkpoint restores, so that this process can continue it."""
-
 
 class VaeLearner(Learner):
     """Trains the VAE to reconstruct clips. Its encoder reads them in one pass, its decoder in chunks as in play."""
@@ -294,10 +291,6 @@ class DistillLearner(DiffusionLearner):
         # of the teacher's pass have no gradient, and the LoRA, which both passes read, would not learn.
         torch.clear_autocast_cache()
         return wanted
-
-    def restore_start(self) -> None:
-        for teacher in self._copy:  # the next learner's teacher is a copy of this decoder
-            self.decoder.transformer.load_state_dict(teacher.transformer.state_dict())
 
     def _conditions(self, data: TrainingData, rows: Tensor, values: Batch, random: SampleNoise) -> Batch:
         spec = self.decoder.spec.decoder

@@ -340,11 +340,6 @@ def _plain_names(learner: nn.Module) -> list[str]:
     return [name for name, _ in learner.named_parameters() if not is_lora(name) and ".base_layer." not in name]
 
 
-def drop_lora(learner: nn.Module) -> None:
-    """Remove the LoRA that a stage trains from its model."""
-    detach(learner, ADAPTER)
-
-
 def keep_lora(learner: nn.Module) -> None:
     """Keep the LoRA that a stage trained in its model: merged into fp32 weights, or next to 16-bit ones."""
     updates = lora_of(learner, ADAPTER)

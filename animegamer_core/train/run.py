@@ -30,7 +30,7 @@ from .distributed import processes
 from .engine_learner import EngineLearner, add_predictions
 from .learners import ContrastiveLearner, DiffusionLearner, DistillLearner, Learner, TextVideoLearner, VaeLearner
 from .loop import RunOptions, run_loop
-from .parts import WorldParts, check_trainable, drop_lora, keep_lora
+from .parts import WorldParts, check_trainable, keep_lora
 from .stages import STAGES, StageConfig
 from .trainer import copy_into, idle_on_cpu, on_device
 from .training_data import (
@@ -58,9 +58,10 @@ UNKNOWN_WORDS_SHOWN = 3
 class StageResult:
     """How a call of `train_stage` ended.
 
-    done: whether all steps are taken; if not, the same call continues from the last checkpoint. seconds: time in the
-    loop, over all calls. parts, data: for the next stage; parts have the trained weights (with FSDP2, only in the main
-    process), and data has no outdated features. file: the adapter, None while the stage is unfinished.
+    done: whether all steps are taken; if not, the same call with freshly loaded parts continues from the last
+    checkpoint. seconds: time in the loop, over all calls. parts, data: for the next stage; parts have the trained
+    weights (with FSDP2, only in the main process), and data has no outdated features. file: the adapter, None while the
+    stage is unfinished.
     """
 
     done: bool
@@ -95,9 +96,6 @@ def train_stage(
     data = prepare(stage, config, parts, data, device)
     state, trained = run_loop(stage, config, learner, parts, data, out, options)
     if state.step < config.steps:
-        drop_lora(learner)  # the next call starts like this one, and loads the checkpoint
-        if is_main or not distributed.fsdp_wanted():
-            learner.restore_start()
         return StageResult(False, state.step, state.seconds, parts, data)
     if is_main or not distributed.fsdp_wanted():
         parts, trained = _finish(stage, learner, parts, data, trained)
