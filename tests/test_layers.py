@@ -29,7 +29,7 @@ RANK = {package: rank for rank, layer in enumerate(LAYERS) for package in layer}
 NEVER = {"comfy", "comfy_api", "comfy_extras", "folder_paths", "nodes", "server"}  # ComfyUI and our view of it
 LIGHT = (
     "__main__ recall life spec state files checkpoint cli.dataset cli.evaluate cli.play media.contact_sheet "
-    "media.fonts model.prompt runtime.models runtime.optimizations runtime.presets "
+    "media.text model.prompt runtime.models runtime.optimizations runtime.presets "
     "story.content_store story.index story.opening story.player story.story story.turn"
 ).split()
 HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "av", "cv2", "matplotlib"}

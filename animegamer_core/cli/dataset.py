@@ -85,8 +85,7 @@ class Build:
         from ..data.assemble import assemble_dataset
         from ..data.build import cut_films, shard_of
         from ..data.captions.pictures import read_references
-        from ..data.films.film_index import read_film_index
-        from ..data.films.find import find_films
+        from ..data.films.film_index import find_films, read_film_index
 
         films = find_films(self.films, self.out) if self.films else []
         settings = self._settings()

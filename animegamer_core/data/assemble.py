@@ -26,7 +26,7 @@ from .captions.run import (
     read_set_aside,
 )
 from .dataset import GAMES, TURNS, DatasetFolder, read_info, with_levels, write_tables
-from .films.cutting import Cut, clips_of, is_cut
+from .films.cutting import Cut, Duplicates, clips_of, is_cut
 from .films.film_index import (
     FILMS,
     FilmEntry,
@@ -36,7 +36,6 @@ from .films.film_index import (
     read_scenes,
     remove_unused_clips,
 )
-from .films.segments import Duplicates
 from .games import games_of
 from .records import (
     ADVERBS,

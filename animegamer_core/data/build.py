@@ -18,9 +18,8 @@ from typing import Any
 
 from ..files import FULL, make_folder, room_for
 from .films import transnet, writing
-from .films.cutting import ClipShape, cut_span, spans_of
-from .films.film import probe
-from .films.film_file import FilmError
+from .films.cutting import FILTERS, ClipShape, cut_span, spans_of
+from .films.film import FilmError, probe
 from .films.film_index import (
     TEXT,
     add_film,
@@ -33,7 +32,6 @@ from .films.film_index import (
     tidy_film,
 )
 from .films.scenes import SceneSettings
-from .films.segments import FILTERS
 from .films.survey import OnSeconds, Survey, survey_film
 from .films.writing import MOST_TEXT
 from .flow import FlowSettings, motion_facts, open_flow

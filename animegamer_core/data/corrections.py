@@ -1,7 +1,7 @@
 """Applies a person's corrections to a dataset's tables: all of them, or none.
 
 corrections.jsonl, as the review page exports it, has a line for each clip that was changed, and for each change of
-scene (`films.scene_changes`), which the next build of the film cuts by:
+scene (`films.survey`), which the next build of the film cuts by:
 
     {clip, <field of the caption>: value, ...}    also for a set-aside clip, if its caption is then complete
     {clip, drop: true}                            drop the clip; its line moves to dropped.jsonl
@@ -26,7 +26,7 @@ from ..files import locked, write_text
 from ..messages import brief
 from .dataset import GAMES, TURNS, DatasetFolder, turns_text, with_level
 from .films.film_index import FilmEntry, change_scenes, read_film_index
-from .films.scene_changes import ADDED, REMOVED, SceneChange
+from .films.survey import ADDED, REMOVED, SceneChange
 from .records import (
     ADVERBS,
     CAPTION_FIELDS,

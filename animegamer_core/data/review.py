@@ -13,7 +13,7 @@ from typing import Any
 from ..media.page import write_page
 from .dataset import DatasetFolder, read_dataset
 from .films.film_index import read_film_index, strip_folder
-from .films.strip import COLUMNS, ROWS, STEP, WIDTH, picture_height
+from .films.survey import COLUMNS, ROWS, STEP, WIDTH, picture_height
 from .records import DROPPED, SET_ASIDE, ClipRecord, read_objects, record_in
 
 REVIEW = "review.html"

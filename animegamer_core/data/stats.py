@@ -12,7 +12,7 @@ import numpy as np
 
 from ..files import save_picture
 from ..life import STATS
-from ..media.fonts import drawable, font_of
+from ..media.text import drawable, font_of
 from ..messages import brief
 from ..state import MotionScope
 from .dataset import DatasetFolder

@@ -19,8 +19,7 @@ from animegamer_core.data.films.film import FilmFrame
 from animegamer_core.data.films.film_index import add_film, strip_folder
 from animegamer_core.data.films.framing import Crop
 from animegamer_core.data.films.scenes import Scene
-from animegamer_core.data.films.strip import StripWriter
-from animegamer_core.data.films.survey import FilmScene, Survey
+from animegamer_core.data.films.survey import FilmScene, StripWriter, Survey
 from animegamer_core.data.records import CAPTION_FIELDS, ClipRecord, check_instruction
 from animegamer_core.data.review import write_review
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from made_film import make_film
 
 from animegamer_core.data.films.colour import tone_map
-from animegamer_core.data.films.film import FilmError, FilmFrame, frames_at, probe, read_frames
-from animegamer_core.data.films.film_file import Clock, frame_rate
-from animegamer_core.data.films.find import find_films
+from animegamer_core.data.films.film import Clock, FilmError, FilmFrame, frame_rate, frames_at, probe, read_frames
+from animegamer_core.data.films.film_index import find_films
 from animegamer_core.data.films.scenes import SceneSettings
 from animegamer_core.data.films.survey import survey_film
 

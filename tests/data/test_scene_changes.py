@@ -18,15 +18,21 @@ from animegamer_core.data.assemble import assemble_dataset
 from animegamer_core.data.build import BuildSettings, cut_films
 from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.films import film_index
-from animegamer_core.data.films.cutting import ClipShape
+from animegamer_core.data.films.cutting import ClipShape, segments_of
 from animegamer_core.data.films.film import FilmFrame
 from animegamer_core.data.films.film_index import read_film_index, read_scenes, scenes_to_cut
 from animegamer_core.data.films.framing import Crop
-from animegamer_core.data.films.scene_changes import SceneChange
 from animegamer_core.data.films.scenes import Scene
-from animegamer_core.data.films.segments import segments_of
-from animegamer_core.data.films.strip import COLUMNS, ROWS, STEP, WIDTH, StripWriter, picture_height
-from animegamer_core.data.films.survey import FilmScene
+from animegamer_core.data.films.survey import (
+    COLUMNS,
+    ROWS,
+    STEP,
+    WIDTH,
+    FilmScene,
+    SceneChange,
+    StripWriter,
+    picture_height,
+)
 from animegamer_core.data.games import GamePlan
 from animegamer_core.data.records import DatasetError
 from animegamer_core.data.review import page_data

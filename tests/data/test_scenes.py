@@ -14,10 +14,16 @@ from hypothesis import strategies as st
 from made_film import FilmTruth, make_film
 
 from animegamer_core.data.films.film import FilmFrame, read_frames
-from animegamer_core.data.films.jumps import JumpSettings
-from animegamer_core.data.films.scenes import Scene, SceneFinder, SceneSettings
-from animegamer_core.data.films.thumbnails import Thumbnail, change, reduced
-from animegamer_core.data.films.transitions import Probabilities, blank_fades, join_fades, network_transitions
+from animegamer_core.data.films.jumps import JumpSettings, Thumbnail, change, reduced
+from animegamer_core.data.films.scenes import (
+    Probabilities,
+    Scene,
+    SceneFinder,
+    SceneSettings,
+    blank_fades,
+    join_fades,
+    network_transitions,
+)
 from animegamer_core.data.films.transnet import TransNet, _network_class, check_installed
 
 cv2 = pytest.importorskip("cv2")

@@ -11,19 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_film import FilmTruth, SceneTruth, make_film
 
-from animegamer_core.data.films.cutting import ClipShape, Span, cut_span
-from animegamer_core.data.films.film import frames_at, read_frames
-from animegamer_core.data.films.framing import Crop, fit
-from animegamer_core.data.films.scenes import Scene
-from animegamer_core.data.films.segments import (
+from animegamer_core.data.films.cutting import (
     FADE_MARGIN,
     FILTERS,
     Candidate,
+    ClipShape,
     Duplicates,
+    Span,
+    cut_span,
     segments_of,
     signature,
     why_left_out,
 )
+from animegamer_core.data.films.film import frames_at, read_frames
+from animegamer_core.data.films.framing import Crop, fit
+from animegamer_core.data.films.scenes import Scene
 from animegamer_core.data.films.survey import FilmScene
 from animegamer_core.data.films.writing import MOST_TEXT, looked_at, reading_size
 from animegamer_core.data.flow import FlowSettings

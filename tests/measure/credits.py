@@ -27,11 +27,11 @@ import numpy as np  # noqa: E402
 from lettered import GROUNDS, KINDS, lettered, subtitle, write  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
+from animegamer_core.data.films.cutting import segments_of  # noqa: E402
 from animegamer_core.data.films.film import frames_at, read_frames  # noqa: E402
 from animegamer_core.data.films.film_index import add_film, film_name, read_film_index  # noqa: E402
 from animegamer_core.data.films.framing import Crop, fit  # noqa: E402
 from animegamer_core.data.films.scenes import SceneSettings  # noqa: E402
-from animegamer_core.data.films.segments import segments_of  # noqa: E402
 from animegamer_core.data.films.survey import Survey, survey_film  # noqa: E402
 from animegamer_core.data.films.transnet import best_device  # noqa: E402
 from animegamer_core.data.films.writing import MOST_TEXT, find_lines, is_credits, looked_at, reading_size  # noqa: E402

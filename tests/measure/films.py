@@ -27,8 +27,13 @@ from made_film import FilmTruth, make_film  # noqa: E402
 
 from animegamer_core.data.build import BuildSettings  # noqa: E402
 from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
-from animegamer_core.data.films.cutting import ClipShape, Cut, cut_span, spans_of  # noqa: E402
-from animegamer_core.data.films.segments import Duplicates  # noqa: E402
+from animegamer_core.data.films.cutting import (  # noqa: E402
+    ClipShape,
+    Cut,
+    Duplicates,  # noqa: E402
+    cut_span,
+    spans_of,
+)
 from animegamer_core.data.films.survey import Survey, survey_film  # noqa: E402
 from animegamer_core.data.motion import level_edges, level_of  # noqa: E402
 from animegamer_core.data.records import ClipRecord  # noqa: E402

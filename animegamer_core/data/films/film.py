@@ -1,20 +1,332 @@
-"""Reads films: the header, and the frames as RGB in display order with their times.
+"""Reads films: the header, the frames as RGB in display order with their times, and where a file breaks off.
 
-For a damaged file, the readers yield what is readable, then raise FilmError. H height, W width as displayed.
+For a damaged file, the readers yield what is readable, then raise FilmError. H height, W width as displayed. PyAV is
+only imported when a file is opened.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+import stat
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from functools import lru_cache
+from itertools import chain, dropwhile
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .film_file import FilmError, FilmFile, Timed, opened
+from ...media.limits import OPTIONS, SizeError, limit_track
+from .colour import HDR, Display
+
+if TYPE_CHECKING:
+    import numpy as np
+    from av import AudioFrame, Packet, VideoFrame
+    from av.container import InputContainer
+    from av.video.stream import VideoStream
+    from numpy.typing import NDArray
+
+_KNOWN_LENGTH = ("mov,mp4", "matroska", "avi", "flv", "asf")  # formats whose header has the true length
+_DOLBY = ("dvh1", "dvhe", "dva1", "dvav")  # tags of Dolby Vision
+_DECODING_TIMES = ("avi",)  # formats that store decoding times, not display times
+_LISTS = ("concat", "hls", "dash", "sdp")  # formats that only refer to other files, which must not be read unasked
+_MAY_JUMP = ("mpegts", "mpeg")  # formats whose clock may restart, as in joined recordings
+_MISSING = 1.0  # seconds that must be missing at the end before a file counts as truncated
+_LATE = 1.0  # seconds by which a time may exceed the film's length
+_BEFORE = 1.0  # seconds before the wanted sound to seek to
+_USUAL_FPS = 25.0
+_DOUBTED_FPS = 240.0  # a stated rate from here on is often the container's clock, such as WebM's 1000
+MOST_FPS = 1000.0  # frames per second
+
+
+class FilmError(ValueError):
+    """A film cannot be read, or not to its end; the message names the file."""
+
+
+class Timed(NamedTuple):
+    """A decoded frame, its number in the film (-1: unknown), and its time in seconds since the first shown frame."""
+
+    index: int
+    seconds: float
+    frame: VideoFrame
+
+
+@contextmanager
+def opened(path: Path, threads: int) -> Iterator[FilmFile]:
+    """An open film whose first frame can be decoded; FilmError for anything else."""
+    _check_file(path)
+    with _container(path) as container:
+        try:
+            film = FilmFile(path, container, threads)
+        except SizeError as error:
+            raise FilmError(f"{path}: {error}") from error
+        yield film
+
+
+def _container(path: Path) -> InputContainer:
+    import av
+
+    # Local files only: a playlist must not make us fetch its addresses.
+    local = {"protocol_whitelist": "file"}
+    try:
+        return av.open(f"file:{path}", options=OPTIONS, container_options=local, metadata_errors="ignore")
+    except av.error.FFmpegError as error:
+        with path.open("rb") as file:
+            head = file.read(12)
+        is_film = head[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free") or head[:4] == b"\x1a\x45\xdf\xa3"
+        hint = "its index is missing, as in a truncated file" if is_film else "it is not a film"  # mp4, mov or Matroska
+        raise FilmError(f"{path}: cannot be opened ({error.strerror}); {hint}") from error
+
+
+def _check_file(path: Path) -> None:
+    try:
+        kind = path.stat().st_mode
+        if stat.S_ISDIR(kind):
+            raise FilmError(f"{path}: is a folder; name a film in it")
+        if not stat.S_ISREG(kind):
+            raise FilmError(f"{path}: is not a file")
+        with path.open("rb") as file:
+            empty = not file.read(1)
+    except OSError as error:
+        raise FilmError(f"{path}: cannot be read ({error.strerror})") from error
+    if empty:
+        raise FilmError(f"{path}: is empty (0 bytes)")
+
+
+class FilmFile:
+    """An open file: its video track, the shape of its first frame, its clock, and where its data end."""
+
+    def __init__(self, path: Path, container: InputContainer, threads: int) -> None:
+        self.path, self.container, self.broken, self.whole = path, container, "", True
+        self.stream = _video_track(path, container)
+        limit_track(self.stream)
+        self.stream.thread_type = "AUTO"
+        self.stream.codec_context.thread_count = threads
+        self.seconds = _length(container, self.stream)
+        self._reached, self._failure, self._stopped = -math.inf, "", False
+        self._decoded = self._decode()
+        self._first = next(self._decoded, None)
+        if self._first is None:
+            raise FilmError(f"{path}: has no frame that can be decoded ({self._failure or 'zero frames'})")
+        rate = self.stream.guessed_rate if self._first.time is None else self.stream.average_rate
+        self.step = 1 / frame_rate(float(rate or _USUAL_FPS), self.stream.frames, self.seconds)
+        self.display = Display(self._first, self.stream)
+
+    @property
+    def origin(self) -> float:
+        """The first shown frame's time by the file's own clock, in seconds."""
+        return self._first.time or 0.0
+
+    def frames(self, start: float) -> Iterator[Timed]:
+        """Yield the film's frames; call this once. Sets `broken` at the end.
+
+        They begin at a key frame near `start` (seconds); `whole` is then false. All frames are yielded if `start` is 0
+        or the file's times cannot be relied on, none if seeking fails.
+        """
+        origin = self._first.time
+        file, may_jump = self.path.stat(), self.container.format.name in _MAY_JUMP
+        jumps = start > 0 and may_jump and _clock_jumps(self.path, file.st_size, file.st_mtime_ns)
+        self.whole = start <= 0 or origin is None or jumps
+        if self.whole:
+            frames = chain([self._first], self._decoded)
+        else:
+            frames = self._decode() if self._sought(origin + start) else ()
+            frames = dropwhile(lambda frame: frame.time is None, frames)
+        clock, seconds = Clock(origin, self.step, self.seconds), 0.0
+        for number, frame in enumerate(frames):
+            seconds = clock.read(frame.time)
+            yield Timed(number if self.whole else -1, seconds, frame)
+        self.broken = self._what_is_missing(seconds + self.step)
+
+    def show(self, frame: VideoFrame) -> NDArray[np.uint8]:
+        """The frame as RGB (H, W, 3); FilmError if its pixel format cannot be converted."""
+        import av
+
+        try:
+            return self.display.show(frame)
+        except av.error.FFmpegError as error:
+            kind = frame.format.name
+            raise FilmError(
+                f"{self.path}: its frames ({kind}) cannot be converted to RGB ({error.strerror})"
+            ) from error
+
+    def _sought(self, time: float) -> bool:
+        import av
+
+        try:
+            self.container.seek(math.floor(time / self.stream.time_base), stream=self.stream)
+        # no index, past the end, or an impossible time: read_frames tries an earlier time, then 0
+        except (av.error.FFmpegError, OverflowError):
+            return False
+        return True
+
+    def _decode(self) -> Iterator[VideoFrame]:
+        """Yield the frames from here on; after a damaged one, skip to the next key frame."""
+        damaged = False
+        for frame in self._decode_all():
+            damaged = frame.is_corrupt or (damaged and not frame.key_frame)
+            if not damaged:
+                yield frame
+
+    def _decode_all(self) -> Iterator[VideoFrame]:
+        import av
+
+        due: deque[int | None] = deque()
+        for packet in self._packets():
+            if packet.size and self.container.format.name in _DECODING_TIMES:
+                due.append(packet.dts)
+            try:
+                for frame in packet.decode():
+                    frame.pts = due.popleft() if due else frame.pts
+                    yield frame
+            except av.error.FFmpegError as error:  # skip the packet; if the film ends here, this is the reason
+                self._failure = error.strerror
+
+    def _packets(self) -> Iterator[Packet]:
+        """Yield the packets of the video track, and note how far all tracks reach."""
+        import av
+
+        try:
+            for packet in self.container.demux():
+                time = packet.dts if packet.pts is None else packet.pts
+                if time is not None:
+                    self._reached = max(self._reached, float((time + (packet.duration or 0)) * packet.time_base))
+                if packet.stream is self.stream:
+                    yield packet
+        except av.error.FFmpegError as error:
+            self._failure, self._stopped = error.strerror, True
+
+    def _what_is_missing(self, seconds: float) -> str:
+        """The message for a film that broke off at `seconds`; '' for a whole film."""
+        known = self.container.format.name.startswith(_KNOWN_LENGTH)
+        promised = self.container.duration / 1e6 if known and self.container.duration else -math.inf
+        if not self._stopped and self._reached >= promised - _MISSING:
+            return ""
+        of = f" of {self.seconds:.1f} s" if self.seconds else ""
+        why = self._failure or "no more data"
+        return f"{self.path}: ends at {seconds:.1f} s{of}: the file is truncated or damaged ({why})"
+
+
+def has_sound(path: Path) -> bool:
+    """Whether a film has sound that can be decoded, with timestamps."""
+    with _container(path) as container:
+        tracks, may_jump = container.streams.audio, container.format.name in _MAY_JUMP
+        if not tracks or tracks[0].codec_context is None:
+            return False
+    file = path.stat()
+    return not (may_jump and _clock_jumps(path, file.st_size, file.st_mtime_ns))
+
+
+def sound_frames(path: Path, start: float) -> Iterator[AudioFrame]:
+    """Yield the film's sound as far as it can be decoded, from shortly before `start` (seconds of the file's clock)."""
+    import av
+
+    with _container(path) as container:
+        track = container.streams.audio[0]
+        with contextlib.suppress(av.error.FFmpegError):  # no index: read from the start
+            container.seek(math.floor(max(0.0, start - _BEFORE) / track.time_base), stream=track)
+        try:
+            for packet in container.demux(track):
+                with contextlib.suppress(av.error.FFmpegError):  # damaged parts are silent
+                    yield from packet.decode()
+        except av.error.FFmpegError:  # the film breaks off here, which its pictures report
+            return
+
+
+@lru_cache(maxsize=64)
+def _clock_jumps(path: Path, size: int, changed: int) -> bool:
+    """Whether the times of a film jump back.
+
+    Reads all packets, without decoding them, once per process. size, changed: of the file, so that a changed file is
+    read again.
+    """
+    import av
+
+    last = -math.inf
+    with _container(path) as container:
+        try:
+            for packet in container.demux(_video_track(path, container)):
+                if packet.dts is not None and packet.dts < last:
+                    return True
+                last = last if packet.dts is None else packet.dts
+        except av.error.FFmpegError:  # read_frames reports it
+            return False
+    return False
+
+
+def _video_track(path: Path, container: InputContainer) -> VideoStream:
+    """The first video track that can be decoded; FilmError says what the file is instead."""
+    from av.stream import Disposition
+
+    kind = container.format.name
+    if kind in _LISTS:
+        raise FilmError(f"{path}: is a list of other files, not a film; name one of those")
+    if kind == "tty" or kind.startswith("image2") or kind.endswith("_pipe"):
+        raise FilmError(f"{path}: is a {'text' if kind == 'tty' else 'picture'}, not a film")
+    tracks = [track for track in container.streams.video if Disposition.attached_pic not in track.disposition]
+    if not tracks:
+        held = "only a cover picture" if container.streams.video else "no video"
+        raise FilmError(f"{path}: has {held}{' besides its sound' if container.streams.audio else ''}; name a film")
+    if tracks[0].codec_context is None:
+        raise FilmError(f"{path}: its video header is truncated or unknown")
+    if tracks[0].codec_context.codec_tag in _DOLBY and tracks[0].codec_context.color_trc not in HDR:
+        raise FilmError(
+            f"{path}: is Dolby Vision without an HDR10 layer, which only Dolby's decoder can read; convert it"
+        )
+    return tracks[0]
+
+
+def _length(container: InputContainer, track: VideoStream) -> float:
+    """The length of the video by its header, 0.0 if unknown."""
+    if track.duration:
+        return float(track.duration * track.time_base)
+    before = (container.start_time or 0) if container.format.name.startswith("matroska") else 0
+    return max(0.0, ((container.duration or 0) - max(0, before)) / 1e6)
+
+
+def frame_rate(stated: float, frames: int, seconds: float) -> float:
+    """Frames per second, below MOST_FPS.
+
+    As stated; if that is doubtful, from the header's frame count and length, else 25.
+    """
+    if stated < _DOUBTED_FPS:
+        return stated
+    counted = (frames - 1) / seconds if seconds else 0.0
+    return counted if 0 < counted < MOST_FPS else _USUAL_FPS
+
+
+class Clock:
+    """Seconds since the first shown frame, always increasing even if the file's times are not.
+
+    A single odd time (not later than the one before, or far past the end) is ignored. Two in a row mean that the file's
+    clock has jumped: it is shifted so that frames follow at the average rate.
+    """
+
+    def __init__(self, origin: float | None, step: float, seconds: float) -> None:
+        self._shift, self._step, self._odd = -(origin or 0.0), step, 0
+        self._last = self._good = -math.inf  # the last time returned, and the last that came from the file's clock
+        self._limit = seconds + _LATE if seconds else math.inf
+
+    def read(self, time: float | None) -> float:
+        """The next frame's time in seconds. time: as stored in the file, None if it has none."""
+        seconds = math.nan if time is None else time + self._shift
+        if self._good == -math.inf:
+            self._last = self._good = 0.0 if time is None else seconds
+        elif self._last < seconds <= self._limit:
+            self._last, self._good, self._odd = seconds, seconds, 0
+        else:
+            self._odd += 1
+            is_ignored = time is not None and self._odd == 1
+            self._last = self._good + self._step * (0.1 if is_ignored else self._odd)
+            if time is not None and not is_ignored:
+                self._shift = self._last - time
+        return self._last
+
 
 FILM_SUFFIXES = tuple(
     ".3gp .avi .divx .f4v .flv .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .mxf .ogm .ogv .ts .vob .webm .wmv".split()

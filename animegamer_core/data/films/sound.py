@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...media.soundtrack import RATE, as_stereo, resampler_for
-from .film_file import has_sound, opened, sound_frames
+from .film import has_sound, opened, sound_frames
 
 if TYPE_CHECKING:
     import av

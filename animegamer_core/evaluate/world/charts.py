@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...files import save_picture
 from ...media.contact_sheet import contact_sheet
-from ...media.fonts import drawable, font_of
+from ...media.text import drawable, font_of
 from ...media.video import read_clip
 from ...state import GameSession, GameState
 from ..estimates import Estimate
