@@ -101,8 +101,7 @@ def _paper_table(world: World, games: int, seed: int) -> tuple[str, Image.Image]
     for model in (player.engine, player.decoder):
         comfyui.make_interruptible(model)
     folder = comfyui.output_folder() / comfyui.EVALUATIONS
-    small = evaluate_small(player, folder, games, seed, comfyui.NodeProgress())
-    return small.text, small.sheet
+    return evaluate_small(player, folder, games, seed, comfyui.NodeProgress())
 
 
 TABLES = {"toybox": _acceptance_table, "paper": _paper_table}

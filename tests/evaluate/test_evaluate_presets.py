@@ -13,7 +13,7 @@ from animegamer_core.checkpoint import open_world
 from animegamer_core.cli.evaluate import Presets
 from animegamer_core.cli.options import parse
 from animegamer_core.evaluate.estimates import psnr
-from animegamer_core.evaluate.presets import REPEATS, PresetScore, in_proportion
+from animegamer_core.evaluate.presets import REPEATS, in_proportion
 from animegamer_core.evaluate.toybox.context import EvalContext, Sampling
 from animegamer_core.evaluate.toybox.rows import SCORED
 from animegamer_core.evaluate.toybox.run import EvalRun, Plan
@@ -50,19 +50,6 @@ def test_exact_comes_first_and_everything_is_held_against_it(run):
         heads = [score["recognised"][head]["value"] for head in SCORED]
         assert score["recognition"]["value"] == pytest.approx(sum(heads) / 4)
     assert values["fingerprint"] and values["machine"]["torch"] and values["dtype"] == "float32"
-
-
-def test_the_printed_row_tells_points_and_times(run):
-    from animegamer_core.evaluate.estimates import Estimate
-
-    def score(name, seconds, right, near):
-        estimate = Estimate(right, right, right, 10)
-        return PresetScore(Preset(name, ""), 50, "cosine", (9.0, seconds, 0.1), {}, estimate, estimate, near)
-
-    exact = score("exact", 6.0, 0.95, None)
-    line = score("live", 2.0, 0.93, 31.26).line(exact)
-    assert line.split() == "live 50 2.000 3.00 93.0 % (-2.0) 93.0 % (-2.0) 31.3 dB".split()
-    assert exact.line(exact).endswith(" -") and score("none", 6.0, 0.95, None).line(exact).endswith("the same")
 
 
 def test_steps_in_proportion_are_a_share_of_the_worlds_own():

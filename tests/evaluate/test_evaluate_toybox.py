@@ -21,10 +21,9 @@ from animegamer_core.cli import evaluate as cli
 from animegamer_core.evaluate import estimates
 from animegamer_core.evaluate.report import OK, SHORT, UNSURE, Line, Target
 from animegamer_core.evaluate.toybox import rows as acceptance
-from animegamer_core.evaluate.toybox.context import EvalContext, Sampling, Script, play_games
+from animegamer_core.evaluate.toybox.context import EvalContext, Script, play_games
 from animegamer_core.evaluate.toybox.hard_rows import DISTANCES, TURNS, shown_turns
 from animegamer_core.evaluate.toybox.run import FULL, QUICK, EvalRun, Plan
-from animegamer_core.media.video import to_uint8
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.model.engine import GameEngine
@@ -34,7 +33,7 @@ from animegamer_core.research.toybox_recipe import probes as probe_training
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.state import CACHED_TURNS, GameSession, GameState, MotionTable
 from animegamer_core.toybox import probes, scenes
-from animegamer_core.toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VALUES
+from animegamer_core.toybox.calibration import CALIBRATED_VALUES, DATA_VALUES
 from animegamer_core.toybox.editions import EDITION_NOTE, SECOND
 from animegamer_core.toybox.games import SPLITS, opening_game, sample_game, sparse_game
 from animegamer_core.toybox.world import COLOURS, REFERENCES, UNSEEN_PAIRS, vocabulary
@@ -70,9 +69,6 @@ def test_turns_that_go_wrong_together_are_worth_fewer():
     assert together.high - 0.5 == pytest.approx(math.sqrt(square * (1 + square)) / 2 / (1 + square), abs=1e-6)
     apart = estimates.fraction_over_games([[True, False], [False, True], [True, False], [True, False]])
     assert apart == estimates.fraction([True, False] * 4), "never worth more than they are"
-    assert estimates.fraction_over_games([[flag] for flag in (1, 1, 0, 1)]) == estimates.fraction([1, 1, 0, 1])
-    assert estimates.fraction_over_games([[True, False, True], []]) == estimates.fraction([True, False, True])
-    assert estimates.fraction_over_games([[True] * 3] * 2) == estimates.fraction([True] * 6)
 
 
 def test_a_mean_has_the_normal_interval_and_nothing_measured_is_no_number():
@@ -83,10 +79,12 @@ def test_a_mean_has_the_normal_interval_and_nothing_measured_is_no_number():
     assert estimates.mean([]).json_values == {"value": None, "interval": [None, None], "n": 0}
 
 
-def test_psnr_of_a_known_error():
-    true = np.zeros((17, 4, 4, 3), np.uint8)
+def test_psnr_and_sharpness_by_hand():
+    true, step = np.zeros((17, 4, 4, 3), np.uint8), np.zeros((1, 2, 2, 1), np.uint8)
     assert estimates.psnr(true + 16, true) == pytest.approx(10 * math.log10(255**2 / 256))
     assert estimates.psnr(true, true) == math.inf
+    step[0, :, 1] = 100
+    assert estimates.sharpness(step // 2, step) == 0.5
 
 
 def test_motion_level_metrics():
@@ -127,13 +125,6 @@ def test_probe_scenes_are_apart_from_games_and_hold_every_label():
 @pytest.fixture(scope="module")
 def few_clips():
     return scenes.draw_labelled(range(10), workers=1)
-
-
-def test_processes_draw_and_measure_the_same(few_clips):
-    again, labels = scenes.draw_labelled(range(3), workers=2)
-    assert (again == few_clips[0][:3]).all()
-    assert all((labels[head] == few_clips[1][head][:3]).all() for head in scenes.HEADS)
-    assert (scenes.measure_clips(again, 2) == scenes.measure_clips(again, 1)).all()
 
 
 def test_a_script_on_standard_input_gets_a_sentence_and_no_hang():
@@ -179,9 +170,6 @@ def test_missing_and_foreign_probes_are_refused(learned, tmp_path):
     folder = probes.save_probes(learned[0], tmp_path, {})
     (folder / probes.WEIGHTS).write_bytes(b"torn")
     with pytest.raises(ValueError, match="not the probes"):
-        probes.load_probes(tmp_path)
-    (folder / probes.CARD).write_text(json.dumps({"heads": {"character": ["Nobody"]}}))
-    with pytest.raises(ValueError, match="different labels"):
         probes.load_probes(tmp_path)
 
 
@@ -412,24 +400,6 @@ def probes_of_any_kind(folder):
     return lambda world, device, weights=probes.WEIGHTS: net
 
 
-def test_sharpness_is_that_of_the_true_clip_or_less_where_it_is_smeared():
-    true = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
-    smeared = ((true[:, :, :-1].astype(int) + true[:, :, 1:]) // 2).astype(np.uint8)
-    assert estimates.sharpness(true, true) == 1
-    assert estimates.sharpness(smeared, true[:, :, :-1]) < 0.9
-    step = np.zeros((1, 2, 2, 1), np.uint8)
-    step[0, :, 1] = 100
-    assert estimates.sharpness(step // 2, step) == 0.5
-
-
-def test_single_frames_are_read_one_by_one(learned):
-    net, clips, _ = learned
-    seen = probes.recognise_frames(net, clips[:2, :3], batch=1)
-    assert {head: rows.shape for head, rows in seen.items()} == dict.fromkeys(scenes.HEADS, (2, 3))
-    again = probes.recognise_frames(net, clips[1:2, 2:3])
-    assert all((seen[head][1, 2] == again[head][0, 0]) for head in scenes.HEADS)
-
-
 @pytest.fixture(scope="module")
 def drawn(tiny_world):
     """A run whose true shots, representations and reconstructions the tests below share."""
@@ -465,12 +435,6 @@ def test_motion_is_measured_with_and_without_calibration(drawn, monkeypatch):
         assert bare[name] == bare[f"{name}, uncalibrated"] == found[f"{name}, uncalibrated"] and remarks == ()
     assert found["ACC-F"].count == found["ACC-F, uncalibrated"].count == 3
     assert "inverting the decoder's own measured response" in said[0]
-
-
-def test_a_calibrated_world_that_keeps_its_data_to_itself_has_no_second_figure(drawn):
-    found, said = motion_lines(drawn, provenance={BUILT_BY: BUILDER})
-    assert found["ACC-F"].count == 3 and found["ACC-F, uncalibrated"].count == 0
-    assert "does not list the medians" in said[0]
 
 
 @pytest.fixture
@@ -532,15 +496,3 @@ def test_a_world_without_measured_edges_is_refused(tiny_world):
     world = replace(open_world(tiny_world), motion_table=replace(TABLE, edges=None))
     with pytest.raises(ValueError, match="no measured edges"):
         EvalContext(world)
-
-
-def test_shots_are_drawn_as_the_lab_is_told(tiny_world):
-    """Fewer steps, or another guidance, must reach the sampler: presets are judged by it."""
-    state = torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(0))
-    clips = [
-        EvalContext(open_world(tiny_world), sampling=sampling).shoot(state, [2.0], [5])
-        for sampling in (Sampling(), Sampling(steps=1), Sampling(guidance="constant"))
-    ]
-    direct = open_world(tiny_world).load_decoder("cpu", torch.float32).shoot(state[0], 2.0, seed=5, steps=1)
-    assert np.array_equal(clips[1][0], to_uint8(direct))
-    assert not np.array_equal(clips[0], clips[1]) and not np.array_equal(clips[0], clips[2])

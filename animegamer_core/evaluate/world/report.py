@@ -16,7 +16,7 @@ from ..estimates import FEW, Estimate
 from ..report import machine
 from ..similarity import STAND_IN
 from .metrics import MAIN_TABLE, METRICS, PAPER, SOURCE, Metric, confusion, estimates_of
-from .records import GAMES, SHOT_SCORES, GameRecord, PlayedRun, TurnRecord, differences, read_asked, read_run
+from .records import ABOUT, GAMES, SHOT_SCORES, GameRecord, PlayedRun, TurnRecord, differences, read_asked, read_run
 
 SAME = ("benchmark", "towers", "motion", "references")  # keys of run.json that must be equal if runs are compared
 JSON, MARKDOWN, PAGE = "report.json", "report.md", "index.html"
@@ -169,7 +169,7 @@ def table_of(
         remarks += remark
     names = _names([run, *others])
     columns = tuple(Column.of(one, name) for one, name in zip([run, *others], names, strict=True))
-    known = {name: value for name, value in run.asked.items() if name not in ("format", "about")}
+    known = {name: value for name, value in run.asked.items() if name != ABOUT}
     known["benchmark"] = {**known["benchmark"], "games": [game.name for game in run.games]}
     known |= {"seeds": {game.name: game.seed for game in run.games}, "played_on": _played_on(run)}
     known["beside"] = {

@@ -249,22 +249,14 @@ def wait_for_games(out: Path, games: Sequence[BenchmarkGame]) -> Iterator[int]:
         time.sleep(_POLL_S)
 
 
-@dataclass(frozen=True)
-class SmallTable:
-    """The table as text, and its charts above the first game's contact sheet. folder: of the run."""
-
-    text: str
-    sheet: Image.Image
-    folder: Path
-
-
 def evaluate_small(
     player: WorldPlayer, root: Path, games: int, seed: int, on_progress: OnProgress, models: ScoringModels | None = None
-) -> SmallTable:
-    """Play the first `games` games and measure their shots, in a folder below `root`.
+) -> tuple[str, Image.Image]:
+    """The table of the first `games` games as text, and its charts above the first game's contact sheet.
 
-    The folder's name is a hash of the world, its settings, the models and the seed, so finished games are not played
-    again. An exception from on_progress ends the run after that turn. models: None for the Toybox's.
+    They are played in a folder below `root`, which the text names. Its name is a hash of the world, its settings, the
+    models and the seed, so finished games are not played again. An exception from on_progress ends the run after that
+    turn. models: None for the Toybox's.
     """
     models = models or open_scoring_models("toybox", device=player.settings.device)
     decides = json.dumps([player.facts, models.facts, seed], sort_keys=True)
@@ -283,4 +275,4 @@ def evaluate_small(
         opened.play(lambda *_: on_progress("turns", next(counted), total))
         table = opened.report()
         save_table(table)
-    return SmallTable(f"{table.text}\n\nclips: {job.out}", stacked(list(draw_pictures(table).values())), job.out)
+    return f"{table.text}\n\nclips: {job.out}", stacked(list(draw_pictures(table).values()))
