@@ -98,9 +98,7 @@ def cut_films(
     spans = [
         span
         for name, film in entries.items()
-        for span in spans_of(
-            named[name], name, film.survey, finished_scenes(out, name), film.most_text(settings.most_text)
-        )
+        for span in spans_of(named[name], name, film.survey, finished_scenes(out, name), film.most_text)
     ]
     scenes = sum(len(film.survey.scenes) for film in entries.values())
     done = scenes - sum(len(span.scenes) for span in spans)

@@ -17,7 +17,7 @@ from animegamer_core.data.films.sound import sounds_at
 from animegamer_core.data.films.survey import FilmScene
 from animegamer_core.data.flow import FlowSettings
 from animegamer_core.media.soundtrack import RATE
-from animegamer_core.media.video import read_clip, write_clip
+from animegamer_core.media.video import read_clip
 
 av = pytest.importorskip("av")
 pytest.importorskip("cv2")
@@ -102,11 +102,6 @@ def test_where_the_film_has_no_sound_a_clip_is_silent(films):
     assert np.abs(after[:, : RATE // 4]).max() > 0.2 and np.abs(after[:, -RATE // 2 :]).max() < 0.01
 
 
-def test_a_film_without_sound_gives_none(tmp_path):
-    silent = make_film(tmp_path / "silent.mp4", None)
-    assert list(sounds_at(silent, [0.0, 2.0], 1.0)) == [None, None]
-
-
 def test_damaged_sound_is_silent_and_the_rest_stays(films, tmp_path):
     data = bytearray(films["whole.mkv"].read_bytes())
     with av.open(str(films["whole.mkv"])) as container:
@@ -135,16 +130,3 @@ def test_cut_clips_keep_their_sound_and_read_as_before(films, tmp_path):
         assert probe(path).seconds == pytest.approx(17 / 8, abs=0.01)
         (sound,) = sounds_at(path, [0.0], 17 / 8)
         assert second_of(sound) == pytest.approx(cut.start + 17 / 16, abs=0.06)
-
-
-def test_the_same_sound_gives_the_same_file(tmp_path):
-    frames = np.random.default_rng(1).integers(0, 255, (17, 32, 48, 3), np.uint8)
-    for name in ("one.mp4", "two.mp4"):
-        write_clip(tmp_path / name, frames, 8, sound=np.repeat(tone(0, 2 * RATE), 2, 0))
-    assert (tmp_path / "one.mp4").read_bytes() == (tmp_path / "two.mp4").read_bytes()
-
-
-def test_a_clip_of_bytes_refuses_sound(tmp_path):
-    frames = np.zeros((17, 32, 48, 3), np.uint8)
-    with pytest.raises(ValueError, match="cannot have sound; write an .mp4"):
-        write_clip(tmp_path / "clip.safetensors", frames, 8, sound=tone(0, RATE))

@@ -110,12 +110,6 @@ def test_a_scene_that_shows_no_borders_takes_the_borders_around_it(dim, crop):
     assert near(found(shots), [crop] * 4)
 
 
-def test_the_nearest_scene_with_borders_is_used():
-    crops = [LETTERBOX] * 3 + [PILLARBOX] * 3
-    shots = [shot(darkness if seed in (1, 2, 3, 4) else daylight, crop, seed) for seed, crop in enumerate(crops)]
-    assert near(found(shots), crops)
-
-
 def test_a_lamp_where_the_others_have_a_border_is_not_cut_off():
     def lamp_above(height: int, width: int, rng: np.random.Generator) -> np.ndarray:
         picture = darkness(height, width, rng)
@@ -151,13 +145,6 @@ def test_noise_subtitles_and_flashes_in_the_borders_are_ignored():
     assert near(found(shots), crops)
 
 
-def test_what_is_seen_in_a_fade_is_ignored():
-    shots = [shot(daylight, NONE, 0), shot(daylight, PILLARBOX, 1)]
-    shots[1][:4] = shots[0][:4]
-    scenes = [Scene(0.0, 2.0, "start"), Scene(2.0, 4.0, "fade", fade_in=1.3)]
-    assert near([astuple(crop) for crop in crops_of_scenes(samples_of(shots), scenes)], [NONE, PILLARBOX])
-
-
 def test_scenes_of_one_format_get_one_crop():
     """Their own measures differ by a pixel, and clips of one film must not."""
     shots = [shot(daylight, (22 + seed % 2, 22, 0, 0), seed) for seed in range(6)]
@@ -167,12 +154,6 @@ def test_scenes_of_one_format_get_one_crop():
 def test_without_anything_to_go_by_nothing_is_cut_off():
     assert found([shot(darkness, LETTERBOX, 0), shot(credits, LETTERBOX, 1)]) == [NONE, NONE]
     assert crops_of_scenes([], scenes_of(2)) == [Crop(), Crop()]
-
-
-def test_a_scene_without_a_sample_takes_the_borders_around_it():
-    shots = [shot(daylight, LETTERBOX, 0)]
-    scenes = [Scene(0.0, 2.0, "start"), Scene(2.0, 2.1, "cut")]
-    assert near([astuple(crop) for crop in crops_of_scenes(samples_of(shots), scenes)], [LETTERBOX] * 2)
 
 
 # --- fitting ----------------------------------------------------------------------------------------------------------
@@ -194,11 +175,6 @@ def test_what_remains_is_the_middle_in_its_own_shape():
     assert abs(len(rows) - 96 * 0.6) <= 2 and abs(len(columns) - len(rows)) <= 2
     assert abs(rows.mean() - 47.5) <= 1 and abs(columns.mean() - 71.5) <= 1
     assert not out[0].any() and not out[:, 0].any() and not out[:, -1].any()
-
-
-def test_a_frame_of_the_right_size_is_untouched():
-    frame = daylight(96, 144, np.random.default_rng(1))
-    assert np.array_equal(fit(frame, Crop(), (96, 144)), frame)
 
 
 def test_a_crop_that_leaves_nothing_is_refused():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from made_film import FilmTruth, make_film
 
 from animegamer_core.data.films.film import FilmFrame, read_frames
-from animegamer_core.data.films.jumps import JumpSettings, Thumbnail, change, reduced
+from animegamer_core.data.films.jumps import Thumbnail, change, reduced
 from animegamer_core.data.films.scenes import (
     Probabilities,
     Scene,
@@ -266,34 +266,6 @@ def test_a_film_of_one_frame_is_a_scene_and_one_of_none_has_none():
     (scene,) = found([picture(1)])
     assert (scene.start, scene.end) == (0, 1 / FPS)
     assert SceneFinder(SceneSettings(), FPS).finish(0.0) == []
-
-
-def test_times_are_the_frames_own():
-    finder, seconds = SceneFinder(SceneSettings(), FPS), 0.0
-    starts = []
-    for number in range(60):
-        starts.append(seconds)
-        finder.add(FilmFrame(number, seconds, picture(1 + number // 20)))
-        seconds += 0.04 if number % 3 else 0.11
-    assert [scene.start for scene in finder.finish(seconds)] == [starts[0], starts[20], starts[40]]
-
-
-def test_frames_out_of_order_and_impossible_rates_are_refused():
-    finder = SceneFinder(SceneSettings(), FPS)
-    finder.add(FilmFrame(0, 1.0, picture(1)))
-    with pytest.raises(ValueError, match=r"1\.0 s"):
-        finder.add(FilmFrame(1, 1.0, picture(1)))
-    with pytest.raises(ValueError, match="0 frames per second"):
-        SceneFinder(SceneSettings(), 0)
-
-
-def test_the_thresholds_of_settings_matter():
-    frames = list(shown((picture(1), 30), (picture(2), 30)))
-    deaf = SceneSettings(Probabilities(change=2.0), JumpSettings(change=9.0))
-    finder = SceneFinder(deaf, FPS)
-    for number, image in enumerate(frames):
-        finder.add(FilmFrame(number, number / FPS, image))
-    assert len(finder.finish(60 / FPS)) == 1
 
 
 def test_a_sudden_change_settles_where_the_network_doubts():

@@ -81,8 +81,6 @@ def test_only_the_last_time_is_clamped_and_only_at_the_end_of_the_scene():
     assert first.times == tuple(10 + index / 8 for index in range(17))
     assert second.times[:-1] == tuple(12 + index / 8 for index in range(16)) and 13.9 < second.times[-1] < 14.0
     assert segments_of(Scene(0.0, 1.99, "cut")) == []
-    with pytest.raises(ValueError, match="1 frames"):
-        segments_of(Scene(0.0, 9.0, "cut"), frames=1)
 
 
 def test_segments_keep_away_from_fades_and_name_flashed_frames():

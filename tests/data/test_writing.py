@@ -14,8 +14,6 @@ from animegamer_core.data.films.writing import (
     check_installed,
     find_lines,
     is_credits,
-    looked_at,
-    reading_size,
     text_share,
 )
 
@@ -65,14 +63,6 @@ def test_one_or_two_rows_count_in_the_middle_alone_and_three_anywhere():
     columns = [row(y, left, 0.2) for y in (0.4, 0.5, 0.6) for left in (0.1, 0.4)]
     assert text_share(columns) == pytest.approx(6 * 0.008)
     assert text_share([*columns[:2], row(0.9)]) == 0, "a sign over a subtitle: two rows of cells are no third one"
-
-
-def test_frames_are_read_at_most_at_384_lines_and_never_enlarged():
-    frame = np.zeros((1080, 1920, 3), np.uint8)
-    assert reading_size(frame, Crop(), (480, 720)) == (384, 576)
-    assert reading_size(frame, Crop(top=400, bottom=400), (96, 144)) == (256, 384)
-    assert reading_size(frame[:20, :30], Crop(), (96, 144)) == (32, 64)
-    assert [list(looked_at(frames)) for frames in (17, 9, 2)] == [[2, 6, 10, 14], [1, 3, 5, 7], [0, 1]]
 
 
 def test_a_missing_detector_says_what_to_install(monkeypatch, tmp_path):

@@ -13,7 +13,6 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,14 +65,8 @@ class Segment:
 def segments_of(scene: Scene, frames: int = 17, fps: int = 8) -> list[Segment]:
     """The segments of a scene, one after another from the end of its fade-in to the start of its fade-out.
 
-    frames, fps: of a segment, which lasts (frames - 1) / fps seconds. A scene shorter than that has none. ValueError
-    for fewer than two frames, or fps below 1.
+    frames, fps: of a segment, which lasts (frames - 1) / fps seconds. A scene shorter than that has none.
     """
-    if frames < 2 or fps < 1:
-        raise ValueError(
-            f"a segment of {frames} frames at {fps} per second cannot be cut; give at least 2 frames and "
-            "1 frame per second"
-        )
     seconds = (frames - 1) / fps
     first = scene.start + (scene.fade_in + FADE_MARGIN if scene.fade_in else 0.0)
     end = scene.end - (scene.fade_out + FADE_MARGIN if scene.fade_out else 0.0)
@@ -277,8 +270,7 @@ def cut_span(span: Span, out: Path, shape: ClipShape, flow: FlowSettings) -> tup
         for item, plan in zip(span.scenes, plans, strict=True):
             cuts.append([])
             for segment in plan:
-                shown = _shown(pictures, next(sounds), item.crop, shape, span.most_text < 1)
-                cuts[-1].append(_cut_segment(shown, segment, span, shape, measure, out))
+                cuts[-1].append(_cut_segment(pictures, next(sounds), segment, item.crop, span, shape, measure, out))
     except FilmError as error:
         return span, str(error)
     return span, cuts
@@ -294,44 +286,32 @@ def is_cut(clip: str, film: str) -> bool:
     return clip.startswith(clips_of(film)) and PurePosixPath(clip).stem.isdecimal()
 
 
-class _Shown(NamedTuple):
-    """A segment's frames at the clip's size, a few of them at the text detector's size, and its sound."""
-
-    clip_FHWC: NDArray[np.uint8]
-    pages: list[NDArray[np.uint8]]
-    sound: NDArray[np.float32] | None
-
-
-def _shown(
-    pictures: Iterator[NDArray[np.uint8]], sound: NDArray[np.float32] | None, crop: Crop, shape: ClipShape, read: bool
-) -> _Shown:
-    """Take the next segment's frames from `pictures`. read: whether the segment will be searched for text."""
-    size, clip, pages = (shape.height, shape.width), [], []
-    chosen = looked_at(shape.frames) if read else ()
-    for index, picture in enumerate(itertools.islice(pictures, shape.frames)):
-        clip.append(fit(picture, crop, size))
-        if index in chosen:
-            pages.append(fit(picture, crop, reading_size(picture, crop, size)))
-    return _Shown(np.stack(clip), pages, sound)
-
-
 def _cut_segment(
-    shown: _Shown,
+    frames: Iterator[NDArray[np.uint8]],
+    sound: NDArray[np.float32] | None,
     segment: Segment,
+    crop: Crop,
     span: Span,
     shape: ClipShape,
     measure: Callable[[NDArray[np.uint8]], float],
     out: Path,
 ) -> Cut:
-    """Write a segment as a clip, or drop it. Its motion is measured without the frames of flashes."""
-    start, end = round(segment.start, 3), round(segment.start + (shape.frames - 1) / shape.fps, 3)
-    judged = np.delete(shown.clip_FHWC, segment.flashed, axis=0) if segment.flashed else shown.clip_FHWC
+    """Write the next frames as a clip, or drop them. Their motion is measured without the frames of flashes."""
+    size, shown, pages = (shape.height, shape.width), [], []
+    read = looked_at(shape.frames) if span.most_text < 1 else ()
+    for index, frame in enumerate(itertools.islice(frames, shape.frames)):
+        shown.append(fit(frame, crop, size))
+        if index in read:
+            pages.append(fit(frame, crop, reading_size(frame, crop, size)))
+    clip_FHWC = np.stack(shown)
+    judged = np.delete(clip_FHWC, segment.flashed, axis=0) if segment.flashed else clip_FHWC
     value = measure(judged)
-    reason = why_left_out(Candidate(judged, value, shown.pages, span.most_text))
+    start, end = round(segment.start, 3), round(segment.start + (shape.frames - 1) / shape.fps, 3)
+    reason = why_left_out(Candidate(judged, value, pages, span.most_text))
     if reason is not None:
         return Cut(start, end, dropped=reason)
     clip = f"{clips_of(span.name)}{round(segment.start * 1000):08d}{clip_suffix()}"
-    write_clip(out / clip, shown.clip_FHWC, shape.fps, sound=shown.sound)
+    write_clip(out / clip, clip_FHWC, shape.fps, sound=sound)
     return Cut(start, end, clip, round(value, 4), signature(judged))
 
 

@@ -34,8 +34,6 @@ FILMS = "films"
 SCENES, SCENE_SETTINGS = "scenes", "scene_settings"  # keys for how scenes are found: in all films, and in one film
 TEXT = "most_text"  # key within them: largest fraction of the picture that text may cover
 LONGEST_NAME = 60
-# A lone surrogate: earlier versions wrote a non-UTF-8 byte of a file name so. A surrogate pair is a character.
-_FOREIGN_BYTE = re.compile(r"(?<!\\ud[89ab][0-9a-f]{2})\\udc[89a-f][0-9a-f]")
 # Windows does not allow these file names, and a name that starts with PART counts as a leftover of a crash.
 RESERVED = re.compile(rf"(con|prn|aux|nul|com\d|lpt\d)|{PART}.*", re.IGNORECASE)
 
@@ -52,12 +50,12 @@ class FilmEntry:
     def provenance(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The film's entry in dataset.json, with its scene settings where they differ from `settings`."""
         return {
-            "file": _plain(self.file),
+            "file": self.file,
             "bytes": self.bytes,
             **self.survey.facts,
             "seconds_read": self.survey.seconds,
             "scenes": len(self.survey.scenes),
-            "broken": self.survey.broken and _plain(self.survey.broken),
+            "broken": self.survey.broken,
             **({SCENE_SETTINGS: self.settings.get(SCENES)} if self.has_other_scene_settings(settings) else {}),
         }
 
@@ -65,11 +63,10 @@ class FilmEntry:
         """Whether the film's scenes were found with other settings than these."""
         return self.settings.get(SCENES) != settings[SCENES]
 
-    def most_text(self, default: float) -> float:
-        """The largest fraction of a clip's picture that text may cover; the default for films of an earlier version."""
-        scenes = self.settings.get(SCENES)
-        value = scenes.get(TEXT) if isinstance(scenes, dict) else None
-        return value if isinstance(value, int | float) else default
+    @property
+    def most_text(self) -> float:
+        """The largest fraction of a clip's picture that text may cover."""
+        return self.settings[SCENES][TEXT]
 
 
 def film_name(path: Path) -> str:
@@ -101,8 +98,7 @@ def read_film_index(out: Path) -> dict[str, FilmEntry]:
 
 def _read(path: Path) -> FilmEntry:
     try:
-        text = _FOREIGN_BYTE.sub(chr(0xFFFD), read_limited(path).decode("utf-8", "replace"))
-        return parse_json(text, FilmEntry, f"{path}: damaged")
+        return parse_json(read_limited(path).decode("utf-8", "replace"), FilmEntry, f"{path}: damaged")
     except JsonError as error:
         raise ValueError(f"{error}; delete it to cut the film again") from error
 
@@ -114,6 +110,7 @@ def _write(out: Path, name: str, entry: FilmEntry) -> None:
 def add_film(out: Path, name: str, film: Path, settings: Mapping[str, Any], survey: Survey) -> None:
     """Write a film's survey, and delete the finished scenes of an earlier survey, whose scenes may differ."""
     _finished_path(out, name).unlink(missing_ok=True)
+    survey = dataclasses.replace(survey, broken=survey.broken and _plain(survey.broken))
     _write(out, name, FilmEntry(_plain(film.name), film.stat().st_size, settings, survey))
 
 
@@ -184,8 +181,8 @@ def check_same_settings(
 def films_with_other_settings(films: Mapping[str, FilmEntry], settings: Mapping[str, Any], out: Path) -> dict[str, str]:
     """Film -> message for each film whose scenes were found with other settings; those scenes are kept."""
     return {
-        name: f"{_plain(film.file)}: its scenes and credits were found with other settings, perhaps by an earlier "
-        f"version, and are kept; to find them again, delete {out / FILMS / name}.json and name the film again; "
+        name: f"{film.file}: its scenes and credits were found with other settings, "
+        f"and are kept; to find them again, delete {out / FILMS / name}.json and name the film again; "
         "clips whose start changes then lose their captions"
         for name, film in films.items()
         if film.has_other_scene_settings(settings)

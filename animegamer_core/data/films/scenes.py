@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .film import MOST_FPS, FilmFrame
+from .film import FilmFrame
 from .jumps import JumpFinder, JumpSettings, Thumbnail, reduced
 from .transnet import TransNet
 
@@ -210,9 +210,7 @@ class SceneFinder:
     """Finds the scenes of a film whose frames are added in order; keeps thumbnails of the last few seconds."""
 
     def __init__(self, settings: SceneSettings, fps: float, device: str | torch.device = "cpu") -> None:
-        """fps: the average. device: of TransNetV2. ValueError if fps is impossible or its package is not installed."""
-        if not 0 < fps < MOST_FPS:
-            raise ValueError(f"a film with {fps} frames per second cannot be cut; give its average frame rate")
+        """fps: the average. device: of TransNetV2. ValueError if its package is not installed."""
         self._step = max(1, round(fps / SEARCHED_FPS))  # one frame of so many is searched
         self._added = 0
         self.settings, self.fps = settings, fps / self._step
@@ -222,13 +220,11 @@ class SceneFinder:
         self._blanks: list[str] = []
 
     def add(self, frame: FilmFrame) -> None:
-        """Add the film's next frame. ValueError if it is not later than the one before."""
+        """Add the film's next frame, which is later than the one before."""
         self._added += 1
         if (self._added - 1) % self._step:
             return
         number = len(self._seconds)
-        if number and frame.seconds <= self._seconds[-1]:
-            raise ValueError(f"a frame at {frame.seconds} s follows one at {self._seconds[-1]} s; add frames in order")
         small = reduced(frame.rgb)
         thumbnail = Thumbnail.of(number, small)
         self._network.add(small)

@@ -121,10 +121,7 @@ def survey_film(
     about three times per second of film.
     """
     info = probe(path)
-    try:
-        finder = SceneFinder(settings, info.fps, device)
-    except ValueError as error:
-        raise FilmError(f"{path}: {error}") from error
+    finder = SceneFinder(settings, info.fps, device)
     pictures = StripWriter(strip, info.width, info.height) if strip is not None else None
     samples, end = [], 0.0
     frames = ReadableFrames(read_frames(path, threads=threads))
