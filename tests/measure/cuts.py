@@ -2,9 +2,8 @@
 
     python tests/measure/cuts.py big_buck_bunny=FILM.mp4 trailer=TRAILER.mp4 transnet_test=test.mp4
 
-Give each film the name of its labels, which say where the film comes from. Not collected by pytest. Drawn films are
-measured by tests/measure/films.py. A found transition is right if it is within 0.6 s of a labelled one, each of which
-counts once.
+Give each film the name of its labels, which say where the film comes from. Not collected by pytest. A found
+transition is right if it is within 0.6 s of a labelled one, each of which counts once.
 """
 
 # ruff: noqa: T201

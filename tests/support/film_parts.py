@@ -33,7 +33,7 @@ class FilmPlan:
     similar: fraction of scenes at the place of the one before, with other characters or another motion. wild: fraction
     of scenes with the strongest motion. held: fraction of scenes drawn on twos or threes, like animation: a picture is
     shown for two or three frames. variable: such a picture is stored once, with matching timestamps. grain: standard
-    deviation of the film grain, in grey levels. ValueError for an impossible plan.
+    deviation of the film grain, in grey levels.
     """
 
     seed: int = 0
@@ -56,19 +56,6 @@ class FilmPlan:
     variable: bool = False
     sound: bool = False
     grain: float = 1.5
-
-    def __post_init__(self) -> None:
-        unknown = [name for name in self.borders if name not in BORDERS]
-        if unknown or not self.borders:
-            raise ValueError(f"unknown border {unknown[:1]}; choose from {', '.join(BORDERS)}")
-        if self.size[0] % 2 or self.size[1] % 2 or min(self.size) < 64:
-            raise ValueError(
-                f"a film of size {self.size} cannot be written; give an even height and width of at least 64"
-            )
-        if self.fades + self.cross_fades >= self.scenes or self.stills + self.repeats > max(0, self.scenes - 3):
-            raise ValueError(
-                f"{self.scenes} scenes are too few for these transitions, stills and repeats; ask for more"
-            )
 
 
 @dataclass(frozen=True)
