@@ -414,10 +414,3 @@ def test_too_little_film_reports_what_is_missing(films, tmp_path):
         ValueError, match=r"out has no clip: a clip takes 2 s, but the longest scene in these films has 1\.0 s"
     ):
         assemble_dataset(tmp_path / "out", SETTINGS)
-
-
-def test_names_in_capitals_are_the_same_on_some_disks():
-    with pytest.raises(ValueError, match=r"a/Film\.mkv and b/film\.mp4 would both be called 'film'"):
-        films_by_name([Path("a/Film.mkv"), Path("b/film.mp4")])
-    with pytest.raises(ValueError, match="would both be called"):
-        shard_of([Path("a/1.mkv"), Path("b/1.mkv")], 1, 2)

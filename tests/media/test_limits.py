@@ -5,9 +5,7 @@ import pytest
 from PIL import Image
 
 from animegamer_core.data.captions.pictures import open_picture
-from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.films.film import probe, read_frames
-from animegamer_core.data.records import ClipRecord
 from animegamer_core.media import limits
 from animegamer_core.media.video import read_clip, read_clip_info, write_clip
 
@@ -50,17 +48,3 @@ def test_what_has_too_many_pixels_is_refused_by_its_header(files, monkeypatch, r
     many = f"{frames} frames of " if frames > 1 else ""
     with pytest.raises(ValueError, match=f"has {many}48 x 32 pixels; expected at most {frames * 48 * 32 - 1} in all"):
         read(path)
-
-
-def test_a_clip_of_another_size_than_its_dataset_is_not_decoded(files):
-    turns = [
-        ClipRecord(film="f", start=n, end=n + 2, clip=name) for n, name in enumerate(("clip.mp4", "clip.safetensors"))
-    ]
-    for index in range(2):
-        folder = DatasetFolder(files, tuple(turns), (), {"settings": {"clips": {"width": 48, "height": 32}}})
-        assert folder.frames(index).shape == FRAMES.shape
-        other = DatasetFolder(files, tuple(turns), (), {"settings": {"width": 480, "height": 320}})
-        with pytest.raises(ValueError, match="has frames of 48 x 32; expected 480 x 320"):
-            other.frames(index)
-        unknown = DatasetFolder(files, tuple(turns), (), {"settings": {"width": "wide", "height": 320}})
-        assert unknown.frames(index).shape == FRAMES.shape
