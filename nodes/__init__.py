@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from comfy_api.v0_0_2 import ComfyExtension, io
 
-from . import comfyui, responses, routes
+from . import comfyui, routes
 from .batch import PlayGameBatch
-from .convert import ConvertAnimeGamer
 from .dataset import BuildGameDataset
 from .drawing import DecodeShot, EncodeShotLatent
 from .evaluation import EvaluateGame
-from .films import ExportGameStory
 from .game import ComposeGameInstruction, GameHistory, GameTurnValues, LoadAnimeGamer, PredictNextState, StateDisplay
 from .openings import EncodeShot, ReadFilmSpan
 from .play import PlayGameStory
-from .story import LoadGameStory, SaveGameStory
+from .story import ExportGameStory, LoadGameStory, SaveGameStory
 from .training import TrainLoRAStage
-from .weights import GetAnimeGamerWeights
+from .weights import ConvertAnimeGamer, GetAnimeGamerWeights
 
 # Static tools look for this literal; ComfyUI itself takes the list below.
 NODE_CLASS_MAPPINGS = {
@@ -50,5 +48,5 @@ class AnimeGamerExtension(ComfyExtension):
         """All nodes, after the pack's model folder and routes are registered."""
         comfyui.register_folders()
         routes.register()
-        responses.register()
+        comfyui.register_responses()
         return list(NODE_CLASS_MAPPINGS.values())

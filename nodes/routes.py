@@ -5,7 +5,7 @@
     GET  /animegamer/suggestions?world=W&story=N[&branch=B&after=T&seed=S&count=C]   what may happen next
     POST /animegamer/stories {do: rename|duplicate, name, to} | {do: delete, name} | {do: restore, ticket}
     GET  /animegamer/weights?weights=W[&towers=1]   what a download would bring; the download itself is a prompt
-    GET  /animegamer/training[?run=R&stage=S]   see training_progress
+    GET  /animegamer/training[?run=R&stage=S]   of module training
     GET  /animegamer/about        GET /animegamer/docs?page=P   version and addresses; a page of docs/ as text
 A turn is an ordinary prompt with the two nodes that a player would use, so ComfyUI checks, queues, shows and interrupts
 it like any other. Names from requests are checked before they become part of a path.
@@ -34,7 +34,7 @@ from . import comfyui, worlds
 from .game import LoadAnimeGamer
 from .play import PlayGameStory
 from .saved_stories import WorldFacts, choose_turn, list_stories, played_world, story_name, world_facts
-from .training_progress import training
+from .training import training
 from .values import gauges_of, stat_changes
 from .weights import offer
 from .widgets import LAST_TURN, MAX_SEED

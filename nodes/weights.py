@@ -1,23 +1,34 @@
-"""GetAnimeGamerWeights: downloads published weights into the model folder, and what the page asks before it does."""
+"""GetAnimeGamerWeights downloads published weights; ConvertAnimeGamer makes a world of them or of free base models."""
 
 from __future__ import annotations
 
 import shutil
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.checkpoint import base_folders
-from ..animegamer_core.checkpoint.downloads import LICENCE
+from ..animegamer_core.checkpoint.base_folders import BaseFolders, find_base
+from ..animegamer_core.checkpoint.downloads import ENGINE, LICENCE, published_worlds, world_of
 from ..animegamer_core.checkpoint.fetch import BASE_PIECES, ENCODER_PIECES, WORLD_PIECES, missing_pieces, size_text
+from ..animegamer_core.files import check_folder_name
 from . import comfyui, worlds
+from .fingerprints import Fingerprints
+from .models import PACKAGES
 from .widgets import choice_input, schema
+
+if typing.TYPE_CHECKING:
+    from ..animegamer_core.checkpoint import World
 
 CHOICES = (*worlds.PUBLISHED, worlds.BASE_WEIGHTS)
 MIB = 1 << 20
-PACKAGES = ("huggingface_hub", "msgspec")
+CONVERTED = Fingerprints(worlds.world_version)
+NOTHING_PUBLISHED = "none found"
+NEW = "new world"  # list entry for a folder with the free base models
+FETCH_PACKAGES = ("huggingface_hub", "msgspec")
 ASK = "Nothing was downloaded. Read the licences above. If you accept them, switch accept on and run this node again."
 
 
@@ -73,7 +84,7 @@ class GetAnimeGamerWeights(io.ComfyNode):
     def execute(cls, weights: str, towers: bool, accept: bool) -> io.NodeOutput:
         if weights not in CHOICES:  # older ComfyUI does not check
             raise ValueError(f"weights is {weights!r}; choose {', '.join(CHOICES)}")
-        comfyui.require(*PACKAGES)
+        comfyui.require(*FETCH_PACKAGES)
         from ..animegamer_core.checkpoint.fetch import fetch, plan_fetch, plan_text
 
         progress = comfyui.NodeProgress()
@@ -138,3 +149,130 @@ class _Counted:
 def _free_bytes(folder: Path) -> int:
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
     return shutil.disk_usage(there).free
+
+
+class ConvertAnimeGamer(io.ComfyNode):
+    """Converts published files, or starts a new world from free base models."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="ConvertAnimeGamer",
+            display_name="Convert AnimeGamer",
+            search_aliases=("checkpoint converter", "published weights", "import weights"),
+            description="Converts the published files in models/animegamer into a world folder that is smaller, "
+            "checked and faster to load. Or creates a new world from free base models, to train on your own film. "
+            "The downloads are not changed. An interrupted conversion continues where it stopped.",
+            inputs=[
+                io.Combo.Input(
+                    "source",
+                    options=[*_downloads(), *_bases()] or [NOTHING_PUBLISHED],
+                    tooltip="A folder in models/animegamer with MLLM-*, VDM_Decoder-*, the VAE and Mistral, and the "
+                    "world in it to convert. new world: creates one from the CogVideoX-2b and "
+                    "Mistral-7B-Instruct-v0.1 in that folder, both Apache-2.0.",
+                ),
+                io.String.Input(
+                    "world",
+                    default="my-world",
+                    tooltip="Name of the world folder to create in models/animegamer. Press R to see it in the lists.",
+                ),
+                choice_input(
+                    "precision",
+                    ["released", "keep"],
+                    "released",
+                    "released: store float32 weights in the 16-bit type that the published scripts compute in; keep: "
+                    "store weights as they are.",
+                ),
+            ],
+            outputs=[
+                io.String.Output("world_out", display_name="world", tooltip="The name of the new world."),
+                io.String.Output(
+                    "report", display_name="report", tooltip="Where the world is, what is missing, and its licence."
+                ),
+            ],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def fingerprint_inputs(cls, **widgets: str | None) -> str:
+        """Changes when a published file does, or when the world is deleted or written by another node."""
+        return CONVERTED.fingerprint(widgets | _versions(widgets))
+
+    @classmethod
+    def validate_inputs(cls, source: str | None) -> bool | str:
+        """What to do if the source is gone, to replace ComfyUI's "value not in list"; None: the input is linked."""
+        return source is None or source in (*_downloads(), *_bases()) or _source_missing(source)
+
+    @classmethod
+    def execute(cls, source: str, world: str, precision: str) -> io.NodeOutput:
+        inputs = {"source": source, "world": world, "precision": precision}
+        inputs |= _versions(inputs)
+        comfyui.require(*PACKAGES)
+        made = _convert(source, world, precision)
+        CONVERTED.record(inputs, world)
+        size = sum(note.bytes for note in made.files.values())
+        lines = [f"world {world!r} is in {made.folder}, {size / 1e9:.2f} GB", *made.missing(), "", made.licence]
+        report = "\n".join(lines)
+        return io.NodeOutput(world, report, ui={"text": [report]})
+
+
+def _convert(source: str, name: str, precision: str) -> World:
+    """Write or complete the world folder of this name."""
+    from ..animegamer_core.checkpoint.convert import convert
+    from ..animegamer_core.checkpoint.new import new_world
+
+    report, bases, downloads = comfyui.NodeProgress(), _bases(), _downloads()
+
+    def progress(done: int, total: int, what: str) -> None:
+        report("bytes", done, total)
+
+    if source in bases:
+        base = bases[source]
+        return new_world(base, _world_folder(name, base.cogvideox.parent), progress, precision=precision)
+    if source not in downloads:
+        raise ValueError(_source_missing(source))
+    folder, published = downloads[source]
+    return convert(folder, _world_folder(name, folder), progress, name=published, precision=precision)
+
+
+def _bases() -> dict[str, BaseFolders]:
+    """The free base models by their names in the list, `folder/new world`."""
+    folders = [folder for root in comfyui.model_folders() for folder in (root, *worlds.subfolders(root))]
+    return {f"{folder.name}/{NEW}": base for folder in folders if (base := find_base(folder)) is not None}
+
+
+def _downloads() -> dict[str, tuple[Path, str]]:
+    """The published worlds by their names in the list, `folder/world`: (folder of the downloads, name of the world)."""
+    found = {}
+    for root in comfyui.model_folders():
+        below = worlds.subfolders(root)
+        direct = {world_of(path) for path in below if path.name.startswith(ENGINE)}
+        found |= {f"{root.name}/{world}": (root, world) for world in published_worlds(root) if world in direct}
+        found |= {f"{folder.name}/{world}": (folder, world) for folder in below for world in published_worlds(folder)}
+    return found
+
+
+def _versions(widgets: Mapping[str, str | None]) -> dict[str, str | None]:
+    """The versions of the files that the world is made of; None while the source is not known."""
+    source = widgets.get("source") or ""
+    if base := _bases().get(source):
+        files = (path for folder in base.all for path in sorted(folder.rglob("*")))
+        return {"versions": " ".join(map(worlds.file_version, files))}
+    found = _downloads().get(source)
+    return {"versions": worlds.downloads_version(*found) if found else None}
+
+
+def _source_missing(source: str) -> str:
+    return (
+        f"no published files at {source!r}: put MLLM-*, VDM_Decoder-*, the CogVideoX-2b vae and the Mistral folder "
+        f"into one folder inside {comfyui.model_folders()[0]} and press R; a new world needs CogVideoX-2b and "
+        "Mistral-7B-Instruct-v0.1 there"
+    )
+
+
+def _world_folder(name: str, downloads: Path) -> Path:
+    """The folder of the world to write; ValueError if the name belongs to the Toybox or to the downloads."""
+    folder = comfyui.model_folders()[0] / check_folder_name(name, "world")
+    if name == worlds.TOYBOX or folder == downloads:
+        raise ValueError(f"world name {name!r} is taken; choose another name for the new world")
+    return folder
