@@ -13,7 +13,7 @@ from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import resolve_sampling
 from ..animegamer_core.state import GameSession, read_instructions
 from ..animegamer_core.story.director import Director, director_for
-from ..animegamer_core.story.index import LOCK
+from ..animegamer_core.story.folder import LOCK
 from ..animegamer_core.story.player import PlayedTurn, Player, export
 from . import comfyui
 from .drawing import motion_of_turns, picture_of, shot_inputs, step_watcher, video_of

@@ -28,7 +28,7 @@ from ..animegamer_core.life import Values, Words
 from ..animegamer_core.messages import brief
 from ..animegamer_core.state import GameSession, MotionScope, Turn, clean_text, read_instructions, scope_name
 from ..animegamer_core.story.director import SUGGESTIONS, director_for
-from ..animegamer_core.story.manage import duplicate_story, rename_story, restore_story, trash_story
+from ..animegamer_core.story.folder import duplicate_story, rename_story, restore_story, trash_story
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
 from .game import LoadAnimeGamer

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..animegamer_core.life import Life
 from ..animegamer_core.media.video import Clip, read_clip
 from ..animegamer_core.state import MotionTable
-from ..animegamer_core.story.index import check_story_name, check_there, story_names
+from ..animegamer_core.story.folder import check_story_name, check_there, story_names
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
 

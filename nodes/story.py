@@ -9,7 +9,7 @@ from comfy_api.v0_0_2 import InputImpl, io
 from ..animegamer_core.files import check_folder_name
 from ..animegamer_core.media.soundtrack import resampled
 from ..animegamer_core.story.film import FILMS, Film, export_film
-from ..animegamer_core.story.index import check_there
+from ..animegamer_core.story.folder import check_there
 from ..animegamer_core.story.player import save_turn
 from ..animegamer_core.story.story import Story
 from . import comfyui

@@ -30,7 +30,7 @@ NEVER = {"comfy", "comfy_api", "comfy_extras", "folder_paths", "nodes", "server"
 LIGHT = (
     "__main__ recall life spec state files checkpoint cli.dataset cli.evaluate cli.play media.contact_sheet "
     "media.text model.prompt runtime.models runtime.optimizations runtime.presets "
-    "story.content_store story.index story.opening story.player story.story story.turn"
+    "story.content_store story.folder story.opening story.player story.story story.turn"
 ).split()
 HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "av", "cv2", "matplotlib"}
 

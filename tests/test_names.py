@@ -19,8 +19,7 @@ from animegamer_core.data.records import ClipRecord
 from animegamer_core.evaluate.world.records import game_folder
 from animegamer_core.files import check_folder_name, is_inside, is_plain_name
 from animegamer_core.research.baselines.folders import IMAGE_TO_VIDEO, open_folder
-from animegamer_core.story.index import INDEX, check_story_name
-from animegamer_core.story.manage import restore_story
+from animegamer_core.story.folder import INDEX, check_story_name, restore_story
 
 ROOT = PureWindowsPath(r"D:\games\out")
 DEVICES = ["NUL", "nul.mp4", "CON", "con.tar.mp4", "aux", "PRN.json", "COM1", "com9.mp4", "LPT1", "COM\u00b9.json"]

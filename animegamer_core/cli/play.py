@@ -27,7 +27,7 @@ from ..state import GameSession, MotionScope, MotionTable, check_length, read_in
 from ..story.batch import game_text, play_takes, read_game_files, take_seeds
 from ..story.director import SUGGESTIONS, Director, NobodyNamedError, Proposal, director_for
 from ..story.film import FILMS, export_film
-from ..story.index import check_there
+from ..story.folder import check_there
 from ..story.opening import DEFAULT_TEXT, frames_of_bytes, open_game, read_opening
 from ..story.player import PlayedTurn, Player, PlaySettings, check_same_opening
 from ..story.story import Story

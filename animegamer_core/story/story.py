@@ -45,7 +45,7 @@ from .content_store import (
     with_opening_address,
     write_representation,
 )
-from .index import (
+from .folder import (
     FIRST_BRANCH,
     INDEX,
     BranchEntry,

@@ -10,7 +10,7 @@ from long_game import long_game
 from tiny_world import save_tiny_world
 
 from animegamer_core.files import PART
-from animegamer_core.story.index import INDEX
+from animegamer_core.story.folder import INDEX
 from animegamer_core.story.story import Story
 
 TURNS = 400  # more than a server plays before it is killed

@@ -11,8 +11,16 @@ import pytest
 from saved_story import copy_story
 from small_disk import resize, small_disk
 
-from animegamer_core.story.index import LOCK, exclusive_access, story_names
-from animegamer_core.story.manage import TRASH, duplicate_story, rename_story, restore_story, trash_story
+from animegamer_core.story.folder import (
+    LOCK,
+    TRASH,
+    duplicate_story,
+    exclusive_access,
+    rename_story,
+    restore_story,
+    story_names,
+    trash_story,
+)
 from animegamer_core.story.story import Story
 
 LONG = "\u5b57" * 79  # 237 bytes, and a file system takes 255

@@ -19,7 +19,7 @@ from animegamer_core.media.video import read_clip, write_clip
 from animegamer_core.runtime.models import LoadedModels
 from animegamer_core.spec import SPECS
 from animegamer_core.story.film import export_film
-from animegamer_core.story.manage import duplicate_story
+from animegamer_core.story.folder import duplicate_story
 from animegamer_core.story.opening import (
     LARGEST_PICTURE,
     film_span,

@@ -11,7 +11,7 @@ from power_cut import recorded, sample
 
 from animegamer_core.__main__ import main
 from animegamer_core.files import PART
-from animegamer_core.story.index import INDEX
+from animegamer_core.story.folder import INDEX
 from animegamer_core.story.story import Story
 
 GAME = (

@@ -13,7 +13,7 @@ from animegamer_core.media.film_writer import Caption, write_film
 from animegamer_core.media.soundtrack import RATE, fitted_sound, read_sound, resampled
 from animegamer_core.media.video import read_clip
 from animegamer_core.story.film import export_film
-from animegamer_core.story.manage import rename_story
+from animegamer_core.story.folder import rename_story
 from animegamer_core.story.player import Player, PlaySettings
 from animegamer_core.story.story import Story
 

@@ -13,9 +13,8 @@ from test_branches import opened
 from test_story import StubPlayer, texts
 
 from animegamer_core.files import check_folder_name
-from animegamer_core.story import index
-from animegamer_core.story.index import story_names
-from animegamer_core.story.manage import duplicate_story
+from animegamer_core.story import folder as folder_module
+from animegamer_core.story.folder import duplicate_story, story_names
 from animegamer_core.story.story import Story
 
 ROOT = Path(__file__).parents[2]
@@ -150,7 +149,7 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path):
 def test_a_lock_is_never_held_twice_while_an_empty_folder_is_removed(tmp_path, monkeypatch):
     """Somebody takes the lock at the moment when the folder of a story that was not begun is removed."""
     first, second, third = (opened(tmp_path) for _ in range(3))
-    remove, others = index._remove_if_empty, []
+    remove, others = folder_module._remove_if_empty, []
 
     def meet(folder, held):
         for story in (second, third):
@@ -162,7 +161,7 @@ def test_a_lock_is_never_held_twice_while_an_empty_folder_is_removed(tmp_path, m
             others.append(lock)
         remove(folder, held)
 
-    monkeypatch.setattr(index, "_remove_if_empty", meet)
+    monkeypatch.setattr(folder_module, "_remove_if_empty", meet)
     with first.lock():
         pass
     monkeypatch.undo()
