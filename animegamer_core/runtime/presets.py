@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..spec import ModelSpec, Profile, resolve_sampling
@@ -71,11 +71,6 @@ class Preset:
         if self.tiled or self.offload_gib is not None:
             parts.append("tiled")
         return "".join(f"+{name}" for name in parts)
-
-    def values(self) -> dict[str, object]:
-        """The fields by their names in reports."""
-        names = {"optimizations": "tunings", "offload_gib": "stream_gib"}
-        return {names.get(name, name): value for name, value in asdict(self).items()}
 
 
 def _low_vram(name: str, gpu_gb: int, gib: float) -> Preset:

@@ -253,7 +253,7 @@ def test_the_benchmark_runs_ours_by_the_preset_beside_the_worlds_steps(monkeypat
     bench = bench_run.measure_ours(small, stock, said.append)
     assert [name for name, _ in memory_plan.offloaded] == ["GameEngine", "ShotDecoder"], "by one plan"
     assert "budget of GameEngine" in said and "budget of ShotDecoder" in said
-    assert bench.facts["stream_gib"] == 1.0 and all(row.ours.flop > 0 for row in bench.rows)
+    assert bench.facts["offload_gib"] == 1.0 and all(row.ours.flop > 0 for row in bench.rows)
 
 
 def test_drift_stands_beside_that_of_the_number_format():

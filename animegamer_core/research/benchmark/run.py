@@ -280,6 +280,6 @@ def _facts(plan: BenchmarkPlan, turn: OurTurn) -> dict[str, object]:
         "preset": plan.preset.name or None,
         "tuned": list(plan.our_preset.optimizations),
         "in_place_of_the_presets": list(plan.override_notes),
-        "stream_gib": plan.our_preset.offload_gib,
+        "offload_gib": plan.our_preset.offload_gib,
         "machine": machine(),
     }
