@@ -218,8 +218,7 @@ class ConvertAnimeGamer(io.ComfyNode):
 
 def _convert(source: str, name: str, precision: str) -> World:
     """Write or complete the world folder of this name."""
-    from ..animegamer_core.checkpoint.convert import convert
-    from ..animegamer_core.checkpoint.new import new_world
+    from ..animegamer_core.checkpoint.convert import convert, new_world
 
     report, bases, downloads = comfyui.NodeProgress(), _bases(), _downloads()
 

@@ -10,9 +10,9 @@ import typing
 from pathlib import Path
 
 from ..animegamer_core.checkpoint import CheckpointError, open_world
+from ..animegamer_core.checkpoint.adapter_files import fits_decoder
 from ..animegamer_core.checkpoint.downloads import ANIMEGAMER, COGVIDEO, MISTRAL, find_downloads
 from ..animegamer_core.checkpoint.fetch import missing_pieces, missing_text
-from ..animegamer_core.checkpoint.outside_lora import fits_decoder
 from ..animegamer_core.checkpoint.parts import PLAY_PARTS
 from ..animegamer_core.checkpoint.world import MANIFEST
 from ..animegamer_core.messages import shell_word

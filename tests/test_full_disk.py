@@ -13,8 +13,9 @@ from small_disk import resize, short_files, small_disk
 from table_world import save_measured_world, small_games
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import build, open_world
+from animegamer_core.checkpoint import convert as build
 from animegamer_core.checkpoint import fetch as fetching
+from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.storage import FolderWriter
 from animegamer_core.data.benchmark import benchmark_text
 from animegamer_core.files import FULL, append_line, locked, make_folder, replacing, write_text

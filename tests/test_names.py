@@ -11,7 +11,7 @@ from pathlib import Path, PureWindowsPath
 
 import pytest
 
-from animegamer_core.checkpoint.manifest import read_notes
+from animegamer_core.checkpoint.folders import read_notes
 from animegamer_core.checkpoint.storage import CheckpointError, shards_of
 from animegamer_core.data.benchmark import check_game_name
 from animegamer_core.data.films.film_index import FILMS, film_name, read_scenes

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from ..spec import Reading
 from . import World, open_world
-from .adapter_files import MOTION_STAGES, PLAYED, AdapterFacts, Adapters, adapter_facts
-from .outside_lora import STAGE, check_outside
+from .adapter_files import MOTION_STAGES, PLAYED, STAGE, AdapterFacts, Adapters, adapter_facts, check_outside
 
 
 def with_adapters(world: World, files: Adapters, profile: str | None = None) -> World:

@@ -14,7 +14,11 @@ from pathlib import Path
 from ..model.prompt import RELEASE_BASE, RELEASE_SLOTS, tag_tokens
 from ..spec import RELEASE, DecoderSpec, ModelSpec
 from . import initial, keys, sizes
-from .base_checks import (
+from .base_folders import LAYOUT, BaseFolders
+from .downloads import DIFFUSERS_VAE
+from .foreign import HALF, ForeignParts, tokenizer_folder
+from .keys import ComputedTensor, Recipe, RecipeSource, Rule, map_keys
+from .sizes import (
     MISTRAL_FIXED,
     TRANSFORMER_FIXED,
     VAE_FIXED,
@@ -24,10 +28,6 @@ from .base_checks import (
     check_stated,
     refuse_relatives,
 )
-from .base_folders import LAYOUT, BaseFolders
-from .downloads import DIFFUSERS_VAE
-from .foreign import HALF, ForeignParts, tokenizer_folder
-from .recipes import ComputedTensor, Recipe, RecipeSource, Rule, map_keys
 from .storage import CheckpointError, number, read_json, whole
 from .weight_files import OPEN_CLIP, open_weights
 

@@ -1,15 +1,145 @@
-"""Convert published files into a world folder, tensor by tensor."""
+"""Write a world folder from other people's files, part by part, for `convert` and `new`."""
 
 from __future__ import annotations
 
+import hashlib
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from .build import OnProgress, Plan, check_precision, make_world
-from .downloads import LICENCE, find_downloads
-from .parts import PARTS, PLAY_PARTS
+import torch
+
+from . import base_folders
+from .base import open_base
+from .base_folders import BaseFolders
+from .downloads import LICENCE, file_signature, find_downloads
+from .foreign import ForeignParts
+from .keys import RecipeSource
+from .parts import PARTS, PLAY_PARTS, Stored, build_model, narrowed, write_part
 from .published import open_published
-from .storage import CheckpointError
+from .save import commit_part, save_world, writing
+from .storage import DEFAULT_SHARD_BYTES, CheckpointError, check_room
 from .world import MANIFEST, World, open_world
+
+OnProgress = Callable[[int, int, str], None]  # (bytes done, total bytes, what is being written)
+
+PRECISIONS = ("released", "keep")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The contents of a world folder, checked before anything is written.
+
+    made_by: the world's recorded origin; a folder with another one belongs to another world. settings: part -> anything
+    else that its tensors depend on, such as a seed.
+    """
+
+    parts: ForeignParts
+    licence: str
+    made_by: Mapping[str, str]
+    settings: Mapping[str, str]
+
+
+def make_world(plan: Plan, out: Path, on_progress: OnProgress | None, precision: str) -> World:
+    """Write the parts of a plan that the folder `out` does not hold yet; returns the world.
+
+    A second run skips parts whose files, settings and checksums are unchanged. Host memory holds one shard (1 GiB)
+    besides the mapped files. Raises CheckpointError where the folder holds another world or the disk is too small,
+    and ValueError while another process writes to it.
+    """
+    with writing(out):
+        return _write(plan, out, on_progress, precision)
+
+
+def check_precision(precision: str) -> None:
+    """ValueError unless it is one of PRECISIONS."""
+    if precision not in PRECISIONS:
+        raise ValueError(f"unknown precision {precision!r}; choose one of {', '.join(PRECISIONS)}")
+
+
+def _write(plan: Plan, out: Path, on_progress: OnProgress | None, precision: str) -> World:
+    world, done = _prepare(plan, out), 0
+
+    def report(size: int, what: str) -> None:
+        nonlocal done
+        done += size
+        if on_progress is not None:
+            on_progress(done, total, what)
+
+    sources = plan.parts.sources
+    signatures = {part: _signature(plan, part, precision) for part in sources}
+    todo = [part for part in sources if not _finished(world, part, signatures[part])]
+    stored = {part: _stored(part, sources[part], precision, report) for part in todo}
+    total = sum(sum(one.sizes.values()) for one in stored.values())
+    check_room(world.folder, total + sum(sources[part].lora_bytes for part in todo), "to write")
+    for part in todo:
+        model = build_model(lambda part=part: plan.parts.build(PARTS[part].model))
+        writer = write_part(world.folder, part, model, stored[part], DEFAULT_SHARD_BYTES, sources[part].lora())
+        world = replace(world, provenance={**world.provenance, part: signatures[part]})
+        world = commit_part(world, part, writer)
+    return world
+
+
+def _stored(part: str, source: RecipeSource, precision: str, report: Callable[[int, str], None]) -> Stored:
+    """The tensors of one part, reported as they are read. Released precision stores float32 in 16 bits."""
+    half = getattr(torch, source.half)
+
+    def stored_type(key: str) -> torch.dtype:
+        own = source.dtype(key)
+        return half if precision == "released" and own == torch.float32 else own
+
+    def read(key: str) -> torch.Tensor:
+        tensor = narrowed(source.tensor(key), stored_type(key), source.where(key))
+        report(sizes[key], f"{part}: {key}")
+        return tensor
+
+    sizes = {key: math.prod(source.shape(key)) * stored_type(key).itemsize for key in source.keys()}  # noqa: SIM118
+    return Stored(sizes, read)
+
+
+def _prepare(plan: Plan, out: Path) -> World:
+    """The world folder: a new one, or one of the same sizes from an earlier run."""
+    known: Mapping[str, str] = {}
+    stated: dict[str, Any] = {"profile": plan.parts.profile}
+    if (out / MANIFEST).is_file():
+        before = open_world(out)
+        if before.spec.state != plan.parts.spec.state or before.spec.name != plan.parts.spec.name:
+            raise CheckpointError(
+                f"{out / MANIFEST}: holds world {before.spec.name!r} with other sizes or for another film; expected "
+                f"an empty folder or one left by an earlier {plan.made_by['made_by']} of these files"
+            )
+        known = before.provenance
+        for name, value in plan.made_by.items():
+            if known.get(name) != value:
+                raise CheckpointError(
+                    f"{out / MANIFEST}: its {name} is {known.get(name, 'not stated')}, expected {value}; choose "
+                    "another folder, or give the value that this world was made with"
+                )
+        # parts that a stage has trained since stay, with their reading and motion table
+        stated = {"profile": before.profile.name, "motion_table": before.motion_table}
+        stated["trained_window"] = before.trained_window
+    provenance = {**known, **plan.made_by}
+    return save_world(out, plan.parts.spec, provenance=provenance, licence=plan.licence, **stated)
+
+
+def _finished(world: World, part: str, signature: str) -> bool:
+    """Whether an earlier run made this part from the same files and finished it."""
+    if world.provenance.get(part) != signature or not world.has(part):
+        return False
+    try:
+        world.verify((part,))
+    except CheckpointError:
+        return False
+    return True
+
+
+def _signature(plan: Plan, part: str, precision: str) -> str:
+    """The names and signatures of a part's files and its settings, as one checksum."""
+    facts = [precision, *(f"{path.name}:{file_signature(path).sha256}" for path in plan.parts.files[part])]
+    facts += [plan.settings[part]] if part in plan.settings else []
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
 
 
 def convert(
@@ -37,3 +167,47 @@ def convert(
         raise CheckpointError(f"{src}: no files for the {absent[0]}; expected {PARTS[absent[0]].source}")
     plan = Plan(published, LICENCE, {"made_by": "convert"}, {})
     return make_world(plan, Path(out), on_progress, precision)
+
+
+SEEDS = range(2**63)
+
+
+def new_world(
+    folders: BaseFolders,
+    out: str | Path,
+    on_progress: OnProgress | None = None,
+    *,
+    spec: str | None = None,
+    seed: int = 0,
+    precision: str = "released",
+) -> World:
+    """Make the world folder `out` from base models; returns the world, which is not trained yet.
+
+    spec: `release` refuses models of any other sizes; None takes the sizes of the files. seed: of random weights. A
+    second run adds parts that were missing and skips parts whose files, seed and checksums are unchanged. precision
+    `released` stores float32 in 16 bits, `keep` as it is. CheckpointError names file, content and expectation before
+    anything is written; ValueError for a seed below 0, and while another process writes to `out`.
+    """
+    check_precision(precision)
+    if spec not in (None, "release"):
+        raise ValueError(f"spec is {spec!r}; choose release, or omit it to use the sizes of the files")
+    if seed not in SEEDS:
+        raise ValueError(f"seed is {seed}; expected 0 to {SEEDS[-1]}")
+    parts = open_base(folders, seed, spec)
+    _check_apart(folders, Path(out))
+    settings = {
+        part: f"seed {seed}: {[(name, made.shape) for name, made in source.computed.items()]}"
+        for part, source in parts.sources.items()
+        if source.computed
+    }
+    plan = Plan(parts, base_folders.LICENCE, {"made_by": "new", "seed": str(seed)}, settings)
+    return make_world(plan, Path(out), on_progress, precision)
+
+
+def _check_apart(folders: BaseFolders, out: Path) -> None:
+    """CheckpointError if the world folder would be in a folder of a base model."""
+    for folder in folders.all:
+        if folder.resolve() in (out.resolve(), *out.resolve().parents):
+            raise CheckpointError(
+                f"{out} is inside {folder}, which is never changed; choose another folder for the world"
+            )

@@ -11,8 +11,8 @@ from torch import nn
 from ..model.prompt import GameTokenizer, read_tokenizer
 from ..spec import ModelSpec, get_profile
 from . import keys, sizes
+from .keys import RecipeSource, map_keys
 from .parts import check_parts
-from .recipes import RecipeSource, map_keys
 from .storage import CheckpointError, TensorSource
 
 HALF = "float16"  # what the published scripts compute in, except for the engine

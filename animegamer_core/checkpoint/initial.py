@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import torch
 
 from ..spec import ModelSpec
-from .recipes import ComputedTensor, Recipe
+from .keys import ComputedTensor, Recipe
 from .storage import finite_extremes
 
 UNCONDITIONAL = "unconditional_ND"

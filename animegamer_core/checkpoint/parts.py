@@ -6,21 +6,174 @@ image encoders have diffusers' and transformers' names).
 
 from __future__ import annotations
 
+import re
+import threading
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from ..files import write_text
 from ..spec import dtype_name
-from .empty_parameters import empty_parameters
-from .lora_files import LoraUpdates, plain_tensors, write_lora
-from .storage import LONGEST, CheckpointError, FolderWriter, TensorSource, finite_extremes
+from .storage import (
+    LONGEST,
+    CheckpointError,
+    FolderWriter,
+    SafetensorsSource,
+    TensorSource,
+    finite_extremes,
+    number,
+    read_json,
+)
 
-if typing.TYPE_CHECKING:
+if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
+
+
+ADAPTER, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+_KEYS = ("base_model.model.{}.lora_A.weight", "base_model.model.{}.lora_B.weight")  # base_model: peft's wrapper
+_KEY = re.compile(r"base_model\.model\.(.+)\.lora_[AB]\.weight")
+_LORA = re.compile(r"\.lora_[AB]\.")
+
+
+@dataclass(frozen=True)
+class LoraUpdate:
+    """The LoRA of one layer: W + scale * up @ down. down: (R, inputs). up: (outputs, R)."""
+
+    down: Tensor
+    up: Tensor
+    scale: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the weight that it updates."""
+        return self.up.shape[0], self.down.shape[1]
+
+    def delta(self, device: torch.device | str = "cpu") -> Tensor:
+        """(outputs, inputs) fp32: the update that it adds to the weight."""
+        return self.scale * (self.up.to(device).float() @ self.down.to(device).float())
+
+
+LoraUpdates = Mapping[str, LoraUpdate]  # name of a linear layer -> its LoRA
+
+
+def is_lora(name: str) -> bool:
+    """Whether a parameter of that name belongs to a LoRA."""
+    return _LORA.search(name) is not None
+
+
+def plain_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The model's parameters and stored buffers without LoRA, by the names that they have in a model without LoRA."""
+    state = model.state_dict(keep_vars=True)
+    return {name.replace(".base_layer.", "."): value for name, value in state.items() if not is_lora(name)}
+
+
+def write_lora(writer: FolderWriter, updates: LoraUpdates) -> None:
+    """Write a part's LoRA to its own file; the numbers keep their type."""
+    from safetensors.torch import save_file
+
+    if not updates:
+        return
+    tensors = {}
+    for name, update in updates.items():
+        for key, value in zip(_KEYS, (update.down, update.up), strict=True):
+            tensors[key.format(name)] = value.detach().cpu().contiguous()
+    writer.write_file(ADAPTER, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
+    writer.write_json(CONFIG, _config(updates))
+
+
+def _config(updates: LoraUpdates) -> dict[str, typing.Any]:
+    """The settings that peft needs to load the file; layers that differ from the first one are listed in patterns."""
+    ranks = {name: len(update.down) for name, update in updates.items()}
+    alphas = {name: update.scale * len(update.down) for name, update in updates.items()}
+    rank, alpha = next(iter(ranks.values())), next(iter(alphas.values()))
+    return {
+        "peft_type": "LORA",
+        "r": rank,
+        "lora_alpha": alpha,
+        "target_modules": sorted(updates),
+        "rank_pattern": {name: own for name, own in ranks.items() if own != rank},
+        "alpha_pattern": {name: own for name, own in alphas.items() if own != alpha},
+        "bias": "none",
+    }
+
+
+def read_lora(folder: Path) -> LoraUpdates:
+    """The LoRA in a part's folder; CheckpointError where lora_A or lora_B is missing, or their shapes do not fit."""
+    source, config = SafetensorsSource(folder / ADAPTER), read_json(folder / CONFIG)
+    alphas = config.get("alpha_pattern", {})
+    if not isinstance(alphas, dict):
+        raise CheckpointError(f"{folder / CONFIG}: alpha_pattern is not an object of layer names and numbers")
+    keys, found = set(source.keys()), {}
+    for name in dict.fromkeys(match[1] if (match := _KEY.fullmatch(key)) else key for key in keys):
+        down_key, up_key = (key.format(name) for key in _KEYS)
+        if not {down_key, up_key} <= keys:
+            raise CheckpointError(f"{source.path}: {name!r} has only one of lora_A and lora_B; expected both")
+        down, up = source.tensor(down_key), source.tensor(up_key)
+        for key, tensor in ((down_key, down), (up_key, up)):
+            finite_extremes(tensor, f"{source.path}: {key!r}")
+        if down.dim() != 2 or up.dim() != 2 or not 0 < len(down) == up.shape[1]:
+            raise CheckpointError(
+                f"{source.path}: lora_A and lora_B of {name!r} have shapes {tuple(down.shape)} and {tuple(up.shape)}; "
+                "expected (rank, inputs) and (outputs, rank)"
+            )
+        alpha = number(alphas, name, folder / CONFIG, number(config, "lora_alpha", folder / CONFIG, 0))
+        found[name] = LoraUpdate(down, up, alpha / len(down))
+    return found
+
+
+_here = threading.local()  # depth: how many of this thread's contexts are open
+_lock = threading.Lock()
+_users = 0  # open contexts of all threads
+_original: Callable[..., None] | None = None  # torch's own method
+
+
+@contextmanager
+def empty_parameters() -> Iterator[None]:
+    """Within it, parameters that this thread registers are on the meta device; buffers keep their memory."""
+    _begin()
+    _here.depth = getattr(_here, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _here.depth -= 1
+        _end()
+
+
+def _begin() -> None:
+    global _users, _original  # noqa: PLW0603
+    from torch import nn
+
+    with _lock:
+        _original = _original or nn.Module.register_parameter  # kept: taken again, it could be one that calls ours
+        nn.Module.register_parameter = _register
+        _users += 1
+
+
+def _end() -> None:
+    global _users  # noqa: PLW0603
+    from torch import nn
+
+    with _lock:
+        _users -= 1
+        # Another library may have replaced it meanwhile; it puts ours back later, which then changes nothing.
+        if not _users and nn.Module.register_parameter is _register:
+            nn.Module.register_parameter = _original
+
+
+def _register(module: nn.Module, name: str, param: nn.Parameter | None) -> None:
+    _original(module, name, param)
+    if param is None or not getattr(_here, "depth", 0) or param.is_meta:
+        return
+    import torch
+
+    empty = torch.empty_like(param, device="meta")
+    module._parameters[name] = torch.nn.Parameter(empty, requires_grad=param.requires_grad)
+
 
 TOKENIZER = "tokenizer.json"
 

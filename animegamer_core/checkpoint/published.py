@@ -12,8 +12,8 @@ from . import keys, sizes
 from .downloads import DIFFUSERS_VAE, Downloads
 from .foreign import HALF, ForeignParts, tokenizer_folder
 from .initial import UNCONDITIONAL
+from .keys import ComputedTensor, RecipeSource, map_keys
 from .parts import load_model
-from .recipes import ComputedTensor, RecipeSource, map_keys
 from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, number, read_json
 from .weight_files import OPEN_CLIP, PickleSource, decoder_file, open_weights
 

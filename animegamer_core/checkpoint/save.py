@@ -13,8 +13,7 @@ from ..files import locked, rename
 from ..life import Life
 from ..spec import ModelSpec, get_profile
 from ..state import MOTION_TABLES, MotionTable
-from .folders import OwnFolder, part_of
-from .manifest import FORMAT, MANIFEST, read_notes
+from .folders import FORMAT, MANIFEST, OwnFolder, part_of, read_notes
 from .parts import PARTS, live_tensors, parts_of, write_part
 from .storage import (
     DEFAULT_SHARD_BYTES,

@@ -21,8 +21,7 @@ from ..recall import RECALL, RECENT, Memory
 from ..spec import ModelSpec, Profile, Reading, get_profile
 from ..state import DEFAULT_WINDOW, MotionTable
 from .adapter_files import PLAYED, Adapters, adapter_checksum, adapter_facts
-from .folders import OwnFolder
-from .manifest import MANIFEST, read_manifest
+from .folders import MANIFEST, OwnFolder, read_manifest
 from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, load_model, parts_of
 from .storage import CheckpointError, FileNote, TensorSource
 
@@ -234,7 +233,7 @@ class World:
 
     def _changed(self, kind: str, model: typing.Any) -> typing.Any:
         """The model with each adapter applied; ValueError for one that cannot be read or is of another spec."""
-        from .apply_adapter import apply_adapter
+        from .lora import apply_adapter
 
         for path, strength in self.adapters:
             apply_adapter(Path(path), {kind: model}, strength=strength, whole=False)

@@ -11,11 +11,9 @@ from tyro.conf import Positional, arg
 
 from ..checkpoint import CheckpointError, base_folders, open_world
 from ..checkpoint.base_folders import BaseFolders
-from ..checkpoint.build import PRECISIONS
-from ..checkpoint.convert import convert
+from ..checkpoint.convert import PRECISIONS, convert, new_world
 from ..checkpoint.downloads import COGVIDEO
 from ..checkpoint.fetch import BASE, FetchPlan, fetch, plan_fetch, plan_text
-from ..checkpoint.new import new_world
 from ..data.dataset import DatasetFolder
 from ..messages import shell_word
 from ..spec import PROGRAM

@@ -18,8 +18,7 @@ from pathlib import Path
 import msgspec
 
 from ..checkpoint import World, open_world
-from ..checkpoint.empty_parameters import empty_parameters
-from ..checkpoint.parts import PLAY_PARTS, build_model
+from ..checkpoint.parts import PLAY_PARTS, build_model, empty_parameters
 from ..checkpoint.storage import read_json
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder

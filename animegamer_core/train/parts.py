@@ -22,8 +22,8 @@ from ..checkpoint.adapter_files import (
     unreadable_settings,
 )
 from ..checkpoint.adapters import reading_of
-from ..checkpoint.apply_adapter import apply_adapter
 from ..checkpoint.lora import (
+    apply_adapter,
     attach,
     changed_tensors,
     detach,
@@ -34,8 +34,7 @@ from ..checkpoint.lora import (
     set_strength,
     take_in,
 )
-from ..checkpoint.lora_files import is_lora, plain_tensors
-from ..checkpoint.parts import ENCODER_PARTS, part_names, parts_of
+from ..checkpoint.parts import ENCODER_PARTS, is_lora, part_names, parts_of, plain_tensors
 from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder
 from ..model.engine import GameEngine

@@ -13,7 +13,7 @@ from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.adapter_files import SETTINGS, save_adapter
 from animegamer_core.checkpoint.adapters import open_with_adapters, with_adapters
-from animegamer_core.checkpoint.apply_adapter import apply_adapter
+from animegamer_core.checkpoint.lora import apply_adapter
 from animegamer_core.train.stages import StageConfig
 
 GAME = "Character: Miko; Motion: gently run; Background: day beach."

@@ -251,7 +251,7 @@ def test_a_full_disk_while_a_text_is_written_is_one_sentence(download, converted
 
 
 def test_the_tokenizer_is_stored_as_its_library_writes_it(converted, tmp_path):
-    converted.storage.tokenizer().backend.save(str(tmp_path / "tokenizer.json"))
+    converted.tokenizer().backend.save(str(tmp_path / "tokenizer.json"))
     stored = converted.folder / "engine" / "tokenizer.json"
     assert stored.read_bytes() == (tmp_path / "tokenizer.json").read_bytes()
 

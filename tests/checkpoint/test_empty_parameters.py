@@ -6,8 +6,7 @@ import pytest
 from accelerate import init_empty_weights
 from torch import nn
 
-from animegamer_core.checkpoint.empty_parameters import empty_parameters
-from animegamer_core.checkpoint.parts import build_model
+from animegamer_core.checkpoint.parts import build_model, empty_parameters
 
 WAIT_S = 20.0
 

@@ -19,7 +19,7 @@ from animegamer_core.__main__ import main
 from animegamer_core.checkpoint import fetch as fetching
 from animegamer_core.checkpoint import open_world
 from animegamer_core.checkpoint.base_folders import find_base
-from animegamer_core.checkpoint.new import new_world
+from animegamer_core.checkpoint.convert import new_world
 
 ROOT = Path(__file__).parents[2]
 ENGINE = "MLLM-Qiqi/pytorch_model.bin"

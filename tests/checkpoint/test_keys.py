@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from animegamer_core.checkpoint import CheckpointError, keys, recipes, storage
+from animegamer_core.checkpoint import CheckpointError, keys, storage
+from animegamer_core.checkpoint import keys as recipes
 from animegamer_core.checkpoint.parts import build_model, part_names
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.engine import GameEngine

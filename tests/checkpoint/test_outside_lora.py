@@ -10,9 +10,8 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import save_file
 from tiny_world import save_tiny_world
 
-from animegamer_core.checkpoint.adapter_files import adapted_models, adapter_facts
+from animegamer_core.checkpoint.adapter_files import adapted_models, adapter_facts, fits_decoder
 from animegamer_core.checkpoint.adapters import open_with_adapters, with_adapters
-from animegamer_core.checkpoint.outside_lora import fits_decoder
 
 TARGETS = r"(transformer_blocks\.\d+\.(attn1\.(to_q|to_out\.0)|ff\.net\.0\.proj|norm1\.linear)|proj_out)"
 RANK, ALPHA = 2, 6.0

@@ -12,14 +12,14 @@ from test_train import TINY, UPDATES, new_parts, run
 from animegamer_core.checkpoint import save_world
 from animegamer_core.checkpoint.adapter_files import save_adapter
 from animegamer_core.checkpoint.adapters import with_adapters
-from animegamer_core.checkpoint.apply_adapter import apply_adapter
 from animegamer_core.checkpoint.lora import (
     adapters_of,
+    apply_adapter,
     attach,
     lora_of,
     set_strength,
 )
-from animegamer_core.checkpoint.lora_files import LoraUpdate
+from animegamer_core.checkpoint.parts import LoraUpdate
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.spec import RELEASE, VaeSpec
 from animegamer_core.train import trainer

@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from animegamer_core.checkpoint import open_world
-from animegamer_core.checkpoint.apply_adapter import apply_adapter
+from animegamer_core.checkpoint.lora import apply_adapter
 from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
 from animegamer_core.data.cache import FeatureStore
