@@ -111,7 +111,8 @@ def test_an_interrupted_batch_goes_on_and_keeps_what_was_drawn(server, story):
     prompt = batch(story, text=f"{WAVE}\n{RUN}\n{SLEEP}", steps=300)
     folder = server.output_dir / "animegamer" / story
     queued = server.queue(prompt)
-    server.wait_until(lambda: '"branch-2"' in (folder / "story.json").read_text())  # the second take has its first turn
+    index = folder / "story.json"
+    server.wait_until(lambda: index.exists() and '"branch-2"' in index.read_text())  # the second take has a turn
     server.post("/interrupt", {})
     assert message(server.wait(queued), "execution_interrupted") is not None
     before = {path: path.stat().st_mtime_ns for path in (folder / "shots").glob("*.mp4")}
