@@ -252,6 +252,7 @@ def _histogram(axes: Axes, facts: DatasetFacts) -> None:
         bins = np.geomspace(low, high, BINS + 1)
         axes.hist([level.clip(low, high) for level in levels], bins=bins, stacked=True, color=LEVEL_COLOURS)
         axes.set_xscale("log")
+        axes.yaxis.get_major_locator().set_params(integer=True)  # clips are whole
         axes.xaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
     axes.grid(axis="y", color=GRID)
