@@ -103,32 +103,6 @@ def check_tiles():
     return {"tiled": tiled, "drawn": drawn, "same": off == 0, "off": off}
 
 
-def check_ages():
-    """A world's age changes with what is read in place, be it one file of a folder of downloads."""
-    own = BASE / "models" / "animegamer"
-    files = [own / "MLLM-Old" / "pytorch_model.bin", own / "VDM_Decoder-Old" / "1" / "mp_rank_00_model_states.pt"]
-    files += [own / "Mistral-7B-Instruct-v0.1" / "tokenizer.json", own / "3d-vae.pt"]
-    ages = {worlds.world_version("old")}
-    for path in files:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for text in ("first", "replaced"):
-            path.write_text(text)
-            ages.add(worlds.world_version("old"))
-    load = next(node for node in classes if node.__name__ == "LoadAnimeGamer")
-    fingerprints = [load.fingerprint_inputs(world="old", lora_file="none") for _ in range(2)]
-    files[0].write_text("replaced again")
-    fingerprints.append(load.fingerprint_inputs(world="old", lora_file="none"))
-    for name in ("MLLM-Old", "VDM_Decoder-Old", "Mistral-7B-Instruct-v0.1"):
-        shutil.rmtree(own / name)
-    files[-1].unlink()
-    return {
-        "ages": len(ages),
-        "same": fingerprints[0] == fingerprints[1],
-        "changed": fingerprints[1] != fingerprints[2],
-        "toybox": worlds.world_version("toybox"),
-    }
-
-
 def check_packages():
     """What a film's node, and a loaded story's turn that is drawn, say where a package is missing."""
     find, said = importlib.util.find_spec, {}
@@ -447,7 +421,6 @@ CHECKS = (
     check_lives,
     check_placing,
     check_tiles,
-    check_ages,
     check_packages,
     check_interrupt,
     check_stage_files,

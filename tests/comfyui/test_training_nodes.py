@@ -134,7 +134,7 @@ def test_a_world_is_measured(server, measured_world):
     entry = server.run({"measure": node("EvaluateGame", world=measured_world, games=1, seed=3)}, PATIENCE_S)
     (report,) = entry["outputs"]["measure"]["text"]
     rows = {line.split()[0] for line in report.splitlines()[1:] if not line.startswith("(")}
-    assert rows == {"probes", "vae", "shots", "motion", "override", "games", "colour", "unseen"}
+    assert rows == {"probes", "vae", "shots", "motion", "override", "games", "colour"}
     assert "short" in report, "random weights pass for nothing"
     sheet = picture(server, entry, "measure")
     assert sheet.width == 1200 and sheet.height > 1000
