@@ -61,7 +61,7 @@ def test_a_world_comes_back_as_it_was(tmp_path, tiny_engine, tiny_decoder, tiny_
     assert same(world.load_encoder(), tiny_encoder)
     instruction = "Character: Momo; Motion: run; Background: day park."
     ours, theirs = world.load_engine().predict((), instruction), tiny_engine.predict((), instruction)
-    assert ours.levels == theirs.levels and torch.equal(ours.representation, theirs.representation)
+    assert ours.change == theirs.change and torch.equal(ours.representation, theirs.representation)
     picture = torch.zeros(1, 3, 20, 30)
     assert torch.equal(world.load_encoder()(["run"], picture), tiny_encoder(["run"], picture))
 
