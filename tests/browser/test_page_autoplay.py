@@ -132,15 +132,3 @@ def test_a_setting_says_how_many_takes_the_second_button_draws(life):
     finally:
         life.comfy.set("AnimeGamer.PlayTab.Takes", 3)
     life.page.get_by_text("3 takes", exact=True).wait_for()
-
-
-def test_the_setting_asks_the_endpoint_and_says_what_is_missing(life):
-    life.comfy.set("AnimeGamer.Director", "endpoint")
-    try:
-        life.page.click(".ag-suggest")
-        life.page.get_by_text("ANIMEGAMER_ENDPOINT_URL").first.wait_for()
-        assert life.page.locator(".ag-proposals .ag-story").count() == 0
-    finally:
-        life.comfy.set("AnimeGamer.Director", "rules")
-    life.page.click(".ag-suggest")
-    life.page.wait_for_selector(".ag-proposals .ag-story")
