@@ -161,8 +161,8 @@ def test_settings_come_back_with_the_story(tab):
 def test_a_story_that_cannot_be_read_says_why_in_the_list(tab):
     tab.evaluate("""async () => {
       const damaged = "main.jsonl:2: not a turn <b>of</b> a story; mend the line";
-      server.stories.torn = { name: "torn", world: "", line: "main", lines: { main: [] }, error: damaged };
-      server.stories.whole = { name: "whole", world: "toybox", line: "main", lines: { main: [] } };
+      server.stories.torn = { name: "torn", world: "", branch: "main", branches: { main: [] }, error: damaged };
+      server.stories.whole = { name: "whole", world: "toybox", branch: "main", branches: { main: [] } };
       await session.close();
     }""")
     rows = tab.locator(".ag-story").all_inner_texts()
