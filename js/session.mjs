@@ -369,7 +369,7 @@ export class PlaySession {
     if (name !== this.story) return; // another story was opened meanwhile
     this.world = saved.world;
     const key = this.here.key;
-    this.root = buildTree(saved.branches ?? []);
+    this.root = buildTree(saved.branches ?? [], saved.gauges);
     this.error = (saved.branches ?? []).find((branch) => branch.error)?.error ?? this.error;
     const branch = place?.branch ?? saved.branch;
     if (place) Object.assign(this, { branch, here: findTurn(this.root, branch, place.number ?? Infinity) });

@@ -74,7 +74,7 @@ export function describeState(state, say) {
 export function itemOfPath(path) {
   const course = path.map(({ number, turn }) => ({ turn: number, ...turn.stats, motion: levelOf(turn.motion) }));
   const { number, turn } = path[path.length - 1];
-  return { ...turn, turn: number, course };
+  return { ...turn, turn: number, gauges: path[0].parent?.gauges, course };
 }
 
 function readMotion(motion) {

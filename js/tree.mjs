@@ -4,10 +4,11 @@
  * The tree of the branches in `branches` (of GET /animegamer/story). A node has number, turn (from the server; null at the
  * root), parent, children, branches (names of the branches through it), key (its oldest branch and number: unique, and
  * stable while the story grows) and lane (0 for the first branch). The root also has openings: branch -> {instruction,
- * clip} of turn 0, for the branches that began with a picture or clip; the clip may be null.
+ * clip} of turn 0, for the branches that began with a picture or clip; the clip may be null. And it has the story's
+ * `gauges`: how each stat is shown.
  */
-export function buildTree(branches) {
-  const root = { ...node(0, null, null, ""), openings: {} };
+export function buildTree(branches, gauges = {}) {
+  const root = { ...node(0, null, null, ""), openings: {}, gauges };
   for (const branch of [...branches].sort((a, b) => age(a.name) - age(b.name))) {
     let at = root;
     at.branches.push(branch.name);

@@ -24,7 +24,7 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.files import FULL
 from ..animegamer_core.json_files import parse_json
-from ..animegamer_core.life import Values, Words
+from ..animegamer_core.life import Words
 from ..animegamer_core.messages import brief
 from ..animegamer_core.state import GameSession, MotionScope, Turn, clean_text, read_instructions, scope_name
 from ..animegamer_core.story.director import SUGGESTIONS, director_for
@@ -35,7 +35,7 @@ from .game import LoadAnimeGamer
 from .play import PlayGameStory
 from .saved_stories import WorldFacts, choose_turn, list_stories, played_world, story_name, world_facts
 from .training import training
-from .values import gauges_of, stat_changes
+from .values import gauges_of
 from .weights import offer
 from .widgets import LAST_TURN, MAX_SEED
 
@@ -277,33 +277,26 @@ def _story(query: typing.Mapping[str, str]) -> Json:
         raise Refused(404, f"there is no story {name!r} in output/animegamer")
     story = Story.read(comfyui.output_folder(), name)
     (world, facts), current = played_world(story.world_name, story.fingerprint), story.branch
-    clips: dict[str | None, Json | None] = {}
-    lines = [{"name": branch, **_branch(story, branch, facts, clips)} for branch in story.branches()]
-    return {"name": name, "world": world, "branch": current, "branches": lines}
+    branches = [{"name": branch, **_branch(story, branch, facts)} for branch in story.branches()]
+    return {"name": name, "world": world, "branch": current, "gauges": gauges_of(story.rules), "branches": branches}
 
 
-def _branch(story: Story, branch: str, facts: WorldFacts | None, clips: dict[str | None, Json | None]) -> Json:
-    """The turns of a branch, with `error` if they cannot be read. clips: those of openings so far, by their address."""
+def _branch(story: Story, branch: str, facts: WorldFacts | None) -> Json:
+    """The turns of a branch, with `error` if they cannot be read."""
     try:
         story.use(branch)
         session = story.session(len(story.entries), 0)
     except ValueError as error:
         return {"turns": [], "error": brief(error, LONGEST_ERROR)}
-    before, turns = session.start, []
-    for turn in session.turns:
-        if turn.number > 0:
-            turns.append(_turn_of(story, turn, before, facts))
-            before = turn.character
-    picture = session.picture
-    if picture is None:
+    turns = [_turn_of(story, turn, facts) for turn in session.turns if turn.number > 0]
+    if session.picture is None:
         return {"turns": turns, "opening": None, "opening_clip": None}
-    if picture.address not in clips:  # most branches begin alike, and the file is read whole
-        path = story.opening_clip(session)
-        clips[picture.address] = None if path is None else comfyui.output_item(path)
-    return {"turns": turns, "opening": picture.instruction, "opening_clip": clips[picture.address]}
+    path = story.opening_clip(session)
+    clip = None if path is None else comfyui.output_item(path)
+    return {"turns": turns, "opening": session.picture.instruction, "opening_clip": clip}
 
 
-def _turn_of(story: Story, turn: Turn, before: Values, facts: WorldFacts | None) -> Json:
+def _turn_of(story: Story, turn: Turn, facts: WorldFacts | None) -> Json:
     entry = story.entries[turn.number - 1]
     record = None if entry.shot is None else story.shots.record(entry.shot)
     drawn = {} if record is None else record["key"]
@@ -319,9 +312,8 @@ def _turn_of(story: Story, turn: Turn, before: Values, facts: WorldFacts | None)
         "steps": drawn.get("steps"),
         "guidance": drawn.get("guidance"),
         "draft": None if facts is None else facts.draft(turn.instruction, drawn.get("steps")),
-        "gauges": gauges_of(story.rules),
         "stats": dict(turn.character),
-        "changes": stat_changes(turn.character, before),
+        "changes": turn.moved,
         "refused": list(turn.refused),
         "state": entry.state,
         "shot": entry.shot,
@@ -370,7 +362,7 @@ def _docs(query: typing.Mapping[str, str]) -> str:
 def suggestions(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
     """Proposals for the next turn of a story, or for the first one of a new story; ValueError for an invalid request.
 
-    query: world, story, and optionally branch, after (-1: the last turn), seed, count and director (rules or endpoint).
+    query: world, story, and optionally branch, after (-1: the last turn), seed and count.
     """
     name, seed = story_name(query.get("story", "")), _number(query, "seed", 0, 0, MAX_SEED)
     count = _number(query, "count", SUGGESTIONS, 1, MOST_SUGGESTIONS)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from comfy_api.v0_0_2 import io, ui
 
-from ..animegamer_core.life import PUBLISHED_RULES, Rules, Values
+from ..animegamer_core.life import PUBLISHED_RULES, Rules
 from ..animegamer_core.state import GameSession, MotionTable, Turn, clean_text, scope_name
 
 if typing.TYPE_CHECKING:
@@ -119,7 +119,6 @@ def samples_of(latent: dict[str, typing.Any]) -> typing.Any:
 def state_item(moment: Moment) -> dict[str, typing.Any]:
     """The `animegamer_state` item that pages show: the last turn, and the stats after each turn."""
     session, turn = moment.session, moment.turn
-    before = session.turns[-2].character if len(session.turns) > 1 else session.start
     table, motion = moment.motion_table, turn.state.motion
     return {
         "turn": turn.number,
@@ -127,7 +126,7 @@ def state_item(moment: Moment) -> dict[str, typing.Any]:
         "motion": {"scope": scope_name(motion), "level": motion, "value": table.value(motion) if table else None},
         "gauges": gauges_of(session.rules),
         "stats": dict(turn.character),
-        "changes": stat_changes(turn.character, before),
+        "changes": turn.moved,
         "refused": list(turn.refused),
         "recalled": list(turn.recalled),
         "course": [_chart_item(item) for item in session.turns[-CHART_TURNS:]],
@@ -138,11 +137,6 @@ def state_item(moment: Moment) -> dict[str, typing.Any]:
 def gauges_of(rules: Rules | None) -> dict[str, dict[str, str]]:
     """How a page shows each stat."""
     return {stat.name: {"label": stat.label, "colour": stat.colour} for stat in (rules or PUBLISHED_RULES).stats}
-
-
-def stat_changes(now: Values, before: Values) -> dict[str, int]:
-    """By how many points each stat has changed."""
-    return {name: value - before[name] for name, value in now.items()}
 
 
 def notes_of(moment: Moment, world: str) -> dict[str, list[str]] | None:
