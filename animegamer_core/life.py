@@ -37,7 +37,7 @@ class Number:
 @dataclass(frozen=True)
 class Stat(Number):
     """A stat of a character, and how it behaves. choices: the changes in units that the engine can predict; the first
-    one counts where nothing is known. meaning: when it changes, as a captioner is told. label: what it is called;
+    one counts where nothing is known. meaning: when it changes, as models are asked. label: what it is called;
     empty: its name. colour: of its gauge, as in CSS. start: its value in a new game. step: points for one unit of
     change. low, high: its range. drift: points that every turn adds. restful: an act that raises it is done calmly.
     """
@@ -102,6 +102,11 @@ STATS = (  # in the order that a prompt states them
 )
 
 
+def changes(known: Values, stats: Sequence[Number]) -> dict[str, int]:
+    """The change of each stat, in order: the known one, or the usual one."""
+    return {stat.name: known.get(stat.name, stat.choices[0]) for stat in stats}
+
+
 def questions(first: int, stats: Sequence[Stat] = STATS) -> str:
     """What a model is asked of each stat, numbered from `first` on."""
     rows = (f"({number}) {stat.name} <{stat.tag}>: {stat.meaning}." for number, stat in enumerate(stats, start=first))
@@ -154,8 +159,8 @@ class Rules:
         return any(stat.restful and known[stat.name] > 0 for stat in self.stats)
 
     def change(self, known: Values) -> dict[str, int]:
-        """A change of every stat, in order: a known one, or the usual one."""
-        return {stat.name: known.get(stat.name, stat.choices[0]) for stat in self.stats}
+        """A change of every stat of these rules."""
+        return changes(known, self.stats)
 
     def only(self, values: Values) -> tuple[str, ...]:
         """The stats that a turn can raise now."""

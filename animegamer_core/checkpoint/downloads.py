@@ -85,11 +85,6 @@ def file_signature(path: Path) -> FileNote:
     return FileNote(digest.hexdigest(), size)
 
 
-def all_folders(src: Path, pattern: str) -> list[Path]:
-    """The folders in `src`, or one folder deeper, whose names match a pattern; empty if it is not a folder."""
-    return _all(_folders(src), pattern) if src.is_dir() else []
-
-
 def _folders(src: Path) -> list[Path]:
     return [src, *sorted(path for path in src.iterdir() if path.is_dir())]
 

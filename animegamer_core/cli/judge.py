@@ -9,7 +9,7 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from ..endpoint import EndpointModel, EndpointSettings
-from ..research.judging.asking import AskSettings, ask_all, kept_replies, told
+from ..research.judging.asking import AskSettings, ask_all, kept_replies, summary
 from .dataset import Asking, Endpoint
 from .options import Progress
 
@@ -94,7 +94,7 @@ class Judge:
         with kept_replies(self.out / "replies.jsonl") as kept:
             tasks = list(tasks_of(questions, comparison, references))
             answers = ask_all(model, tasks, kept, terms, Progress("verdicts"))
-            print(told(answers, len(tasks), kept, terms))
+            print(summary(answers, len(tasks), kept, terms))
         if answers.values:
             facts = {
                 "agents": ", ".join(comparison.agents),

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Cache, MistralConfig, MistralForCausalLM, MistralModel
 
-from ..life import Number
+from ..life import Number, changes
 from ..spec import ModelSpec, Profile
 from ..state import GameState, Turn
 from .prompt import GameTokenizer, Levels, TurnPrompt, build_prompt, parse_reply
@@ -66,8 +66,7 @@ class GameEngine(nn.Module):
 
     def levels(self, state: GameState) -> Levels:
         """The numbers of a state, in the order of the prompt."""
-        stats = self.tokenizer.numbers[1:]
-        return state.motion, *(state.change.get(stat.name, stat.choices[0]) for stat in stats)
+        return state.motion, *changes(state.change, self.tokenizer.numbers[1:]).values()
 
     @torch.inference_mode()
     def predict(self, past: Sequence[Turn], instruction: str) -> GameState:

@@ -80,7 +80,7 @@ def ask_all(
     return run_batch(jobs, "questions", settings.asked_at_once, on_progress)
 
 
-def told(result: BatchResult[T], asked: int, kept: ReplyLog, settings: AskSettings) -> str:
+def summary(result: BatchResult[T], asked: int, kept: ReplyLog, settings: AskSettings) -> str:
     """The counts and costs of a run as a few lines of text."""
     spent = Spent.of(kept.written, settings.price_in, settings.price_out)
     lines = [

@@ -23,7 +23,7 @@ from ...files import write_text
 from ...life import questions
 from ...messages import quoted
 from ...state import clean_text
-from .asking import AskSettings, OnProgress, Task, ask_all, kept_replies, told, whole_reply
+from .asking import AskSettings, OnProgress, Task, ask_all, kept_replies, summary, whole_reply
 
 PANELS, MOST_PANELS = 10, 50
 LONGEST_LINE = 400  # most characters of a reply per panel; valid lines have about 130
@@ -175,7 +175,7 @@ def write_stories(
     ]
     with kept_replies(path.with_name(f"{path.name}.replies.jsonl")) as kept:
         result = ask_all(model, tasks, kept, terms, on_progress)
-        text = told(result, len(tasks), kept, terms)
+        text = summary(result, len(tasks), kept, terms)
     written = tuple(BenchmarkGame(plan.name, result.values[plan.name]) for plan in plans if plan.name in result.values)
     if not written or len(written) + len(result.invalid) < len(plans):
         return (), text
