@@ -12,7 +12,6 @@ from comfy_api.v0_0_2 import io
 from ..animegamer_core.recall import RECALLED_TURNS
 from ..animegamer_core.spec import resolve_sampling
 from ..animegamer_core.state import GameSession, read_instructions
-from ..animegamer_core.story.director import Director, director_for
 from ..animegamer_core.story.folder import LOCK
 from ..animegamer_core.story.player import PlayedTurn, Player, export
 from . import comfyui
@@ -257,16 +256,12 @@ class GameRun:
             played = (
                 self.player.step(instructions[index], on_step)
                 if index < len(instructions)
-                else next(self.player.autoplay(self._director(seed), 1, on_step))
+                else next(self.player.autoplay(self.player.director(seed), 1, on_step))
             )
             # A turn that the story already had left no unfinished picture on the node.
             clip = clip_of(self.story, played.turn.number) if played.drawn else None
             report((index + 1) * steps, None if clip is None else picture_of(image_of_bytes(clip.frames[:1])))
             self._send(played, node)
-
-    def _director(self, seed: int) -> Director:
-        world = self.model.world
-        return director_for(world.life, world.spec.name, self.player.session, seed)
 
     def export(self, finish: bool, opening: bool) -> list[Path]:
         """Write the clip of the whole story and its contact sheet; returns all files. finish: the branch ends here.

@@ -25,7 +25,7 @@ from ..runtime.presets import PresetModels, get_preset, override_notes, preset_f
 from ..spec import dtype_name
 from ..state import GameSession, MotionScope, MotionTable, check_length, read_instructions, scope_name
 from ..story.batch import game_text, play_takes, read_game_files, take_seeds
-from ..story.director import SUGGESTIONS, Director, NobodyNamedError, Proposal, director_for
+from ..story.director import SUGGESTIONS, Director, NobodyNamedError, Proposal
 from ..story.film import FILMS, export_film
 from ..story.folder import check_there
 from ..story.opening import DEFAULT_TEXT, frames_of_bytes, open_game, read_opening
@@ -173,7 +173,7 @@ class Play(Drawing):
         shown = _Shown(after + count, (player.session.rules or PUBLISHED_RULES).label)
         try:
             if instructions is None:
-                _TypedGame(player, shown, self.proposer, self.suggest).play()
+                _TypedGame(player, shown, self.director_seed, self.suggest).play()
             else:
                 _warn_of_unknown_words(player.world, *instructions)
                 _warn_of_unused_motion(player.settings, after + 1, after + count)
@@ -209,14 +209,10 @@ class Play(Drawing):
             return "the same command"
         return "the same command and --resume" if self.branch is None else "--resume instead of --branch"
 
-    def proposer(self, player: Player) -> Director:
-        """Who proposes the turns of a player's game; ValueError if nobody in it has a name."""
-        return director_for(player.world.life, player.world.spec.name, player.session, self.director_seed)
-
     def _auto_proposer(self, player: Player) -> Director:
-        """Who proposes the turns of `--auto`; ValueError as for `proposer`."""
+        """Who proposes the turns of `--auto`; ValueError as for `Player.director`."""
         try:
-            return self.proposer(player)
+            return player.director(self.director_seed)
         except NobodyNamedError as error:
             how = "`play FILE --auto N` plays the turns of FILE first; with `--resume`, `--auto N` continues a story"
             raise ValueError(f"{error}. {how}") from error
@@ -270,11 +266,11 @@ def _warn_of_unused_motion(settings: PlaySettings, first: int, last: int) -> Non
 
 @dataclass(frozen=True)
 class _TypedGame:
-    """A game whose instructions are typed. director: who proposes turns; offers: whether before each one, too."""
+    """A game whose instructions are typed. seed: of the proposals; offers: whether they come before each turn."""
 
     player: Player
     shown: _Shown
-    director: Callable[[Player], Director]
+    seed: int
     offers: bool
 
     def play(self) -> None:
@@ -303,7 +299,7 @@ class _TypedGame:
     def _offer(self) -> Sequence[Proposal]:
         """Print the proposals for the next turn."""
         try:
-            offered = self.director(self.player)(self.player.session, SUGGESTIONS)
+            offered = self.player.director(self.seed)(self.player.session, SUGGESTIONS)
         except ValueError as error:
             note(str(error))
             return ()
@@ -337,7 +333,7 @@ class _TypedGame:
         """Play so many proposed turns; Ctrl-C, or no proposal, gives the game back to the player."""
         if not number.isdecimal() or len(number) > _DIGITS:
             raise ValueError(f"how many turns? {AUTO} 5 plays five")
-        director = self.director(self.player)
+        director = self.player.director(self.seed)
         note("Ctrl-C gives the game back to you.")
         try:
             for played in self.player.autoplay(director, int(number), self.shown.step):

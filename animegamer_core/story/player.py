@@ -16,7 +16,7 @@ from ..life import PUBLISHED_RULES
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
 from ..state import GameSession, Turn, clean_text
 from .content_store import ShotKey, address_of, opening_address
-from .director import Director
+from .director import Director, director_for
 from .story import Story
 from .turn import draw_turn, predict_turn, shot_key, state_key
 
@@ -118,6 +118,10 @@ class Player:
         for instruction in instructions:
             on_turn(self.step(instruction, on_step))
         return self.session
+
+    def director(self, seed: int) -> Director:
+        """Who proposes the next turns; ValueError if nobody in this game has a name."""
+        return director_for(self.world.life, self.world.spec.name, self.session, seed)
 
     def rewind(self, number: int) -> None:
         """Go back to after turn `number`; later turns stay in the story as another branch."""
