@@ -106,9 +106,7 @@ class Build:
         _print_report(report, broken.values())
         _write_pictures(self.out)
         _print_next(report.dataset, get_spec(self.spec).name)
-        return int(
-            bool(broken or report.broken or report.open or report.captions.failures or report.captions.set_aside)
-        )
+        return int(bool(broken or report.broken or report.open or report.captions.failures))
 
     def _settings(self) -> BuildSettings:
         from ..data.build import BuildSettings
