@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/ready
 SHARED := tests/comfyui tests/browser
-RESEARCH := tests/research
+RESEARCH := tests/evaluate
 GAME := animegamer_core/toybox/games/first-game.txt
 # Without an NVIDIA driver the CPU build of torch is taken, a tenth of the size; constraints.txt names the version.
 CPU_TORCH := $(if $(shell command -v nvidia-smi),,--extra-index-url https://download.pytorch.org/whl/cpu)
@@ -27,7 +27,7 @@ test: $(READY)  ## what guards a user: a process a core, then the tests that sha
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --dist loadfile $(SHARED:%=--ignore=%) $(RESEARCH:%=--ignore=%)
 	$(RUN) -m pytest $(SHARED)
 
-test-research: $(READY)  ## the tests of ablations, baselines, judging, parity, benchmarks and the Toybox's recipe
+test-research: $(READY)  ## the tests of evaluation and of research: tables, ablations, baselines, judging, parity, benchmarks, recipes
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n auto --dist loadfile $(RESEARCH)
 
 lint: $(READY)

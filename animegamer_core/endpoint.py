@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
+from .game.state import clean_text
 from .messages import brief
-from .state import clean_text
 
 if TYPE_CHECKING:
     from PIL import Image

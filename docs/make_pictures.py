@@ -19,12 +19,12 @@ from PIL import Image, ImageDraw, ImageFont
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from animegamer_core.checkpoint import open_world  # noqa: E402
+from animegamer_core.game.director import Director  # noqa: E402
+from animegamer_core.game.state import GameSession, Turn, read_instructions, scope_name  # noqa: E402
 from animegamer_core.media.contact_sheet import contact_sheet  # noqa: E402
 from animegamer_core.media.video import Frames, to_uint8  # noqa: E402
-from animegamer_core.state import GameSession, Turn, read_instructions, scope_name  # noqa: E402
-from animegamer_core.story.director import Director  # noqa: E402
 from animegamer_core.toybox.world import RULES  # noqa: E402
+from animegamer_core.weights import open_world  # noqa: E402
 
 GAME = ROOT / "animegamer_core" / "toybox" / "games" / "first-game.txt"
 FILMS = ("game", "autoplay")

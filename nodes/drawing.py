@@ -11,9 +11,9 @@ from fractions import Fraction
 
 from comfy_api.v0_0_2 import InputImpl, Types, io
 
+from ..animegamer_core.game.state import MotionScope
 from ..animegamer_core.media.video import clip_suffix, write_clip
 from ..animegamer_core.spec import GUIDANCE_NAMES
-from ..animegamer_core.state import MotionScope
 from ..animegamer_core.story.content_store import address_of
 from ..animegamer_core.story.turn import draw_turn_latent, shot_key
 from . import comfyui

@@ -14,7 +14,7 @@ from .widgets import choice_input, number_input, schema, seed_input, world_input
 if typing.TYPE_CHECKING:
     from PIL import Image
 
-    from ..animegamer_core.checkpoint import World
+    from ..animegamer_core.weights import World
 
 MEASURED = ("probes", "vae", "shots", "motion", "override", "games", "colour")  # the others take longer
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.checkpoint.adapter_files import Adapters
-from ..animegamer_core.checkpoint.adapters import with_adapters
-from ..animegamer_core.life import STATS
-from ..animegamer_core.recall import RECALLED_TURNS
+from ..animegamer_core.game.life import STATS
+from ..animegamer_core.game.recall import RECALLED_TURNS
+from ..animegamer_core.game.state import GameSession, Instruction, read_instructions, scope_name
 from ..animegamer_core.spec import PROFILES
-from ..animegamer_core.state import GameSession, Instruction, read_instructions, scope_name
 from ..animegamer_core.story.content_store import with_opening_address
 from ..animegamer_core.story.turn import predict_turn
+from ..animegamer_core.weights.adapter_files import Adapters
+from ..animegamer_core.weights.adapters import with_adapters
 from . import worlds
 from .models import OFFERED, PLACEMENTS, PRECISIONS, GameModel
 from .values import (

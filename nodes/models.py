@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..animegamer_core.checkpoint import World
 from ..animegamer_core.runtime.models import PlaySettings
 from ..animegamer_core.runtime.optimizations import compiled_modules
 from ..animegamer_core.runtime.presets import (
@@ -24,6 +23,7 @@ from ..animegamer_core.runtime.presets import (
     with_preset,
 )
 from ..animegamer_core.spec import dtype_name
+from ..animegamer_core.weights import World
 from . import comfyui
 from .values import WORLD
 

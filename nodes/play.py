@@ -9,9 +9,9 @@ from pathlib import Path
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.recall import RECALLED_TURNS
+from ..animegamer_core.game.recall import RECALLED_TURNS
+from ..animegamer_core.game.state import GameSession, read_instructions
 from ..animegamer_core.spec import resolve_sampling
-from ..animegamer_core.state import GameSession, read_instructions
 from ..animegamer_core.story.folder import LOCK
 from ..animegamer_core.story.player import PlayedTurn, Player, export
 from . import comfyui

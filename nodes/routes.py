@@ -23,11 +23,11 @@ import msgspec
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.files import FULL
+from ..animegamer_core.game.director import SUGGESTIONS, director_for
+from ..animegamer_core.game.life import Words
+from ..animegamer_core.game.state import GameSession, MotionScope, Turn, clean_text, read_instructions, scope_name
 from ..animegamer_core.json_files import parse_json
-from ..animegamer_core.life import Words
 from ..animegamer_core.messages import brief
-from ..animegamer_core.state import GameSession, MotionScope, Turn, clean_text, read_instructions, scope_name
-from ..animegamer_core.story.director import SUGGESTIONS, director_for
 from ..animegamer_core.story.folder import duplicate_story, rename_story, restore_story, trash_story
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from ..animegamer_core.life import Life
+from ..animegamer_core.game.life import Life
+from ..animegamer_core.game.state import MotionTable
 from ..animegamer_core.media.video import Clip, read_clip
-from ..animegamer_core.state import MotionTable
 from ..animegamer_core.story.folder import check_story_name, check_there, story_names
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
 
 if typing.TYPE_CHECKING:
-    from ..animegamer_core.checkpoint import World
     from ..animegamer_core.model.prompt import GameTokenizer
+    from ..animegamer_core.weights import World
 
 RESERVED = (comfyui.RUNS, comfyui.DATASETS, comfyui.EVALUATIONS, worlds.LORAS)  # names of other folders
 

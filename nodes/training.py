@@ -15,10 +15,10 @@ from pathlib import Path
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.checkpoint.adapter_files import Adapters
 from ..animegamer_core.files import check_folder_name
 from ..animegamer_core.spec import TRAINED_PROFILES
 from ..animegamer_core.train.stages import OPTIONAL_STAGES, STAGES_IN_ORDER, lr_warning, stage_config
+from ..animegamer_core.weights.adapter_files import Adapters
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
@@ -345,9 +345,9 @@ def _run_folders() -> dict[tuple[str, str], Path]:
 
 
 def _progress(folder: Path, now: RunAtWork | None) -> Json:
-    from ..animegamer_core.checkpoint.storage import read_json
     from ..animegamer_core.train.checkpoints import RESULT
     from ..animegamer_core.train.log import LOG, SHEETS, read_log
+    from ..animegamer_core.weights.storage import read_json
 
     lines = read_log(folder / LOG)
     ended = now is None and (folder / RESULT).is_file()

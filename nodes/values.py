@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from comfy_api.v0_0_2 import io, ui
 
-from ..animegamer_core.life import PUBLISHED_RULES, Rules
-from ..animegamer_core.state import GameSession, MotionTable, Turn, clean_text, scope_name
+from ..animegamer_core.game.life import PUBLISHED_RULES, Rules
+from ..animegamer_core.game.state import GameSession, MotionTable, Turn, clean_text, scope_name
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,18 +10,18 @@ from pathlib import Path
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.checkpoint import base_folders
-from ..animegamer_core.checkpoint.base_folders import BaseFolders, find_base
-from ..animegamer_core.checkpoint.downloads import ENGINE, LICENCE, published_worlds, world_of
-from ..animegamer_core.checkpoint.fetch import BASE_PIECES, ENCODER_PIECES, WORLD_PIECES, missing_pieces, size_text
 from ..animegamer_core.files import check_folder_name
+from ..animegamer_core.weights import base_folders
+from ..animegamer_core.weights.base_folders import BaseFolders, find_base
+from ..animegamer_core.weights.downloads import ENGINE, LICENCE, published_worlds, world_of
+from ..animegamer_core.weights.fetch import BASE_PIECES, ENCODER_PIECES, WORLD_PIECES, missing_pieces, size_text
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
 from .widgets import choice_input, schema
 
 if typing.TYPE_CHECKING:
-    from ..animegamer_core.checkpoint import World
+    from ..animegamer_core.weights import World
 
 CHOICES = (*worlds.PUBLISHED, worlds.BASE_WEIGHTS)
 MIB = 1 << 20
@@ -85,7 +85,7 @@ class GetAnimeGamerWeights(io.ComfyNode):
         if weights not in CHOICES:  # older ComfyUI does not check
             raise ValueError(f"weights is {weights!r}; choose {', '.join(CHOICES)}")
         comfyui.require(*FETCH_PACKAGES)
-        from ..animegamer_core.checkpoint.fetch import fetch, plan_fetch, plan_text
+        from ..animegamer_core.weights.fetch import fetch, plan_fetch, plan_text
 
         progress = comfyui.NodeProgress()
         plan = plan_fetch(weights, worlds.weights_folder(weights), encoders=towers)
@@ -218,7 +218,7 @@ class ConvertAnimeGamer(io.ComfyNode):
 
 def _convert(source: str, name: str, precision: str) -> World:
     """Write or complete the world folder of this name."""
-    from ..animegamer_core.checkpoint.convert import convert, new_world
+    from ..animegamer_core.weights.convert import convert, new_world
 
     report, bases, downloads = comfyui.NodeProgress(), _bases(), _downloads()
 

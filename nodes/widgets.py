@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.recall import MEMORIES, RECALL, RECALLED_TURNS, Memory, chosen_memory
+from ..animegamer_core.game.recall import MEMORIES, RECALL, RECALLED_TURNS, Memory, chosen_memory
 from . import worlds
 from .values import StateSocket
 

@@ -9,19 +9,19 @@ import sys
 import typing
 from pathlib import Path
 
-from ..animegamer_core.checkpoint import CheckpointError, open_world
-from ..animegamer_core.checkpoint.adapter_files import fits_decoder
-from ..animegamer_core.checkpoint.downloads import ANIMEGAMER, COGVIDEO, MISTRAL, find_downloads
-from ..animegamer_core.checkpoint.fetch import missing_pieces, missing_text
-from ..animegamer_core.checkpoint.parts import PLAY_PARTS
-from ..animegamer_core.checkpoint.world import MANIFEST
 from ..animegamer_core.messages import shell_word
 from ..animegamer_core.spec import PROGRAM
+from ..animegamer_core.weights import CheckpointError, open_world
+from ..animegamer_core.weights.adapter_files import fits_decoder
+from ..animegamer_core.weights.downloads import ANIMEGAMER, COGVIDEO, MISTRAL, find_downloads
+from ..animegamer_core.weights.fetch import missing_pieces, missing_text
+from ..animegamer_core.weights.parts import PLAY_PARTS
+from ..animegamer_core.weights.world import MANIFEST
 from .comfyui import PACK, lora_files, model_folders
 from .values import NONE
 
 if typing.TYPE_CHECKING:
-    from ..animegamer_core.checkpoint import World
+    from ..animegamer_core.weights import World
 
 TOYBOX = "toybox"
 PUBLISHED = ("qiqi", "sosuke")  # always listed, installed or not

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from animegamer_core.checkpoint.world import EMBEDDED, open_world
+from animegamer_core.weights.world import EMBEDDED, open_world
 
 ROOT = Path(__file__).parent.parent
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import torch
 
-from animegamer_core.checkpoint import open_world, save_part, save_world
-from animegamer_core.life import STATS, Life, Rules, Stat, questions
+from animegamer_core.game.life import STATS, Life, Rules, Stat, questions
+from animegamer_core.game.state import GameSession
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.runtime.models import PlaySettings
 from animegamer_core.spec import PROFILES, SPECS
-from animegamer_core.state import GameSession
 from animegamer_core.story.player import Player
 from animegamer_core.story.story import Story
 from animegamer_core.toybox.world import vocabulary
+from animegamer_core.weights import open_world, save_part, save_world
 
 HUNGER = Stat("hunger", "HU", (1, -2, 0), "1 as time passes; -2 if the character eats; otherwise 0", step=10)
 LINE = "Character: Miko; Motion: gently wave hello; Background: day forest."

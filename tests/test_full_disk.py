@@ -13,13 +13,13 @@ from small_disk import resize, short_files, small_disk
 from table_world import save_measured_world, small_games
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import convert as build
-from animegamer_core.checkpoint import fetch as fetching
-from animegamer_core.checkpoint import open_world
-from animegamer_core.checkpoint.storage import FolderWriter
 from animegamer_core.data.benchmark import benchmark_text
 from animegamer_core.files import FULL, append_line, locked, make_folder, replacing, write_text
 from animegamer_core.story.story import Story
+from animegamer_core.weights import convert as build
+from animegamer_core.weights import fetch as fetching
+from animegamer_core.weights import open_world
+from animegamer_core.weights.storage import FolderWriter
 
 GAME = "".join(
     f"Character: Miko; Motion: run {word}; Background: day beach.\n" for word in ("one", "two", "three", "four")

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from saved_story import copy_story
 from tiny_world import save_tiny_world
 
-from animegamer_core.checkpoint import open_world
-from animegamer_core.checkpoint.adapter_files import read_tensors, save_adapter
 from animegamer_core.story.story import Story
 from animegamer_core.train.stages import stage_config
+from animegamer_core.weights import open_world
+from animegamer_core.weights.adapter_files import read_tensors, save_adapter
 
 SECONDS, MEMORY = 15, 400 << 20  # of one case
 

@@ -10,26 +10,26 @@ ROOT = Path(__file__).parent.parent
 CORE = ROOT / "animegamer_core"
 # From the bottom up: a package imports those of earlier rows, and never one of its own row.
 LAYERS = (
-    {"messages", "recall", "life"},
-    {"spec", "state", "files"},
+    {"messages"},
+    {"game", "files"},
+    {"spec"},
     {"endpoint"},
     {"json_files"},
     {"media", "model"},
-    {"checkpoint"},
+    {"weights"},
     {"runtime", "data"},
     {"story"},
     {"train"},
     {"toybox"},
     {"evaluate"},
-    {"research"},
     {"cli"},
     {"__main__"},
 )
 RANK = {package: rank for rank, layer in enumerate(LAYERS) for package in layer}
 NEVER = {"comfy", "comfy_api", "comfy_extras", "folder_paths", "nodes", "server"}  # ComfyUI and our view of it
 LIGHT = (
-    "__main__ recall life spec state files checkpoint cli.dataset cli.evaluate cli.play media.contact_sheet "
-    "media.text model.prompt runtime.models runtime.optimizations runtime.presets "
+    "__main__ game.recall game.life game.state game.director spec files weights cli.dataset cli.evaluate cli.play "
+    "media.contact_sheet media.text model.prompt runtime.models runtime.optimizations runtime.presets "
     "story.content_store story.folder story.opening story.player story.story story.turn"
 ).split()
 HEAVY = {"torch", "diffusers", "transformers", "peft", "accelerate", "av", "cv2", "matplotlib"}
@@ -85,7 +85,7 @@ def test_the_drawn_world_does_not_need_its_training():
     drawing = [path for path in CORE.glob("toybox/**/*.py") if path.name not in ABOVE_TRAINING]
     assert len(drawing) > 10
     for path in drawing:
-        assert packages_imported(path) <= {"files", "json_files", "life", "messages", "state", "toybox"}, path
+        assert packages_imported(path) <= {"files", "game", "json_files", "messages", "toybox"}, path
 
 
 def test_light_modules_import_no_heavy_library():

@@ -13,11 +13,11 @@ import torch
 from long_game import MB, long_game, resident
 from torch._subclasses.fake_tensor import is_fake
 
-from animegamer_core.checkpoint import save_part, save_world
-from animegamer_core.research.benchmark.turn import random_models
+from animegamer_core.evaluate.benchmark.turn import random_models
 from animegamer_core.spec import PROFILES, SPECS, EngineSpec
 from animegamer_core.story.player import Player, PlaySettings
 from animegamer_core.story.story import Story
+from animegamer_core.weights import save_part, save_world
 
 TINY = SPECS["tiny"]
 CPU = torch.device("cpu")

@@ -11,15 +11,15 @@ from pathlib import Path, PureWindowsPath
 
 import pytest
 
-from animegamer_core.checkpoint.folders import read_notes
-from animegamer_core.checkpoint.storage import CheckpointError, shards_of
 from animegamer_core.data.benchmark import check_game_name
 from animegamer_core.data.films.film_index import FILMS, film_name, read_scenes
 from animegamer_core.data.records import ClipRecord
+from animegamer_core.evaluate.baselines.folders import IMAGE_TO_VIDEO, open_folder
 from animegamer_core.evaluate.world.records import game_folder
 from animegamer_core.files import check_folder_name, is_inside, is_plain_name
-from animegamer_core.research.baselines.folders import IMAGE_TO_VIDEO, open_folder
 from animegamer_core.story.folder import INDEX, check_story_name, restore_story
+from animegamer_core.weights.folders import read_notes
+from animegamer_core.weights.storage import CheckpointError, shards_of
 
 ROOT = PureWindowsPath(r"D:\games\out")
 DEVICES = ["NUL", "nul.mp4", "CON", "con.tar.mp4", "aux", "PRN.json", "COM1", "com9.mp4", "LPT1", "COM\u00b9.json"]

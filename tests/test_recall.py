@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from animegamer_core import recall
-from animegamer_core.recall import Memory, Seen, chosen_memory, named_in
-from animegamer_core.state import CACHED_TURNS, GameSession, GameState
+from animegamer_core.game import recall
+from animegamer_core.game.recall import Memory, Seen, chosen_memory, named_in
+from animegamer_core.game.state import CACHED_TURNS, GameSession, GameState
 
 
 def text(motion, place="day beach", who="Miko"):

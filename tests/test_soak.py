@@ -6,7 +6,7 @@ import pytest
 from long_game import MB, long_game, resident
 from tiny_world import save_tiny_world
 
-from animegamer_core.state import CACHED_TURNS
+from animegamer_core.game.state import CACHED_TURNS
 from animegamer_core.story.player import Player, PlaySettings
 from animegamer_core.story.story import Story
 

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from animegamer_core.life import PUBLISHED_RULES
-from animegamer_core.state import (
+from animegamer_core.game.life import PUBLISHED_RULES
+from animegamer_core.game.state import (
     CACHED_TURNS,
     MOTION_TABLES,
     GameSession,

@@ -18,8 +18,8 @@ from ..data.flow import BACKENDS, FlowSettings
 from ..data.games import GamePlan
 from ..data.stats import counted
 from ..endpoint import EndpointSettings
+from ..evaluate.judging.asking import AskSettings
 from ..messages import shell_word
-from ..research.judging.asking import AskSettings
 from ..runtime.device import choose_device
 from ..spec import PROGRAM, get_spec
 from .options import Device, Flag, Progress, confirmed, note, one_of, typed, unprefixed

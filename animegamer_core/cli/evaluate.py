@@ -13,16 +13,16 @@ from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes
 
-from ..checkpoint.adapters import open_with_adapters
 from ..data.flow import BACKENDS
 from ..data.stats import counted
+from ..evaluate.ablations.variants import BUDGET_NAMES, VARIANTS, chosen
+from ..evaluate.baselines import NAMES, BaselineSettings
 from ..evaluate.similarity import KINDS
 from ..files import write_text
-from ..research.ablations.variants import BUDGET_NAMES, VARIANTS, chosen
-from ..research.baselines import NAMES, BaselineSettings
+from ..game.state import DEFAULT_WINDOW
 from ..runtime.presets import get_preset, preset_for_device
 from ..spec import DTYPES
-from ..state import DEFAULT_WINDOW
+from ..weights.adapters import open_with_adapters
 from .dataset import FLOW, Flow
 from .judge import Judge, Raters, Write
 from .options import (
@@ -159,8 +159,8 @@ class World(Drawing, Scoring):
     def _player(self, world: typing.Any, device: str) -> GamePlayer:
         import torch
 
+        from ..evaluate.baselines import open_baseline
         from ..evaluate.players import TruePlayer, WorldPlayer
-        from ..research.baselines import open_baseline
         from ..story.player import PlaySettings
 
         if self.true_shots and self.baseline is not None:
@@ -315,12 +315,12 @@ class Presets(Samples):
 
     def run(self) -> int:
         """Measure, print and save; returns the exit status."""
-        from ..checkpoint import open_world
         from ..evaluate.presets import HEAD, PresetScore, in_proportion, presets_to_score, score_preset
         from ..evaluate.report import command_line, machine
         from ..evaluate.toybox.context import EvalContext
         from ..evaluate.toybox.run import EvalRun, asked_plan
         from ..runtime.device import choose_device
+        from ..weights import open_world
 
         device = choose_device(self.device)
         dtype = self.dtype or ("float32" if device == "cpu" else "bfloat16")
@@ -392,12 +392,12 @@ class Ablations(Scoring):
         """Train, score and write the table; 3 if the time ran out before all variants were scored."""
         import torch
 
-        from ..checkpoint import open_world
+        from ..evaluate.ablations import run, table
         from ..evaluate.report import command_line
         from ..evaluate.similarity import open_scoring_models
-        from ..research.ablations import run, table
-        from ..research.toybox_recipe.stages import Deadline
+        from ..evaluate.toybox_recipe.stages import Deadline
         from ..runtime.device import choose_device
+        from ..weights import open_world
 
         if min(self.seeds) < 0:
             raise ValueError(f"--seeds has {min(self.seeds)}; give numbers of 0 or more")

@@ -9,7 +9,7 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from ..endpoint import EndpointModel, EndpointSettings
-from ..research.judging.asking import AskSettings, ask_all, kept_replies, summary
+from ..evaluate.judging.asking import AskSettings, ask_all, kept_replies, summary
 from .dataset import Asking, Endpoint
 from .options import Progress
 
@@ -35,7 +35,7 @@ class Write:
 
     def run(self) -> int:
         """Ask and write; 1 if a story is missing."""
-        from ..research.judging.constructor import plan_stories, read_characters, write_stories
+        from ..evaluate.judging.constructor import plan_stories, read_characters, write_stories
 
         plans = plan_stories(read_characters(self.characters), self.stories, self.panels, self.seed)
         terms, model = AskSettings(**self.asking), EndpointModel(EndpointSettings(**self.endpoint))
@@ -68,8 +68,8 @@ class Judge:
 
     def run(self) -> int:
         """Judge, print and save; 1 if a question has no answer."""
-        from ..research.judging.comparison import open_comparison
-        from ..research.judging.judge import (
+        from ..evaluate.judging.comparison import open_comparison
+        from ..evaluate.judging.judge import (
             SCENES,
             Judged,
             questions_of,
@@ -129,8 +129,8 @@ class Raters:
 
     def run(self) -> int:
         """Begin a study, or score the filled-in one."""
-        from ..research.judging.comparison import open_comparison
-        from ..research.judging.ratings import KEY, read_study, save_ratings, write_study
+        from ..evaluate.judging.comparison import open_comparison
+        from ..evaluate.judging.ratings import KEY, read_study, save_ratings, write_study
 
         if not self.runs:
             paths = save_ratings(self.out, read_study(self.out))

@@ -14,27 +14,27 @@ from typing import Annotated
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from ..checkpoint.adapters import open_with_adapters
-from ..life import PUBLISHED_RULES
+from ..game.director import SUGGESTIONS, Director, NobodyNamedError, Proposal
+from ..game.life import PUBLISHED_RULES
+from ..game.recall import MEMORIES, chosen_memory, turn_name
+from ..game.state import GameSession, MotionScope, MotionTable, check_length, read_instructions, scope_name
 from ..media.soundtrack import read_sound
 from ..messages import brief
-from ..recall import MEMORIES, chosen_memory, turn_name
 from ..runtime.device import choose_device
 from ..runtime.models import LoadedModels
 from ..runtime.presets import PresetModels, get_preset, override_notes, preset_for_device, with_preset
 from ..spec import dtype_name
-from ..state import GameSession, MotionScope, MotionTable, check_length, read_instructions, scope_name
 from ..story.batch import game_text, play_takes, read_game_files, take_seeds
-from ..story.director import SUGGESTIONS, Director, NobodyNamedError, Proposal
 from ..story.film import FILMS, export_film
 from ..story.folder import check_there
 from ..story.opening import DEFAULT_TEXT, frames_of_bytes, open_game, read_opening
 from ..story.player import PlayedTurn, Player, PlaySettings, check_same_opening
 from ..story.story import Story
+from ..weights.adapters import open_with_adapters
 from .options import Drawing, Dtype, Flag, Preset, Profile, Progress, note, one_of, overwrite
 
 if typing.TYPE_CHECKING:
-    from ..checkpoint import World as OpenWorld
+    from ..weights import World as OpenWorld
 
 UNDO, QUIT = "@undo", ("@quit", "quit", "exit")
 AUTO = "@auto"

@@ -18,7 +18,7 @@ from ..spec import DTYPES, dtype_name, get_profile, get_spec
 from .options import Device, Guidance, Preset, Profile, note, one_of
 
 if typing.TYPE_CHECKING:
-    from ..research.benchmark.run import BenchmarkPlan, BenchmarkResult
+    from ..evaluate.benchmark.run import BenchmarkPlan, BenchmarkResult
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Parity:
 
     def run(self) -> int:
         """Print the table; 1 if a row is not ok, or if the folder has no part at all."""
-        from ..research.parity import parity
+        from ..evaluate.parity import parity
 
         rows, absent = parity(self.folder)
         print(f"{'part':<24}{'cases':>6}{'difference':>12}{'tolerance':>11}")
@@ -68,8 +68,8 @@ class Bench:
 
     def run(self) -> int:
         """Measure and print; returns the exit status."""
+        from ..evaluate.benchmark.run import measure_ours, measure_stock
         from ..evaluate.report import command_line
-        from ..research.benchmark.run import measure_ours, measure_stock
 
         plans = self._plans()
         for plan in plans:
@@ -90,9 +90,9 @@ class Bench:
         """One plan for each preset, or one without a preset."""
         import torch
 
-        from ..checkpoint import open_world
-        from ..research.benchmark.run import BenchmarkPlan
+        from ..evaluate.benchmark.run import BenchmarkPlan
         from ..runtime.device import choose_device
+        from ..weights import open_world
 
         for option, value in (("--spec", self.spec), ("--profile", self.profile)):
             if value and self.world:

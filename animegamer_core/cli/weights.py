@@ -9,14 +9,14 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from ..checkpoint import CheckpointError, base_folders, open_world
-from ..checkpoint.base_folders import BaseFolders
-from ..checkpoint.convert import PRECISIONS, convert, new_world
-from ..checkpoint.downloads import COGVIDEO
-from ..checkpoint.fetch import BASE, FetchPlan, fetch, plan_fetch, plan_text
 from ..data.dataset import DatasetFolder
 from ..messages import shell_word
 from ..spec import PROGRAM
+from ..weights import CheckpointError, base_folders, open_world
+from ..weights.base_folders import BaseFolders
+from ..weights.convert import PRECISIONS, convert, new_world
+from ..weights.downloads import COGVIDEO
+from ..weights.fetch import BASE, FetchPlan, fetch, plan_fetch, plan_text
 from .options import Flag, Progress, confirmed, one_of
 
 ADDED_BY = {"text_tower": ("text encoder", "--t5 DIR"), "image_tower": ("image encoder", "--clip DIR")}

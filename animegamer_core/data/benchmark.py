@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..files import check_folder_name
-from ..life import STATS, Values
+from ..game.life import STATS, Values
+from ..game.state import Instruction, clean_text
 from ..messages import quoted
-from ..state import Instruction, clean_text
 from .captions.replies import LONGEST_WORDS, NUMBERS, why_unfit
 
 TAGS = ("S", "MD", "EV", "ML", "MA", "SC", "ET", "ST")  # in this order

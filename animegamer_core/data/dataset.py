@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import append_line, make_folder, remove_torn_line, write_text
+from ..game.state import MotionTable
 from ..json_files import JsonError, read_json, read_rows
 from ..media.video import ClipInfo, read_clip, read_clip_info, write_clip
 from ..messages import quoted
-from ..state import MotionTable
 from .motion import are_edges, are_values, level_edges, level_of, median_by_level
 from .records import (
     ClipRecord,

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import msgspec
 
-from ..checkpoint.storage import check_room, note_of
 from ..files import check_folder_name, make_folder, replacing, room_for, save_picture, write_text
 from ..json_files import read_rows
+from ..weights.storage import check_room, note_of
 from .captions.models import sidecar_of
 from .films.film import frames_at, read_frames
 

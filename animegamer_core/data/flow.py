@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..checkpoint.storage import CheckpointError, note_of
 from ..messages import brief
+from ..weights.storage import CheckpointError, note_of
 from .motion import DEFAULT_THRESHOLD, MEASURE_HEIGHT, dis_flow
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class RaftFlow:
 
     def __init__(self, settings: FlowSettings) -> None:
         """Load the weights, a .pth or .safetensors file in torchvision's names; FlowError for any other."""
-        from ..checkpoint.weight_files import read_state
+        from ..weights.weight_files import read_state
 
         weights = _weights(settings)
         try:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..state import level_of
+from ..game.state import level_of
 
 MEASURE_HEIGHT = 480  # flow is in pixels per frame at this height, whatever the clip's own
 DEFAULT_THRESHOLD = 0.2  # px per frame

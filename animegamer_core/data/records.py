@@ -21,9 +21,9 @@ from typing import Any
 
 from .. import json_files
 from ..files import is_inside
-from ..life import STATS, Values
+from ..game.life import STATS, Values
+from ..game.state import Instruction, clean_text, motion_text
 from ..messages import brief, quoted
-from ..state import Instruction, clean_text, motion_text
 
 DROPPED, SET_ASIDE, ADVERBS = "dropped.jsonl", "set_aside.jsonl", "adverbs.jsonl"
 LOCK = "build.lock"  # held while the tables are written

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..files import save_picture
-from ..life import STATS
+from ..game.life import STATS
+from ..game.state import MotionScope
 from ..media.text import drawable, font_of
 from ..messages import brief
-from ..state import MotionScope
 from .dataset import DatasetFolder
 from .records import CAPTION_FIELDS, DROPPED, SET_ASIDE, ClipRecord, read_objects
 

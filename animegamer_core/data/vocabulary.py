@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain, combinations, product
 from statistics import mode
 
-from ..life import Act, Words, time_and_place
+from ..game.life import Act, Words, time_and_place
 from .captions.replies import TIMES
 from .dataset import DatasetFolder
 from .records import ClipRecord

@@ -1,1 +1,1 @@
-"""Evaluation of a world on games that its training never saw."""
+"""What a world can do, in figures: its tables, and the research on it."""

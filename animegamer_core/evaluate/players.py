@@ -11,17 +11,17 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..checkpoint import World
 from ..data.benchmark import BenchmarkGame
-from ..life import Values
+from ..game.life import Values
+from ..game.state import GameSession, GameState, MotionTable
 from ..media.video import to_uint8
 from ..model.decoder import ShotDecoder
 from ..model.engine import GameEngine
 from ..spec import resolve_sampling
-from ..state import GameSession, GameState, MotionTable
 from ..story.player import SEEDS, PlaySettings
 from ..toybox.calibration import calibration_remark, uncalibrated_table
 from ..toybox.world import FPS
+from ..weights import World
 from .world.scores import true_shots
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from ..game.state import GameSession
 from ..media.video import to_uint8
 from ..runtime.presets import PRESETS, Preset, get_preset, preset_for_device
 from ..spec import RELEASE, ModelSpec
-from ..state import GameSession
 from .estimates import Estimate, fraction, motion_accuracy, psnr
 from .toybox.context import Clips, Sampling
 from .toybox.rows import SCORED

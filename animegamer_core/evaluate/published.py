@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from einops import rearrange
 from PIL import Image
 
-from ..checkpoint.storage import note_of
-from ..checkpoint.weight_files import read_state
+from ..game.state import clean_text
 from ..json_files import Value, read_json
 from ..model.encoder import CLIP_MEAN, CLIP_STD
-from ..state import clean_text
+from ..weights.storage import note_of
+from ..weights.weight_files import read_state
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

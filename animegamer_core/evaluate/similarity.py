@@ -106,9 +106,9 @@ def open_scoring_models(
 
 def _open_toybox_models(device: torch.device | str) -> ScoringModels:
     """The shipped world's scoring models, which judge all worlds; ValueError if they are missing."""
-    from ..checkpoint.storage import note_of
-    from ..checkpoint.world import EMBEDDED
     from ..toybox.scoring_models import FOLDER, WEIGHTS, load_scoring_models, read_card
+    from ..weights.storage import note_of
+    from ..weights.world import EMBEDDED
 
     world = EMBEDDED["toybox"]
     net = load_scoring_models(world, device)

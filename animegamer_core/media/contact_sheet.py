@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..life import STATS, Stat
-from ..state import Turn, scope_name
+from ..game.life import STATS, Stat
+from ..game.state import Turn, scope_name
 from .text import NOTICE, Pen, fitted, is_drawable, parts_of, wrapped
 
 if typing.TYPE_CHECKING:

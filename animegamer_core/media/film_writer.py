@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from ..files import replacing, write_text
-from ..state import clean_text
+from ..game.state import clean_text
 from .limits import OPTIONS
 from .soundtrack import SoundWriter, fitted_sound
 from .video import Frames

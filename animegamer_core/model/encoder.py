@@ -15,8 +15,8 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import CLIPVisionConfig, CLIPVisionModel, T5Config, T5EncoderModel
 
+from ..game.state import clean_text, motion_text
 from ..spec import ImageEncoderSpec, ModelSpec, TextEncoderSpec
-from ..state import clean_text, motion_text
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)

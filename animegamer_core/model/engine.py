@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Cache, MistralConfig, MistralForCausalLM, MistralModel
 
-from ..life import Number, changes
+from ..game.life import Number, changes
+from ..game.state import GameState, Turn
 from ..spec import ModelSpec, Profile
-from ..state import GameState, Turn
 from .prompt import GameTokenizer, Levels, TurnPrompt, build_prompt, parse_reply
 
 PART = 2048  # tokens of a prompt that are read at a time; most prompts have fewer

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ..game.life import MOTION, STATS, Number, Stat
+from ..game.state import MOST_TOKENS, check_length, clean_text
 from ..json_files import read_json
-from ..life import MOTION, STATS, Number, Stat
 from ..messages import brief
 from ..spec import Profile
-from ..state import MOST_TOKENS, check_length, clean_text
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -7,15 +7,15 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..recall import Memory
+from ..game.recall import Memory
 from ..spec import dtype_name
 
 if typing.TYPE_CHECKING:
     import torch
 
-    from ..checkpoint import World
     from ..model.decoder import ShotDecoder
     from ..model.engine import GameEngine
+    from ..weights import World
 
 SEEDS = 1 << 64  # how many noise seeds torch has
 MOST_STEPS = 1000  # equals `sampler.TRAIN_STEPS`, which cannot be imported without torch

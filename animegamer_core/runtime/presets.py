@@ -18,9 +18,9 @@ from .optimizations import COMPILING, approximations, check_names, optimize, sup
 if typing.TYPE_CHECKING:
     import torch
 
-    from ..checkpoint import World
     from ..model.decoder import ShotDecoder
     from ..model.engine import GameEngine
+    from ..weights import World
     from .offloading import MemoryPlan
 
 GIB = 2**30
@@ -140,8 +140,8 @@ def tile_if_needed(
     not compiled; say gets both facts. The total memory counts, not what is free now, so that the same request always
     has the same address.
     """
-    from ..checkpoint.parts import build_model
     from ..model.decoder import ShotDecoder
+    from ..weights.parts import build_model
 
     decoder = build_model(lambda: ShotDecoder(spec)).to(dtype)
     needed = sum(tensor.nbytes for tensor in decoder.state_dict().values()) + decoder.working_bytes

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..files import save_picture
+from ..game.state import read_instructions
 from ..runtime.models import SEEDS
-from ..state import read_instructions
 from .film import FILMS
 from .story import Story
 

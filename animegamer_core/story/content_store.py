@@ -19,10 +19,10 @@ from pathlib import Path
 import msgspec
 
 from ..files import replacing, write_text
+from ..game.life import PUBLISHED_RULES, Values
+from ..game.state import GameSession, GameState
 from ..json_files import JsonError, read_json, to_type
-from ..life import PUBLISHED_RULES, Values
 from ..messages import brief
-from ..state import GameSession, GameState
 
 if typing.TYPE_CHECKING:
     from torch import Tensor

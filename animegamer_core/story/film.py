@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..files import is_part
+from ..game.state import Turn
 from ..media.film_writer import Caption, write_film
 from ..media.text import parts_of
 from ..media.video import ClipInfo, read_clip_info
-from ..state import Turn
 from .story import Story
 
 if typing.TYPE_CHECKING:

@@ -21,9 +21,9 @@ from typing import Annotated
 import msgspec
 
 from ..files import PART, check_folder_name, is_part, is_plain_name, locked, make_folder, room_for, write_text
+from ..game.life import Rules
+from ..game.recall import Memory
 from ..json_files import JsonError, read_json
-from ..life import Rules
-from ..recall import Memory
 
 FORMAT = 1  # raised when an older program could misread a story
 INDEX = "story.json"

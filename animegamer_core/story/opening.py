@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
+from ..game.state import GameSession, GameState, OpeningClip, check_length, clean_text
 from ..spec import DecoderSpec
-from ..state import GameSession, GameState, OpeningClip, check_length, clean_text
 
 if typing.TYPE_CHECKING:
     import numpy as np

@@ -12,19 +12,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from ..files import save_picture
-from ..life import PUBLISHED_RULES
+from ..game.director import Director, director_for
+from ..game.life import PUBLISHED_RULES
+from ..game.state import GameSession, Turn, clean_text
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
-from ..state import GameSession, Turn, clean_text
 from .content_store import ShotKey, address_of, opening_address
-from .director import Director, director_for
 from .story import Story
 from .turn import draw_turn, predict_turn, shot_key, state_key
 
 if typing.TYPE_CHECKING:
     import numpy as np
 
-    from ..checkpoint import World
     from ..model.sampler import OnStep
+    from ..weights import World
 
 SHEET_TURNS = 24  # a contact sheet shows the last turns only; a picture of thousands could not be opened
 

@@ -26,11 +26,11 @@ from functools import partial
 from pathlib import Path
 
 from ..files import replacing
+from ..game.life import PUBLISHED_RULES, Rules
+from ..game.recall import OPENING, Memory
+from ..game.state import CACHED_TURNS, GameSession, GameState, OpeningClip, Turn, clean_text
 from ..json_files import to_type
-from ..life import PUBLISHED_RULES, Rules
 from ..messages import brief
-from ..recall import OPENING, Memory
-from ..state import CACHED_TURNS, GameSession, GameState, OpeningClip, Turn, clean_text
 from .content_store import (
     ContentStore,
     OpeningKey,

@@ -5,18 +5,18 @@ from __future__ import annotations
 import typing
 from dataclasses import dataclass
 
+from ..game.state import GameSession, GameState, Turn
 from ..runtime.models import Models, PlaySettings
 from ..spec import resolve_sampling
-from ..state import GameSession, GameState, Turn
 from .content_store import ShotKey, StateKey, address_of, opening_address
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
 
-    from ..checkpoint import World
     from ..model.decoder import ShotDecoder
     from ..model.latents import StartLatent
     from ..model.sampler import OnStep
+    from ..weights import World
     from .story import Story
 
 

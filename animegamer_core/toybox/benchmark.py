@@ -14,11 +14,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..checkpoint import open_world
 from ..data.benchmark import BenchmarkGame, BenchmarkTurn, benchmark_text
 from ..data.motion import motion_value
 from ..data.workers import parallel_map
 from ..files import make_folder, write_text
+from ..weights import open_world
 from .command import run_command
 from .drawing.draw import draw_shot
 from .games import Game, sample_game

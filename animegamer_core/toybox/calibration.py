@@ -1,7 +1,7 @@
 """What world.json states about the calibration of its motion table, and the table before calibration.
 
 The Toybox recipe fits the motion values that condition the decoder, so that its shots move as their level says (see
-research/toybox_recipe/calibrate.py). This flatters a world's motion figures, so world.json states the values before and
+evaluate/toybox_recipe/calibrate.py). This flatters a world's motion figures, so world.json states the values before and
 after, and evaluations measure with both.
 """
 
@@ -11,10 +11,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..checkpoint import World
 from ..data.motion import LEVELS
+from ..game.state import MotionTable
 from ..messages import quoted
-from ..state import MotionTable
+from ..weights import World
 
 # Keys and values of a world's provenance, which is not part of its fingerprint.
 BUILT_BY, BUILDER = "built by", "animegamer_core.toybox.build"

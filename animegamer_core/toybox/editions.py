@@ -14,7 +14,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..life import Life
+from ..game.life import Life
 from .world import CHARACTERS, LIFE, MOTIONS, PLACES, REFERENCES, UNSEEN_PAIRS, WORDS, Scene
 
 Pairs = frozenset[tuple[str, str]]

@@ -1,7 +1,7 @@
 """The probes: a small video classifier that recognises who does what where in a shot, and its checks against chance.
 
 It is trained on true clips with seeds of its own, and frozen before any decoder is trained, so it is independent of
-what it judges (see research/toybox_recipe/probes.py). B or M clips, F frames, T frames that it reads, C channels, H
+what it judges (see evaluate/toybox_recipe/probes.py). B or M clips, F frames, T frames that it reads, C channels, H
 height, W width, P positions.
 """
 

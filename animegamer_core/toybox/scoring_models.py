@@ -2,7 +2,7 @@
 
 Both embed into one space, for CLIP-I and CLIP-T. The image encoder's middle layers stand in for DreamSim. They are
 trained on true clips with seeds that neither games nor probes use, and separately from the encoders that condition the
-world, so they are independent of what they judge (see research/toybox_recipe/scoring.py). B or M pictures or
+world, so they are independent of what they judge (see evaluate/toybox_recipe/scoring.py). B or M pictures or
 texts, E embedding width, L words, C channels, H height, W width, P positions.
 """
 

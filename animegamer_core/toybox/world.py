@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..life import STATS, Act, Consequence, Life, Rules, Words
-from ..state import Instruction
+from ..game.life import STATS, Act, Consequence, Life, Rules, Words
+from ..game.state import Instruction
 
 FRAMES, HEIGHT, WIDTH, FPS = 17, 96, 144, 8
 AMPLITUDES = (0.6, 20.0)  # range of target motion, pixels per frame at 480 px height

@@ -20,12 +20,12 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from ..checkpoint import World, storage
-from ..checkpoint.storage import FolderWriter, SafetensorsSource, find_safetensors, note_of, write_json
 from ..data.dataset import DatasetFolder
 from ..files import PART, locked, rename
 from ..json_files import JsonError, read_json
 from ..messages import brief, quoted
+from ..weights import World, storage
+from ..weights.storage import FolderWriter, SafetensorsSource, find_safetensors, note_of, write_json
 from .distributed import distributed_like, full_tensor, is_sharded, local_shard, processes
 from .stages import STAGES, StageConfig
 

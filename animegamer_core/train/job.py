@@ -14,17 +14,17 @@ from pathlib import Path
 
 import torch
 
-from ..checkpoint import World, open_world, save_world
-from ..checkpoint.adapter_files import adapted_models, adapter_facts
-from ..checkpoint.adapters import as_stated
-from ..checkpoint.save import writing
-from ..checkpoint.storage import read_json, write_json
-from ..checkpoint.world import EMBEDDED
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..data.vocabulary import words_of
-from ..life import Life
+from ..game.life import Life
 from ..spec import get_spec
+from ..weights import World, open_world, save_world
+from ..weights.adapter_files import adapted_models, adapter_facts
+from ..weights.adapters import as_stated
+from ..weights.save import writing
+from ..weights.storage import read_json, write_json
+from ..weights.world import EMBEDDED
 from .checkpoints import CHECKPOINTS, RESULT, hold_run_folder, list_checkpoints, origin_of
 from .distributed import close_at_exit, processes
 from .log import LOG, PICTURE, Report, RunProgress, how_it_stopped, plot_log, read_log, report_interrupt

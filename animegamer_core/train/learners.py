@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
+from ..game.state import MotionScope, clean_text
 from ..model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
 from ..model.encoder import ShotEncoder, clip_pixels
 from ..model.sampler import scale_at
-from ..state import MotionScope, clean_text
 from .distributed import all_gather
 from .losses import (
     contrastive,

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from ..checkpoint import World, save_part, save_world
-from ..checkpoint.adapter_files import (
+from ..model.decoder import ShotDecoder
+from ..model.encoder import ShotEncoder
+from ..model.engine import GameEngine
+from ..model.prompt import GameTokenizer
+from ..spec import SPECS, TRAINED_PROFILES, DecoderSpec, ModelSpec, Profile, get_profile
+from ..weights import World, save_part, save_world
+from ..weights.adapter_files import (
     adapted_models,
     adapter_facts,
     open_adapter,
@@ -21,8 +26,8 @@ from ..checkpoint.adapter_files import (
     tensor_names,
     unreadable_settings,
 )
-from ..checkpoint.adapters import reading_of
-from ..checkpoint.lora import (
+from ..weights.adapters import reading_of
+from ..weights.lora import (
     apply_adapter,
     attach,
     changed_tensors,
@@ -34,12 +39,7 @@ from ..checkpoint.lora import (
     set_strength,
     take_in,
 )
-from ..checkpoint.parts import ENCODER_PARTS, is_lora, part_names, parts_of, plain_tensors
-from ..model.decoder import ShotDecoder
-from ..model.encoder import ShotEncoder
-from ..model.engine import GameEngine
-from ..model.prompt import GameTokenizer
-from ..spec import SPECS, TRAINED_PROFILES, DecoderSpec, ModelSpec, Profile, get_profile
+from ..weights.parts import ENCODER_PARTS, is_lora, part_names, parts_of, plain_tensors
 from .distributed import processes
 from .sampling import random_seed
 from .stages import STAGES, StageConfig, matching, models_of

@@ -14,16 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..checkpoint import World, open_world
-from ..checkpoint.adapter_files import save_adapter
-from ..checkpoint.parts import ENCODER_PARTS
-from ..checkpoint.storage import write_json
 from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..model.encoder import ShotEncoder
 from ..model.prompt import unknown_words
 from ..runtime.device import choose_device
 from ..spec import Reading
+from ..weights import World, open_world
+from ..weights.adapter_files import save_adapter
+from ..weights.parts import ENCODER_PARTS
+from ..weights.storage import write_json
 from . import distributed
 from .checkpoints import CHECKPOINTS, RESULT, continued_config, list_checkpoints
 from .distributed import processes

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..checkpoint.adapter_files import BASELINE_STAGES, GAME_STAGES, MOTION_STAGES
+from ..game.state import MotionScope
 from ..runtime.models import MOST_STEPS
 from ..spec import ModelSpec
-from ..state import MotionScope
+from ..weights.adapter_files import BASELINE_STAGES, GAME_STAGES, MOTION_STAGES
 
 if TYPE_CHECKING:
     import torch

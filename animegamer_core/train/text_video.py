@@ -22,13 +22,13 @@ from diffusers import AutoencoderKLCogVideoX, CogVideoXDPMScheduler, CogVideoXPi
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
-from ..checkpoint import World
-from ..checkpoint.storage import write_json
 from ..data.dataset import DatasetFolder
 from ..files import PART, rename, room_for, sync_file
+from ..game.state import clean_text
 from ..model.sampler import STOCK_SCHEDULER
 from ..spec import RELEASE, TIME_FACTOR, DecoderSpec, ModelSpec, VaeSpec
-from ..state import clean_text
+from ..weights import World
+from ..weights.storage import write_json
 from .parts import ADAPTER, WorldParts, is_trained_lora, name_of, read_adapter, with_guidance
 from .sampling import random_seed
 from .training_data import TrainingData, name_weights, weights_digest

@@ -8,15 +8,15 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ..checkpoint import World, save_world
-from ..checkpoint.world import EMBEDDED, MANIFEST
 from ..data.dataset import DatasetFolder
 from ..data.records import ClipRecord
 from ..data.vocabulary import words_of
-from ..life import Life
+from ..game.life import Life
+from ..game.state import clean_text
 from ..model.prompt import GameTokenizer
 from ..spec import ModelSpec
-from ..state import clean_text
+from ..weights import World, save_world
+from ..weights.world import EMBEDDED, MANIFEST
 from .parts import WorldParts, with_guidance
 from .sampling import random_seed
 

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 from tiny_world import save_tiny_world
 
-from animegamer_core.checkpoint import save_part
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 from animegamer_core.train.world_setup import extended_world
+from animegamer_core.weights import save_part
 
 SHOWN = (  # of Big Buck Bunny: who, what, where
     (("Bunny",), "sleep in his burrow", "morning burrow"),

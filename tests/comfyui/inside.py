@@ -172,9 +172,9 @@ def _layers_after_interrupt(model, name, call):
 def check_stage_files():
     """A stage file changes the model that it is for, by its strength, and with it the fingerprint."""
     import torch
-    from animegamer_pack.animegamer_core.checkpoint.adapter_files import save_adapter
-    from animegamer_pack.animegamer_core.checkpoint.adapters import with_adapters
     from animegamer_pack.animegamer_core.train.stages import StageConfig
+    from animegamer_pack.animegamer_core.weights.adapter_files import save_adapter
+    from animegamer_pack.animegamer_core.weights.adapters import with_adapters
 
     path = BASE / "models" / "animegamer" / "loras" / "mine" / "brighter.safetensors"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -204,7 +204,7 @@ def check_stage_files():
 def check_usual_loras():
     """Of ComfyUI's own folder `loras`, the list has the files for CogVideoX, and a name is never a path."""
     import torch
-    from animegamer_pack.animegamer_core.checkpoint.adapters import with_adapters
+    from animegamer_pack.animegamer_core.weights.adapters import with_adapters
     from safetensors.torch import save_file
 
     folder = BASE / "models" / "loras"

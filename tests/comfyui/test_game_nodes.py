@@ -24,8 +24,8 @@ from graphs import (
 )
 from PIL import Image
 
-from animegamer_core.checkpoint import open_world
 from animegamer_core.media.video import read_clip
+from animegamer_core.weights import open_world
 
 pytestmark = pytest.mark.usefixtures("tiny")
 

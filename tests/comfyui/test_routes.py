@@ -16,7 +16,7 @@ from comfy_server import message
 from graphs import RUN, WAVE
 from tiny_world import save_tiny_world
 
-from animegamer_core.state import clean_text
+from animegamer_core.game.state import clean_text
 from animegamer_core.toybox.world import CHARACTERS, PLACES
 
 

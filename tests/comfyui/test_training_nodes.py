@@ -14,19 +14,19 @@ from comfy_server import message, nodes_run
 from graphs import START, WAVE, draw, load, node, predict, save_video, saved_file
 from PIL import Image
 
-from animegamer_core.checkpoint import open_world, save_part, save_world
+from animegamer_core.evaluate.toybox_recipe import probes
+from animegamer_core.game.state import MotionTable
 from animegamer_core.media.video import read_clip
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.model.prompt import GameTokenizer
-from animegamer_core.research.toybox_recipe import probes
 from animegamer_core.spec import PROFILES, SPECS
-from animegamer_core.state import MotionTable
 from animegamer_core.toybox.world import vocabulary
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.log import read_log
 from animegamer_core.train.parts import read_adapter
+from animegamer_core.weights import open_world, save_part, save_world
 
 PATIENCE_S = 600  # a busy machine takes ten times as long
 TRAIN = {"stage": "adapt", "dataset": "toybox", "world": "toybox", "run": "my-run", "steps": 4, "batch": 2, "rank": 4}

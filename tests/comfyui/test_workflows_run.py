@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.game.state import read_instructions
 from animegamer_core.media.video import read_clip
-from animegamer_core.state import read_instructions
 from animegamer_core.toybox.world import LIFE, MOTIONS
 
 WORKFLOWS = Path(__file__).parents[2] / "workflows"

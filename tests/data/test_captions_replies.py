@@ -20,7 +20,7 @@ from animegamer_core.data.captions.replies import (
     parse_matching,
     why_unfit,
 )
-from animegamer_core.state import Instruction, motion_text
+from animegamer_core.game.state import Instruction, motion_text
 
 GOOD = "<S>Girl</S><MD>run</MD><EV>day forest</EV><MA>slowly</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
 PAPER = "'[Number]2[Index]1,3'"

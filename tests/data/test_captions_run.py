@@ -22,7 +22,7 @@ from animegamer_core.data.captions.pictures import read_references
 from animegamer_core.data.captions.run import ANSWERS, caption_clips, open_captioner, open_captions_log, read_set_aside
 from animegamer_core.data.records import SET_ASIDE
 from animegamer_core.endpoint import Reply
-from animegamer_core.state import Instruction
+from animegamer_core.game.state import Instruction
 
 ROOT = Path(__file__).parents[2]
 

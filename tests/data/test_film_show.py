@@ -12,12 +12,12 @@ from film_truth import true_motion
 from made_film import FilmTruth, make_film
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import open_world
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.films.film_index import read_film_index
 from animegamer_core.data.motion import level_edges, level_of
 from animegamer_core.evaluate.estimates import rank_correlation
 from animegamer_core.train.stages import STAGES_IN_ORDER
+from animegamer_core.weights import open_world
 
 pytest.importorskip("av")
 pytest.importorskip("cv2")

@@ -9,10 +9,10 @@ import pytest
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.records import ClipRecord, GameRecord
 from animegamer_core.data.vocabulary import MOST_WORDS, words_of
-from animegamer_core.life import Act
-from animegamer_core.recall import PUBLISHED
-from animegamer_core.state import GameSession, GameState
-from animegamer_core.story.director import Director
+from animegamer_core.game.director import Director
+from animegamer_core.game.life import Act
+from animegamer_core.game.recall import PUBLISHED
+from animegamer_core.game.state import GameSession, GameState
 
 
 def clip(number, who="Bunny", motion="run", where="day meadow", adverb="quickly", level=4, change=(0, 1, -1)):

@@ -9,7 +9,6 @@ import torch
 from test_evaluate_toybox import tiny_world  # noqa: F401  a fixture
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import open_world
 from animegamer_core.cli.evaluate import Presets
 from animegamer_core.cli.options import parse
 from animegamer_core.evaluate.estimates import psnr
@@ -19,6 +18,7 @@ from animegamer_core.evaluate.toybox.rows import SCORED
 from animegamer_core.evaluate.toybox.run import EvalRun, Plan
 from animegamer_core.runtime.presets import PRESETS, Preset, preset_for_device
 from animegamer_core.spec import PROFILES, SPECS, resolve_sampling
+from animegamer_core.weights import open_world
 
 SMALL = Plan(shots=3, true=3, sweeps=1, games=2, turns=3, colours=2, unseen=1)
 

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import open_world, save_part, save_world
 from animegamer_core.cli import evaluate as cli
 from animegamer_core.evaluate import estimates
 from animegamer_core.evaluate.report import OK, SHORT, UNSURE, Line, Target
@@ -24,19 +23,20 @@ from animegamer_core.evaluate.toybox import rows as acceptance
 from animegamer_core.evaluate.toybox.context import EvalContext, Script, play_games
 from animegamer_core.evaluate.toybox.hard_rows import DISTANCES, TURNS, shown_turns
 from animegamer_core.evaluate.toybox.run import FULL, QUICK, EvalRun, Plan
+from animegamer_core.evaluate.toybox_recipe import probes as probe_training
+from animegamer_core.game.recall import Memory
+from animegamer_core.game.state import CACHED_TURNS, GameSession, GameState, MotionTable
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.model.prompt import GameTokenizer
-from animegamer_core.recall import Memory
-from animegamer_core.research.toybox_recipe import probes as probe_training
 from animegamer_core.spec import PROFILES, SPECS
-from animegamer_core.state import CACHED_TURNS, GameSession, GameState, MotionTable
 from animegamer_core.toybox import probes, scenes
 from animegamer_core.toybox.calibration import CALIBRATED_VALUES, DATA_VALUES
 from animegamer_core.toybox.editions import EDITION_NOTE, SECOND
 from animegamer_core.toybox.games import SPLITS, opening_game, sample_game, sparse_game
 from animegamer_core.toybox.world import COLOURS, REFERENCES, UNSEEN_PAIRS, vocabulary
+from animegamer_core.weights import open_world, save_part, save_world
 
 TABLE = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))
 SMALLEST = Plan(shots=5, true=5, sweeps=1, games=2, turns=3, colours=2, unseen=1, memory=1, long_game=100)

@@ -19,11 +19,12 @@ from hypothesis import strategies as st
 from PIL import Image
 from table_world import TABLE, TinyTower, save_measured_world, small_games, tiny_models
 
-from animegamer_core.checkpoint import open_world
 from animegamer_core.cli import evaluate as cli
 from animegamer_core.cli.options import parse
 from animegamer_core.data.benchmark import BenchmarkGame, benchmark_text, parse_turn
 from animegamer_core.evaluate import estimates, similarity
+from animegamer_core.evaluate.judging.judge import JUDGED
+from animegamer_core.evaluate.judging.ratings import RANKED
 from animegamer_core.evaluate.players import WorldPlayer
 from animegamer_core.evaluate.similarity import ScoringModels
 from animegamer_core.evaluate.world import runner
@@ -52,10 +53,9 @@ from animegamer_core.evaluate.world.scores import (
     rowwise_cosine,
     scored_text,
 )
-from animegamer_core.research.judging.judge import JUDGED
-from animegamer_core.research.judging.ratings import RANKED
 from animegamer_core.story.player import PlaySettings
 from animegamer_core.toybox.calibration import CALIBRATED_VALUES, DATA_VALUES
+from animegamer_core.weights import open_world
 
 ROOT = pathlib.Path(__file__).parents[2]
 LAUNCH = "-m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no".split()

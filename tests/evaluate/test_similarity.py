@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from PIL import Image
 from tokenizers.pre_tokenizers import ByteLevel
 
-from animegamer_core.checkpoint.world import EMBEDDED
 from animegamer_core.evaluate.published import (
     DREAMSIM_FILES,
     Preprocessing,
@@ -20,20 +19,21 @@ from animegamer_core.evaluate.published import (
     open_dreamsim,
 )
 from animegamer_core.evaluate.similarity import open_scoring_models
-from animegamer_core.model.encoder import CLIP_MEAN, CLIP_STD
-from animegamer_core.research.toybox_recipe.probes import JudgeRecipe
-from animegamer_core.research.toybox_recipe.scoring import (
+from animegamer_core.evaluate.toybox_recipe.probes import JudgeRecipe
+from animegamer_core.evaluate.toybox_recipe.scoring import (
     HELD_OUT_SEED,
     build_scoring_models,
     draw_examples,
     noise_check,
     retrieval,
 )
+from animegamer_core.model.encoder import CLIP_MEAN, CLIP_STD
 from animegamer_core.toybox.drawing.draw import draw_frame
 from animegamer_core.toybox.references import reference_pictures, reference_scenes
 from animegamer_core.toybox.scenes import probe_scene
 from animegamer_core.toybox.scoring_models import ScoringNet, load_scoring_models, read_card, save_scoring_models
 from animegamer_core.toybox.world import CHARACTERS
+from animegamer_core.weights.world import EMBEDDED
 
 SIZE = 32  # px, of the tiny CLIP
 

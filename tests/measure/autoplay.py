@@ -21,14 +21,14 @@ sys.path.insert(0, str(ROOT))
 
 import psutil  # noqa: E402
 
-from animegamer_core.checkpoint import World, open_world  # noqa: E402
-from animegamer_core.life import PUBLISHED_RULES, Rules  # noqa: E402
-from animegamer_core.recall import PUBLISHED  # noqa: E402
+from animegamer_core.game.director import Director, director_for, words_for  # noqa: E402
+from animegamer_core.game.life import PUBLISHED_RULES, Rules  # noqa: E402
+from animegamer_core.game.recall import PUBLISHED  # noqa: E402
+from animegamer_core.game.state import GameSession, GameState  # noqa: E402
 from animegamer_core.runtime.models import PlaySettings  # noqa: E402
-from animegamer_core.state import GameSession, GameState  # noqa: E402
-from animegamer_core.story.director import Director, director_for, words_for  # noqa: E402
 from animegamer_core.story.player import Player  # noqa: E402
 from animegamer_core.story.story import Story  # noqa: E402
+from animegamer_core.weights import World, open_world  # noqa: E402
 
 FIRST = "Character: {}; Motion: run; Background: day forest."  # of a game whose main character is chosen
 LOW, HIGH = 5, 95

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import torch
 
-from animegamer_core.checkpoint.adapters import open_with_adapters
 from animegamer_core.evaluate.estimates import fraction, motion_accuracy, psnr
 from animegamer_core.evaluate.toybox.context import EvalContext, Sampling
 from animegamer_core.evaluate.toybox.rows import SCORED
 from animegamer_core.evaluate.toybox.run import FULL, EvalRun
 from animegamer_core.runtime.device import choose_device
+from animegamer_core.weights.adapters import open_with_adapters
 
 
 def main() -> None:

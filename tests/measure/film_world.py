@@ -28,15 +28,15 @@ from numpy.typing import NDArray  # noqa: E402
 from PIL import Image  # noqa: E402
 from torch import nn  # noqa: E402
 
-from animegamer_core.checkpoint import open_world  # noqa: E402
 from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
 from animegamer_core.data.motion import motion_value  # noqa: E402
 from animegamer_core.data.records import ClipRecord, GameRecord  # noqa: E402
 from animegamer_core.evaluate.estimates import psnr  # noqa: E402
 from animegamer_core.evaluate.toybox.context import Clips, EvalContext, Script, play_games  # noqa: E402
 from animegamer_core.evaluate.world.scores import BACKEND, flow_of  # noqa: E402
-from animegamer_core.state import GameState  # noqa: E402
+from animegamer_core.game.state import GameState  # noqa: E402
 from animegamer_core.train.training_data import pictures  # noqa: E402
+from animegamer_core.weights import open_world  # noqa: E402
 
 SPLITS = ("held out", "trained on")
 LOOK = 4  # pixels along each side that are averaged before two clips are compared by how they look

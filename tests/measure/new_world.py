@@ -38,14 +38,14 @@ from torch import nn
 from transformers import MistralConfig, MistralForCausalLM
 
 from animegamer_core.__main__ import main as animegamer
-from animegamer_core.checkpoint import open_world
-from animegamer_core.checkpoint.base_folders import BaseFolders, find_base
-from animegamer_core.checkpoint.parts import build_model
-from animegamer_core.checkpoint.storage import plan_shards
 from animegamer_core.media.video import clip_suffix, write_clip
 from animegamer_core.model.encoder import image_encoder, text_encoder
 from animegamer_core.model.sampler import STOCK_SCHEDULER
 from animegamer_core.spec import RELEASE, ModelSpec
+from animegamer_core.weights import open_world
+from animegamer_core.weights.base_folders import BaseFolders, find_base
+from animegamer_core.weights.parts import build_model
+from animegamer_core.weights.storage import plan_shards
 
 GIB = 2**30
 TIED = "encoder.embed_tokens.weight"  # of T5, which stores it as shared.weight

@@ -29,7 +29,6 @@ import torch
 from noise import noise_turn
 from torch import nn
 
-from animegamer_core.checkpoint.parts import build_model
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder, GameRecord
 from animegamer_core.spec import PROFILES, SPECS, ModelSpec, get_spec
@@ -40,6 +39,7 @@ from animegamer_core.train.stages import StageConfig, matching, stage_config
 from animegamer_core.train.trainer import Trainer, idle_on_cpu
 from animegamer_core.train.training_data import TrainingData
 from animegamer_core.train.world_setup import words_tokenizer
+from animegamer_core.weights.parts import build_model
 
 GIB = 2**30
 SMALL_GPU = 23 * GIB  # what a GPU of 24 GB leaves to a program

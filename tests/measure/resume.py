@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from animegamer_core.checkpoint import open_world
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 from animegamer_core.train.log import read_log
@@ -26,6 +25,7 @@ from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.stages import stage_config
 from animegamer_core.train.training_data import TrainingData
+from animegamer_core.weights import open_world
 
 STAGE = "joint"
 GAMES = DatasetGames(games=24, held_out=2)

@@ -23,14 +23,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from animegamer_core.evaluate.benchmark.measure import drift
+from animegamer_core.evaluate.benchmark.turn import INSTRUCTION, past_turns, prompt_of, random_models, torch_defaults
+from animegamer_core.game.state import Turn
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.engine import GameEngine
-from animegamer_core.research.benchmark.measure import drift
-from animegamer_core.research.benchmark.turn import INSTRUCTION, past_turns, prompt_of, random_models, torch_defaults
 from animegamer_core.runtime.cfg_parallel import enable_cfg_parallel
 from animegamer_core.runtime.optimizations import optimize
 from animegamer_core.spec import PROFILES, get_spec
-from animegamer_core.state import Turn
 
 
 def wait() -> None:

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from animegamer_core.life import STATS
+from animegamer_core.game.life import STATS
+from animegamer_core.game.state import GameSession, GameState
 from animegamer_core.media import contact_sheet as sheet
 from animegamer_core.media.contact_sheet import contact_sheet
-from animegamer_core.state import GameSession, GameState
 
 PUBLISHED = "Character: Miko; Motion: wildly fly on a broomstick; Background: night mountain."
 KANJI = "\u5343\u5c0b\u304c\u8d70\u308b"

@@ -3,13 +3,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from animegamer_core.checkpoint import open_world
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.latents import shot_clip, start_latent
 from animegamer_core.model.sampler import Schedule
 from animegamer_core.spec import PROFILES, SPECS, ModelSpec
 from animegamer_core.toybox.drawing.draw import draw_shot
 from animegamer_core.toybox.games import sample_game
+from animegamer_core.weights import open_world
 
 TINY = SPECS["tiny"]
 

@@ -3,12 +3,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from animegamer_core.life import MOTION, STATS
+from animegamer_core.game.life import MOTION, STATS
+from animegamer_core.game.state import GameSession
 from animegamer_core.model import engine as engine_module
 from animegamer_core.model.engine import GameEngine, ReplyTree, _prompt_mask, additive_mask
 from animegamer_core.model.prompt import state_block
 from animegamer_core.spec import PROFILES, SPECS
-from animegamer_core.state import GameSession
 
 TINY = SPECS["tiny"]
 LINES = (

@@ -13,7 +13,8 @@ from published_files import write_mistral
 from safetensors.torch import load_file
 
 from animegamer_core.files import write_text
-from animegamer_core.life import MOTION, STATS
+from animegamer_core.game.life import MOTION, STATS
+from animegamer_core.game.state import CACHED_TURNS, MOST_LETTERS, MOST_TOKENS, read_instructions
 from animegamer_core.model.prompt import (
     RELEASE_SLOTS,
     GameTokenizer,
@@ -23,7 +24,6 @@ from animegamer_core.model.prompt import (
     tag_tokens,
 )
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
-from animegamer_core.state import CACHED_TURNS, MOST_LETTERS, MOST_TOKENS, read_instructions
 
 SHARED = Path(__file__).parents[3] / "shared"
 KEPT = Path(__file__).parents[1] / "golden"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from animegamer_core.checkpoint.fetch import BASE_PIECES, ENCODER_PIECES, WORLD_PIECES
-from animegamer_core.life import STATS
+from animegamer_core.game.life import STATS
+from animegamer_core.weights.fetch import BASE_PIECES, ENCODER_PIECES, WORLD_PIECES
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for path in (ROOT / "js").glob("*") if path.suffix in (".js", ".mjs"))

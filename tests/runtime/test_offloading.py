@@ -20,8 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from live_bytes import LiveBytes
 
+from animegamer_core.evaluate.benchmark.turn import INSTRUCTION, past_turns, random_models
 from animegamer_core.model.engine import CACHE, additive_mask
-from animegamer_core.research.benchmark.turn import INSTRUCTION, past_turns, random_models
 from animegamer_core.runtime.offloading import GIB, MemoryPlan, is_offloaded, plan_budgets
 from animegamer_core.runtime.offloading import memory_plan as memory_plan_module
 from animegamer_core.runtime.offloading import stacks as stacks_module

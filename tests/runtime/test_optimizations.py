@@ -9,7 +9,6 @@ import pytest
 import torch
 from attention import by_rows
 
-from animegamer_core.checkpoint import open_world
 from animegamer_core.evaluate.estimates import psnr
 from animegamer_core.media.video import to_uint8
 from animegamer_core.model.decoder import ShotDecoder
@@ -22,6 +21,7 @@ from animegamer_core.runtime.optimizations.layers import JointAttention, opaque
 from animegamer_core.runtime.optimizations.requirements import COMPILE_OPTIONS
 from animegamer_core.runtime.optimizations.transformer import cache_first_block
 from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.weights import open_world
 
 
 def decoder():

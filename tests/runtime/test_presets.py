@@ -13,11 +13,11 @@ from tiny_world import save_tiny_world
 from torch import nn
 
 from animegamer_core.__main__ import main
+from animegamer_core.evaluate.benchmark import run as bench_run
+from animegamer_core.evaluate.benchmark.measure import MATMUL_SIDES, DriftMeter, count_flop
+from animegamer_core.evaluate.benchmark.run import BenchmarkPlan, run_benchmark
+from animegamer_core.evaluate.benchmark.turn import StockTurn, host_models, past_turns
 from animegamer_core.model.decoder import ShotDecoder
-from animegamer_core.research.benchmark import run as bench_run
-from animegamer_core.research.benchmark.measure import MATMUL_SIDES, DriftMeter, count_flop
-from animegamer_core.research.benchmark.run import BenchmarkPlan, run_benchmark
-from animegamer_core.research.benchmark.turn import StockTurn, host_models, past_turns
 from animegamer_core.runtime.optimizations import OPTIMIZATIONS, Optimization, check_names
 from animegamer_core.runtime.optimizations.transformer import cache_first_block
 from animegamer_core.runtime.presets import (

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_story import WORLD, StubPlayer, predicted, texts
 
-from animegamer_core.state import CACHED_TURNS, GameSession, GameState
+from animegamer_core.game.state import CACHED_TURNS, GameSession, GameState
 from animegamer_core.story.content_store import ShotKey, StateKey, address_of, opening_address, with_opening_address
 from animegamer_core.story.folder import BranchEntry, story_names
 from animegamer_core.story.story import Story

@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import save_file
 from test_play import GAME
 
+from animegamer_core.game.state import GameSession, GameState, OpeningClip
 from animegamer_core.json_files import to_type
 from animegamer_core.media.video import write_clip
-from animegamer_core.state import GameSession, GameState, OpeningClip
 from animegamer_core.story.content_store import OpeningKey, ShotKey, StateKey, address_of
 from animegamer_core.story.film import export_film
 from animegamer_core.story.player import Player, PlaySettings, export

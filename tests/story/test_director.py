@@ -8,16 +8,16 @@ import pytest
 from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import open_world, save_world
-from animegamer_core.life import STATS, Act, Consequence, Life, Rules, Words
-from animegamer_core.recall import PUBLISHED
+from animegamer_core.game.director import Director, NobodyNamedError, director_for, words_for
+from animegamer_core.game.life import STATS, Act, Consequence, Life, Rules, Words
+from animegamer_core.game.recall import PUBLISHED
+from animegamer_core.game.state import GameSession, GameState
 from animegamer_core.runtime.models import PlaySettings
-from animegamer_core.state import GameSession, GameState
-from animegamer_core.story.director import Director, NobodyNamedError, director_for, words_for
 from animegamer_core.story.player import Player
 from animegamer_core.story.story import Story
 from animegamer_core.toybox.editions import SECOND, SEEN, Casting
 from animegamer_core.toybox.world import LIFE, MOTIONS, RULES, WORDS, vocabulary, words
+from animegamer_core.weights import open_world, save_world
 
 TIRED = {"stamina": 10}
 RAN = GameState(None, 2, {"entertainment": 1, "stamina": -1})

@@ -14,7 +14,6 @@ from PIL import Image
 from test_play import GAME, content
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import open_world, save_part
 from animegamer_core.media.video import read_clip, write_clip
 from animegamer_core.runtime.models import LoadedModels
 from animegamer_core.spec import SPECS
@@ -31,6 +30,7 @@ from animegamer_core.story.opening import (
 from animegamer_core.story.player import Player, PlaySettings, export, save_turn
 from animegamer_core.story.story import Story
 from animegamer_core.story.turn import draw_turn, predict_turn, shot_key
+from animegamer_core.weights import open_world, save_part
 
 DECODER = SPECS["tiny"].decoder
 STEP = 7  # grey levels between two frames of a film
@@ -345,7 +345,7 @@ def test_play_begins_with_a_picture_and_goes_on_without_it(play, tmp_path, monke
     session = story.session(2, 4)
     assert session.picture.instruction == "stands still"
     assert numbers_of(read_clip(story.opening_clip(session)).frames) == [3] * 17
-    monkeypatch.setattr("animegamer_core.checkpoint.World.load_encoder", lambda *_: pytest.fail("was encoded again"))
+    monkeypatch.setattr("animegamer_core.weights.World.load_encoder", lambda *_: pytest.fail("was encoded again"))
     before = content(story.folder)
     assert play() == 0, "the same game again keeps its opening"
     assert content(story.folder) == before

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import World
 from animegamer_core.cli.play import parse_motion, plan
+from animegamer_core.game.state import MOTION_TABLES
 from animegamer_core.media import contact_sheet as sheet
 from animegamer_core.media.video import read_clip, to_uint8, write_clip
 from animegamer_core.model.decoder import ShotDecoder
@@ -23,10 +23,10 @@ from animegamer_core.model.sampler import TRAIN_STEPS
 from animegamer_core.runtime.cfg_parallel import replicas
 from animegamer_core.runtime.models import LoadedModels
 from animegamer_core.spec import SPECS
-from animegamer_core.state import MOTION_TABLES
 from animegamer_core.story import player as player_module
 from animegamer_core.story.player import Player, PlaySettings, export
 from animegamer_core.story.story import Story
+from animegamer_core.weights import World
 
 GAME = (
     "Character: Miko; Motion: gently run; Background: day beach.",

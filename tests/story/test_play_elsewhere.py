@@ -7,9 +7,9 @@ import pytest
 import torch
 from test_play import GAME, content, opened, played
 
+from animegamer_core.game.recall import Memory
+from animegamer_core.game.state import CACHED_TURNS, GameSession, GameState
 from animegamer_core.media.video import read_clip, to_uint8
-from animegamer_core.recall import Memory
-from animegamer_core.state import CACHED_TURNS, GameSession, GameState
 from animegamer_core.story.content_store import with_opening_address
 from animegamer_core.story.player import LoadedModels, Player, PlaySettings, save_turn
 from animegamer_core.story.turn import draw_turn, predict_turn, shot_key

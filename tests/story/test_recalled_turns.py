@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from animegamer_core.__main__ import main
+from animegamer_core.game.recall import Memory
+from animegamer_core.game.state import CACHED_TURNS, GameSession
 from animegamer_core.media.video import to_uint8
-from animegamer_core.recall import Memory
 from animegamer_core.spec import PROFILES
-from animegamer_core.state import CACHED_TURNS, GameSession
 from animegamer_core.story.player import Player, PlaySettings, save_turn
 from animegamer_core.story.story import Story
 from animegamer_core.story.turn import predict_turn, shot_key

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from animegamer_core.state import GameSession, GameState
+from animegamer_core.game.state import GameSession, GameState
 from animegamer_core.story.content_store import ShotKey, StateKey, address_of
 from animegamer_core.story.story import Story
 

@@ -6,9 +6,9 @@ import sys
 from dataclasses import replace
 from unittest import mock
 
-from animegamer_core.research.toybox_recipe import build
-from animegamer_core.research.toybox_recipe.probes import JudgeRecipe
-from animegamer_core.research.toybox_recipe.recipe import FULL, QUICK
+from animegamer_core.evaluate.toybox_recipe import build
+from animegamer_core.evaluate.toybox_recipe.probes import JudgeRecipe
+from animegamer_core.evaluate.toybox_recipe.recipe import FULL, QUICK
 from animegamer_core.spec import SPECS
 from animegamer_core.toybox.dataset import DatasetGames
 

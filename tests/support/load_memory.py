@@ -16,8 +16,8 @@ import time
 import accelerate  # noqa: F401  imported now, so that it is no part of what loading takes
 import torch
 
-from animegamer_core.checkpoint import open_world
 from animegamer_core.model.engine import GameEngine  # noqa: F401
+from animegamer_core.weights import open_world
 
 
 def anonymous():

@@ -11,12 +11,12 @@ from pathlib import Path
 import torch
 from table_world import small_games, tiny_models
 
-from animegamer_core.checkpoint import open_world
 from animegamer_core.cli.evaluate import carry_out
 from animegamer_core.evaluate.players import WorldPlayer
 from animegamer_core.evaluate.world.runner import EvaluationJob
 from animegamer_core.story.player import PlaySettings
 from animegamer_core.train.distributed import processes
+from animegamer_core.weights import open_world
 
 
 class Dying(WorldPlayer):

@@ -8,11 +8,11 @@ from tiny_world import save_tiny_world
 from torch import nn
 from torch.nn.functional import normalize
 
-from animegamer_core.checkpoint import open_world
-from animegamer_core.checkpoint.save import write_manifest
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
 from animegamer_core.evaluate.similarity import ScoringModels
-from animegamer_core.state import MotionTable
+from animegamer_core.game.state import MotionTable
+from animegamer_core.weights import open_world
+from animegamer_core.weights.save import write_manifest
 
 TABLE = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))
 

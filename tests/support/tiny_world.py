@@ -2,12 +2,12 @@
 
 import torch
 
-from animegamer_core.checkpoint import save_part, save_world
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.toybox.world import vocabulary
+from animegamer_core.weights import save_part, save_world
 
 
 def save_tiny_world(folder, seed=0):

@@ -18,8 +18,8 @@ from animegamer_core.data.benchmark import (
     read_benchmark,
 )
 from animegamer_core.evaluate.toybox.run import SEED_SPAN
-from animegamer_core.life import STATS
-from animegamer_core.state import Instruction
+from animegamer_core.game.life import STATS
+from animegamer_core.game.state import Instruction
 from animegamer_core.toybox.benchmark import BENCHMARK, benchmark_games, main, true_game
 from animegamer_core.toybox.command import run_command
 from animegamer_core.toybox.games import sample_game

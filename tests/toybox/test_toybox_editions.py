@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from animegamer_core.data.records import ClipRecord
-from animegamer_core.recall import named_in
+from animegamer_core.game.recall import named_in
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 from animegamer_core.toybox.editions import EDITION_NOTE, EDITIONS, FIRST, NOVELTIES, SECOND, Casting, edition_of
 from animegamer_core.toybox.games import opening_game, sample_game, sparse_game

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from animegamer_core.checkpoint import open_world
 from animegamer_core.data.motion import motion_value
 from animegamer_core.spec import SPECS
 from animegamer_core.toybox.drawing.draw import draw_frame, draw_shot
@@ -34,6 +33,7 @@ from animegamer_core.toybox.world import (
     vocabulary,
     words,
 )
+from animegamer_core.weights import open_world
 
 SEEDS = st.integers(0, 2**40)
 

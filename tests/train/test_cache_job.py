@@ -12,7 +12,6 @@ from unittest import mock
 import pytest
 import torch
 
-from animegamer_core.checkpoint import open_world, save_part, save_world
 from animegamer_core.data import cache as cache_module
 from animegamer_core.data import dataset as dataset_module
 from animegamer_core.data.cache import FeatureStore
@@ -30,6 +29,7 @@ from animegamer_core.train.parts import needed_parts
 from animegamer_core.train.run import cache_features, train_stage
 from animegamer_core.train.stages import stage_config
 from animegamer_core.train.training_data import TrainingData
+from animegamer_core.weights import open_world, save_part, save_world
 
 SPEC = SPECS["tiny"]
 HEIGHT, WIDTH = SPEC.decoder.height, SPEC.decoder.width

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import open_world
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.story.story import Story
 from animegamer_core.train.world_setup import extended_world
+from animegamer_core.weights import open_world
 
 OLD = "Character: Red; Motion: walk; Background: day field."
 NEW = "Character: Violet; Motion: juggle; Background: night harbour."

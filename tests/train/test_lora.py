@@ -9,23 +9,17 @@ from peft.tuners.lora import Linear
 from safetensors.torch import load_file
 from test_train import TINY, UPDATES, new_parts, run
 
-from animegamer_core.checkpoint import save_world
-from animegamer_core.checkpoint.adapter_files import save_adapter
-from animegamer_core.checkpoint.adapters import with_adapters
-from animegamer_core.checkpoint.lora import (
-    adapters_of,
-    apply_adapter,
-    attach,
-    lora_of,
-    set_strength,
-)
-from animegamer_core.checkpoint.parts import LoraUpdate
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.spec import RELEASE, VaeSpec
 from animegamer_core.train import trainer
 from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.stages import LORA, StageConfig
+from animegamer_core.weights import save_world
+from animegamer_core.weights.adapter_files import save_adapter
+from animegamer_core.weights.adapters import with_adapters
+from animegamer_core.weights.lora import adapters_of, apply_adapter, attach, lora_of, set_strength
+from animegamer_core.weights.parts import LoraUpdate
 
 BF16 = torch.bfloat16
 RANK, SCALE = 64, 1 / 64  # as released

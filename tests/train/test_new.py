@@ -9,9 +9,9 @@ from diffusers import CogVideoXTransformer3DModel
 from transformers import MistralForCausalLM
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import CheckpointError, open_world
-from animegamer_core.checkpoint.base_folders import find_base
-from animegamer_core.checkpoint.convert import new_world
+from animegamer_core.weights import CheckpointError, open_world
+from animegamer_core.weights.base_folders import find_base
+from animegamer_core.weights.convert import new_world
 
 FEW = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --weight-decay 0 --accumulation 1".split()
 ENCODERS = ("text_tower", "image_tower")

@@ -15,8 +15,6 @@ import pytest
 import torch
 from PIL import Image
 
-from animegamer_core.checkpoint import open_world
-from animegamer_core.checkpoint.lora import apply_adapter
 from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
 from animegamer_core.data.cache import FeatureStore
@@ -41,6 +39,8 @@ from animegamer_core.train.stages import (
 from animegamer_core.train.trainer import learning_rate
 from animegamer_core.train.training_data import TrainingData, add_latents
 from animegamer_core.train.world_setup import words_tokenizer
+from animegamer_core.weights import open_world
+from animegamer_core.weights.lora import apply_adapter
 
 TINY = dataclasses.replace(
     SPECS["tiny"], name="tiny16", decoder=dataclasses.replace(SPECS["tiny"].decoder, height=16, width=24)

@@ -19,13 +19,13 @@ import pytest
 from test_train import TINY, same_tensors, train
 from test_train_worlds import ages
 
-from animegamer_core.checkpoint import open_world
-from animegamer_core.checkpoint.adapters import open_with_adapters
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.vocabulary import words_of
 from animegamer_core.train.all import stage_file
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.parts import read_adapter
+from animegamer_core.weights import open_world
+from animegamer_core.weights.adapters import open_with_adapters
 
 STAGES = ("warmup", "joint", "predict", "adapt")
 EVERY = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --save-every 2 --accumulation 1"

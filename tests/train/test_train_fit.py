@@ -21,11 +21,11 @@ from test_train import (
     written_dataset,
 )
 
-from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import read_log
 from animegamer_core.train.parts import needed_parts
 from animegamer_core.train.stages import LORA, matching
+from animegamer_core.weights import open_world, save_world
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 

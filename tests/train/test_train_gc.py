@@ -11,16 +11,16 @@ import torch
 from diffusers import CogVideoXPipeline
 from test_train import TINY, run, tiny_config, train
 
-from animegamer_core.checkpoint import save_part, save_world
+from animegamer_core.game.state import clean_text
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.spec import PROFILES
-from animegamer_core.state import clean_text
 from animegamer_core.train.learners import TextVideoLearner
 from animegamer_core.train.run import prepare
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.text_video import new_text_video, open_text_video
 from animegamer_core.train.world_setup import words_tokenizer
+from animegamer_core.weights import save_part, save_world
 
 CPU = torch.device("cpu")
 

@@ -14,7 +14,6 @@ import torch
 from test_train import TINY, UPDATES, losses_of, new_parts, small_world, written_dataset
 from train_worker import KINDS, work
 
-from animegamer_core.checkpoint import open_world, save_world
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.train.checkpoints import list_checkpoints
@@ -22,6 +21,7 @@ from animegamer_core.train.log import read_log
 from animegamer_core.train.parts import read_adapter
 from animegamer_core.train.stages import LORA
 from animegamer_core.train.training_data import TrainingData
+from animegamer_core.weights import open_world, save_world
 
 HERE = pathlib.Path(__file__).parent
 JOINT = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES, "ema": 0.9, "validate_every": 2}

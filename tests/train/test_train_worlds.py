@@ -10,10 +10,10 @@ from unittest import mock
 import pytest
 from test_train import TINY, new_parts, train
 
-from animegamer_core.checkpoint import open_world, save_world
-from animegamer_core.checkpoint.adapters import open_with_adapters
-from animegamer_core.checkpoint.world import EMBEDDED
 from animegamer_core.train.parts import read_adapter
+from animegamer_core.weights import open_world, save_world
+from animegamer_core.weights.adapters import open_with_adapters
+from animegamer_core.weights.world import EMBEDDED
 
 FEW = "--steps 2 --batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3"
 LORA = f"{FEW} --recipe lora --lora-rank 2 --accumulation 1"

@@ -7,8 +7,6 @@ import torch
 from test_train import TINY, new_parts, train, written_dataset
 
 from animegamer_core.__main__ import main
-from animegamer_core.checkpoint import save_world
-from animegamer_core.checkpoint.adapters import open_with_adapters, with_adapters
 from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.records import GameRecord
@@ -16,6 +14,8 @@ from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.spec import TRAINED_PROFILES
 from animegamer_core.story.story import Story
 from animegamer_core.train.training_data import TrainingData
+from animegamer_core.weights import save_world
+from animegamer_core.weights.adapters import open_with_adapters, with_adapters
 
 TURNS = 3
 QUICK = "--lr-warmup 5 --log-every 50 --recipe lora --lora-rank 0 --per-card 0 --accumulation 1 --ema 0"

@@ -1,6 +1,6 @@
 """Asking one model many questions: several at a time, each with a few tries, resumable at every reply, with the cost.
 
-Captions (`run`) and the judge (`research.judging.asking`) both ask this way.
+Captions (`run`) and the judge (`evaluate.judging.asking`) both ask this way.
 """
 
 from __future__ import annotations

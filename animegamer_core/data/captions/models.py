@@ -17,8 +17,8 @@ from typing import Annotated, Any
 import msgspec
 
 from ...endpoint import VARIED, Cancelled, CaptionerError, CaptionerUnavailable, Question, Reply
+from ...game.life import STATS
 from ...json_files import read_rows
-from ...life import STATS
 from ...messages import brief, quoted
 from ...spec import DTYPES
 from ..motion import LEVELS

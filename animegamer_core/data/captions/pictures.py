@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
+from ...game.state import clean_text
 from ...media.limits import SizeError, check_pixels
-from ...state import clean_text
 from .replies import why_unfit
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")

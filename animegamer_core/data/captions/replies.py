@@ -12,9 +12,9 @@ import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ...life import MOTION, STATS, questions
+from ...game.life import MOTION, STATS, questions
+from ...game.state import clean_text
 from ...messages import quoted
-from ...state import clean_text
 from ..motion import LEVELS
 
 TIMES = ("dawn", "morning", "day", "noon", "afternoon", "dusk", "evening", "night")

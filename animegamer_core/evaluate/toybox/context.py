@@ -16,21 +16,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...checkpoint import World
+from ...game.recall import LAST_TURNS, Memory
+from ...game.state import GameSession, GameState, Turn, motion_text
 from ...media.video import to_uint8
 from ...model.decoder import ShotDecoder
 from ...model.encoder import ShotEncoder
 from ...model.engine import GameEngine
-from ...recall import LAST_TURNS, Memory
 from ...runtime.optimizations import OPTIMIZATIONS
 from ...runtime.presets import Preset, apply_preset, memory_plan_of, override_notes
 from ...spec import resolve_sampling
-from ...state import GameSession, GameState, Turn, motion_text
 from ...toybox.probes import FRAME_WEIGHTS, ProbeNet, load_probes, recognise_frames
 from ...toybox.probes import recognise as recognise_clips
 from ...toybox.scenes import Labels, draw_clips, labels_of, measure_clips
 from ...toybox.world import Scene, caption
 from ...train.training_data import pictures
+from ...weights import World
 
 Clips = NDArray[np.uint8]
 OnProgress = Callable[[str, int, int], None]  # (what, done, of how many)

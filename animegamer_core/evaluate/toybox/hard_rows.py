@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
+from ...game.recall import MEMORIES, RECALL, Memory
+from ...game.state import DEFAULT_WINDOW, GameState, MotionScope
 from ...model.decoder import ShotDecoder
 from ...model.engine import GameEngine
-from ...recall import MEMORIES, RECALL, Memory
-from ...state import DEFAULT_WINDOW, GameState, MotionScope
 from ...story.player import Player, PlaySettings
 from ...story.story import Story
 from ...toybox.games import Game, sample_game, sparse_game

@@ -14,9 +14,9 @@ from dataclasses import asdict, replace
 import numpy as np
 from PIL.Image import Image
 
+from ...game.state import DEFAULT_WINDOW
 from ...media.contact_sheet import contact_sheet
 from ...runtime.presets import PRESETS, preset_for_device
-from ...state import DEFAULT_WINDOW
 from ...toybox.calibration import calibration_remark
 from ...toybox.games import Game
 from ...toybox.probes import ChanceCheck, noise_check, read_card

@@ -11,8 +11,8 @@ from functools import cached_property
 
 from torch import Tensor
 
-from ...recall import LAST_TURNS, Memory
-from ...state import DEFAULT_WINDOW, GameState, MotionTable, Turn
+from ...game.recall import LAST_TURNS, Memory
+from ...game.state import DEFAULT_WINDOW, GameState, MotionTable, Turn
 from ...toybox.calibration import uncalibrated_table
 from ...toybox.editions import GamesEdition, edition_of
 from ...toybox.games import Game, opening_game, sample_game

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...files import save_picture
+from ...game.state import GameSession, GameState
 from ...media.contact_sheet import contact_sheet
 from ...media.text import drawable, font_of
 from ...media.video import read_clip
-from ...state import GameSession, GameState
 from ..estimates import Estimate
 from .metrics import BY_KEY, PAPER, Metric
 from .records import GameRecord, game_folder

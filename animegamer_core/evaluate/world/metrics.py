@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...life import PUBLISHED_RULES
+from ...game.life import PUBLISHED_RULES
 from ..estimates import Estimate, fraction_over_games, mean_over_games
 from .records import FRAMES_COMPARED, GameRecord, TurnRecord
 

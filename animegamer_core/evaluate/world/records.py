@@ -18,8 +18,8 @@ import msgspec
 
 from ...data.benchmark import BenchmarkGame, BenchmarkTurn, check_game_name, parse_turn
 from ...files import PART, write_text
+from ...game.life import Values
 from ...json_files import JsonError, read_json, to_type
-from ...life import Values
 from ...messages import brief
 
 RUN, LOCK, GAMES, GAME = "run.json", "run.lock", "games", "game.json"

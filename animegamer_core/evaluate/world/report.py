@@ -10,8 +10,8 @@ from typing import Any
 
 from ...data.stats import counted
 from ...files import write_text
+from ...game.state import clean_text
 from ...media.page import write_page as write_html
-from ...state import clean_text
 from ..estimates import FEW, Estimate
 from ..report import machine
 from ..similarity import STAND_IN

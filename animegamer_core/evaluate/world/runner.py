@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...checkpoint import World
 from ...data.benchmark import BenchmarkGame, benchmark_text, read_benchmark
 from ...data.flow import FlowSettings
 from ...files import locked
 from ...media.video import clip_suffix, write_clip
 from ...toybox.benchmark import BENCHMARK
+from ...weights import World
 from ..players import GamePlayer, WorldPlayer
 from ..report import machine, stacked
 from ..similarity import ScoringModels, open_scoring_models

@@ -18,7 +18,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...checkpoint import World
 from ...data.benchmark import BenchmarkGame, BenchmarkTurn
 from ...data.captions.pictures import is_picture, open_picture
 from ...data.flow import Flow, FlowSettings, motion_facts, open_flow
@@ -28,6 +27,7 @@ from ...toybox.benchmark import true_game
 from ...toybox.drawing.draw import draw_shot
 from ...toybox.references import reference_pictures
 from ...toybox.world import CHARACTERS, Scene, characters, motion_text
+from ...weights import World
 from ..similarity import ScoringModels
 from .records import FRAMES_COMPARED, SHOT_SCORES
 

@@ -27,7 +27,7 @@ def use_second_gpu(decoder: ShotDecoder) -> None:
 
 def fuse_projections(decoder: ShotDecoder) -> None:
     """Compute query, key and value in one product. Their LoRA matrices are stacked in the same way."""
-    from ...checkpoint.lora import attach, stacked_lora
+    from ...weights.lora import attach, stacked_lora
 
     transformer, loras = decoder.transformer, {}
     for number, block in enumerate(transformer.transformer_blocks):

@@ -1,0 +1,367 @@
+"""Trains variants with the Toybox's recipe and scores them, until all are done or the time runs out.
+
+dataset/ games/                   drawn games, which all variants share
+variants/NAME/seed-N/STAGE/       the build of one stage (`toybox_recipe.stages`); its world is the next stage's start
+variants/NAME/seed-N/FAMILY.json  a variant's scores; every variant gets the same clips and games with the same noise
+
+M clips, N state tokens, D state width.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...data.benchmark import BenchmarkGame, BenchmarkTurn, read_benchmark
+from ...files import locked
+from ...game.state import GameState, MotionTable
+from ...model.decoder import UNCONDITIONAL_MOTION
+from ...spec import PROFILES
+from ...toybox.benchmark import BENCHMARK, true_game
+from ...toybox.games import sample_game
+from ...toybox.probes import FOLDER
+from ...toybox.scenes import HEADS, NONE, Labels, labels_of
+from ...train.parts import WorldParts, with_guidance
+from ...train.sampling import generator
+from ...train.stages import LORA
+from ...train.training_data import TrainingData
+from ...weights import World, open_world, save_world
+from ...weights.storage import read_json, write_json
+from ..estimates import psnr
+from ..similarity import ScoringModels
+from ..toybox.context import Clips, EvalContext, Script, TrueShots, play_games
+from ..toybox_recipe.calibrate import Response, decoder_response, played_states
+from ..toybox_recipe.recipe import FULL as FULL_RECIPE
+from ..toybox_recipe.recipe import QUICK as QUICK_RECIPE
+from ..toybox_recipe.recipe import Recipe
+from ..toybox_recipe.stages import BuildDir, Deadline, Say, build, draw_games
+from ..world.scores import compared_frames, rowwise_cosine, scored_text
+from .variants import NOTHING, PRETRAIN, READS_SHOTS, RECONSTRUCTION, VARIANTS, Variant
+
+FIRST = 800_000  # first seed of the games that clips come from; the benchmark's seeds begin at 900,000
+DISCARDED = 1000  # added to the seed for the encoder of pretraining
+MOST_DB = 100.0  # used for equal clips, since JSON has no infinity
+WAIT_S = 1.0  # between attempts to get a lock that another process holds
+Column = list[float | None]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What all variants of a table share. clips: held-out clips that are encoded and decoded. games, turns: played
+    games of the frozen benchmark.
+    """
+
+    recipe: Recipe
+    clips: int
+    games: int
+    turns: int
+
+    def recipe_of(self, variant: Variant, seed: int) -> Recipe:
+        """The recipe with a variant's overrides.
+
+        As in the paper, whose decoder was CogVideoX: it begins without motion values, and warm-up trains the encoder
+        and leaves the decoder alone.
+        """
+        rows = {stage: dict(row) for stage, row in self.recipe.changes.items()}
+        rows[PRETRAIN] = {**rows["joint"], "motion_scope": False}
+        rows["warmup"]["trainable"] = LORA["warmup"].trainable
+        for stage in variant.skipped:
+            rows["joint"]["steps"] += rows[stage]["steps"]
+        changes = {stage: {**row, **variant.changes.get(stage, NOTHING), "seed": seed} for stage, row in rows.items()}
+        return replace(self.recipe, changes=changes)
+
+
+BUDGETS: Mapping[str, Budget] = {
+    "full": Budget(FULL_RECIPE, clips=400, games=50, turns=10),
+    "quick": Budget(QUICK_RECIPE, clips=2, games=1, turns=2),  # tests the code; too short to learn anything
+}
+
+
+@dataclass(frozen=True)
+class Ablations:
+    """A work folder. world: the base, whose VAE, text and image encoder, tokenizer and probes all variants use.
+
+    models: None to score no similarities.
+    """
+
+    folder: Path
+    world: World
+    budget: Budget
+    models: ScoringModels | None
+    say: Say
+    device: str = "cpu"
+    workers: int | None = None
+    known: dict[str, TrainingData] = field(default_factory=dict)  # datasets with the features computed so far
+
+    def begin(self) -> None:
+        """Draw the datasets; ValueError if the folder was begun with another base world or other scoring models."""
+        towers = {} if self.models is None else self.models.facts
+        job = {"world": self.world.fingerprint, "towers": towers.get("clip"), "dreamsim": towers.get("dreamsim")}
+        path = self.folder / "job.json"
+        if path.is_file() and read_json(path) != job:
+            raise ValueError(f"{self.folder} holds ablations of another world or other scoring models; change --work")
+        write_json(path, job)
+        with self._lock(self.folder, Deadline()):
+            for name in ("dataset", "games"):
+                draw_games(self.step(VARIANTS["full"], 0, PRETRAIN), name)
+
+    def step(self, variant: Variant, seed: int, stage: str) -> BuildDir:
+        """The build of one stage."""
+        folder = self.seed_folder(variant, seed) / stage
+        return BuildDir(folder, self.budget.recipe_of(variant, seed), self.device, self.say, self.folder)
+
+    def seed_folder(self, variant: Variant, seed: int) -> Path:
+        """The folder of a variant trained with one seed."""
+        return self.folder / "variants" / variant.name / f"seed-{seed}"
+
+    def run(self, variants: Sequence[Variant], seeds: Sequence[int], deadline: Deadline, train: bool = True) -> bool:
+        """Train and score variants, seed after seed; skips what this or another process has finished.
+
+        Returns False if the time ran out, or if a variant to be scored is not trained.
+        """
+        done = True
+        for seed in seeds:
+            for variant in variants:
+                for family in variant.families:
+                    scores = self.seed_folder(variant, seed) / f"{family}.json"
+                    if scores.is_file():
+                        continue
+                    if train and not self.train(variant, family, seed, deadline):
+                        self.say(f"{variant.name}, seed {seed}: time is up; the same command continues here")
+                        return False
+                    steps = [self.step(VARIANTS[name], seed, stage) for name, stage in variant.path(family)]
+                    if not all(
+                        step.is_finished(stage) for step, (_, stage) in zip(steps, variant.path(family), strict=True)
+                    ):
+                        self.say(f"{variant.name}, seed {seed}: not trained yet, so its {family} cannot be scored")
+                        done = False
+                        continue
+                    context = EvalContext(open_world(steps[-1].world), self.device, self.workers)
+                    Scorer(self, variant, context).score(family).save(scores)
+                    self.say(f"{variant.name}, seed {seed}: {family} scored")
+        return done
+
+    def train(self, variant: Variant, family: str, seed: int, deadline: Deadline) -> bool:
+        """Train the stages that a variant still lacks for a family of scores; False if the time ran out."""
+        before = None
+        for name, stage in variant.path(family):
+            step = self.step(VARIANTS[name], seed, stage)
+            with self._lock(step.folder, deadline) as owned:
+                if not owned:
+                    return False
+                if not step.world.is_dir():
+                    self._begin(step, VARIANTS[name], stage, seed, before)
+                if not build(step, [stage], deadline, self.known):
+                    return False
+            before = step
+        return True
+
+    def _begin(self, step: BuildDir, variant: Variant, stage: str, seed: int, before: BuildDir | None) -> None:
+        """Write the world that a stage starts from: the last stage's, or a new one with the base's frozen parts.
+
+        The encoder of pretraining is discarded, so after it, all but the decoder is new as well.
+        """
+        base = self.world
+        if before is None or before.folder.name == PRETRAIN:
+            spec = with_guidance(base.spec)
+            spec = replace(spec, encoder=replace(spec.encoder, variant=variant.encoder))
+            at = seed + DISCARDED if before is None else seed
+            parts = WorldParts.new(spec, base.tokenizer(), PROFILES["paper"], at)
+            if before is None:
+                parts.decoder.vae = base.load_decoder(dtype=torch.float32, parts=("vae",)).vae
+            else:
+                parts = replace(parts, decoder=WorldParts.load(open_world(before.world), ("decoder",)).decoder)
+            towers = base.load_encoder(dtype=torch.float32, parts=("text_tower", "image_tower"))
+            for name in ("text_tower", "image_tower", "tokenizer"):
+                setattr(parts.encoder, name, getattr(towers, name))
+        else:
+            parts = WorldParts.load(open_world(before.world))
+        if stage == "predict" and not variant.reads_shots:  # with zero weights, past representations have no effect
+            for parameter in getattr(parts.engine, READS_SHOTS).parameters():
+                torch.nn.init.zeros_(parameter)
+        step.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=step.folder) as scratch:
+            world = save_world(Path(scratch) / "world", parts.spec, motion_table=base.motion_table)
+            parts.save(world, dtype=torch.float16)
+            shutil.copytree(base.folder / FOLDER, world.folder / FOLDER)
+            world.folder.rename(step.world)
+
+    @contextmanager
+    def _lock(self, folder: Path, deadline: Deadline) -> Iterator[bool]:
+        """Hold a folder's lock; waits while another process holds it. Yields False without it if the time ran out."""
+        with ExitStack() as stack:
+            while True:
+                try:
+                    stack.enter_context(locked(folder / "lock", f"{folder} is held"))
+                    break
+                except ValueError:
+                    if deadline.over:
+                        yield False
+                        return
+                    time.sleep(WAIT_S)
+            yield True
+
+    @cached_property
+    def true(self) -> TrueShots:
+        """Held-out clips, each from a different game, evenly over all turn numbers."""
+        games = (sample_game(FIRST + number, split="heldout") for number in range(self.budget.clips))
+        return self._base.draw([game.scenes[number % len(game.scenes)] for number, game in enumerate(games)])
+
+    @cached_property
+    def benchmark(self) -> tuple[BenchmarkGame, ...]:
+        """The first games of the frozen benchmark, each up to the budget's number of turns."""
+        games = read_benchmark(BENCHMARK)[: self.budget.games]
+        return tuple(replace(game, turns=game.turns[: self.budget.turns]) for game in games)
+
+    @cached_property
+    def played_truth(self) -> TrueShots:
+        """The true shots of all turns of the benchmark games."""
+        games = ((true_game(game.name), len(game.turns)) for game in self.benchmark)
+        return self._base.draw([scene for game, turns in games for scene in game.scenes[:turns]])
+
+    @cached_property
+    def training(self) -> TrueShots:
+        """The first clips of training games, on whose states the motion of a variant's shots is calibrated."""
+        recipe = self.budget.recipe
+        return self._base.draw([game[0] for game in recipe.dataset_games.scenes().values()][: recipe.calibrated_on])
+
+    @cached_property
+    def _base(self) -> EvalContext:
+        return EvalContext(self.world, self.device, self.workers)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The scores of one variant for each shot. groups: the game of each shot.
+
+    columns: by metric; 1 means right and 0 wrong, None that a shot has nothing to score, such as no prop's colour.
+    """
+
+    groups: tuple[str, ...]
+    columns: Mapping[str, Column]
+
+    def save(self, path: Path) -> None:
+        """Write the scores as JSON."""
+        write_json(path, {"groups": self.groups, "columns": self.columns})
+
+    @classmethod
+    def read(cls, path: Path) -> Samples:
+        """Read the file that `save` wrote."""
+        values = read_json(path)
+        return cls(tuple(values["groups"]), values["columns"])
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores a trained variant. context: its world with the probes."""
+
+    job: Ablations
+    variant: Variant
+    context: EvalContext
+
+    def score(self, family: str) -> Samples:
+        """Score one family of a variant."""
+        edges = self.job.world.motion_table.edges
+        measured = self.job.step(self.variant, 0, PRETRAIN).measured_table()
+        table = MotionTable("toybox", measured.values, edges)
+        return self._rebuilt(table) if family == RECONSTRUCTION else self._played(table)
+
+    def _rebuilt(self, table: MotionTable) -> Samples:
+        """Score true clips, encoded and decoded again; the decoder gets their measured motion values, calibrated."""
+        context, true = self.context, self.job.true
+        values = np.full(len(true.scenes), UNCONDITIONAL_MOTION)
+        if self.variant.changes.get("joint", NOTHING).get("motion_scope", True):
+            known = self.encoded(self.job.training)
+            values = np.asarray(self._response(table, known).to_measure(true.values))
+        clips = context.shoot(self.encoded(true), values, range(FIRST, FIRST + len(values)))
+        groups = tuple(str(FIRST + index) for index in range(len(values)))
+        return Samples(groups, self._shot_scores(clips, true.levels, true))
+
+    def _played(self, table: MotionTable) -> Samples:
+        """Score games that the engine plays; each shot is drawn with the calibrated value of the predicted level."""
+        context, games, true = self.context, self.job.benchmark, self.job.played_truth
+        known = played_states(self.job.training.scenes, table, context.engine, context.encoder)
+        table = self._response(table, known).calibrated(table)
+        scripts = [Script(tuple(turn.instruction for turn in game.turns)) for game in games]
+        played = [turn.state for turns in play_games(context.engine, scripts, self.variant.window) for turn in turns]
+        values = [table.value(state.motion) for state in played]
+        clips = context.shoot([state.representation for state in played], values, range(FIRST, FIRST + len(played)))
+        asked = [turn for game in games for turn in game.turns]
+        columns = {**_states(played, asked), **self._shot_scores(clips, [turn.level for turn in asked], true)}
+        if self.job.models is not None:
+            clip, texts = self.job.models.clip, [scored_text(turn) for turn in asked]
+            columns["clip_t"] = [
+                float((clip.embed_images(compared_frames(shot)).double() @ clip.embed_texts([text]).double().T).mean())
+                for shot, text in zip(clips, texts, strict=True)
+            ]
+        named_before = [scene.prop is not None and not scene.prop_told for scene in true.scenes]
+        pairs = zip(columns["colour"], named_before, strict=True)
+        columns["remembered"] = [right if before else None for right, before in pairs]
+        return Samples(tuple(game.name for game in games for _ in game.turns), columns)
+
+    def _response(self, table: MotionTable, known: Tensor) -> Response:
+        return decoder_response(table, self.context.decoder, known, workers=self.context.workers)
+
+    def encoded(self, shots: TrueShots) -> Tensor:
+        """(M, N, D): the shots' representations, from each one's first frame or, as trained, a random one."""
+        if self.variant.changes.get("joint", NOTHING).get("encoder_frame") == "random":
+            count, frames = shots.clips.shape[:2]
+            chosen = torch.randint(frames, (count,), generator=generator("cpu", "scored frame")).numpy()
+            shots = replace(shots, clips=shots.clips[np.arange(count), chosen][:, None])
+        return self.context.encode(shots)
+
+    def _shot_scores(self, clips: Clips, asked: Sequence[int], true: TrueShots) -> dict[str, Column]:
+        """The scores of both families: similarity to the true clip, motion level, and what the probes recognise."""
+        measured = self.context.levels(self.context.measure(clips))
+        models = self.job.models
+        similar = {} if models is None else {"clip_i": models.clip, "dreamsim": models.dreamsim}
+        return {
+            **{
+                name: [  # mean cosine of four frames with the same frames of the true clip
+                    rowwise_cosine(
+                        model.embed_images(compared_frames(shot)), model.embed_images(compared_frames(other))
+                    )
+                    for shot, other in zip(clips, true.clips, strict=True)
+                ]
+                for name, model in similar.items()
+                if model is not None
+            },
+            "acc_f": [float(one == other) for one, other in zip(asked, measured, strict=True)],
+            "mae_f": [float(abs(one - other)) for one, other in zip(asked, measured, strict=True)],
+            "psnr": [min(MOST_DB, psnr(*pair)) for pair in zip(clips, true.clips, strict=True)],
+            **_recognised(self.context.recognise(clips), labels_of(true.scenes)),
+        }
+
+
+def _states(played: Sequence[GameState], asked: Sequence[BenchmarkTurn]) -> dict[str, Column]:
+    """Predictions compared with requests: all changes right, their mean error in units, motion level right."""
+    pairs = zip(played, asked, strict=True)
+    error = np.array(
+        [[abs(state.change.get(name, 0) - units) for name, units in turn.change.items()] for state, turn in pairs]
+    )
+    columns = {
+        "states_right": (error == 0).all(1),
+        "states_mae": error.mean(1),
+        "level_right": np.equal([state.motion for state in played], [turn.level for turn in asked]),
+    }
+    return {name: [float(value) for value in values] for name, values in columns.items()}
+
+
+def _recognised(seen: Labels, truth: Labels) -> dict[str, Column]:
+    """Whether the probes are right; None if the scene has no partner or no colour."""
+    columns = {}
+    for head, classes in HEADS.items():
+        absent = classes.index(NONE) if NONE in classes else -1
+        pairs = zip(seen[head].tolist(), truth[head].tolist(), strict=True)
+        columns[head] = [None if true == absent else float(found == true) for found, true in pairs]
+    return columns

@@ -1,0 +1,191 @@
+"""The variants: rows of overrides over the Toybox's recipe, and what the paper claims about them. Imports no torch.
+
+The paper's ablations are in its ablation table and supplement 3.3. Those of what it calls tokenization are scored on
+held-out clips that are encoded and decoded again without the engine; the others on games that the engine plays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from ...game.state import DEFAULT_WINDOW
+from ..world.metrics import ABLATIONS, ADAPTATION, PAPER
+
+RECONSTRUCTION, GAMES = FAMILIES = ("reconstruction", "games")
+# Stage joint of a decoder that knows no motion values, as CogVideoX does not, so that every variant begins with a
+# decoder that can draw. Its encoder is discarded afterwards.
+PRETRAIN = "pretrain"
+STAGES = {  # training stages before a world is scored
+    RECONSTRUCTION: (PRETRAIN, "warmup", "joint"),
+    GAMES: (PRETRAIN, "warmup", "joint", "predict", "adapt"),
+}
+BUDGET_NAMES = ("full", "quick")
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+READS_SHOTS = "project_in"  # the engine's module that reads past representations
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of the table.
+
+    families: how it is scored. paper: its name in the paper's ablation table, "" if it is not there. own: the stages
+    that it trains itself; the other stages are `full`'s. skipped: stages that are left out; stage joint gets their
+    steps. encoder: the variant in EncoderSpec. changes: fields of StageConfig by stage. window: past turns that the
+    engine reads in play. reads_shots: whether it reads their representations as well as their text.
+    """
+
+    name: str
+    about: str
+    families: tuple[str, ...]
+    paper: str = ""
+    own: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    encoder: str = "mlp"
+    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: NOTHING)
+    window: int = DEFAULT_WINDOW
+    reads_shots: bool = True
+
+    def published(self, family: str) -> Mapping[str, float]:
+        """The paper's values for this variant in a family, by metric.
+
+        For games, `full` has the main table's, since the ablation table's row `full` is for clips that are decoded
+        without the language model.
+        """
+        return PAPER["AnimeGamer"] if (self.name, family) == (FULL, GAMES) else ABLATIONS.get(self.paper, NOTHING)
+
+    def path(self, family: str) -> tuple[tuple[str, str], ...]:
+        """(variant, stage) of all stages up to the scored models, in order; `full` trains the others."""
+        stages = (stage for stage in STAGES[family] if stage not in self.skipped)
+        return tuple((self.name if stage in self.own else FULL, stage) for stage in stages)
+
+
+def _both(**changes: Any) -> dict[str, dict[str, Any]]:
+    """The same changes for both stages that train the encoder."""
+    return {stage: changes for stage in _ENCODED}
+
+
+def _window(size: int) -> Variant:
+    return Variant(f"window_{size}", f"full, but the engine reads {size} past turns in play", (GAMES,), window=size)
+
+
+FULL = "full"
+_ENCODED = ("warmup", "joint")
+_ROWS = (
+    Variant(FULL, f"the whole recipe (window {DEFAULT_WINDOW})", FAMILIES, "full", own=STAGES[GAMES]),
+    Variant(
+        "random_frame",
+        "the encoder reads a random frame of the clip, in training and in scoring",
+        (RECONSTRUCTION,),
+        "w/ random frame",
+        own=_ENCODED,
+        changes=_both(encoder_frame="random"),
+    ),
+    Variant(
+        "less_parameters", "one linear layer instead of each MLP", (RECONSTRUCTION,), own=_ENCODED, encoder="linear"
+    ),
+    Variant(
+        "addition", "each side's tokens receive the other's mean", (RECONSTRUCTION,), own=_ENCODED, encoder="addition"
+    ),
+    Variant(
+        "cross_attention",
+        "each side's tokens attend to the other's",
+        (RECONSTRUCTION,),
+        own=_ENCODED,
+        encoder="cross_attention",
+    ),
+    Variant(
+        "no_warm_up",
+        "no stage warmup; stage joint takes its steps too",
+        (RECONSTRUCTION,),
+        "w/o warm-up",
+        own=("joint",),
+        skipped=("warmup",),
+    ),
+    Variant(
+        "no_motion_scope",
+        "the decoder gets one motion value for all clips, in training and in scoring",
+        (RECONSTRUCTION,),
+        "w/o f_ms",
+        own=_ENCODED,
+        changes=_both(motion_scope=False),
+    ),
+    Variant(
+        "no_adaptation",
+        "stage adapt reads true representations only, never the engine's predictions",
+        (GAMES,),
+        "w/o adapt",
+        own=("adapt",),
+        changes={"adapt": {"true_states": 1.0}},
+    ),
+    Variant(
+        "text_history",
+        "of past turns, the engine reads the instructions and the state changes, but not the representations",
+        (GAMES,),
+        own=("predict", "adapt"),
+        changes={"predict": {"trainable": (rf"^engine\.(?!{READS_SHOTS}\.)",)}},
+        reads_shots=False,
+    ),
+    Variant(
+        "cosine_loss",
+        "squared error and 1 - cosine at weight 0.5 each, and a decoder adapted to that engine",
+        (GAMES,),
+        own=("predict", "adapt"),
+        changes={"predict": {"alpha": 0.5, "beta": 0.5}},
+    ),
+    *(_window(size) for size in (0, 1, 2, 8)),
+)
+VARIANTS: Mapping[str, Variant] = MappingProxyType({row.name: row for row in _ROWS})
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the paper says about a variant compared with `full`: mostly by its values, sometimes only in its text.
+
+    metric: a column of the scores. part: the claim is that the variant's value is below this fraction of full's (1:
+    below full's value); for errors, above.
+    """
+
+    says: str
+    variant: str
+    metric: str
+    part: float = 1.0
+
+    @property
+    def published(self) -> tuple[float, float] | None:
+        """The paper's values of the variant and of full; None if it gives no such pair.
+
+        For CLIP-I without adaptation, its text gives a pair of its own, which differs from the table's row.
+        """
+        row = VARIANTS[self.variant].paper
+        rows = ADAPTATION if self.metric in ADAPTATION.get(row, NOTHING) else ABLATIONS
+        given = rows.get(row, NOTHING).get(self.metric)
+        return None if given is None else (given, rows["full"][self.metric])
+
+
+CLAIMS = (
+    Claim("no motion scope collapses ACC-F, to less than half", "no_motion_scope", "acc_f", 0.5),
+    Claim("no motion scope raises MAE-F", "no_motion_scope", "mae_f"),
+    Claim("a random frame lowers DreamSim", "random_frame", "dreamsim"),
+    Claim("a random frame lowers CLIP-I", "random_frame", "clip_i"),
+    Claim("a random frame lowers ACC-F", "random_frame", "acc_f"),
+    Claim("no warm-up lowers DreamSim", "no_warm_up", "dreamsim"),
+    Claim("no warm-up lowers CLIP-I", "no_warm_up", "clip_i"),
+    Claim("a history of text alone lowers DreamSim", "text_history", "dreamsim"),
+    Claim("a history of text alone lowers CLIP-I", "text_history", "clip_i"),
+    Claim("with a history of text alone, fewer colours named before are kept", "text_history", "remembered"),
+    Claim("no adaptation lowers CLIP-I", "no_adaptation", "clip_i"),
+    Claim("no adaptation lowers DreamSim", "no_adaptation", "dreamsim"),
+    Claim("no adaptation lowers ACC-F", "no_adaptation", "acc_f"),
+    Claim("no adaptation raises MAE-F", "no_adaptation", "mae_f"),
+)
+
+
+def chosen(names: Sequence[str] | None) -> tuple[Variant, ...]:
+    """The named variants (None: all) in the table's order; ValueError for an unknown name."""
+    for name in names or ():
+        if name not in VARIANTS:
+            raise ValueError(f"unknown variant {name!r}; choose from {', '.join(VARIANTS)}")
+    return tuple(row for row in _ROWS if names is None or row.name in names)

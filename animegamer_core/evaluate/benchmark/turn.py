@@ -1,0 +1,213 @@
+"""A turn, part by part: the engine's prediction, the sampler's steps, the VAE, and the whole turn; ours and stock.
+
+The stock turn uses only diffusers and transformers: stock models, stock scheduler, eager mode. CogVideoX's text
+condition (T5 features, which it projects itself) replaces the representation, and there is no motion condition; all
+other sizes are the spec's. Both turns leave out text encoders, and reading and writing files.
+
+K past turns, L prompt tokens, H engine width, N state tokens, D state width, W condition width, T latent frames, C
+channels, h, w latent size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from diffusers import AutoencoderKLCogVideoX, CogVideoXDPMScheduler, CogVideoXTransformer3DModel
+from torch import Tensor, nn
+from transformers import MistralForCausalLM
+
+from ...game.state import GameState, MotionScope, Turn
+from ...media.video import to_uint8
+from ...model.decoder import ShotDecoder
+from ...model.engine import CACHE, GameEngine, additive_mask
+from ...model.prompt import GameTokenizer, TurnPrompt
+from ...model.sampler import STOCK_SCHEDULER, Guidance, guidance_scale
+from ...spec import PROFILES, ModelSpec, Profile
+from ...toybox.world import vocabulary
+from ...weights.parts import build_model
+
+Work = Callable[[], object]
+INSTRUCTION = "Character: girl; Motion: quickly run; Background: day forest."
+PAST = 4  # past turns that the engine reads: the default window
+MOTION = 10.0  # px per frame
+SEED = 1
+REPEATED_NUMBERS = 1 << 20  # how many different random weights `host_models` repeats
+NUMBERS_SCALE = 0.02  # their standard deviation
+CHOICES = 4  # numbers of a state, one token each
+
+
+@contextmanager
+def torch_defaults(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
+    """Create the weights of new modules on this device and with this dtype while the block runs."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device(device):
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def random_models(
+    spec: ModelSpec, profile: Profile, device: torch.device, dtype: torch.dtype
+) -> tuple[GameEngine, ShotDecoder]:
+    """An engine and a decoder of these sizes with random weights; they are as fast and as large as real ones."""
+    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
+    with torch_defaults(device, dtype):
+        engine, decoder = GameEngine(spec, tokenizer, profile), ShotDecoder(spec, profile)
+    return engine.eval(), decoder.eval()
+
+
+def host_models(spec: ModelSpec, profile: Profile, dtype: torch.dtype) -> tuple[GameEngine, ShotDecoder]:
+    """Like `random_models`, in host memory. Random numbers repeat, so even 7 billion weights take only seconds."""
+    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
+    numbers = (NUMBERS_SCALE * torch.randn(REPEATED_NUMBERS, generator=torch.Generator().manual_seed(SEED))).to(dtype)
+    with torch_defaults(torch.device("cpu"), dtype):
+        engine = build_model(lambda: GameEngine(spec, tokenizer, profile))
+        decoder = build_model(lambda: ShotDecoder(spec, profile))
+    for model in (engine, decoder):
+        for module in model.modules():
+            for name, empty in module.named_parameters(recurse=False):
+                many = numbers.repeat(-(-empty.numel() // REPEATED_NUMBERS))[: empty.numel()].clone()
+                setattr(module, name, nn.Parameter(many.view(empty.shape), requires_grad=False))
+    return engine.eval(), decoder.eval()
+
+
+@dataclass(frozen=True)
+class OurTurn:
+    """Our turn in the middle of a game. steps, guidance: of the sampler."""
+
+    engine: GameEngine
+    decoder: ShotDecoder
+    steps: int
+    guidance: str
+
+    @property
+    def guided_and_unguided_steps(self) -> tuple[int, int]:
+        """How many of the sampler's steps compute both guidance passes, and how many only one."""
+        schedule, spec = self.decoder.schedule(self.steps), self.decoder.spec.decoder
+        scales = [guidance_scale(self.guidance, spec.guidance_scale, step, schedule) for step in range(self.steps)]
+        guidance = Guidance(self.guidance, skip_below=self.decoder.profile.skip_guidance_below)
+        unguided = sum(guidance.skip_uncond(scale) for scale in scales)
+        return self.steps - unguided, unguided
+
+    def parts(self) -> Mapping[str, Work]:
+        """The work that each row of the table measures; inputs have the same shapes as in a real turn."""
+        past = past_turns(self.engine.spec)
+        latents = self._sample(past[0].state.representation, steps=1)
+        return {
+            "engine": partial(self.engine.predict, past, INSTRUCTION),
+            "sampler": partial(self._sample, past[0].state.representation, self.steps),
+            "vae": partial(self.decoder.decode_latents, latents),
+            "turn": partial(self._whole, past),
+        }
+
+    def _whole(self, past: tuple[Turn, ...]) -> None:
+        latents = self._sample(self.engine.predict(past, INSTRUCTION).representation, self.steps)
+        to_uint8(self.decoder.decode_latents(latents)[0].cpu())
+
+    def _sample(self, state_ND: torch.Tensor, steps: int) -> torch.Tensor:
+        return self.decoder.sample(state_ND[None], torch.tensor([MOTION]), [SEED], steps=steps, guidance=self.guidance)
+
+
+def past_turns(spec: ModelSpec) -> tuple[Turn, ...]:
+    """The past turns that the engine reads, each with the same random representation."""
+    generator = torch.Generator().manual_seed(SEED)
+    state = GameState(torch.randn(spec.state.tokens, spec.state.width, generator=generator), MotionScope.BRISK)
+    return tuple(Turn(number, INSTRUCTION, number, state, {}) for number in range(1, PAST + 1))
+
+
+def prompt_of(engine: GameEngine, past: tuple[Turn, ...]) -> TurnPrompt:
+    """The prompt of the turn after these past turns."""
+    return engine.prompt_of(past, INSTRUCTION)
+
+
+@dataclass(frozen=True)
+class StockTurn:
+    """Stock models with random weights. steps: of the sampler. length: of the prompt, in tokens."""
+
+    spec: ModelSpec
+    engine: MistralForCausalLM
+    transformer: CogVideoXTransformer3DModel
+    vae: AutoencoderKLCogVideoX
+    steps: int
+    length: int
+
+    @classmethod
+    def of(cls, spec: ModelSpec, device: torch.device, dtype: torch.dtype, steps: int) -> StockTurn:
+        """Stock models with a spec's sizes."""
+        engine, decoder = random_models(spec, PROFILES["paper"], torch.device("meta"), dtype)  # for their configs
+        config = {**decoder.transformer.config, "text_embed_dim": spec.encoder.text.width}
+        length = len(prompt_of(engine, past_turns(spec)).ids_L)
+        with torch_defaults(device, dtype):
+            return cls(
+                spec,
+                MistralForCausalLM(engine.llm.config).eval(),
+                CogVideoXTransformer3DModel.from_config(config).eval(),
+                AutoencoderKLCogVideoX.from_config(decoder.vae.config).eval(),
+                steps,
+                length,
+            )
+
+    def parts(self) -> Mapping[str, Work]:
+        """The work that each row of the table measures."""
+        latents = self._noise()
+        return {
+            "engine": self._predict,
+            "sampler": self._sample,
+            "vae": lambda: self._decode(latents),
+            "turn": self._whole,
+        }
+
+    @torch.inference_mode()
+    def _predict(self) -> None:
+        """One pass over the prompt, then the state's numbers token by token with the KV cache."""
+        weight = self.engine.lm_head.weight
+        embeds_1LH = torch.randn(1, self.length, self.engine.config.hidden_size).to(weight)
+        query_1L = torch.zeros(1, self.length, dtype=torch.bool, device=weight.device)
+        mask = additive_mask(query_1L, weight.dtype)
+        output = self.engine.model(inputs_embeds=embeds_1LH, attention_mask=mask, use_cache=True)
+        for _ in range(CHOICES):
+            token = self.engine.lm_head(output.last_hidden_state[:, -1:]).argmax(-1)
+            output = self.engine.model(input_ids=token, use_cache=True, **{CACHE: getattr(output, CACHE)})
+        int(token)  # waits for the device
+
+    @torch.inference_mode()
+    def _sample(self) -> Tensor:
+        """Guided steps as in CogVideoXPipeline: both guidance passes in one batch, at every step."""
+        scheduler = CogVideoXDPMScheduler(**STOCK_SCHEDULER)
+        device, dtype = self.transformer.device, self.transformer.dtype
+        scheduler.set_timesteps(self.steps, device=device)
+        texts_2NW = torch.randn(2, self.spec.state.tokens, self.spec.encoder.text.width).to(device, dtype)
+        latents, previous = self._noise(), None
+        for index, timestep in enumerate(scheduler.timesteps):
+            velocity = self.transformer(
+                latents.repeat(2, 1, 1, 1, 1),
+                encoder_hidden_states=texts_2NW,
+                timestep=timestep.expand(2),
+                return_dict=False,
+            )[0].float()
+            unconditional, conditional = velocity.chunk(2)
+            guided = unconditional + self.spec.decoder.guidance_scale * (conditional - unconditional)
+            last = scheduler.timesteps[index - 1] if index else None
+            latents, previous = scheduler.step(guided, previous, timestep, last, latents, return_dict=False)
+            latents = latents.to(dtype)
+        return latents
+
+    @torch.inference_mode()
+    def _decode(self, latents_1TChw: Tensor) -> Tensor:
+        scaled = latents_1TChw.permute(0, 2, 1, 3, 4) / self.vae.config.scaling_factor
+        return self.vae.decode(scaled).sample
+
+    def _whole(self) -> None:
+        self._predict()
+        frames = self._decode(self._sample())[0].float().clamp(-1, 1)
+        ((frames + 1) * 127.5).round().to(torch.uint8).cpu()
+
+    def _noise(self) -> Tensor:
+        """(1, T, C, h, w) latents."""
+        return torch.randn(1, *self.spec.decoder.latent_shape).to(self.transformer.device, self.transformer.dtype)

@@ -1,0 +1,161 @@
+"""Ranks by people: one CSV with a line for each rater, game and criterion, and a column for each agent's letter.
+
+Agents are shown as A, B, C, D in an order that differs between games; key.json says which is which, and must be kept
+from the raters. R raters, G games, A agents.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...files import make_folder, replacing, write_text
+from ...json_files import read_json
+from ...weights.storage import write_json
+from ..estimates import DRAWS, FEW, Estimate
+from ..world.metrics import SOURCE
+from .comparison import Comparison, interval_cell, mean_concordance, number_cell, plain, shown_order, table
+
+CSV, KEY, CLIPS = "ratings.csv", "key.json", "clips"
+LETTERS = "ABCD"
+POINTS = (10, 7, 4, 1)  # for ranks 1 to 4 (supplement, section 5)
+CRITERIA: dict[str, str] = {  # name -> the question to raters
+    "Overall": "Which game would you rather play?",
+    "Instruction following": "Whose shots show best what each turn asks for?",
+    "Context consistency": "Whose places, things and story fit together best from turn to turn?",
+    "Character consistency": "Whose characters look most like themselves all along?",
+}
+# The paper's scores by people, out of 10.
+RANKED: dict[str, dict[str, float]] = {
+    "AnimeGamer": {
+        "Overall": 10.0,
+        "Instruction following": 9.95,
+        "Context consistency": 9.95,
+        "Character consistency": 9.86,
+    },
+    "GC": {"Overall": 7.38, "Instruction following": 7.37, "Context consistency": 6.89, "Character consistency": 7.55},
+}
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """Filled-in ranks. ranks[criterion]: (R, G, A) in the order of `agents`."""
+
+    agents: tuple[str, ...]
+    ranks: Mapping[str, NDArray[np.int64]]
+
+    def score(self, agent: int, criterion: str) -> Estimate:
+        """An agent's mean points, with an interval over raters and games."""
+        return mean_over_both(np.asarray(POINTS, dtype=float)[self.ranks[criterion][:, :, agent] - 1])
+
+    def agreement(self, criterion: str) -> float | None:
+        """Kendall's W of the raters, averaged over games; None for one rater."""
+        return mean_concordance(np.moveaxis(self.ranks[criterion], 1, 0))
+
+
+def write_study(comparison: Comparison, out: Path, raters: int, games: int, seed: int = 0) -> Path:
+    """Write an empty CSV, the clips under the agents' letters, and the key; returns the path of the CSV.
+
+    All raters see the same randomly chosen games. ValueError for numbers out of range or an existing study.
+    """
+    count = len(comparison.agents)
+    if not 2 <= count <= len(LETTERS):
+        raise ValueError(f"{count} runs; expected 2 to {len(LETTERS)}, as the paper's scale has")
+    if raters < 1 or not 1 <= games <= len(comparison.games):
+        raise ValueError(f"{raters} raters of {games} games; expected 1 or more, and 1 to {len(comparison.games)}")
+    if (out / KEY).exists():
+        raise ValueError(f"{out} holds a study; choose a new folder")
+    chosen = random.Random(f"raters/{seed}").sample(comparison.games, games)
+    orders = {game: shown_order(f"raters/{seed}", number, count) for number, game in enumerate(chosen)}
+    make_folder(out)
+    for number, game in enumerate(chosen, start=1):
+        for letter, agent in zip(LETTERS, orders[game], strict=False):
+            for turn, record in enumerate(comparison.record(agent, game).turns, start=1):
+                source = comparison.folder(agent, game) / record.clip
+                make_folder(out / CLIPS)
+                shutil.copyfile(source, out / CLIPS / f"game-{number:02}-turn-{turn:02}-{letter}{source.suffix}")
+    with replacing(out / CSV) as part, part.open("w", newline="", encoding="utf-8-sig") as file:
+        lines = csv.writer(file)
+        lines.writerow(["rater", "game", "criterion", *LETTERS[:count]])
+        for rater in range(1, raters + 1):
+            lines.writerows([rater, number, name] for number in range(1, games + 1) for name in CRITERIA)
+    key = {"agents": comparison.agents, "raters": raters, "orders": [orders[game] for game in chosen], "games": chosen}
+    write_json(out / KEY, {"note": "Keep this from the raters: it says which agent is which.", **key})
+    return out / CSV
+
+
+def read_study(out: Path) -> Ratings:
+    """The ranks in a study's filled-in CSV; ValueError names the first line that is missing or wrong.
+
+    Each line has the ranks 1 to N, each once, since the paper's scores have no ties. Spreadsheet programs save the CSV
+    with commas, semicolons or tabs; all are read.
+    """
+    if not (out / KEY).is_file():
+        raise ValueError(f"{out}: no study here (no {KEY}); give the --out folder of `evaluate raters`")
+    key = read_json(out / KEY, dict)
+    agents, orders = tuple(key["agents"]), key["orders"]
+    letters, path = LETTERS[: len(agents)], out / CSV
+    text = path.read_text(encoding="utf-8-sig")
+    delimiter = next((mark for mark in ",;\t" if text.startswith(f"rater{mark}")), ",")
+    rows = list(csv.DictReader(text.splitlines(), delimiter=delimiter))
+    ranks = {name: np.zeros((key["raters"], len(orders), len(agents)), np.int64) for name in CRITERIA}
+    for line, row in enumerate(rows, start=2):
+        given = [(row.get(letter) or "").strip() for letter in letters]
+        if sorted(given) != [str(rank) for rank in range(1, len(agents) + 1)]:
+            raise ValueError(f"{path}, line {line}: ranks {', '.join(given)!r}; expected 1 to {len(agents)}, each once")
+        try:
+            rater, game = int(row["rater"]) - 1, int(row["game"]) - 1
+            if min(rater, game) < 0:
+                raise IndexError  # which numpy would count from the end
+            for agent, rank in zip(orders[game], given, strict=True):
+                ranks[row["criterion"]][rater, game, agent] = int(rank)
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            raise ValueError(f"{path}, line {line}: not a line of this study; keep its first three columns") from error
+    for name, ranks_RGA in ranks.items():
+        if not ranks_RGA.all():
+            rater, game = (int(place[0]) + 1 for place in np.nonzero(ranks_RGA.min(-1) == 0))
+            raise ValueError(f"{path}: no line for rater {rater}, game {game}, {name}; rank every line")
+    return Ratings(agents, ranks)
+
+
+def mean_over_both(values_RG: NDArray[np.float64]) -> Estimate:
+    """The mean with a bootstrap interval over rows and columns, both drawn with replacement (2.5 % to 97.5 %)."""
+    chance = np.random.default_rng(0)
+    # how often each row, and each column, was drawn
+    times = [chance.multinomial(size, np.full(size, 1 / size), DRAWS) for size in values_RG.shape]
+    means = np.einsum("dr,rg,dg->d", times[0], values_RG, times[1]) / values_RG.size
+    middle = float(values_RG.mean())
+    low, high = (float(end) for end in np.quantile(means, (0.025, 0.975)))
+    return Estimate(middle, min(middle, low), max(middle, high), values_RG.size)
+
+
+def save_ratings(out: Path, ratings: Ratings) -> list[Path]:
+    """Write ranks.json and ranks.md; returns their paths."""
+    scores = {
+        agent: {name: ratings.score(number, name) for name in CRITERIA} for number, agent in enumerate(ratings.agents)
+    }
+    agreement = {name: ratings.agreement(name) for name in CRITERIA}
+    rows = [[plain(agent), *map(interval_cell, found.values())] for agent, found in scores.items()]
+    rows += [[f"{agent} (paper)", *map(number_cell, known.values())] for agent, known in RANKED.items()]
+    rows.append(["W", *map(number_cell, agreement.values())])
+    notes = (
+        "Points: 10, 7, 4 and 1 for ranks 1 to 4. Intervals: 95 %, bootstrap over raters and games, both drawn with "
+        f"replacement (Owen 2007); with fewer than {FEW} of either they are too narrow. W: Kendall's coefficient of "
+        f"concordance of the raters' ranks, mean over games; 1 is full agreement. (paper): {SOURCE}; `-`: not given."
+    )
+    values = {
+        "scores": {agent: {name: asdict(value) for name, value in found.items()} for agent, found in scores.items()},
+        "agreement": agreement,
+        "ranks": {name: ranks.tolist() for name, ranks in ratings.ranks.items()},
+    }
+    paths = [out / "ranks.json", out / "ranks.md"]
+    write_json(paths[0], values)
+    write_text(paths[1], "\n\n".join(["# Ranked by people", table(["Agent", *CRITERIA], rows), notes]) + "\n")
+    return paths

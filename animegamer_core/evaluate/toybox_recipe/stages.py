@@ -1,0 +1,317 @@
+"""The stages of a build: data, probes and scoring models, the stages of `animegamer_core.train`, and calibration."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import broadcast_object_list
+
+from ...data.cache import FeatureStore
+from ...data.dataset import TURNS, DatasetFolder
+from ...data.motion import level_edges, median_by_level
+from ...data.records import ClipRecord, read_rows
+from ...files import write_text
+from ...game.state import MotionTable
+from ...json_files import read_json
+from ...model.prompt import GameTokenizer
+from ...spec import PROFILES
+from ...toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VALUES, values_note
+from ...toybox.dataset import DatasetGames, write_dataset
+from ...toybox.editions import EDITION_NOTE, EDITIONS
+from ...toybox.world import vocabulary
+from ...train.distributed import processes
+from ...train.loop import RunOptions
+from ...train.parts import MODELS, WorldParts, without_guidance
+from ...train.run import StageResult, train_stage
+from ...train.stages import stage_config
+from ...train.training_data import TrainingData, add_frames
+from ...weights import World, open_world, save_world
+from ...weights.parts import ENCODER_PARTS
+from .calibrate import decoder_response, played_states
+from .probes import build_probes
+from .recipe import Recipe
+from .scoring import build_scoring_models
+
+Say = Callable[[str], object]
+
+# stage -> the parts that it has added to the world when it is finished
+TRAINED_PARTS = {"vae": ("vae",), "towers": ENCODER_PARTS, "joint": ("decoder", *ENCODER_PARTS), "predict": ("engine",)}
+ROWS = {
+    "polish": "vae",
+    "pretrain": "joint",
+}  # build stage -> the stage of recipe `scratch` whose row it uses, if it has another name
+SHIPPED_FILE_BYTES = 15 * 10**6  # keeps each of the world's files below 16 MB
+LICENCE = "Apache-2.0. Drawn by animegamer_core.toybox and trained on nothing else."
+
+
+class Deadline:
+    """The time at which work must stop. minutes: from now; None for no limit."""
+
+    def __init__(self, minutes: float | None = None) -> None:
+        self._end = None if minutes is None else time.monotonic() + 60 * minutes
+
+    @property
+    def over(self) -> bool:
+        """Whether the time has run out."""
+        return self._end is not None and time.monotonic() >= self._end
+
+    @property
+    def minutes(self) -> float:
+        """The minutes left, as in StageConfig: above 0, or 0 for no limit."""
+        return 0.0 if self._end is None else max(0.001, (self._end - time.monotonic()) / 60)
+
+
+@dataclass(frozen=True)
+class BuildDir:
+    """A build's folder: dataset/, games/ (first pictures), world/ (fp16, as shipped), runs/<stage>/, stages.json.
+
+    say: shows a line of progress. data: where dataset/ and games/ are instead, if builds share them.
+    """
+
+    folder: Path
+    recipe: Recipe
+    device: str
+    say: Say
+    data: Path | None = None
+
+    @property
+    def world(self) -> Path:
+        """The world folder that the stages fill."""
+        return self.folder / "world"
+
+    def dataset_folder(self, name: str) -> Path:
+        """The folder of `dataset` or `games`."""
+        return (self.data or self.folder) / name
+
+    def measured_table(self) -> MotionTable:
+        """The motion table of the dataset: its level edges and medians, without calibration."""
+        rows = read_rows(self.dataset_folder("dataset") / TURNS)
+        values = [ClipRecord.from_dict(row).motion_value for _, row in rows]
+        edges = level_edges(values)
+        return MotionTable("toybox", median_by_level(values, edges), edges)
+
+    def settings(self, stage: str) -> dict[str, object]:
+        """The recipe's settings of a stage, as plain JSON values."""
+        recipe = self.recipe
+        own = {
+            "data": recipe.dataset_games.facts,
+            "games": recipe.engine_games.facts,
+            "probes": asdict(recipe.probes),
+            "frames": asdict(recipe.frames),
+            "scorers": asdict(recipe.scoring),
+            "calibrate": recipe.calibrated_on,
+        }
+        return json.loads(json.dumps({"recipe": own.get(stage, recipe.changes.get(stage, {}))}))
+
+    def check_recipe(self, stage: str) -> None:
+        """ValueError if this folder's stage was started with another recipe, such as `--quick`."""
+        before = self.log().get(stage, {}).get("settings")
+        if before is not None and before != self.settings(stage):
+            raise ValueError(
+                f"stage {stage} in {self.folder} was built with {json.dumps(before)}, now it is "
+                f"{json.dumps(self.settings(stage))}; build in another --work folder"
+            )
+
+    def log(self) -> dict[str, dict[str, Any]]:
+        """For each stage, its seconds over all calls, whether it is finished, and its settings."""
+        path = self.folder / "stages.json"
+        return read_json(path, dict[str, dict[str, Any]]) if path.is_file() else {}
+
+    def is_finished(self, stage: str) -> bool:
+        """Whether a stage is finished."""
+        return bool(self.log().get(stage, {}).get("finished"))
+
+    def note(self, stage: str, seconds: float, finished: bool) -> None:
+        """Add to a stage's seconds in the log, and note whether it is finished; only the main process writes."""
+        if not processes().is_main_process:
+            return
+        before = self.log()
+        total = before.get(stage, {}).get("seconds", 0.0) + round(seconds, 1)
+        log = {**before, stage: {"seconds": total, "finished": finished, "settings": self.settings(stage)}}
+        write_text(self.folder / "stages.json", json.dumps(log, indent=1))
+
+
+def build(
+    work: BuildDir, stages: Sequence[str], deadline: Deadline, known: dict[str, TrainingData] | None = None
+) -> bool:
+    """Run the stages that are not finished yet, in order; False if the time ran out.
+
+    known: the datasets by name with the features computed so far, which one build may leave to the next.
+
+    All processes of a run work on the stages of `animegamer_core.train`; the main one does the others. ValueError if
+    the folder's dataset, or one of these stages, was built with another recipe.
+    """
+    for stage in dict.fromkeys(("data", "games", *stages)):
+        work.check_recipe(stage)
+    todo = [stage for stage in stages if not work.is_finished(stage)]
+    processes().wait_for_everyone()  # all must have read the log before it changes
+    known = {} if known is None else known
+    opened: tuple[str, WorldParts] | None = None  # the dataset's name and the models, for the next training stage
+    for stage in todo:
+        started = time.monotonic()
+        work.note(stage, 0.0, finished=False)
+        if stage in OWN_STAGES:
+            if processes().is_main_process:
+                OWN_STAGES[stage](work)
+            processes().wait_for_everyone()
+        else:
+            name = "games" if stage == "predict" else "dataset"
+            if name not in known:
+                known[name] = _open_data(work, name)
+            if opened is None or opened[0] != name:
+                opened = name, _open_models(work)
+            result = _train(work, stage, opened[1], known[name], deadline.minutes)
+            opened, known[name] = (name, result.parts), result.data
+            if not result.done:
+                work.note(stage, time.monotonic() - started, finished=False)
+                work.say(f"{stage}: time is up; run the same command again to continue")
+                return False
+        work.note(stage, time.monotonic() - started, finished=True)
+        work.say(f"{stage}: done in {time.monotonic() - started:.0f} s")
+        if broadcast_object_list([deadline.over])[0]:
+            return False
+    return True
+
+
+def draw_games(work: BuildDir, name: str) -> DatasetFolder:
+    """Folder `dataset`, or `games` with only the first picture of each clip, for the engine; draws missing clips."""
+    only = name == "games"
+    games: DatasetGames = work.recipe.engine_games if only else work.recipe.dataset_games
+
+    def show(done: int, total: int) -> None:
+        if done % 1000 == 0 or done == total:
+            work.say(f"{name}: {done} of {total} clips")
+
+    return write_dataset(work.dataset_folder(name), games, pictures_only=only, on_clip=show)
+
+
+def _loss_progress(work: BuildDir, stage: str, every: int) -> Callable[[int, int, float], None]:
+    def show(done: int, total: int, loss: float) -> None:
+        if done % every == 1 or done == total:
+            work.say(f"{stage}: {done}/{total} loss {loss:.3f}")
+
+    return show
+
+
+def _draw(work: BuildDir) -> None:
+    """Draw the dataset, and create the world with the dataset's motion table."""
+    backend = draw_games(work, "dataset").info["settings"]["motion"]["backend"]
+    table, recipe = work.measured_table(), work.recipe
+    edition = EDITIONS[recipe.dataset_games.edition]
+    provenance = {
+        BUILT_BY: BUILDER,
+        "motion backend": backend,
+        DATA_VALUES: values_note(table),
+        "encoder and decoder trained on": recipe.dataset_games.trained_on,
+        "engine trained on": f"{recipe.engine_games.trained_on}, of each clip the first picture",
+        EDITION_NOTE: str(edition.number),
+    }
+    facts = {"motion_table": table, "provenance": provenance, "licence": LICENCE, "life": edition.life}
+    save_world(work.world, recipe.spec, trained_window=stage_config("predict").window, **facts)
+
+
+def _train_probes(work: BuildDir) -> None:
+    progress = _loss_progress(work, "probes", every=500)
+    facts = build_probes(work.world, work.recipe.probes, work.device, on_loss=progress)
+    work.say(f"probes: {facts['accuracy']}")
+
+
+def _train_frame_probes(work: BuildDir) -> None:
+    progress = _loss_progress(work, "frames", every=500)
+    facts = build_probes(work.world, work.recipe.frames, work.device, on_loss=progress, single=True)
+    work.say(f"frames: {facts['accuracy']}")
+
+
+def _train_scoring_models(work: BuildDir) -> None:
+    progress = _loss_progress(work, "scorers", every=100)
+    facts = build_scoring_models(work.world, work.recipe.scoring, work.device, on_loss=progress)
+    work.say(f"scorers: {facts['retrieval']}")
+
+
+def _open_data(work: BuildDir, name: str) -> TrainingData:
+    """A dataset with its clips on the device."""
+    with processes().main_process_first():
+        clips = draw_games(work, name)
+    data = add_frames(TrainingData(clips, FeatureStore()))
+    return replace(data, store=data.store.to(work.device))
+
+
+def _open_models(work: BuildDir) -> WorldParts:
+    """The models trained so far, and new ones for the rest."""
+    world = open_world(work.world)
+    _check_trained(work, world)
+    loaded = WorldParts.load(world)
+    tokenizer = GameTokenizer.from_words(vocabulary(references=True), world.spec.state.tokens)
+    absent = [name for name in MODELS if getattr(loaded, name) is None]
+    fresh = WorldParts.new(world.spec, tokenizer, PROFILES["paper"], models=absent)
+    if fresh.decoder is not None and world.has("vae"):  # only the transformer is missing
+        source = world.storage.source("vae")
+        fresh.decoder.vae.load_state_dict({name: source.tensor(name).float() for name in source.keys()})  # noqa: SIM118
+    return replace(loaded, **{name: getattr(fresh, name) for name in absent})
+
+
+def _check_trained(work: BuildDir, world: World) -> None:
+    """ValueError if the world lacks a part that a finished stage trained; it would be replaced by random weights."""
+    for stage, parts in TRAINED_PARTS.items():
+        if work.is_finished(stage) and (lacking := [part for part in parts if not world.has(part)]):
+            raise ValueError(
+                f"stage {stage} is finished, but {world.folder} is missing {', '.join(lacking)}; copy it from the "
+                "folder in which the stage was finished"
+            )
+
+
+def _train(work: BuildDir, stage: str, parts: WorldParts, data: TrainingData, minutes: float) -> StageResult:
+    def show(done: int, total: int, values: dict[str, float]) -> None:
+        if done % max(1, total // 12) < 20 or done == total:
+            work.say(f"{stage}: {done}/{total} " + " ".join(f"{name} {value:.4g}" for name, value in values.items()))
+
+    row = ROWS.get(stage, stage)
+    config = replace(stage_config(row), **work.recipe.changes.get(stage, {}), minutes=minutes)
+    result = train_stage(
+        row,
+        config,
+        parts,
+        data,
+        work.folder / "runs" / stage,
+        RunOptions(on_step=show, device=torch.device(work.device)),
+    )
+    if result.done and stage == "distill":  # the weights include guidance now, so play needs none
+        result = replace(result, parts=result.parts.with_spec(without_guidance(result.parts.spec)))
+    if result.done and processes().is_main_process:
+        result.parts.save(open_world(work.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
+    processes().wait_for_everyone()
+    return result
+
+
+def _calibrate(work: BuildDir) -> None:
+    """Set the calibrated motion values of the world, measured on shots of training scenes."""
+    world = open_world(work.world)
+    engine, encoder = world.load_engine(work.device), world.load_encoder(work.device)
+    scenes = [row[0] for row in work.recipe.dataset_games.scenes().values()][: work.recipe.calibrated_on]
+    measured = work.measured_table()
+    states = played_states(scenes, measured, engine, encoder)
+
+    def show(done: int, count: int) -> None:
+        work.say(f"calibrate: {done}/{count}")
+
+    table = decoder_response(measured, world.load_decoder(work.device), states, show).calibrated(measured)
+    work.say(f"calibrate: shots move {measured.values} px when conditioned on {table.values}")
+    provenance = {**world.provenance, CALIBRATED_VALUES: values_note(table)}
+    facts = {"motion_table": table, "provenance": provenance, "licence": world.licence}
+    save_world(work.world, world.spec, trained_window=world.trained_window, **facts)
+
+
+OWN_STAGES: dict[str, Callable[[BuildDir], object]] = {  # those that are not stages of `animegamer_core.train`
+    "data": _draw,
+    "games": lambda work: draw_games(work, "games"),
+    "probes": _train_probes,
+    "frames": _train_frame_probes,
+    "scorers": _train_scoring_models,
+    "calibrate": _calibrate,
+}

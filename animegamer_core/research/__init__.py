@@ -1,1 +1,0 @@
-"""Research code: ablations, baselines, judging, parity, benchmarks, and the Toybox's recipe."""

@@ -1,0 +1,381 @@
+"""Files of LoRA that training or other programs wrote, without the worlds that use them.
+
+Importing this imports no torch.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ..files import replacing
+from ..game.state import MotionTable
+from ..json_files import JsonError, parse_json, to_type
+from ..messages import brief
+from ..spec import Reading
+from .folders import read_motion_table
+from .parts import ADAPTER, CONFIG, LoraUpdate, LoraUpdates
+from .storage import LONGEST, CheckpointError, SafetensorsSource, finite_extremes, note_of, number, read_json
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..spec import ModelSpec
+
+
+STAGE = "other"  # what facts name as the stage of such a file
+# Endings of the names of the two matrices: of peft and newer diffusers, of kohya, of older diffusers.
+_PAIRS = (
+    (".lora_A.weight", ".lora_B.weight"),
+    (".lora_A.default.weight", ".lora_B.default.weight"),
+    (".lora_down.weight", ".lora_up.weight"),
+    (".lora.down.weight", ".lora.up.weight"),
+)
+_ALPHA = ".alpha"
+_PREFIX = re.compile(r"(?:base_model\.model\.|diffusion_model\.|transformer\.)*")
+_FLAT = re.compile(r"lora_(?:unet|transformer)_+(.+)")  # kohya writes the dots of a name as underscores
+_BLOCK = ("attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "ff.net.0.proj", "ff.net.2")
+_BLOCK_LAYERS = (*_BLOCK, "norm1.linear", "norm2.linear")
+_LAYERS = ("time_embedding.linear_1", "time_embedding.linear_2", "norm_out.linear", "proj_out")
+_DOTTED = {name.replace(".", "_"): name for name in (*_BLOCK_LAYERS, *_LAYERS)}
+_NUMBERED = re.compile(r"transformer_blocks[._](\d{1,4})[._](.+)")
+_NOTES = "lora_adapter_metadata"  # where newer diffusers keep rank and alpha
+
+
+@dataclass(frozen=True)
+class _Tensors:
+    """The names of one layer's tensors in a file; alpha is empty if there is none."""
+
+    down: str = ""
+    up: str = ""
+    alpha: str = ""
+
+
+def is_outside(path: Path) -> bool:
+    """Whether a safetensors file is of another program and has LoRA; ValueError if it cannot be read."""
+    if not path.is_file():
+        return False
+    stat = path.stat()
+    return _is_outside(path, stat.st_mtime_ns, stat.st_size)
+
+
+def fits_decoder(path: Path) -> bool:
+    """Whether all tensors of a file are LoRA of CogVideoX's transformer, by their names; False if it is unreadable."""
+    try:
+        return is_outside(path) and bool(_layers(path, SafetensorsSource(path).keys()))
+    except (ValueError, OSError):
+        return False
+
+
+def check_outside(path: Path, spec: ModelSpec) -> None:
+    """CheckpointError that names the first tensor of a file that does not fit the decoder of a spec."""
+    source, shapes = SafetensorsSource(path), _linear_shapes(spec)
+    for layer, names in _layers(path, source.keys()).items():
+        down, up = source.shape(names.down), source.shape(names.up)
+        if layer not in shapes:
+            raise _unfit(path, names.down, f"this world's transformer has no layer {layer!r}")
+        found = (*up[:1], *down[1:])
+        if len(down) != 2 or len(up) != 2 or down[0] != up[1] or not down[0] or found != shapes[layer]:
+            raise _unfit(path, names.down, f"it has shapes {down} and {up} for a layer of {shapes[layer]}")
+
+
+def read_outside(path: Path) -> LoraUpdates:
+    """Layer of the transformer -> its LoRA. CheckpointError as for `check_outside`, but for shapes, and for NaN."""
+    source, scales = SafetensorsSource(path), _Scales(path)
+    found = {}
+    for layer, names in _layers(path, source.keys()).items():
+        down, up = source.tensor(names.down), source.tensor(names.up)
+        for key in filter(None, (names.down, names.up, names.alpha)):
+            finite_extremes(source.tensor(key), f"{path}: {key!r}")
+        alpha = source.tensor(names.alpha).float().sum().item() if names.alpha else None
+        found[layer] = LoraUpdate(down, up, scales.of(layer, len(down), alpha))
+    return found
+
+
+class _Scales:
+    """What the product of two matrices is multiplied by: alpha / rank; 1 where a file states no alpha."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.config = path, _config_of(path)
+
+    def of(self, layer: str, rank: int, alpha: float | None) -> float:
+        """alpha: of the layer's own tensor; None: as the file states for all layers."""
+        if alpha is None:
+            patterns = self.config.get("alpha_pattern")
+            own = patterns if isinstance(patterns, dict) else {}
+            key = next((key for key in own if layer == key or layer.endswith(f".{key}")), "lora_alpha")
+            alpha = number({**self.config, **own}, key, self.path, rank)
+        return alpha / (rank**0.5 if self.config.get("use_rslora") else rank)
+
+
+def _config_of(path: Path) -> Mapping[str, typing.Any]:
+    """The settings that diffusers writes into a file, or peft next to it; empty without either."""
+    if path.name == ADAPTER and path.with_name(CONFIG).is_file():
+        return read_json(path.with_name(CONFIG))
+    try:
+        notes = parse_json(_header(path)[0].get(_NOTES, "{}"), dict[str, typing.Any], _NOTES)
+    except JsonError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    return {name.removeprefix("transformer."): value for name, value in notes.items()}
+
+
+def _header(path: Path) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """(metadata, names of the tensors)"""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return file.metadata() or {}, tuple(file.keys())
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} cannot be read ({brief(error)}); it may be cut off, so copy it again") from error
+
+
+@lru_cache(maxsize=4096)
+def _is_outside(path: Path, _changed: int, _size: int) -> bool:
+    notes, names = _header(path)
+    return "stage" not in notes and any("lora" in name for name in names)  # ours state their stage
+
+
+def _layers(path: Path, keys: typing.Iterable[str]) -> dict[str, _Tensors]:
+    """Layer -> the names of its tensors; CheckpointError names the first one that is not a LoRA for the transformer."""
+    found: dict[str, dict[str, str]] = {}
+    for key in keys:
+        layer, kind = _layer_of(key)
+        if layer is None:
+            raise _unfit(path, key, "it is not a LoRA for a linear layer of CogVideoX's transformer")
+        found.setdefault(layer, {})[kind] = key
+    layers = {layer: _Tensors(**names) for layer, names in found.items()}
+    for names in layers.values():
+        if not (names.down and names.up):
+            raise _unfit(path, names.down or names.up or names.alpha, "the other matrix of its layer is missing")
+    return layers
+
+
+def _layer_of(key: str) -> tuple[str | None, str]:
+    """(layer of the transformer, or None; which of its tensors: down, up or alpha)."""
+    endings = [(ending, kind) for pair in _PAIRS for ending, kind in zip(pair, ("down", "up"), strict=True)]
+    for ending, kind in (*endings, (_ALPHA, "alpha")):
+        if key.endswith(ending):
+            return _transformer_layer(key.removesuffix(ending)), kind
+    return None, ""
+
+
+def _transformer_layer(name: str) -> str | None:
+    flat = _FLAT.fullmatch(name)
+    plain = flat[1] if flat else _PREFIX.sub("", name, count=1)
+    block = _NUMBERED.fullmatch(plain)
+    table = _DOTTED if flat else {own: own for own in _DOTTED.values()}
+    layer = table.get(block[2] if block else plain)
+    if layer is None or (layer in _BLOCK_LAYERS) != (block is not None):
+        return None
+    return f"transformer_blocks.{int(block[1])}.{layer}" if block else layer
+
+
+def _unfit(path: Path, key: str, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"{path}: {brief(key, LONGEST)!r} does not fit: {why}; choose a LoRA file that was trained on the decoder's "
+        "base model (CogVideoX-2B for published worlds)"
+    )
+
+
+@lru_cache(maxsize=8)
+def _linear_shapes(spec: ModelSpec) -> Mapping[str, tuple[int, ...]]:
+    """Linear layer of the decoder's transformer -> the shape of its weight."""
+    import torch
+
+    from ..model.decoder import ShotDecoder
+
+    with torch.device("meta"):
+        modules = ShotDecoder(spec).transformer.named_modules()
+    return {name: tuple(part.weight.shape) for name, part in modules if isinstance(part, torch.nn.Linear)}
+
+
+FORMAT = 1
+PLAYED = {"engine", "decoder"}  # models that turns are made with
+Adapters = tuple[tuple[str, float], ...]  # (path, strength), in the order in which they are applied
+# Facts about stages that playing needs too. Training's own table takes them from here.
+GAME_STAGES = ("predict", "adapt", "distill")  # they read games, so their files state how turns are read
+MOTION_STAGES = ("warmup", "joint", "adapt", "distill")  # they condition the decoder on motion values
+BASELINE_STAGES = ("gc",)  # they train a baseline that worlds are compared with, and no world
+# The settings that a file may state: the fields of training's StageConfig. A file with any other one is refused, since
+# a newer version wrote it and this one might play it wrongly.
+SETTINGS = frozenset(
+    """
+    trainable lora_rank lora_alpha lora_dropout lora_targets steps batch accumulation per_card minutes seed lr
+    lr_floor lr_warmup weight_decay beta2 clip ema precision halve_frozen checkpointing compile
+    drop_text drop_text_features drop_image drop_both encoder_frame motion_scope drop_motion true_states
+    l1 mse edge edge_scales motion kl pixels cross_entropy alpha beta
+    window recall history_noise teacher_guidance teacher_strengths log_every save_every
+    validate_every shots_every shots_steps shard_mb
+    """.split()
+)
+
+
+@dataclass(frozen=True)
+class AdapterFacts:
+    """What an adapter file states. parts: which of `encoder`, `decoder`, `engine` it changes.
+
+    stage: for another program's LoRA file `other`. reading: how turns were read in its training; None for stages that
+    read none. motion_table: what the decoder was conditioned on; None for stages without motion. provenance: how that
+    motion was measured.
+    """
+
+    path: str
+    stage: str
+    parts: frozenset[str]
+    reading: Reading | None = None
+    motion_table: MotionTable | None = None
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+
+def save_adapter(
+    path: Path,
+    stage: str,
+    config: Any,
+    tensors: Mapping[str, Tensor],
+    about: Any,
+    stated: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Write what a stage trained; the file's metadata holds the stage, its settings (a dataclass) and the world's spec.
+
+    stated: how the adapter has to be played, which `adapter_facts` reads: `reading` and `motion`.
+    """
+    from safetensors.torch import save_file
+
+    notes = {"format": str(FORMAT), "stage": stage, "config": json.dumps(asdict(config)), "about": json.dumps(about)}
+    notes |= {name: json.dumps(value) for name, value in stated.items()}
+    with replacing(path) as part:
+        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, part, metadata=notes)
+
+
+@contextmanager
+def open_adapter(path: Path) -> Iterator[Any]:
+    """An adapter file that is open for reading; ValueError if it is missing, damaged or of another format."""
+    from safetensors import SafetensorError, safe_open
+
+    check_there(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            if (file.metadata() or {}).get("format") != str(FORMAT):
+                raise ValueError(f"{path} is not an adapter file of format {FORMAT}; train the stage again")
+            yield file
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} cannot be read ({brief(error)}); it may be cut off, so copy it again") from error
+
+
+def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """(metadata, tensors) of an adapter file; ValueError as for `open_adapter`, and for NaN or infinity."""
+    with open_adapter(path) as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a mapping
+        notes = dict(file.metadata())
+    for name, tensor in tensors.items():
+        finite_extremes(tensor, f"{path}: {name!r}")
+    return notes, tensors
+
+
+def read_settings(path: Path, notes: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
+    """(stage, settings) from an adapter file's metadata; ValueError where they cannot be read, or one is unknown."""
+    try:
+        stage, settings = notes["stage"], _object(notes["config"])
+        if unknown := sorted(settings.keys() - SETTINGS):
+            raise ValueError(f"unknown setting {brief(unknown[0], 40)!r}")
+        return stage, settings
+    except (KeyError, ValueError, RecursionError) as error:
+        raise unreadable_settings(path, error) from error
+
+
+def unreadable_settings(path: Path, error: Exception) -> ValueError:
+    """The error for an adapter file whose stage or settings cannot be read."""
+    return ValueError(
+        f"{path}: its stage and settings cannot be read ({brief(error)}); a newer version may have written it, so "
+        "update this pack, or train the stage again"
+    )
+
+
+def check_there(path: str | Path) -> None:
+    """ValueError unless there is a file at the path of an adapter."""
+    if not Path(path).is_file():
+        raise ValueError(f"no adapter file {path}; give a file that a training stage wrote")
+
+
+def tensor_names(path: Path) -> tuple[str, ...]:
+    """The names of an adapter file's tensors; ValueError as for `open_adapter`."""
+    with open_adapter(path) as file:
+        return tuple(file.keys())
+
+
+def adapted_models(path: Path, baseline: bool = False) -> frozenset[str]:
+    """Which of `encoder`, `decoder`, `engine` an adapter file changes. baseline: whether it is for a baseline.
+
+    ValueError as for `open_adapter`, and where a baseline's file is given for a world or a world's for a baseline.
+    """
+    with open_adapter(path) as file:
+        stage, names = file.metadata().get("stage", ""), file.keys()
+    if baseline and stage not in BASELINE_STAGES:
+        raise ValueError(
+            f"{path} is from stage {stage} and fits a world, not a baseline; give a file from stage "
+            f"{' or '.join(BASELINE_STAGES)}"
+        )
+    if not baseline and stage in BASELINE_STAGES:
+        raise ValueError(
+            f"{path} is from stage {stage} and fits a baseline, not a world; give a file from another stage"
+        )
+    return frozenset(name.partition(".")[0] for name in names) - {"heads"}
+
+
+def adapter_facts(path: str | Path) -> AdapterFacts:
+    """What an adapter file states; ValueError for one that is missing, is a baseline's, or cannot be read."""
+    return _facts(str(path), *file_age(str(path)))
+
+
+def file_age(path: str) -> tuple[int, int]:
+    """(time of change, size) of an adapter file, by which cached results are looked up."""
+    check_there(path)
+    stat = Path(path).stat()
+    return stat.st_mtime_ns, stat.st_size
+
+
+@lru_cache(maxsize=64)
+def _facts(path: str, _changed: int, _size: int) -> AdapterFacts:
+    if is_outside(Path(path)):
+        return AdapterFacts(path, STAGE, frozenset({"decoder"}))
+    parts = adapted_models(Path(path))
+    with open_adapter(Path(path)) as file:
+        notes = dict(file.metadata())
+    stage, _ = read_settings(Path(path), notes)
+    facts = AdapterFacts(path, stage, parts)
+    try:
+        if "reading" in notes:
+            facts = replace(facts, reading=Reading.from_dict(_object(notes["reading"])))
+        if "motion" in notes:
+            motion = _object(notes["motion"])
+            measured = {name: str(value) for name, value in _object(motion.get("provenance")).items()}
+            facts = replace(facts, motion_table=read_motion_table(_object(motion.get("table"))), provenance=measured)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: its training notes cannot be read ({brief(error)}); train it again") from error
+    return facts
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """An object, or the one in a json text."""
+    if isinstance(value, str):
+        return parse_json(value, dict[str, Any], "its metadata")
+    return to_type(value, dict[str, Any], "its metadata")
+
+
+def adapter_checksum(path: str) -> str:
+    """The sha256 of an adapter file; ValueError if it is gone."""
+    return _checksum(path, *file_age(path))
+
+
+@lru_cache(maxsize=64)
+def _checksum(path: str, _changed: int, _size: int) -> str:
+    return note_of(Path(path)).sha256

@@ -1,0 +1,261 @@
+"""Open and load worlds. A world is a folder:
+    world.json            format, spec, profile, motion table, provenance, licence notice, checksums; its life's
+                          rules and words
+    engine/               GameEngine, and tokenizer.json
+    decoder/  vae/        ShotDecoder in two parts, with the constant unconditional rows
+    encoder/              ShotEncoder: mixes text and image features; text_tower/ and image_tower/ inside
+Playing needs engine, decoder and vae. Opening a folder reads json only and imports no torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from ..game.life import Life
+from ..game.recall import RECALL, RECENT, Memory
+from ..game.state import DEFAULT_WINDOW, MotionTable
+from ..spec import ModelSpec, Profile, Reading, get_profile
+from .adapter_files import PLAYED, Adapters, adapter_checksum, adapter_facts
+from .folders import MANIFEST, OwnFolder, read_manifest
+from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, load_model, parts_of
+from .storage import CheckpointError, FileNote, TensorSource
+
+if typing.TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from ..model.decoder import ShotDecoder
+    from ..model.encoder import ShotEncoder
+    from ..model.engine import GameEngine
+    from ..model.prompt import GameTokenizer
+
+EMBEDDED = {"toybox": Path(__file__).parent.parent / "toybox" / "weights"}
+
+
+@dataclass(frozen=True)
+class World:
+    """An opened world. Its weights are not read before one of the `load_` methods is called.
+
+    trained_window: the past turns that its engine was trained with; None if unknown. warnings: sentences to show to the
+    player. life: the rules of its stats, and the words that it knows. adapters: what is applied to its models when they
+    are loaded; the folder does not change. plain: the world without them; None for a world that has none.
+    """
+
+    storage: OwnFolder
+    spec: ModelSpec
+    profile: Profile
+    motion_table: MotionTable
+    provenance: Mapping[str, str] = field(default_factory=dict)
+    licence: str = ""
+    trained_window: int | None = None
+    warnings: tuple[str, ...] = ()
+    life: Life = Life()
+    adapters: Adapters = ()
+    plain: World | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return self.storage.folder
+
+    @property
+    def files(self) -> Mapping[str, FileNote]:
+        """Every file that a part is read from: path below the folder, with slashes -> size and checksum."""
+        return {path: note for part in PARTS for path, note in self.storage.notes(part).items()}
+
+    @property
+    def fingerprint(self) -> str:
+        """64 hex digits of everything that a turn depends on: weights, sizes, profile, motion table, and the contents
+        and strengths of those adapters that change turns; ValueError where an adapter is gone.
+        """
+        played = {path: note.sha256 for part in PLAY_PARTS for path, note in self.storage.notes(part).items()}
+        facts = {
+            "files": played,
+            "spec": self.spec.to_dict(),
+            "profile": asdict(self.profile),
+            "motion_table": asdict(self.motion_table),
+        }
+        own = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        used = [(path, strength) for path, strength in self.adapters if adapter_facts(path).parts & PLAYED]
+        if not used:
+            return own
+        lines = [f"{adapter_checksum(path)} {strength!r}" for path, strength in used]
+        return hashlib.sha256("\n".join([own, *lines]).encode()).hexdigest()
+
+    @property
+    def base(self) -> World:
+        """The world without adapters."""
+        return self.plain or self
+
+    @property
+    def reading(self) -> Reading:
+        """The prompt format that its engine was trained with."""
+        return Reading(self.profile, self.trained_window)
+
+    @property
+    def window(self) -> int:
+        """The past turns that its engine reads by default: as many as in its training."""
+        return DEFAULT_WINDOW if self.trained_window is None else self.trained_window
+
+    @property
+    def memory(self) -> Memory:
+        """Default memory of its games: recall; for published worlds the last turns, like their scripts."""
+        as_released = self.profile.name == "as_run" or (
+            self.profile.name == "reference" and self.trained_window is None
+        )
+        return Memory(RECENT if as_released else RECALL)
+
+    def warnings_for(self, window: int) -> tuple[str, ...]:
+        """All warnings for a game with this window; one more if the engine was trained with a smaller one."""
+        if self.trained_window is None or window <= self.trained_window:
+            return self.warnings
+        return (
+            *self.warnings,
+            f"window {window} is larger than the {self.trained_window} past turns that the engine was trained with, "
+            "so its predictions may be off",
+        )
+
+    def with_profile(self, name: str) -> World:
+        """The same world with another profile, and a warning if its engine was trained with a different one."""
+        other = Reading(get_profile(name), self.trained_window)
+        warnings = self.warnings
+        if not other.agrees(self.reading):
+            warnings += (
+                f"the engine was trained with profile {self.profile.name}, not {name}, so its predictions are off",
+            )
+        return replace(self, profile=other.profile, warnings=warnings)
+
+    def has(self, part: str) -> bool:
+        """Whether every file of a part is there, its weights with their known size."""
+        notes = self.storage.notes(part)
+        return bool(notes) and all(
+            (self.folder / path).is_file()
+            and (path.endswith(".json") or (self.folder / path).stat().st_size == note.bytes)
+            for path, note in notes.items()
+        )
+
+    def missing(self, parts: tuple[str, ...] = tuple(PARTS)) -> tuple[str, ...]:
+        """One sentence for each part that is absent or incomplete: what it is, and how to get it."""
+        return tuple(f"{part} is not complete {self.storage.remedy(part)}" for part in parts if not self.has(part))
+
+    def verify(self, parts: tuple[str, ...] = tuple(PARTS)) -> None:
+        """Compare the files of these parts with their checksums; CheckpointError names the first that differs."""
+        for path, note in ((path, note) for part in parts for path, note in self.storage.notes(part).items()):
+            if not (self.folder / path).is_file() or self.storage.note(path) != note:
+                raise CheckpointError(
+                    f"{self.folder / path}: this is not the file that the world was saved with (expected sha256 "
+                    f"{note.sha256[:12]}..., {note.bytes} bytes); convert or download it again"
+                )
+
+    def tokenizer(self) -> GameTokenizer:
+        """The engine's tokenizer; reads only its file."""
+        return self.storage.tokenizer(self.life.rules.stats)
+
+    def stored_dtype(self, model: str) -> torch.dtype:
+        """The type that `engine`, `decoder` or `encoder` gets by default off the CPU: as stored, float32 as 16 bits."""
+        import torch
+
+        source = self._sources((model,))[model]
+        matrix = next((key for key in source.keys() if len(source.shape(key)) == 2), None)  # noqa: SIM118
+        if matrix is None:
+            raise CheckpointError(f"{source.path}: has no matrix; expected the weights of the {model}")
+        dtype = source.dtype(matrix)
+        return getattr(torch, source.half) if dtype == torch.float32 else dtype
+
+    def load_engine(self, device: str | torch.device = "cpu", dtype: torch.dtype | None = None) -> GameEngine:
+        """The game engine, in eval mode. dtype None: float32 on the CPU, else as stored (float32 as 16 bits)."""
+        from ..model.engine import GameEngine
+
+        tokenizer = self.tokenizer()
+        return self._load("engine", lambda: GameEngine(self.spec, tokenizer, self.profile), ("engine",), device, dtype)
+
+    def load_decoder(
+        self,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype | None = None,
+        parts: tuple[str, ...] = ("decoder", "vae"),
+    ) -> ShotDecoder:
+        """The shot decoder with its VAE, in eval mode; dtype and parts as for the engine and the encoder."""
+        from ..model.decoder import ShotDecoder
+
+        return self._load("decoder", lambda: ShotDecoder(self.spec, self.profile), parts, device, dtype)
+
+    def load_encoder(
+        self,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype | None = None,
+        parts: tuple[str, ...] = ENCODER_PARTS,
+    ) -> ShotEncoder:
+        """The shot encoder, in eval mode; dtype as for the engine. Omitted parts stay on the meta device."""
+        from ..model.encoder import ShotEncoder
+
+        tokenizer = self.storage.text_tokenizer()
+        return self._load("encoder", lambda: ShotEncoder(self.spec, tokenizer), parts, device, dtype)
+
+    def _load(
+        self,
+        kind: str,
+        build: typing.Callable[[], typing.Any],
+        parts: tuple[str, ...],
+        device: str | torch.device,
+        dtype: torch.dtype | None,
+    ) -> typing.Any:
+        """A model with its weights; LoRA of 16-bit weights stays unmerged."""
+        model = load_model(build, self._sources(parts), device, dtype)
+        for part in parts:
+            if updates := self.storage.lora(part):
+                from .lora import WORLD, attach, check_fit
+
+                check_fit(model, updates, self.folder / PARTS[part].folder)
+                attach(model, updates, WORLD)
+        return self._changed(kind, model)
+
+    def refit(self, kind: str, model: nn.Module) -> None:
+        """Change a loaded model into what this world would load, with other adapters or strengths, without loading it
+        again. Reads only the tensors that adapters changed.
+
+        kind: `engine`, `decoder` or `encoder`. The model came from this world or one with other adapters, and
+        was not optimized since.
+        """
+        from .lora import restore
+
+        restore(model, {part: self.storage for part in parts_of(kind)})
+        if kind == "decoder":
+            model.vae.register_to_config(scaling_factor=self.spec.decoder.vae.scaling_factor)
+        if kind != "encoder":
+            model.profile = self.profile
+        self._changed(kind, model)
+
+    def _changed(self, kind: str, model: typing.Any) -> typing.Any:
+        """The model with each adapter applied; ValueError for one that cannot be read or is of another spec."""
+        from .lora import apply_adapter
+
+        for path, strength in self.adapters:
+            apply_adapter(Path(path), {kind: model}, strength=strength, whole=False)
+        return model
+
+    def _sources(self, parts: tuple[str, ...]) -> dict[str, TensorSource]:
+        missing = self.missing(parts)
+        if missing:
+            raise CheckpointError(f"world {self.spec.name!r} cannot load this: {missing[0]}")
+        return {part: self.storage.source(part) for part in parts}
+
+
+def open_world(name: str | Path) -> World:
+    """The world at `name`; CheckpointError says what is wrong with it.
+
+    `name` is a built-in world (`toybox`), or a folder that `fetch`, `convert`, `new` or a build made.
+    """
+    folder = EMBEDDED.get(str(name), Path(name))
+    if not (folder / MANIFEST).is_file():
+        raise CheckpointError(
+            f"{name}: no world here (no {MANIFEST}); give 'toybox', or a folder made by `fetch`, `convert`, `new` or a "
+            "build. Published files become one by `convert`"
+        )
+    fields, files = read_manifest(folder / MANIFEST)
+    return World(storage=OwnFolder(folder, files), **fields)

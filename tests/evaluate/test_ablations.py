@@ -1,0 +1,307 @@
+"""Ablations in miniature: every variant trains and is scored, what is done is skipped, and the claims are computed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from animegamer_core.__main__ import main
+from animegamer_core.evaluate.ablations import run, table
+from animegamer_core.evaluate.ablations.run import BUDGETS, Ablations, Budget, Samples, Scorer
+from animegamer_core.evaluate.ablations.variants import (
+    BUDGET_NAMES,
+    CLAIMS,
+    FULL,
+    GAMES,
+    PRETRAIN,
+    RECONSTRUCTION,
+    VARIANTS,
+    Claim,
+    chosen,
+)
+from animegamer_core.evaluate.similarity import ScoringModels
+from animegamer_core.evaluate.toybox_recipe.calibrate import Response
+from animegamer_core.evaluate.toybox_recipe.recipe import QUICK
+from animegamer_core.evaluate.toybox_recipe.stages import Deadline
+from animegamer_core.game.state import MotionTable
+from animegamer_core.model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
+from animegamer_core.model.encoder import ShotEncoder
+from animegamer_core.model.engine import GameEngine
+from animegamer_core.model.prompt import GameTokenizer
+from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.toybox import probes
+from animegamer_core.toybox.dataset import DatasetGames
+from animegamer_core.toybox.world import vocabulary
+from animegamer_core.train.parts import read_adapter
+from animegamer_core.weights import open_world, save_part, save_world
+
+GAMES_DRAWN = DatasetGames(games=2, held_out=1, turns=3, edition=2)
+TINY = Budget(
+    replace(QUICK, dataset_games=GAMES_DRAWN, engine_games=GAMES_DRAWN, calibrated_on=1), clips=2, games=1, turns=2
+)
+NEVER = Deadline()
+
+
+@dataclass(frozen=True)
+class MeanColour:
+    """A model that sees nothing but a picture's mean colour, and of a text its length."""
+
+    name: str = "mean colour"
+    facts: dict[str, Any] = field(default_factory=lambda: {"files": {"colours.safetensors": "0" * 64}})
+
+    def embed_images(self, frames_MHWC):
+        return torch.nn.functional.normalize(torch.from_numpy(frames_MHWC).float().mean((1, 2)) + 1, dim=-1)
+
+    def embed_texts(self, texts):
+        return torch.nn.functional.normalize(torch.tensor([[1.0, 1.0, float(len(text))] for text in texts]), dim=-1)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Tiny models of random weights that read and draw clips of the Toybox's size."""
+    tiny = SPECS["tiny"]
+    spec = replace(tiny, decoder=replace(tiny.decoder, height=96, width=144, patch=4, steps=2))
+    folder = tmp_path_factory.mktemp("base")
+    tokenizer = GameTokenizer.from_words(vocabulary(references=True), spec.state.tokens)
+    torch.manual_seed(8)
+    saved = save_world(folder, spec, motion_table=MotionTable("t", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0)))
+    models = GameEngine(spec, tokenizer, PROFILES["paper"]), ShotDecoder(spec), ShotEncoder(spec, tokenizer.backend)
+    for model in models:
+        saved = save_part(saved, model)
+    shutil.copytree(open_world("toybox").folder / probes.FOLDER, folder / probes.FOLDER)
+    return open_world(folder)
+
+
+# One row for each way in which a variant differs from full.
+TRAINED = (FULL, "random_frame", "cross_attention", "no_warm_up", "no_motion_scope", "text_history", "window_0")
+
+
+@pytest.fixture(scope="module")
+def done(world, tmp_path_factory):
+    """Everything trained and scored, full with a second seed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("animegamer_core.evaluate.toybox_recipe.calibrate.VALUES", 2)
+        towers = ScoringModels(MeanColour(), MeanColour(), stand_in=True)
+        job = Ablations(tmp_path_factory.mktemp("work"), world, TINY, towers, lambda line: None, workers=1)
+        job.begin()
+        assert job.run(chosen(TRAINED), [0], NEVER)
+        assert job.run(chosen([FULL]), [1], NEVER)
+        yield job
+
+
+def weights(job, name, stage, seed=0):
+    """(config, tensors) of a finished stage."""
+    trained = "joint" if stage == PRETRAIN else stage
+    return read_adapter(job.step(VARIANTS[name], seed, stage).folder / f"runs/{stage}/{trained}.safetensors")[1:]
+
+
+def test_rows_are_the_recipe_with_overrides():
+    assert tuple(BUDGETS) == BUDGET_NAMES
+    begun = tuple((FULL, stage) for stage in (PRETRAIN, "warmup", "joint"))
+    assert VARIANTS["cosine_loss"].path(GAMES) == (*begun, ("cosine_loss", "predict"), ("cosine_loss", "adapt"))
+    assert VARIANTS["no_warm_up"].path(RECONSTRUCTION) == (begun[0], ("no_warm_up", "joint"))
+    for budget in BUDGETS.values():
+        full = budget.recipe_of(VARIANTS[FULL], 3).changes
+        assert full["joint"] == {**budget.recipe.changes["joint"], "seed": 3}
+        for row in VARIANTS.values():
+            for stage in set(row.own) - ({"joint"} if row.skipped else set()):
+                assert budget.recipe_of(row, 3).changes[stage] == {**full[stage], **row.changes.get(stage, {})}
+        longer = budget.recipe_of(VARIANTS["no_warm_up"], 3).changes["joint"]["steps"]
+        assert longer == full["joint"]["steps"] + full["warmup"]["steps"]
+    with pytest.raises(ValueError, match="unknown variant 'none'"):
+        chosen(["none"])
+
+
+def test_every_variant_is_trained_and_scored_and_is_what_it_says(done):
+    for row in chosen(TRAINED):
+        for family in row.families:
+            samples = Samples.read(done.seed_folder(row, 0) / f"{family}.json")
+            count = TINY.clips if family == RECONSTRUCTION else TINY.games * TINY.turns
+            assert {len(column) for column in (samples.groups, *samples.columns.values())} == {count}
+            wanted = {"clip_i", "dreamsim", "acc_f", "mae_f", "psnr", "character", "place", "time", "motion"}
+            wanted |= {"states_right", "level_right", "clip_t"} if family == GAMES else set()
+            assert wanted <= set(samples.columns)
+    assert any("attention" in name for name in weights(done, "cross_attention", "joint")[1])
+    assert weights(done, "random_frame", "joint")[0].encoder_frame == "random"
+    assert not weights(done, "no_motion_scope", "warmup")[0].motion_scope
+    assert weights(done, "no_warm_up", "joint")[0].steps == 4
+    assert not done.step(VARIANTS["no_warm_up"], 0, "warmup").folder.exists()
+    assert not list(done.seed_folder(VARIANTS["window_0"], 0).glob("*/runs"))
+
+
+def test_training_begins_with_a_decoder_that_can_draw_and_an_encoder_that_knows_nothing(done):
+    taught, warmed = weights(done, FULL, PRETRAIN)[1], weights(done, FULL, "warmup")[1]
+    begun = open_world(done.step(VARIANTS[FULL], 0, "warmup").world)
+    name = "decoder.transformer.proj_out.weight"
+    assert name in taught and name not in warmed, "warm-up leaves the decoder as it is"
+    kept = begun.load_decoder(dtype=torch.float32).get_parameter(name.partition(".")[2])
+    assert torch.allclose(kept, taught[name].float(), atol=1e-3)
+    encoders = [
+        {key: value for key, value in found.items() if key.startswith("encoder.")} for found in (taught, warmed)
+    ]
+    assert encoders[0] and not any(torch.equal(encoders[0][key], encoders[1][key]) for key in encoders[1])
+    other = weights(done, FULL, "joint", seed=1)[1]
+    mine = weights(done, FULL, "joint")[1]
+    assert not any(torch.equal(mine[key], other[key]) for key in mine if "weight" in key), "another seed"
+
+
+def test_a_history_of_text_hides_the_representations_of_past_turns_from_the_engine(done):
+    for name, told_apart in (("text_history", False), (FULL, True)):
+        engine = open_world(done.step(VARIANTS[name], 0, "adapt").world).load_engine(dtype=torch.float32)
+        states = torch.randn(2, 1, engine.spec.state.tokens, engine.spec.state.width)
+        seen = [engine.project_in(state) for state in states]
+        assert torch.equal(*seen) != told_apart and bool(seen[0].any()) == told_apart
+
+
+def test_what_is_done_is_skipped_and_a_stopped_one_goes_on_to_the_same_weights(done, tmp_path, monkeypatch):
+    row, said = VARIANTS["no_motion_scope"], []
+    again = replace(done, folder=tmp_path, say=said.append, known={})
+    for name in ("dataset", "games"):
+        (tmp_path / name).symlink_to(done.folder / name)
+    assert not again.run([row], [0], NEVER, train=False) and "not trained yet" in said[-1]
+    assert not again.run([row], [0], Deadline(0)) and "the same command continues" in said[-1]
+    assert again.run([row], [0], NEVER)
+    whole, halves = (weights(job, row.name, "joint")[1] for job in (done, again))
+    assert all(torch.equal(whole[name], halves[name]) for name in whole)
+    monkeypatch.setattr(run, "build", lambda *args: pytest.fail("trained"))
+    assert done.run(chosen(TRAINED), [0], NEVER)
+
+
+def test_another_process_is_waited_for(done, tmp_path):
+    other = replace(done, folder=tmp_path)
+    with other._lock(tmp_path, NEVER) as mine, other._lock(tmp_path, Deadline(0)) as second:
+        assert mine and not second
+
+
+def test_a_folder_of_another_job_is_refused(done):
+    with pytest.raises(ValueError, match="another world or other scoring models"):
+        replace(done, models=None).begin()
+
+
+def test_what_reaches_the_decoder_is_what_the_variant_says(done, monkeypatch):
+    """Without motion scope no motion value; full gets the value that makes the clips' own."""
+    given, seen = [], []
+    answers = Response((1.0, 8.0), (0.5, 4.0))  # a decoder that moves half as much as it is asked to
+    monkeypatch.setattr(run, "decoder_response", lambda *_, **__: answers)
+    context = "animegamer_core.evaluate.toybox.context.EvalContext"
+
+    def shoot(context, states, values, seeds):
+        given.append(np.asarray(values))
+        return np.zeros((len(seeds), 17, 96, 144, 3), np.uint8)
+
+    def encode(context, shots):
+        seen.append(shots.clips[:, 0])
+        return torch.zeros(len(shots.clips), 1, 1)
+
+    monkeypatch.setattr(f"{context}.shoot", shoot)
+    monkeypatch.setattr(f"{context}.encode", encode)
+    for name in (FULL, "no_motion_scope", "random_frame"):
+        Scorer(done, VARIANTS[name], done._base).score(RECONSTRUCTION)
+    assert given[0] == pytest.approx(np.clip(2 * done.true.values, 1, 8), rel=1e-3)
+    assert set(given[1].tolist()) == {UNCONDITIONAL_MOTION}
+    assert np.array_equal(seen[1], done.true.clips[:, 0]) and not np.array_equal(seen[-1], seen[1])
+
+
+def samples(**columns) -> Samples:
+    return Samples(tuple(str(number) for number in range(len(next(iter(columns.values()))))), columns)
+
+
+def thrice(scores: Samples) -> dict[int, Samples]:
+    """The same scores from three seeds."""
+    return dict.fromkeys(range(3), scores)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "full", "part", "agrees"),
+    [
+        ([0.1] * 20, [0.9] * 20, 1.0, table.YES),
+        ([0.9] * 20, [0.1] * 20, 1.0, table.NO),
+        ([0.1, 0.9] * 10, [0.9, 0.1] * 10, 1.0, table.OPEN),
+        ([0.6] * 20, [0.9] * 20, 0.5, table.NO),  # lower, but no collapse
+        ([None] * 20, [0.9] * 20, 1.0, table.UNMEASURED),
+        ([0.1] * 9 + [None] * 9, [0.9] * 18, 1.0, table.FEW),
+    ],
+)
+def test_a_claim_is_judged_by_paired_differences(theirs, full, part, agrees):
+    claim = Claim("says", "no_motion_scope", "acc_f", part)
+    found = table.check_claim(claim, thrice(samples(acc_f=theirs)), thrice(samples(acc_f=full)))
+    assert (found.agrees, found.seeds) == (agrees, 3)
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-3, 3)), min_size=10, max_size=30))
+def test_a_claim_turned_round_is_answered_the_other_way(pairs):
+    one, other = (samples(clip_i=[float(pair[side]) for pair in pairs]) for side in (0, 1))
+    claim = Claim("lowers", "no_adaptation", "clip_i")
+    opposite = {table.YES: table.NO, table.NO: table.YES, table.OPEN: table.OPEN}
+    found = [table.check_claim(claim, *map(thrice, pair)).agrees for pair in ((one, other), (other, one))]
+    assert opposite[found[0]] == found[1]
+
+
+def test_a_difference_that_other_seeds_turn_round_is_not_counted():
+    """By hand: three seeds differ by -0.3, -0.1 and 0.1; their mean is -0.1 +- 4.303 * 0.2 / sqrt(3) = 0.497."""
+    claim = Claim("lowers", "no_adaptation", "clip_i")
+    full = thrice(samples(clip_i=[0.6] * 12))
+    apart = {seed: samples(clip_i=[value] * 12) for seed, value in enumerate((0.3, 0.5, 0.7))}
+    found = table.check_claim(claim, apart, full)
+    assert found.agrees == table.OPEN
+    assert (found.difference.value, found.difference.low) == (pytest.approx(-0.1), pytest.approx(-0.597, abs=1e-3))
+    near = {seed: samples(clip_i=[value] * 12) for seed, value in enumerate((0.49, 0.5, 0.51))}
+    assert table.check_claim(claim, near, full).agrees == table.YES
+    assert table.check_claim(claim, {0: near[0], 1: near[1]}, full).agrees == table.FEW
+    assert table.check_claim(claim, {7: near[0]}, full).agrees == table.UNMEASURED, "no seed that both have"
+
+
+def test_the_joint_interval_covers_what_it_should():
+    """Of 400 made-up experiments of 3 seeds and 12 games with a true mean of 0, the interval holds it in 95 %."""
+    rng, held = np.random.default_rng(5), 0
+    for _ in range(400):
+        values = rng.normal(0, 0.3, (3, 1)) + rng.normal(0, 0.3, (1, 12)) + rng.normal(0, 0.1, (3, 12))
+        found = table.column([samples(clip_i=row.tolist()) for row in values], "clip_i")
+        held += found.low <= 0 <= found.high
+    assert 0.93 <= held / 400 <= 0.995
+
+
+def test_the_papers_figures_stand_where_they_belong():
+    """Games have the main table's; the ablation table's row full is of clips; the text has adaptation's CLIP-I."""
+    games, clips = (VARIANTS[FULL].published(family) for family in (GAMES, RECONSTRUCTION))
+    assert (games["clip_i"], clips["clip_i"]) == (0.813, 0.867) and not VARIANTS["window_2"].published(GAMES)
+    for claim in CLAIMS:  # each lies in the direction of the paper's own figures, where it gives some
+        if claim.published is not None:
+            theirs, full = claim.published
+            assert theirs > full if claim.metric in table.ERRORS else theirs < claim.part * full
+    said = {(claim.variant, claim.metric): claim.published for claim in CLAIMS}
+    assert said["no_adaptation", "clip_i"] == (0.683, 0.786) and said["text_history", "dreamsim"] is None
+
+
+def test_the_table_has_every_row_and_follows_the_scores(done, tmp_path):
+    markdown, report = (path.read_text() for path in table.write_table(done, tmp_path, "the command"))
+    report = json.loads(report)
+    assert {(row["variant"], row["family"]) for row in report["rows"]} == {
+        (row.name, family) for row in chosen(TRAINED) for family in row.families
+    }
+    assert len(report["claims"]) == len(CLAIMS)
+    assert {claim["agrees"] for claim in report["claims"]} <= {table.FEW, table.UNMEASURED}
+    assert "[0.182]" in markdown and "| no_motion_scope | 1 |" in markdown and "| full | 2 |" in markdown
+    played = markdown[markdown.index(table.TITLES[GAMES]) : markdown.index("## What the paper says")]
+    assert "[0.813]" in played and "0.867" not in played, "of games, and not the ablation table's"
+
+
+def test_the_command_trains_scores_and_stops_in_time(done, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run, "BUDGETS", {"quick": TINY})
+    for name in ("dataset", "games"):
+        (tmp_path / name).symlink_to(done.folder / name)
+    words = ["evaluate", "ablations", "--work", str(tmp_path), "--world", str(done.world.folder), "--budget", "quick"]
+    words += ["--variants", "addition", "--towers", "none", "--device", "cpu", "--workers", "1"]
+    assert main([*words, "--minutes", "0"]) == 3
+    assert main(words) == 0
+    report = json.loads((tmp_path / "table" / "ablations.json").read_text())
+    assert [(row["variant"], row["family"]) for row in report["rows"]] == [("addition", "reconstruction")]
+    assert "ablations.md" in capsys.readouterr().out

@@ -1,0 +1,390 @@
+"""The paper's baselines, each through its real pipelines at a tiny random size, from folders that the tests save."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from baseline_folders import (
+    save_flux,
+    save_image_to_video,
+    save_lora,
+    save_sdxl,
+    save_text_to_video,
+)
+from diffusers import CogVideoXPipeline, FluxPipeline
+from diffusers.models.attention_processor import Attention
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+
+from animegamer_core.cli.evaluate import World
+from animegamer_core.cli.options import parse
+from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
+from animegamer_core.evaluate.baselines import BaselineSettings, models, open_baseline
+from animegamer_core.evaluate.baselines.folders import FLUX, SDXL, TEXT_TO_VIDEO, ModelFolder, open_folder, picture_size
+from animegamer_core.evaluate.baselines.models import ImageModel, frame_indices, speed
+from animegamer_core.evaluate.baselines.sharing import SharedAttention, Sharing, groups, shared_attention
+
+QUICK = {"steps": 1, "picture_steps": 2, "picture_side": 32, "share_after": 0}
+
+
+def game(name, *motions):
+    turns = (
+        BenchmarkTurn(("qiqi",), motion, "noon forest", 3, "quickly", {"social": 0, "entertainment": 0, "stamina": -1})
+        for motion in motions
+    )
+    return BenchmarkGame(name, tuple(turns))
+
+
+THREE = game("three", "runs", "sits", "reads")
+ONE = game("one", "runs")
+TWO = game("two", "flies", "sits")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """One folder of each kind, and LoRAs of those that take one."""
+    at = tmp_path_factory.mktemp("models")
+    found = SimpleNamespace(
+        text=save_text_to_video(at / "text", frames=9),
+        picture=save_image_to_video(at / "picture", frames=9),
+        flux=save_flux(at / "flux"),
+        sdxl=save_sdxl(at / "sdxl"),
+    )
+    found.text_lora = save_lora(at / "text-lora", CogVideoXPipeline, found.text)
+    found.flux_lora = save_lora(at / "flux-lora", FluxPipeline, found.flux)
+    return found
+
+
+def settings(folders, name, **options):
+    """Quick settings of a baseline, whose folders may be named anew."""
+    video = folders.text if name == "gc" else folders.picture
+    pictures = {"gc": None, "gfc": folders.flux, "gsc": folders.sdxl}[name]
+    return BaselineSettings(**{"video": video, "pictures": pictures, **QUICK, **options})
+
+
+def shots(player, played=ONE, seed=0):
+    return np.stack([shot.frames for shot in player.play(played, seed)])
+
+
+# --- the three players ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ("gc", "gfc", "gsc"))
+def test_a_game_and_a_seed_decide_the_shots_whatever_was_played_before(folders, name):
+    first = open_baseline(name, settings(folders, name))
+    played = list(first.play(TWO, 5))
+    frames = np.stack([shot.frames for shot in played])
+    assert frames.shape == (2, 9, 32, 48, 3) and frames.dtype == np.uint8
+    assert {(shot.level, shot.change) for shot in played} == {(None, None)} and min(s.seconds for s in played) > 0
+    assert first.name == name.upper() and first.fps == 8
+    other = open_baseline(name, settings(folders, name))
+    assert not np.array_equal(shots(other, TWO, 6), frames)
+    np.testing.assert_array_equal(shots(other, TWO, 5), frames)
+    if name != "gsc":  # which draws the first frames of a game together
+        np.testing.assert_array_equal(shots(other, game("alone", "sits"), 6)[0], frames[1])
+
+
+def test_first_frames_read_the_instruction_and_clips_its_motion(folders, monkeypatch):
+    read = {"FluxPipeline": [], "CogVideoXImageToVideoPipeline": []}
+    player = open_baseline("gfc", settings(folders, "gfc"))
+    for model in (player._pictures, player._clips):
+        pipeline = model.load()
+        kind = type(pipeline)
+
+        def call(self, *args, prompt, _kind=kind, _call=kind.__call__, **options):
+            read[_kind.__name__].append(prompt)
+            return _call(self, *args, prompt=prompt, **options)
+
+        monkeypatch.setattr(kind, "__call__", call)
+    list(player.play(TWO, 0))
+    instructions = [turn.instruction for turn in TWO.turns]
+    assert instructions[0] == "Character: qiqi; Motion: quickly flies; Background: noon forest."
+    assert read == {
+        "FluxPipeline": [[text] for text in instructions],
+        "CogVideoXImageToVideoPipeline": ["quickly flies", "quickly sits"],
+    }
+
+
+def test_a_clip_of_49_frames_is_sub_sampled(folders, tmp_path, monkeypatch):
+    folder = save_image_to_video(tmp_path / "long", frames=49)
+    found = {}
+    for take in ("even", "first"):
+        player = open_baseline("gfc", settings(folders, "gfc", video=folder, take=take))
+        found[take] = shots(player, ONE)[0]
+        facts = player.facts
+        assert (facts["frames_drawn"], facts["frames"], facts["take"]) == (49, 17, take)
+        assert facts["speed"] == (3 if take == "even" else 1)
+    monkeypatch.setattr(models, "SHOT_FRAMES", 49)
+    frames = shots(player, ONE)[0]
+    np.testing.assert_array_equal(found["even"], frames[::3])
+    np.testing.assert_array_equal(found["first"], frames[:17])
+
+
+def test_the_facts_name_what_drew_and_change_with_the_weights(folders, tmp_path):
+    facts = open_baseline("gsc", settings(folders, "gsc", style="anime style", batch=2)).facts
+    assert json.loads(json.dumps(facts)) == facts
+    assert (facts["video"]["folder"], facts["pictures"]["folder"]) == ("picture", "sdxl")
+    assert facts["video"]["steps"] == 1 and facts["pictures"]["guidance_scale"] == 5.0
+    assert facts["pictures"]["size"] == [32, 32] and facts["video"]["dtype"] == "float32"
+    assert (facts["style"], facts["batch"], facts["share"]) == ("anime style", 2, 0.5)
+    assert str(tmp_path) not in json.dumps(facts)
+    other = save_text_to_video(tmp_path / "text", frames=9, seed=9)
+    one, two = (open_baseline("gc", settings(folders, "gc", video=video)).facts for video in (folders.text, other))
+    assert one["video"]["index_sha256"] == two["video"]["index_sha256"]
+    assert one["video"]["fingerprint"] != two["video"]["fingerprint"]
+
+
+def test_a_folder_says_how_it_is_sampled_and_the_caller_overrules_it(folders, tmp_path):
+    folder = shutil.copytree(folders.text, tmp_path / "asks")
+    (folder / "sampling.json").write_text('{"steps": 2, "guidance_scale": 1}')
+    asked = settings(folders, "gc", video=folder, steps=None)
+    facts = open_baseline("gc", asked).facts["video"]
+    assert (facts["steps"], facts["guidance_scale"]) == (2, 1.0)
+    stock = open_baseline("gc", settings(folders, "gc", steps=None)).facts["video"]
+    assert (stock["steps"], stock["guidance_scale"]) == (50, 6.0)
+    overruled = open_baseline("gc", settings(folders, "gc", video=folder, steps=1, guidance_scale=6.0))
+    np.testing.assert_array_equal(shots(overruled), shots(open_baseline("gc", settings(folders, "gc"))))
+    assert not np.array_equal(shots(open_baseline("gc", asked)), shots(overruled))
+    for text in ('{"frames": 16}', '{"speed": 1}', "{"):
+        (folder / "sampling.json").write_text(text)
+        with pytest.raises(ValueError, match=r"sampling\.json"):
+            open_baseline("gc", asked)
+
+
+# --- LoRA files -----------------------------------------------------------------------------------------------------
+
+
+def test_a_lora_changes_the_shots_of_its_baseline(folders):
+    for name, lora in (("gc", folders.text_lora), ("gfc", folders.flux_lora)):
+        tuned = open_baseline(name, settings(folders, name, lora=lora))
+        assert not np.array_equal(shots(tuned), shots(open_baseline(name, settings(folders, name))))
+        model = tuned.facts["video" if name == "gc" else "pictures"]
+        assert model["lora"]["file"] == "pytorch_lora_weights.safetensors" and len(model["lora"]["sha256"]) == 64
+
+
+def test_a_file_of_peft_is_the_same_lora_at_its_own_scale(folders, tmp_path):
+    named = load_file(folders.text_lora)
+    rank = next(tensor.shape[0] for name, tensor in named.items() if "lora_A" in name)
+    file = tmp_path / "adapter_model.safetensors"
+    save_file({name.replace("transformer.", "base_model.model.", 1): tensor for name, tensor in named.items()}, file)
+    drawn = {}
+    with pytest.raises(ValueError, match=r"adapter_config\.json is missing"):
+        shots(open_baseline("gc", settings(folders, "gc", lora=file)))
+    for alpha in (0, rank):
+        (tmp_path / "adapter_config.json").write_text(json.dumps({"r": rank, "lora_alpha": alpha}))
+        drawn[alpha] = shots(open_baseline("gc", settings(folders, "gc", lora=file)))
+    np.testing.assert_array_equal(drawn[0], shots(open_baseline("gc", settings(folders, "gc"))))
+    whole = shots(open_baseline("gc", settings(folders, "gc", lora=folders.text_lora)))
+    np.testing.assert_array_equal(drawn[rank], whole)
+    (tmp_path / "adapter_config.json").write_text('{"r": 0, "lora_alpha": 1}')
+    with pytest.raises(ValueError, match=r"adapter_config\.json: .*expected"):
+        shots(open_baseline("gc", settings(folders, "gc", lora=file)))
+
+
+def test_a_lora_that_is_none_or_another_models_is_refused(folders, tmp_path):
+    for path in (tmp_path / "absent.safetensors", folders.text):
+        with pytest.raises(ValueError, match=r"is not a LoRA file; give a \.safetensors file"):
+            open_baseline("gc", settings(folders, "gc", lora=path))
+    other = tmp_path / "other.safetensors"
+    for names in (("unet.mid.to_q.lora_A.weight", "unet.mid.to_q.lora_B.weight"), ("a.weight",)):
+        save_file({name: torch.ones(2, 2) for name in names}, other)
+        with pytest.raises(ValueError, match=r"other\.safetensors (has no weights for|does not fit) CogVideoXPipeline"):
+            shots(open_baseline("gc", settings(folders, "gc", lora=other)))
+    wide = {name: torch.ones(3, 5) for name in load_file(folders.text_lora)}
+    save_file(wide, other)
+    with pytest.raises(ValueError, match=r"does not fit CogVideoXPipeline"):
+        shots(open_baseline("gc", settings(folders, "gc", lora=other)))
+    with pytest.raises(ValueError, match=r"GSC uses no LoRA"):
+        open_baseline("gsc", settings(folders, "gsc", lora=folders.flux_lora))
+    with pytest.raises(ValueError, match=r"GC draws no first frames"):
+        open_baseline("gc", settings(folders, "gc", pictures=folders.flux))
+
+
+# --- folders --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("gc", {"video": None}, r"GC needs a folder .* fetch THUDM/CogVideoX-2b \(Apache-2\.0\)"),
+        ("gfc", {"video": None}, r"fetch THUDM/CogVideoX-5b-I2V \(CogVideoX LICENSE"),
+        ("gfc", {"pictures": None}, r"fetch black-forest-labs/FLUX\.1-dev \(FLUX\.1 \[dev\] Non-Commercial License\)"),
+        ("gsc", {"pictures": None}, r"stable-diffusion-xl-base-1\.0 \(CreativeML Open RAIL\+\+-M License\)"),
+    ],
+)
+def test_a_folder_that_was_not_named_is_one_sentence(folders, name, changes, said):
+    with pytest.raises(ValueError, match=said) as caught:
+        open_baseline(name, settings(folders, name, **changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_or_unfinished_folder_is_one_sentence(folders, tmp_path):
+    with pytest.raises(ValueError, match=r"absent has no model_index\.json.*fetch THUDM/CogVideoX-2b"):
+        open_baseline("gc", settings(folders, "gc", video=tmp_path / "absent"))
+    with pytest.raises(ValueError, match=r"holds 'CogVideoXImageToVideoPipeline', and GC needs CogVideoXPipeline"):
+        open_baseline("gc", settings(folders, "gc", video=folders.picture))
+    folder = shutil.copytree(folders.text, tmp_path / "cut")
+    shutil.rmtree(folder / "transformer")
+    with pytest.raises(ValueError, match=r"transformer is missing; fetch"):
+        open_baseline("gc", settings(folders, "gc", video=folder))
+
+
+def test_a_folder_with_code_of_its_own_or_of_a_second_generation_is_refused(folders, tmp_path):
+    folder = shutil.copytree(folders.text, tmp_path / "coded")
+    index = json.loads((folder / "model_index.json").read_text())
+    (folder / "model_index.json").write_text(json.dumps({**index, "scheduler": ["mine", "MyScheduler"]}))
+    with pytest.raises(ValueError, match=r"scheduler of 'mine' is no stock model in this folder"):
+        open_baseline("gc", settings(folders, "gc", video=folder))
+    folder = shutil.copytree(folders.picture, tmp_path / "later")
+    config = json.loads((folder / "transformer" / "config.json").read_text())
+    (folder / "transformer" / "config.json").write_text(json.dumps({**config, "patch_size_t": 2}))
+    with pytest.raises(ValueError, match=r"CogVideoX 1\.5"):
+        open_baseline("gfc", settings(folders, "gfc", video=folder))
+
+
+def test_weights_of_a_variant_alone_are_found(folders, tmp_path):
+    folder = shutil.copytree(folders.text, tmp_path / "half")
+    assert open_folder(folder, TEXT_TO_VIDEO, "GC").variant is None
+    for file in list(folder.rglob("*.safetensors")):
+        file.rename(file.with_name(f"{file.stem}.fp16.safetensors"))
+    assert open_folder(folder, TEXT_TO_VIDEO, "GC").variant == "fp16"
+    np.testing.assert_array_equal(
+        shots(open_baseline("gc", settings(folders, "gc", video=folder))),
+        shots(open_baseline("gc", settings(folders, "gc"))),
+    )
+
+
+def test_first_frames_have_the_models_area_and_the_clips_shape(tmp_path):
+    """By hand: 1024 / sqrt(1.5) = 836.1, 52.3 sixteens; 1024 sqrt(1.5) = 1254.1, 78.4 sixteens."""
+    (tmp_path / "vae").mkdir()
+    (tmp_path / "unet").mkdir()
+    (tmp_path / "vae" / "config.json").write_text('{"block_out_channels": [1, 2, 3, 4]}')
+    (tmp_path / "unet" / "config.json").write_text('{"sample_size": 96}')
+    flux, sdxl = (ModelFolder(tmp_path, kind, None, ()) for kind in (FLUX, SDXL))
+    assert picture_size(flux, (480, 720), None) == (832, 1248)
+    assert picture_size(sdxl, (480, 720), None) == (624, 944)  # 768: 627.1 is 39.2 sixteens, 940.6 is 58.8
+    assert picture_size(flux, (480, 480), 512) == (512, 512)
+
+
+# --- frames ---------------------------------------------------------------------------------------------------------
+
+
+def test_frames_are_taken_as_by_hand():
+    assert frame_indices(49, 17, "even") == [0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 33, 36, 39, 42, 45, 48]
+    assert frame_indices(49, 17, "first") == list(range(17))
+    assert frame_indices(17, 17, "even") == frame_indices(17, 17, "first") == list(range(17))
+    assert frame_indices(9, 17, "even") == list(range(9))
+    assert frame_indices(10, 4, "even") == [0, 3, 6, 9] and frame_indices(6, 3, "even") == [0, 2, 5]
+    assert (speed(49, 17, "even"), speed(49, 17, "first"), speed(9, 17, "even")) == (3, 1, 1)
+
+
+# --- consistent self-attention --------------------------------------------------------------------------------------
+
+
+def test_shared_attention_on_two_tokens_by_hand():
+    """Two pictures of two tokens; each shows one of them. Picture 0 reads its own tokens and token 1 of picture 1."""
+    sharing = Sharing(seeds=(0, 1), identity=0, rate=0.5, after=0)
+    sharing._chosen[2] = [torch.tensor([0]), torch.tensor([1])]
+    query = torch.tensor([[1.0, 0.0], [2.0, -1.0]]).reshape(1, 2, 1, 2, 1)
+    key = torch.tensor([[0.0, 1.0], [3.0, 2.0]]).reshape(1, 2, 1, 2, 1)
+    value = torch.tensor([[10.0, 20.0], [30.0, 40.0]]).reshape(1, 2, 1, 2, 1)
+
+    def attended(asked, *pairs):
+        weights = [math.exp(asked * one) for one, _ in pairs]
+        return sum(weight * two for weight, (_, two) in zip(weights, pairs, strict=True)) / sum(weights)
+
+    first, second = ((0, 10), (1, 20), (2, 40)), ((3, 30), (2, 40), (0, 10))
+    expected = [attended(1, *first), attended(0, *first), attended(2, *second), attended(-1, *second)]
+    found = shared_attention(query, key, value, sharing).flatten().tolist()
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert expected[1] == pytest.approx(70 / 3)
+
+
+@pytest.fixture
+def attention():
+    torch.manual_seed(0)
+    return Attention(query_dim=8, heads=2, dim_head=4).eval()
+
+
+@torch.no_grad()
+def test_identity_pictures_see_only_each_other(attention):
+    states = torch.randn(4, 5, 8)
+    attention.set_processor(SharedAttention(Sharing((1, 2, 3, 4), 2, 1.0, 0)))
+    before = attention(states)
+    changed = states.clone()
+    changed[3] += 1
+    after = attention(changed)
+    torch.testing.assert_close(after[:2], before[:2])
+    assert (after[2] - before[2]).abs().max() > 1e-3
+    changed = states.clone()
+    changed[0] += 1
+    assert all((attention(changed)[index] - before[index]).abs().max() > 1e-3 for index in range(4))
+
+
+@given(count=st.integers(1, 40), batch=st.integers(2, 12))
+def test_groups_hold_every_picture_and_begin_alike(count, batch):
+    found = groups(count, batch)
+    assert all(len(group) <= batch and len(set(group)) == len(group) for group in found)
+    assert {index for group in found for index in group} == set(range(count))
+    if len(found) > 1:
+        assert {group[: batch // 2] for group in found} == {tuple(range(batch // 2))}
+    assert groups(count, 0) == [tuple(range(count))]
+
+
+def first_frames(folders, texts, **options):
+    asked = settings(folders, "gsc", **options)
+    model = ImageModel(open_folder(folders.sdxl, SDXL, "GSC"), asked, (32, 48))
+    pictures = model.draw_together(texts, range(len(texts)))
+    assert not any(type(one) is SharedAttention for one in model.load().unet.attn_processors.values())
+    return [np.asarray(picture).astype(int) for picture in pictures]
+
+
+def test_one_instruction_changes_the_other_pictures_only_where_they_see_it(folders):
+    texts, other = ["qiqi runs", "qiqi sits", "qiqi reads"], ["qiqi runs", "qiqi sits", "sosuke flies quickly"]
+    coupled = [first_frames(folders, texts_given) for texts_given in (texts, other)]
+    assert all(np.abs(one - two).max() > 0 for one, two in zip(*coupled, strict=True))
+    for apart in ({"share": 0.0}, {"share_after": 2}):  # of two steps
+        one, two = (first_frames(folders, texts_given, **apart) for texts_given in (texts, other))
+        assert [np.abs(a - b).max() > 0 for a, b in zip(one, two, strict=True)] == [False, False, True]
+
+
+# --- settings -------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_line_offers_every_setting():
+    def parsed(line):
+        return parse(World, f"--out o {line}".split(), "evaluate world", "")
+
+    nothing = parsed("")
+    assert nothing.baseline is None and nothing.baseline_settings("auto") == BaselineSettings()
+    line = "--baseline gsc --baseline-video v --baseline-pictures p --baseline-guidance-scale 2.5 "
+    line += "--baseline-take first --baseline-offload --baseline-batch 4 --baseline-style anime --baseline-share 0.3"
+    args = parsed(f"{line} --dtype float16 --steps 20")
+    found = args.baseline_settings("cpu")
+    assert args.baseline == "gsc" and (str(found.video), str(found.pictures)) == ("v", "p")
+    assert (found.steps, found.guidance_scale, found.take, found.offload) == (20, 2.5, "first", True)
+    assert (found.batch, found.style, found.share) == (4, "anime", 0.3)
+    assert (found.device, found.dtype) == ("cpu", "float16")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"dtype": "int8"},
+        {"steps": 0},
+        {"clip_frames": 13},
+        {"batch": 1},
+        {"share": 1.5},
+        {"guidance_scale": math.nan},
+    ],
+)
+def test_wrong_settings_are_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        BaselineSettings(**wrong)

@@ -1,0 +1,179 @@
+"""The verb `bench`: it measures the right work on both sides, and refuses what it cannot measure."""
+
+import json
+
+import pytest
+import torch
+from tiny_world import save_tiny_world
+
+from animegamer_core.__main__ import main
+from animegamer_core.evaluate.benchmark import run as bench_run
+from animegamer_core.evaluate.benchmark.measure import MATMUL_SIDES, count_flop, drift, measure_each
+from animegamer_core.evaluate.benchmark.run import PARTS, BenchmarkPlan, run_benchmark
+from animegamer_core.evaluate.benchmark.turn import OurTurn, StockTurn, past_turns, prompt_of, random_models
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.runtime.optimizations import FLASH3, optimize
+from animegamer_core.runtime.optimizations.layers import JointAttention, opaque
+from animegamer_core.spec import PROFILES, SPECS
+
+CPU = torch.device("cpu")
+
+
+def plan(**changes):
+    return BenchmarkPlan(**{"spec": SPECS["tiny"], "device": CPU, "dtype": torch.float32, "repeats": 1, **changes})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MATMUL_SIDES, "cpu", 64)
+        patch.setattr("animegamer_core.evaluate.benchmark.measure.DRIFT_STEPS", 2)
+        yield
+
+
+@pytest.fixture(scope="module")
+def bench(quick):
+    return run_benchmark(plan(steps=3))
+
+
+def test_every_part_is_timed_on_both_sides(bench):
+    assert tuple(row.part for row in bench.rows) == PARTS
+    for row in bench.rows:
+        for side in (row.stock, row.ours):
+            assert len(side.seconds) == 1 and side.median > 0 and side.flop > 0
+    *parts, whole = bench.rows  # the turn is the sum of its parts
+    assert whole.stock.flop == sum(row.stock.flop for row in parts)
+    assert whole.ours.flop == sum(row.ours.flop for row in parts)
+
+
+def test_both_sides_do_the_same_arithmetic_where_every_step_is_guided():
+    """Up to the stock transformer's text projection and our two small layers."""
+    guided = plan(profile=PROFILES["reference"], steps=1)
+    theirs = StockTurn.of(guided.spec, CPU, guided.dtype, guided.stock_steps).parts()
+    turn = bench_run.our_turn(guided)
+    for part in ("sampler", "vae"):
+        assert count_flop(turn.parts()[part]) == pytest.approx(count_flop(theirs[part]), rel=0.1), part
+    assert turn.guided_and_unguided_steps == (1, 0)
+
+
+def test_optimized_products_count_as_many_operations(monkeypatch):
+    """GELU inside its product, and attention as one operation of our own."""
+    from attention import by_rows
+
+    def flop(*processors):
+        torch.manual_seed(2)
+        model = ShotDecoder(SPECS["tiny"], PROFILES["paper"]).eval()
+        for change in processors:
+            change(model)
+        state = torch.zeros(1, SPECS["tiny"].state.tokens, 32)
+        return count_flop(lambda: model.sample(state, torch.tensor([2.5]), [1], steps=1))
+
+    def by_own(model):
+        model.transformer.set_attn_processor(JointAttention(opaque(FLASH3, by_rows)))
+
+    def fused_gelu(model):
+        with monkeypatch.context() as there:
+            there.setattr(torch.cuda, "is_available", lambda: True)
+            optimize(model, ["gelu"])
+
+    assert flop(fused_gelu) == flop(by_own) == flop(fused_gelu, by_own) == flop()
+
+
+def test_the_stock_turn_is_of_the_same_sizes():
+    spec = SPECS["tiny"]
+    stock = StockTurn.of(spec, CPU, torch.float32, steps=1)
+    engine, decoder = random_models(spec, PROFILES["paper"], CPU, torch.float32)
+    assert stock.length == len(prompt_of(engine, past_turns(spec)).ids_L)
+    assert stock._sample().shape == (1, *spec.decoder.latent_shape)
+    assert stock._decode(stock._noise()).shape[2:] == (spec.decoder.frames, spec.decoder.height, spec.decoder.width)
+    for theirs, ours in ((stock.vae, decoder.vae), (stock.engine, engine.llm)):
+        assert sum(p.numel() for p in theirs.parameters()) == sum(p.numel() for p in ours.parameters())
+
+
+def test_a_worlds_own_weights_are_taken(tmp_path):
+    tiny_world = save_tiny_world(tmp_path)
+    turn = bench_run.our_turn(plan(spec=tiny_world.spec, world=tiny_world))
+    assert isinstance(turn, OurTurn) and turn.guidance == tiny_world.profile.guidance
+    stored = tiny_world.load_decoder(CPU, torch.float32).state_dict()
+    assert all(torch.equal(value, stored[name]) for name, value in turn.decoder.state_dict().items())
+
+
+def test_each_optimization_is_measured_on_a_plain_decoder(capsys):
+    bench = run_benchmark(plan(steps=2, each=("layout", "first_block")), print)
+    assert [row.name for row in bench.each.rows] == ["layout", "first_block"]
+    for row in bench.each.rows:
+        assert row.drift < 1 and row.against["sampler"] > 0 and row.first > 0
+    assert bench.each.format_drift is None  # float32 is what formats are held against
+    assert "alone: layout" in capsys.readouterr().out
+    assert "\nfirst_block ~ " in bench.text and "\nlayout  " in bench.text and "(~ approximate:" in bench.text
+
+
+def test_the_drift_of_a_number_format():
+    torch.manual_seed(0)
+    _, decoder = random_models(SPECS["tiny"], PROFILES["paper"], CPU, torch.bfloat16)
+    turn = OurTurn(None, decoder, 2, "cosine")
+    assert 1e-4 < measure_each(turn, [], 1, {}, print).format_drift < 1
+    assert drift(torch.tensor([3.0, 4.0]), torch.tensor([0.0, 5.0])) == pytest.approx((10 / 25) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--spec", "tiny", "--world", "toybox"], "give only one of them"),
+        (["--world", "toybox", "--profile", "paper"], "give only one of them"),
+        (["--repeats", "0"], "expected 1 or more"),
+        (["--spec", "tiny", "--steps", "0"], "steps is 0"),
+        (["--device", "cuda:77"], "not available here"),
+    ],
+)
+def test_wrong_arguments_say_what_to_do(words, sentence, capsys):
+    assert main(["bench", *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"guidance": "linear"}, "unknown guidance 'linear'"),
+        ({"steps": 1001}, "steps is 1001"),
+        ({"each": ("faster",)}, "unknown optimization"),
+        (
+            {"optimizations": ("fused", "flash3")},
+            "optimization flash3 cannot be measured here: no benefit with float32; drop it",
+        ),
+        ({"device": torch.device("cuda"), "each": ("blocks",)}, "triton is not installed"),
+    ],
+)
+def test_a_plan_that_cannot_be_measured_is_refused_before_measuring(changes, sentence, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    said = []
+    with pytest.raises(ValueError, match=sentence):
+        run_benchmark(plan(**changes), said.append)
+    assert not said
+
+
+@pytest.mark.parametrize(("asked", "name"), [("optimizations", "gelu"), ("each", "halves"), ("each", "flash3")])
+def test_optimizations_of_a_gpu_are_refused_on_a_cpu(asked, name, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # one beside it is of no use to it
+    dtype = torch.bfloat16 if name == "flash3" else torch.float32
+    with pytest.raises(ValueError, match=f"optimization {name} .*: it runs only on cuda, not on cpu; drop"):
+        plan(dtype=dtype, **{asked: (name,)}).check()
+
+
+def test_several_presets_share_one_stock_turn(tmp_path, capsys, monkeypatch):
+    """The command prints a table for each, what overrides them and what is left out, and writes all of it as JSON."""
+    turns, of = [], StockTurn.of
+    monkeypatch.setattr(StockTurn, "of", lambda *given: turns.append(given) or of(*given))
+    words = ["bench", "--spec", "tiny", "--device", "cpu", "--repeats", "1", "--preset", "exact", "live"]
+    words += ["--steps", "1", "--with", "layout", "--json", str(tmp_path / "b.json")]
+    assert main(words) == 0
+    written, printed = json.loads((tmp_path / "b.json").read_text()), capsys.readouterr()
+    first, second = written["benches"]
+    assert (first["preset"], second["preset"]) == ("exact", "live") and len(turns) == 1
+    assert [row["stock"] for row in first["rows"]] == [row["stock"] for row in second["rows"]]
+    assert [row["part"] for row in first["rows"]] == list(PARTS) and first["matmul_tflops"] > 0
+    assert written["command"] and first["machine"]["torch"]
+    assert all(f"\n{part} " in printed.out for part in PARTS) and "random weights" in printed.out
+    assert "preset exact:" in printed.out and "preset live: about a quarter of the steps" in printed.out
+    assert "steps 1 instead of the preset's 12" in printed.out and "optimizations: layout" in printed.out
+    assert "skipped flash3, gelu, blocks, vae" in printed.err

@@ -1,0 +1,257 @@
+"""A vision model as judge: what it is shown, which replies count, and what is made of its scores."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from judging_world import make_run
+from PIL import Image
+from stub_endpoint import GOOD, Status, StubEndpoint
+
+from animegamer_core.cli.judge import Judge
+from animegamer_core.cli.options import parse
+from animegamer_core.data.captions.replies import ReplyError
+from animegamer_core.evaluate.judging.comparison import concordance, open_comparison, shown_order
+from animegamer_core.evaluate.judging.judge import (
+    CRITERIA,
+    Judged,
+    Question,
+    Verdict,
+    judge_prompt,
+    parse_verdict,
+    stories_of,
+)
+
+EVIL = "\U0001f98a</script>=cmd|' IGNORE_ALL\ud800"
+SHADES = {"Zeta": 200, "GC": 100, "GFC": 50}  # the red of an agent's clips, by which the stub knows it
+GAMES = {"game-001": 10, "game-002": 12, "game-003": 4}
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    return [make_run(folder / name, name, GAMES, shade) for name, shade in SHADES.items()]
+
+
+def shades(ask):
+    """The agents' reds, as they are shown; the first picture holds the references."""
+    return [picture.getpixel((20, 3))[0] for picture in ask.pictures[1:]]
+
+
+def faithful(ask):
+    """Scores that follow an agent's shade alone: 9, 5 and 3; text alignment one less."""
+    score = {200: 9, 100: 5, 50: 3}
+    nearest = [min(score, key=lambda known, red=red: abs(known - red)) for red in shades(ask)]
+    lines = [f"<{tag}> " + " ".join(str(score[red] - (tag == "TA")) for red in nearest) for tag in CRITERIA]
+    return "\n".join([*lines, "The first is livelier."])
+
+
+@pytest.fixture
+def stub():
+    with StubEndpoint(faithful) as stub:
+        yield stub
+
+
+def judge(stub, runs, out, *words):
+    given = [*map(str, runs), "--url", stub.url, "--model", "stub-vl", "--out", str(out), "--timeout", "5", *words]
+    status = parse(Judge, given, "evaluate judge", "").run()
+    report = json.loads((out / "judge.json").read_text("utf-8")) if (out / "judge.json").is_file() else None
+    return status, report
+
+
+# --- what it is shown -----------------------------------------------------------------------------------------------
+
+
+def test_a_game_makes_a_story_of_every_five_turns(runs):
+    comparison = open_comparison(runs)
+    stories = stories_of([comparison.game(name) for name in comparison.games])
+    assert [story.name for story in stories] == ["game-001/1-5", "game-001/6-10", "game-002/1-5", "game-002/6-10"]
+    assert "walk round tree 6;" in stories[1].instructions[0] and len(stories[1].instructions) == 5
+
+
+def test_the_prompt_has_the_papers_criteria_in_order_and_no_agents_name(runs):
+    comparison = open_comparison(runs)
+    story = stories_of([comparison.game("game-001")])[0]
+    prompt = judge_prompt(story, 3, ["Miko"])
+    places = [prompt.index(f"<{tag}> {name}") for tag, (name, _) in CRITERIA.items()]
+    assert places == sorted(places) and list(CRITERIA) == ["OA", "TA", "ConC", "ChaC", "EC", "VC"]
+    assert "from top to bottom: Miko. Image-2 is by agent 1, Image-3 is by agent 2, Image-4 is by agent 3" in prompt
+    assert "Scene 5: Character: Miko; Motion: barely walk round tree 5;" in prompt and "<VC> n n n\n" in prompt
+    assert not any(name in prompt for name in SHADES)
+    assert "Image-1 is by agent 1" in judge_prompt(story, 3, [])
+
+
+def test_every_agent_is_one_picture_of_five_rows_of_five_frames(stub, runs, tmp_path):
+    judge(stub, runs, tmp_path, "--passes", "1", "--limit", "1")
+    first = next(ask for ask in stub.asks if "tree 1;" in ask.texts[-1])
+    assert len(first.pictures) == 4 and sorted(round(red / 50) for red in shades(first)) == [1, 2, 4]
+    sheet = first.pictures[1]
+    assert sheet.size == (5 * 48 + 4 * 8, 5 * 32 + 4 * 8)
+    greens = [sheet.getpixel((20, row * 40 + 10))[1] for row in range(5)]
+    assert all(abs(green - wanted) < 12 for green, wanted in zip(greens, (20, 40, 60, 80, 100), strict=True))
+    times = [sheet.getpixel((column * 56 + 3, 3))[0] for column in range(5)]
+    assert times == sorted(times) and times[0] < 20 and times[-1] > 235
+    assert not any(name in text for ask in stub.asks for text in ask.texts for name in SHADES)
+
+
+def test_agents_stand_in_every_place_equally_often():
+    for count in (1, 2, 3, 5):
+        orders = [shown_order("story", turn, count) for turn in range(3 * count)]
+        assert all(sorted(order) == list(range(count)) for order in orders)
+        for place in range(count):
+            assert sorted(order[place] for order in orders) == sorted([*range(count)] * 3)
+    firsts = {shown_order(f"story {number}", 0, 3) for number in range(60)}
+    assert firsts == set(itertools.permutations(range(3)))
+    assert len({shown_order("story", turn, 4) for turn in range(0, 80, 4)}) > 10
+
+
+def test_reference_pictures_are_shown_and_without_them_the_first_scene_stands_for_them(stub, runs, tmp_path):
+    stub.good = lambda ask: "\n".join([*(f"<{tag}> 5 5 5" for tag in CRITERIA), "Alike."])
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    words = ("--passes", "1", "--limit", "1", "--characters", str(pictures))
+    _, report = judge(stub, runs, tmp_path / "out", *words)
+    first = stub.asks[0]
+    assert len(first.pictures) == 3 and "compare the characters with those of the first" in first.texts[-1]
+    assert report["without a reference picture"] == "Miko"
+    assert report["agreement"]["OA"] is None, "of a single pass"
+    Image.new("RGB", (60, 60), (0, 0, 250)).save(pictures / "miko.png")
+    stub.asks.clear()
+    _, report = judge(stub, runs, tmp_path / "out", *words)
+    assert report["reference pictures"] == "folder" and report["without a reference picture"] == "nobody"
+    assert stub.asks[0].pictures[0].size == (240, 240) and stub.asks[0].pictures[0].getpixel((9, 9))[2] > 240
+
+
+# --- which replies count --------------------------------------------------------------------------------------------
+
+RIGHT = "<OA> 8 7\n<TA> 9 6\n<ConC> 8 8\n<ChaC> 10 1\n<EC> 5 5\n<VC> 6 7\nBoth are fine."
+
+
+def test_a_right_reply_is_read():
+    verdict = parse_verdict(RIGHT, 2)
+    assert verdict.scores == {"OA": (8, 7), "TA": (9, 6), "ConC": (8, 8), "ChaC": (10, 1), "EC": (5, 5), "VC": (6, 7)}
+    assert verdict.explanation == "Both are fine."
+    assert parse_verdict(f"```\n{RIGHT}\n\n```".replace("\n", "\r\n").replace("> ", ">\t"), 2) == verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "expected"),
+    [
+        ("", "line 1 is '', without <OA>", "six lines, <OA>, <TA>"),
+        (RIGHT.replace("<TA> 9 6\n", ""), "line 2 is '<ConC> 8 8', without <TA>", "six lines"),
+        (RIGHT.replace("8 7", "8.5 7", 1), "<OA> has '8.5'", "2 whole numbers from 1 to 10 after <OA>"),
+        (RIGHT.replace("8 7", "\uff18 7", 1), "<OA> has '\\uff18'", "1 to 10"),
+        (RIGHT.replace("8 7", "8", 1), "<OA> has 1 numbers", "2 whole numbers"),
+        (RIGHT.replace("Both are fine.", ""), "there is no explanation", "then the explanation"),
+        (f"{RIGHT}\n<OA> 1 10", "<OA> appears a second time", "each tag once"),
+        (RIGHT.replace("8 7", EVIL.replace(" ", ""), 1), '<OA> has "\\U0001f98a', "whole numbers"),
+    ],
+)
+def test_a_wrong_reply_is_refused_and_our_words_say_why(text, found, expected):
+    with pytest.raises(ReplyError) as raised:
+        parse_verdict(text, 2)
+    assert raised.value.found.startswith(found) and expected in raised.value.expected
+    assert "IGNORE" not in raised.value.expected and len(raised.value.found) < 400
+
+
+# --- what is made of them -------------------------------------------------------------------------------------------
+
+
+def test_kendalls_w_by_hand():
+    assert concordance([[1, 2, 3], [1, 2, 3]]) == 1
+    assert concordance([[1, 2, 3], [3, 2, 1]]) == 0
+    # sums 4 9 8 9 of four agents by three judges: S = 12.25 + 2.25 + 0.25 + 2.25 = 17; W = 12 * 17 / (9 * 60)
+    assert concordance([[1, 2, 3, 4], [1, 3, 2, 4], [2, 4, 3, 1]]) == pytest.approx(204 / 540)
+    # Ties: rows 1 2.5 2.5 and 1 2 3; sums 2 4.5 5.5, S = 4 + 0.25 + 2.25 = 6.5; T = 2^3 - 2 = 6;
+    # W = 12 * 6.5 / (4 * 24 - 2 * 6) = 78 / 84
+    assert concordance([[1, 2.5, 2.5], [1, 2, 3]]) == pytest.approx(78 / 84)
+    assert concordance([[2, 2, 2], [2, 2, 2]]) is None and concordance([[1, 2]]) is None
+    assert concordance([[1], [1]]) is None
+
+
+def test_scores_go_back_to_their_agents_and_places_keep_theirs(runs):
+    comparison = open_comparison(runs[:2])
+    story = stories_of([comparison.game("game-001")])[0]
+    questions = [Question(story, 0, (1, 0)), Question(story, 1, (0, 1)), Question(story, 2, (1, 0))]
+    verdicts = [Verdict({tag: scores for tag in CRITERIA}, "x") for scores in ((4, 8), (6, 4))]
+    judged = Judged(comparison.agents, tuple(zip(questions, verdicts, strict=False)))
+    assert judged.score(0, "OA").value == 7 and judged.score(1, "OA").value == 4 and judged.score(0, "OA").count == 2
+    assert judged.by_place("VC") == [5, 6] and judged.agreement("EC") == 1
+
+
+def test_a_whole_run(stub, runs, tmp_path, capsys):
+    status, report = judge(stub, runs, tmp_path / "out")
+    assert status == 0 and len(stub.asks) == 12 and report["answered"] == "12 of 12"
+    scores = report["scores"]
+    assert {agent: scores[agent]["OA"]["value"] for agent in scores} == {"Zeta": 9, "GC": 5, "GFC": 3}
+    assert scores["Zeta"]["TA"]["value"] == 8 and scores["Zeta"]["OA"]["count"] == 12
+    assert report["agreement"]["ConC"] == 1
+    assert report["places"]["OA"] == pytest.approx([17 / 3] * 3, abs=1e-5), (
+        "every agent stood in every place equally often"
+    )
+    assert (report["games"], report["stories"], report["passes"], report["seed"]) == (2, 4, 3, 0)
+    text = (tmp_path / "out" / "judge.md").read_text("utf-8")
+    assert "| AnimeGamer (paper) | 8.36 | 9.14 | 8.41 | 9.11 | - | - |" in text
+    assert "| Zeta | 9.00 (9.00 to 9.00) | 8.00 (8.00 to 8.00) |" in text
+    assert "questions: 12, answered 12" in capsys.readouterr().out
+
+
+def test_the_same_command_goes_on_and_gives_the_same_report(stub, runs, tmp_path):
+    stub.script[:] = [GOOD] * 5 + [Status(401, message="no key")] * 20
+    status, report = judge(stub, runs, tmp_path / "out", "--asked-at-once", "1")
+    assert status == 1 and report["answered"] == "5 of 12"
+    before = len(stub.asks)
+    stub.script.clear()
+    status, report = judge(stub, runs, tmp_path / "out")
+    assert status == 0 and len(stub.asks) == before + 7
+    before = (tmp_path / "out" / "judge.json").read_bytes()
+    assert judge(stub, runs, tmp_path / "out")[0] == 0 and (tmp_path / "out" / "judge.json").read_bytes() == before
+
+
+def test_a_judge_that_favours_a_place_is_found_out(stub, runs, tmp_path):
+    """It gives the first place 9 and the others 4, whoever stands there."""
+    stub.good = lambda ask: "\n".join([*(f"<{tag}> 9 4 4" for tag in CRITERIA), "The first one."])
+    _, report = judge(stub, runs, tmp_path / "out")
+    scores = report["scores"]
+    assert len({scores[agent]["OA"]["value"] for agent in scores}) == 1, "in three passes nobody has gained by it"
+    assert report["places"]["OA"] == [9, 4, 4] and report["agreement"]["OA"] == 0
+
+
+def test_a_story_that_gets_no_verdict_is_told_and_left_out(stub, runs, tmp_path, capsys):
+    stub.good = lambda ask: EVIL if "tree 6;" in ask.texts[-1] else faithful(ask)
+    status, report = judge(stub, runs, tmp_path / "out", "--passes", "1", "--tries", "2")
+    assert status == 1 and report["scores"]["Zeta"]["OA"]["count"] == 2
+    assert "set aside 2" in capsys.readouterr().out
+    assert "IGNORE" not in (tmp_path / "out" / "judge.md").read_text("utf-8")
+
+
+def test_wrong_runs_are_refused_before_anything_is_asked(stub, runs, tmp_path):
+    other = make_run(tmp_path / "other", "other", {"game-009": 10}, 9)
+    short = make_run(tmp_path / "short", "short", {"game-003": 4}, 9)
+    longer = make_run(tmp_path / "longer", "longer", {"game-001": 11}, 9)
+    cases = {
+        "no finished game in common": [runs[0], other],
+        "a story takes 5 turns": [runs[0], short],
+        "different lines for these games: game-001": [runs[0], longer],
+        "is listed twice": [runs[0], runs[0]],
+        "no run.json": [tmp_path],
+        "passes is 0": [*runs, "--passes", "0"],
+        "--limit is 0": [*runs, "--limit", "0"],
+        "no such folder": [*runs, "--characters", str(tmp_path / "none")],
+    }
+    for expected, words in cases.items():
+        with pytest.raises(ValueError, match=expected):
+            judge(stub, words, tmp_path / "out")
+    assert not stub.asks and not (tmp_path / "out" / "judge.json").exists()
+    twin = make_run(tmp_path / "twin", "Zeta", GAMES, 9)
+    assert open_comparison([runs[0], twin]).agents == (f"Zeta ({runs[0]})", f"Zeta ({twin})")

@@ -1,0 +1,223 @@
+"""The recipe of the embedded world: its dataset, its calibration and its judges."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from build_worker import SMALL
+from safetensors.torch import load_file
+
+from animegamer_core.data.motion import motion_value
+from animegamer_core.evaluate.toybox_recipe.build import main
+from animegamer_core.evaluate.toybox_recipe.calibrate import Response
+from animegamer_core.evaluate.toybox_recipe.recipe import FULL, QUICK, STAGES
+from animegamer_core.evaluate.toybox_recipe.stages import OWN_STAGES, BuildDir, Deadline, build
+from animegamer_core.model.prompt import GameTokenizer
+from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.toybox.calibration import (
+    CALIBRATED_VALUES,
+    DATA_VALUES,
+    uncalibrated_table,
+)
+from animegamer_core.toybox.dataset import DatasetGames, write_dataset
+from animegamer_core.toybox.editions import SECOND, edition_of
+from animegamer_core.toybox.probes import has_frame_probes
+from animegamer_core.toybox.scoring_models import load_scoring_models
+from animegamer_core.toybox.world import ADVERBS, UNSEEN_PAIRS, vocabulary
+from animegamer_core.train.log import read_log
+from animegamer_core.train.parts import WorldParts
+from animegamer_core.weights import open_world, save_world
+
+BUILD_WORKER = Path(__file__).parents[1] / "support" / "build_worker.py"
+DRAWN = DatasetGames(games=2, held_out=1, turns=2)
+
+
+@pytest.fixture(autouse=True)
+def one_process(monkeypatch):
+    """Starting processes would take longer than their work here."""
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("toybox")
+    return write_dataset(path, DRAWN, workers=1)
+
+
+def test_games_become_a_dataset_that_training_reads(folder):
+    games = DRAWN.scenes()
+    assert [len(game.clips) for game in folder.games] == [len(row) for row in games.values()]
+    assert [game.held_out for game in folder.games] == [False, False, True]
+    assert len(games["train-00000"]) == 3  # every fourth game opens with a picture
+    for turn, scene in zip(folder.turns, [scene for row in games.values() for scene in row], strict=True):
+        assert (turn.character[0], turn.background) == (scene.character, f"{scene.time} {scene.place}")
+        assert turn.adverb in ADVERBS[turn.motion_level]
+        assert (scene.character, scene.motion) not in UNSEEN_PAIRS
+
+
+def test_levels_are_those_of_the_measured_clips(folder):
+    edges = folder.info["settings"]["motion"]["edges"]
+    for turn in folder.turns:
+        assert turn.motion_value > 0
+        assert turn.motion_level == 1 + sum(turn.motion_value > edge for edge in edges)
+    kept = motion_value(folder.frames(0))
+    assert folder.turns[0].motion_value == pytest.approx(kept, rel=0.15)  # H.264 costs a little
+
+
+def test_missing_clips_are_drawn_again_and_not_measured(folder, monkeypatch):
+    clip = folder.path / folder.turns[1].clip
+    before, lines = clip.read_bytes(), (folder.path / "turns.jsonl").read_bytes()
+    clip.unlink()
+    monkeypatch.setattr("animegamer_core.toybox.dataset.motion_value", lambda frames: pytest.fail("measured again"))
+    again = write_dataset(folder.path, DRAWN, workers=1)
+    assert clip.read_bytes() == before
+    assert (again.path / "turns.jsonl").read_bytes() == lines
+
+
+def test_a_decoder_that_moves_half_as_much_gets_twice_the_value_up_to_where_it_moves_most():
+    conditions = np.geomspace(0.4, 45, 8)
+    half = Response(conditions, conditions / 2)
+    assert half.to_measure((1.0, 2.0, 4.0, 8.0, 16.0)) == pytest.approx((2, 4, 8, 16, 32), rel=1e-3)
+    assert Response((1, 2, 4, 8), (1, 2, 4, 3)).to_measure((2, 100)) == pytest.approx((2, 4), rel=1e-3)
+
+
+def test_a_build_draws_calibrates_and_states_what_its_table_was_before(tmp_path, monkeypatch):
+    """Whoever measures motion can then do so without the values that were found by inverting the measure itself."""
+    monkeypatch.setattr("animegamer_core.evaluate.toybox_recipe.calibrate.VALUES", 2)
+    tiny, said = SPECS["tiny"], []
+    spec = replace(tiny, decoder=replace(tiny.decoder, height=96, width=144, patch=4, steps=1))
+    recipe = replace(QUICK, spec=spec, dataset_games=DatasetGames(games=2, held_out=1, turns=3))
+    work = BuildDir(tmp_path / "work", recipe, "cpu", said.append)
+    assert build(work, ["data"], Deadline()) and work.is_finished("data")
+    said.clear()
+    assert build(work, ["data"], Deadline()) and said == [], "what is finished is skipped"
+    world = open_world(work.world)
+    assert world.motion_table == work.measured_table() == uncalibrated_table(world)
+    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
+    WorldParts.new(spec, tokenizer, PROFILES["paper"]).save(world, dtype=torch.float16)
+    OWN_STAGES["calibrate"](work)
+    world = open_world(work.world)
+    assert world.motion_table != work.measured_table(), "its values were found by inversion"
+    assert uncalibrated_table(world) == work.measured_table()
+    assert world.provenance["encoder and decoder trained on"] == "7 clips of 2 games", "held-out games are not read"
+
+
+def test_a_build_stops_in_time_and_says_so(tmp_path):
+    work = BuildDir(tmp_path, replace(QUICK, dataset_games=DatasetGames(1, 1, 3)), "cpu", lambda line: None)
+    assert not build(work, ["data", "games"], Deadline(0)) and not work.is_finished("games")
+
+
+def test_a_table_is_without_calibration_only_where_that_is_known():
+    shipped = open_world("toybox")
+    other = replace(shipped.motion_table, values=(1.0, 2.0, 4.0, 8.0, 16.0))
+    silent = {name: text for name, text in shipped.provenance.items() if name not in (DATA_VALUES, CALIBRATED_VALUES)}
+    assert uncalibrated_table(replace(shipped, provenance=silent)) is None, (
+        "an older build: calibrated, by what unknown"
+    )
+    assert uncalibrated_table(replace(shipped, provenance={})) == shipped.motion_table, "no build of ours"
+    retrained = replace(shipped, motion_table=other)
+    assert uncalibrated_table(retrained) == other, "other weights brought a table of their own"
+    for wrong in ("1 2 3", "1 2 3 4 many", "1 2 3 4 nan", ""):
+        with pytest.raises(ValueError, match="expected 5 numbers"):
+            uncalibrated_table(replace(shipped, provenance={**shipped.provenance, DATA_VALUES: wrong}))
+
+
+def test_a_folder_of_another_recipe_is_refused(tmp_path):
+    small = replace(QUICK, dataset_games=DatasetGames(games=1, held_out=1, turns=2))
+    work = BuildDir(tmp_path, small, "cpu", lambda line: None)
+    work.note("data", 1.0, finished=True)
+    work.note("vae", 1.0, finished=True)
+    for recipe, stages in ((FULL, ["data"]), (FULL, ["joint"]), (replace(small, changes={}), ["vae"])):
+        with pytest.raises(ValueError, match="in another --work folder"):
+            build(replace(work, recipe=recipe), stages, Deadline())
+    assert build(work, ["data", "vae"], Deadline())
+
+
+def test_the_shipped_world_states_its_calibration():
+    world = open_world("toybox")
+    table, data = world.motion_table, uncalibrated_table(world)
+    assert data != table and data.edges == table.edges
+    assert [table.level(value) for value in data.values] == [1, 2, 3, 4, 5], "a median lies in its own level"
+    assert all(before < after for before, after in zip(data.values, table.values, strict=True)), "it is softer"
+
+
+def test_the_shipped_world_says_what_each_of_its_models_read():
+    notes = open_world("toybox").provenance
+    assert notes["encoder and decoder trained on"] == FULL.dataset_games.trained_on == "20,500 clips of 2,000 games"
+    assert (
+        notes["engine trained on"].startswith(FULL.engine_games.trained_on)
+        and "3,000 games" in FULL.engine_games.trained_on
+    )
+    assert edition_of(notes) is SECOND and "Big Buck Bunny" in notes["VAE began with"]
+
+
+def test_the_shipped_world_is_small_and_whole():
+    world = open_world("toybox")
+    world.verify()
+    assert world.missing() == ()
+    files = [path for path in world.folder.rglob("*") if path.is_file()]
+    assert max(path.stat().st_size for path in files) < 16e6
+    assert sum(path.stat().st_size for path in files) <= 36e6
+    assert world.tokenizer().size <= 1000
+    assert world.tokenizer().unknown_words(" ".join(vocabulary(references=True))) == ()
+
+
+def test_a_build_runs_from_drawing_to_calibration(tmp_path, monkeypatch):
+    """Every stage in miniature, in two calls."""
+    monkeypatch.setattr("animegamer_core.evaluate.toybox_recipe.calibrate.VALUES", 2)
+    monkeypatch.setattr("animegamer_core.evaluate.toybox_recipe.build.QUICK", SMALL)
+    words = ["--quick", "--work", str(tmp_path)]
+    assert main([*words, "--stages", ",".join(STAGES[:8])]) == 0
+    assert main(words) == 0
+    assert all(BuildDir(tmp_path, SMALL, "cpu", print).is_finished(name) for name in STAGES)
+    world = open_world(tmp_path / "world")
+    world.verify()
+    assert world.missing() == () and edition_of(world.provenance) is SECOND
+    assert world.spec.decoder.guidance_scale == 0 < SMALL.spec.decoder.guidance_scale  # it is in the weights
+    assert world.tokenizer().unknown_words(" ".join(vocabulary(references=True))) == ()
+    assert has_frame_probes(world.folder) and uncalibrated_table(world) != world.motion_table
+    assert load_scoring_models(world.folder).training is False
+    assert STAGES.index("probes") < STAGES.index("scorers") < STAGES.index("vae"), "before what they judge"
+
+
+def test_two_processes_train_a_build_like_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("animegamer_core.evaluate.toybox_recipe.build.QUICK", SMALL)
+    one, two = tmp_path / "one", tmp_path / "two"
+    words = ["--quick", "--work"]
+    assert main([*words, str(one), "--stages", "data,vae,towers"]) == 0
+    vae = load_file(one / "world" / "vae" / "model.safetensors")
+    shutil.copytree(one, two)
+    in_two_processes([*words, str(two), "--stages", "warmup,joint"])
+    assert main([*words, str(one), "--stages", "warmup,joint"]) == 0
+    for stage in ("warmup", "joint"):
+        losses = [[row["loss"] for row in read_log(folder / "runs" / stage / "log.jsonl")] for folder in (one, two)]
+        assert len(losses[0]) == 2 and losses[0] == pytest.approx(losses[1], rel=1e-4)
+    for folder in (one, two):
+        open_world(folder / "world").verify()
+        kept = load_file(folder / "world" / "vae" / "model.safetensors")
+        assert all(torch.equal(value, kept[name]) for name, value in vae.items()), "the trained VAE stays"
+        assert BuildDir(folder, SMALL, "cpu", print).is_finished("joint")
+
+
+def in_two_processes(words):
+    """The build, as `accelerate launch` starts it."""
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(BUILD_WORKER)]
+    root = str(BUILD_WORKER.parents[2])
+    environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1", "PYTHONPATH": root}
+    done = subprocess.run([sys.executable, *launch, *words], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_build_without_what_it_trained_is_refused(tmp_path):
+    work = BuildDir(tmp_path, SMALL, "cpu", print)
+    save_world(work.world, SMALL.spec)
+    work.note("vae", 1.0, finished=True)
+    work.note("data", 1.0, finished=True)
+    with pytest.raises(ValueError, match="stage vae is finished, but .* is missing vae"):
+        build(work, ["warmup"], Deadline())

@@ -1,0 +1,131 @@
+"""Adapters on top of a world: its models change, its folder does not, and a story knows one from the other."""
+
+import json
+import re
+from dataclasses import asdict, fields
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_world import save_tiny_world
+
+from animegamer_core.__main__ import main
+from animegamer_core.train.stages import StageConfig
+from animegamer_core.weights import open_world
+from animegamer_core.weights.adapter_files import SETTINGS, save_adapter
+from animegamer_core.weights.adapters import open_with_adapters, with_adapters
+from animegamer_core.weights.lora import apply_adapter
+
+GAME = "Character: Miko; Motion: gently run; Background: day beach."
+CONFIG = StageConfig(trainable=(r"engine\.project_in\..+", r"decoder\.transformer\.proj_out\..+"))
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return save_tiny_world(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def file(world, tmp_path):
+    """A stage file that adds one to a bias of the engine and to one of the decoder."""
+    raised = {
+        "engine.project_in.0.bias": world.load_engine().project_in[0].bias + 1,
+        "decoder.transformer.proj_out.bias": world.load_decoder().transformer.proj_out.bias + 1,
+    }
+    save_adapter(tmp_path / "raised.safetensors", "joint", CONFIG, raised, {})
+    return tmp_path / "raised.safetensors"
+
+
+def biases(world):
+    return world.load_engine().project_in[0].bias, world.load_decoder().transformer.proj_out.bias
+
+
+@pytest.mark.parametrize(("given", "strength"), [("{}", 1.0), ("{}=0.5", 0.5), ("{}=-2", -2.0)])
+def test_models_change_by_the_strength_and_the_folder_stays(world, file, given, strength):
+    before = {path: path.read_bytes() for path in world.folder.rglob("*") if path.is_file()}
+    adapted = open_with_adapters(world.folder, [given.format(file)])
+    for changed, plain in zip(biases(adapted), biases(world), strict=True):
+        torch.testing.assert_close(changed, plain + strength)
+    assert {path: path.read_bytes() for path in world.folder.rglob("*") if path.is_file()} == before
+
+
+def test_several_files_add_up_in_order_and_a_profile_keeps_them(world, file):
+    odd = file.rename(file.with_name("lr=2.safetensors"))  # a name may have an equals sign
+    first = open_with_adapters(world.folder, [f"{odd}=0.5"])
+    adapted = with_adapters(first, ((str(odd), 1.0),)).with_profile("reference")
+    assert adapted.profile.name == "reference" and adapted.adapters == ((str(odd), 0.5), (str(odd), 1.0))
+    torch.testing.assert_close(biases(adapted)[0], biases(world)[0] + 1.0)  # the second leads to the trained weights
+    assert open_with_adapters(world.folder, [str(odd)]).adapters == ((str(odd), 1.0),)
+
+
+def test_the_fingerprint_tells_files_strengths_and_contents_apart(world, file):
+    def prints():
+        return [with_adapters(world, ((str(file), strength),)).fingerprint for strength in (1.0, 0.5)]
+
+    before = prints()
+    assert len({world.fingerprint, *before}) == 3 and prints() == before
+    save_adapter(file, "joint", CONFIG, {"engine.project_in.0.bias": torch.zeros(32)}, {})
+    assert not set(prints()) & set(before)
+    assert with_adapters(world, ()) is world
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("absent.safetensors", "no adapter file absent.safetensors; give"),
+        (".", "no adapter file .; give"),
+        ("x=much", "expected FILE or FILE=STRENGTH"),
+        ("x=nan", "must be a finite number; 1 is as trained"),
+        ("x=-inf", "must be a finite number; 1 is as trained"),
+    ],
+)
+def test_what_is_not_there_is_said_before_anything_is_loaded(world, given, says):
+    with pytest.raises(ValueError, match=says):
+        open_with_adapters(world.folder, [given])
+
+
+def test_playing_refuses_what_trains_the_encoder_alone(world, tmp_path, capsys):
+    name = "encoder.action.0.weight"
+    file = tmp_path / "encoder.safetensors"
+    save_adapter(file, "warmup", StageConfig(trainable=(name,)), {name: torch.zeros(1)}, {})
+    assert open_with_adapters(world.folder, [str(file)]).fingerprint == world.fingerprint
+    for command in (["play", "--name", "x"], ["evaluate"]):
+        assert main([*command, "--world", str(world.folder), "--lora", str(file), "--out", str(tmp_path)]) == 2
+        assert f"adapter {file} changes only the encoder" in capsys.readouterr().err
+
+
+def test_playing_refuses_a_setting_of_a_newer_version(world, file, tmp_path, capsys):
+    assert {field.name for field in fields(StageConfig)} == SETTINGS, "add a new setting to weights/adapter_files.py"
+    newer, notes = tmp_path / "newer.safetensors", {"format": "1", "stage": "joint"}
+    settings = json.dumps({**asdict(CONFIG), "lora_kind": "dora"})
+    save_file(load_file(file), newer, metadata={**notes, "config": settings})
+    says = "newer.safetensors: .*unknown setting 'lora_kind'.* update this pack"
+    with pytest.raises(ValueError, match=says):
+        apply_adapter(newer, {"engine": world.load_engine()}, whole=False)
+    words = ["play", "--name", "x", "--world", str(world.folder), "--out", str(tmp_path / "out")]
+    assert main([*words, "--lora", str(newer)]) == 2
+    assert re.search(says, capsys.readouterr().err)
+
+
+def test_what_changes_no_turn_leaves_the_fingerprint_and_a_baseline_is_refused(world, file, tmp_path):
+    assert open_with_adapters(world.folder, [f"{file}=0"]).fingerprint == world.fingerprint
+    encoders, baseline = tmp_path / "towers.safetensors", tmp_path / "gc.safetensors"
+    save_adapter(encoders, "towers", CONFIG, {"encoder.text_tower.x": torch.zeros(1), "heads.y": torch.zeros(1)}, {})
+    assert with_adapters(world, ((str(encoders), 1.0),)).fingerprint == world.fingerprint
+    save_adapter(baseline, "gc", CONFIG, {"decoder.transformer.proj_out.bias": torch.zeros(4)}, {})
+    with pytest.raises(ValueError, match="gc.safetensors is from stage gc and fits a baseline, not a world"):
+        open_with_adapters(world.folder, [str(baseline)])
+
+
+def test_a_game_is_played_with_a_stage_file_on_top(world, file, tmp_path, capsys):
+    game = tmp_path / "game.txt"
+    game.write_text(GAME)
+    words = ["play", str(game), "--world", str(world.folder), "--out", str(tmp_path / "out"), "--steps", "1"]
+    assert main(words) == 0 and main([*words, "--name", "other", "--lora", str(file)]) == 0
+    clips = [next((tmp_path / "out" / name).rglob("*.mp4")).read_bytes() for name in ("game", "other")]
+    assert clips[0] != clips[1]
+    capsys.readouterr()
+    assert main([*words, "--lora", str(file)]) == 2, "a story is of one world"
+    assert "world" in capsys.readouterr().err
+    assert open_world(world.folder).fingerprint == world.fingerprint

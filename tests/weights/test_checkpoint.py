@@ -1,0 +1,427 @@
+"""World folders, their tensors, and the key tables."""
+
+import json
+import math
+import os
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from tiny_world import save_tiny_world
+
+from animegamer_core.game.state import MotionTable
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.model.encoder import ShotEncoder
+from animegamer_core.model.engine import GameEngine
+from animegamer_core.model.prompt import GameTokenizer
+from animegamer_core.spec import PROFILES, RELEASE, SPECS
+from animegamer_core.weights import CheckpointError, open_world, save_part, save_world, storage
+from animegamer_core.weights.weight_files import read_state
+
+TABLE = MotionTable("measured", (0.1, 0.5, 1.0, 2.0, 4.0), (0.2, 0.7, 1.5, 3.0))
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, tiny_encoder):
+    """A whole tiny world, to be read only."""
+    return save_part(save_tiny_world(tmp_path_factory.mktemp("saved") / "tiny"), tiny_encoder)
+
+
+@pytest.fixture
+def world(saved, tmp_path):
+    """A copy of it."""
+    shutil.copytree(saved.folder, tmp_path / "tiny")
+    return open_world(tmp_path / "tiny")
+
+
+def same(ours, theirs):
+    expected = theirs.state_dict()
+    return all(torch.equal(value, expected[name]) for name, value in ours.state_dict().items())
+
+
+# ---- save, open, load
+
+
+def test_a_world_comes_back_as_it_was(tmp_path, tiny_engine, tiny_decoder, tiny_encoder):
+    saved = save_world(
+        tmp_path / "w", SPECS["tiny"], motion_table=TABLE, provenance={"made_by": "test"}, licence="ours"
+    )
+    for model in (tiny_engine, tiny_decoder, tiny_encoder):
+        saved = save_part(saved, model)
+    world = open_world(tmp_path / "w")
+    assert world == saved and world.motion_table == TABLE and world.licence == "ours"
+    assert not world.missing()
+    world.verify()
+    assert same(world.load_engine(), tiny_engine)
+    assert same(world.load_decoder(), tiny_decoder)
+    assert same(world.load_encoder(), tiny_encoder)
+    instruction = "Character: Momo; Motion: run; Background: day park."
+    ours, theirs = world.load_engine().predict((), instruction), tiny_engine.predict((), instruction)
+    assert ours.change == theirs.change and torch.equal(ours.representation, theirs.representation)
+    picture = torch.zeros(1, 3, 20, 30)
+    assert torch.equal(world.load_encoder()(["run"], picture), tiny_encoder(["run"], picture))
+
+
+def test_no_file_passes_the_shard_size(tmp_path, tiny_engine):
+    world = save_part(save_world(tmp_path / "w", SPECS["tiny"]), tiny_engine, max_shard_bytes=70_000)
+    shards = [note for path, note in world.files.items() if path.endswith(".safetensors")]
+    assert len(shards) > 2 and all(note.bytes < 70_000 + 10_000 for note in shards)
+    assert same(world.load_engine(), tiny_engine)
+    first, second, *_ = sorted((tmp_path / "w" / "engine").glob("model-*"))
+    save_file({**load_file(first), **load_file(second)}, second)
+    with pytest.raises(CheckpointError, match="is stored twice; expected once"):
+        storage.SafetensorsSource(tmp_path / "w" / "engine" / "model.safetensors.index.json")
+    whole = save_part(world, tiny_engine)
+    assert [path for path in whole.files if path.startswith("engine/model")] == ["engine/model.safetensors"]
+    assert len(list((tmp_path / "w" / "engine").glob("model*"))) == 1, "the old shards are gone"
+    assert same(whole.load_engine(), tiny_engine)
+
+
+@pytest.mark.parametrize(
+    ("stored", "on_disk", "off_the_cpu"),
+    [
+        (None, torch.float32, torch.bfloat16),
+        (torch.float16, torch.float16, torch.float16),
+        (torch.bfloat16, torch.bfloat16, torch.bfloat16),
+    ],
+)
+def test_precision_of_files_and_models(tmp_path, tiny_decoder, stored, on_disk, off_the_cpu):
+    world = save_part(save_world(tmp_path / "w", SPECS["tiny"]), tiny_decoder, dtype=stored)
+    assert {value.dtype for value in load_file(world.folder / "vae" / "model.safetensors").values()} == {on_disk}
+    assert world.stored_dtype("decoder") == off_the_cpu
+    with pytest.raises(CheckpointError, match="engine"):
+        world.stored_dtype("engine")
+    assert {p.dtype for p in world.load_decoder().parameters()} == {torch.float32}, "the CPU computes in float32"
+    assert {p.dtype for p in world.load_decoder(dtype=torch.float16).parameters()} == {torch.float16}
+
+
+def test_a_value_too_large_for_the_file_is_refused(tmp_path, tiny_decoder):
+    model = ShotDecoder(SPECS["tiny"])
+    model.transformer.proj_out.bias.data[0] = 1e6
+    world = save_world(tmp_path / "w", SPECS["tiny"])
+    with pytest.raises(CheckpointError, match="transformer.proj_out.bias: a value of 1e.06 does not fit"):
+        save_part(world, model, dtype=torch.float16)
+    assert not list((tmp_path / "w").rglob("part-*"))
+
+
+def test_loading_holds_no_second_copy(world):
+    engine = world.load_engine()
+    pointers = {p.untyped_storage().data_ptr() for p in engine.parameters()}
+    stored = load_file(world.folder / "engine" / "model.safetensors")
+    assert len(pointers) == len(stored), "every parameter is the stored tensor itself"
+    assert not [name for name, buffer in engine.named_buffers() if buffer.is_meta]
+
+
+def test_the_fingerprint_tells_worlds_apart(world, tiny_encoder):
+    assert open_world(world.folder).fingerprint == world.fingerprint
+    others = {
+        world.with_profile("as_run").fingerprint,
+        replace(world, motion_table=TABLE).fingerprint,
+        save_tiny_world(world.folder.parent / "other", seed=1).fingerprint,
+        world.fingerprint,
+    }
+    assert len(others) == 4
+    assert save_part(world, tiny_encoder, dtype=torch.float16).fingerprint == world.fingerprint, "it plays the same"
+
+
+# Of the published sizes without weights. If one changes, every story that was played so is refused as another world's.
+FINGERPRINTS = {
+    "as_run": "7607641449b86a8fa7f51ec25072b8d62c296c614893e3837cab904f38b52708",
+    "reference": "f317439bf2d9deedc5ab7ab0ce1a5b45dfa6000e181a859ddd08de321eeee533",
+    "paper": "d2b356d10434d0313935d0df524110085fc85817b2f2bd847cdc7307cdc05055",
+}
+# A new build of the Toybox changes this; nothing else may.
+SHIPPED_TOYBOX = "0a0ecb1566da804613c0a63be905a88d3a9ed8b58cfa39607fc39510d73377a2"
+
+
+def test_worlds_that_play_as_before_keep_their_fingerprint(tmp_path):
+    found = {name: save_world(tmp_path / name, RELEASE, profile=name).fingerprint for name in FINGERPRINTS}
+    assert found == FINGERPRINTS
+    assert open_world("toybox").fingerprint == SHIPPED_TOYBOX
+
+
+# ---- what goes wrong
+
+
+def edit(world, **changes):
+    path = world.folder / "world.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"format": 2}, "format is 2, this program reads 1; update"),
+        ({"profile": "free"}, "unknown profile 'free'"),
+        ({"spec": {"name": "x", "colour": 1}}, "unknown field 'colour'"),
+        ({"files": {"../../etc/passwd": {"sha256": "", "bytes": 1}}}, "is not in the folder of a part"),
+        ({"files": {"engine/..": {"sha256": "", "bytes": 1}}}, "is not in the folder of a part"),
+        ({"motion_table": {"name": "x", "values": [1, 2], "edges": None}}, "expected 5 values"),
+        ({"files": {"engine/model.safetensors": 3}}, r"files\['engine/model.safetensors'\] is '3'; expected an object"),
+        ({"files": []}, "field files is .*; expected an object"),
+        ({"spec": 3}, "field spec is '3'; expected an object"),
+        ({"spec": {"name": "x", "engine": {"heads": 0}}}, "spec.engine.heads: 0 is not a valid size"),
+        ({"spec": {"name": "x", "engine": {"heads": 31}}}, "width 4096 does not divide into 31 heads"),
+        ({"spec": {"name": "x", "encoder": {"image": {"heads": 5}}}}, "width 768 is not divisible by 5 heads"),
+        ({"spec": {"name": "x", "decoder": {"vae": {"channels": []}}}}, "are not all divisible by 32 norm groups"),
+        ({"motion_table": None}, "field motion_table is 'None'; expected an object"),
+        (
+            {"motion_table": {"name": "x", "values": [1, 2, 3, 4, math.nan], "edges": None}},
+            "not JSON",
+        ),
+        ({"motion_table": {"values": [1, 2, 3, 4, 5], "edges": None}}, "field motion_table.name is missing"),
+    ],
+)
+def test_a_manifest_that_cannot_be_used(world, changes, match):
+    edit(world, **changes)
+    with pytest.raises(CheckpointError, match=match) as caught:
+        open_world(world.folder)
+    assert "world.json" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def leaves(values, path=()):
+    """Every path to a value that is no object."""
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, (*path, key))
+        else:
+            yield (*path, key)
+
+
+def test_every_field_that_is_missing_or_of_the_wrong_kind_is_named(world):
+    path = world.folder / "world.json"
+    text = path.read_text()
+    for broken in ("", "{", "[]", "\x00", '{"format": 1}'):
+        path.write_text(broken)
+        with pytest.raises(CheckpointError, match="world.json"):
+            open_world(world.folder)
+    for key in ("spec", "profile", "motion_table", "files"):
+        path.write_text(json.dumps({name: value for name, value in json.loads(text).items() if name != key}))
+        with pytest.raises(CheckpointError, match=f"world.json: field {key} is missing"):
+            open_world(world.folder)
+    for keys in leaves(json.loads(text)):
+        for wrong in (True, {"a": 1}, ["b"], 0.5 if isinstance(keys[-1], str) and keys[-1] == "name" else "c"):
+            values = json.loads(text)
+            holder = values
+            for key in keys[:-1]:
+                holder = holder[key]
+            right = holder[keys[-1]]
+            if type(wrong) is type(right) or keys[0] == "format":
+                continue
+            holder[keys[-1]] = wrong
+            path.write_text(json.dumps(values))
+            with pytest.raises(CheckpointError) as caught:
+                open_world(world.folder)
+            assert keys[-1] in str(caught.value) and "\n" not in str(caught.value), (keys, wrong, str(caught.value))
+
+
+@pytest.mark.parametrize("kind", ["engine", "text_tower"])
+def test_a_damaged_tokenizer_is_one_sentence(world, kind):
+    part = {"engine": "engine", "text_tower": "encoder/text_tower"}[kind] + "/tokenizer.json"
+    for content in (b"", b"{}", b"[1]", b"\xff\xfe", b'{"model": {"type": "WordLevel"}}'):
+        (world.folder / part).write_bytes(content)
+        with pytest.raises(ValueError, match="tokenizer.json: not a complete tokenizer file .*again") as caught:
+            resealed = reseal(world, part)
+            resealed.load_engine() if kind == "engine" else resealed.load_encoder()
+        assert "\n" not in str(caught.value)
+
+
+def test_changed_files_are_found(world):
+    """Also a tokenizer that can still be read: another word's id would change what every prompt says."""
+    path = world.folder / "engine" / "tokenizer.json"
+    path.write_text(path.read_text().replace("beach", "peach"))
+    with pytest.raises(
+        CheckpointError, match="engine/tokenizer.json: this is not the tokenizer that the world was saved with"
+    ):
+        world.load_engine()
+    path = world.folder / "decoder" / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-5] ^= 1
+    path.write_bytes(content)
+    world.verify(("vae",))
+    with pytest.raises(
+        CheckpointError, match=r"decoder.model.safetensors: this is not the file that the world was saved with"
+    ):
+        world.verify(("decoder",))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 10**6), st.binary(max_size=4))
+def test_a_tokenizer_cut_and_changed_anywhere_is_read_or_refused(tmp_path, tiny_tokenizer, at, new):
+    path = tmp_path / "tokenizer.json"
+    tiny_tokenizer.backend.save(str(path))
+    content = path.read_bytes()
+    at %= len(content)
+    for damaged in (content[:at] + new, content[:at] + new + content[at + len(new) :]):
+        path.write_bytes(damaged)
+        try:
+            GameTokenizer.from_file(path)
+        except ValueError as error:
+            assert str(path) in str(error) and "\n" not in str(error)
+
+
+def test_a_folder_without_a_world(tmp_path):
+    with pytest.raises(CheckpointError, match="no world here"):
+        open_world(tmp_path)
+
+
+def test_a_part_that_is_not_whole_is_missing(world):
+    shutil.rmtree(world.folder / "encoder")
+    world.load_engine()
+    assert len(world.missing()) == 3
+    with pytest.raises(
+        CheckpointError, match="text_tower is not complete in .*text_tower, where files are missing .*t5-v1_1-xxl"
+    ):
+        world.load_encoder(parts=("text_tower",))
+    path = world.folder / "vae" / "model.safetensors"
+    content = path.read_bytes()
+    for damaged in (content[:-1], content + b"\0", None):
+        path.unlink()
+        if damaged is not None:
+            path.write_bytes(damaged)
+        assert world.missing()[0].startswith("vae ")
+        with pytest.raises(CheckpointError, match="vae is not complete in .*vae, where files are missing or cut off"):
+            world.load_decoder()
+
+
+def reseal(world, path):
+    """Make the manifest agree with a changed file, so that only the file's content can be found wrong."""
+    note = storage.note_of(world.folder / path)
+    edit(world, files={**json.loads((world.folder / "world.json").read_text())["files"], path: vars(note)})
+    return open_world(world.folder)
+
+
+def test_a_safetensors_file_with_a_wrong_header(world):
+    wrong = [b"", b"\xff" * 100, (2**40).to_bytes(8, "little") + b"{}", (5).to_bytes(8, "little") + b"hello"]
+    for content in wrong:
+        (world.folder / "engine" / "model.safetensors").write_bytes(content)
+        with pytest.raises(CheckpointError, match="model.safetensors: not a whole safetensors file"):
+            reseal(world, "engine/model.safetensors").load_engine()
+    for kind, size in (("F6_E2M3", 6), ("F4", 4)):  # types that torch has no numbers for
+        header = json.dumps({"a": {"dtype": kind, "shape": [8], "data_offsets": [0, size]}}).encode()
+        content = len(header).to_bytes(8, "little") + header + bytes(size)
+        (world.folder / "engine" / "model.safetensors").write_bytes(content)
+        with pytest.raises(CheckpointError, match=f"tensor 'a' is of type {kind}; expected"):
+            reseal(world, "engine/model.safetensors").load_engine()
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda t: t.pop("llm.lm_head.weight"), "1 missing tensor.s.: llm.lm_head.weight"),
+        (lambda t: t.update(colour=torch.zeros(2)), "1 unknown tensor.s.: colour"),
+        (lambda t: t.update({"project_in.0.bias": torch.zeros(3)}), "project_in.0.bias' has shape .3,., .*expects .32"),
+        (
+            lambda t: t.update({"project_in.0.bias": torch.zeros(32).int()}),
+            "project_in.0.bias' has type int32, .*float32",
+        ),
+    ],
+)
+def test_tensors_that_do_not_fit_the_spec(world, change, match):
+    path = world.folder / "engine" / "model.safetensors"
+    tensors = {name: value.clone() for name, value in load_file(path).items()}
+    change(tensors)
+    save_file(tensors, path)
+    with pytest.raises(CheckpointError, match=match):
+        reseal(world, "engine/model.safetensors").load_engine()
+
+
+@pytest.mark.parametrize("name", ["state.safetensors", "state.pt"])
+def test_a_foreign_state_is_read_or_refused_in_words(tmp_path, name):
+    path, tensors = tmp_path / name, {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2).half()}
+    save = save_file if path.suffix == ".safetensors" else torch.save
+    save(tensors, path)
+    found, whole = read_state(path), path.read_bytes()
+    assert found.keys() == tensors.keys() and all(torch.equal(found[key], tensors[key]) for key in tensors)
+    save({}, path)
+    with pytest.raises(CheckpointError, match=f"{name}: holds no tensors"):
+        read_state(path)
+    for left in (*range(12), len(whole) // 2, -1):
+        path.write_bytes(whole[:left])
+        with pytest.raises(CheckpointError, match=f"{name}: ") as caught:
+            read_state(path)
+        assert "\n" not in str(caught.value)
+    path.unlink()
+    with pytest.raises(CheckpointError, match=f"{name}: no such file"):
+        read_state(path)
+
+
+@pytest.mark.parametrize("crash_at", range(4))
+def test_a_crash_while_saving_is_never_taken_for_a_whole_part(world, monkeypatch, crash_at):
+    torch.manual_seed(9)
+    other = GameEngine(SPECS["tiny"], world.tokenizer(), PROFILES["paper"])
+    before, steps = world.load_engine().state_dict(), iter(range(100))
+    before = {name: value.clone() for name, value in before.items()}
+    real = storage.os.replace
+
+    def crash(source, target):
+        if next(steps) == crash_at:
+            raise KeyboardInterrupt
+        real(source, target)
+
+    monkeypatch.setattr("os.replace", crash)
+    with pytest.raises(KeyboardInterrupt):
+        save_part(world, other)
+    monkeypatch.undo()
+    after = open_world(world.folder)
+    if after.has("engine"):
+        assert all(torch.equal(value, before[name]) for name, value in after.load_engine().state_dict().items())
+    else:
+        with pytest.raises(CheckpointError, match="engine is not complete"):
+            after.load_engine()
+    assert same(save_part(after, other).load_engine(), other), "saving again mends it"
+
+
+def test_what_is_put_in_place_is_on_the_disk_before(world, tiny_engine, monkeypatch):
+    """Else a manifest could name an empty file after a power cut."""
+    synced, placed = set(), []
+    flush, place = os.fsync, os.replace
+
+    def recorded_flush(descriptor):
+        synced.add(os.fstat(descriptor).st_ino)
+        flush(descriptor)
+
+    def recorded_place(source, target):
+        placed.append((os.path.basename(target), os.stat(source).st_ino in synced))
+        place(source, target)
+
+    monkeypatch.setattr("os.fsync", recorded_flush)
+    monkeypatch.setattr("os.replace", recorded_place)
+    save_part(world, tiny_engine, max_shard_bytes=70_000)
+    assert {"config.json", "tokenizer.json", "model.safetensors.index.json"} < {name for name, _ in placed}
+    assert [name for name, safe in placed if not safe] == []
+
+
+def test_unfinished_files_are_named_after_their_process_and_swept_by_the_next_save(world, tiny_engine):
+    folder = world.folder / "engine"
+    mine = storage.FolderWriter(folder).path("model.safetensors").name
+    assert str(os.getpid()) in mine and mine.startswith("part-")
+    for name in (mine.replace(str(os.getpid()), "1"), "model-00001-of-00002.safetensors.part"):  # then and before
+        (folder / name).write_bytes(b"half")
+    save_part(world, tiny_engine)
+    assert {path.name for path in folder.iterdir()} == {"config.json", "tokenizer.json", "model.safetensors"}
+
+
+def test_an_encoder_of_every_variant_is_stored(tmp_path, tiny_tokenizer):
+    for variant in ("mlp", "linear", "addition", "cross_attention"):
+        spec = replace(SPECS["tiny"], encoder=replace(SPECS["tiny"].encoder, variant=variant))
+        encoder = ShotEncoder(spec, tiny_tokenizer.backend).eval()
+        world = save_part(save_world(tmp_path / variant, spec), encoder)
+        assert same(world.load_encoder(), encoder)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="modes are not for Windows")
+@pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o664), (0o077, 0o600)])
+def test_a_worlds_weights_are_for_those_that_the_umask_lets_read(world, tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        copy = save_world(tmp_path / "copy", world.spec, motion_table=world.motion_table)
+        save_part(copy, world.load_engine())
+    finally:
+        os.umask(before)
+    files = list((tmp_path / "copy").rglob("*.safetensors"))
+    assert files and {path.stat().st_mode & 0o777 for path in files} == {mode}

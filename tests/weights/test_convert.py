@@ -1,0 +1,448 @@
+"""The published files become a world: every layout, every dtype, and every kind of wrong file."""
+
+import errno
+import json
+import math
+import os
+import re
+import shutil
+from pathlib import Path
+
+import published_files as made
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from animegamer_core.__main__ import main
+from animegamer_core.weights import CheckpointError, open_world
+from animegamer_core.weights.convert import convert
+
+ENGINE_ONLY, DECODER_ONLY, VAE_ONLY = ("engine",), ("decoder",), ("vae",)
+
+
+@pytest.fixture
+def src(tmp_path, mistral):
+    """A download folder that holds Mistral's config and tokenizer."""
+    shutil.copytree(mistral, tmp_path / "src" / mistral.name)
+    return tmp_path / "src"
+
+
+@pytest.fixture
+def copied(converted, tmp_path):
+    """The folder of a world that an earlier run made."""
+    shutil.copytree(converted.folder, tmp_path / "w")
+    return tmp_path / "w"
+
+
+def assert_same(ours, original, tolerance=2e-6):
+    expected = original.state_dict()
+    for name, value in ours.state_dict().items():
+        if value.device.type != "meta":
+            difference = (value.float() - expected[name].float()).abs().max()
+            assert difference <= tolerance, f"{name} differs by {difference}"
+
+
+def test_a_whole_download_becomes_a_world(converted_exactly, originals):
+    world, seen = converted_exactly
+    assert world.spec.name == "qiqi"
+    assert (world.profile.name, world.motion_table.name) == ("reference", "released")
+    assert (world.spec.state, world.spec.engine) == (made.SPEC.state, made.SPEC.engine)
+    assert world.spec.decoder == made.SPEC.decoder
+    assert_same(world.load_engine(), originals.engine)
+    assert_same(world.load_decoder(), originals.decoder)
+    assert_same(world.load_encoder(parts=("encoder",)), originals.encoder)
+    assert "European Union" in world.licence
+    done = [step[0] for step in seen]
+    assert done == sorted(done) and done[-1] == seen[-1][1] > 0
+    assert [sentence.split()[0] for sentence in world.missing()] == ["text_tower", "image_tower"]
+
+
+def test_released_precision_stores_16_bits(converted):
+    assert {p.dtype for p in converted.load_engine(dtype=torch.bfloat16).parameters()} == {torch.bfloat16}
+    engine = converted.load_engine()
+    weights = sum(p.numel() for p in engine.parameters())
+    assert weights * 2 < converted.files["engine/model.safetensors"].bytes < weights * 2 + 20_000
+    assert {p.dtype for p in engine.parameters()} == {torch.float32}, "the CPU computes in float32"
+
+
+def test_any_published_precision_is_read(src, originals, tmp_path):
+    made.write_all(src, originals, torch.bfloat16)
+    world = convert(src, tmp_path / "w", precision="keep")
+    assert_same(world.load_decoder(), originals.decoder, 0.02)
+    assert_same(world.load_engine(), originals.engine, 0.02)
+
+
+def test_float8_embeddings_are_widened(src, originals, tmp_path):
+    tensors, _ = made.engine_tensors(originals.engine)
+    key = "llm.base_model.model.model.embed_tokens.weight"
+    tensors[key] = tensors[key].to(torch.float8_e4m3fn)
+    made.save(src / "MLLM-Qiqi" / "pytorch_model.bin", tensors)
+    engine = convert(src, tmp_path / "w", precision="keep", parts=ENGINE_ONLY).load_engine()
+    assert torch.equal(engine.llm.model.embed_tokens.weight, tensors[key].float())
+
+
+@pytest.mark.parametrize("form", [{"base_layer": ""}, {"lora": False}])
+def test_forms_of_a_full_engine_file(src, originals, tmp_path, form):
+    made.save(src / "MLLM-Qiqi" / "pytorch_model.bin", made.engine_tensors(originals.engine, **form)[0])
+    assert_same(convert(src, tmp_path / "w", precision="keep", parts=ENGINE_ONLY).load_engine(), originals.engine)
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "shards"])
+def test_a_trainable_only_engine_takes_its_base_from_mistral(src, originals, tmp_path, kind):
+    tensors, base = made.engine_tensors(originals.engine, trainable_only=True)
+    made.save(src / "MLLM-Qiqi" / "pytorch_model.bin", tensors)
+    with pytest.raises(CheckpointError, match="only the trained weights.*Mistral-7B-Instruct-v0.1"):
+        convert(src, tmp_path / "w", parts=ENGINE_ONLY)
+    folder = src / "Mistral-7B-Instruct-v0.1"
+    base = {**base, "model.embed_tokens.weight": torch.zeros(32000, 16), "model.norm.weight": torch.zeros(16)}
+    if kind == "safetensors":
+        save_file(base, folder / "model.safetensors")
+    else:
+        names = sorted(base)
+        halves = {f"pytorch_model-0000{i + 1}-of-00002.bin": names[i::2] for i in (0, 1)}
+        for file, keys in halves.items():
+            torch.save({key: base[key] for key in keys}, folder / file)
+        index = {"weight_map": {key: file for file, keys in halves.items() for key in keys}}
+        (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    assert_same(convert(src, tmp_path / "w", precision="keep", parts=ENGINE_ONLY).load_engine(), originals.engine)
+
+
+def test_lora_alpha_is_read_from_peft_beside_the_file(src, originals, tmp_path):
+    made.save(src / "MLLM-Qiqi" / "pytorch_model.bin", made.engine_tensors(originals.engine, alpha=12.0)[0])
+    (src / "MLLM-Qiqi" / "adapter_config.json").write_text('{"lora_alpha": 12}')
+    engine = convert(src, tmp_path / "w", precision="keep", parts=ENGINE_ONLY).load_engine()
+    assert_same(engine, originals.engine, 2e-5)
+
+
+@pytest.mark.parametrize(("lora", "beside", "latest"), [(True, False, "release"), (False, True, "80000")])
+def test_forms_of_a_decoder_file(src, originals, tmp_path, lora, beside, latest):
+    tensors = made.decoder_tensors(originals.decoder, originals.encoder, lora=lora)
+    made.write_decoder(src, tensors, latest, beside)
+    world = convert(src, tmp_path / "w", precision="keep", parts=DECODER_ONLY)
+    assert_same(world.load_decoder(parts=DECODER_ONLY), originals.decoder)
+    row = world.load_encoder(parts=("encoder",)).unconditional()
+    assert torch.equal(row, world.load_decoder(parts=DECODER_ONLY).unconditional_ND)
+
+
+def test_other_models_inside_the_decoder_file_are_used_or_left(src, originals, tmp_path):
+    tensors = made.decoder_tensors(originals.decoder, originals.encoder)
+    tensors |= made.vae_tensors(originals.decoder.vae, "first_stage_model.")
+    tensors["conditioner.embedders.0.transformer.shared.weight"] = torch.zeros(2, 2)
+    tensors["clip_img_encoder.model.token_embedding.weight"] = torch.zeros(2, 2)
+    made.write_decoder(src, tensors)
+    with pytest.raises(CheckpointError, match="class_embedding|patch_embedding"):
+        convert(src, tmp_path / "w", parts=("decoder", "vae"))
+    del tensors["clip_img_encoder.model.token_embedding.weight"]
+    made.write_decoder(src, tensors)
+    world = convert(src, tmp_path / "w", precision="keep", parts=("decoder", "vae"))
+    assert_same(world.load_decoder(), originals.decoder)
+
+
+def test_the_vae_also_comes_from_a_diffusers_folder(src, originals, tmp_path):
+    state = {name: value.contiguous() for name, value in originals.decoder.vae.state_dict().items()}
+    (src / "CogVideoX-2b" / "vae").mkdir(parents=True)
+    save_file(state, src / "CogVideoX-2b" / "vae" / "diffusion_pytorch_model.safetensors")
+    world = convert(src, tmp_path / "w", precision="keep", parts=VAE_ONLY)
+    assert_same(world.load_decoder(parts=VAE_ONLY).vae, originals.decoder.vae)
+
+
+def write_text_encoder(src, originals):
+    """A T5 folder, of which only the encoder is read."""
+    folder, tower = src / "t5-v1_1-xxl", originals.encoder.text_tower
+    folder.mkdir()
+    text = {name: value.contiguous() for name, value in tower.state_dict().items() if "embed_tokens" not in name}
+    save_file({**text, "decoder.block.0.x": torch.zeros(1)}, folder / "model.safetensors")
+    (folder / "config.json").write_text(tower.config.to_json_string())
+    shutil.copy(src / "Mistral-7B-Instruct-v0.1" / "tokenizer.json", folder)
+
+
+def write_image_encoder(src, originals, config):
+    """A CLIP folder, of which only the image encoder is read."""
+    folder = src / "CLIP-ViT-B-16-laion2B-s34B-b88K"
+    clip = made.image_tower_tensors(originals.encoder.image_tower)
+    made.save(folder / "open_clip_pytorch_model.bin", {**clip, "logit_scale": torch.zeros(1)})
+    for name, content in config.items():
+        (folder / name).write_text(json.dumps(content))
+
+
+def test_text_and_image_encoders_are_converted_if_present(own_copy, originals, tmp_path):
+    write_text_encoder(own_copy, originals)
+    config = {"open_clip_config.json": {"model_cfg": {"vision_cfg": {"head_width": 8}}}}
+    write_image_encoder(own_copy, originals, config)
+    with pytest.raises(CheckpointError, match="4 patches.*196"):
+        convert(own_copy, tmp_path / "w", precision="keep")
+    shutil.rmtree(own_copy / "VDM_Decoder-Qiqi")
+    alone = convert(own_copy, tmp_path / "alone", precision="keep", parts=("image_tower",))
+    assert alone.spec.encoder.image == made.SPEC.encoder.image
+    assert_same(alone.load_encoder(parts=("image_tower",)).image_tower, originals.encoder.image_tower)
+    assert_same(alone.load_encoder(parts=("text_tower",)).text_tower, originals.encoder.text_tower)
+
+
+def test_a_second_run_only_redoes_what_changed(download, converted, copied):
+    times = {path: (copied / path).stat().st_mtime_ns for path in converted.files}
+    assert convert(download, copied).files == converted.files
+    assert times == {path: (copied / path).stat().st_mtime_ns for path in converted.files}
+    broken = copied / "vae" / "model.safetensors"
+    content = bytearray(broken.read_bytes())
+    content[-1] ^= 1
+    broken.write_bytes(content)
+    assert convert(download, copied).files == converted.files
+    redone = {path for path in converted.files if (copied / path).stat().st_mtime_ns != times[path]}
+    assert redone == {path for path in converted.files if path.startswith("vae/")}
+
+
+def test_an_interrupted_run_goes_on_and_no_other_writes_meanwhile(download, tmp_path):
+    def stop(done, total, what):
+        if what.startswith("decoder: transformer.norm_out"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert(download, tmp_path / "w", stop)
+    assert not list((tmp_path / "w").rglob("part-*"))
+    seen = set()
+
+    def again(done, total, what):
+        if not seen:
+            with pytest.raises(ValueError, match="w: another conversion or training .*; wait for it"):
+                convert(download, tmp_path / "w")
+        seen.add(what.split(":")[0])
+
+    world = convert(download, tmp_path / "w", again)
+    assert not world.missing(("engine", "decoder", "vae", "encoder"))
+    assert "vae" not in seen and "decoder" in seen, "the part that was finished is not written again"
+    world.verify()
+
+
+def test_several_worlds_are_chosen_by_name(own_copy, copied):
+    for kind in ("MLLM", "VDM_Decoder"):
+        shutil.copytree(own_copy / f"{kind}-Qiqi", own_copy / f"{kind}-Sosuke")
+    with pytest.raises(CheckpointError, match="MLLM-Qiqi, MLLM-Sosuke"):
+        convert(own_copy, copied)
+    with pytest.raises(CheckpointError, match="world 'qiqi' with other sizes or for another film"):
+        convert(own_copy, copied, name="Sosuke")
+    open_world(copied).verify()
+
+
+def test_the_command_converts(download, tmp_path, capsys):
+    assert main(["convert", str(download), "--out", str(tmp_path / "w")]) == 0
+    shown = capsys.readouterr()
+    assert "100%" in shown.err and "'qiqi'" in shown.out and "European Union" in shown.out
+    assert main(["convert", str(tmp_path / "nothing"), "--out", str(tmp_path / "w")]) == 2
+    assert "no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "config.json"])
+def test_a_full_disk_while_a_text_is_written_is_one_sentence(download, converted, tmp_path, capsys, monkeypatch, file):
+    def full(path, *rest, **options):
+        if path.name.endswith(file) and path.parent.name == "engine":
+            raise OSError(errno.ENOSPC, "full")
+        return plain(path, *rest, **options)
+
+    plain, words = Path.write_text, ["convert", str(download), "--out", str(tmp_path / "w")]
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        assert main(words) == 2
+    shown = capsys.readouterr().err
+    place = re.escape(str(tmp_path / "w" / "engine"))
+    assert re.search(rf"convert: {place}\S*{file}: No space left on device .*; free some space", shown)
+    assert "Traceback" not in shown and not list((tmp_path / "w" / "engine").iterdir())
+    assert main(words) == 0
+    assert open_world(tmp_path / "w").files == converted.files
+
+
+def test_the_tokenizer_is_stored_as_its_library_writes_it(converted, tmp_path):
+    converted.tokenizer().backend.save(str(tmp_path / "tokenizer.json"))
+    stored = converted.folder / "engine" / "tokenizer.json"
+    assert stored.read_bytes() == (tmp_path / "tokenizer.json").read_bytes()
+
+
+# ---- files that must be refused, each with one sentence
+
+
+def refuse(src, out, match, parts=DECODER_ONLY):
+    with pytest.raises(CheckpointError, match=match) as caught:
+        convert(src, out, parts=parts)
+    assert "\n" not in str(caught.value)
+    assert not (out / "world.json").exists(), "nothing is written before all of it fits"
+
+
+@pytest.fixture
+def decoder_file(src, originals):
+    return made.write_decoder(src, made.decoder_tensors(originals.decoder, originals.encoder))
+
+
+def change(path, inside="module", **changes):
+    """Rewrite a torch file with some entries changed; None removes one."""
+    content = torch.load(path, weights_only=False)
+    tensors = content[inside] if inside else content
+    for key, value in changes.items():
+        key = next((name for name in tensors if name.endswith(key.replace("__", "."))), key)
+        tensors.pop(key, None)
+        if value is not None:
+            tensors[key] = value
+    torch.save(content, path)
+
+
+class Malicious:
+    """What a hostile pickle does: runs a command as soon as it is opened."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self):
+        return (os.system, (f"echo run > {self.marker}",))
+
+
+def test_a_malicious_pickle_never_runs(src, decoder_file, tmp_path):
+    marker = tmp_path / "marker"
+    change(decoder_file, None, extra=Malicious(marker))
+    refuse(src, tmp_path / "w", "mp_rank_00_model_states.pt: torch cannot load it safely .*download again")
+    assert not marker.exists()
+    torch.load(decoder_file, weights_only=False)
+    assert marker.exists(), "the file was harmless: the test proves nothing"
+    torch.save({"module": torch.nn.Linear(2, 2)}, decoder_file)
+    refuse(src, tmp_path / "w", "torch cannot load it safely")
+
+
+def test_truncated_files_and_files_of_another_kind(src, decoder_file, tmp_path):
+    content = decoder_file.read_bytes()
+    for left in (0, 1, 100, len(content) // 2, len(content) - 9):
+        decoder_file.write_bytes(content[:left])
+        refuse(src, tmp_path / "w", "mp_rank_00_model_states.pt: torch cannot load it")
+    decoder_file.write_bytes(b"<!DOCTYPE html><html>Sign in to download</html>" * 50)
+    refuse(src, tmp_path / "w", "mp_rank_00_model_states.pt: torch cannot load it")
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"time_embed__0__weight": None}, "time_embedding.linear_1.weight"),
+        ({"new_layer": torch.zeros(2)}, "'new_layer' is unknown; expected the published names only"),
+        ({"1__attention__dense__matrix_A__0": None}, "has only one of lora_A and lora_B; expected both"),
+        ({"0__attention__query_key_value__matrix_B__2": torch.zeros(5, 3)}, "do not multiply"),
+        ({"0__attention__query_key_value__original__weight": torch.zeros(97, 32)}, "rows that split into 3"),
+        ({"final_layer__linear__weight": torch.zeros(3, 32)}, "proj_out.weight' has shape .3, 32., .*expects .16, 32."),
+        ({"pos_embed__pos_embedding": torch.zeros(1, 256, 32)}, "grid|positions"),
+        ({"pos_embed__pos_embedding": torch.zeros(1, 1, 256, 32)}, "positions has shape .1, 1, 256, 32.; expected .1,"),
+        ({"pos_embed__pos_embedding": torch.zeros(1, 226, 32)}, "positions has shape .*more than 226, 32"),
+        (
+            {"final_layer__linear__weight": torch.zeros(16, 32, dtype=torch.int64)},
+            "has type int64, .*one like float32",
+        ),
+        ({"patch_embed__proj__weight": torch.zeros(32, 0, 2, 2)}, "has shape .32, 0, 2, 2.; expected stored values"),
+        ({"x" * 999: torch.zeros(2)}, "'x{120}' is unknown"),
+        ({"time_embed__0__bias": "a string"}, "time_embed.0.bias' is a str; expected named tensors"),
+    ],
+)
+def test_a_decoder_file_that_does_not_fit(src, decoder_file, tmp_path, changes, match):
+    change(decoder_file, **changes)
+    refuse(src, tmp_path / "w", match)
+
+
+def test_a_wrong_latest_and_absent_files_are_named(src, decoder_file, tmp_path):
+    latest = src / "VDM_Decoder-Qiqi" / "latest"
+    for content, match in (
+        ("0", "'0'; expected a number above 0 or 'release'"),
+        ("../../etc", "expected a number"),
+        ("7", "no such file"),
+    ):
+        latest.write_text(content)
+        refuse(src, tmp_path / "w", match)
+    latest.unlink()
+    refuse(src, tmp_path / "w", "latest: no such file")
+    shutil.rmtree(latest.parent)
+    refuse(src, tmp_path / "w", "no files for the decoder; expected VDM_Decoder-")
+    refuse(src, tmp_path / "w", "no files for the engine; expected MLLM-", ENGINE_ONLY)
+
+
+def test_engine_and_decoder_must_be_one_pair(src, originals, decoder_file, tmp_path):
+    tensors, _ = made.engine_tensors(originals.engine)
+    for key in ("input_resampler.proj.0.weight", "output_resampler.proj.2.weight"):
+        tensors[key] = torch.zeros(16, 40)
+    made.save(src / "MLLM-Qiqi" / "pytorch_model.bin", tensors)
+    refuse(src, tmp_path / "w", "states of width 40, but the decoder reads 32", ("engine", "decoder"))
+
+
+@pytest.fixture
+def whole(own_copy, originals):
+    """A download with its text encoder, whose files a test may break."""
+    (own_copy / "MLLM-Qiqi" / "adapter_config.json").write_text('{"lora_alpha": 3}')
+    write_text_encoder(own_copy, originals)
+    return own_copy
+
+
+MISTRAL, T5, ADAPTER = (
+    "Mistral-7B-Instruct-v0.1/config.json",
+    "t5-v1_1-xxl/config.json",
+    "MLLM-Qiqi/adapter_config.json",
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "match"),
+    [
+        (MISTRAL, {"rope_theta": None, "rope_parameters": None}, "rope_parameters is 'None'; expected an object"),
+        (MISTRAL, {"rope_theta": [1]}, r"rope_theta is '\[1\]'; expected a number"),
+        (MISTRAL, {"rope_theta": 1e6}, "rope_theta is 1e\\+06; expected 10000 of Mistral-7B-Instruct-v0.1"),
+        (MISTRAL, {"rms_norm_eps": 1e-3}, "rms_norm_eps is 0.001; expected 1e-05"),
+        (MISTRAL, {"rms_norm_eps": math.nan}, "not JSON"),
+        (
+            MISTRAL,
+            {"num_hidden_layers": 3},
+            "num_hidden_layers is '3', but the weights next to it have 2",
+        ),
+        (MISTRAL, {"hidden_size": 8}, "hidden_size is '8', but the weights next to it have 16"),
+        (MISTRAL, {"intermediate_size": 7}, "intermediate_size is '7', but the weights next to it have"),
+        (MISTRAL, {"num_attention_heads": True}, "num_attention_heads is 'True'; expected a whole number"),
+        (MISTRAL, {"num_key_value_heads": 0}, "num_key_value_heads is 0; expected a whole number of 1"),
+        (MISTRAL, {"num_attention_heads": 16, "num_key_value_heads": 8}, "16 heads and 8 key heads do not fit"),
+        (MISTRAL, {"max_position_embeddings": 10**400}, r"max_position_embeddings is 10+ \.\.\. 0+; expected"),
+        (T5, {"d_kv": 10**20}, "d_kv is 1000+; expected a whole number of 1"),
+        (T5, {"d_kv": 9}, "2 heads of 9 in 2 layers do not fit 2 layers with 16 query rows"),
+        (T5, {"num_layers": 100}, "in 100 layers do not fit 2 layers"),
+        (ADAPTER, {"lora_alpha": 10**400}, r"lora_alpha is '10+ \.\.\. 0+'; expected a number"),
+    ],
+)
+def test_a_broken_configuration_beside_the_weights(whole, tmp_path, file, changes, match):
+    path = whole / file
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    refuse(whole, tmp_path / "w", f"{file}: .*{match}", ENGINE_ONLY)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "match"),
+    [
+        ("open_clip_config.json", {"model_cfg": None}, "model_cfg is 'None'; expected an object"),
+        ("open_clip_config.json", {"model_cfg": {"vision_cfg": {"head_width": 0}}}, "head_width is 0; expected"),
+        (
+            "open_clip_config.json",
+            {"model_cfg": {"vision_cfg": {"head_width": 7}}},
+            "16 does not split into heads of 7",
+        ),
+        ("config.json", {"vision_config": [1]}, r"vision_config is '\[1\]'; expected an object"),
+        ("config.json", {"vision_config": {"num_attention_heads": 5}}, "16 does not split into 5 heads"),
+        ("config.json", {"vision_config": {"hidden_act": []}}, r"hidden_act is '\[\]'; expected 'gelu'"),
+        ("config.json", {}, "16 does not split into heads of 64"),
+    ],
+)
+def test_a_broken_configuration_of_the_image_tower(src, originals, tmp_path, file, content, match):
+    write_image_encoder(src, originals, {file: content})
+    refuse(src, tmp_path / "w", f"{file}: .*{match}", ("image_tower",))
+
+
+@pytest.mark.parametrize("stem", ["model.safetensors", "pytorch_model.bin"])
+def test_an_index_lists_bare_file_names(src, tmp_path, stem):
+    (src / "MLLM-Qiqi").mkdir()
+    for listed in ("", ".", "..", "a/b", "../../secret.safetensors", None, 3):
+        (src / "MLLM-Qiqi" / f"{stem}.index.json").write_text(json.dumps({"weight_map": {"a": listed}}))
+        refuse(src, tmp_path / "w", "index.json: .*bare file name", ENGINE_ONLY)
+
+
+def test_what_a_clone_without_lfs_leaves_is_named(own_copy, tmp_path):
+    (own_copy / "MLLM-Qiqi" / "pytorch_model.bin").unlink()
+    for name in ("MLLM-Qiqi/pytorch_model.bin", "MLLM-Qiqi/model.safetensors", "3d-vae.pt"):
+        path = own_copy / name
+        before = path.read_bytes() if path.exists() else None
+        path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 29000000000\n")
+        refuse(own_copy, tmp_path / "w", f"{name}: this is a Git LFS pointer", ENGINE_ONLY)
+        path.unlink() if before is None else path.write_bytes(before)

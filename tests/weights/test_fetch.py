@@ -1,0 +1,181 @@
+"""Downloading from a hub on this machine: asked, resumed, verified, and converted into a world as it comes."""
+
+import io
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import stock_files
+import torch
+from hub_repositories import GAMER, MISTRAL, VIDEO, below, released_repositories
+from hub_server import Hub, ask_instead, new_session
+from huggingface_hub import constants
+
+from animegamer_core.__main__ import main
+from animegamer_core.weights import fetch as fetching
+from animegamer_core.weights import open_world
+from animegamer_core.weights.base_folders import find_base
+from animegamer_core.weights.convert import new_world
+
+ROOT = Path(__file__).parents[2]
+ENGINE = "MLLM-Qiqi/pytorch_model.bin"
+
+
+@pytest.fixture(scope="module")
+def released(download, originals):
+    """The three repositories, with a whole tiny world inside."""
+    return released_repositories(download, originals)
+
+
+@pytest.fixture
+def hub(released, monkeypatch):
+    """A hub that this process asks in place of the real one."""
+    with Hub() as hub:
+        hub.repositories = {repo: dict(files) for repo, files in released.items()}
+        ask_instead(monkeypatch, hub.url)
+        yield hub
+        new_session()
+
+
+@pytest.fixture
+def fetch(monkeypatch, capsys):
+    """Runs the command; gives its exit status, what it printed, and its one sentence where it failed."""
+
+    def run(out, *words, answer="", what="qiqi"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(answer))
+        status = main(["fetch", what, "--out", str(out), *words])
+        shown = capsys.readouterr()
+        return SimpleNamespace(status=status, out=shown.out, error=shown.err)
+
+    return run
+
+
+def test_a_world_is_converted_as_it_comes(hub, fetch, converted, tmp_path):
+    out = tmp_path / "qiqi"
+    done = fetch(out, "--yes")
+    assert done.status == 0, done.error
+    for said in (GAMER, MISTRAL, VIDEO, "test-1.0", "European Union", "To download", "The disk needs"):
+        assert said in done.out
+    world = open_world(out)
+    assert world.spec == converted.spec.__class__(**{**vars(converted.spec), "name": "qiqi"})
+    assert {path: note.sha256 for path, note in world.files.items() if path.endswith(".safetensors")} == {
+        path: note.sha256 for path, note in converted.files.items() if path.endswith(".safetensors")
+    }, "the same numbers as from one whole download"
+    assert not (out / fetching.DOWNLOADS).exists(), "what was converted is not kept twice"
+    hub.asked = []
+    assert fetch(out).status == 0 and hub.asked == [], "nothing to ask about, and nothing to download"
+    (out / "vae" / "model.safetensors").unlink()
+    assert fetch(out, "--yes").status == 0 and not open_world(out).missing(("engine", "decoder", "vae", "encoder"))
+    assert not any(path.startswith("MLLM") for path, _ in hub.asked), "the engine is there"
+
+
+def test_nothing_is_downloaded_unasked(hub, fetch, tmp_path):
+    for answer in ("", "n\n", "perhaps\n"):
+        done = fetch(tmp_path / "d", answer=answer)
+        assert done.status == 1 and "Nothing was downloaded" in done.out
+    assert hub.asked == [] and not (tmp_path / "d").exists()
+
+
+def test_a_killed_download_goes_on_where_it_was(hub, fetch, tmp_path):
+    whole = len(hub.repositories[GAMER][ENGINE])
+    hub.stall_at = (ENGINE, whole // 2)
+    small = "from huggingface_hub import constants; constants.DOWNLOAD_CHUNK_SIZE = 4096"  # it keeps whole ones only
+    words = ["fetch", "qiqi", "--out", str(tmp_path / "d"), "--yes"]
+    call = [sys.executable, "-c", f"{small}; from animegamer_core.__main__ import main; main({words})"]
+    outside = {"HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "PYTHONPATH": str(ROOT)}
+    name = f"{Path(ENGINE).name}.*.part"
+    running = subprocess.Popen(call, env={**os.environ, **outside}, stdout=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 60
+        while not (parts := [part for part in (tmp_path / "d").rglob(name) if part.stat().st_size]):
+            assert time.monotonic() < end and running.poll() is None
+            time.sleep(0.05)
+        assert "another fetch is running here" in fetch(tmp_path / "d", "--yes").error
+    finally:
+        running.kill()
+        running.wait()
+    arrived = parts[0].stat().st_size
+    hub.stall_at, hub.asked, hub.cut_once = None, [], {ENGINE}
+    done = fetch(tmp_path / "d", "--yes")
+    assert done.status == 0 and "to go" in done.out
+    asked = [first for path, first in hub.asked if path == ENGINE]
+    assert asked[0] == arrived and len(asked) == 2 and asked[1] >= arrived, "also after an answer that broke off"
+    assert not open_world(tmp_path / "d").missing(("engine", "decoder", "vae"))
+
+
+def test_wrong_content_never_gets_a_name(hub, fetch, tmp_path):
+    right = hub.repositories[GAMER][ENGINE]
+    hub.wrong = {ENGINE: bytes([right[0] ^ 1]) + right[1:]}
+    assert f"{ENGINE}: the download does not match the hub's list" in fetch(tmp_path / "d", "--yes").error
+    assert not list((tmp_path / "d").rglob("pytorch_model.bin*"))
+    hub.wrong = {}
+    assert fetch(tmp_path / "d", "--yes").status == 0
+
+
+def test_progress_is_reported_and_can_stop_it(hub, tmp_path):
+    plan, seen = fetching.plan_fetch("qiqi", tmp_path / "d"), []
+    fetching.fetch(plan, lambda size, what: seen.append((size, what)))
+    assert sum(size for size, _ in seen) == plan.bytes
+    assert any(what.startswith("converting engine") for _, what in seen)
+
+    def stop(size, what):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetching.fetch(fetching.plan_fetch("qiqi", tmp_path / "other"), stop)
+
+
+def test_base_models_are_fetched_and_become_a_world(hub, fetch, tmp_path):
+    src = stock_files.write_base(tmp_path / "base")
+    names = {repo: repo.partition("/")[2] for repo in (VIDEO, MISTRAL, fetching.CLIP)}
+    hub.repositories = {repo: {**below(src / name), "README.md": b"about"} for repo, name in names.items()}
+    assert fetch(tmp_path / "d", what="--base").status == 1 and hub.asked == [], "nothing unasked"
+    done = fetch(tmp_path / "d", "--yes", what="--base")
+    assert done.status == 0 and "Apache-2.0" in done.out and "European Union" not in done.out
+    assert not list((tmp_path / "d").rglob("README.md"))
+    assert f"new --spec release --cogvideox {tmp_path / 'd' / 'CogVideoX-2b'} --mistral" in done.out
+    assert not new_world(find_base(tmp_path / "d"), tmp_path / "w").missing()
+    assert fetching.missing_pieces(fetching.BASE, tmp_path / "d") == ()
+    assert "To download: 0.0 MB" in fetch(tmp_path / "d", what="--base").out
+
+
+def test_what_a_world_lacks_is_known_without_the_hub(converted, tmp_path):
+    text = fetching.missing_text(fetching.missing_pieces("qiqi", tmp_path, encoders=True))
+    assert "engine (the game engine, about 15.0 GB)" in text and text.endswith("; 29.5 GB in all")
+    assert fetching.missing_pieces("qiqi", converted.folder) == ()
+    assert len(fetching.missing_pieces(fetching.BASE, tmp_path)) == 5
+
+
+def test_what_the_hub_does_not_give_is_one_sentence(hub, fetch, tmp_path, monkeypatch):
+    hub.gated = {MISTRAL}
+    said = fetch(tmp_path / "d", "--yes").error
+    assert f"accept the licence at {hub.url}/{MISTRAL}" in said and "`hf auth login`" in said
+    hub.gated = set()
+    with monkeypatch.context() as full:
+        full.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10))
+        assert "free; choose another disk" in fetch(tmp_path / "d", "--yes").error
+    assert "has no file for the game engine of miko" in fetch(tmp_path / "d", "--yes", what="miko").error
+    del hub.repositories[GAMER]
+    assert f"{GAMER}: no such repository" in fetch(tmp_path / "d", "--yes").error
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    assert "no answer" in fetch(tmp_path / "d", "--yes").error
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    new_session()
+    assert "HF_HUB_OFFLINE forbids" in fetch(tmp_path / "d", "--yes").error
+    assert hub.asked == [], "all of it is known before anything is downloaded"
+    assert "comes with this program" in fetch(tmp_path / "d", what="toybox").error
+
+
+def test_a_world_or_the_base_models_are_asked_for(capsys):
+    for words in ([], ["qiqi", "--base"]):
+        assert main(["fetch", *words]) == 2
+        assert "give either the name of a world (qiqi, sosuke) or --base" in capsys.readouterr().err
+
+
+def test_a_listing_that_leads_out_of_the_folder_is_refused(hub, fetch, tmp_path):
+    hub.repositories[GAMER]["MLLM-Qiqi/model/../../../x.bin"] = torch.zeros(4).numpy().tobytes()
+    assert "not a file name on every system" in fetch(tmp_path / "d", "--yes").error and hub.asked == []

@@ -1,0 +1,160 @@
+"""LoRA files of other programs on a world's decoder: every spelling gives the same weights, and others are refused."""
+
+import json
+import re
+
+import pytest
+import torch
+from diffusers import CogVideoXPipeline
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import save_file
+from tiny_world import save_tiny_world
+
+from animegamer_core.weights.adapter_files import adapted_models, adapter_facts, fits_decoder
+from animegamer_core.weights.adapters import open_with_adapters, with_adapters
+
+TARGETS = r"(transformer_blocks\.\d+\.(attn1\.(to_q|to_out\.0)|ff\.net\.0\.proj|norm1\.linear)|proj_out)"
+RANK, ALPHA = 2, 6.0
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return save_tiny_world(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def trained(world):
+    """The decoder's transformer with peft's own LoRA of random weights: (model, lora_A and lora_B by layer)."""
+    torch.manual_seed(3)
+    config = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=TARGETS, init_lora_weights=False)
+    model = get_peft_model(world.load_decoder().transformer, config)
+    return model, {
+        key.removeprefix("base_model.model."): value for key, value in get_peft_model_state_dict(model).items()
+    }
+
+
+@pytest.fixture(scope="module")
+def merged(trained):
+    """What peft itself makes of the weights."""
+    model = trained[0]
+    model.merge_adapter()
+    weights = {
+        name.removeprefix("base_model.model.").replace(".base_layer", ""): value.clone()
+        for name, value in model.state_dict().items()
+        if "lora_" not in name
+    }
+    model.unmerge_adapter()
+    return weights
+
+
+def kohya(name, prefix="lora_unet_"):
+    layer, _, matrix = name.removesuffix(".weight").rpartition(".lora_")
+    return f"{prefix}{layer.replace('.', '_')}.lora_{'down' if matrix == 'A' else 'up'}.weight"
+
+
+def write(folder, spelling, trained):
+    """A file in one spelling; its path."""
+    model, lora = trained
+    path = folder / f"{spelling}.safetensors"
+    if spelling == "diffusers":
+        notes = {"r": RANK, "lora_alpha": ALPHA}
+        CogVideoXPipeline.save_lora_weights(
+            folder, lora, weight_name=path.name, transformer_lora_adapter_metadata=notes
+        )
+    elif spelling == "peft":
+        model.save_pretrained(folder)
+        path = folder / "adapter_model.safetensors"
+    else:
+        respell = {
+            "kohya": kohya,
+            "video fun": lambda name: kohya(name, "lora_unet__"),
+            "comfyui": "diffusion_model.{}".format,
+            "old diffusers": lambda name: (
+                f"transformer.{name.replace('lora_A', 'lora.down').replace('lora_B', 'lora.up')}"
+            ),
+        }[spelling]
+        named = {respell(name): value for name, value in lora.items()}
+        dotted = {f"{key.split('.lora')[0]}.alpha": torch.tensor(ALPHA) for key in named}
+        save_file({**named, **dotted}, path, metadata={"format": "pt"})
+    return path
+
+
+@pytest.mark.parametrize("spelling", ["diffusers", "peft", "kohya", "video fun", "comfyui", "old diffusers"])
+def test_every_spelling_gives_the_weights_that_peft_gives(world, trained, merged, tmp_path, spelling):
+    path = write(tmp_path, spelling, trained)
+    assert fits_decoder(path) and adapter_facts(path).parts == {"decoder"}
+    adapted = open_with_adapters(world.folder, [str(path)], playing=True)
+    changed = adapted.load_decoder().transformer.state_dict()
+    plain = world.load_decoder().transformer.state_dict()
+    assert changed.keys() == plain.keys() == merged.keys()
+    for name, value in changed.items():
+        torch.testing.assert_close(value, merged[name], msg=name)
+    assert sum(not torch.equal(changed[name], plain[name]) for name in plain) == len(trained[1]) // 2
+    assert adapted.fingerprint != world.fingerprint and not adapted.warnings
+
+
+def test_a_strength_scales_it_and_the_world_is_restored(world, trained, merged, tmp_path):
+    path = write(tmp_path, "diffusers", trained)
+    plain = world.load_decoder()
+    before = {name: value.clone() for name, value in plain.state_dict().items()}
+    with_adapters(world, ((str(path), 0.5),)).refit("decoder", plain)
+    name = "proj_out.weight"
+    half = (before[f"transformer.{name}"] + merged[name]) / 2
+    torch.testing.assert_close(plain.transformer.get_parameter(name), half)
+    world.refit("decoder", plain)
+    assert all(torch.equal(value, before[key]) for key, value in plain.state_dict().items())
+
+
+def test_beside_16_bit_weights_it_draws_other_shots(world, trained, tmp_path):
+    path = write(tmp_path, "kohya", trained)
+    state = torch.randn(world.spec.state.tokens, world.spec.state.width, generator=torch.Generator().manual_seed(1))
+    shots = [
+        one.load_decoder(dtype=torch.bfloat16).shoot(state, 2.5, seed=1, steps=1)
+        for one in (world, with_adapters(world, ((str(path), 1.0),)))
+    ]
+    assert not torch.equal(*shots)
+
+
+@pytest.mark.parametrize(
+    "tensors, says",
+    [
+        ({"transformer.blocks.0.attn.to_q.lora_A.weight": (2, 4)}, "'transformer.blocks.0.attn.to_q.lora_A.weight'"),
+        ({"transformer_blocks.0.attn2.to_q.lora_A.weight": (2, 4)}, "is not a LoRA for a linear layer of CogVideoX"),
+        ({"transformer_blocks.0.proj_out.lora_A.weight": (2, 4)}, "is not a LoRA for a linear layer of CogVideoX"),
+        ({"proj_out.lora_A.weight": (2, 4)}, "the other matrix of its layer is missing"),
+        ({"proj_out.lora_A.weight": (2, 4), "proj_out.dora_scale": (4,)}, "'proj_out.dora_scale' does not fit"),
+        ({"proj_out.lora_A.weight": (2, 4), "proj_out.lora_B.weight": (9, 2)}, "for a layer of "),
+        (
+            {
+                f"transformer_blocks.29.attn1.to_q.lora_{half}.weight": shape
+                for half, shape in (("A", (2, 32)), ("B", (32, 2)))
+            },
+            "has no layer 'transformer_blocks.29.attn1.to_q'",
+        ),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused_by_its_first_key(world, tmp_path, tensors, says):
+    path = tmp_path / "other.safetensors"
+    save_file({name: torch.zeros(shape) for name, shape in tensors.items()}, path)
+    with pytest.raises(ValueError, match=re.escape(says)) as caught:
+        open_with_adapters(world.folder, [str(path)])
+    assert str(path) in str(caught.value) and "choose a LoRA file" in str(caught.value)
+
+
+def test_values_that_are_no_numbers_and_broken_notes_are_refused(world, trained, tmp_path):
+    lora = {name: value.clone() for name, value in trained[1].items()}
+    next(iter(lora.values()))[0, 0] = float("nan")
+    path = tmp_path / "nan.safetensors"
+    save_file(lora, path)
+    with pytest.raises(ValueError, match="holds NaN"):
+        open_with_adapters(world.folder, [str(path)]).load_decoder()
+    for notes in ("{", json.dumps({"transformer.lora_alpha": "much"}), json.dumps({"transformer.lora_alpha": 1e300})):
+        save_file(trained[1], path, metadata={"lora_adapter_metadata": notes})
+        with pytest.raises(ValueError, match=r"nan\.safetensors"):
+            open_with_adapters(world.folder, [str(path)]).load_decoder()
+
+
+def test_training_does_not_begin_from_it(trained, tmp_path):
+    with pytest.raises(ValueError, match="is not an adapter file of format 1"):
+        adapted_models(write(tmp_path, "kohya", trained))

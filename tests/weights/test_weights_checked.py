@@ -1,0 +1,133 @@
+"""Weights are checked before they cost memory, and as they are placed: sizes against tensors, no NaN, no infinity."""
+
+import json
+import math
+import shutil
+
+import psutil
+import published_files as made
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from test_convert import write_text_encoder
+from tiny_world import save_tiny_world
+
+from animegamer_core.train.stages import stage_config
+from animegamer_core.weights import CheckpointError, open_world
+from animegamer_core.weights.adapter_files import read_tensors, save_adapter
+from animegamer_core.weights.convert import convert
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("world")
+    save_tiny_world(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("model", "where", "sizes"),
+    [
+        ("engine", ("engine",), {"hidden": 1 << 20}),
+        ("engine", ("engine",), {"intermediate": 1 << 24}),
+        ("engine", ("engine",), {"layers": 1 << 24}),
+        ("engine", ("engine",), {"vocab_size": 1 << 24}),
+        ("decoder", ("decoder",), {"layers": 200}),
+        ("decoder", ("decoder",), {"height": 1 << 16, "width": 1 << 16}),
+        ("decoder", ("decoder",), {"time_width": 1 << 24}),
+        ("decoder", ("decoder", "vae"), {"channels": [1 << 20, 1 << 20]}),
+        ("decoder", ("decoder", "vae"), {"layers_per_block": 1 << 20}),
+    ],
+)
+def test_sizes_beyond_the_files_are_refused_without_memory(folder, tmp_path, model, where, sizes):
+    values = json.loads((folder / "world.json").read_text())
+    place = values["spec"]
+    for name in where:
+        place = place[name]
+    place.update(sizes)
+    for path in folder.iterdir():
+        if path.name != "world.json":
+            (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "world.json").write_text(json.dumps(values))
+    before = psutil.Process().memory_info().rss
+    with pytest.raises(CheckpointError, match="expect|has no such tensor"):
+        getattr(open_world(tmp_path), f"load_{model}")()
+    assert psutil.Process().memory_info().rss - before < 300 << 20
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(("model", "part"), [("engine", "engine"), ("decoder", "decoder"), ("decoder", "vae")])
+def test_a_number_that_is_none_is_named_with_its_file(folder, tmp_path, model, part, value):
+    shutil.copytree(folder, tmp_path / "world")
+    path = tmp_path / "world" / part / "model.safetensors"
+    tensors = load_file(path)
+    name = sorted(name for name, tensor in tensors.items() if tensor.is_floating_point())[-1]
+    tensors[name].view(-1)[0] = value
+    save_file(tensors, path, {"format": "pt"})  # a file of another size would count as cut off
+    for dtype in (None, torch.bfloat16):
+        with pytest.raises(CheckpointError, match="holds NaN or infinity") as caught:
+            getattr(open_world(tmp_path / "world"), f"load_{model}")(dtype=dtype)
+        assert str(path) in str(caught.value) and repr(name) in str(caught.value)
+
+
+def test_an_adapter_with_a_nan_is_refused(tmp_path):
+    tensors = {"engine.layer.weight": torch.ones(2, 2)}
+    save_adapter(tmp_path / "whole.safetensors", "joint", stage_config("joint"), tensors, {})
+    assert read_tensors(tmp_path / "whole.safetensors")
+    tensors["engine.layer.weight"][0] = math.nan
+    save_adapter(tmp_path / "spoilt.safetensors", "joint", stage_config("joint"), tensors, {})
+    with pytest.raises(ValueError, match=r"spoilt\.safetensors: .* holds NaN or infinity"):
+        read_tensors(tmp_path / "spoilt.safetensors")
+
+
+ENGINE, DECODER = "MLLM-Qiqi/pytorch_model.bin", "VDM_Decoder-Qiqi/1/mp_rank_00_model_states.pt"
+LAYER, DIT = "llm.base_model.model.model.layers.0.", "model.diffusion_model."
+ATTENTION = DIT + "transformer.layers.0.attention."
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+@pytest.mark.parametrize(
+    ("file", "inside", "key"),
+    [
+        (ENGINE, None, LAYER + "self_attn.q_proj.lora_A.default.weight"),
+        (ENGINE, None, LAYER + "mlp.down_proj.lora_B.default.weight"),
+        (ENGINE, None, LAYER + "self_attn.q_proj.base_layer.weight"),
+        (ENGINE, None, "output_resampler.proj.0.bias"),
+        (DECODER, "module", ATTENTION + "query_key_value.matrix_A.1"),
+        (DECODER, "module", ATTENTION + "dense.matrix_B.0"),
+        (DECODER, "module", ATTENTION + "query_key_value.original.weight"),
+        (DECODER, "module", DIT + "mixins.patch_embed.txt_mix_layer_norm.bias"),
+        ("3d-vae.pt", "state_dict", "encoder.down.0.block.0.conv1.conv.weight"),
+    ],
+)
+def test_published_files_name_their_own_keys(own_copy, tmp_path, file, inside, key, value):
+    content = torch.load(own_copy / file, weights_only=False)  # the decoder's has a random state of numpy beside
+    tensors = content if inside is None else content[inside]
+    tensors[key].view(-1)[-1] = value
+    content = tensors if inside is None else {inside: tensors}
+    torch.save(content, own_copy / file)
+    for precision in ("released", "keep"):
+        with pytest.raises(CheckpointError, match="holds NaN or infinity") as caught:
+            convert(own_copy, tmp_path / precision, precision=precision)
+        assert str(caught.value).startswith(f"{own_copy / file}: {key!r} holds")
+
+
+def test_a_spoilt_base_model_is_named_as_the_file_that_it_is(own_copy, originals, tmp_path):
+    """The engine's file holds only what was trained, so its base weights come from Mistral's."""
+    tensors, base = made.engine_tensors(originals.engine, trainable_only=True)
+    made.save(own_copy / ENGINE, tensors)
+    key = "model.layers.0.self_attn.q_proj.weight"
+    base[key].view(-1)[0] = math.nan
+    save_file(base, own_copy / "Mistral-7B-Instruct-v0.1" / "model.safetensors")
+    with pytest.raises(CheckpointError, match=rf"Mistral-7B-Instruct-v0.1/model.safetensors: '{key}' holds NaN"):
+        convert(own_copy, tmp_path / "w")
+
+
+def test_a_spoilt_text_encoder_is_named(own_copy, originals, tmp_path):
+    write_text_encoder(own_copy, originals)
+    path, key = own_copy / "t5-v1_1-xxl" / "model.safetensors", "shared.weight"
+    tensors = load_file(path)
+    tensors[key].view(-1)[0] = math.inf
+    save_file(tensors, path)
+    with pytest.raises(CheckpointError, match=rf"t5-v1_1-xxl/model.safetensors: '{key}' holds NaN"):
+        convert(own_copy, tmp_path / "w")
