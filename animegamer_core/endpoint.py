@@ -6,7 +6,6 @@ Captions, judge and written stories ask through here. Timeouts and retries are t
 from __future__ import annotations
 
 import base64
-import importlib
 import io
 import json
 import os
@@ -135,10 +134,11 @@ class EndpointModel:
         self._refused: set[str] = set()  # options that the model does not take; all threads leave them out
         self._key = _key()
         try:
-            self._openai: Any = importlib.import_module("openai")
+            import openai
         except ImportError as error:
             raise ValueError("requests to an endpoint need the package `openai`; run `pip install openai`") from error
-        self._client = self._openai.OpenAI(
+        self._openai = openai
+        self._client = openai.OpenAI(
             api_key=self._key, base_url=settings.url, timeout=settings.timeout, max_retries=settings.retries
         )
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-import os
 import shutil
 import sys
 from types import ModuleType
@@ -12,7 +10,6 @@ from types import ModuleType
 COMPILE_OPTIONS = {"emulate_precision_casts": True}  # rounds where uncompiled operations round
 HOPPER = (9, 0)  # compute capability
 TRITON_FROM = (7, 0)  # compute capability; torch's compiler refuses older GPUs
-FLASH3_MODULES = ("flash_attn_interface", "fa3_fwd_interface")  # of its authors, and of the package on PyPI
 
 
 def compiler_reason(device: str) -> str:
@@ -21,8 +18,8 @@ def compiler_reason(device: str) -> str:
         return "triton is not installed"
     if _capability(device) < TRITON_FROM:
         return f"{device} is too old for triton"
-    if sys.platform == "linux" and not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
-        return "triton cannot find a C compiler (gcc, clang, or CC)"
+    if sys.platform == "linux" and not (shutil.which("gcc") or shutil.which("clang")):
+        return "triton cannot find a C compiler (gcc or clang)"
     return ""
 
 
@@ -45,14 +42,16 @@ def flash3_reason(device: str) -> str:
 
 def flash3_module() -> ModuleType | str:
     """The module with FlashAttention-3's function, or the reason why there is none."""
-    name = next((name for name in FLASH3_MODULES if importlib.util.find_spec(name)), None)
-    if name is None:
-        missing = " nor ".join(FLASH3_MODULES)
-        return f"neither {missing} is installed (torch 2.10 or later with CUDA 13: pip install fa3-fwd)"
     try:
-        return importlib.import_module(name)
+        try:
+            import flash_attn_interface as found  # the name that its authors give it
+        except ModuleNotFoundError:
+            import fa3_fwd_interface as found  # the name on PyPI
+    except ModuleNotFoundError:
+        return "FlashAttention-3 is not installed (torch 2.10 or later with CUDA 13: pip install fa3-fwd)"
     except (ImportError, OSError) as error:
-        return f"{name} does not fit this torch ({str(error).splitlines()[0]})"
+        return f"FlashAttention-3 does not fit this torch ({str(error).splitlines()[0]})"
+    return found
 
 
 def _capability(device: str) -> tuple[int, int]:
