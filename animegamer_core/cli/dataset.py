@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import sys
 import typing
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from ..evaluate.judging.asking import AskSettings
 from ..messages import shell_word
 from ..runtime.device import choose_device
 from ..spec import PROGRAM, get_spec
-from .options import Device, Flag, Progress, confirmed, note, one_of, typed, unprefixed
+from .options import Device, Progress, note, one_of, typed, unprefixed
 
 if typing.TYPE_CHECKING:
     from ..data.assemble import BuildReport
@@ -205,48 +204,6 @@ class Cache:
         return 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Example:
-    """Download a real film and build a dataset from it."""
-
-    out: Path
-    """Folder for the film and its dataset."""
-    spec: str = "toybox"
-    """The spec that sets the clips' size."""
-    workers: int | None = None
-    """Processes that read the film; unset: one per core."""
-    games: Games = field(default_factory=dict)
-    yes: Flag = False
-    """Do not ask before the download."""
-
-    def run(self) -> int:
-        """Get the film with its captions and reference pictures, and build its dataset; 1 if the answer is no.
-
-        ExampleError: the film cannot be downloaded.
-        """
-        from ..data.example_film import BIG_BUCK_BUNNY, CHARACTERS, describe, get_film, has_film, plan_text
-
-        example = BIG_BUCK_BUNNY
-        if not has_film(example, self.out):
-            print(plan_text(example, self.out), end="")
-            if not self.yes and not confirmed("Get it, under these licences?"):
-                print("Nothing was downloaded.")
-                return 1
-            sys.stdout.flush()  # before pip writes
-        film = get_film(example, self.out)
-        describe(example, self.out)
-        print(f"{film}: {example.title}, {example.licence}")
-        return Build(
-            films=(film,),
-            out=self.out / "dataset",
-            characters=self.out / CHARACTERS,
-            captioner="script",
-            spec=self.spec,
-            workers=self.workers,
-            games=self.games,
-        ).run()
-
-
 def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
     """The sidecar of each film; ValueError if a film of the dataset is not named, since its clips need one too."""
     from ..data.captions.models import sidecar_of
@@ -309,4 +266,4 @@ def _write_pictures(folder: Path) -> None:
     print(write_review(folder))
 
 
-Options = Build | Check | Stats | Cache | Example
+Options = Build | Check | Stats | Cache

@@ -2,7 +2,7 @@
 
     python tests/measure/real_film.py films/bunny
 
-Not collected by pytest. The folder is that of `dataset example`. How much moves: the rank correlation of the clips'
+Not collected by pytest. The folder is that of `example_film.py`. How much moves: the rank correlation of the clips'
 motion values with the eye's. Who is seen: precision and recall of an image encoder that compares the characters'
 reference pictures with frames and parts of them. The encoder is the Toybox's, which never saw a real picture, or a
 published CLIP (--towers published --clip DIR).
@@ -26,14 +26,14 @@ from numpy.typing import NDArray  # noqa: E402
 from PIL import Image  # noqa: E402
 from torch import Tensor  # noqa: E402
 
-from animegamer_core.data.captions.pictures import MATCHING_FRAMES, Reference, evenly, open_picture, read_references  # noqa: E402  # noqa: E402
+from animegamer_core.data.captions.pictures import MATCHING_FRAMES, Reference, evenly, open_picture, read_references  # noqa: E402
 from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
-from animegamer_core.data.example_film import BIG_BUCK_BUNNY, CHARACTERS  # noqa: E402
 from animegamer_core.data.records import ClipRecord  # noqa: E402
 from animegamer_core.evaluate.estimates import rank_correlation  # noqa: E402
 from animegamer_core.evaluate.similarity import KINDS, ImageModel, open_scoring_models  # noqa: E402
 from animegamer_core.json_files import read_rows  # noqa: E402
 
+MOVEMENT = Path(__file__).parent / "big_buck_bunny" / "big_buck_bunny.movement.jsonl"
 PARTS = ((1, 1.0), (3, 0.5), (4, 0.34))  # of a frame: places along each side, and a part's side
 
 
@@ -48,16 +48,16 @@ class Piece(msgspec.Struct):
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, metavar="FILMS", help="the folder of `dataset example`")
+    parser.add_argument("folder", type=Path, metavar="FILMS", help="the folder of example_film.py")
     parser.add_argument("--towers", choices=KINDS, default="toybox", help="scoring models (default %(default)s)")
     parser.add_argument("--clip", type=Path, metavar="DIR", help="published: folder of a CLIP model")
     parser.add_argument("--dreamsim", type=Path, metavar="DIR", help="published: folder of DreamSim's weights")
     args = parser.parse_args()
     dataset = DatasetFolder.open(args.folder / "dataset")
-    pieces = [row.value for row in read_rows(BIG_BUCK_BUNNY.labels / "big_buck_bunny.movement.jsonl", Piece)]
+    pieces = [row.value for row in read_rows(MOVEMENT, Piece)]
     print_movement(dataset.turns, pieces)
     models = open_scoring_models(args.towers, clip=args.clip, dreamsim=args.dreamsim)
-    print_matching(dataset, read_references(args.folder / CHARACTERS), models.clip)
+    print_matching(dataset, read_references(args.folder / "characters"), models.clip)
 
 
 def print_movement(turns: Sequence[ClipRecord], pieces: Sequence[Piece]) -> None:

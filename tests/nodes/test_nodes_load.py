@@ -131,7 +131,6 @@ ALLOWED = {  # module -> why it cannot do without
     "animegamer_core/runtime/optimizations/requirements.py": "whether an optional package and a compiler are there",
     "animegamer_core/evaluate/similarity/files.py": "optional packages",
     "animegamer_core/train/trainer.py": "CUBLAS_WORKSPACE_CONFIG, without which training is not deterministic",
-    "animegamer_core/data/example_film.py": "downloads an example film with pip",
 }
 
 
