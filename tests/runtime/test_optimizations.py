@@ -243,8 +243,8 @@ def test_flash3_is_for_hopper_gpus_and_its_own_number_format(monkeypatch):
     with monkeypatch.context() as there:
         Packages(there)
         why = supported(["flash3"], "cuda:0")[1]["flash3"]
-        assert why.startswith("neither flash_attn_interface nor fa3_fwd_interface is installed (torch 2.10")
-        with pytest.raises(ValueError, match="flash3 is not available: neither .* drop it"):
+        assert "fa3-fwd" in why
+        with pytest.raises(ValueError, match="flash3 is not available: .*not installed.* drop it"):
             optimize(decoder().bfloat16(), ["flash3"])
 
 
@@ -252,9 +252,8 @@ def test_a_build_for_another_torch_is_left_out_with_the_reason(monkeypatch, tmp_
     (tmp_path / "fa3_fwd_interface.py").write_text("raise ImportError('undefined symbol: aoti\\nand more')")
     Packages(monkeypatch)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object() if name == "fa3_fwd_interface" else None)
     why = supported(["flash3"], "cuda:0")[1]["flash3"]
-    assert why == "fa3_fwd_interface does not fit this torch (undefined symbol: aoti)"
+    assert why == "FlashAttention-3 does not fit this torch (undefined symbol: aoti)"
 
 
 def test_flash3_uses_the_installed_package_also_for_weights_on_the_cpu(monkeypatch):
@@ -269,16 +268,15 @@ def test_flash3_uses_the_installed_package_also_for_weights_on_the_cpu(monkeypat
 
 
 def test_compiling_needs_a_recent_gpu_and_a_c_compiler(monkeypatch):
-    monkeypatch.setenv("CC", "cc")
+    monkeypatch.setattr("shutil.which", lambda name: name)
     for capability, left in (((7, 5), {}), ((6, 1), {"blocks": "cuda:0 is too old for triton"})):
         with monkeypatch.context() as there:
             Packages(there, "triton", capability=capability)
             assert supported(["blocks"], "cuda:0")[1] == left
-    monkeypatch.delenv("CC")
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr(sys, "platform", "linux")
     Packages(monkeypatch, "triton")
-    assert supported(["blocks"], "cuda:0")[1] == {"blocks": "triton cannot find a C compiler (gcc, clang, or CC)"}
+    assert supported(["blocks"], "cuda:0")[1] == {"blocks": "triton cannot find a C compiler (gcc or clang)"}
 
 
 def test_all_blocks_share_one_compilation(monkeypatch):
