@@ -17,12 +17,12 @@ from pathlib import Path
 
 import msgspec
 
-from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..spec import PROGRAM, ModelSpec, get_profile, get_spec
 from ..weights import World, open_world
 from ..weights.parts import PLAY_PARTS, build_model, empty_parameters
 from ..weights.storage import read_json
+from .cache import FeatureStore
 from .checkpoints import CHECKPOINTS, RESULT, list_checkpoints, step_of
 from .distributed import processes
 from .job import FEATURES, is_in_world, train_one_stage

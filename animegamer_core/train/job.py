@@ -14,7 +14,6 @@ from pathlib import Path
 
 import torch
 
-from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..data.vocabulary import words_of
 from ..game.life import Life
@@ -25,6 +24,7 @@ from ..weights.adapters import as_stated
 from ..weights.save import writing
 from ..weights.storage import read_json, write_json
 from ..weights.world import EMBEDDED
+from .cache import FeatureStore
 from .checkpoints import CHECKPOINTS, RESULT, hold_run_folder, list_checkpoints, origin_of
 from .distributed import close_at_exit, processes
 from .log import LOG, PICTURE, Report, RunProgress, how_it_stopped, plot_log, read_log, report_interrupt

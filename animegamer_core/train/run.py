@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..data.cache import FeatureStore
 from ..data.dataset import DatasetFolder
 from ..model.encoder import ShotEncoder
 from ..model.prompt import unknown_words
@@ -25,6 +24,7 @@ from ..weights.adapter_files import save_adapter
 from ..weights.parts import ENCODER_PARTS
 from ..weights.storage import write_json
 from . import distributed
+from .cache import FeatureStore
 from .checkpoints import CHECKPOINTS, RESULT, continued_config, list_checkpoints
 from .distributed import processes
 from .engine_learner import EngineLearner, add_predictions

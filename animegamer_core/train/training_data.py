@@ -20,13 +20,13 @@ from accelerate.utils import broadcast_object_list
 from einops import rearrange
 from torch import Tensor
 
-from ..data.cache import Feature, FeatureIndex, FeatureStore, compute_feature, read_index, write_feature
 from ..data.dataset import DatasetFolder
 from ..data.records import GameRecord
 from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder
 from ..spec import ModelSpec
 from ..weights.lora import strengths_of
+from .cache import Feature, FeatureIndex, FeatureStore, compute_feature, read_index, write_feature
 from .distributed import processes
 from .sampling import generator
 

@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from animegamer_core.data.cache import Feature, FeatureStore, compute_feature, write_feature
 from animegamer_core.data.dataset import ClipRecord, DatasetError, DatasetFolder, DatasetWriter
 from animegamer_core.media.video import write_clip
+from animegamer_core.train.cache import Feature, FeatureStore, compute_feature, write_feature
 
 KEYS = (
     "film start end clip character motion background adverb motion_value motion_level social entertainment stamina"

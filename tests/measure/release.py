@@ -29,10 +29,10 @@ import torch
 from noise import noise_turn
 from torch import nn
 
-from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder, GameRecord
 from animegamer_core.spec import PROFILES, SPECS, ModelSpec, get_spec
 from animegamer_core.train import distributed as spread
+from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.run import LEARNERS
 from animegamer_core.train.stages import StageConfig, matching, stage_config

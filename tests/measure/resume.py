@@ -17,8 +17,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from animegamer_core.data.cache import FeatureStore
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
+from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.log import read_log
 from animegamer_core.train.loop import RunOptions
 from animegamer_core.train.parts import WorldParts

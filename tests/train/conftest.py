@@ -6,8 +6,8 @@ import pytest
 import torch
 from test_train import TINY, new_parts, small_world, tiny_config, written_dataset
 
-from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.run import prepare
 from animegamer_core.train.training_data import TrainingData
 from animegamer_core.weights import save_world

@@ -14,7 +14,6 @@ import torch
 
 from animegamer_core.data import cache as cache_module
 from animegamer_core.data import dataset as dataset_module
-from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.media.video import write_clip
 from animegamer_core.model.decoder import ShotDecoder
@@ -25,6 +24,7 @@ from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 from animegamer_core.toybox.world import vocabulary
 from animegamer_core.train import training_data
+from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.parts import needed_parts
 from animegamer_core.train.run import cache_features, train_stage
 from animegamer_core.train.stages import stage_config

@@ -17,10 +17,10 @@ from PIL import Image
 
 from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
-from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import ClipRecord, GameRecord
 from animegamer_core.media.video import write_clip
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
+from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.engine_learner import PromptTable
 from animegamer_core.train.job import short_config, train_adapter

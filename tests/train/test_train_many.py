@@ -14,8 +14,8 @@ import torch
 from test_train import TINY, UPDATES, losses_of, new_parts, small_world, written_dataset
 from train_worker import KINDS, work
 
-from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.log import read_log
 from animegamer_core.train.parts import read_adapter

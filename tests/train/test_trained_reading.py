@@ -7,12 +7,12 @@ import torch
 from test_train import TINY, new_parts, train, written_dataset
 
 from animegamer_core.__main__ import main
-from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.records import GameRecord
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.spec import TRAINED_PROFILES
 from animegamer_core.story.story import Story
+from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.training_data import TrainingData
 from animegamer_core.weights import save_world
 from animegamer_core.weights.adapters import open_with_adapters, with_adapters

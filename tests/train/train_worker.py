@@ -23,8 +23,8 @@ from test_train import TINY, new_parts, small_world, tiny_config
 
 from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
-from animegamer_core.data.cache import FeatureStore
 from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.distributed import processes
 from animegamer_core.train.loop import RunOptions
 from animegamer_core.train.run import prepare, train_stage

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from accelerate.utils import broadcast_object_list
 
-from ...data.cache import FeatureStore
 from ...data.dataset import TURNS, DatasetFolder
 from ...data.motion import level_edges, median_by_level
 from ...data.records import ClipRecord, read_rows
@@ -25,6 +24,7 @@ from ...toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VAL
 from ...toybox.dataset import DatasetGames, write_dataset
 from ...toybox.editions import EDITION_NOTE, EDITIONS
 from ...toybox.world import vocabulary
+from ...train.cache import FeatureStore
 from ...train.distributed import processes
 from ...train.loop import RunOptions
 from ...train.parts import MODELS, WorldParts, without_guidance
