@@ -105,6 +105,23 @@ print(json.dumps(found))
     assert {name: heavy for name, heavy in json.loads(done.stdout).items() if heavy} == {}
 
 
+def test_nothing_that_registries_hold_packs_back_for():
+    """Other programs, imports by a made-up name and the environment: in the command line, and where these say why."""
+    allowed = {
+        "animegamer_core/__main__.py": "a verb's module is loaded when it is used; colours are turned off",
+        "animegamer_core/endpoint.py": "a key is in the environment and nowhere else",
+        "nodes/dataset.py": "who starts ComfyUI may allow one service",
+    }
+    words = ("subprocess", "import_module(", "os.environ", "getenv", "os.system", "eval(compile", "exec(")
+    paths = [*modules(), *(ROOT / "nodes").glob("*.py")]
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in paths
+        if "cli" not in path.parts and any(word in path.read_text(encoding="utf-8") for word in words)
+    }
+    assert found == set(allowed)
+
+
 def test_a_storys_index_reads_without_torch(tmp_path):
     code = (
         "import sys; from animegamer_core.story.story import Story; "
