@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 import typing
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +17,6 @@ from ..data.stats import counted
 from ..evaluate.ablations.variants import BUDGET_NAMES, VARIANTS, chosen
 from ..evaluate.baselines import NAMES, BaselineSettings
 from ..evaluate.similarity import KINDS
-from ..files import write_text
 from ..game.state import DEFAULT_WINDOW
 from ..runtime.presets import get_preset, preset_for_device
 from ..spec import DTYPES
@@ -39,7 +37,6 @@ from .options import (
     typed,
     unprefixed,
 )
-from .options import World as WorldName
 
 if typing.TYPE_CHECKING:
     from ..evaluate.players import GamePlayer
@@ -297,67 +294,6 @@ def _show_progress(what: str, done: int, count: int) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Presets(Samples):
-    """What each preset's speed costs in the Toybox: recognition, ACC-F, PSNR to exact."""
-
-    world: WorldName = "toybox"
-    presets: tuple[Preset, ...] | None = None
-    """Presets to compare with exact; unset: all that run here."""
-    in_proportion: Flag = False
-    """Scale each preset's steps, which assume the published 50, to the world's own number."""
-    seed: int = 0
-    """Another seed plays other games."""
-    device: Device = "auto"
-    dtype: Annotated[str, one_of(DTYPES)] | None = None
-    """Unset: bfloat16 on a GPU, float32 elsewhere."""
-    out: Path = Path("out/evaluate-presets")
-    """Folder for presets.json."""
-
-    def run(self) -> int:
-        """Measure, print and save; returns the exit status."""
-        from ..evaluate.presets import HEAD, PresetScore, in_proportion, presets_to_score, score_preset
-        from ..evaluate.report import command_line, machine
-        from ..evaluate.toybox.context import EvalContext
-        from ..evaluate.toybox.run import EvalRun, asked_plan
-        from ..runtime.device import choose_device
-        from ..weights import open_world
-
-        device = choose_device(self.device)
-        dtype = self.dtype or ("float32" if device == "cpu" else "bfloat16")
-        plan = asked_plan(device, self.full, self.limit, self.seed)
-        world = open_world(self.world)
-        shared = EvalRun(EvalContext(world, device, self.workers), replace(plan, true=plan.shots), self.seed)
-        facts = {
-            "world": world.spec.name,
-            "fingerprint": world.fingerprint,
-            "profile": world.profile.name,
-            "seed": self.seed,
-            "shots": plan.shots,
-            "in_proportion": self.in_proportion,
-            "device": device,
-            "dtype": dtype,
-            "command": command_line(),
-            "machine": machine(),
-        }
-        print(f"{plan.shots} shots, and as many for ACC-F; {device}, {dtype}; a timed turn is engine, sampler and VAE")
-        print(HEAD)
-        presets = presets_to_score(self.presets, device, dtype, print)
-        if self.in_proportion:
-            presets = [in_proportion(preset, world.spec) for preset in presets]
-        scores: list[PresetScore] = []
-        exact = None
-        for preset in presets:
-            score, shots = score_preset(shared, preset, dtype, exact)
-            exact = shots if exact is None else exact
-            scores.append(score)
-            print(score.line(scores[0]), flush=True)
-            values = {**facts, "presets": [{**asdict(score), "median": score.median} for score in scores]}
-            write_text(self.out / "presets.json", json.dumps(values, indent=1, allow_nan=False) + "\n")
-        print(self.out / "presets.json")
-        return 0
-
-
-@dataclass(frozen=True, kw_only=True)
 class Ablations(Scoring):
     """Train and score the paper's ablations in the Toybox.
 
@@ -418,4 +354,4 @@ class Ablations(Scoring):
         return 0 if finished else UNFINISHED
 
 
-Options = World | Toybox | Presets | Ablations | Write | Judge | Raters
+Options = World | Toybox | Ablations | Write | Judge | Raters

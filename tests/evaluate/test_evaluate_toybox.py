@@ -20,7 +20,7 @@ from animegamer_core.cli import evaluate as cli
 from animegamer_core.evaluate import estimates
 from animegamer_core.evaluate.report import OK, SHORT, UNSURE, Line, Target
 from animegamer_core.evaluate.toybox import rows as acceptance
-from animegamer_core.evaluate.toybox.context import EvalContext, Script, play_games
+from animegamer_core.evaluate.toybox.context import EvalContext, Sampling, Script, play_games
 from animegamer_core.evaluate.toybox.hard_rows import DISTANCES, TURNS, shown_turns
 from animegamer_core.evaluate.toybox.run import FULL, QUICK, EvalRun, Plan
 from animegamer_core.evaluate.toybox_recipe import probes as probe_training
@@ -30,6 +30,7 @@ from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.model.prompt import GameTokenizer
+from animegamer_core.runtime.presets import Preset
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.toybox import probes, scenes
 from animegamer_core.toybox.calibration import CALIBRATED_VALUES, DATA_VALUES
@@ -461,6 +462,24 @@ def test_the_command_prints_saves_and_exits_one(tiny_world, command, tmp_path, c
     assert report["partial"] is False and report["to_come"] == report["failed"] == []
     assert report["command"].startswith("python -m animegamer_core"), "as it can be typed again"
     assert (tmp_path / "out" / "vae.png").is_file()
+
+
+def test_a_preset_in_the_table_stands_beside_exact(tiny_world, tmp_path):
+    words = ["evaluate", "toybox", "--world", str(tiny_world), "--rows", "shots", "--limit", "1", "--device", "cpu"]
+    assert main([*words, "--preset", "live", "--steps", "1", "--workers", "1", "--out", str(tmp_path)]) in (0, 1)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert (report["sampling"]["preset"], report["sampling"]["steps"]) == ("live", 1)
+    line = next(line for line in report["lines"] if line["name"] == "PSNR to the shots of preset exact")
+    assert line["unit"] == "dB" and 5 < line["value"] < 60
+
+
+def test_shots_decide_alone_what_a_cache_skips(tiny_world):
+    """A batch would decide together, and a shot would depend on its neighbours."""
+    sampling = Sampling(preset=Preset("cached", "", optimizations=("first_block",)))
+    states, seeds = torch.randn(3, 8, 32, generator=torch.Generator().manual_seed(0)), [1, 2, 3]
+    context = EvalContext(open_world(tiny_world), workers=1, sampling=sampling)
+    together = context.shoot(states, [2.0, 3.0, 4.0], seeds)
+    assert (together[1:2] == context.shoot(states[1:2], [3.0], [2])).all()
 
 
 def test_a_row_that_cannot_be_measured_costs_no_other_row(command, drawn, monkeypatch, capsys):
