@@ -92,7 +92,7 @@ def _acceptance_table(world: World, games: int, seed: int) -> tuple[str, Image.I
 
 
 def _paper_table(world: World, games: int, seed: int) -> tuple[str, Image.Image]:
-    """The paper's table on the first games of the fixed benchmark, and its plots on one sheet."""
+    """The paper's table on the first games of the fixed benchmark, and the first one's contact sheet."""
     from ..animegamer_core.evaluate.players import WorldPlayer
     from ..animegamer_core.evaluate.world.runner import evaluate_small
     from ..animegamer_core.story.player import PlaySettings

@@ -179,7 +179,7 @@ def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, pa
     Returns the exit status. After an interrupt finished games stay, and the same command continues.
     """
     from ..evaluate.report import command_line
-    from ..evaluate.world.runner import open_job, save_table, silent, wait_for_games
+    from ..evaluate.world.runner import open_job, silent, wait_for_games
 
     main = part == 0
     show = overwrite if main else silent
@@ -204,7 +204,7 @@ def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, pa
             return 130
         if main:
             table = opened.report(beside, {"command": command_line()})
-            paths = save_table(table)  # before printing, which a broken pipe may end
+            paths = table.save(job.out)  # before printing, which a broken pipe may end
             print("", table.text, "", *paths, sep="\n")
         return 0
 

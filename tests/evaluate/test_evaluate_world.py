@@ -1,6 +1,5 @@
 """The paper's table: figures on hand-computed cases, and whole runs in a tiny world of random weights."""
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from baseline_folders import save_text_to_video
-from chromium import FLAGS, NEEDED, find_chromium
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -21,7 +19,7 @@ from table_world import TABLE, TinyTower, save_measured_world, small_games, tiny
 
 from animegamer_core.cli import evaluate as cli
 from animegamer_core.cli.options import parse
-from animegamer_core.data.benchmark import BenchmarkGame, benchmark_text, parse_turn
+from animegamer_core.data.benchmark import BenchmarkGame, benchmark_text
 from animegamer_core.evaluate import estimates, similarity
 from animegamer_core.evaluate.judging.judge import JUDGED
 from animegamer_core.evaluate.judging.ratings import RANKED
@@ -38,8 +36,8 @@ from animegamer_core.evaluate.world.records import (
     read_game,
     read_run,
 )
-from animegamer_core.evaluate.world.report import table_of, write_page
-from animegamer_core.evaluate.world.runner import EvaluationJob, game_seed, open_job, read_games, save_table
+from animegamer_core.evaluate.world.report import table_of
+from animegamer_core.evaluate.world.runner import EvaluationJob, game_seed, open_job, read_games
 from animegamer_core.evaluate.world.scores import (
     CharacterReferences,
     GameScorer,
@@ -353,7 +351,6 @@ def test_a_finished_run_holds_what_the_others_read(played):
         assert all(1 <= turn.level <= 5 and turn.motion_level and turn.change for turn in game.turns)
         assert game.turns[0].scores["clip_i_across"] is None and game.turns[1].scores["clip_i_across"] is not None
     assert [turn.warm_up for game in run.games for turn in game.turns] == [True] + [False] * 5
-    assert {path.name for path in played.iterdir()} >= {"metrics.png", "motion.png", "first-game.png", "index.html"}
 
 
 # runs ---------------------------------------------------------------------------------------------------------------
@@ -479,7 +476,7 @@ def test_other_runs_stand_beside(world, played, tmp_path):
         table = opened.report([played])
     assert [column.name for column in table.columns] == ["tiny (w0)", "tiny (out)"]
     assert table.columns[1].estimates == estimates_of(read_run(played).games)
-    save_table(table)
+    table.save(tmp_path / "w0")
     report = json.loads((tmp_path / "w0" / "report.json").read_text())
     assert report["rows"][0]["beside"]["tiny (out)"]["n"] == 6
     assert set(report["motion_levels"]) == {"tiny (w0)", "tiny (out)"}
@@ -511,44 +508,6 @@ def test_words_that_the_world_never_saw_are_told_first_and_in_the_report(world, 
     assert sentence in json.loads((tmp_path / "out/report.json").read_text())["remarks"]
 
 
-HOSTILE = "</script><script>alert(1)</script><!-- & \u2028 __STYLE__ `${x}` \"'"
-
-
-def hostile_table(played):
-    """A run whose benchmark says all that a page could trip over."""
-    run = read_run(played)
-    line = parse_turn(run.games[0].turns[0].line)
-    turn = replace(
-        line, characters=("Mi & 'ko\" __SCRIPT__",), motion="run | *away* `x` __POLICY__ ${1}", background="x & y"
-    )
-    games = tuple(replace(game, turns=tuple(replace(one, line=turn.line) for one in game.turns)) for game in run.games)
-    return dataclasses.replace(table_of(replace(run, games=games)), remarks=(HOSTILE,))
-
-
-def test_the_page_is_safe_whatever_a_benchmark_says(played, tmp_path):
-    text = write_page(hostile_table(played), tmp_path).read_text(encoding="utf-8")
-    assert text.count("<script") == 2 and text.count("</script>") == 2 and "<!--" not in text
-    data = re.search(r'<script type="application/json" id="report">(.*?)</script>', text)[1]
-    report = json.loads(data)
-    assert report["remarks"] == [HOSTILE] and not set("<>&") & set(data) and data.isascii()
-    assert "innerHTML" not in text and "eval(" not in text and "document.write" not in text
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)[1]
-    assert policy.startswith("default-src 'none'") and "unsafe" not in policy
-    assert all(turn["clip"].startswith("games/small-") for game in report["games"] for turn in game["turns"])
-
-
-def test_a_browser_shows_the_page_and_runs_nothing_of_a_benchmarks(played, tmp_path):
-    if (chromium := find_chromium()) is None:
-        pytest.skip(NEEDED)
-    path = write_page(hostile_table(played), tmp_path)
-    command = [chromium, "--headless", *FLAGS, "--virtual-time-budget=5000", f"--user-data-dir={tmp_path / 'profile'}"]
-    address = f"{path.as_uri()}#order=motion"
-    shown = subprocess.run([*command, "--dump-dom", address], capture_output=True, text=True, timeout=120, check=True)
-    assert len(re.findall(r'<li class="turn', shown.stdout)) == 6
-    assert shown.stdout.count("Mi &amp; 'ko\" __SCRIPT__") >= 6, "words, as they are"
-    assert "6 turns of 3 games" in shown.stdout and shown.stdout.count("<script") == 2
-
-
 def test_a_strangers_name_is_one_cell_of_the_table(played):
     run = read_run(played)
     player = {**run.asked["player"], "name": "a | b <b>\x1b[31m"}
@@ -576,7 +535,7 @@ def test_the_command_plays_few_games_without_a_gpu(world, small_models, tmp_path
     assert arguments(*words).run() == 0
     said = capsys.readouterr().out
     assert "no GPU: playing the first 4 of 5 games; --limit N changes that" in said
-    assert said.count("  1 turn  ") == 4 and "| CLIP-I (toybox towers)" in said and "index.html" in said
+    assert said.count("  1 turn  ") == 4 and "| CLIP-I (toybox towers)" in said
     assert json.loads((tmp_path / "out" / "report.json").read_text())["command"].startswith("python -m animegamer_core")
 
 
@@ -616,7 +575,6 @@ def test_a_baseline_plays_in_the_worlds_place_and_predicts_nothing(world, played
     assert "GC shows 17 of 49 frames, at 3 times the speed, which changes ACC-F and MAE-F" in out
     (state,) = (line for line in out.splitlines() if line.startswith("| State accuracy  "))
     assert state.split("|")[3].strip() == "-" and state.split("|")[5].strip() == "0/2", "each column's own count"
-    assert not (tmp_path / "gc" / "first-game.png").exists() and (tmp_path / "gc" / "index.html").exists()
 
 
 def test_true_shots_say_what_is_to_be_reached(world, small_models, tmp_path):
@@ -698,7 +656,7 @@ def test_the_small_table_of_the_node(world, tmp_path, monkeypatch):
     text, sheet = runner.evaluate_small(player, tmp_path, 1, 0, lambda *words: heard.append(words), tiny_models())
     assert heard == [("turns", number, 2) for number in range(1, 3)]
     (folder,) = tmp_path.iterdir()
-    assert "| ACC-F " in text and str(folder) in text and sheet.width == 1200 and (folder / "index.html").is_file()
+    assert "| ACC-F " in text and str(folder) in text and sheet.width > 0
     again, _ = runner.evaluate_small(player, tmp_path, 1, 0, lambda *words: heard.append(words), tiny_models())
     assert len(heard) == 2 and again == text, "nothing is played twice"
     assert open_world(world.folder).fingerprint[:8] in folder.name

@@ -1,4 +1,4 @@
-"""The finished table, as JSON, Markdown, text and a page of clips: our values next to other runs and the paper."""
+"""The finished table, as JSON, Markdown and text: our values next to other runs and the paper."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from typing import Any
 from ...data.stats import counted
 from ...files import write_text
 from ...game.state import clean_text
-from ...media.page import write_page as write_html
 from ..estimates import FEW, Estimate
 from ..report import machine
 from ..similarity import STAND_IN
 from .metrics import MAIN_TABLE, METRICS, PAPER, SOURCE, Metric, confusion, estimates_of
-from .records import ABOUT, GAMES, SHOT_SCORES, GameRecord, PlayedRun, TurnRecord, differences, read_asked, read_run
+from .records import ABOUT, PlayedRun, differences, read_asked, read_run
 
 SAME = ("benchmark", "towers", "motion", "references")  # keys of run.json that must be equal if runs are compared
-JSON, MARKDOWN, PAGE = "report.json", "report.md", "index.html"
+JSON, MARKDOWN = "report.json", "report.md"
 NONE = "-"
 UNINFORMATIVE = "(!)"  # after the name of a row in which true shots score worse than a player
-_PAGE_PARTS = Path(__file__).with_name("clips_page")  # the page's sources
 
 
 @dataclass(frozen=True)
@@ -252,56 +250,3 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
     rule = ["-" * width for width in widths]
     lines = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in (cells[0], *cells[1:])]
     return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))
-
-
-def write_page(table: PaperTable, out: Path) -> Path:
-    """Write index.html into a run's folder: its clips with requests, predictions, measurements; returns its path.
-
-    It opens from disk without a server.
-    """
-    return write_html(out / PAGE, _PAGE_PARTS, ["page.js"], _page_data(table))
-
-
-def _page_data(table: PaperTable) -> dict[str, Any]:
-    """The page's data: the table's rows, the scores by which games can be sorted, and the games."""
-    ours = table.ours
-    measured = [metric for metric in METRICS if ours.estimates[metric.key].count]
-    return {
-        "heading": table.heading,
-        "remarks": list(table.all_remarks),
-        "towers": STAND_IN if table.run.asked["towers"]["stand_in"] else "",
-        "rows": [[table.marked(metric), *_cells(ours.estimates[metric.key], metric.unit)] for metric in measured],
-        "scores": [
-            {"key": metric.key, "name": table.label(metric), "higher": metric.higher}
-            for metric in measured
-            if metric.key in SHOT_SCORES
-        ],
-        "games": [
-            {"name": game.name, "character": game.character, "turns": [_turn_data(game, turn) for turn in game.turns]}
-            for game in table.run.games
-        ],
-    }
-
-
-def _cells(estimate: Estimate, unit: str) -> list[str]:
-    interval = f"{number(estimate.low)} .. {number(estimate.high)}, n = {estimate.count}"
-    return [number(estimate.value, unit), interval]
-
-
-def _turn_data(game: GameRecord, turn: TurnRecord) -> dict[str, Any]:
-    asked, change = turn.asked, turn.change
-    stats = [[name, units, None if change is None else change[name]] for name, units in asked.change.items()]
-    return {
-        "number": turn.number,
-        "clip": f"{GAMES}/{game.name}/{turn.clip}",
-        "who": ", ".join(asked.characters),
-        "motion": f"{asked.adverb} {asked.motion}".strip(),
-        "where": asked.background,
-        "asked": asked.level,
-        "predicted": turn.level,
-        "measured": turn.motion_level,
-        "value": turn.motion_value,
-        "gauges": stats,
-        "scores": {name: turn.scores.get(name) for name in SHOT_SCORES},
-        "seconds": turn.seconds,
-    }

@@ -21,13 +21,14 @@ import torch
 from ...data.benchmark import BenchmarkGame, benchmark_text, read_benchmark
 from ...data.flow import FlowSettings
 from ...files import locked
-from ...media.video import clip_suffix, write_clip
+from ...game.state import GameSession, GameState
+from ...media.contact_sheet import contact_sheet
+from ...media.video import clip_suffix, read_clip, write_clip
 from ...toybox.benchmark import BENCHMARK
 from ...weights import World
 from ..players import GamePlayer, WorldPlayer
-from ..report import machine, stacked
+from ..report import machine
 from ..similarity import ScoringModels, open_scoring_models
-from .charts import draw_pictures, write_pictures
 from .records import (
     LOCK,
     RUN,
@@ -41,7 +42,7 @@ from .records import (
     read_asked,
     read_game,
 )
-from .report import PaperTable, check_beside, table_of, write_page
+from .report import PaperTable, check_beside, table_of
 from .scores import CharacterReferences, GameScorer, MotionMeter, Scorer, open_meter, references_of
 
 if TYPE_CHECKING:
@@ -197,12 +198,6 @@ def open_job(job: EvaluationJob, main: bool = True) -> Iterator[OpenJob]:
         yield OpenJob(job, meter, references)
 
 
-def save_table(table: PaperTable) -> list[Path]:
-    """Write report.json, report.md, the charts and the page of clips; returns their paths."""
-    out = table.run.folder
-    return [*table.save(out), *write_pictures(table, out), write_page(table, out)]
-
-
 def read_games(file: Path | None) -> tuple[BenchmarkGame, ...]:
     """The games of a file; None for the Toybox's frozen benchmark."""
     return read_benchmark(BENCHMARK if file is None else file)
@@ -252,7 +247,7 @@ def wait_for_games(out: Path, games: Sequence[BenchmarkGame]) -> Iterator[int]:
 def evaluate_small(
     player: WorldPlayer, root: Path, games: int, seed: int, on_progress: OnProgress, models: ScoringModels | None = None
 ) -> tuple[str, Image.Image]:
-    """The table of the first `games` games as text, and its charts above the first game's contact sheet.
+    """The table of the first `games` games as text, and the first game's contact sheet.
 
     They are played in a folder below `root`, which the text names. Its name is a hash of the world, its settings, the
     models and the seed, so finished games are not played again. An exception from on_progress ends the run after that
@@ -274,5 +269,15 @@ def evaluate_small(
     with open_job(job) as opened:
         opened.play(lambda *_: on_progress("turns", next(counted), total))
         table = opened.report()
-        save_table(table)
-    return f"{table.text}\n\nclips: {job.out}", stacked(list(draw_pictures(table).values()))
+        table.save(job.out)
+    return f"{table.text}\n\nclips: {job.out}", _sheet_of(table.run.games[0], job.out)
+
+
+def _sheet_of(game: GameRecord, out: Path) -> Image.Image:
+    """The contact sheet of a game that a world played, like that of a story."""
+    session, clips = GameSession(), []
+    for turn in game.turns:
+        assert turn.level is not None and turn.change is not None
+        session = session.step(turn.instruction, GameState(None, turn.level, turn.change))
+        clips.append(read_clip(game_folder(out, game.name) / turn.clip).frames)
+    return contact_sheet(session.turns, clips, game.name)
