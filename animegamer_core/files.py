@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -252,7 +253,7 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
         yield
 
 
-if os.name == "nt":
+if sys.platform == "win32":
 
     def _lock(descriptor: int) -> None:
         import msvcrt

@@ -402,7 +402,7 @@ def _from_dict(cls: type, values: typing.Mapping[str, typing.Any], where: str) -
 
 def _field(kind: typing.Any, value: typing.Any, where: str) -> typing.Any:
     """A field of this type from a JSON value."""
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _from_dict(kind, _checked(value, dict, where), where)
     if typing.get_origin(kind) is tuple:
         return tuple(_checked(item, int, where) for item in _checked(value, list | tuple, where))

@@ -23,6 +23,7 @@ from .widgets import choice_input, schema
 if typing.TYPE_CHECKING:
     from ..animegamer_core.data.assemble import BuildReport
     from ..animegamer_core.data.build import BuildSettings
+    from ..animegamer_core.data.captions.pictures import Reference
     from ..animegamer_core.data.captions.run import Captioner
 
 NO_FILM = "none found"
@@ -177,7 +178,8 @@ def _build(given: DatasetInputs, films: Sequence[Path]) -> tuple[BuildReport, Ma
 
     out, progress = _dataset_folder(given.dataset), comfyui.NodeProgress()
     settings = _settings(given.size, given.held_out).of_folder(out)
-    captioner, references = _captioner(given, out, films), ()
+    captioner = _captioner(given, out, films)
+    references: Sequence[Reference] = ()
     if given.characters != NONE:
         place = comfyui.input_folder() / CHARACTERS
         references = read_references(_chosen(given.characters, _characters(), "characters", place))

@@ -318,7 +318,8 @@ class GameRun:
         """The frames of the turns after `after`; if there are too many, those of the last turns."""
         import torch
 
-        frames, used = [], 0
+        frames: list[Tensor] = []
+        used = 0
         for number in range(self.last, after, -1):
             clip = clip_of(self.story, number)
             if clip is not None:

@@ -242,7 +242,7 @@ def _bases() -> dict[str, BaseFolders]:
 
 def _downloads() -> dict[str, tuple[Path, str]]:
     """The published worlds by their names in the list, `folder/world`: (folder of the downloads, name of the world)."""
-    found = {}
+    found: dict[str, tuple[Path, str]] = {}
     for root in comfyui.model_folders():
         below = worlds.subfolders(root)
         direct = {world_of(path) for path in below if path.name.startswith(ENGINE)}

@@ -22,6 +22,7 @@ from .values import NONE
 
 if typing.TYPE_CHECKING:
     from ..animegamer_core.weights import World
+    from ..animegamer_core.weights.fetch import Piece
 
 TOYBOX = "toybox"
 PUBLISHED = ("qiqi", "sosuke")  # always listed, installed or not
@@ -145,7 +146,7 @@ def _lora(name: str) -> Path | None:
 
 def _incomplete(name: str, folder: Path, otherwise: str) -> str:
     """Message that a world cannot be played; for a published one with what is missing, its size, and how to get it."""
-    missing = ()
+    missing: tuple[Piece, ...] = ()
     if name in PUBLISHED:
         try:
             missing = missing_pieces(name, folder)

@@ -12,7 +12,7 @@ Pronouns and phrases with "same" recall nothing: they mean what the last turns s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -90,8 +90,10 @@ def named_in(text: str) -> Named:
     """What an instruction names: in the published form, or in free words, whose capitalized words are characters."""
     parts = PUBLISHED.fullmatch(text)
     if parts is None:
-        phrases, place = list(_phrases(text)), []
-        who = [word for word in _WORD.findall(text) if word[0].isupper() and word.lower() not in _FUNCTION_WORDS]
+        phrases, place = list(_phrases(text)), list(_phrases(""))
+        who: Sequence[str] = [
+            word for word in _WORD.findall(text) if word[0].isupper() and word.lower() not in _FUNCTION_WORDS
+        ]
     else:
         phrases, place = list(_phrases(parts["motion"])), list(_phrases("in " + parts["place"]))
         who = names_of(parts["who"])

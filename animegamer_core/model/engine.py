@@ -258,7 +258,8 @@ class GameEngine(nn.Module):
         """Greedy text after `<ML>` with the released logits processor (docs/reference.md, replies)."""
         slots = self.tokenizer.slots(min(FORCED_SLOTS, self.spec.state.tokens))
         run = [self.tokenizer.token("<frame>"), *slots, self.tokenizer.token("</frame>")]
-        end, written, last = self.tokenizer.token("</s>"), [], int(prompt.ids_L[-1])
+        end, last = self.tokenizer.token("</s>"), int(prompt.ids_L[-1])
+        written: list[int] = []
         while len(written) < MAX_REPLY and last != end:
             logits_V = self._logits(hidden_LH)
             if last in run[:-1]:

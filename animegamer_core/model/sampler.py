@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ TRAIN_STEPS = 1000
 WAVE_EXPONENT = 5
 
 # CogVideoX-2b's scheduler_config.json, which has the same noise table (docs/reference.md, sampler)
-STOCK_SCHEDULER = {
+STOCK_SCHEDULER: dict[str, Any] = {
     "beta_start": 0.00085,
     "beta_end": 0.012,
     "beta_schedule": "scaled_linear",

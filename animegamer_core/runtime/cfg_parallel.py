@@ -50,7 +50,7 @@ class CfgParallel:
 
     def undo(self) -> None:
         """Go back to computing only on the decoder's own device, and free the replica's memory."""
-        vars(self.decoder).pop("velocity")
+        del self.decoder.velocity  # the method of its class is found again
         self._worker.shutdown()
         self.replica = None
 
@@ -86,7 +86,7 @@ def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str) -> Cfg
     replica.unconditional_ND = decoder.unconditional_ND.to(device)
     replica.vae = decoder.vae  # decoding frames needs no guidance
     parallel = CfgParallel(decoder, replica)
-    decoder.velocity = parallel.velocity
+    setattr(decoder, "velocity", parallel.velocity)  # noqa: B010  a method of this decoder only
     return parallel
 
 

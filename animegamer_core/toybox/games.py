@@ -74,7 +74,11 @@ def sample_game(seed: int, *, turns: int = 10, split: str = "train", edition: Ga
             scene = replace(scene, prop=prop, prop_colour=colour, prop_told=turn == min(visible))
         scenes.append(scene)
     if edition.references and not edition.splits[split]:
-        scenes = with_references(scenes, edition, split, random.Random(f"{edition.name}/references/{split}/{seed}"))
+        return Game(
+            split,
+            seed,
+            with_references(scenes, edition, split, random.Random(f"{edition.name}/references/{split}/{seed}")),
+        )
     return Game(split, seed, tuple(scenes))
 
 

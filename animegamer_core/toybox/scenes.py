@@ -87,7 +87,7 @@ def measure_clips(
 ) -> NDArray[np.float64]:
     """The measured motion value of each clip (M,), px per frame at 480 px height."""
     values = np.empty(len(clips_MFHWC), np.float64)
-    return _filled(values, parallel_map(motion_value, clips_MFHWC, workers), on_clip)
+    return _filled(values, parallel_map(motion_value, list(clips_MFHWC), workers), on_clip)
 
 
 def _filled(rows: NDArray, results: Iterable[object], on_clip: OnClip | None) -> NDArray:

@@ -29,7 +29,8 @@ def fuse_projections(decoder: ShotDecoder) -> None:
     """Compute query, key and value in one product. Their LoRA matrices are stacked in the same way."""
     from ...weights.lora import attach, stacked_lora
 
-    transformer, loras = decoder.transformer, {}
+    transformer = decoder.transformer
+    loras: dict[str, dict[str, typing.Any]] = {}
     for number, block in enumerate(transformer.transformer_blocks):
         projections = [block.attn1.to_q, block.attn1.to_k, block.attn1.to_v]
         for adapter, lora in stacked_lora(projections).items():

@@ -19,7 +19,8 @@ Point = tuple[float, float]
 
 def mix(first: RGB, second: RGB, fraction: float) -> RGB:
     """Return `first` moved towards `second` by `fraction` (0..1)."""
-    return tuple(round(a + (b - a) * fraction) for a, b in zip(first, second, strict=True))
+    red, green, blue = (round(a + (b - a) * fraction) for a, b in zip(first, second, strict=True))
+    return red, green, blue
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Light:
 def _lit(light: Light, colour: RGB) -> RGB:
     lit = [c * g + up for c, g, up in zip(colour, light.gain, light.lift, strict=True)]
     tinted = [c + (t - c) * light.fraction for c, t in zip(lit, light.tint, strict=True)]
-    return tuple(max(0, min(255, round(c))) for c in tinted)
+    red, green, blue = (max(0, min(255, round(c))) for c in tinted)
+    return red, green, blue
 
 
 @lru_cache(maxsize=64)

@@ -39,12 +39,12 @@ def place_layers(film: str, place: str, time: str) -> PlaceLayers:
     size = ((RIGHT - LEFT) * PLACE_SCALE * SUPERSAMPLE, (BOTTOM - TOP) * PLACE_SCALE * SUPERSAMPLE)
     far = _gradient(size, *(style.night_sky if setting.night else style.day_sky))
     near = Image.new("RGBA", size)
-    pens = [
+    behind, before = (
         Pen.on(layer, style.light(setting.night), PLACE_SCALE * SUPERSAMPLE, (-LEFT, -TOP)) for layer in (far, near)
-    ]
-    _sky(pens[0], setting)
-    (OUTDOORS | INDOORS)[place](*pens, setting)
-    _ornament(pens[1], setting, indoors=place in INDOORS)
+    )
+    _sky(behind, setting)
+    (OUTDOORS | INDOORS)[place](behind, before, setting)
+    _ornament(before, setting, indoors=place in INDOORS)
     return PlaceLayers(far.reduce(SUPERSAMPLE), near.reduce(SUPERSAMPLE).convert("RGBa"))
 
 

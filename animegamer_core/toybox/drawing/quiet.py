@@ -54,7 +54,7 @@ def _eat(pen: Pen, characters: Characters, beat: Beat) -> None:
     actor = pen.at(72, 77 + beat.wave(3, 2))
     draw_figure(actor, characters.main, pose, scarf=characters.scarf, legs=False)
     pen.blob([(26, 79), (72, 76.5), (118, 79), (118, 86), (72, 87), (26, 86)], (206, 142, 92))
-    for x in (36, 108):
+    for x in (36.0, 108.0):
         pen.shape([(x - 4, 86), (x + 4, 86), (x + 3, 96), (x - 3, 96)], (178, 116, 74))
     for x, shift in ((62, 0.0), (80, 0.4)):
         pen.oval(x + beat.wave(3, 2, shift), 61 + beat.wave(2, 2, shift), 3, 4.5, (250, 250, 250), line=False)
