@@ -98,8 +98,6 @@ class World(Drawing, Scoring):
     flow: Annotated[str, one_of(BACKENDS)] | None = None
     """Backend that measures motion; unset: the one used for the world's dataset."""
     flow_model: Flow = field(default_factory=dict)
-    threshold: float | None = None
-    """px per frame below which a pixel counts as still; unset: the world's."""
     baseline: Annotated[str, one_of(NAMES)] | None = None
     """Play a baseline instead of the world: text to video, FLUX to video, StoryDiffusion to video."""
     baseline_options: BaselineOptions = field(default_factory=dict)
@@ -143,7 +141,7 @@ class World(Drawing, Scoring):
             limit=CPU_GAMES if self.limit is None and device == "cpu" else self.limit,
             seed=self.seed,
             characters=self.characters,
-            flow=flow_of(world, self.flow, self.threshold, **flow),
+            flow=flow_of(world, self.flow, **flow),
             edges=None if self.motion_edges is None else edges_of(self.motion_edges),
             device=device,
         )
@@ -179,15 +177,18 @@ def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, pa
     Returns the exit status. After an interrupt finished games stay, and the same command continues.
     """
     from ..evaluate.report import command_line
+    from ..evaluate.world.records import read_asked
+    from ..evaluate.world.report import check_beside
     from ..evaluate.world.runner import open_job, silent, wait_for_games
 
     main = part == 0
     show = overwrite if main else silent
-    with open_job(job, main) as opened:
+    with open_job(job, main):
         if main:
-            opened.check_beside(beside)
+            for folder in beside:
+                check_beside(read_asked(job.out), folder)
             print(f"{job.player.name}: {counted(len(job.played), 'game')}, into {job.out}", flush=True)
-            for remark in opened.remarks():
+            for remark in job.remarks():
                 print(f"({remark})", flush=True)
 
         def on_game(game: GameRecord) -> None:
@@ -195,15 +196,15 @@ def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, pa
             print(_game_line(game), flush=True)
 
         try:
-            opened.play(lambda game, done, of: show(f"  {game} turn {done} of {of}"), on_game, part, parts)
-            for done in wait_for_games(job.out, job.played) if main else ():
+            job.play(lambda game, done, of: show(f"  {game} turn {done} of {of}"), on_game, part, parts)
+            for done in wait_for_games(job) if main else ():
                 show(f"  {done} of {len(job.played)} games")
         except KeyboardInterrupt:
             if main:
                 note("\nStopped. Finished games are kept, and the same command continues.")
             return 130
         if main:
-            table = opened.report(beside, {"command": command_line()})
+            table = job.report(beside, {"command": command_line()})
             paths = table.save(job.out)  # before printing, which a broken pipe may end
             print("", table.text, "", *paths, sep="\n")
         return 0

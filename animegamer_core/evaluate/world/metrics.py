@@ -56,22 +56,26 @@ Value = float | bool | None
 class Metric:
     """One row of the table.
 
-    value: computes it for one turn, None if the turn has no value. about, source: its definition, and where that is
-    from. higher: whether higher is better. unit: as printed. fraction: whether values are True or False, so that the
-    interval is Wilson's; other rows have a bootstrap interval over games. by_model: whether scoring models compute it;
-    its label then names them. paper: the key of the paper's value if it differs from `key`.
+    value: computes it for one turn, None if the turn has no value; by default the score named `key`, which scoring
+    models compute. about, source: its definition, and where that is from. higher: whether higher is better. unit: as
+    printed. fraction: whether values are True or False, so that the interval is Wilson's; other rows have a bootstrap
+    interval over games. paper: the key of the paper's value if it differs from `key`.
     """
 
     key: str
     name: str
-    value: Callable[[TurnRecord], Value]
     about: str
     source: str
+    value: Callable[[TurnRecord], Value] | None = None
     higher: bool = True
     unit: str = ""
     fraction: bool = False
-    by_model: bool = False
     paper: str = ""
+
+    @property
+    def by_model(self) -> bool:
+        """Whether scoring models compute it; its label then names them."""
+        return self.value is None
 
     def published(self, player: str) -> float | None:
         """The paper's value for one of its players; None if the paper gives none."""
@@ -80,34 +84,15 @@ class Metric:
 
 def estimate_of(metric: Metric, games: Sequence[GameRecord]) -> Estimate:
     """A row's estimate over all turns that have a value."""
-    values = _known(metric.value, games)
-    if metric.fraction:
-        return fraction_over_games([[bool(value) for value in row] for row in values])
-    return mean_over_games(values)
+    value = metric.value or (lambda turn: turn.scores.get(metric.key))
+    rows = ([value(turn) for turn in game.turns] for game in games)
+    known: list[list[Any]] = [[found for found in row if found is not None] for row in rows]
+    return fraction_over_games(known) if metric.fraction else mean_over_games(known)
 
 
 def estimates_of(games: Sequence[GameRecord]) -> dict[str, Estimate]:
     """The estimates of all rows by key."""
     return {metric.key: estimate_of(metric, games) for metric in METRICS}
-
-
-def _known(value: Callable[[TurnRecord], Value], games: Sequence[GameRecord]) -> list[list[Any]]:
-    """The values of each game's turns that have one."""
-    rows = ([value(turn) for turn in game.turns] for game in games)
-    return [[known for known in row if known is not None] for row in rows]
-
-
-def confusion(games: Sequence[GameRecord]) -> tuple[tuple[int, ...], ...]:
-    """Counts of shots, 5 x 5: rows by requested level, columns by measured level."""
-    counts = [[0] * 5 for _ in range(5)]
-    for turn in (turn for game in games for turn in game.turns):
-        if turn.motion_level is not None:
-            counts[turn.asked.level - 1][turn.motion_level - 1] += 1
-    return tuple(tuple(row) for row in counts)
-
-
-def _score(name: str) -> Callable[[TurnRecord], Value]:
-    return lambda turn: turn.scores.get(name)
 
 
 def _right(found: object, asked: object) -> Value:
@@ -132,8 +117,6 @@ def _state_off(turn: TurnRecord) -> Value:
 
 
 _FRAMES = f"{FRAMES_COMPARED} evenly spaced frames of a shot, the first and the last among them"
-_CLIP = "CLIP: Radford et al. 2021; as a similarity of pictures, Ruiz et al. 2023 (DreamBooth's CLIP-I)"
-_DREAMSIM = "DreamSim: Fu et al. 2023; its similarity is 1 minus its distance"
 _FLOW = (
     "The paper names this metric (its levels: supplement, section 1); that it compares the level measured on the shot, "
     "with the world's own flow backend and edges, with the level of the benchmark's line, is our reading"
@@ -150,26 +133,20 @@ _STATE = "The three changes of the benchmark's line (supplement, section 4); the
 _ACROSS = "Ours: the paper has no metric of consistency from turn to turn"
 _TRUE = "Ours: only the Toybox has true shots"
 
-
-def _similarity(key: str, name: str, about: str, source: str) -> Metric:
-    """A row that scoring models compute: the mean of the score named `key`."""
-    return Metric(key, name, _score(key), about, source, by_model=True)
-
-
 METRICS: tuple[Metric, ...] = (
-    _similarity(
+    Metric(
         "clip_i",
         "CLIP-I",
         f"Mean cosine of {_FRAMES} with every reference picture of the game's main character; mean over shots.",
-        _CLIP,
+        "CLIP: Radford et al. 2021; as a similarity of pictures, Ruiz et al. 2023 (DreamBooth's CLIP-I)",
     ),
-    _similarity(
+    Metric(
         "dreamsim",
         "DreamSim",
         "Like CLIP-I, with DreamSim's similarity instead of CLIP's.",
-        _DREAMSIM,
+        "DreamSim: Fu et al. 2023; its similarity is 1 minus its distance",
     ),
-    _similarity(
+    Metric(
         "clip_t",
         "CLIP-T",
         f"Mean cosine of {_FRAMES} with the text `ADVERB MOTION, BACKGROUND` of the turn's line; mean over shots.",
@@ -178,52 +155,52 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "acc_f",
         "ACC-F",
-        lambda turn: _right(turn.motion_level, turn.asked.level),
         "Fraction of shots whose measured motion level is the one that the benchmark's line asks for.",
         _FLOW,
+        lambda turn: _right(turn.motion_level, turn.asked.level),
         fraction=True,
     ),
     Metric(
         "mae_f",
         "MAE-F",
-        lambda turn: _motion_off(turn.motion_level, turn),
         "Mean distance, in levels, between the measured motion level and the one that the line asks for.",
         _FLOW,
+        lambda turn: _motion_off(turn.motion_level, turn),
         higher=False,
     ),
     Metric(
         "acc_f_uncalibrated",
         "ACC-F, uncalibrated",
-        lambda turn: _right(turn.uncalibrated_level, turn.asked.level),
         f"As ACC-F, of the same shots drawn {_UNCALIBRATED}",
         _CALIBRATION,
+        lambda turn: _right(turn.uncalibrated_level, turn.asked.level),
         fraction=True,
         paper="acc_f",
     ),
     Metric(
         "mae_f_uncalibrated",
         "MAE-F, uncalibrated",
-        lambda turn: _motion_off(turn.uncalibrated_level, turn),
         f"As MAE-F, of the same shots drawn {_UNCALIBRATED}",
         _CALIBRATION,
+        lambda turn: _motion_off(turn.uncalibrated_level, turn),
         higher=False,
         paper="mae_f",
     ),
     Metric(
         "state",
         "State accuracy",
-        lambda turn: _right(turn.change, turn.asked.change),
         "Fraction of turns whose three predicted changes (social, entertainment, stamina) are all those of the line.",
         _STATE,
+        lambda turn: _right(turn.change, turn.asked.change),
         fraction=True,
     ),
     *(
         Metric(
             name,
             f"State accuracy, {name}",
-            _stat_right(name),
             f"Fraction of turns whose predicted change of {name} is that of the line.",
             _STATE,
+            _stat_right(name),
             fraction=True,
         )
         for name in PUBLISHED_RULES.names
@@ -231,53 +208,43 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "state_mae",
         "State MAE",
-        _state_off,
         "Mean distance between predicted and requested change in units, averaged over the three stats (a wrong stamina "
         "is off by 2, the others by 1); one unit is 5 points of a stat.",
         _STATE,
+        _state_off,
         higher=False,
     ),
     Metric(
         "scope",
         "Motion scope predicted as asked",
-        lambda turn: _right(turn.level, turn.asked.level),
         "Fraction of turns whose predicted motion scope is the level that the line asks for.",
         "Ours: ACC-F looks at the shot, this only at the prediction",
+        lambda turn: _right(turn.level, turn.asked.level),
         fraction=True,
     ),
     Metric(
         "seconds",
         "Seconds a turn",
-        lambda turn: None if turn.warm_up else turn.seconds,
         "Wall-clock time from the instruction to the shot's frames, one game at a time; each process's first turn "
         "after loading is not counted.",
         "The paper's inference time per turn; it does not name its machine",
+        lambda turn: None if turn.warm_up else turn.seconds,
         higher=False,
         unit="s",
     ),
-    _similarity(
+    Metric(
         "clip_i_across",
         "CLIP-I across turns",
         f"Mean cosine of {_FRAMES} with such frames of the shot before it in the game; mean over shots from turn 2 on.",
         _ACROSS,
     ),
-    _similarity(
-        "dreamsim_across",
-        "DreamSim across turns",
-        "As CLIP-I across turns, with DreamSim's similarity.",
-        _ACROSS,
-    ),
-    _similarity(
+    Metric("dreamsim_across", "DreamSim across turns", "As CLIP-I across turns, with DreamSim's similarity.", _ACROSS),
+    Metric(
         "clip_i_true",
         "CLIP-I to the true shot",
         f"Mean cosine of {_FRAMES} with the same frames of the true shot, each with its own; mean over shots.",
         _TRUE,
     ),
-    _similarity(
-        "dreamsim_true",
-        "DreamSim to the true shot",
-        "As CLIP-I to the true shot, with DreamSim's similarity.",
-        _TRUE,
-    ),
+    Metric("dreamsim_true", "DreamSim to the true shot", "As CLIP-I to the true shot, with DreamSim's.", _TRUE),
 )
 BY_KEY = {metric.key: metric for metric in METRICS}

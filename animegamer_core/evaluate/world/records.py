@@ -8,18 +8,18 @@ games/<name>/turn-01.*    the game's clips
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 import msgspec
 
-from ...data.benchmark import BenchmarkGame, BenchmarkTurn, check_game_name, parse_turn
+from ...data.benchmark import BenchmarkTurn, check_game_name, parse_turn
 from ...files import PART, write_text
 from ...game.life import Values
-from ...json_files import JsonError, read_json, to_type
+from ...json_files import JsonError, read_json
 from ...messages import brief
 
 RUN, LOCK, GAMES, GAME = "run.json", "run.lock", "games", "game.json"
@@ -64,7 +64,7 @@ class TurnRecord:
 
     @cached_property
     def asked(self) -> BenchmarkTurn:
-        """What the benchmark asks for in this turn; ValueError for an invalid line."""
+        """What the benchmark asks for in this turn."""
         return parse_turn(self.line)
 
     @property
@@ -83,11 +83,6 @@ class GameRecord:
     fps: float
     played_on: Mapping[str, str]
     turns: tuple[TurnRecord, ...]
-
-    @property
-    def character(self) -> str:
-        """The main character."""
-        return self.turns[0].asked.characters[0]
 
     def save(self, out: Path) -> None:
         """Write game.json, which marks the game as finished; with the instructions, for people who read the file."""
@@ -126,11 +121,6 @@ def read_game(out: Path, name: str) -> GameRecord | None:
         raise ValueError(f"{error}; this is not a played game, so delete it to play it again") from error
 
 
-def plays(record: GameRecord, game: BenchmarkGame) -> bool:
-    """Whether a record has the same lines as a game."""
-    return [turn.line for turn in record.turns] == [turn.line for turn in game.turns]
-
-
 def read_run(out: Path) -> PlayedRun:
     """The finished games of a folder; ValueError if it is not a run or has no finished game."""
     asked = read_asked(out)
@@ -141,31 +131,12 @@ def read_run(out: Path) -> PlayedRun:
     return PlayedRun(out, asked, finished)
 
 
-class _AskedGames(TypedDict):
-    games: list[str]
-
-
-class _AskedPlayer(TypedDict):
-    name: str
-
-
-class _Asked(TypedDict):
-    """The keys that every run.json has."""
-
-    benchmark: _AskedGames
-    player: _AskedPlayer
-
-
 def read_asked(out: Path) -> dict[str, Any]:
-    """The content of run.json; ValueError if it is missing or invalid."""
+    """The content of run.json; ValueError if it is missing or not that of a played benchmark."""
     path = out / RUN
-    if not path.is_file():
-        raise ValueError(f"{out}: no played benchmark here (no {RUN}); give the --out folder of an `evaluate world`")
-    try:
-        values = read_json(path, dict[str, Any])
-        to_type(values, _Asked, str(path))
-    except JsonError as error:
-        raise ValueError(f"{error}; not written by `evaluate world`, choose another folder") from error
+    values = read_json(path, dict[str, Any]) if path.is_file() else {}
+    if "benchmark" not in values or "player" not in values:
+        raise ValueError(f"{out}: no played benchmark here; give the --out folder of an `evaluate world`")
     return values
 
 
@@ -182,12 +153,9 @@ def begin_run(out: Path, asked: Mapping[str, Any], about: Mapping[str, Any]) -> 
         write_text(out / RUN, json.dumps({**asked, ABOUT: dict(about)}, indent=1, ensure_ascii=False) + "\n")
         return
     before = {name: value for name, value in read_asked(out).items() if name != ABOUT}
-    found = list(differences(before, asked))
-    if found:
-        more = f" and {len(found) - _DIFFERENCES} more" if len(found) > _DIFFERENCES else ""
-        raise ValueError(
-            f"{out} holds another run: {'; '.join(found[:_DIFFERENCES])}{more}; use its options, or choose a new folder"
-        )
+    if found := list(differences(before, asked)):
+        phrases = "; ".join(found[:_DIFFERENCES])
+        raise ValueError(f"{out} holds another run: {phrases}; use its options, or choose a new folder")
 
 
 def differences(before: Any, now: Any, where: str = "") -> Iterator[str]:
@@ -198,9 +166,3 @@ def differences(before: Any, now: Any, where: str = "") -> Iterator[str]:
     elif before != now:
         shown = [brief(json.dumps(value), _SHOWN) for value in (before, now)]
         yield f"{where} was {shown[0]}, now {shown[1]}"
-
-
-def finished_games(out: Path, games: Sequence[BenchmarkGame]) -> list[GameRecord]:
-    """The records of the finished ones of these games, in order."""
-    records = ((game, read_game(out, game.name)) for game in games)
-    return [record for game, record in records if record is not None and plays(record, game)]

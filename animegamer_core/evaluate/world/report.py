@@ -14,7 +14,7 @@ from ...game.state import clean_text
 from ..estimates import FEW, Estimate
 from ..report import machine
 from ..similarity import STAND_IN
-from .metrics import MAIN_TABLE, METRICS, PAPER, SOURCE, Metric, confusion, estimates_of
+from .metrics import MAIN_TABLE, METRICS, PAPER, SOURCE, Metric, estimates_of
 from .records import ABOUT, PlayedRun, differences, read_asked, read_run
 
 SAME = ("benchmark", "towers", "motion", "references")  # keys of run.json that must be equal if runs are compared
@@ -24,68 +24,44 @@ UNINFORMATIVE = "(!)"  # after the name of a row in which true shots score worse
 
 
 @dataclass(frozen=True)
-class Column:
-    """A player's estimates by metric, and its counts of shots by requested and measured motion level.
+class PaperTable:
+    """The table of a run and of those next to it.
 
-    is_truth: whether its shots are the Toybox's true ones.
+    columns: each player's estimates by metric, our run's first. truth: the name of the column of true shots, "" if
+    there is none. facts: what is needed to repeat it. remarks: for the reader.
     """
 
-    name: str
-    estimates: Mapping[str, Estimate]
-    confusion: tuple[tuple[int, ...], ...]
-    games: int
-    turns: int
-    is_truth: bool = False
-
-    @classmethod
-    def of(cls, run: PlayedRun, name: str) -> Column:
-        """A run's column."""
-        turns, is_truth = sum(len(game.turns) for game in run.games), run.asked["player"].get("kind") == "truth"
-        return cls(name, estimates_of(run.games), confusion(run.games), len(run.games), turns, is_truth)
-
-
-@dataclass(frozen=True)
-class PaperTable:
-    """The columns, our run's first. run: our run. facts: what is needed to repeat it. remarks: for the reader."""
-
     run: PlayedRun
-    columns: tuple[Column, ...]
+    columns: Mapping[str, Mapping[str, Estimate]]
+    truth: str
     facts: Mapping[str, Any]
     remarks: tuple[str, ...]
 
-    @property
-    def ours(self) -> Column:
-        """Our column."""
-        return self.columns[0]
-
     def label(self, metric: Metric) -> str:
-        """A row's name, with a note if the Toybox's own models computed it."""
+        """A row's name, with a note if the Toybox's own models computed it, and a mark if it cannot rank players."""
         stand_in = metric.by_model and self.run.asked["towers"]["stand_in"]
-        return f"{metric.name} ({STAND_IN})" if stand_in else metric.name
+        name = f"{metric.name} ({STAND_IN})" if stand_in else metric.name
+        return f"{name} {UNINFORMATIVE}" if self.beats_truth(metric) else name
 
     def beats_truth(self, metric: Metric) -> str | None:
         """The first player that scores better than the true shots beside it, if any: the row cannot rank players."""
-        found = {column.name: column.estimates[metric.key] for column in self.columns if not column.is_truth}
-        truth = next((column.estimates[metric.key] for column in self.columns if column.is_truth), None)
-        if not metric.by_model or truth is None or not truth.count:
+        if not metric.by_model or not self.truth:
             return None
-        return next((name for name, one in found.items() if one.count and one.value > truth.value), None)
-
-    def marked(self, metric: Metric) -> str:
-        """A row's label, marked if the row is uninformative."""
-        return f"{self.label(metric)} {UNINFORMATIVE}" if self.beats_truth(metric) else self.label(metric)
+        found = {name: estimates[metric.key] for name, estimates in self.columns.items()}
+        true = found.pop(self.truth)
+        return next((name for name, one in found.items() if true.count and one.count and one.value > true.value), None)
 
     @property
     def table(self) -> str:
         """The table as Markdown, with aligned columns so that it is readable as plain text."""
-        head = ["metric", "better", *(column.name for column in self.columns), "n"]
-        rows = [[*head, *(f"{name} (paper)" for name in PAPER)]]
+        rows = [["metric", "better", *self.columns, "n", *(f"{name} (paper)" for name in PAPER)]]
         for metric in METRICS:
-            cells = [_cell(column.estimates[metric.key], metric.unit) for column in self.columns]
-            paper = [published_text(metric.published(player), metric.unit) for player in PAPER]
-            counts = [str(column.estimates[metric.key].count) for column in self.columns]
-            count = counts[0] if len(set(counts)) == 1 else "/".join(counts)
-            rows.append([self.marked(metric), "higher" if metric.higher else "lower", *cells, count, *paper])
+            found = [estimates[metric.key] for estimates in self.columns.values()]
+            counts = list(dict.fromkeys(str(estimate.count) for estimate in found))
+            count = counts[0] if len(counts) == 1 else "/".join(str(estimate.count) for estimate in found)
+            paper = [_published(metric.published(player), metric.unit) for player in PAPER]
+            cells = [_cell(estimate, metric.unit) for estimate in found]
+            rows.append([self.label(metric), "higher" if metric.higher else "lower", *cells, count, *paper])
         return _aligned(rows)
 
     @property
@@ -94,22 +70,20 @@ class PaperTable:
         return "\n\n".join([self.heading, self.table, *(f"({remark})" for remark in self.all_remarks)])
 
     @property
-    def all_remarks(self) -> tuple[str, ...]:
+    def all_remarks(self) -> list[str]:
         """The remarks, and those on uninformative rows."""
-        found = ((metric, self.beats_truth(metric)) for metric in METRICS)
-        beaten = (
-            f"{self.marked(metric)} cannot rank players: {name} scores better than the true shots"
-            for metric, name in found
-            if name is not None
-        )
-        return (*self.remarks, *beaten)
+        return [*self.remarks] + [
+            f"{self.label(metric)} cannot rank players: {name} scores better than the true shots"
+            for metric in METRICS
+            if (name := self.beats_truth(metric))
+        ]
 
     @property
     def heading(self) -> str:
         """The player, the number of games and turns, and the world whose motion settings were used."""
-        ours, asked = self.ours, self.run.asked
-        counts = f"{counted(ours.games, 'game')}, {counted(ours.turns, 'turn')}"
-        return f"{ours.name}: {counts}, measured like world {asked['world']['name']!r}"
+        games, asked = self.run.games, self.run.asked
+        counts = f"{counted(len(games), 'game')}, {counted(sum(len(game.turns) for game in games), 'turn')}"
+        return f"{next(iter(self.columns))}: {counts}, measured like world {asked['world']['name']!r}"
 
     @property
     def markdown(self) -> str:
@@ -129,26 +103,21 @@ class PaperTable:
 
     def save(self, out: Path) -> list[Path]:
         """Write report.json and report.md; returns their paths."""
-        rows = [self._row(metric) for metric in METRICS]
-        named = {column.name: [list(row) for row in column.confusion] for column in self.columns}
-        values = {**self.facts, "rows": rows, "motion_levels": named, "remarks": list(self.all_remarks)}
+        values = {**self.facts, "rows": [self._row(metric) for metric in METRICS], "remarks": self.all_remarks}
         write_text(out / JSON, json.dumps(values, indent=1, allow_nan=False) + "\n")
         write_text(out / MARKDOWN, self.markdown)
         return [out / JSON, out / MARKDOWN]
 
     def _row(self, metric: Metric) -> dict[str, Any]:
-        others = {column.name: column.estimates[metric.key].json_values for column in self.columns[1:]}
+        ours, *others = ((name, estimates[metric.key].json_values) for name, estimates in self.columns.items())
         return {
             "key": metric.key,
             "name": self.label(metric),
             "better": "higher" if metric.higher else "lower",
             "unit": metric.unit,
-            **self.ours.estimates[metric.key].json_values,
-            "says_nothing": self.beats_truth(metric) is not None,
-            "beside": others,
+            **ours[1],
+            "beside": dict(others),
             "paper": {name: value for name in PAPER if (value := metric.published(name)) is not None},
-            "definition": metric.about,
-            "source": metric.source,
         }
 
 
@@ -159,22 +128,30 @@ def table_of(
 
     ValueError if another run was measured differently, played another benchmark, or finished none of these games.
     """
-    remarks = [*remarks, *_remarks(run)]
-    others = []
+    remarks, runs, wanted = [*remarks, *_remarks(run)], [run], {game.name for game in run.games}
     for folder in beside:
-        other, remark = _beside(run, folder)
-        others.append(other)
-        remarks += remark
-    names = _names([run, *others])
-    columns = tuple(Column.of(one, name) for one, name in zip([run, *others], names, strict=True))
+        check_beside(run.asked, folder)
+        other = read_run(folder)
+        games = tuple(game for game in other.games if game.name in wanted)
+        if not games:
+            raise ValueError(f"{folder} has finished none of this run's games; play it with the same --limit first")
+        if len(games) < len(wanted):
+            remarks.append(f"{other.name} in {folder.name} has finished {len(games)} of these {len(wanted)} games")
+        runs.append(PlayedRun(folder, other.asked, games))
+    names = _names(runs)
     known = {name: value for name, value in run.asked.items() if name != ABOUT}
-    known["benchmark"] = {**known["benchmark"], "games": [game.name for game in run.games]}
     known |= {"seeds": {game.name: game.seed for game in run.games}, "played_on": _played_on(run)}
     known["beside"] = {
         name: {"player": one.asked["player"], "seed": one.asked["seed"], "played_on": _played_on(one)}
-        for name, one in zip(names[1:], others, strict=True)
+        for name, one in list(zip(names, runs, strict=True))[1:]
     }
-    return PaperTable(run, columns, {**(facts or {}), **known, "machine": machine()}, tuple(dict.fromkeys(remarks)))
+    return PaperTable(
+        run,
+        {name: estimates_of(one.games) for name, one in zip(names, runs, strict=True)},
+        next((name for name, one in zip(names, runs, strict=True) if one.asked["player"].get("kind") == "truth"), ""),
+        {**(facts or {}), **known, "machine": machine()},
+        tuple(dict.fromkeys(remarks)),
+    )
 
 
 def number(value: float, unit: str = "") -> str:
@@ -192,18 +169,6 @@ def check_beside(asked: Mapping[str, Any], folder: Path) -> None:
         )
 
 
-def _beside(run: PlayedRun, folder: Path) -> tuple[PlayedRun, list[str]]:
-    """Another run, reduced to the games of ours, and remarks on it."""
-    check_beside(run.asked, folder)
-    other = read_run(folder)
-    wanted = {game.name for game in run.games}
-    games = tuple(game for game in other.games if game.name in wanted)
-    if not games:
-        raise ValueError(f"{folder} has finished none of this run's games; play it with the same --limit first")
-    fewer = [f"{other.name} in {folder.name} has finished {len(games)} of these {len(wanted)} games"]
-    return PlayedRun(folder, other.asked, games), fewer if len(games) < len(wanted) else []
-
-
 def _names(runs: Sequence[PlayedRun]) -> list[str]:
     """The players' names, made unique by their folders or a number."""
     plain = [clean_text(run.name) for run in runs]
@@ -218,10 +183,8 @@ def _remarks(run: PlayedRun) -> list[str]:
     elif len(run.games) < FEW:
         remarks.append(f"only {len(run.games)} games: the intervals of means are too narrow with so few")
     if len(_played_on(run)) > 1:
-        remarks.append(
-            "the games were played on several machines or versions, which changes the last digits; see played_on"
-        )
-    if len({game.fps for game in run.games}) > 1 or run.games[0].fps != 8:
+        remarks.append("the games were played on several machines or versions, which changes the last digits")
+    if run.games[0].fps != 8:
         remarks.append(f"shots have {run.games[0].fps:g} frames per second; motion values are meant for 8")
     return remarks
 
@@ -238,7 +201,7 @@ def _cell(estimate: Estimate, unit: str) -> str:
     return f"{number(estimate.value, unit)} [{number(estimate.low)}, {number(estimate.high)}]"
 
 
-def published_text(value: float | None, unit: str) -> str:
+def _published(value: float | None, unit: str) -> str:
     """One of the paper's values as the table prints it."""
     return NONE if value is None else f"{value:g} {unit}" if unit else f"{value:.3f}"
 
@@ -246,7 +209,6 @@ def published_text(value: float | None, unit: str) -> str:
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table, every column as wide as its widest cell."""
     cells = [[cell.replace("|", "/") for cell in row] for row in rows]
-    widths = [max(len(row[place]) for row in cells) for place in range(len(cells[0]))]
-    rule = ["-" * width for width in widths]
-    lines = [[cell.ljust(width) for cell, width in zip(row, widths, strict=True)] for row in (cells[0], *cells[1:])]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], rule, *lines[1:]))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    cells.insert(1, ["-" * width for width in widths])
+    return "\n".join(f"| {' | '.join(map(str.ljust, row, widths))} |" for row in cells)

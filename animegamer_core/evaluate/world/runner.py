@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,21 +30,9 @@ from ...weights import World
 from ..players import GamePlayer, WorldPlayer
 from ..report import machine
 from ..similarity import ScoringModels, open_scoring_models
-from .records import (
-    LOCK,
-    RUN,
-    GameRecord,
-    PlayedRun,
-    TurnRecord,
-    begin_run,
-    finished_games,
-    game_folder,
-    plays,
-    read_asked,
-    read_game,
-)
-from .report import PaperTable, check_beside, table_of
-from .scores import CharacterReferences, GameScorer, MotionMeter, Scorer, open_meter, references_of
+from .records import LOCK, RUN, GameRecord, PlayedRun, TurnRecord, begin_run, game_folder, read_asked, read_game
+from .report import PaperTable, table_of
+from .scores import CharacterReferences, GameScorer, MotionMeter, references_of
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -85,62 +74,59 @@ class EvaluationJob:
         """The games that are played."""
         return self.games[: self.limit]
 
+    @property
+    def finished(self) -> tuple[GameRecord, ...]:
+        """The records of the finished games."""
+        records = (read_game(self.out, game.name) for game in self.played)
+        return tuple(record for record in records if record is not None)
 
-@dataclass(frozen=True)
-class OpenJob:
-    """A job whose folder is open: it can play games, and report once all are finished."""
+    @cached_property
+    def meter(self) -> MotionMeter:
+        """Measures the shots' motion."""
+        return MotionMeter(self.world, self.flow, self.edges)
 
-    job: EvaluationJob
-    meter: MotionMeter
-    references: CharacterReferences
+    @cached_property
+    def references(self) -> CharacterReferences:
+        """The main characters' pictures."""
+        return references_of(self.games, self.characters)
 
     def remarks(self) -> list[str]:
         """Remarks to show before playing: missing reference pictures, calibration, and words unknown to the world."""
-        player = self.job.player
+        player, remarks = self.player, [*self.references.remarks]
         if not isinstance(player, WorldPlayer):
-            return [*self.references.remarks]
-        remarks = [*self.references.remarks, *([player.calibration] if player.calibration is not None else [])]
-        instructions = " ".join(turn.instruction for game in self.job.played for turn in game.turns)
+            return remarks
+        remarks += [] if player.calibration is None else [player.calibration]
+        instructions = " ".join(turn.instruction for game in self.played for turn in game.turns)
         if words := player.world.tokenizer().unknown_words(instructions):
             shown = ", ".join(words[:UNKNOWN]) + (f" and {len(words) - UNKNOWN} more" if len(words) > UNKNOWN else "")
             remarks.append(f"world {player.name!r} was not trained with these words of the benchmark: {shown}")
         return remarks
 
-    def check_beside(self, folders: Sequence[Path]) -> None:
-        """ValueError for a folder whose numbers cannot be compared with this run's."""
-        for folder in folders:
-            check_beside(read_asked(self.job.out), folder)
-
     def play(self, on_turn: OnTurn = silent, on_game: OnGame = silent, part: int = 0, parts: int = 1) -> None:
         """Play every `parts`-th game from number `part` (0, 1, ...) on, without those that are finished.
 
         on_turn, on_game: called after every turn and game; an exception from them ends the run, and finished games are
-        kept. ValueError if the folder holds a game of the same name with other turns.
+        kept.
         """
-        out, scorer, warm_up = self.job.out, Scorer(self.job.models, self.references), True
-        for game in self.job.played[part::parts]:
-            known = read_game(out, game.name)
-            if known is not None and not plays(known, game):
-                raise ValueError(f"{out}: already has a game {game.name} with other turns; choose a new folder")
-            if known is None:
-                record = self._play(game, scorer, warm_up, on_turn)
-                record.save(out)
+        warm_up = True
+        for game in self.played[part::parts]:
+            if read_game(self.out, game.name) is None:
+                record = self._play(game, warm_up, on_turn)
+                record.save(self.out)
                 on_game(record)
                 warm_up = False
 
-    def _play(self, game: BenchmarkGame, scorer: Scorer, warm_up: bool, on_turn: OnTurn) -> GameRecord:
+    def _play(self, game: BenchmarkGame, warm_up: bool, on_turn: OnTurn) -> GameRecord:
         """Play and score a game, and write its clips. warm_up: whether its first turn is the first after loading."""
-        player, seed, turns = self.job.player, game_seed(self.job.seed, game.name), []
-        score = GameScorer(scorer, game).score
+        player, seed, turns = self.player, game_seed(self.seed, game.name), []
+        scorer = GameScorer(self.models, self.references.pictures.get(game.character, ()), game)
         for number, (asked, shot) in enumerate(zip(game.turns, player.play(game, seed), strict=True), 1):
-            motion = self.meter.value(shot.frames)
-            clip = game_folder(self.job.out, game.name) / f"turn-{number:02d}{clip_suffix()}"
+            clip = game_folder(self.out, game.name) / f"turn-{number:02d}{clip_suffix()}"
             about = {"title": f"{game.name}, turn {number}", "comment": asked.instruction}
             write_clip(clip, shot.frames, player.fps, about)
-            uncalibrated = None
-            if shot.uncalibrated is not None:
-                same = shot.uncalibrated is shot.frames
-                uncalibrated = motion if same else self.meter.value(shot.uncalibrated)
+            motion = uncalibrated = self.meter.value(shot.frames)
+            if shot.uncalibrated is not shot.frames:
+                uncalibrated = None if shot.uncalibrated is None else self.meter.value(shot.uncalibrated)
             turns.append(
                 TurnRecord(
                     number=number,
@@ -149,7 +135,7 @@ class OpenJob:
                     change=shot.change,
                     motion_value=motion,
                     motion_level=self.meter.level(motion),
-                    scores=score(shot.frames),
+                    scores=scorer.score(shot.frames),
                     seconds=shot.seconds,
                     warm_up=warm_up and number == 1,
                     clip=clip.name,
@@ -158,44 +144,40 @@ class OpenJob:
                 )
             )
             on_turn(game.name, number, len(game.turns))
-        return GameRecord(game.name, player.name, seed, player.fps, _played_on(self.job.device), tuple(turns))
+        return GameRecord(game.name, player.name, seed, player.fps, _played_on(self.device), tuple(turns))
 
     def report(self, beside: Sequence[Path] = (), facts: Mapping[str, Any] | None = None) -> PaperTable:
         """The table of the finished games. beside: folders of other runs to show next to it; facts: see `table_of`."""
-        job = self.job
-        run = PlayedRun(job.out, read_asked(job.out), tuple(finished_games(job.out, job.played)))
         remarks = [*self.meter.remarks, *self.remarks()]
-        if len(job.played) < len(job.games):
-            count = len(job.games)
-            remarks.append(f"the first {len(job.played)} of the benchmark's {count} games, not all")
-        speed, drawn, shown = (job.player.facts.get(name, 1) for name in ("speed", "frames_drawn", "frames"))
+        if len(self.played) < len(self.games):
+            remarks.append(f"the first {len(self.played)} of the benchmark's {len(self.games)} games, not all")
+        speed, drawn, shown = (self.player.facts.get(name, 1) for name in ("speed", "frames_drawn", "frames"))
         if speed != 1:  # a baseline whose clips are longer than shots
             remarks.append(
-                f"{job.player.name} shows {shown} of {drawn} frames, at {speed:g} times the speed, which changes "
+                f"{self.player.name} shows {shown} of {drawn} frames, at {speed:g} times the speed, which changes "
                 "ACC-F and MAE-F; --baseline-take first keeps the original speed"
             )
-        return table_of(run, beside, remarks, facts)
+        return table_of(PlayedRun(self.out, read_asked(self.out), self.finished), beside, remarks, facts)
 
 
 @contextmanager
-def open_job(job: EvaluationJob, main: bool = True) -> Iterator[OpenJob]:
+def open_job(job: EvaluationJob, main: bool = True) -> Iterator[EvaluationJob]:
     """Create or continue the job's folder; ValueError if another run or another process uses it.
 
     main: whether this process, of several, creates the folder and locks it; the others wait until run.json exists.
     """
     if job.limit is not None and job.limit < 1:
         raise ValueError(f"{job.limit} games cannot be played; expected 1 or more")
+    asked = _asked(job)
     with ExitStack() as stack:
-        meter = open_meter(job.world, job.flow, job.edges)
-        references = references_of(job.games, job.characters)
         if main:
             refusal = f"{job.out}: another process is writing there; wait for it, or give another folder"
             stack.enter_context(locked(job.out / LOCK, refusal))
         else:
             while not (job.out / RUN).is_file():
                 time.sleep(_POLL_S)
-        begin_run(job.out, _asked(job, meter, references), {"machine": machine()})
-        yield OpenJob(job, meter, references)
+        begin_run(job.out, asked, {"machine": machine()})
+        yield job
 
 
 def read_games(file: Path | None) -> tuple[BenchmarkGame, ...]:
@@ -203,22 +185,20 @@ def read_games(file: Path | None) -> tuple[BenchmarkGame, ...]:
     return read_benchmark(BENCHMARK if file is None else file)
 
 
-def _asked(job: EvaluationJob, meter: MotionMeter, references: CharacterReferences) -> dict[str, Any]:
+def _asked(job: EvaluationJob) -> dict[str, Any]:
     """Everything that decides the numbers, for run.json."""
-    text = benchmark_text(job.games)
-    names = [game.name for game in job.games]
+    world, text = job.world, benchmark_text(job.games)
     return {
-        "world": {
-            "name": job.world.spec.name,
-            "fingerprint": job.world.fingerprint,
-            "profile": job.world.profile.name,
-        },
+        "world": {"name": world.spec.name, "fingerprint": world.fingerprint, "profile": world.profile.name},
         "player": {"name": job.player.name, **job.player.facts},
-        "benchmark": {"sha256": hashlib.sha256(text.encode()).hexdigest(), "games": names},
+        "benchmark": {
+            "sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "games": [game.name for game in job.games],
+        },
         "seed": job.seed,
-        "motion": dict(meter.facts),
+        "motion": job.meter.facts,
         "towers": job.models.facts,
-        "references": dict(references.facts),
+        "references": job.references.facts,
     }
 
 
@@ -234,12 +214,12 @@ def game_seed(seed: int, name: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:6], "big")
 
 
-def wait_for_games(out: Path, games: Sequence[BenchmarkGame]) -> Iterator[int]:
+def wait_for_games(job: EvaluationJob) -> Iterator[int]:
     """Yield the number of finished games again and again, until all are finished.
 
     Has no time limit: if a process fails, the launcher ends the others.
     """
-    while (done := len(finished_games(out, games))) < len(games):
+    while (done := len(job.finished)) < len(job.played):
         yield done
         time.sleep(_POLL_S)
 
@@ -266,11 +246,11 @@ def evaluate_small(
         device=player.settings.device,
     )
     counted, total = itertools.count(1), sum(len(game.turns) for game in job.played)
-    with open_job(job) as opened:
-        opened.play(lambda *_: on_progress("turns", next(counted), total))
-        table = opened.report()
+    with open_job(job):
+        job.play(lambda *_: on_progress("turns", next(counted), total))
+        table = job.report()
         table.save(job.out)
-    return f"{table.text}\n\nclips: {job.out}", _sheet_of(table.run.games[0], job.out)
+    return f"{table.text}\n\nclips: {job.out}", _sheet_of(job.finished[0], job.out)
 
 
 def _sheet_of(game: GameRecord, out: Path) -> Image.Image:
