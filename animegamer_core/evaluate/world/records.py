@@ -136,7 +136,7 @@ def read_asked(out: Path) -> dict[str, Any]:
     path = out / RUN
     values = read_json(path, dict[str, Any]) if path.is_file() else {}
     if "benchmark" not in values or "player" not in values:
-        raise ValueError(f"{out}: no played benchmark here; give the --out folder of an `evaluate world`")
+        raise ValueError(f"{out}: no played benchmark here (no {RUN} with games); give an --out of `evaluate world`")
     return values
 
 
