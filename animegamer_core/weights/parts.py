@@ -7,10 +7,9 @@ image encoders have diffusers' and transformers' names).
 from __future__ import annotations
 
 import re
-import threading
 import typing
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -126,53 +125,11 @@ def read_lora(folder: Path) -> LoraUpdates:
     return found
 
 
-_here = threading.local()  # depth: how many of this thread's contexts are open
-_lock = threading.Lock()
-_users = 0  # open contexts of all threads
-_original: Callable[..., None] | None = None  # torch's own method
+def empty_parameters() -> AbstractContextManager[None]:
+    """Within it, new parameters are on the meta device; buffers keep their memory, since many are computed."""
+    from accelerate import init_empty_weights
 
-
-@contextmanager
-def empty_parameters() -> Iterator[None]:
-    """Within it, parameters that this thread registers are on the meta device; buffers keep their memory."""
-    _begin()
-    _here.depth = getattr(_here, "depth", 0) + 1
-    try:
-        yield
-    finally:
-        _here.depth -= 1
-        _end()
-
-
-def _begin() -> None:
-    global _users, _original  # noqa: PLW0603
-    from torch import nn
-
-    with _lock:
-        _original = _original or nn.Module.register_parameter  # kept: taken again, it could be one that calls ours
-        nn.Module.register_parameter = _register
-        _users += 1
-
-
-def _end() -> None:
-    global _users  # noqa: PLW0603
-    from torch import nn
-
-    with _lock:
-        _users -= 1
-        # Another library may have replaced it meanwhile; it puts ours back later, which then changes nothing.
-        if not _users and nn.Module.register_parameter is _register:
-            nn.Module.register_parameter = _original
-
-
-def _register(module: nn.Module, name: str, param: nn.Parameter | None) -> None:
-    _original(module, name, param)
-    if param is None or not getattr(_here, "depth", 0) or param.is_meta:
-        return
-    import torch
-
-    empty = torch.empty_like(param, device="meta")
-    module._parameters[name] = torch.nn.Parameter(empty, requires_grad=param.requires_grad)
+    return init_empty_weights(include_buffers=False)
 
 
 TOKENIZER = "tokenizer.json"
