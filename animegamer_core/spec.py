@@ -7,20 +7,48 @@ ComfyUI list worlds quickly.
 from __future__ import annotations
 
 import dataclasses
+import math
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from .messages import brief
 
 PROGRAM = "python -m animegamer_core"  # the command line, as written in messages
 ENCODER_VARIANTS = ("mlp", "linear", "addition", "cross_attention")
-GUIDANCE_NAMES = ("reference_wave", "cosine", "constant", "distilled")
 DTYPES = ("float32", "bfloat16", "float16")  # number formats that models are loaded in
 LARGEST = 1 << 24  # far above any real size; a file with a larger number is damaged
 MOST_POSITIONS = 1 << 28  # values in the position table, 20 times the released one; no tensor gives its size
 MOST_LEVELS = 8
 MOST_LAYERS = 200  # layers of a model; each takes time to build, before its weights are checked
 TIME_FACTOR = 4  # frames per latent frame: CogVideoX's causal VAE turns 1 + 4n frames into 1 + n
+
+
+@dataclass(frozen=True)
+class GuidanceSchedule:
+    """How strong guidance is over a shot: the scale of a step is 1 + strength * rise(fraction).
+
+    rise: 0..1, of the fraction of the steps that are left, which is 1 at the first step. by_timestep: the fraction is
+    (n - t) / n of n steps with the timestep t, as in the released scripts, and thus pseudo-random where t is above n.
+    distillable: whether stage `distill` can learn it. one_pass: for decoders that it has learned.
+    """
+
+    rise: Callable[[float], float]
+    by_timestep: bool = False
+    distillable: bool = False
+    one_pass: bool = False
+
+
+def _wave(fraction: float) -> float:
+    return (1 - math.cos(math.pi * fraction**5)) / 2
+
+
+GUIDANCE: dict[str, GuidanceSchedule] = {
+    "reference_wave": GuidanceSchedule(_wave, by_timestep=True),
+    "cosine": GuidanceSchedule(_wave, distillable=True),
+    "constant": GuidanceSchedule(lambda fraction: 1.0, distillable=True),
+    "distilled": GuidanceSchedule(lambda fraction: 0.0, one_pass=True),
+}
 
 
 def dtype_name(dtype: object) -> str:
@@ -218,14 +246,14 @@ class Profile:
     skip_guidance_below: float = 1.05  # below this scale a step skips the unconditional pass (72 dB PSNR); 0: never
 
     def __post_init__(self) -> None:
-        _check_choice("guidance", self.guidance, GUIDANCE_NAMES)
+        _check_choice("guidance", self.guidance, tuple(GUIDANCE))
 
     @property
     def released_timesteps(self) -> bool:
         """Whether shots use the released scripts' timesteps; False: evenly spaced ones, rounded down exactly."""
         # Not a field: fields are part of World.fingerprint, and a new one would reject every older story.
         # The released guidance needs them: a timestep that is off by one changes its scale arbitrarily.
-        return self.guidance == "reference_wave"
+        return GUIDANCE[self.guidance].by_timestep
 
 
 _AS_RUN = Profile(

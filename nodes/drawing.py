@@ -13,7 +13,7 @@ from comfy_api.v0_0_2 import InputImpl, Types, io
 
 from ..animegamer_core.game.state import MotionScope
 from ..animegamer_core.media.video import clip_suffix, write_clip
-from ..animegamer_core.spec import GUIDANCE_NAMES
+from ..animegamer_core.spec import GUIDANCE
 from ..animegamer_core.story.content_store import address_of
 from ..animegamer_core.story.turn import draw_turn_latent, shot_key
 from . import comfyui
@@ -186,7 +186,7 @@ def shot_inputs() -> list[io.Input]:
         ),
         io.Combo.Input(
             "guidance",
-            options=[WORLD, *GUIDANCE_NAMES],
+            options=[WORLD, *GUIDANCE],
             default=WORLD,
             tooltip="How strongly the shot follows the state, over the steps. world: the preset's schedule, or else "
             "the world's; distilled: one pass per step, for decoders trained by stage distill.",

@@ -18,7 +18,7 @@ from tyro.conf import FlagCreatePairsOff, UseAppendAction, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
 from ..runtime.presets import PRESETS
-from ..spec import DTYPES, GUIDANCE_NAMES, PROFILES
+from ..spec import DTYPES, GUIDANCE, PROFILES
 
 
 def parse(options: Any, words: Sequence[str], program: str, about: str) -> Any:
@@ -100,7 +100,7 @@ Flag = Annotated[bool, FlagCreatePairsOff]
 World = Annotated[str, arg(help="toybox, or a world's folder.", metavar="WORLD")]
 Device = Annotated[str, arg(help="auto, cpu, cuda or mps.", metavar="DEVICE")]
 Dtype = Annotated[str, one_of(("auto", *DTYPES))]
-Guidance = Annotated[str, one_of(GUIDANCE_NAMES)]
+Guidance = Annotated[str, one_of(GUIDANCE)]
 Preset = Annotated[str, one_of(PRESETS)]
 Profile = Annotated[str, one_of(PROFILES)]
 Adapters = Annotated[

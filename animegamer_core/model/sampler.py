@@ -10,15 +10,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..spec import GUIDANCE_NAMES
+from ..spec import GUIDANCE
 
 TRAIN_STEPS = 1000
-WAVE_EXPONENT = 5
 
 # CogVideoX-2b's scheduler_config.json, which has the same noise table (docs/reference.md, sampler)
 STOCK_SCHEDULER: dict[str, Any] = {
@@ -34,7 +33,6 @@ STOCK_SCHEDULER: dict[str, Any] = {
 
 # (latents, timestep, skip_uncond) -> velocity; with guidance, the unconditional rows come first in the batch
 Velocity = Callable[[Tensor, int, bool], Tensor]
-Number = TypeVar("Number", float, Tensor)
 OnStep = Callable[[int, int, Tensor], None]  # (steps done, number of steps, current prediction of the clean latent)
 
 
@@ -122,41 +120,23 @@ def partial_steps(steps: int, denoise: float) -> tuple[int, int]:
 
 
 def guidance_scale(name: str, strength: float, step: int, schedule: Schedule) -> float:
-    """The guidance scale of a step; 1 is the conditional prediction itself.
+    """The scale of a step by a row of GUIDANCE; 1 is the conditional prediction itself. ValueError: no such row."""
+    if name not in GUIDANCE:
+        raise ValueError(f"unknown guidance {name!r}; choose one of {', '.join(GUIDANCE)}")
+    row, steps = GUIDANCE[name], len(schedule)
+    return 1 + strength * row.rise((steps - (schedule.timesteps[step] if row.by_timestep else step)) / steps)
 
-    reference_wave: 1 + strength (1 - cos(pi ((n - t)/n)^5)) / 2 with the timestep t, pseudo-random above t = n
-    (docs/reference.md, sampler). cosine: the same with the step's index instead of t, falling from 1 + strength to 1.
-    constant: always 1 + strength. distilled: always 1, for a decoder trained by stage `distill`.
-    """
-    steps = len(schedule)
-    if name == "constant":
-        return 1 + strength
-    if name == "distilled":
-        return 1.0
-    if name == "cosine":
-        fraction = (steps - step) / steps
-    elif name == "reference_wave":
-        fraction = (steps - schedule.timesteps[step]) / steps
-    else:
-        raise ValueError(f"unknown guidance {name!r}; choose one of {', '.join(GUIDANCE_NAMES)}")
-    return _wave(strength, fraction, math.cos)
+
+@lru_cache
+def _rises(name: str) -> Tensor:
+    """(1000,) fp32: how far a distillable schedule has risen at timesteps 0..999, whatever the number of steps."""
+    assert GUIDANCE[name].distillable, name
+    return torch.tensor([GUIDANCE[name].rise(timestep / (TRAIN_STEPS - 1)) for timestep in range(TRAIN_STEPS)])
 
 
 def scale_at(name: str, strength: float | Tensor, timesteps_B: Tensor) -> Tensor:
-    """(B,) the scale of guidance `cosine` or `constant` at timesteps 0..999, whatever the number of steps.
-
-    strength: one for all samples, or (B,).
-    """
-    if name == "constant":
-        return strength + torch.ones_like(timesteps_B, dtype=torch.float32)
-    assert name == "cosine", "the other schedules depend on the number of steps"
-    fraction = timesteps_B.double() / (TRAIN_STEPS - 1)
-    return _wave(strength, fraction, torch.cos).float()
-
-
-def _wave(strength: float | Tensor, fraction: Number, cos: Callable[[Number], Number]) -> Number:
-    """Rises from 1 at fraction 0 to 1 + strength at fraction 1."""
-    return 1 + strength * (1 - cos(math.pi * fraction**WAVE_EXPONENT)) / 2
+    """(B,) the scale of a distillable schedule at timesteps 0..999. strength: one for all samples, or (B,)."""
+    return 1 + strength * _rises(name).to(timesteps_B.device)[timesteps_B]
 
 
 @dataclass(frozen=True)
@@ -173,7 +153,7 @@ class Guidance:
         It does if its scale is below `skip_below`, or if the result is the conditional pass alone: with strength 0, or
         if guidance is distilled.
         """
-        return self.name == "distilled" or self.strength == 0 or scale < self.skip_below
+        return GUIDANCE[self.name].one_pass or self.strength == 0 or scale < self.skip_below
 
 
 def solve(

@@ -26,7 +26,7 @@ class PlaySettings:
     """How to play a game. None means the world's own choice. ValueError for an impossible value.
 
     window: how many past turns the engine reads; None for as many as in training. seed: the noise seed of turn 1; turn
-    n has seed + n - 1. steps: sampling steps. guidance: one of GUIDANCE_NAMES. motion: turn number -> motion value of
+    n has seed + n - 1. steps: sampling steps. guidance: a row of GUIDANCE. motion: turn number -> motion value of
     its shot (px per frame at 480 px height) instead of the predicted one; history keeps the prediction. device, dtype:
     of the models; dtype None is the world's own. engine_device: of the engine; None is `device`. cfg_parallel: a second
     device, for the unconditional pass of guidance. precision_suffix: what addresses append to the number format, such

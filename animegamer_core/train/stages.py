@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..game.state import MotionScope
 from ..runtime.models import MOST_STEPS
-from ..spec import ModelSpec
+from ..spec import GUIDANCE, ModelSpec
 from ..weights.adapter_files import BASELINE_STAGES, GAME_STAGES, MOTION_STAGES
 
 if TYPE_CHECKING:
@@ -196,7 +196,9 @@ class StageConfig:
     )
     history_noise: float = _option(0.0, "maximum standard deviation of the noise on past representations")
     teacher_guidance: str = _option(
-        "cosine", "guidance schedule that stage distill learns: cosine, or constant", choices=("cosine", "constant")
+        "cosine",
+        "guidance schedule that stage distill learns",
+        choices=tuple(name for name, row in GUIDANCE.items() if row.distillable),
     )
     teacher_strengths: tuple[float, ...] = _option(
         (),
