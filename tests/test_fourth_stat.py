@@ -3,10 +3,22 @@
 import json
 from dataclasses import replace
 
+import msgspec
+import numpy as np
+import pytest
 import torch
 
+from animegamer_core.data.captions.replies import parse_caption
+from animegamer_core.data.captions.run import caption_clips, open_captioner
+from animegamer_core.data.check import check
+from animegamer_core.data.dataset import with_levels, write_tables
+from animegamer_core.data.records import ClipRecord
+from animegamer_core.data.review import write_review
+from animegamer_core.data.stats import stats as stats_table
+from animegamer_core.data.vocabulary import life_of
 from animegamer_core.game.life import STATS, Life, Rules, Stat, questions
 from animegamer_core.game.state import GameSession
+from animegamer_core.media.video import write_clip
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.model.prompt import GameTokenizer
@@ -15,6 +27,8 @@ from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.story.player import Player
 from animegamer_core.story.story import Story
 from animegamer_core.toybox.world import vocabulary
+from animegamer_core.train.engine_learner import PromptTable
+from animegamer_core.train.world_setup import words_tokenizer
 from animegamer_core.weights import open_world, save_part, save_world
 
 HUNGER = Stat("hunger", "HU", (1, -2, 0), "1 as time passes; -2 if the character eats; otherwise 0", step=10)
@@ -62,3 +76,34 @@ def test_its_tags_stand_in_the_prompt_and_its_question_in_what_captioners_are_as
 def test_a_new_game_starts_where_the_row_says(tmp_path):
     rules = Rules((*STATS, replace(HUNGER, start=20)))
     assert GameSession(rules=rules, opening={"social": 70}).character["hunger"] == 20
+
+
+def test_a_dataset_states_it_from_captions_to_training(tmp_path):
+    stats, folder = (*STATS, HUNGER), tmp_path / "dataset"
+    span = {"start": 0, "end": 99, "character": "Miko", "motion": "eat", "background": "day forest", "adverb": "calmly"}
+    span["stats"] = {"social": 0, "entertainment": 0, "stamina": 1, "hunger": -2}
+    (tmp_path / "tale.captions.jsonl").write_text(json.dumps(span))
+    script = open_captioner("script", stats, sidecars={"tale": tmp_path / "tale.captions.jsonl"})
+    clips = [f"clips/{number}.safetensors" for number in range(5)]
+    for clip in clips:
+        write_clip(folder / clip, np.zeros((3, 4, 6, 3), np.uint8), 8)
+    turns, levels = with_levels(
+        [ClipRecord(film="tale", start=2 * n, end=2 * n + 2, clip=clip, motion_value=n) for n, clip in enumerate(clips)]
+    )
+    report = caption_clips(folder, turns, script)
+    settings = {"fps": 8, "motion": levels, "stats": msgspec.to_builtins(stats)}
+    dataset = write_tables(folder, report.records, [("game", clips, False)], {}, settings)
+    assert dataset.stats == stats and [turn.stats["hunger"] for turn in dataset.turns] == [-2] * 5
+    reply = "<S>cat</S><MD>eat</MD><EV>day hill</EV><MA>fast</MA><SC>0</SC><ET>0</ET><ST>1</ST><HU>-2</HU>"
+    assert parse_caption(reply, stats).stats["hunger"] == -2
+    assert "hunger" in stats_table(folder) and not [problem for problem in check(folder) if problem.serious]
+    assert '"name":"hunger"' in write_review(folder).read_text()
+    life = life_of(dataset)
+    assert life.rules.stats == stats and life.words.acts[0].change["hunger"] == -2
+    spec, profile = SPECS["tiny"], PROFILES["paper"]
+    engine = GameEngine(spec, words_tokenizer(dataset.turns, spec, dataset.stats), profile)
+    table = PromptTable(engine, dataset.turns)
+    text = engine.tokenizer.decode_with_tags(table.prompt([0, 1]).ids_L.tolist())
+    assert text.count("<HU> <Strength_-2> </HU> </TURN>") == 2
+    with pytest.raises(ValueError, match="the world's stats are social, entertainment, stamina"):
+        PromptTable(GameEngine(spec, words_tokenizer(dataset.turns, spec), profile), dataset.turns)

@@ -81,7 +81,7 @@ def test_the_table_is_of_names_that_windows_reads_otherwise(name):
 
 
 def record(clip: str) -> ClipRecord:
-    return ClipRecord.from_dict({"film": "f", "start": 0, "end": 2, "clip": clip})
+    return ClipRecord(film="f", start=0, end=2, clip=clip)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -49,6 +49,8 @@ class Build:
     """The dataset's folder."""
     spec: str = "release"
     """The spec that sets the clips' size: toybox, release."""
+    world: str | None = None
+    """The world whose stats captions state the changes of; unset: the published three, or those of the folder."""
     characters: Path | None = None
     """Reference pictures: a folder with NAME.png, or NAME/ with several."""
     workers: int | None = None
@@ -88,7 +90,7 @@ class Build:
 
         films = find_films(self.films, self.out) if self.films else []
         settings = self._settings()
-        captioner = self._captioner(films)
+        captioner = self._captioner(films, settings)
         references = read_references(self.characters) if self.characters else ()
         part = shard_of(films, *_shard(self.shard)) if self.shard else films
         device = None if self.scene_device == "auto" else choose_device(self.scene_device)
@@ -111,6 +113,7 @@ class Build:
         from ..data.build import BuildSettings
         from ..data.films.cutting import ClipShape
         from ..data.motion import SLOW_FRACTION
+        from ..weights import open_world
 
         flow: dict[str, Any] = {**unprefixed(self.flow_model, FLOW), **self.threshold, "backend": self.flow}
         flow["device"] = "cpu" if self.flow == "dis" else choose_device(flow.get("device", "auto"))
@@ -121,9 +124,11 @@ class Build:
             flow=FlowSettings(**flow),
             games=GamePlan(**self.games),
         )
-        return settings.of_folder(self.out) if self.slow_fraction is None else settings
+        known = settings.of_folder(self.out)
+        stats = open_world(self.world).life.rules.stats if self.world else known.stats
+        return replace(known if self.slow_fraction is None else settings, stats=stats)
 
-    def _captioner(self, films: Sequence[Path]) -> Captioner | None:
+    def _captioner(self, films: Sequence[Path], settings: BuildSettings) -> Captioner | None:
         """The chosen captioner; ValueError names an option that it does not take or that is missing."""
         from ..data.captions.run import open_captioner
 
@@ -131,7 +136,7 @@ class Build:
         options.pop("asked_at_once", None)
         if self.captioner == "script":
             options["sidecars"] = _sidecars(self.out, films)
-        return open_captioner(self.captioner, **options)
+        return open_captioner(self.captioner, settings.stats, **options)
 
 
 @dataclass(frozen=True, kw_only=True)

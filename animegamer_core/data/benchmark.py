@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..files import check_folder_name
-from ..game.life import STATS, Values
+from ..game.life import MOTION, STATS, Values
 from ..game.state import Instruction, clean_text
 from ..messages import quoted
-from .captions.replies import LONGEST_WORDS, NUMBERS, why_unfit
+from .captions.replies import LONGEST_WORDS, why_unfit
 
-TAGS = ("S", "MD", "EV", "ML", "MA", "SC", "ET", "ST")  # in this order
+TAGS = ("S", "MD", "EV", "ML", "MA", *(stat.tag for stat in STATS))  # in this order
+NUMBERS = {number.tag: tuple(map(str, sorted(number.choices))) for number in (MOTION, *STATS)}
 FORM = "".join(f"<{tag}>...</{tag}>" for tag in TAGS)
 _LINE = re.compile("".join(rf"\s*<{tag}>([^<>]*)</{tag}>" for tag in TAGS) + r"\s*")
 _NAME = re.compile(r"#\s*name:\s*(.*)")
@@ -129,7 +130,7 @@ def parse_turn(line: str) -> BenchmarkTurn:
     if match is None:
         raise BenchmarkError(f"{quoted(line, _SHOWN)} is not a turn", FORM)
     values = dict(zip(TAGS, map(clean_text, match.groups()), strict=True))
-    numbers = {tag: _number(tag, values[tag]) for tag in ("ML", "SC", "ET", "ST")}
+    numbers = {tag: _number(tag, values[tag]) for tag in NUMBERS}
     characters = tuple(name.strip() for name in values["S"].split(","))
     for tag, words in (*(("S", name) for name in characters), ("MD", values["MD"]), ("EV", values["EV"])):
         _check_words(tag, words)

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ..files import FULL, make_folder, room_for
+from ..game.life import STATS, Stat
+from .dataset import DatasetFolder, read_info
 from .films import transnet, writing
 from .films.cutting import FILTERS, ClipShape, cut_span, spans_of
 from .films.film import FilmError, probe
@@ -47,7 +49,8 @@ class BuildSettings:
     """What determines the clips of a dataset and its games. All clips of a folder have the same settings, except
     `scenes` and `most_text`: a film keeps those that it was started with. See also `of_folder`.
 
-    most_text: fraction of the picture that text may cover, else a clip is credits or a title; 1 keeps them all.
+    most_text: fraction of the picture that text may cover, else a clip is credits or a title; 1 keeps them all. stats:
+    those that captions state the changes of.
     """
 
     shape: ClipShape
@@ -55,17 +58,19 @@ class BuildSettings:
     most_text: float = MOST_TEXT
     flow: FlowSettings = FlowSettings(slow_fraction=SLOW_FRACTION)
     games: GamePlan = GamePlan()
+    stats: tuple[Stat, ...] = STATS
 
     def __post_init__(self) -> None:
         if not 0 < self.most_text <= 1:
             raise ValueError(f"text may cover {self.most_text} of the picture; expected above 0, at most 1")
 
     def of_folder(self, out: Path) -> BuildSettings:
-        """The same, with the slow fraction that the folder's clips were measured by."""
+        """The same, with the slow fraction that the folder's clips were measured by, and the folder's stats."""
+        settings = dataclasses.replace(self, stats=DatasetFolder(out, (), (), read_info(out)).stats)
         for film in read_film_index(out).values():
             fraction = film.settings.get("motion", {}).get("slow_fraction", self.flow.slow_fraction)
-            return dataclasses.replace(self, flow=dataclasses.replace(self.flow, slow_fraction=fraction))
-        return self
+            return dataclasses.replace(settings, flow=dataclasses.replace(self.flow, slow_fraction=fraction))
+        return settings
 
     def cutting(self) -> dict[str, Any]:
         """What the clips depend on, as JSON values; FlowError if the flow backend cannot be used."""

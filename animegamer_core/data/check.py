@@ -12,20 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ..files import PART
+from ..json_files import read_rows
 from ..media.video import ClipInfo, read_clip_info
 from ..messages import brief
 from .dataset import CLIPS, GAMES, INFO, TURNS, DatasetFolder, read_dataset
-from .motion import LEVELS, are_edges, are_values, level_of
-from .records import (
-    CAPTION_FIELDS,
-    DROPPED,
-    SET_ASIDE,
-    ClipRecord,
-    Problem,
-    check_instruction,
-    read_lines,
-    read_objects,
-)
+from .motion import LEVELS, level_of
+from .records import CAPTION_FIELDS, DROPPED, SET_ASIDE, ClipRecord, Problem
 
 SMALL_LEVEL = 0.05  # fraction of the clips under which a level is nearly empty; a quintile has 0.2
 CLOSE = 1e-6  # seconds
@@ -45,7 +37,7 @@ def check(folder: str | Path, on_progress: OnProgress | None = None) -> list[Pro
         raise ValueError("checking mp4 clips needs PyAV; run `pip install av`")
     if not (read.path / TURNS).is_file():
         return problems
-    lines = {row["clip"]: n for n, row in read_lines(read.path / TURNS)[0] if isinstance(row, dict) and "clip" in row}
+    lines = {row.value.clip: row.number for row in read_rows(read.path / TURNS, ClipRecord) if row.value is not None}
 
     def of_clip(record: ClipRecord, text: str, serious: bool = True) -> Problem:
         return Problem(TURNS, lines[record.clip], text, serious)
@@ -83,11 +75,10 @@ def _levels(folder: DatasetFolder, of_clip: OfClip) -> Iterator[Problem]:
     if unmeasured := [record for record in folder.turns if record.motion_value is None]:
         found = f"clips without a motion_value: {len(unmeasured)} of {len(folder.turns)}, this is the first"
         yield of_clip(unmeasured[0], f"{found}; measure them")
-    edges, values = folder.motion.get("edges"), folder.motion.get("values")
-    if not are_edges(edges):
+    edges = folder.motion.edges
+    if edges is None:
         if folder.turns:
-            found = "has no settings.motion.edges" if edges is None else f"settings.motion.edges is {edges!r}"
-            yield Problem(INFO, 0, f"{found}; expected four rising numbers, finish the dataset first")
+            yield Problem(INFO, 0, "has no settings.motion.edges; finish the dataset first")
         return
     for record in measured:
         level = level_of(record.motion_value, edges)
@@ -99,28 +90,19 @@ def _levels(folder: DatasetFolder, of_clip: OfClip) -> Iterator[Problem]:
         if measured and counts[level] < SMALL_LEVEL * len(measured):
             found = f"level {level} has {counts[level]} of {len(measured)} clips"
             yield Problem(TURNS, 0, f"{found}, too few to learn from", False)
-    if values is not None and not are_values(values):
-        found = f"settings.motion.values is {brief(values, 60)}"
-        yield Problem(INFO, 0, f"{found}; expected five numbers, finish the dataset first")
-        return
-    for number, value in enumerate(values or (), start=1):
+    for number, value in enumerate(folder.motion.values or (), start=1):
         if level_of(value, edges) != number:
             yield Problem(INFO, 0, f"settings.motion.values: {value:g} is not in level {number}")
 
 
 def _captions(folder: DatasetFolder, of_clip: OfClip) -> Iterator[Problem]:
-    """Captions are there, whole, and make an instruction."""
+    """Captions are there and whole."""
     empty = []
     for record in folder.turns:
         if record.missing == CAPTION_FIELDS:
             empty.append(record)
         elif record.missing:
             yield of_clip(record, f"incomplete caption: {', '.join(record.missing)} is null; fill it in")
-        else:
-            try:
-                check_instruction(record)
-            except ValueError as error:
-                yield of_clip(record, str(error))
     if empty:
         serious = len(empty) < len(folder.turns)  # a dataset without any caption is for the stage vae alone
         found = f"clips without a caption: {len(empty)} of {len(folder.turns)}, this is the first"
@@ -129,8 +111,8 @@ def _captions(folder: DatasetFolder, of_clip: OfClip) -> Iterator[Problem]:
 
 def _games(folder: DatasetFolder) -> Iterator[Problem]:
     """Games have their clips in film order, and share none with held-out games."""
-    rows = read_lines(folder.path / GAMES)[0]
-    lines = {row["game"]: n for n, row in rows if isinstance(row, dict) and isinstance(row.get("game"), str)}
+    rows = read_rows(folder.path / GAMES, dict[str, Any])
+    lines = {row.value.get("game"): row.number for row in rows if row.value is not None}
     if not folder.games and folder.turns:
         yield Problem(GAMES, 0, "no game; stages predict and adapt need sequences of clips", False)
     held_out = set(folder.held_out_clips)
@@ -149,7 +131,12 @@ def _games(folder: DatasetFolder) -> Iterator[Problem]:
 
 def _stray_files(path: Path, unread: bool) -> Iterator[Problem]:
     """Notes on files in clips/ that no table lists. unread: whether a line could not be read, which may list them."""
-    rows = [row for name in (TURNS, SET_ASIDE, DROPPED) for row in read_objects(path / name)]
+    rows = [
+        row.value
+        for name in (TURNS, SET_ASIDE, DROPPED)
+        for row in read_rows(path / name, dict[str, Any])
+        if row.value is not None
+    ]
     records = [row["record"] for row in rows if isinstance(row.get("record"), dict)]
     known = {str(row.get("clip")) for row in (*rows, *records)}
     files = (file for file in (path / CLIPS).rglob("*") if file.is_file())

@@ -15,38 +15,37 @@ call completes it.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ..files import locked, write_text
+from ..json_files import read_rows, to_type
 from ..messages import brief
-from .dataset import GAMES, TURNS, DatasetFolder, turns_text, with_level
-from .films.film_index import FilmEntry, change_scenes, read_film_index
-from .films.survey import ADDED, REMOVED, SceneChange
+from .dataset import GAMES, TURNS, DatasetFolder, with_level
+from .films.film_index import change_scenes, read_film_index
+from .films.survey import FilmScene, SceneChange
 from .records import (
     ADVERBS,
     CAPTION_FIELDS,
     DROPPED,
     LOCK,
     SET_ASIDE,
+    ChosenAdverb,
     ClipRecord,
     DatasetError,
+    Dropped,
     Problem,
-    check_instruction,
+    SetAside,
     first_problems,
     jsonl_text,
-    read_lines,
-    read_rows,
-    record_in,
+    read_table,
 )
 
 CORRECTIONS = "corrections.jsonl"
 REVIEWED = "dropped in review"  # the reason in dropped.jsonl
-_FIXED = ("film", "start", "end")
 
 
 def apply_corrections(folder: str | Path, file: str | Path) -> int:
@@ -58,121 +57,83 @@ def apply_corrections(folder: str | Path, file: str | Path) -> int:
     """
     DatasetFolder.open(folder)  # before anything is written into what may be no dataset
     with locked(Path(folder) / LOCK, f"a build is finishing {folder}; apply the corrections when it is done"):
-        return _apply(folder, file)
+        return _apply(DatasetFolder.open(folder), Path(file))
 
 
-def _apply(folder: str | Path, file: str | Path) -> int:
-    opened = DatasetFolder.open(folder)
-    if not Path(file).is_file():
-        raise DatasetError(f"{file}: no such file; export corrections from the review page and give that file")
-    rows, broken = read_lines(Path(file))
-    if not rows and not broken:
-        raise DatasetError(f"{file} has no corrections; export them from the review page")
-    tables, films = _Tables.read(opened), _Films(opened.path)
-    problems = dict(broken)
-    changed: dict[str, int] = {}
-    for number, row in rows:
+def _apply(folder: DatasetFolder, file: Path) -> int:
+    rows = list(read_rows(file, dict[str, Any]))
+    if not rows:
+        raise DatasetError(f"{file} has no corrections; export them from the review page and give that file")
+    tables, films = _Tables(folder), read_film_index(folder.path)
+    scenes: dict[str, Sequence[FilmScene]] = {}  # of films whose scenes change
+    seen: set[str] = set()
+    problems, changed = [], 0
+    for number, row, problem in rows:
         try:
-            if isinstance(row, dict) and "film" in row and "clip" not in row:
-                films.apply(SceneChange.of(row))
+            if row is None:
+                raise ValueError(problem)
+            if "film" in row and "clip" not in row:
+                change = SceneChange.of(row)
+                if change.film not in films:
+                    raise ValueError(f"{brief(change.film)!r} is not a film of this dataset: {', '.join(films)}")
+                before = scenes.get(change.film, list(films[change.film].survey.scenes))
+                after = change.apply(before)
+                if after != before:
+                    scenes[change.film] = after
+                    changed += 1
                 continue
-            clip = _clip_of(row, changed)
-            if tables.apply(clip, {name: value for name, value in row.items() if name != "clip"}):
-                changed[clip] = number
+            clip = str(row.pop("clip", ""))
+            if clip in seen:
+                raise ValueError(f"{clip} is also corrected in an earlier line; put both into one")
+            seen.add(clip)
+            changed += tables.apply(clip, row)
         except ValueError as error:
-            problems[number] = str(error)
+            problems.append(Problem(file.name, number, str(error)))
     if problems:
-        listed = [Problem(Path(file).name, number, text) for number, text in sorted(problems.items())]
-        raise DatasetError("\n".join([f"{file} cannot be applied, nothing has changed:", *first_problems(listed)]))
+        raise DatasetError("\n".join([f"{file} cannot be applied, nothing has changed:", *first_problems(problems)]))
     tables.write()  # even without a change, since a killed call may not have written all tables
-    films.write()
-    return len(changed) + films.changed
+    for film, after in scenes.items():
+        change_scenes(folder.path, film, films[film], after)
+    return changed
 
 
-class _Films:
-    """The scenes of a dataset's films while they are corrected. changed: how many corrections changed any."""
-
-    def __init__(self, out: Path) -> None:
-        self._out, self._scenes, self.changed = out, {}, 0
-
-    @cached_property
-    def _index(self) -> dict[str, FilmEntry]:
-        return read_film_index(self._out)
-
-    def apply(self, change: SceneChange) -> None:
-        """Apply one line; ValueError if it cannot be applied."""
-        if change.film not in self._index:
-            known = ", ".join(self._index) or "none"
-            raise ValueError(f"{brief(change.film)!r} is not a film of this dataset; its films are: {known}")
-        before = self._scenes.get(change.film, list(self._index[change.film].survey.scenes))
-        after = change.apply(before)
-        if after != before:
-            self._scenes[change.film], self.changed = after, self.changed + 1
-
-    def write(self) -> None:
-        """Write the scenes of the films that have others now."""
-        for film, scenes in self._scenes.items():
-            change_scenes(self._out, film, self._index[film], scenes)
-
-
-def _clip_of(row: Any, changed: Mapping[str, int]) -> str:
-    """The clip that a line corrects; ValueError for an invalid line."""
-    allowed = f"drop or any of {', '.join(CAPTION_FIELDS)}"
-    if not isinstance(row, dict) or not isinstance(row.get("clip"), str):
-        raise ValueError(f"expected an object with clip, and {allowed}; or film, and {ADDED} or {REMOVED}")
-    clip = row["clip"]
-    if clip in changed:
-        raise ValueError(f"{clip} is also corrected in line {changed[clip]}; put both into one line")
-    asked = [name for name in row if name != "clip"]
-    if not asked:
-        raise ValueError(f"nothing to change in {clip}; give {allowed}")
-    if wrong := [name for name in asked if name not in ("drop", *CAPTION_FIELDS)]:
-        raise ValueError(f"{wrong[0]!r} cannot be corrected; give {allowed}")
-    if "drop" in asked and (len(asked) > 1 or not isinstance(row["drop"], bool)):
-        raise ValueError(
-            f"drop is {row['drop']!r}; expected true or false, and no other change to {clip} in the same line"
-        )
-    return clip
-
-
-@dataclass
 class _Tables:
-    """A dataset's tables while they are corrected. dropped, aside: rows by the clip in their `record`, or by their line
-    if they have none."""
+    """A dataset's tables while they are corrected."""
 
-    folder: DatasetFolder
-    turns: dict[str, ClipRecord]
-    held_out: frozenset[str]  # clips of held-out games
-    dropped: dict[str | int, Any]
-    aside: dict[str | int, Any]
-    added: list[str] = field(default_factory=list)  # clips that still need a place in turns.jsonl
-    restored: dict[str | int, Any] = field(default_factory=dict)  # rows that were in dropped.jsonl
-    reworded: set[str] = field(default_factory=set)  # clips with an adverb of a person
+    def __init__(self, folder: DatasetFolder) -> None:
+        """DatasetError for an unreadable line, which rewriting would lose."""
+        self.folder = folder
+        self.turns = {turn.clip: turn for turn in folder.turns}
+        self.held_out = {folder.turns[index].clip for index in folder.held_out_clips}
+        rows = read_table(folder.path / DROPPED, Dropped)
+        self.by_rule = [row for row in rows if row.record is None]
+        self.dropped = {row.record.clip: row for row in rows if row.record is not None}
+        self.aside = {row.clip: row for row in read_table(folder.path / SET_ASIDE, SetAside)}
+        self.added: list[str] = []  # clips that still need a place in turns.jsonl
+        self.restored: dict[str, Dropped] = {}
+        self.reworded: set[str] = set()  # clips with an adverb of a person
 
-    @classmethod
-    def read(cls, folder: DatasetFolder) -> _Tables:
-        """The tables of a folder; DatasetError for an unreadable line, which rewriting would lose."""
-        turns = {turn.clip: turn for turn in folder.turns}
-        held_out = frozenset(folder.turns[index].clip for index in folder.held_out_clips)
-        return cls(folder, turns, held_out, *(_by_clip(folder.path / name) for name in (DROPPED, SET_ASIDE)))
-
-    def apply(self, clip: str, asked: Mapping[str, Any]) -> bool:
+    def apply(self, clip: str, asked: dict[str, Any]) -> bool:
         """Apply one line; returns whether it changed anything. ValueError if it cannot be applied."""
-        if "drop" in asked:
+        if asked in ({"drop": True}, {"drop": False}):
             return self._drop(clip) if asked["drop"] else self._restore(clip)
+        if not asked or not asked.keys() <= set(CAPTION_FIELDS):
+            found = ", ".join(asked) or "nothing"
+            raise ValueError(
+                f"{clip}: {brief(found)} cannot be corrected; give drop (true or false) alone, or "
+                f"any of {', '.join(CAPTION_FIELDS)}"
+            )
         before = self.turns.get(clip) or self._waiting(clip)
         if before is None:
             raise ValueError(self._absent(clip))
-        after = ClipRecord.from_dict({**dataclasses.asdict(before), **asked})
+        after = to_type({**msgspec.structs.asdict(before), **asked}, ClipRecord, clip)
+        after.check(self.folder.stats)
         if clip not in self.turns:
             if after.missing:
                 raise ValueError(
                     f"{clip} was set aside, and {after.missing[0]} is still missing; fill in all, or drop it"
                 )
             self.added.append(clip)
-        after.to_json().encode()  # UnicodeEncodeError (a ValueError) for a lone surrogate
-        if after.captioned:
-            check_instruction(after)
         changed = self.aside.pop(clip, None) is not None or after != before
         self.turns[clip] = after
         if "adverb" in asked:
@@ -186,10 +147,11 @@ class _Tables:
         if record is None:
             return False
         self.aside.pop(clip, None)
-        span = {name: getattr(record, name) for name in _FIXED}
-        known = self.dropped.get(clip, {})  # from a call that was killed before the clip left the other tables
-        side = {"held_out": True} if clip in self.held_out or known.get("held_out") is True else {}
-        self.dropped[clip] = {**span, "reason": REVIEWED, **side, "record": dataclasses.asdict(record)}
+        # It is in the table already if a call was killed before the clip left the other tables.
+        held_out = clip in self.held_out or (clip in self.dropped and self.dropped[clip].held_out)
+        self.dropped[clip] = Dropped(
+            film=record.film, start=record.start, end=record.end, reason=REVIEWED, held_out=held_out, record=record
+        )
         return True
 
     def _restore(self, clip: str) -> bool:
@@ -201,41 +163,41 @@ class _Tables:
             raise ValueError(f"the file of {clip} is missing, so the clip cannot be restored")
         self.restored[clip] = self.dropped.pop(clip)
         if clip not in self.turns:
-            self.turns[clip] = self._with_current_level(record_in(self.restored[clip]))
+            self.turns[clip] = self._with_current_level(self.restored[clip].record)
             self.added.append(clip)
         return True
 
     def _waiting(self, clip: str) -> ClipRecord | None:
         """The record of a clip that was set aside."""
-        return self._with_current_level(record_in(self.aside[clip])) if clip in self.aside else None
+        return self._with_current_level(self.aside[clip].record) if clip in self.aside else None
 
     def _with_current_level(self, record: ClipRecord) -> ClipRecord:
         """The record with its level by the edges of now, which may have moved."""
-        try:
-            return with_level(record, self.folder.motion_table.edges)
-        except DatasetError:  # the dataset has no levels
-            return record
+        edges = self.folder.motion.edges
+        return record if edges is None else with_level(record, edges)
 
     def _absent(self, clip: str) -> str:
         if clip in self.dropped:
             return f"{clip} was dropped; restore it with drop: false first"
-        return f"{clip!r} is not a clip of this dataset; is this file for {self.folder.path}?"
+        return f"{brief(clip)!r} is not a clip of this dataset; is this file for {self.folder.path}?"
 
     def write(self) -> None:
         """Write the tables one after another, so that the folder is readable at every moment and no clip is lost: a row
         leaves one table only after it is in another."""
-        path, turns = self.folder.path, self._in_order()
-        games, back = self._games()
+        path, games, back = self.folder.path, *self._games()
+        dropped = [*self.by_rule, *self.dropped.values()]
+        adverbs = (row for row in read_table(path / ADVERBS, ChosenAdverb) if row.clip not in self.reworded)
         steps = [
-            (DROPPED, jsonl_text([*self.dropped.values(), *self.restored.values()])),
-            (GAMES, jsonl_text(games)),
-            (TURNS, turns_text(turns)),
-            (GAMES, jsonl_text([*games, *back])),
-            (SET_ASIDE, jsonl_text(self.aside.values())),
-            (DROPPED, jsonl_text(self.dropped.values())),
-            (ADVERBS, jsonl_text(row for _, row in read_rows(path / ADVERBS) if row.get("clip") not in self.reworded)),
+            (DROPPED, [*dropped, *self.restored.values()]),
+            (GAMES, games),
+            (TURNS, self._in_order()),
+            (GAMES, [*games, *back]),
+            (SET_ASIDE, self.aside.values()),
+            (DROPPED, dropped),
+            (ADVERBS, adverbs),
         ]
-        for name, text in steps:
+        for name, rows in steps:
+            text = jsonl_text(rows)
             if text.encode() != ((path / name).read_bytes() if (path / name).is_file() else b""):
                 write_text(path / name, text)
 
@@ -248,7 +210,7 @@ class _Tables:
             if kept := [clips[clip] for clip in game.clips if clips[clip] in self.turns]:
                 games.append({"game": game.name, "clips": kept, "held_out": game.held_out})
         played = {clip for game in games for clip in game["clips"]}
-        held_out = [clip for clip, row in self.restored.items() if row.get("held_out") is True and clip not in played]
+        held_out = [clip for clip, row in self.restored.items() if row.held_out and clip not in played]
         return games, [{"game": f"back-{clip}", "clips": [clip], "held_out": True} for clip in held_out]
 
     def _in_order(self) -> list[ClipRecord]:
@@ -259,7 +221,3 @@ class _Tables:
             later = (place for place in film if turns[place].start > record.start)
             turns.insert(next(later, film[-1] + 1 if film else len(turns)), record)
         return turns
-
-
-def _by_clip(path: Path) -> dict[str | int, Any]:
-    return {record.clip if (record := record_in(row)) else number: row for number, row in read_rows(path)}

@@ -24,23 +24,66 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..files import append_line, make_folder, remove_torn_line, write_text
+from ..game.life import STATS, Stat
 from ..game.state import MotionTable
-from ..json_files import JsonError, read_json, read_rows
+from ..json_files import JsonError, read_json, read_rows, to_type
 from ..media.video import ClipInfo, read_clip, read_clip_info, write_clip
 from ..messages import quoted
-from .motion import are_edges, are_values, level_edges, level_of, median_by_level
-from .records import (
-    ClipRecord,
-    DatasetError,
-    GameRecord,
-    Problem,
-    first_problems,
-    jsonl_text,
-    read_lines,
-)
+from .motion import level_edges, level_of, median_by_level
+from .records import ClipRecord, DatasetError, GameRecord, Problem, first_problems, jsonl_text
 
 FORMAT = 1
 TURNS, GAMES, INFO, CLIPS = "turns.jsonl", "games.jsonl", "dataset.json", "clips"
+
+
+class MotionFacts(msgspec.Struct):
+    """How motion was measured (settings.motion), with the levels' edges and values once they are set."""
+
+    backend: str | None = None
+    threshold: float | None = None
+    slow_fraction: float = 0.0
+    edges: tuple[float, float, float, float] | None = None
+    values: tuple[float, float, float, float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.edges and list(self.edges) != sorted(set(self.edges)):
+            raise ValueError(f"edges is {list(self.edges)}; expected four rising numbers, finish the dataset first")
+
+
+_Positive = Annotated[int, msgspec.Meta(gt=0)]
+
+
+class _Shape(msgspec.Struct):
+    width: _Positive | None = None
+    height: _Positive | None = None
+    frames: _Positive | None = None
+    fps: Annotated[float, msgspec.Meta(gt=0)] | None = None
+
+
+class _Settings(_Shape):
+    clips: _Shape | None = None
+    motion: MotionFacts = msgspec.field(default_factory=MotionFacts)
+    stats: tuple[Stat, ...] = STATS
+
+
+class _Film(msgspec.Struct):
+    bytes: int | None = None
+
+
+class _Provenance(msgspec.Struct):
+    films: dict[str, _Film] = {}
+
+
+class _Info(msgspec.Struct):
+    """What is read of dataset.json."""
+
+    format: int = FORMAT
+    provenance: _Provenance = msgspec.field(default_factory=_Provenance)
+    settings: _Settings = msgspec.field(default_factory=_Settings)
+
+    def __post_init__(self) -> None:
+        if self.format != FORMAT:
+            raise ValueError(f"expected an object of format {FORMAT}; a newer version of the program wrote it")
 
 
 @dataclass(frozen=True)
@@ -74,50 +117,55 @@ class DatasetFolder:
         """The clips of held-out games."""
         return tuple(sorted({index for game in self.games if game.held_out for index in game.clips}))
 
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """How the dataset was made; empty if it is not an object."""
-        return _object(self.info, "settings")
+    @cached_property
+    def _info(self) -> _Info:
+        return to_type(self.info, _Info, INFO)
 
     @property
-    def motion(self) -> Mapping[str, Any]:
-        """How motion was measured, with the levels' edges and values; empty if it is not an object."""
-        return _object(self.settings, "motion")
+    def motion(self) -> MotionFacts:
+        """How motion was measured."""
+        return self._info.settings.motion
+
+    @property
+    def stats(self) -> tuple[Stat, ...]:
+        """The stats that its clips state the changes of; those of the published game unless it names its own."""
+        return self._info.settings.stats
 
     @property
     def clip_shape(self) -> dict[str, Any]:
         """The size (width, height), frames and fps of every clip, as far as the settings state them."""
-        stated = {**self.settings, **_object(self.settings, "clips")}
-        size = stated.get("width"), stated.get("height")
-        stated["size"] = size if all(type(side) is int and side > 0 for side in size) else None
-        return {name: stated[name] for name in ("size", "frames", "fps") if stated.get(name)}
+        shape = self._info.settings.clips or self._info.settings
+        size = (shape.width, shape.height) if shape.width and shape.height else None
+        stated = {"size": size, "frames": shape.frames, "fps": shape.fps}
+        return {name: value for name, value in stated.items() if value is not None}
 
     @property
     def film_bytes(self) -> dict[str, int]:
         """The sizes of the film files that clips were cut from, by film, as far as they are known."""
-        films = _object(_object(self.info, "provenance"), "films")
-        sizes = {name: _object(films, name).get("bytes") for name in films}
-        return {name: size for name, size in sizes.items() if isinstance(size, int)}
+        films = self._info.provenance.films
+        return {name: film.bytes for name, film in films.items() if film.bytes is not None}
 
     @property
     def has_motion_table(self) -> bool:
         """Whether its motion levels are set."""
-        return are_edges(self.motion.get("edges")) and are_values(self.motion.get("values"))
+        return None not in (self.motion.edges, self.motion.values)
 
     @property
     def motion_table(self) -> MotionTable:
         """The dataset's own measured motion table; DatasetError if the levels are not set."""
-        if not self.has_motion_table:
+        if self.motion.edges is None or self.motion.values is None:
             missing = "has no settings.motion.edges (four rising numbers) and values (five)"
             raise DatasetError(f"{self.path / INFO} {missing}; finish the dataset first")
-        return MotionTable(self.path.name, tuple(self.motion["values"]), tuple(self.motion["edges"]))
+        return MotionTable(self.path.name, self.motion.values, self.motion.edges)
 
     @property
     def motion_provenance(self) -> dict[str, str]:
         """How motion was measured, for a world's provenance, so that evaluations measure it the same way."""
-        measured = {name: self.motion[name] for name in ("backend", "threshold") if name in self.motion}
+        motion = self.motion
+        stated = {"backend": motion.backend, "threshold": motion.threshold}
+        measured = {name: value for name, value in stated.items() if value is not None}
         if measured:  # also a fraction of 0, for a LoRA file on top of a world that has another
-            measured["slow_fraction"] = self.motion.get("slow_fraction", 0.0)
+            measured["slow_fraction"] = motion.slow_fraction
         return {f"motion {name}": str(value) for name, value in measured.items()}
 
     def frames(self, index: int) -> NDArray[np.uint8]:
@@ -144,44 +192,44 @@ class DatasetFolder:
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _object(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = values.get(name)
-    return value if isinstance(value, dict) else {}
-
-
 def read_dataset(path: str | Path, clips: bool = True) -> tuple[DatasetFolder, list[Problem]]:
     """What can be read of a folder, and its problems. clips: check that their files exist."""
     folder = Path(path)
     if not (folder / TURNS).is_file():
         return DatasetFolder(folder, (), ()), [Problem(TURNS, 0, f"is missing in {folder}; is this a dataset folder?")]
     problems: list[Problem] = []
-    turns = _read_turns(folder, problems, clips)
+    try:
+        info = read_info(folder)
+    except JsonError as error:
+        info = {}
+        problems.append(Problem(INFO, 0, str(error).removeprefix(f"{folder / INFO}: ")))
+    read = DatasetFolder(folder, (), (), info)
+    turns = _read_turns(read, problems, clips)
     games = _read_games(folder, {turn.clip: index for index, turn in enumerate(turns)}, problems)
-    return DatasetFolder(folder, tuple(turns), tuple(games), read_info(folder, problems)), problems
+    return dataclasses.replace(read, turns=tuple(turns), games=tuple(games)), problems
 
 
-def _read_turns(folder: Path, problems: list[Problem], clips: bool) -> list[ClipRecord]:
-    turns: list[ClipRecord] = []
-    seen: dict[str, int] = {}
-    lines, broken = read_lines(folder / TURNS)
-    problems.extend(Problem(TURNS, number, text) for number, text in broken)
-    for number, values in lines:
-        try:
-            turn = ClipRecord.from_dict(values)
-        except ValueError as error:
-            problems.append(Problem(TURNS, number, str(error)))
-            continue
-        if turn.clip in seen:
-            problems.append(Problem(TURNS, number, f"clip {turn.clip} is also in line {seen[turn.clip]}; delete one"))
-        elif clips and not (folder / turn.clip).is_file():
-            message = f"clip {turn.clip} is missing; restore the file or delete the line"
-            problems.append(Problem(TURNS, number, message))
-        seen[turn.clip] = number
-        turns.append(turn)
-    return turns
+def _read_turns(folder: DatasetFolder, problems: list[Problem], clips: bool) -> list[ClipRecord]:
+    turns: dict[str, ClipRecord] = {}
+    for number, turn, problem in read_rows(folder.path / TURNS, ClipRecord):
+        if turn is not None:
+            try:
+                turn.check(folder.stats)
+                if turn.clip in turns:
+                    problem = f"clip {turn.clip} is also in an earlier line; delete one"
+                elif clips and not (folder.path / turn.clip).is_file():
+                    problem = f"clip {turn.clip} is missing; restore the file or delete the line"
+            except ValueError as error:
+                problem = str(error)
+            turns.setdefault(turn.clip, turn)
+        if problem is not None:
+            problems.append(Problem(TURNS, number, problem))
+    return list(turns.values())
 
 
-class _GameLine(msgspec.Struct, forbid_unknown_fields=True):
+class GameLine(msgspec.Struct, forbid_unknown_fields=True):
+    """One line of games.jsonl."""
+
     game: Annotated[str, msgspec.Meta(pattern=r"\S")]
     clips: Annotated[list[str], msgspec.Meta(min_length=1)]
     held_out: bool = False
@@ -189,7 +237,7 @@ class _GameLine(msgspec.Struct, forbid_unknown_fields=True):
 
 def _read_games(folder: Path, index_of: Mapping[str, int], problems: list[Problem]) -> list[GameRecord]:
     games: dict[str, GameRecord] = {}
-    for number, line, problem in read_rows(folder / GAMES, _GameLine):
+    for number, line, problem in read_rows(folder / GAMES, GameLine):
         unknown = [clip for clip in line.clips if clip not in index_of] if line is not None else []
         if unknown:
             problem = f"clip {quoted(unknown[0])} has no line in {TURNS}"
@@ -202,19 +250,12 @@ def _read_games(folder: Path, index_of: Mapping[str, int], problems: list[Proble
     return list(games.values())
 
 
-def read_info(folder: Path, problems: list[Problem]) -> Mapping[str, Any]:
-    """The content of dataset.json; empty, with a new problem, if it cannot be read."""
+def read_info(folder: Path) -> dict[str, Any]:
+    """The content of dataset.json, {} without one; JsonError if it cannot be used."""
     if not (folder / INFO).is_file():
         return {}
-    try:
-        info = read_json(folder / INFO, dict[str, Any])
-    except JsonError as error:
-        problems.append(Problem(INFO, 0, str(error).removeprefix(f"{folder / INFO}: ")))
-        return {}
-    if info.get("format", FORMAT) != FORMAT:
-        message = f"expected an object of format {FORMAT}; a newer version of the program wrote it"
-        problems.append(Problem(INFO, 0, message))
-        return {}
+    info = read_json(folder / INFO, dict[str, Any])
+    to_type(info, _Info, str(folder / INFO))
     return info
 
 
@@ -237,7 +278,6 @@ class DatasetWriter:
 
     def add(self, record: ClipRecord, frames_FHWC: NDArray[np.uint8] | None = None) -> None:
         """Write a clip and its line, unless the clip is there already. Without frames only the line is written."""
-        record = ClipRecord.from_dict(dataclasses.asdict(record))
         if record.clip in self:
             return
         if frames_FHWC is not None:
@@ -280,7 +320,7 @@ def with_level(turn: ClipRecord, edges: Sequence[float]) -> ClipRecord:
     """The clip with the level of its motion value; unchanged if it was not measured."""
     if turn.motion_value is None:
         return turn
-    return dataclasses.replace(turn, motion_level=level_of(turn.motion_value, edges))
+    return msgspec.structs.replace(turn, motion_level=level_of(turn.motion_value, edges))
 
 
 def write_tables(
@@ -293,12 +333,7 @@ def write_tables(
     """Write turns.jsonl, games.jsonl and dataset.json, and read them back. games: (name, clip paths, held out)."""
     lines = [{"game": name, "clips": list(clips), "held_out": held} for name, clips, held in games]
     info = {"format": FORMAT, "provenance": dict(provenance), "settings": dict(settings)}
-    write_text(path / TURNS, turns_text(turns))
+    write_text(path / TURNS, jsonl_text(turns))
     write_text(path / GAMES, jsonl_text(lines))
     write_text(path / INFO, json.dumps(info, indent=1, ensure_ascii=False))
     return DatasetFolder.open(path)
-
-
-def turns_text(turns: Iterable[ClipRecord]) -> str:
-    """The lines of turns.jsonl."""
-    return "".join(turn.to_json() + "\n" for turn in turns)

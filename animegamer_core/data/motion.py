@@ -10,7 +10,6 @@ programs that compute the flow; the rest is the same for all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,20 +92,6 @@ def level_edges(values: Sequence[float]) -> tuple[float, float, float, float]:
     if any(low >= high for low, high in zip(edges, edges[1:], strict=False)):
         raise ValueError(f"the quintile edges {edges} do not increase; drop still clips or add moving ones")
     return edges
-
-
-def are_edges(value: Any) -> bool:
-    """Whether a value read from a file is four rising numbers."""
-    return _are_numbers(value, LEVELS - 1) and all(low < high for low, high in zip(value, value[1:], strict=False))
-
-
-def are_values(value: Any) -> bool:
-    """Whether a value read from a file is a number for each level."""
-    return _are_numbers(value, LEVELS)
-
-
-def _are_numbers(value: Any, count: int) -> bool:
-    return isinstance(value, list) and len(value) == count and all(isinstance(item, int | float) for item in value)
 
 
 def median_by_level(values: Sequence[float], edges: Sequence[float]) -> tuple[float, ...]:

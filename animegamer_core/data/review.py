@@ -6,20 +6,21 @@ what it exports. Its parts are in review_page/.
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ..media.page import write_page
 from .dataset import DatasetFolder, read_dataset
 from .films.film_index import read_film_index, strip_folder
 from .films.survey import COLUMNS, ROWS, STEP, WIDTH, picture_height
-from .records import DROPPED, SET_ASIDE, ClipRecord, read_objects, record_in
+from .records import DROPPED, SET_ASIDE, ClipRecord, Dropped, SetAside, readable_rows
 
 REVIEW = "review.html"
 _PARTS = Path(__file__).with_name("review_page")
 _SCRIPTS = ("changes.js", "grid.js", "scenes.js", "editor.js", "main.js")  # in this order, as one
-_KEYS = tuple(field.name for field in dataclasses.fields(ClipRecord) if field.name != "said")
+_KEYS = tuple(name for name in ClipRecord.__struct_fields__ if name != "said")
 _SHOWN_PROBLEMS = 200
 
 
@@ -38,23 +39,25 @@ def page_data(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:
     """The dataset as the page shows it, with set-aside clips in their place by film and time."""
     games = _games_of(folder)
     found = [(turn, None, games.get(turn.clip)) for turn in folder.turns]
-    for line in read_objects(folder.path / SET_ASIDE):
-        if (record := record_in(line)) is not None:
-            why = {"reason": str(line.get("reason", "")), "reply": str(line.get("reply") or "")}
-            found.append((record, why, None))
+    for row in readable_rows(folder.path / SET_ASIDE, SetAside):
+        found.append((row.record, {"reason": row.reason, "reply": row.reply}, None))
     films = list(dict.fromkeys(record.film for record, _, _ in found))
     found.sort(key=lambda row: (films.index(row[0].film), row[0].start))
     return {
         "name": folder.path.resolve().name,
         "digest": folder.digest(captions=True),
         "keys": _KEYS,
+        "stats": msgspec.to_builtins(folder.stats),
         "clips": [
             {"values": [getattr(record, key) for key in _KEYS], "aside": aside, "game": game}
             for record, aside, game in found
         ],
         "games": len(folder.games),
         "films": _films_of(folder, problems),
-        "dropped": [_dropped(line) for line in read_objects(folder.path / DROPPED)],
+        "dropped": [  # [film, start, end, reason, the clip's path if it can be restored]
+            [row.film, row.start, row.end, row.reason, row.record and row.record.clip]
+            for row in readable_rows(folder.path / DROPPED, Dropped)
+        ],
         "problems": problems[:_SHOWN_PROBLEMS],
     }
 
@@ -91,10 +94,3 @@ def _games_of(folder: DatasetFolder) -> dict[str, dict[str, Any]]:
             place = {"name": game.name, "at": at, "of": len(game.clips), "held_out": game.held_out}
             found.setdefault(folder.turns[clip].clip, place)
     return found
-
-
-def _dropped(line: dict[str, Any]) -> list[Any]:
-    """[film, start, end, reason, the clip's path if it can be restored]."""
-    record = record_in(line)
-    start, end = (value if isinstance(value := line.get(name), int | float) else 0 for name in ("start", "end"))
-    return [str(line.get("film", "")), start, end, str(line.get("reason", "")), record and record.clip]

@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..files import save_picture
-from ..game.life import STATS
+from ..game.life import Stat
 from ..game.state import MotionScope
 from ..media.text import drawable, font_of
 from ..messages import brief
-from .dataset import DatasetFolder
-from .records import CAPTION_FIELDS, DROPPED, SET_ASIDE, ClipRecord, read_objects
+from .dataset import DatasetFolder, MotionFacts
+from .records import CAPTION_FIELDS, DROPPED, SET_ASIDE, ClipRecord, Dropped, SetAside, readable_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,8 @@ class DatasetFacts:
     turns: tuple[ClipRecord, ...]
     lengths: tuple[int, ...]  # clips of each game
     held_out: int
-    motion: Mapping[str, Any]
+    motion: MotionFacts
+    stats: tuple[Stat, ...]
     aside: int
     dropped: Mapping[str, int]
     dropped_by_film: Mapping[str, int] = field(default_factory=dict)
@@ -46,17 +47,18 @@ class DatasetFacts:
     @classmethod
     def of(cls, folder: DatasetFolder) -> DatasetFacts:
         """The facts of a folder, with its dropped and set-aside clips."""
-        dropped = read_objects(folder.path / DROPPED)
+        dropped = readable_rows(folder.path / DROPPED, Dropped)
         return cls(
             name=folder.path.resolve().name,
             turns=folder.turns,
             lengths=tuple(len(game.clips) for game in folder.games),
             held_out=sum(game.held_out for game in folder.games),
             motion=folder.motion,
-            aside=len(read_objects(folder.path / SET_ASIDE)),
+            stats=folder.stats,
+            aside=len(readable_rows(folder.path / SET_ASIDE, SetAside)),
             # 'duplicate of <clip>' counts as duplicate
-            dropped=_largest(str(row.get("reason", "")).split(" of ")[0] for row in dropped),
-            dropped_by_film=_largest(str(row.get("film", "")) for row in dropped),
+            dropped=_largest(row.reason.split(" of ")[0] for row in dropped),
+            dropped_by_film=_largest(row.film for row in dropped),
         )
 
     @property
@@ -81,6 +83,11 @@ class DatasetFacts:
     def words(self, name: str) -> dict[str, int]:
         """Clips by the words of a caption field."""
         return _largest(value for turn in self.turns if (value := getattr(turn, name)))
+
+    def changes(self, stat: Stat) -> list[int]:
+        """The known changes of a stat."""
+        found = ((turn.stats or {}).get(stat.name) for turn in self.turns)
+        return [units for units in found if units is not None]
 
     def level(self, number: int) -> np.ndarray:
         """Motion values (n,) of a level's clips, in px per frame."""
@@ -118,11 +125,9 @@ def _heading(facts: DatasetFacts) -> list[str]:
         "captions": ", ".join(f"{name} {count}" for name, count in facts.captions.items()),
         "dropped": counted(sum(facts.dropped.values()), "segment") + (f": {dropped}" if dropped else ""),
     }
-    if facts.motion:
-        backend, threshold = facts.motion.get("backend", "unknown"), facts.motion.get("threshold", "unknown")
-        fraction = facts.motion.get("slow_fraction")
-        slow = f" or {fraction} of the fast pixels" if fraction else ""
-        rows["motion"] = f"backend {backend}, magnitudes under {threshold} px{slow} ignored"
+    if motion := facts.motion.backend:
+        slow = f" or {facts.motion.slow_fraction} of the fast pixels" if facts.motion.slow_fraction else ""
+        rows["motion"] = f"backend {motion}, magnitudes under {facts.motion.threshold} px{slow} ignored"
     return [f"{name:<10} {text}" for name, text in rows.items()]
 
 
@@ -141,9 +146,11 @@ def _levels(facts: DatasetFacts) -> list[str]:
 
 def _character_stats(facts: DatasetFacts) -> list[str]:
     lines = [f"{'stat':<14}{'less':>8}{'same':>8}{'more':>8}{'missing':>10}"]
-    for name in (stat.name for stat in STATS):
-        counts = Counter(getattr(turn, name) for turn in facts.turns)
-        lines.append(f"{name:<14}{counts[-1]:>8}{counts[0]:>8}{counts[1]:>8}{counts[None]:>10}")
+    for stat in facts.stats:
+        changes = facts.changes(stat)
+        counts = Counter(np.sign(changes).tolist())
+        missing = len(facts.turns) - len(changes)
+        lines.append(f"{stat.name:<14}{counts[-1]:>8}{counts[0]:>8}{counts[1]:>8}{missing:>10}")
     return lines
 
 
@@ -210,7 +217,7 @@ def draw_stats(folder: str | Path) -> Image.Image:
             "Motion levels": {f"{n} {name}": facts.level(n).size for n, name in enumerate(LEVEL_NAMES, start=1)},
             "Captions and stats": {
                 "captioned": facts.captions["whole"],
-                **{f"{stat.name} +1": sum(getattr(turn, stat.name) == 1 for turn in facts.turns) for stat in STATS},
+                **{f"{stat.name} +": sum(units > 0 for units in facts.changes(stat)) for stat in facts.stats},
             },
             "Characters": facts.characters,
             "Films": facts.films,
@@ -218,7 +225,7 @@ def draw_stats(folder: str | Path) -> Image.Image:
         }
         colours = {
             "Motion levels": LEVEL_COLOURS,
-            "Captions and stats": (BAR, *(stat.colour for stat in STATS)),
+            "Captions and stats": (BAR, *(stat.colour for stat in facts.stats)),
             "Left out": LEFT_OUT,
         }
         for place, (title, counts) in enumerate(panels.items(), start=1):

@@ -8,12 +8,17 @@ from dataclasses import replace
 from itertools import chain, combinations, product
 from statistics import mode
 
-from ..game.life import Act, Words, time_and_place
+from ..game.life import Act, Life, Rules, Words, time_and_place
 from .captions.replies import TIMES
 from .dataset import DatasetFolder
 from .records import ClipRecord
 
 MOST_WORDS = 50  # of a kind: what a person can look through, and a language model's prompt can hold
+
+
+def life_of(folder: DatasetFolder) -> Life:
+    """The life of a world that is trained on a dataset: its stats, and its words."""
+    return Life(Rules(folder.stats), words_of(folder))
 
 
 def words_of(folder: DatasetFolder) -> Words | None:
@@ -51,7 +56,7 @@ def _acts(clips: Sequence[ClipRecord]) -> tuple[Act, ...]:
     acts = []
     for phrase in _frequent(clip.motion for clip in clips):
         of_act = showing[phrase]
-        changes = {name: mode(clip.change[name] for clip in of_act) for name in of_act[0].change}
+        changes = {name: mode(clip.stats[name] for clip in of_act) for name in of_act[0].stats}
         company = mode(len(clip.character) > 1 for clip in of_act)
         acts.append(Act(phrase, changes, company))
     return tuple(acts)

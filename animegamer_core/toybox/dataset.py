@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from ..data.dataset import TURNS, ClipRecord, DatasetFolder, DatasetWriter
 from ..data.motion import DEFAULT_THRESHOLD, motion_value
-from ..data.records import read_objects
+from ..data.records import readable_rows
 from ..data.workers import parallel_map
 from ..media.video import clip_suffix, write_clip
 from .drawing.draw import draw_frame, draw_shot
@@ -117,9 +119,7 @@ def _record(clip: str, scene: Scene, value: float) -> ClipRecord:
         motion=motion_text(scene),
         background=f"{scene.time} {scene.place}",
         motion_value=round(value, 4),
-        social=motion.social,
-        entertainment=motion.entertainment,
-        stamina=motion.stamina,
+        stats=motion.change,
     )
 
 
@@ -133,12 +133,12 @@ def _with_adverb(record: ClipRecord, scene: Scene, unmatched: float) -> ClipReco
     if draw.random() < unmatched and not record.film.startswith("heldout"):
         level = draw.choice([other for other in ADVERBS if other != level])
     said = None if scene.refers is None else instruction(scene, level)
-    return dataclasses.replace(record, adverb=adverb(scene, level), said=said)
+    return msgspec.structs.replace(record, adverb=adverb(scene, level), said=said)
 
 
 def _restore_clips(folder: Path, scenes: Mapping[str, Scene], workers: int | None, pictures_only: bool) -> None:
     """Draw the clips that turns.jsonl lists but the folder lacks."""
-    listed = [str(row.get("clip")) for row in read_objects(folder / TURNS)]
+    listed = [row.clip for row in readable_rows(folder / TURNS, ClipRecord)]
     lacking = {clip: scenes[clip] for clip in listed if clip in scenes and not (folder / clip).is_file()}
     redraw = functools.partial(_make, folder=folder, pictures_only=pictures_only, measure=False)
     for _ in parallel_map(redraw, list(lacking.items()), workers):

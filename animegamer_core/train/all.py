@@ -78,7 +78,7 @@ class Chain:
         """The world's models on the meta device, named by the world's files."""
         world, spec = self.world, self.spec
         has_engine = world is not None and world.has("engine")
-        tokenizer = world.tokenizer() if has_engine else words_tokenizer(self.folder.turns, spec)
+        tokenizer = world.tokenizer() if has_engine else words_tokenizer(self.folder.turns, spec, self.folder.stats)
         reader = tokenizer.backend
         if world is not None and world.has("encoder"):
             reader = world.storage.text_tokenizer() if world.has("text_tower") else None

@@ -148,7 +148,7 @@ class PromptTable:
         self._tokenizer, self._profile = engine.tokenizer, engine.profile
         scenes = [engine.prompt((), turn.instruction) for turn in turns]  # <s>, the scene, and <ML>, which is given
         self._scenes = [(scene.ids_L[1:], scene.query_L[1:]) for scene in scenes]
-        self._blocks = [self._block(turn.levels) for turn in turns]
+        self._blocks = [self._block(self._levels(turn)) for turn in turns]
         zeros = self._block((0,) * len(self._tokenizer.numbers))
         self._past_blocks = self._blocks if engine.profile.history_states else [zeros] * len(turns)
         self._start, self._end = (_without_slots([engine.tokenizer.token(name)]) for name in ("<s>", "</s>"))
@@ -178,7 +178,17 @@ class PromptTable:
         turns = zip(self._scenes, self._past_blocks, strict=True)
         return 2 + (window + 1) * max(len(scene) + len(block) for (scene, _), (block, _) in turns)
 
-    def _block(self, levels: tuple[int, int, int, int]) -> Piece:
+    def _levels(self, turn: ClipRecord) -> tuple[int, ...]:
+        """The motion level and the changes of the stats, in the prompt's order; ValueError for other stats."""
+        names = [number.name for number in self._tokenizer.numbers[1:]]
+        if sorted(turn.stats) != sorted(names):
+            raise ValueError(
+                f"{turn.clip} states {', '.join(turn.stats)}, but the world's stats are {', '.join(names)}; train a "
+                "world that has the dataset's stats"
+            )
+        return turn.motion_level, *(turn.stats[name] for name in names)
+
+    def _block(self, levels: Sequence[int]) -> Piece:
         return _without_slots(state_block(self._tokenizer, levels, self._profile)[1:])
 
 

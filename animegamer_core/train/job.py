@@ -15,8 +15,7 @@ from pathlib import Path
 import torch
 
 from ..data.dataset import DatasetFolder
-from ..data.vocabulary import words_of
-from ..game.life import Life
+from ..data.vocabulary import life_of
 from ..spec import get_spec
 from ..weights import World, open_world, save_world
 from ..weights.adapter_files import adapted_models, adapter_facts
@@ -188,7 +187,7 @@ def open_or_make_world(request: TrainRequest, folder: DatasetFolder, report: Cal
     spec = get_spec(request.spec)
     _models_to_create(request.stage, name, ())
     provenance = {"dataset": folder.path.name, **folder.motion_provenance}  # evaluations measure motion in the same way
-    life = Life(words=words_of(folder))
+    life = life_of(folder)
     world = save_world(name, spec, motion_table=folder.motion_table, provenance=provenance, life=life)
     report(f"new world {name} (spec {spec.name})")
     return world
@@ -224,7 +223,7 @@ def _own_or_new_models(request: TrainRequest, config: StageConfig, world: World,
         )
     if not missing:
         return parts
-    tokenizer = world.tokenizer() if world.has("engine") else words_tokenizer(folder.turns, world.spec)
+    tokenizer = world.tokenizer() if world.has("engine") else words_tokenizer(folder.turns, world.spec, folder.stats)
     return replace(parts, **WorldParts.new(world.spec, tokenizer, world.profile, config.seed, missing).models)
 
 

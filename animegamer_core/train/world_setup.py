@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from ..data.dataset import DatasetFolder
 from ..data.records import ClipRecord
-from ..data.vocabulary import words_of
-from ..game.life import Life
+from ..data.vocabulary import life_of
+from ..game.life import STATS, Stat
 from ..game.state import clean_text
 from ..model.prompt import GameTokenizer
 from ..spec import ModelSpec
@@ -29,9 +29,10 @@ def world_exists(name: str) -> bool:
     return (folder / MANIFEST).is_file()
 
 
-def words_tokenizer(turns: Sequence[ClipRecord], spec: ModelSpec) -> GameTokenizer:
-    """A tokenizer of all words in a dataset's instructions; ValueError if they are more than the spec's vocabulary."""
-    return small_tokenizer(dataset_words(turns), spec)
+def words_tokenizer(turns: Sequence[ClipRecord], spec: ModelSpec, stats: Sequence[Stat] = STATS) -> GameTokenizer:
+    """A tokenizer of all words in a dataset's instructions, and of its stats' tags; ValueError if they are more than
+    the spec's vocabulary."""
+    return small_tokenizer(dataset_words(turns), spec, stats)
 
 
 def dataset_words(turns: Sequence[ClipRecord]) -> list[str]:
@@ -44,9 +45,9 @@ def dataset_words(turns: Sequence[ClipRecord]) -> list[str]:
     return sorted({word for text in texts for word, _ in splitter.pre_tokenize_str(text)})
 
 
-def small_tokenizer(words: Sequence[str], spec: ModelSpec) -> GameTokenizer:
+def small_tokenizer(words: Sequence[str], spec: ModelSpec, stats: Sequence[Stat] = STATS) -> GameTokenizer:
     """A tokenizer of these words; ValueError if they are more than the spec's vocabulary."""
-    tokenizer = GameTokenizer.from_words(words, spec.state.tokens)
+    tokenizer = GameTokenizer.from_words(words, spec.state.tokens, stats)
     if tokenizer.size > spec.engine.vocab_size:
         count = len(set(words))
         raise ValueError(
@@ -63,8 +64,8 @@ def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: 
     """A copy of a small world in a new folder, whose vocabulary has the dataset's words after its own.
 
     Every weight is the start's; the rows of new words are drawn from the normal distribution of its words' rows. The
-    motion table and the words to propose turns with are the dataset's. Probes, scoring models and the rules of the
-    stats are left out: they are the start's.
+    motion table, the stats and the words to propose turns with are the dataset's. Probes and scoring models are left
+    out: they are the start's.
     ValueError if `out` holds a world already, if the start is not a whole small world, or if there are too many words.
     """
     folder = Path(out)
@@ -77,7 +78,7 @@ def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: 
     own = _words(old)
     if not own:
         raise ValueError(f"world {start.spec.name!r} spells any word, so it needs no new ones; train it on the dataset")
-    tokenizer = small_tokenizer([*own, *dataset_words(dataset.turns)], start.spec)
+    tokenizer = small_tokenizer([*own, *dataset_words(dataset.turns)], start.spec, dataset.stats)
     for name, table in {
         "engine": engine.llm.get_input_embeddings(),
         "engine output": engine.llm.get_output_embeddings(),
@@ -94,7 +95,7 @@ def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: 
         provenance=provenance | dataset.motion_provenance,
         licence=_licence(start, dataset),
         trained_window=start.trained_window,
-        life=Life(words=words_of(dataset)),
+        life=life_of(dataset),
     )
     return parts.save(world)
 

@@ -1,7 +1,6 @@
 """The Play tab in a world that was made for somebody's dataset, and knows no word of the Toybox's stories."""
 
-import dataclasses
-
+import msgspec
 import pytest
 from tiny_world import save_tiny_world
 
@@ -31,7 +30,7 @@ def film(tab, server, tmp_path_factory):
     # Its opening picture is a clip too.
     dataset = write_dataset(folder / "bunny", DatasetGames(games=1, held_out=0, turns=len(SHOWN) - 1), workers=1)
     turns = tuple(
-        dataclasses.replace(turn, character=who, motion=motion, background=where, said=None)
+        msgspec.structs.replace(turn, character=who, motion=motion, background=where, said=None)
         for turn, (who, motion, where) in zip(dataset.turns, SHOWN, strict=True)
     )
     dataset = DatasetFolder(dataset.path, turns, dataset.games, dataset.info)

@@ -28,6 +28,7 @@ from animegamer_core.endpoint import (
     EndpointSettings,
     Question,
 )
+from animegamer_core.game.life import STATS
 
 SECRET = "sk-very-secret-0123456789"
 CAPTION = "<S>Girl</S><MD>run</MD><EV>day forest</EV><MA>slowly</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
@@ -142,8 +143,10 @@ def test_options_that_a_model_refuses_are_found_once_for_all_threads():
     ],
 )
 def test_a_caption_is_read_whatever_a_server_wraps_around_it(stub, said):
-    caption = parse_caption(ask(stub, [Changed(choice={"message": {"role": "assistant", "content": said}})]).text)
-    assert (caption.subject, caption.background, caption.stamina) == ("girl", "day forest", -1)
+    caption = parse_caption(
+        ask(stub, [Changed(choice={"message": {"role": "assistant", "content": said}})]).text, STATS
+    )
+    assert (caption.character, caption.background, caption.stats["stamina"]) == (("girl",), "day forest", -1)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from animegamer_core.data.captions.pictures import frame_sheet
 from animegamer_core.data.captions.replies import captioning_prompt
 from animegamer_core.data.captions.run import caption_clips, open_captioner
 from animegamer_core.endpoint import Cancelled, Question
+from animegamer_core.game.life import STATS
 from animegamer_core.media.video import read_clip
 
 TEMPLATE = (
@@ -120,12 +121,12 @@ def test_a_model_that_learned_two_colours_captions_clips_by_them(tmp_path):
     records = make_records(tmp_path / "dataset", 4)
     sheets = [frame_sheet(read_clip(tmp_path / "dataset" / record.clip).frames, 8) for record in records]
     tokens = [captioner.model._processor.tokenizer.convert_tokens_to_ids(reply) for reply in (CAT, DOG)]
-    lessons = [(Question(captioning_prompt(1), (sheets[n],)), tokens[n > 0]) for n in (0, 3)]
+    lessons = [(Question(captioning_prompt(1, STATS), (sheets[n],)), tokens[n > 0]) for n in (0, 3)]
     teach(captioner.model, lessons)
     report = caption_clips(tmp_path / "dataset", [records[0], records[3]], captioner)
     cat, dog = report.records
     assert (cat.character, cat.motion, cat.background, cat.adverb) == (("cat",), "run", "day hill", "fast")
-    assert (dog.character, dog.entertainment, dog.stamina) == (("dog",), 0, 1)
+    assert (dog.character, [*dog.stats.values()][1:]) == (("dog",), [0, 1])
     assert report.spent.requests == 2 and report.spent.tokens_out == 4 and report.set_aside == ()
 
 

@@ -9,7 +9,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from animegamer_core.data.captions.replies import (
-    TAGS,
     TIMES,
     Caption,
     ReplyError,
@@ -20,9 +19,11 @@ from animegamer_core.data.captions.replies import (
     parse_matching,
     why_unfit,
 )
+from animegamer_core.game.life import STATS
 from animegamer_core.game.state import Instruction, motion_text
 
 GOOD = "<S>Girl</S><MD>run</MD><EV>day forest</EV><MA>slowly</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
+TAGS = ("S", "MD", "EV", "MA", *(stat.tag for stat in STATS))
 PAPER = "'[Number]2[Index]1,3'"
 
 letters = st.sampled_from("abcdefghijklmnopqrstuvwxyz\u00e9\u00f1")
@@ -36,19 +37,17 @@ def phrase(most: int) -> st.SearchStrategy[str]:
 
 captions = st.builds(
     Caption,
-    subject=phrase(3),
+    character=phrase(3).map(lambda subject: (subject,)),
     motion=phrase(12),
     background=st.tuples(st.sampled_from(TIMES), phrase(3)).map(" ".join),
     adverb=phrase(2),
-    social=st.sampled_from((0, 1)),
-    entertainment=st.sampled_from((0, 1)),
-    stamina=st.sampled_from((-1, 1)),
+    stats=st.fixed_dictionaries({stat.name: st.sampled_from(stat.choices) for stat in STATS}),
 )
 
 
 def fields(caption: Caption) -> list[str]:
-    values = (caption.subject, caption.motion, caption.background, caption.adverb)
-    return [*values, str(caption.social), str(caption.entertainment), str(caption.stamina)]
+    values = (caption.character[0], caption.motion, caption.background, caption.adverb)
+    return [*values, *(str(caption.stats[stat.name]) for stat in STATS)]
 
 
 def written(values: list[str], gaps: list[str] | None = None) -> str:
@@ -61,8 +60,8 @@ def written(values: list[str], gaps: list[str] | None = None) -> str:
 def test_a_valid_caption_reads_as_it_was_meant(caption, gaps, quote, shouted):
     values = fields(caption)
     values = [value.title() if shouted else value for value in values]
-    assert parse_caption(f"{quote}{written(values, gaps)}{quote}") == caption
-    instruction = Instruction((caption.subject,), caption.motion, caption.background, caption.adverb).checked()
+    assert parse_caption(f"{quote}{written(values, gaps)}{quote}", STATS) == caption
+    instruction = Instruction(caption.character, caption.motion, caption.background, caption.adverb).checked()
     assert motion_text(instruction.text) == f"{caption.adverb} {caption.motion}"
     assert instruction.text.endswith(f"; Background: {caption.background}.")
 
@@ -81,7 +80,7 @@ def test_a_mutated_caption_is_refused_by_the_tags_name(caption, place, how):
         "nested": f"<{tag}><b>{values[place]}</b></{tag}>",
     }[how]
     with pytest.raises(ReplyError) as caught:
-        parse_caption("".join(parts))
+        parse_caption("".join(parts), STATS)
     assert re.search(rf"</?{tag}>", str(caught.value).partition("; expected")[0])
 
 
@@ -108,7 +107,7 @@ def test_a_mutated_caption_is_refused_by_the_tags_name(caption, place, how):
 def test_a_field_that_cannot_stand_in_an_instruction_is_refused(tag, value, sentence):
     broken = re.sub(f"<{tag}>.*</{tag}>", lambda _: f"<{tag}>{value}</{tag}>", GOOD)
     with pytest.raises(ReplyError, match=sentence) as caught:
-        parse_caption(broken)
+        parse_caption(broken, STATS)
     assert caught.value.reply == broken
 
 
@@ -124,7 +123,7 @@ def test_a_field_that_cannot_stand_in_an_instruction_is_refused(tag, value, sent
 )
 def test_other_captions_are_refused(reply, sentence):
     with pytest.raises(ReplyError, match=re.escape(sentence)):
-        parse_caption(reply)
+        parse_caption(reply, STATS)
 
 
 @given(
@@ -173,14 +172,14 @@ def test_other_matching_replies_are_refused(reply, sentence):
 @example("[Number]2[Index]" + ",".join("2" * 600), "", 0, 0)
 def test_no_text_whatever_does_harm(noise, base, place, cut):
     text = base[:place] + noise + base[place + cut :]
-    for parse in (parse_caption, lambda reply: parse_matching(reply, 3)):
+    for parse in (lambda reply: parse_caption(reply, STATS), lambda reply: parse_matching(reply, 3)):
         try:
             found = parse(text)
         except ReplyError as error:
             assert "; expected " in str(error) and str(error).isprintable() and len(str(error)) < 400
             continue
         if isinstance(found, Caption):
-            Instruction((found.subject,), found.motion, found.background, found.adverb).checked()
+            Instruction(found.character, found.motion, found.background, found.adverb).checked()
             assert not any(why_unfit(value) for value in fields(found)[:4])
         else:
             assert len(set(found)) == len(found) and all(index in (1, 2, 3) for index in found)
@@ -191,14 +190,11 @@ def test_prompts_ask_for_what_is_read():
         example_reply = re.search(r"Response example: (\S+)\. ", matching_prompt(count))[1]
         assert parse_matching(example_reply, count)
     for level in range(1, 6):
-        prompt = captioning_prompt(level)
+        prompt = captioning_prompt(level, STATS)
         assert f"<ML>{level}</ML>" in prompt
-        assert parse_caption(re.search(r"Example output: (\S.*</ST>)", prompt)[1]).motion == "run"
+        assert parse_caption(re.search(r"Example output: (\S.*</ST>)", prompt)[1], STATS).motion == "run"
         places = [prompt.index(f"<{tag}>") for tag in TAGS]
         assert places == sorted(places)
-    for wrong in (0, 6):
-        with pytest.raises(ValueError, match="expected 1 to 5"):
-            captioning_prompt(wrong)
     with pytest.raises(ValueError, match="at least one"):
         matching_prompt(0)
 
@@ -206,5 +202,5 @@ def test_prompts_ask_for_what_is_read():
 @given(st.text(min_size=1, max_size=30))
 def test_the_second_prompt_holds_none_of_the_models_words(noise):
     with pytest.raises(ReplyError) as caught:
-        parse_caption(GOOD.replace("forest", f"{noise}<|im_start|>"))
+        parse_caption(GOOD.replace("forest", f"{noise}<|im_start|>"), STATS)
     assert "im_start" not in again_prompt("?", caught.value.expected)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -13,14 +12,15 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 from captions_world import NAMES, answer, endpoint, expected, make_characters, make_records, seen
 from stub_endpoint import FOREIGN, GOOD, CutOff, Say, Slow, Status, StubEndpoint
 
 from animegamer_core.data.captions.asking import GIVE_UP
 from animegamer_core.data.captions.pictures import read_references
-from animegamer_core.data.captions.run import ANSWERS, caption_clips, open_captioner, open_captions_log, read_set_aside
-from animegamer_core.data.records import SET_ASIDE
+from animegamer_core.data.captions.run import ANSWERS, caption_clips, open_captioner, open_captions_log
+from animegamer_core.data.records import SET_ASIDE, SetAside, read_table
 from animegamer_core.endpoint import Reply
 from animegamer_core.game.state import Instruction
 
@@ -98,7 +98,7 @@ def test_what_a_reply_depends_on_decides_what_is_asked_again(world, stub, tmp_pa
     folder, records, references = world
     caption_clips(folder, records, endpoint(stub.url), references)
     stub.asks.clear()
-    moved = [dataclasses.replace(records[0], motion_level=5), *records[1:]]
+    moved = [msgspec.structs.replace(records[0], motion_level=5), *records[1:]]
     report = caption_clips(folder, moved, endpoint(stub.url), references)
     assert questions(stub) == {("captioning", 0): 1} and report.records[0].adverb == "wildly"
     stub.asks.clear()
@@ -132,22 +132,25 @@ def test_a_clip_whose_replies_stay_invalid_is_set_aside_and_never_guessed(world,
     assert "3 invalid replies to the captioning question" in aside.reason
     (line,) = map(json.loads, (folder / SET_ASIDE).read_text().splitlines())
     assert list(line) == ["clip", "reason", "reply", "record"] and line["clip"] == records[4].clip
-    assert read_set_aside(folder) == [aside]
+    assert read_table(folder / SET_ASIDE, SetAside) == [aside]
     asked = len(stub.asks)
     again = caption_clips(folder, records, endpoint(stub.url), references)
     assert len(again.set_aside) == 1 and len(stub.asks) == asked  # the invalid replies were paid for too
     stub.good = good
     more = caption_clips(folder, [aside.record], endpoint(stub.url, tries=4), references)
     assert more.records == wanted(records)[4:5] and len(stub.asks) == asked + 1
-    assert read_set_aside(folder) == [] and (folder / SET_ASIDE).read_text() == ""
+    assert read_table(folder / SET_ASIDE, SetAside) == [] and (folder / SET_ASIDE).read_text() == ""
 
 
 def test_what_a_person_filled_in_stays(world, stub):
     folder, records, _ = world
-    wanted = [dataclasses.replace(records[1], character=("Osono",), stamina=-1), records[2]]
+    known = {"social": None, "entertainment": None, "stamina": -1}
+    wanted = [msgspec.structs.replace(records[1], character=("Osono",), stats=known), records[2]]
     report = caption_clips(folder, wanted, endpoint(stub.url))
-    assert report.records[0] == dataclasses.replace(
-        expected(records[1], 1, matched=False), character=("Osono",), stamina=-1
+    assert report.records[0] == msgspec.structs.replace(
+        expected(records[1], 1, matched=False),
+        character=("Osono",),
+        stats={"social": 0, "entertainment": 1, "stamina": -1},
     )
 
 
@@ -227,7 +230,7 @@ def test_a_stop_keeps_the_replies_under_way(how, world, stub):
 def test_calls_that_cannot_go_well_are_refused_before_anything_is_asked(world, stub):
     folder, records, references = world
     with pytest.raises(ValueError, match="00001.*no motion level"):
-        caption_clips(folder, [records[0], dataclasses.replace(records[1], motion_level=None)], endpoint(stub.url))
+        caption_clips(folder, [records[0], msgspec.structs.replace(records[1], motion_level=None)], endpoint(stub.url))
     with pytest.raises(ValueError, match="workers is 0"):
         caption_clips(folder, records, endpoint(stub.url), workers=0)
     references[0].pictures[0].write_bytes(b"torn")

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from animegamer_core.data.captions.models import read_spans
-from animegamer_core.data.captions.run import caption_clips, open_captioner, read_set_aside
-from animegamer_core.data.records import ClipRecord
+from animegamer_core.data.captions.run import caption_clips, open_captioner
+from animegamer_core.data.records import SET_ASIDE, ClipRecord, SetAside, read_table
 
 SPAN = {
     "start": 0.0,
@@ -17,9 +17,7 @@ SPAN = {
     "motion": "fly on a broom",
     "background": "night harbour town",
     "adverbs": {"1": "barely", "2": "slowly", "3": "calmly", "4": "quickly", "5": "wildly"},
-    "social": 1,
-    "entertainment": 0,
-    "stamina": -1,
+    "stats": {"social": 1, "entertainment": 0, "stamina": -1},
 }
 SECOND = {**SPAN, "start": 10.0, "end": 20.0, "character": "Tombo", "adverb": "gladly"}
 del SECOND["adverbs"]
@@ -45,7 +43,7 @@ def test_a_clip_is_captioned_by_the_span_that_it_lies_in(tmp_path):
     report = run(tmp_path, [record(2.0, 1), record(8.0, 5), record(12.0)], workers=3)
     first, second, third = report.records
     assert first.character == ("Kiki", "Jiji") and first.adverb == "barely" and second.adverb == "wildly"
-    assert first.background == "night harbour town" and (first.social, first.entertainment, first.stamina) == (1, 0, -1)
+    assert first.background == "night harbour town" and first.stats == SPAN["stats"]
     assert third.character == ("Tombo",) and third.adverb == "gladly" and third.captioned
     assert report.spent.requests == 0 and report.captioned == 3
     assert "requests" not in report.text and "tokens" not in report.text  # nobody was asked
@@ -55,7 +53,9 @@ def test_the_span_that_covers_at_least_half_of_a_clip_counts_and_the_first_of_tw
     report = run(tmp_path, [record(8.9), record(9.0), record(9.1), record(19.0), record(19.1), record(0.0, film="x")])
     names = {clip.start: clip.character for clip in report.records}
     assert names == {8.9: ("Kiki", "Jiji"), 9.0: ("Kiki", "Jiji"), 9.1: ("Tombo",), 19.0: ("Tombo",)}
-    reasons = {item.record.film + str(item.record.start): item.reason for item in read_set_aside(tmp_path)}
+    reasons = {
+        item.record.film + str(item.record.start): item.reason for item in read_table(tmp_path / SET_ASIDE, SetAside)
+    }
     assert set(reasons) == {"tale19.1", "x0.0"} and "0 spans of 'tale' cover half of 19.10" in reasons["tale19.1"]
 
 
@@ -78,8 +78,8 @@ def test_spans_that_overlap_decide_nothing(tmp_path):
         ({"adverb": "well"}, "either adverb"),
         ({"adverbs": {"1": "x"}}, "adverbs has 1; expected a word for 1, 2, 3, 4, 5"),
         ({"adverbs": {**SPAN["adverbs"], "3": "<s>"}}, "adverb of level 3 '<s>'"),
-        ({"social": 2}, "social is 2; expected 0 or 1"),
-        ({"stamina": 0}, "stamina is 0; expected -1 or 1"),
+        ({"stats": {**SPAN["stats"], "social": 2}}, "social is 2; expected 0 or 1"),
+        ({"stats": {"stamina": 1}}, "expected social, entertainment, stamina"),
         ({"mood": "gay"}, "unknown field mood"),
     ],
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from animegamer_core.data import assemble, corrections, dataset, records, review, stats
@@ -17,6 +17,7 @@ from animegamer_core.data.films.framing import Crop
 from animegamer_core.data.films.scenes import Scene
 from animegamer_core.data.films.survey import FilmScene, Survey
 from animegamer_core.data.records import ClipRecord
+from animegamer_core.game.life import STATS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "dataset.md").read_text(encoding="utf-8")
 
@@ -32,14 +33,14 @@ def example(heading: str) -> str:
 @pytest.fixture
 def folder(tmp_path) -> Path:
     """The folder of the examples: the clip of turns.jsonl, and the other one that games.jsonl plays."""
-    first = ClipRecord.from_dict(json.loads(example("turns.jsonl")))
+    first = msgspec.json.decode(example("turns.jsonl"), type=ClipRecord)
     (game,) = map(json.loads, example("games.jsonl").splitlines())
     assert game["clips"][0] == first.clip
-    second = dataclasses.replace(first, start=first.end, end=first.end + 2, clip=game["clips"][1])
+    second = msgspec.structs.replace(first, start=first.end, end=first.end + 2, clip=game["clips"][1])
     for record in (first, second):
         (tmp_path / record.clip).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / record.clip).touch()
-    (tmp_path / dataset.TURNS).write_text(dataset.turns_text([first, second]))
+    (tmp_path / dataset.TURNS).write_text(records.jsonl_text([first, second]))
     (tmp_path / dataset.GAMES).write_text(example("games.jsonl"))
     film = tmp_path.parent / f"{first.film}.mp4"
     film.write_bytes(b"film")
@@ -49,13 +50,13 @@ def folder(tmp_path) -> Path:
 
 
 def test_a_clip_has_the_described_keys_and_a_caption_that_makes_an_instruction():
-    record = ClipRecord.from_dict(json.loads(example("turns.jsonl")))
+    record = msgspec.json.decode(example("turns.jsonl"), type=ClipRecord)
     assert json.loads(record.to_json()) == json.loads(example("turns.jsonl"))
     assert record.clip == f"clips/{record.film}/{round(1000 * record.start):08d}.mp4" and record.captioned
-    records.check_instruction(record)
+    record.check(STATS)
     rows = re.findall(r"^\| (`.*?`) \|", section("turns.jsonl"), re.MULTILINE)
     described = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
-    assert sorted(described) == sorted(field.name for field in dataclasses.fields(ClipRecord))
+    assert sorted(described) == sorted(ClipRecord.__struct_fields__)
 
 
 def test_the_game_is_one_of_the_dataset(folder):

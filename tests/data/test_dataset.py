@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -15,9 +16,7 @@ from animegamer_core.data.dataset import ClipRecord, DatasetError, DatasetFolder
 from animegamer_core.media.video import write_clip
 from animegamer_core.train.cache import Feature, FeatureStore, compute_feature, write_feature
 
-KEYS = (
-    "film start end clip character motion background adverb motion_value motion_level social entertainment stamina"
-).split()
+KEYS = ("film start end clip character motion background adverb motion_value motion_level stats").split()
 
 
 def record(number: int, **changes) -> ClipRecord:
@@ -31,9 +30,7 @@ def record(number: int, **changes) -> ClipRecord:
         "background": "night harbour",
         "adverb": "quickly",
         "motion_value": 1.0 + number,
-        "social": 1,
-        "entertainment": 1,
-        "stamina": -1,
+        "stats": {"social": 1, "entertainment": 1, "stamina": -1},
     }
     return ClipRecord(**{**values, **changes})
 
@@ -69,32 +66,31 @@ def test_a_folder_reads_back_what_was_written(tmp_path):
 
 
 def test_a_record_says_its_instruction():
-    turn = dataclasses.replace(record(1), motion_level=3)
+    turn = msgspec.structs.replace(record(1), motion_level=3)
     assert turn.captioned and not record(1).captioned, "training reads the level too"
     assert turn.instruction == (
         "Character: Miko, Taro; Motion: quickly fly on a broomstick; Background: night harbour."
     )
     assert turn.motion_text == "quickly fly on a broomstick"
-    assert turn.levels == (3, 1, 1, -1)
     with pytest.raises(ValueError, match=r"clips/0001.*no caption"):
-        _ = dataclasses.replace(turn, motion=None).instruction
+        _ = msgspec.structs.replace(turn, motion=None).instruction
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"motion_level": 7}, "motion_level is 7; expected 1 to 5, or null"),
-        ({"stamina": 0}, "stamina is 0; expected -1, 1 or null"),
-        ({"character": "Miko"}, "character is 'Miko'; expected a list"),
+        ({"motion_level": 7}, "field motion_level: expected a whole number <= 5"),
+        ({"stats": {"social": 1, "entertainment": 1, "stamina": 0}}, "stamina is 0; expected -1 or 1"),
+        ({"character": "Miko"}, "field character: expected a list"),
         ({"end": 1.0, "start": 3.0}, "start 3.0 is not before end 1.0"),
         ({"clip": "../secret.mp4"}, "expected the path of an .mp4"),
-        ({"clip": "clips\\0003.mp4"}, "forward slashes"),
+        ({"clip": "clips\\0003.mp4"}, "with /"),
         ({"clip": f"clips/{'x' * 5000}.mp4"}, "short names"),
         ({"clip": "clips/9999.safetensors"}, "clips/9999.safetensors is missing; restore the file"),
-        ({"clip": "clips/0001.safetensors"}, "is also in line 2"),
+        ({"clip": "clips/0001.safetensors"}, "is also in an earlier line"),
         ({"motion_value": float("nan")}, "not a line of JSON"),
-        ({"film": None}, "film is missing"),
-        ({"motoin": "run"}, "unknown key 'motoin'"),
+        ({"film": None}, "field film: expected a text"),
+        ({"motoin": "run"}, "unknown field motoin"),
     ],
 )
 def test_errors_name_the_line(tmp_path, change, sentence):
@@ -153,7 +149,7 @@ def test_a_killed_writer_continues(tmp_path):
 def test_digests_tell_pictures_from_captions(tmp_path):
     folder = finished(tmp_path)
     recaptioned = dataclasses.replace(
-        folder, turns=(dataclasses.replace(folder.turns[0], motion="run"), *folder.turns[1:])
+        folder, turns=(msgspec.structs.replace(folder.turns[0], motion="run"), *folder.turns[1:])
     )
     assert folder.digest(captions=False) == recaptioned.digest(captions=False)
     assert folder.digest(captions=True) != recaptioned.digest(captions=True)

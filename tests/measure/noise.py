@@ -18,7 +18,5 @@ def noise_turn(number: int, clip: str, motion: str, motion_value: float) -> Clip
         adverb="quickly",
         motion_value=motion_value,
         motion_level=3,
-        social=0,
-        entertainment=1,
-        stamina=-1,
+        stats={"social": 0, "entertainment": 1, "stamina": -1},
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 
+import msgspec
 import numpy as np
 from PIL import Image
 from stub_endpoint import Ask
@@ -75,15 +75,13 @@ def answer(ask: Ask) -> str:
 def expected(record: ClipRecord, number: int, matched: bool = True) -> ClipRecord:
     """The record as the faithful model captions it."""
     who = number % 4
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         record,
         character=(NAMES[who - 1],) if who and matched else ("fox",),
         motion="walk",
         background=f"night hill{'abcdefghijklmnopqrstuvwxyz'[number % 26]}",
         adverb=("barely", "slowly", "calmly", "quickly", "wildly")[number % 5],
-        social=0,
-        entertainment=number % 2,
-        stamina=1 if number % 3 else -1,
+        stats={"social": 0, "entertainment": number % 2, "stamina": 1 if number % 3 else -1},
     )
 
 

@@ -158,9 +158,7 @@ def _caption(row: SceneTruth, part: Part) -> dict[str, typing.Any]:
         "motion": motion_text(scene),
         "background": f"{scene.time} {scene.place}",
         "adverbs": {str(level): adverb(scene, level) for level in ADVERBS},
-        "social": motion.social,
-        "entertainment": motion.entertainment,
-        "stamina": motion.stamina,
+        "stats": motion.change,
     }
 
 

@@ -2,10 +2,10 @@
 
 import hashlib
 import itertools
-import json
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -178,7 +178,7 @@ def test_a_dataset_keeps_what_is_said_apart_from_what_is_shown(tmp_path, monkeyp
         assert turn.instruction == instruction(scene, turn.motion_level)
         assert turn.caption == caption(scene, turn.motion_level) and turn.motion_text in turn.caption
         assert (turn.said is None) == (scene.refers is None)
-        assert ClipRecord.from_dict(json.loads(turn.to_json())) == turn
+        assert msgspec.json.decode(turn.to_json(), type=ClipRecord) == turn
     assert games.facts["edition"] == 2 and "edition" not in DatasetGames(1, 1).facts
 
 

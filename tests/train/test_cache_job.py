@@ -12,7 +12,6 @@ from unittest import mock
 import pytest
 import torch
 
-from animegamer_core.data import cache as cache_module
 from animegamer_core.data import dataset as dataset_module
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.media.video import write_clip
@@ -23,6 +22,7 @@ from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 from animegamer_core.toybox.world import vocabulary
+from animegamer_core.train import cache as cache_module
 from animegamer_core.train import training_data
 from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.parts import needed_parts

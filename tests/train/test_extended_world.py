@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 import pytest
 import torch
 
@@ -22,7 +23,7 @@ def other(places):
     """(the start, a dataset of the same clips with other words)."""
     dataset = DatasetFolder.open(places[0])
     turns = tuple(
-        dataclasses.replace(turn, character=("Violet",), motion="juggle", background="night harbour")
+        msgspec.structs.replace(turn, character=("Violet",), motion="juggle", background="night harbour")
         for turn in dataset.turns
     )
     return open_world(places[1]), dataclasses.replace(dataset, turns=turns)

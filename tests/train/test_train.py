@@ -10,6 +10,7 @@ import pathlib
 import re
 from unittest import mock
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -84,9 +85,7 @@ def small_world() -> tuple[tuple[ClipRecord, ...], tuple[GameRecord, ...], torch
                 adverb="slowly" if speed < 2 else "quickly",
                 motion_value=15.0 * speed,
                 motion_level=1 + 2 * speed,
-                social=0,
-                entertainment=int(speed == 2),
-                stamina=1 if speed == 0 else -1,
+                stats={"social": 0, "entertainment": int(speed == 2), "stamina": 1 if speed == 0 else -1},
             )
         )
     games = tuple(
@@ -306,6 +305,10 @@ def test_dropouts_have_the_chances_that_are_set(ready):
 # --- the engine's prompts -------------------------------------------------------------------------------------------
 
 
+def levels_of(turn):
+    return turn.motion_level, *turn.stats.values()
+
+
 @pytest.mark.parametrize("profile", ["paper", "reference", "as_run"])
 def test_training_prompts_are_the_prompts_of_play(profile, data):
     engine = WorldParts.new(
@@ -315,7 +318,7 @@ def test_training_prompts_are_the_prompts_of_play(profile, data):
     table = PromptTable(engine, turns)
     for clips in ((3,), (1, 2), (6, 7, 8, 9, 10)):
         wanted = engine.prompt(
-            [(turns[c].instruction, turns[c].levels) for c in clips[:-1]], turns[clips[-1]].instruction
+            [(turns[c].instruction, levels_of(turns[c])) for c in clips[:-1]], turns[clips[-1]].instruction
         )
         short, whole = table.prompt(clips, answered=False), table.prompt(clips)
         for name in ("ids_L", "past_L", "query_L"):
@@ -325,7 +328,7 @@ def test_training_prompts_are_the_prompts_of_play(profile, data):
         answer = table.answer(whole)
         assert torch.equal(whole.ids_L[len(wanted.ids_L) :], answer)
         numbers = [engine.tokenizer.strength_of(int(answer[at])) for at in table.choices]
-        assert tuple(numbers) == turns[clips[-1]].levels
+        assert tuple(numbers) == levels_of(turns[clips[-1]])
         assert answer[-1] == engine.tokenizer.token("</s>")
 
 
@@ -338,9 +341,9 @@ def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
     wide = TrainingData(
         folder, FeatureStore.of(frames=torch.zeros(len(folder.turns), 17, 16, 32, 3, dtype=torch.uint8))
     )
-    bare = dataclasses.replace(folder, turns=tuple(dataclasses.replace(turn, motion=None) for turn in folder.turns))
+    bare = dataclasses.replace(folder, turns=tuple(msgspec.structs.replace(turn, motion=None) for turn in folder.turns))
     names = ("somersault", "cartwheel", "handstand", "headspin")
-    odd = tuple(dataclasses.replace(turn, motion=name) for turn, name in zip(folder.turns, names, strict=False))
+    odd = tuple(msgspec.structs.replace(turn, motion=name) for turn, name in zip(folder.turns, names, strict=False))
     unknown = dataclasses.replace(folder, turns=(*odd, *folder.turns[len(names) :]))
     lacking_words = "does not have 'somersault', 'cartwheel', 'handstand', ... from the captions in .*train a new world"
     for stage, given, sentence in (

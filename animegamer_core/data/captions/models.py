@@ -2,7 +2,7 @@
 
 InternVL, Qwen-VL, LLaVA and others are read from a local folder. In a sidecar `<film>.captions.jsonl` a person or a
 generator described spans of a film, one line a span: {start, end, character, motion, background, adverb or adverbs,
-social, entertainment, stamina}. adverbs: {level 1..5: word}.
+stats}. adverbs: {level 1..5: word}. stats: {name: change in units}.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Annotated, Any
 import msgspec
 
 from ...endpoint import VARIED, Cancelled, CaptionerError, CaptionerUnavailable, Question, Reply
-from ...game.life import STATS
+from ...game.life import STATS, Stat
 from ...json_files import read_rows
 from ...messages import brief, quoted
 from ...spec import DTYPES
 from ..motion import LEVELS
+from ..records import Seconds, check_stats
 from .asking import ClipTask
 from .replies import Caption, ReplyError, why_unfit
 
 SIDECAR = ".captions.jsonl"  # instead of the film's suffix
 LEAST = 0.5  # of a clip that its span covers
 CLOSENESS = 1e-6  # seconds: times are sums of floats
-_Seconds = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
 _LEVELS = tuple(map(str, range(1, LEVELS + 1)))
 _Names = Annotated[list[str], msgspec.Meta(min_length=1)]
 
@@ -146,14 +146,12 @@ class Span(msgspec.Struct, forbid_unknown_fields=True):
     """A line of a sidecar: what a film shows from `start` to `end`, in seconds. ValueError for words that do not fit in
     an instruction."""
 
-    start: _Seconds
-    end: _Seconds
+    start: Seconds
+    end: Seconds
     character: str | _Names
     motion: str
     background: str
-    social: int
-    entertainment: int
-    stamina: int
+    stats: dict[str, int]
     adverb: str | None = None
     adverbs: dict[str, str] | None = None
 
@@ -164,9 +162,6 @@ class Span(msgspec.Struct, forbid_unknown_fields=True):
             raise ValueError("expected either adverb (a word) or adverbs ({level: word})")
         if sorted(self.by_level) != list(_LEVELS):
             raise ValueError(f"adverbs has {brief(', '.join(self.by_level))}; expected a word for {', '.join(_LEVELS)}")
-        for choice in STATS:
-            if (value := getattr(self, choice.name)) not in choice.choices:
-                raise ValueError(f"{choice.name} is {value}; expected {' or '.join(map(str, choice.choices))}")
         words = [("motion", self.motion), ("background", self.background)]
         words += [("character", name) for name in self.names]
         words += [(f"adverb of level {level}", word) for level, word in self.by_level.items()]
@@ -190,8 +185,8 @@ class ScriptCaptioner:
 
     name = "script"
 
-    def __init__(self, sidecars: Mapping[str, str | Path]) -> None:
-        self._spans = {film: read_spans(Path(path)) for film, path in sidecars.items()}
+    def __init__(self, sidecars: Mapping[str, str | Path], stats: Sequence[Stat] = STATS) -> None:
+        self._spans = {film: read_spans(Path(path), stats) for film, path in sidecars.items()}
 
     def caption(self, task: ClipTask) -> Caption:
         """The caption of the span that covers most of the clip; ReplyError if that is less than half of it, or if
@@ -201,10 +196,8 @@ class ScriptCaptioner:
         if len(spans) != 1:
             found = f"{len(spans)} spans of {record.film!r} cover half of {record.start:.2f} to {record.end:.2f} s"
             raise ReplyError(found, f"one line of {record.film}{SIDECAR} that does")
-        span = spans[0]
-        adverb = span.by_level[str(record.motion_level)]
-        levels = (span.social, span.entertainment, span.stamina)
-        return Caption(span.names[0], span.motion, span.background, adverb, *levels, span.names)
+        (span,) = spans
+        return Caption(span.names, span.motion, span.background, span.by_level[str(record.motion_level)], span.stats)
 
 
 def _covering(spans: Sequence[Span], start: float, end: float) -> list[Span]:
@@ -217,13 +210,17 @@ def _covering(spans: Sequence[Span], start: float, end: float) -> list[Span]:
     return found[:1] if apart else found
 
 
-def read_spans(path: Path) -> list[Span]:
+def read_spans(path: Path, stats: Sequence[Stat] = STATS) -> list[Span]:
     """The spans of a sidecar, in its order; ValueError names a wrong line."""
     if not path.is_file():
         raise ValueError(f"{path} is missing; captioner `script` needs a file <film>{SIDECAR} next to each film")
     spans = []
-    for number, line, problem in read_rows(path, Span):
-        if problem is not None:
-            raise ValueError(f"{path}:{number}: {problem}; correct the line")
-        spans.append(line)
+    for number, span, problem in read_rows(path, Span):
+        try:
+            if span is None:
+                raise ValueError(problem)
+            check_stats(span.stats, stats)
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}; correct the line") from error
+        spans.append(span)
     return spans

@@ -9,20 +9,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...game.life import MOTION, STATS, questions
+from ...game.life import Stat, questions
 from ...game.state import clean_text
 from ...messages import quoted
-from ..motion import LEVELS
 
 TIMES = ("dawn", "morning", "day", "noon", "afternoon", "dusk", "evening", "night")
 LONGEST_WORDS = 80  # characters of one part of an instruction
 LONGEST_REPLY = 1500  # characters; a valid reply has about 100
-TAGS = ("S", "MD", "EV", "MA", *(stat.tag for stat in STATS))  # in this order
-# The numbers that a tag such as <ST> may have, as text.
-NUMBERS = {number.tag: tuple(map(str, sorted(number.choices))) for number in (MOTION, *STATS)}
 _MOVEMENT = (
     "Level 1: hardly any movement; "
     "Level 2: little movement, such as slight swaying; "
@@ -30,13 +26,12 @@ _MOVEMENT = (
     "Level 4: large movement that is plain to see; "
     "Level 5: very large and intense movement."
 )
-_MOST_WORDS = {"S": 3, "MD": 12, "EV": 4, "MA": 2}
+_MOST_WORDS = {"S": 3, "MD": 12, "EV": 4, "MA": 2}  # by tag, in the order of a caption; the stats follow
 _MATCHING = re.compile(
     r"[^\[\]]*\[Num(?:ber)?\]\s*([0-9]{1,3})\s*\[(?:ID|Index)\]\s*([0-9]{1,3}(?: ?, ?[0-9]{1,3})*)\s*"
 )
 _WRAPPED = re.compile(r"(```\w*|[`'\"]|)\s*(.*?)\s*(```|[`'\"]|)", re.DOTALL)
 _MATCHING_FORM = "[Number] and how many, then [Index] and the indices with commas between, and nothing else"
-_CAPTION_FORM = f"the tags {', '.join(f'<{tag}>' for tag in TAGS)} in this order, each closed, and nothing else"
 
 
 def matching_prompt(count: int) -> str:
@@ -53,19 +48,18 @@ def matching_prompt(count: int) -> str:
     )
 
 
-def captioning_prompt(level: int) -> str:
+def captioning_prompt(level: int, stats: Sequence[Stat]) -> str:
     """What happens in a clip of motion level 1..5: Image-1 is a sheet of eight frames."""
-    if level not in range(1, LEVELS + 1):
-        raise ValueError(f"motion level {level}; expected 1 to {LEVELS}")
+    example = {"S": "Girl", "MD": "run", "EV": "day forest", "MA": "slowly"} | {s.tag: s.choices[0] for s in stats}
     return (
         "Image-1 shows eight frames of one anime clip, in the order of time. Describe the clip in a fixed form. "
         f"Its movement level is <ML>{level}</ML>. The five levels are: {_MOVEMENT} Give, in English: "
         "(1) the subject <S> in a single word, the motion <MD> as a simple phrase in the present simple tense, and "
         f"the environment <EV> as the time of day ({', '.join(TIMES)}), a space, and a single word for the place. "
         "(2) the movement adverb <MA>: an adverb for <MD> that fits <ML>. "
-        f"{questions(3)} "
-        "Write nothing but the seven tags. Example output: <S>Girl</S><MD>run</MD><EV>day forest</EV><MA>slowly</MA>"
-        "<SC>0</SC><ET>1</ET><ST>-1</ST>. Your response:"
+        f"{questions(3, stats)} "
+        f"Write nothing but these {len(example)} tags. Example output: "
+        f"{''.join(f'<{tag}>{value}</{tag}>' for tag, value in example.items())}. Your response:"
     )
 
 
@@ -102,17 +96,13 @@ class ReplyError(ValueError):
 
 @dataclass(frozen=True)
 class Caption:
-    """What a clip shows. background: '{time} {place}'. characters: names of known ones, the main one first; if empty,
-    `subject` stands for the character."""
+    """What a clip shows, in the fields of a `ClipRecord`."""
 
-    subject: str
+    character: tuple[str, ...]
     motion: str
     background: str
     adverb: str
-    social: int
-    entertainment: int
-    stamina: int
-    characters: tuple[str, ...] = ()
+    stats: Mapping[str, int]
 
 
 def parse_matching(text: str, count: int) -> tuple[int, ...]:
@@ -135,25 +125,27 @@ def parse_matching(text: str, count: int) -> tuple[int, ...]:
     return indices
 
 
-def parse_caption(text: str) -> Caption:
-    """The caption in a captioning reply; ReplyError names the wrong tag, its text and what was expected."""
-    body = _body(text, _CAPTION_FORM)
-    rest = body[max(0, body.find(f"<{TAGS[0]}>")) :]  # models like to say a word before and after
+def parse_caption(text: str, stats: Sequence[Stat]) -> Caption:
+    """The caption in a captioning reply, with the subject as the character; ReplyError names the wrong tag, its text
+    and what was expected."""
+    tags = (*_MOST_WORDS, *(stat.tag for stat in stats))
+    form = f"the tags {', '.join(f'<{tag}>' for tag in tags)} in this order, each closed, and nothing else"
+    body = _body(text, form)
+    rest = body[max(0, body.find(f"<{tags[0]}>")) :]  # models like to say a word before and after
     values = {}
-    for tag in TAGS:
+    for tag in tags:
         match = re.match(rf"\s*<{tag}>([^<>]*)</{tag}>", rest)
         if match is None:
-            raise ReplyError(f"<{tag}>...</{tag}> is missing or not in its place: {quoted(rest)}", _CAPTION_FORM, text)
+            raise ReplyError(f"<{tag}>...</{tag}> is missing or not in its place: {quoted(rest)}", form, text)
         values[tag], rest = match[1], rest[match.end() :]
     if "<" in rest:
-        raise ReplyError(f"there is a tag after </{TAGS[-1]}>: {quoted(rest)}", _CAPTION_FORM, text)
+        raise ReplyError(f"there is a tag after </{tags[-1]}>: {quoted(rest)}", form, text)
     try:
-        words = {tag: phrase(tag, values[tag]) for tag in TAGS[:4]}
-        levels = [_level(tag, values[tag]) for tag in TAGS[4:]]
+        subject, *words = (phrase(tag, values[tag]) for tag in _MOST_WORDS)
+        return Caption((subject,), *words, {stat.name: _change(stat, values[stat.tag]) for stat in stats})
     except ReplyError as error:
         error.reply = text
         raise
-    return Caption(words["S"], words["MD"], words["EV"], words["MA"], *levels)
 
 
 def _body(text: str, form: str) -> str:
@@ -192,7 +184,8 @@ def _plain(char: str) -> bool:
     return char in " '\u2019-0123456789" or (char.isalpha() and unicodedata.name(char, "").startswith("LATIN "))
 
 
-def _level(tag: str, value: str) -> int:
-    if value.strip() not in NUMBERS[tag]:
-        raise ReplyError(f"<{tag}> is {quoted(value)}", f"{' or '.join(NUMBERS[tag])} in <{tag}>", value)
+def _change(stat: Stat, value: str) -> int:
+    if value.strip() not in map(str, stat.choices):
+        found = f"<{stat.tag}> is {quoted(value)}"
+        raise ReplyError(found, f"{' or '.join(map(str, stat.choices))} in <{stat.tag}>", value)
     return int(value)

@@ -3,7 +3,7 @@
 A clip is asked about twice: which known characters it shows, then what happens in it (supplement, section 2).
 
 captions.jsonl    every reply of a model (asking.py)
-set_aside.jsonl   {clip, reason, reply, record}: clips whose replies stayed invalid; turns.jsonl does not list them
+set_aside.jsonl   clips whose replies stayed invalid; turns.jsonl does not list them
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from ...endpoint import ClipUnreadable, EndpointModel, EndpointSettings, VisionModel
 from ...files import write_text
+from ...game.life import STATS, Stat
 from ...media.video import read_clip
-from ..records import SET_ASIDE, ClipRecord, jsonl_text, read_rows, record_at
+from ..records import SET_ASIDE, ClipRecord, SetAside, jsonl_text, read_table
 from .asking import (
     ClipTask,
     OnProgress,
@@ -60,6 +62,7 @@ class ModelCaptioner:
     """
 
     model: VisionModel
+    stats: Sequence[Stat] = STATS
     tries: int = 3
     price_in: float | None = None
     price_out: float | None = None
@@ -86,13 +89,13 @@ class ModelCaptioner:
             )
             indices = first_valid_reply(matching, self.model, task.log, self.tries, task.stop)
         captioning = Task(
-            prompt=captioning_prompt(task.record.motion_level),
-            parse=parse_caption,
+            prompt=captioning_prompt(task.record.motion_level, self.stats),
+            parse=lambda text: parse_caption(text, self.stats),
             pictures=lambda: (frame_sheet(task.frames(), CAPTIONING_FRAMES),),
-            **self._identity(task, "captioning", task.record.motion_level),
+            **self._identity(task, "captioning", [task.record.motion_level, *(stat.tag for stat in self.stats)]),
         )
         caption = first_valid_reply(captioning, self.model, task.log, self.tries, task.stop)
-        return replace(caption, characters=tuple(references[index - 1].name for index in indices))
+        return replace(caption, character=tuple(references[index - 1].name for index in indices) or caption.character)
 
     def _identity(self, task: ClipTask, step: str, depends: Any) -> dict[str, Any]:
         """What names a question and its stored replies. depends: what they depend on besides clip and model."""
@@ -117,8 +120,10 @@ CAPTIONERS = {  # name: the options that it takes, and those that it needs
 }
 
 
-def open_captioner(name: str, **options: Any) -> Captioner | None:
+def open_captioner(name: str, stats: Sequence[Stat] = STATS, **options: Any) -> Captioner | None:
     """The captioner of a name: none (None), endpoint, transformers or script. Options of None are ignored.
+
+    stats: those whose changes it states.
 
     ValueError: an unknown name or option, a missing option, a setting out of range, a model that cannot be opened.
     """
@@ -135,19 +140,10 @@ def open_captioner(name: str, **options: Any) -> Captioner | None:
     if name == "none":
         return None
     if name == "script":
-        return ScriptCaptioner(**given)
+        return ScriptCaptioner(**given, stats=stats)
     asking = {option: given.pop(option) for option in ("tries", "price_in", "price_out") if option in given}
     model = EndpointModel(EndpointSettings(**given)) if name == "endpoint" else LocalModel(LocalSettings(**given))
-    return ModelCaptioner(model, **asking)
-
-
-@dataclass(frozen=True)
-class SetAside:
-    """A clip without a caption because no reply about it was valid. reply: the last one."""
-
-    record: ClipRecord
-    reason: str
-    reply: str
+    return ModelCaptioner(model, stats, **asking)
 
 
 @dataclass(frozen=True)
@@ -213,15 +209,21 @@ def caption_clips(
     # an unreadable picture ends the run before it costs anything
     characters = KnownCharacters.of(references if asks else ())
     with open_captions_log(folder) as log:
-        set_aside_before = read_set_aside(folder)
+        before = read_table(folder / SET_ASIDE, SetAside)
 
         def caption(record: ClipRecord, stop: threading.Event) -> Caption:
             return captioner.caption(ClipTask(record, partial(_frames, folder / record.clip), characters, log, stop))
 
         jobs = {clip: partial(caption, record) for clip, record in todo.items()}
         result = run_batch(jobs, "clips", workers, on_progress)
-        set_aside = [SetAside(todo[clip], str(error), error.reply) for clip, error in result.invalid.items()]
-        _write_set_aside(folder, [*(item for item in set_aside_before if item.record.clip not in todo), *set_aside])
+        set_aside = [
+            SetAside(clip=clip, reason=str(error), reply=error.reply[:SHOWN_REPLY], record=todo[clip])
+            for clip, error in result.invalid.items()
+        ]
+        rows = [*(item for item in before if item.clip not in todo), *set_aside]
+        if rows or before:
+            rows.sort(key=lambda item: (item.record.film, item.record.start))
+            write_text(folder / SET_ASIDE, jsonl_text(rows))
     return CaptionReport(
         records=tuple(
             with_caption(record, result.values[record.clip]) if record.clip in result.values else record
@@ -244,31 +246,10 @@ def open_captions_log(folder: str | Path) -> AbstractContextManager[ReplyLog]:
 
 
 def with_caption(record: ClipRecord, caption: Caption) -> ClipRecord:
-    """The record with its null fields filled in. If no known character is seen, the subject takes its place."""
-    values = {**dataclasses.asdict(caption), "character": caption.characters or (caption.subject,)}
-    return dataclasses.replace(record, **{name: values[name] for name in record.missing})
-
-
-def read_set_aside(folder: str | Path) -> list[SetAside]:
-    """The clips that earlier runs set aside; ValueError names a wrong line."""
-    path = Path(folder) / SET_ASIDE
-    rows = read_rows(path, {"record": dict, "reason": str, "reply": str})
-    return [SetAside(record_at(path, number, row["record"]), row["reason"], row["reply"]) for number, row in rows]
-
-
-def _write_set_aside(folder: Path, items: Sequence[SetAside]) -> None:
-    if not items and not (folder / SET_ASIDE).is_file():
-        return
-    rows = [
-        {
-            "clip": item.record.clip,
-            "reason": item.reason,
-            "reply": item.reply[:SHOWN_REPLY],
-            "record": dataclasses.asdict(item.record),
-        }
-        for item in sorted(items, key=lambda item: (item.record.film, item.record.start))
-    ]
-    write_text(folder / SET_ASIDE, jsonl_text(rows))
+    """The record with its null fields and stats filled in."""
+    known = {name: value for name, value in (record.stats or {}).items() if value is not None}
+    values = {**dataclasses.asdict(caption), "stats": {**caption.stats, **known}}
+    return msgspec.structs.replace(record, **{name: values[name] for name in record.missing})
 
 
 def _frames(path: Path) -> NDArray[np.uint8]:

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ...files import PART, append_line, is_inside, is_plain_name, write_text
-from ...json_files import JsonError, parse_json, read_limited, to_type
+from ...json_files import JsonError, parse_json, read_limited, read_rows, to_type
 from ..dataset import CLIPS, TURNS
-from ..records import DatasetError, read_lines
+from ..records import DatasetError
 from .cutting import Cut, Span, is_cut
 from .film import FILM_SUFFIXES, FilmError
 from .survey import FilmScene, Survey
@@ -164,11 +164,10 @@ def check_same_settings(
     Other scene settings are allowed: clips stay comparable, and later versions have other defaults.
     """
     for name, film in films.items():
-        path = out / FILMS / f"{name}.json"
         if name in named and film.bytes != named[name].stat().st_size:
             raise ValueError(
-                f"{named[name]} is not the film {film.file!r} that was cut as {name!r}; rename it, or delete {path} "
-                "to replace that film, which loses the captions of its clips"
+                f"{named[name]} is not the film {film.file!r} that was cut as {name!r}; rename it, "
+                "or build in another folder"
             )
         differing = _differing(film.settings, {**settings, SCENES: film.settings.get(SCENES)})
         if differing:
@@ -212,7 +211,9 @@ def read_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
     """
     path = _finished_path(out, name)
     scenes = {}
-    for line, value in read_lines(path)[0]:
+    for line, value, _ in read_rows(path, Any):
+        if value is None:
+            continue
         try:
             row = to_type(value, _FinishedScene, f"{path}:{line}: this is not a finished scene")
             if any(cut.dropped is None and not is_inside(cut.clip) for cut in row["segments"]):

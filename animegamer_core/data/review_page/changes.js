@@ -2,8 +2,7 @@
 // What the page shows, what was changed of it, and the rules that values have to keep (those of records.py).
 
 const DATA = JSON.parse(document.getElementById("dataset").textContent);
-const FIELDS = ["character", "motion", "adverb", "background", "social", "entertainment", "stamina"];
-const CHOICES = { social: [0, 1], entertainment: [0, 1], stamina: [-1, 1] };
+const FIELDS = ["character", "motion", "adverb", "background", "stats"];
 const CLIPS = DATA.clips.map((row, index) => ({
   index, aside: row.aside, game: row.game, ...Object.fromEntries(DATA.keys.map((key, at) => [key, row.values[at]])),
 }));
@@ -23,7 +22,11 @@ const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 /** What is wrong with a value of a field, in a sentence; "" if nothing is. null is a missing value. */
 function problemOf(name, value) {
   if (value === null) return "";
-  if (name in CHOICES) return CHOICES[name].includes(value) ? "" : `Choose ${CHOICES[name].join(" or ")}.`;
+  if (name === "stats") {
+    const known = typeof value === "object" && Object.keys(value).length === DATA.stats.length;
+    const odd = DATA.stats.find((stat) => !known || ![null, ...stat.choices].includes(value[stat.name]));
+    return odd ? `Choose ${odd.choices.join(" or ")} for ${odd.name}.` : "";
+  }
   if (name === "character") {
     if (!Array.isArray(value) || !value.length || !value.every(isText)) return "Give at least one name.";
     const odd = value.find((one) => /[;,]/.test(one));
@@ -36,10 +39,14 @@ function problemOf(name, value) {
 const changeOf = (clip) => changes.get(clip.clip) ?? {};
 const valueOf = (clip, name) => (name in changeOf(clip) ? changeOf(clip)[name] : clip[name]);
 const isOut = (clip) => changeOf(clip).drop === true;
+const labelOf = (stat) => stat.label || stat.name[0].toUpperCase() + stat.name.slice(1);
+const statOf = (clip, name) => valueOf(clip, "stats")?.[name] ?? null;
+const isThere = (clip, name) => (name === "stats"
+  ? DATA.stats.every((stat) => statOf(clip, stat.name) !== null) : valueOf(clip, name) !== null);
 // A caption is complete without an adverb.
 const needsNoAdverb = (clip) => changes.has(clip.clip) && valueOf(clip, "adverb") === null
-  && FIELDS.every((name) => name === "adverb" || valueOf(clip, name) !== null);
-const isWhole = (clip) => needsNoAdverb(clip) || FIELDS.every((name) => valueOf(clip, name) !== null);
+  && FIELDS.every((name) => name === "adverb" || isThere(clip, name));
+const isWhole = (clip) => needsNoAdverb(clip) || FIELDS.every((name) => isThere(clip, name));
 
 /** Replace a clip's change, as one step of undo; returns whether that is a change at all. */
 function commit(path, next) {
@@ -62,6 +69,11 @@ function setField(clip, name, value) {
   if (same(value, clip[name])) delete next[name];
   else next[name] = value;
   return commit(clip.clip, next);
+}
+
+function setStat(clip, name, value) {
+  const stats = Object.fromEntries(DATA.stats.map((stat) => [stat.name, statOf(clip, stat.name)]));
+  return setField(clip, "stats", { ...stats, [name]: value });
 }
 
 function toggleDrop(clip) {

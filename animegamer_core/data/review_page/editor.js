@@ -3,7 +3,7 @@
 
 const FIELD_NAMES = {
   character: "Characters, the main one first", motion: "Motion", adverb: "Adverb, if there is one",
-  background: "Time and place", social: "Social", entertainment: "Entertainment", stamina: "Stamina",
+  background: "Time and place",
 };
 let edited = null; // the clip in the editor
 let muted = true; // whether its sound is off; kept from clip to clip
@@ -59,7 +59,7 @@ function renderEditor() {
       "It is added to the dataset once every field is filled in. ", clip.aside.reply ? el("code", {}, clip.aside.reply) : "");
   }
   const wide = ["character", "motion", "adverb", "background"].map((name) => (name === "character" ? namesField() : textField(name)));
-  $("fields").replaceChildren(...wide, el("div", { class: "three" }, ...Object.keys(CHOICES).map(choiceField)));
+  $("fields").replaceChildren(...wide, el("div", { class: "three" }, ...DATA.stats.map(choiceField)));
   renderTold();
 }
 
@@ -69,7 +69,9 @@ function renderTold() {
   const motion = `${text("adverb")} ${text("motion")}`.trim();
   $("instruction").textContent = `Character: ${text("character") || "\u2026"}; Motion: ${motion || "\u2026"}; Background: ${text("background") || "\u2026"}.`;
   for (const field of $("fields").querySelectorAll(".field")) {
-    field.classList.toggle("edited", field.dataset.name in changeOf(edited));
+    const { name } = field.dataset;
+    const changed = name in FIELD_NAMES ? name in changeOf(edited) : statOf(edited, name) !== (edited.stats?.[name] ?? null);
+    field.classList.toggle("edited", changed);
   }
   const out = isOut(edited);
   $("drop").setAttribute("aria-pressed", String(out));
@@ -150,14 +152,14 @@ function namesField() {
     el("label", { for: "field-character" }, FIELD_NAMES.character), chips, input, list, error);
 }
 
-function choiceField(name) {
-  const clip = edited;
-  const options = CHOICES[name].map((value) => {
-    const radio = el("input", { type: "radio", name, value, onchange: () => { setField(clip, name, value); renderTold(); } });
-    radio.checked = valueOf(clip, name) === value;
+function choiceField(stat) {
+  const clip = edited, { name } = stat;
+  const options = stat.choices.map((value) => {
+    const radio = el("input", { type: "radio", name, value, onchange: () => { setStat(clip, name, value); renderTold(); } });
+    radio.checked = statOf(clip, name) === value;
     return el("label", {}, radio, el("span", {}, signed(value)));
   });
-  return el("fieldset", { class: "field", "data-name": name }, el("legend", {}, FIELD_NAMES[name]), el("div", { class: "choice" }, ...options));
+  return el("fieldset", { class: "field", "data-name": name }, el("legend", {}, labelOf(stat)), el("div", { class: "choice" }, ...options));
 }
 
 /** Keep what is typed in the field that the keys are at, by leaving it. */

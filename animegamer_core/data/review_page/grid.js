@@ -149,9 +149,11 @@ function caption(clip) {
   return [labelled((who ?? []).join(", "), "who"), labelled(moved, "what"), labelled(where, "where")];
 }
 
-function gauge(name, label, value) {
-  const look = value > 0 ? name : "";
-  return el("span", { class: `gauge ${look}` }, value === null ? `${label} ?` : `${label} ${signed(value)}`);
+function gauge(clip, stat) {
+  const value = statOf(clip, stat.name), label = labelOf(stat);
+  const item = el("span", { class: "gauge" }, value === null ? `${label} ?` : `${label} ${signed(value)}`);
+  if (value > 0) item.style.setProperty("--own", stat.colour);
+  return item;
 }
 
 function card(clip) {
@@ -166,8 +168,7 @@ function card(clip) {
     flag && el("span", { class: `flag ${flag[0]}` }, flag[1]),
     el("span", { class: "words" }, ...caption(clip),
       clip.aside && !isWhole(clip) ? el("span", { class: "gauges" }, el("span", { class: "gauge loss" }, clip.aside.reason))
-        : el("span", { class: "gauges" }, gauge("social", "Social", valueOf(clip, "social")),
-          gauge("entertainment", "Fun", valueOf(clip, "entertainment")), gauge("stamina", "Stamina", valueOf(clip, "stamina")))));
+        : el("span", { class: "gauges" }, ...DATA.stats.map((stat) => gauge(clip, stat)))));
   const toss = el("button", { class: "toss", "aria-pressed": String(out), "aria-label": "Drop this clip",
     title: "Drop this clip (D)", onclick: () => toggleDrop(clip) }, icon("drop"));
   const item = el("li", { class: `clip${flag && !flag[0] ? " changed" : ""}${out ? " out" : ""}` }, button, toss);

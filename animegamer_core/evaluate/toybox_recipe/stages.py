@@ -14,7 +14,7 @@ from accelerate.utils import broadcast_object_list
 
 from ...data.dataset import TURNS, DatasetFolder
 from ...data.motion import level_edges, median_by_level
-from ...data.records import ClipRecord, read_rows
+from ...data.records import ClipRecord, read_table
 from ...files import write_text
 from ...game.state import MotionTable
 from ...json_files import read_json
@@ -91,8 +91,7 @@ class BuildDir:
 
     def measured_table(self) -> MotionTable:
         """The motion table of the dataset: its level edges and medians, without calibration."""
-        rows = read_rows(self.dataset_folder("dataset") / TURNS)
-        values = [ClipRecord.from_dict(row).motion_value for _, row in rows]
+        values = [row.motion_value for row in read_table(self.dataset_folder("dataset") / TURNS, ClipRecord)]
         edges = level_edges(values)
         return MotionTable("toybox", median_by_level(values, edges), edges)
 
