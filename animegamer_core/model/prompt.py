@@ -88,8 +88,8 @@ class GameTokenizer:
             raise ValueError(f"{path}: {error}") from error
 
     @classmethod
-    def from_mistral(cls, folder: str | Path) -> GameTokenizer:
-        """Mistral-7B-Instruct-v0.1's tokenizer with the 284 released tokens at ids 32000..32283.
+    def from_mistral(cls, folder: str | Path, entries: int = RELEASE_BASE) -> GameTokenizer:
+        """A Mistral's tokenizer of so many entries, with the 284 released tokens after them.
 
         Reads `tokenizer.json`, or `tokenizer.model` if sentencepiece and protobuf are installed. As in the released
         code, no space piece comes before the first word of a segment (transformers' legacy=False). ValueError if the
@@ -102,10 +102,10 @@ class GameTokenizer:
         plain = [name for name in names if name.startswith(("<frame_", "<Strength_"))]
         tokenizer.add_tokens([AddedToken(name, normalized=name in plain, special=name not in plain) for name in names])
         for offset, name in enumerate(names):
-            if tokenizer.token_to_id(name) != RELEASE_BASE + offset:
+            if tokenizer.token_to_id(name) != entries + offset:
                 raise ValueError(
-                    f"{folder}: token {name} has id {tokenizer.token_to_id(name)}, expected {RELEASE_BASE + offset}; "
-                    "use the tokenizer of Mistral-7B-Instruct-v0.1 (32000 entries)"
+                    f"{folder}: token {name} has id {tokenizer.token_to_id(name)}, expected {entries + offset}; use "
+                    f"the tokenizer of {entries} entries that belongs to these weights"
                 )
         return cls(tokenizer)
 

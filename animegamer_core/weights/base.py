@@ -1,4 +1,4 @@
-"""Read the free base models, stock CogVideoX-2B and Mistral-7B-Instruct-v0.1, as the parts of a new world.
+"""Read the free base models, stock CogVideoX-2B and a Mistral, as the parts of a new world.
 
 Sizes come from the files. What the configuration files say is compared with the tensors next to them, and what our
 models cannot compute, such as CogVideoX's relatives with rotary positions, is refused by name.
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from ..model.prompt import RELEASE_BASE, RELEASE_SLOTS, tag_tokens
 from ..spec import RELEASE, DecoderSpec, ModelSpec
 from . import initial, keys, sizes
-from .base_folders import LAYOUT, BaseFolders
+from .base_folders import LANGUAGE_MODELS, LAYOUT, BaseFolders
 from .downloads import DIFFUSERS_VAE
-from .foreign import HALF, ForeignParts, tokenizer_folder
+from .foreign import ADDED_TOKENS, HALF, ForeignParts, tokenizer_folder
+from .initial import EMBED
 from .keys import ComputedTensor, Recipe, RecipeSource, Rule, map_keys
 from .sizes import (
     MISTRAL_FIXED,
@@ -32,7 +32,6 @@ from .storage import CheckpointError, number, read_json, whole
 from .weight_files import OPEN_CLIP, open_weights
 
 CUSTOM = "custom"  # the name of a spec whose sizes are not the released ones
-ROWS = RELEASE_BASE + len(tag_tokens(RELEASE_SLOTS))  # entries of the game's vocabulary
 
 _TEXT_PROJECTION = r"patch_embed\.text_proj\."
 TRANSFORMER = (
@@ -145,18 +144,18 @@ def _open_text_encoder(parts: ForeignParts, folder: Path) -> None:
 def _open_mistral(parts: ForeignParts, folder: Path) -> dict[str, Recipe]:
     source = open_weights(folder)
     if source is None:
-        raise CheckpointError(f"{folder}: no weights; expected those of Mistral-7B-Instruct-v0.1 (safetensors or .bin)")
+        raise CheckpointError(f"{folder}: no weights; expected those of a Mistral-7B-Instruct (safetensors or .bin)")
     path = folder / "config.json"
     config, recipes = read_json(path), map_keys(source, MISTRAL)
-    check_fields(config, MISTRAL_FIXED, path, "Mistral-7B-Instruct-v0.1")
-    engine = sizes.mistral_spec(recipes, folder)
-    if engine.vocab_size != RELEASE_BASE:
-        raise CheckpointError(
-            f"{source.path}: has {engine.vocab_size} token rows; expected the {RELEASE_BASE} of "
-            "Mistral-7B-Instruct-v0.1, not another version"
-        )
-    check_stated(config, {"vocab_size": engine.vocab_size}, path)  # the other sizes were compared in `mistral_spec`
-    parts.spec = replace(parts.spec, engine=replace(engine, vocab_size=ROWS))
+    entries = sizes.shape_of(recipes, EMBED, 2)[0]
+    model = next((model for model in LANGUAGE_MODELS if model.entries == entries), None)
+    if model is None:
+        known = ", ".join(f"{model.entries} of {model.name}" for model in LANGUAGE_MODELS)
+        raise CheckpointError(f"{source.path}: has {entries} token rows; expected {known}")
+    check_fields(config, MISTRAL_FIXED, path, model.name)
+    engine = sizes.mistral_spec(recipes, folder, model)
+    check_stated(config, {"vocab_size": entries}, path)  # the other sizes were compared in `mistral_spec`
+    parts.spec = replace(parts.spec, engine=replace(engine, vocab_size=entries + ADDED_TOKENS))
     return recipes
 
 
@@ -174,7 +173,7 @@ def _add_initial(
     parts.add("decoder", RecipeSource(transformer, HALF, stock, made), config)
     made = initial.initial_encoder(spec, zeros_D, seed)
     parts.add("encoder", RecipeSource(transformer, HALF, {}, made), *parts.sources["decoder"].files)
-    made = initial.initial_engine(spec, mistral, ROWS, seed)
+    made = initial.initial_engine(spec, mistral, seed)
     parts.add("engine", RecipeSource(llm, "bfloat16", mistral, made), *parts.engine_files)
 
 

@@ -1,7 +1,7 @@
 """The folders of the free base models of a new world, as they are downloaded. Importing this imports no torch.
 
 CogVideoX-2b/                transformer/  vae/  scheduler/  text_encoder/  tokenizer/   (diffusers)
-Mistral-7B-Instruct-v0.1/    config.json, tokenizer and weights                           (transformers)
+Mistral-7B-Instruct-v0.1/    config.json, tokenizer and weights; or another row of LANGUAGE_MODELS  (transformers)
 t5-v1_1-xxl/  CLIP-ViT-B-16-laion2B*/   only to encode shots and to train; T5 may be CogVideoX's own
 """
 
@@ -14,13 +14,30 @@ from .storage import CheckpointError
 
 LICENCE = """\
 The weights of this world begin from files that other people published; this project does not license them.
-- CogVideoX-2B (Zhipu AI, Tsinghua University) and Mistral-7B-Instruct-v0.1 (Mistral AI): Apache-2.0.
+- CogVideoX-2B (Zhipu AI, Tsinghua University) and Mistral-7B-Instruct (Mistral AI): Apache-2.0.
 - where present, t5-v1_1-xxl (Google; as CogVideoX-2b's text encoder it comes with that) and CLIP ViT-B-16 (LAION): the
   licence on the page that each was downloaded from.
 No weights of AnimeGamer are among them.
 """
-COGVIDEO, MISTRAL, T5, CLIP = "CogVideoX-2b", "Mistral-7B-Instruct-v0.1", "t5-v1_1-xxl", "CLIP-ViT-B-16"
+COGVIDEO, T5, CLIP = "CogVideoX-2b", "t5-v1_1-xxl", "CLIP-ViT-B-16"
 LAYOUT = "the diffusers layout of zai-org/CogVideoX-2b: transformer/, vae/, text_encoder/, tokenizer/, scheduler/"
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A Mistral that an engine can begin with. name: of its folder. entries: of its vocabulary. rope_theta: the base of
+    the periods of its positions.
+    """
+
+    name: str
+    entries: int
+    rope_theta: float
+
+
+LANGUAGE_MODELS = (  # the first is the one that the published engines were trained from
+    LanguageModel("Mistral-7B-Instruct-v0.1", 32000, 1e4),
+    LanguageModel("Mistral-7B-Instruct-v0.3", 32768, 1e6),
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +53,7 @@ class BaseFolders:
         """The folders with CogVideoX's own T5 filled in; CheckpointError names the first folder that is missing."""
         for folder, what in (
             (self.cogvideox, LAYOUT),
-            (self.mistral, f"the folder of {MISTRAL}"),
+            (self.mistral, f"the folder of {LANGUAGE_MODELS[0].name}"),
             (self.t5, f"the folder of {T5}"),
             (self.clip, f"the folder of {CLIP}-laion2B-s34B-b88K"),
         ):
@@ -55,7 +72,8 @@ class BaseFolders:
 
 def find_base(src: Path) -> BaseFolders | None:
     """The base models in `src`; None unless CogVideoX-2b and Mistral are both there."""
-    cogvideox, mistral, t5, clip = (_first(src, name) for name in (COGVIDEO, MISTRAL, T5, CLIP))
+    cogvideox, t5, clip = (_first(src, name) for name in (COGVIDEO, T5, CLIP))
+    mistral = next((found for model in LANGUAGE_MODELS if (found := _first(src, model.name))), None)
     if cogvideox is None or mistral is None or not (cogvideox / "transformer").is_dir():
         return None
     return BaseFolders(cogvideox, mistral, t5, clip)

@@ -8,13 +8,14 @@ from pathlib import Path
 from tokenizers import Tokenizer
 from torch import nn
 
-from ..model.prompt import GameTokenizer, read_tokenizer
+from ..model.prompt import RELEASE_SLOTS, GameTokenizer, read_tokenizer, tag_tokens
 from ..spec import ModelSpec, get_profile
 from . import keys, sizes
 from .keys import RecipeSource, map_keys
 from .parts import check_parts
 from .storage import CheckpointError, TensorSource
 
+ADDED_TOKENS = len(tag_tokens(RELEASE_SLOTS))  # that a game adds to a language model's own
 HALF = "float16"  # what the published scripts compute in, except for the engine
 
 
@@ -73,7 +74,8 @@ class ForeignParts:
         from ..model.engine import GameEngine
 
         if kind == "engine":
-            return GameEngine(self.spec, GameTokenizer.from_mistral(self.mistral), get_profile(self.profile))
+            entries = self.spec.engine.vocab_size - ADDED_TOKENS
+            return GameEngine(self.spec, GameTokenizer.from_mistral(self.mistral, entries), get_profile(self.profile))
         if kind == "decoder":
             return ShotDecoder(self.spec, get_profile(self.profile))
         return ShotEncoder(self.spec, self.text_tokenizer())

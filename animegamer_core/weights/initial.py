@@ -23,10 +23,14 @@ EMBED, HEAD = "llm.model.embed_tokens.weight", "llm.lm_head.weight"
 ROW_SCALES = {EMBED: 1.0, HEAD: 3.0}
 
 
-def initial_engine(spec: ModelSpec, recipes: Mapping[str, Recipe], rows: int, seed: int) -> dict[str, ComputedTensor]:
-    """The embedding grown to `rows` rows, and the projections between the state's width and the engine's."""
+def initial_engine(spec: ModelSpec, recipes: Mapping[str, Recipe], seed: int) -> dict[str, ComputedTensor]:
+    """The embedding grown by the game's own tokens, and the projections between the state's width and the engine's."""
     width, hidden = spec.state.width, spec.engine.hidden
-    made = {name: _grown(recipes[name], rows, scale) for name, scale in ROW_SCALES.items() if name in recipes}
+    made = {
+        name: _grown(recipes[name], spec.engine.vocab_size, scale)
+        for name, scale in ROW_SCALES.items()
+        if name in recipes
+    }
     for name, source, target in (("project_in", width, hidden), ("project_out", hidden, width)):
         made |= _mlp(name, source, target, seed)
     return made

@@ -23,7 +23,7 @@ from ..spec import (
     TextEncoderSpec,
     VaeSpec,
 )
-from .base_folders import BaseFolders
+from .base_folders import LANGUAGE_MODELS, BaseFolders, LanguageModel
 from .keys import Recipe
 from .storage import CheckpointError, TensorSource, config_field, number, read_json, whole
 
@@ -119,8 +119,8 @@ CLIP_HEAD_WIDTH = 64  # open_clip's default, and ViT-B-16's
 RMS_EPS = 1e-5
 
 
-def mistral_spec(recipes: Recipes, mistral: Path) -> EngineSpec:
-    """Sizes of a Mistral from its tensors and its folder's config.json; CheckpointError for another version's."""
+def mistral_spec(recipes: Recipes, mistral: Path, model: LanguageModel = LANGUAGE_MODELS[0]) -> EngineSpec:
+    """Sizes of a Mistral from its tensors and its folder's config.json; CheckpointError for another model's."""
     config_path = mistral / "config.json"
     config = read_json(config_path)
     vocab, hidden = shape_of(recipes, "llm.model.embed_tokens.weight", 2)
@@ -150,7 +150,7 @@ def mistral_spec(recipes: Recipes, mistral: Path) -> EngineSpec:
         layers=layers,
         heads=heads,
         kv_heads=kv_heads,
-        rope_theta=_rope_theta(config, config_path),
+        rope_theta=_rope_theta(config, config_path, model),
         max_positions=whole(config, "max_position_embeddings", config_path),
     )
 
@@ -313,14 +313,12 @@ def _clip_heads(recipes: Recipes, folder: Path | None, spec: ImageEncoderSpec) -
     return heads or width // head_width
 
 
-def _rope_theta(config: dict[str, typing.Any], path: Path) -> float:
+def _rope_theta(config: dict[str, typing.Any], path: Path, model: LanguageModel) -> float:
     """transformers 5 moved it into `rope_parameters`."""
     holder = config if config.get("rope_theta") is not None else config_field(config, "rope_parameters", dict, path, {})
     theta = number(holder, "rope_theta", path, 10000.0)
-    if theta != EngineSpec.rope_theta:  # of v0.2, whose sizes and tokens are the same
-        raise CheckpointError(
-            f"{path}: rope_theta is {theta:g}; expected {EngineSpec.rope_theta:g} of Mistral-7B-Instruct-v0.1"
-        )
+    if theta != model.rope_theta:  # v0.2 differs from v0.1 in nothing else
+        raise CheckpointError(f"{path}: rope_theta is {theta:g}; expected {model.rope_theta:g} of {model.name}")
     return theta
 
 

@@ -86,6 +86,15 @@ def test_the_engine_is_mistral_with_added_rows(world, downloads):
     assert world.profile.name == "paper"
 
 
+def test_another_mistral_is_a_row_of_the_table(src, tmp_path):
+    """v0.3 has more entries and slower positions; the game's own tokens come after its own."""
+    shutil.rmtree(src / "Mistral-7B-Instruct-v0.1")
+    made.write_mistral(src / "Mistral-7B-Instruct-v0.3", rows=32768, rope_theta=1e6)
+    engine = new_world(find_base(src), tmp_path / "w").load_engine()
+    assert (engine.spec.engine.vocab_size, engine.spec.engine.rope_theta) == (33052, 1e6)
+    assert engine.tokenizer.strength(0) == 33035 and engine.llm.model.embed_tokens.weight.shape == (33052, 16)
+
+
 # ---- from the command line to a game
 
 
