@@ -37,14 +37,6 @@ class Target:
     low: float = -math.inf
     high: float = math.inf
 
-    def holds(self, value: float) -> bool:
-        """Whether the value is in the interval; an unmeasured value is not."""
-        return self.low <= value <= self.high
-
-    def reached_by(self, estimate: Estimate) -> bool:
-        """Whether the estimate's interval overlaps the target, so that more samples could still reach it."""
-        return estimate.count == 0 or (estimate.high >= self.low and estimate.low <= self.high)
-
 
 @dataclass(frozen=True)
 class Line:
@@ -58,11 +50,13 @@ class Line:
 
     def verdict(self, few: bool) -> str:
         """`ok` or `short`; "" without a target; `unsure` if samples are few and the interval reaches the target."""
-        if self.target is None:
+        target, found = self.target, self.estimate
+        if target is None:
             return ""
-        if self.target.holds(self.estimate.value):
+        if target.low <= found.value <= target.high:
             return OK
-        return UNSURE if few and self.target.reached_by(self.estimate) else SHORT
+        reached = found.count == 0 or (found.high >= target.low and found.low <= target.high)
+        return UNSURE if few and reached else SHORT
 
 
 @dataclass(frozen=True)
@@ -72,7 +66,7 @@ class Outcome:
     failed: the row's name if it could not be measured; its remarks then say why.
     """
 
-    lines: tuple[Line, ...]
+    lines: Sequence[Line]
     pictures: Mapping[str, Image.Image] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     failed: str = ""
@@ -91,14 +85,24 @@ class Report:
     to_come: tuple[str, ...] = ()
 
     @property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> list[Line]:
         """All lines in order."""
-        return tuple(line for outcome in self.outcomes for line in outcome.lines)
+        return [line for outcome in self.outcomes for line in outcome.lines]
 
     @property
-    def failed(self) -> tuple[str, ...]:
+    def notes(self) -> list[str]:
+        """All remarks."""
+        return [note for outcome in self.outcomes for note in outcome.notes]
+
+    @property
+    def failed(self) -> list[str]:
         """The rows that could not be measured."""
-        return tuple(outcome.failed for outcome in self.outcomes if outcome.failed)
+        return [outcome.failed for outcome in self.outcomes if outcome.failed]
+
+    @property
+    def pictures(self) -> dict[str, Image.Image]:
+        """All pictures by file name."""
+        return {name: picture for outcome in self.outcomes for name, picture in outcome.pictures.items()}
 
     @property
     def short(self) -> bool:
@@ -108,14 +112,23 @@ class Report:
     @property
     def text(self) -> str:
         """The printed table with its remarks."""
-        notes = [f"({note})" for outcome in self.outcomes for note in outcome.notes]
-        notes += [f"(partial: {', '.join(self.to_come)} still to be measured)"] if self.to_come else []
-        return "\n".join([TABLE_HEAD, *(table_line(line, self.few) for line in self.lines), *notes])
+        lines = (table_line(line, self.few) for line in self.lines)
+        return "\n".join([TABLE_HEAD, *lines, *(f"({note})" for note in self.notes)])
 
     def sheet(self) -> Image.Image | None:
-        """All pictures in one column; None if no row has a picture."""
-        pictures = [picture for outcome in self.outcomes for picture in outcome.pictures.values()]
-        return stacked(pictures) if pictures else None
+        """All pictures in one column, each scaled to SHEET_WIDTH; None if no row has a picture."""
+        from PIL import Image
+
+        pictures = self.pictures.values()
+        scaled = [one.resize((SHEET_WIDTH, round(one.height * SHEET_WIDTH / one.width))) for one in pictures]
+        if not scaled:
+            return None
+        sheet = Image.new("RGB", (SHEET_WIDTH, sum(picture.height for picture in scaled)), "white")
+        top = 0
+        for picture in scaled:
+            sheet.paste(picture, (0, top))
+            top += picture.height
+        return sheet
 
     def save(self, folder: Path) -> list[Path]:
         """Write report.json and the pictures; returns their paths."""
@@ -125,40 +138,23 @@ class Report:
             "short": self.short,
             "partial": bool(self.to_come),
             "to_come": list(self.to_come),
-            "failed": list(self.failed),
+            "failed": self.failed,
             "lines": [_line_values(line, self.few) for line in self.lines],
-            "notes": [note for outcome in self.outcomes for note in outcome.notes],
+            "notes": self.notes,
         }
-        paths = [folder / "report.json"]
-        write_text(paths[0], json.dumps(values, indent=2, allow_nan=False) + "\n")
-        for outcome in self.outcomes:
-            for name, picture in outcome.pictures.items():
-                paths.append(folder / f"{name}.png")
-                save_picture(picture, paths[-1])
-        return paths
-
-
-def stacked(pictures: Sequence[Image.Image]) -> Image.Image:
-    """One or more pictures in one column, each scaled to SHEET_WIDTH."""
-    from PIL import Image
-
-    scaled = [
-        picture.resize((SHEET_WIDTH, round(picture.height * SHEET_WIDTH / picture.width))) for picture in pictures
-    ]
-    sheet = Image.new("RGB", (SHEET_WIDTH, sum(picture.height for picture in scaled)), "white")
-    top = 0
-    for picture in scaled:
-        sheet.paste(picture, (0, top))
-        top += picture.height
-    return sheet
+        write_text(folder / "report.json", json.dumps(values, indent=2, allow_nan=False) + "\n")
+        for name, picture in self.pictures.items():
+            save_picture(picture, folder / f"{name}.png")
+        return [folder / "report.json", *(folder / f"{name}.png" for name in self.pictures)]
 
 
 def table_line(line: Line, few: bool) -> str:
     """One line of the printed table: row, name, target, count, value, interval, verdict."""
-    estimate, unit = line.estimate, line.unit
-    target = "" if line.target is None else _target_text(line.target, unit)
-    value = "-" if estimate.count == 0 else _number(estimate.value, unit)
-    interval = "-" if estimate.count == 0 else f"{_number(estimate.low, unit)} .. {_number(estimate.high, unit)}"
+    estimate, target, value, interval = line.estimate, "", "-", "-"
+    if line.target is not None:
+        target = _span(line.target.low, line.target.high, line.unit)
+    if estimate.count:
+        value, interval = _number(estimate.value, line.unit), _span(estimate.low, estimate.high, line.unit)
     verdict = line.verdict(few)
     return f"{line.row:9} {line.name:46} {target:>16} {estimate.count:>6} {value:>9} {interval:>19}  {verdict}".rstrip()
 
@@ -219,12 +215,12 @@ def _line_values(line: Line, few: bool) -> dict[str, Any]:
     return {**about, **line.estimate.json_values, "verdict": line.verdict(few)}
 
 
-def _target_text(target: Target, unit: str) -> str:
-    if math.isinf(target.high):
-        return f">= {_number(target.low, unit)}"
-    if math.isinf(target.low):
-        return f"<= {_number(target.high, unit)}"
-    return f"{_number(target.low, unit)} .. {_number(target.high, unit)}"
+def _span(low: float, high: float, unit: str) -> str:
+    if math.isinf(high):
+        return f">= {_number(low, unit)}"
+    if math.isinf(low):
+        return f"<= {_number(high, unit)}"
+    return f"{_number(low, unit)} .. {_number(high, unit)}"
 
 
 def _number(value: float, unit: str) -> str:

@@ -412,8 +412,8 @@ def drawn(tiny_world):
 
 def motion_lines(drawn, **changes):
     """The motion row's estimates by name, and its notes, in the world with these changes."""
-    run = drawn.with_context(EvalContext(replace(drawn.context.world, **changes), workers=1))
-    run.reconstructions = drawn.reconstructions
+    run = EvalRun(EvalContext(replace(drawn.context.world, **changes), workers=1), drawn.plan)
+    run.true, run.states, run.reconstructions = drawn.true, drawn.states, drawn.reconstructions
     row = acceptance.motion_row(run)
     return {line.name: line.estimate for line in row.lines}, row.notes
 

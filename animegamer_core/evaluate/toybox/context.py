@@ -6,7 +6,7 @@ M clips, N state tokens, D state width, F frames, H height, W width, B games. Cl
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -100,11 +100,9 @@ class EvalContext:
         self.device = torch.device(device)
         self.workers = workers
         self.sampling = sampling
-        self.batch = 64 if self.device.type == "cuda" else 4
-        if sampling.preset is not None and any(
-            OPTIMIZATIONS[name].single_shot for name in sampling.preset.optimizations
-        ):
-            self.batch = 1
+        optimizations = () if sampling.preset is None else sampling.preset.optimizations
+        alone = any(OPTIMIZATIONS[name].single_shot for name in optimizations)
+        self.batch = 1 if alone else 64 if self.device.type == "cuda" else 4
         self.on_progress = on_progress or (lambda what, done, count: None)
 
     @cached_property
@@ -144,10 +142,6 @@ class EvalContext:
         asked = self.sampling
         return asdict(resolve_sampling(self.world.spec, self.world.profile, asked.steps, asked.guidance, asked.preset))
 
-    def with_sampling(self, sampling: Sampling) -> EvalContext:
-        """A context of the same world that samples differently; its decoder is loaded again."""
-        return EvalContext(self.world, self.device, self.workers, self.on_progress, sampling)
-
     def draw(self, scenes: Sequence[Scene]) -> TrueShots:
         """The true clips of the scenes, measured."""
         clips = draw_clips(scenes, self.workers, functools.partial(self.on_progress, "true clips"))
@@ -183,7 +177,8 @@ class EvalContext:
     def shoot(self, states_MND: Sequence[Tensor] | Tensor, values: Sequence[float], seeds: Sequence[int]) -> Clips:
         """The shots that the decoder draws from representations at motion values."""
         self.on_progress("shots", 0, len(seeds))
-        shots = []
+        decoder = self.world.spec.decoder
+        shots = [np.empty((0, decoder.frames, decoder.height, decoder.width, 3), np.uint8)]
         for part in self._parts(len(seeds)):
             motion = torch.tensor([float(value) for value in values[part]])
             latents = self.decoder.sample(
@@ -191,10 +186,7 @@ class EvalContext:
             )
             shots.append(_to_clips(self.decoder.decode_latents(latents)))
             self.on_progress("shots", part.stop, len(seeds))
-        if shots:
-            return np.concatenate(shots)
-        decoder = self.world.spec.decoder
-        return np.empty((0, decoder.frames, decoder.height, decoder.width, 3), np.uint8)
+        return np.concatenate(shots)
 
     def reconstruct(self, clips: Clips) -> Clips:
         """The clips through the VAE's encoder and decoder, without noise."""
@@ -232,39 +224,23 @@ def play_games(
     """The turns 1, 2 ... of every game, all with representations; all scripts have the same number of instructions."""
     played: list[tuple[Turn, ...]] = []
     for start in range(0, len(scripts), BATCH_GAMES):
-        games = [_BatchedGame(script.session(window, memory)) for script in scripts[start : start + BATCH_GAMES]]
-        for texts in zip(*(script.instructions for script in scripts[start : start + BATCH_GAMES]), strict=True):
-            recalled = [game.session.recall(text, stored=True) for game, text in zip(games, texts, strict=True)]
-            pasts = [game.past(numbers) for game, numbers in zip(games, recalled, strict=True)]
-            for game, *turn in zip(games, texts, predict_batch(engine, pasts, texts), recalled, strict=True):
-                game.step(*turn)
-        played += [game.turns for game in games]
+        batch = scripts[start : start + BATCH_GAMES]
+        sessions = [script.session(window, memory) for script in batch]
+        states = [{turn.number: turn.state for turn in session.turns} for session in sessions]  # sessions drop some
+        for texts in zip(*(script.instructions for script in batch), strict=True):
+            recalled = [session.recall(text, stored=True) for session, text in zip(sessions, texts, strict=True)]
+            pasts = [_whole(game.past(known), own) for game, known, own in zip(sessions, recalled, states, strict=True)]
+            for index, state in enumerate(predict_batch(engine, pasts, texts)):
+                states[index][sessions[index].next_number] = state
+                sessions[index] = sessions[index].step(texts[index], state, recalled=recalled[index])
+        games = (_whole(session.turns, own) for session, own in zip(sessions, states, strict=True))
+        played += [tuple(turn for turn in turns if turn.number > 0) for turns in games]
     return played
 
 
-class _BatchedGame:
-    """A game in progress that keeps every representation, which its session drops."""
-
-    def __init__(self, session: GameSession) -> None:
-        self.session = session
-        self._states = {turn.number: turn.state for turn in session.turns}
-
-    @property
-    def turns(self) -> tuple[Turn, ...]:
-        """Its turns without an opening picture."""
-        return tuple(map(self._whole, (turn for turn in self.session.turns if turn.number > 0)))
-
-    def past(self, recalled: tuple[int, ...]) -> list[Turn]:
-        """The past turns in the prompt of the next one."""
-        return [self._whole(turn) for turn in self.session.past(recalled)]
-
-    def step(self, text: str, state: GameState, recalled: tuple[int, ...]) -> None:
-        """Play a turn."""
-        self._states[self.session.next_number] = state
-        self.session = self.session.step(text, state, recalled=recalled)
-
-    def _whole(self, turn: Turn) -> Turn:
-        return replace(turn, state=self._states[turn.number])
+def _whole(turns: Iterable[Turn], states: Mapping[int, GameState]) -> list[Turn]:
+    """The turns with their representations."""
+    return [replace(turn, state=states[turn.number]) for turn in turns]
 
 
 @torch.inference_mode()

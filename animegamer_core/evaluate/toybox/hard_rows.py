@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import itertools
 import random
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...game.recall import MEMORIES, RECALL, Memory
 from ...game.state import DEFAULT_WINDOW, GameState, MotionScope
-from ...model.decoder import ShotDecoder
-from ...model.engine import GameEngine
-from ...story.player import Player, PlaySettings
-from ...story.story import Story
 from ...toybox.games import Game, sample_game, sparse_game
 from ...toybox.probes import has_frame_probes
 from ...toybox.referring import HEADS as REFERRED
 from ...toybox.referring import chance
-from ...toybox.scenes import HEADS, labels_of
-from ...toybox.world import COLOURS, Scene, instruction
+from ...toybox.scenes import labels_of
+from ...toybox.world import COLOURS, Scene
 from ..estimates import fraction, mean, psnr, sharpness
 from ..report import Line, Outcome, Target, strips
-from .context import Clips, EvalContext, Script, TrueShots
-from .run import EvalRun, PlayedGames, ScriptedGames, changes_right
+from .context import Clips, Script, TrueShots
+from .run import EvalRun, PlayedGames, changes_right
 
 LEVELS = tuple(int(level) for level in MotionScope)
 RECONSTRUCTED = {5: 30.0}  # dB that reconstructions of a level should reach
@@ -54,18 +48,22 @@ def sharp_row(run: EvalRun) -> Outcome:
     Sharpness is the mean absolute difference of neighbouring pixels, as a fraction of the true clip's.
     """
     true, sources = run.true, run.sources
-    rebuilt = _by_level("VAE", true, run.reconstructions, RECONSTRUCTED, None)
+    lines = _by_level("VAE", true, run.reconstructions, RECONSTRUCTED, None)
     everything = mean([psnr(*pair) for pair in zip(run.reconstructions, true.clips, strict=True)])
-    lines = [*rebuilt, Line("sharp", "VAE, all levels: PSNR", everything, Target(RECONSTRUCTED_MEAN), "dB")]
+    lines.append(Line("sharp", "VAE, all levels: PSNR", everything, Target(RECONSTRUCTED_MEAN), "dB"))
     lines += _by_level("shots", sources, run.shots, LIKENESS, SHARP)
     fast = [clip for clip, level in zip(run.shots, sources.levels, strict=True) if level >= FAST][:MOST_PICTURED]
     half = (len(fast) + 1) // 2
     sheet = {"fast": strips([fast[:half], fast[half:]], (f"shots of level {FAST} and above", ""))} if fast else {}
     if not has_frame_probes(run.context.world.folder):
-        return Outcome(
-            tuple(lines), sheet, ("this world has no probes for single frames, so these rows are not measured",)
-        )
-    return Outcome((*lines, *_worst_frames(run)), sheet)
+        return Outcome(lines, sheet, ("this world has no probes for single frames, so these rows are not measured",))
+    shown, levels = _all_frames_right(run, run.shots, sources.scenes), np.array(sources.levels)
+    for level, head in itertools.product(LEVELS, ON_FRAMES):
+        right = fraction(shown[head][levels == level])
+        lines.append(Line("sharp", f"worst frame, level {level}: {head}", right, Target(LEGIBLE)))
+    for head, right in _all_frames_right(run, sources.clips, sources.scenes).items():
+        lines.append(Line("sharp", f"worst frame of true clips: {head}", fraction(right)))
+    return Outcome(lines, sheet)
 
 
 def _by_level(
@@ -83,19 +81,6 @@ def _by_level(
     return lines
 
 
-def _worst_frames(run: EvalRun) -> list[Line]:
-    """The fraction of shots whose every frame the probes read rightly, by level, and of true clips."""
-    sources = run.sources
-    shown, true = (_all_frames_right(run, clips, sources.scenes) for clips in (run.shots, sources.clips))
-    levels = np.array(sources.levels)
-    lines = [
-        Line("sharp", f"worst frame, level {level}: {head}", fraction(shown[head][levels == level]), Target(LEGIBLE))
-        for level in LEVELS
-        for head in ON_FRAMES
-    ]
-    return lines + [Line("sharp", f"worst frame of true clips: {head}", fraction(true[head])) for head in ON_FRAMES]
-
-
 def _all_frames_right(run: EvalRun, clips: Clips, scenes: Sequence[Scene]) -> dict[str, NDArray[np.bool_]]:
     seen, truth = run.context.recognise_frames(clips), labels_of(scenes)
     return {head: (seen[head] == truth[head][:, None]).all(axis=1) for head in ON_FRAMES}
@@ -110,15 +95,14 @@ def new_row(run: EvalRun) -> Outcome:
         games = [sample_game(number, turns=NEW_TURNS, split=split, edition=edition) for number in numbers]
         scripted = run.script(games)
         played = run.play(scripted, DEFAULT_WINDOW, scripted.all_turns)
-        seen, truth = run.context.recognise(played.clips), labels_of(played.scenes)
-        right = {head: seen[head] == truth[head] for head in ("character", "partner", "motion", "place")}
-        couples = np.array([scene.partner is not None for scene in played.scenes])
+        right = run.right(played.clips, played.scenes)
+        couples = [scene.partner is not None for scene in played.scenes]
         lines += [Line("new", f"{name}: {head}", fraction(right[head])) for head in ("character", "motion", "place")]
         lines.append(Line("new", f"{name}: partner, of shots with two", fraction(right["partner"][couples])))
-        lines.append(Line("new", f"{name}: state changes, all three right", fraction(_all_changes_right(played))))
+        lines.append(_changes_line("new", f"{name}: ", played))
         sheets.append(played.clips[:1])
     sheet = strips([np.concatenate(sheets)], (", ".join(splits),))
-    return Outcome(tuple(line for line in lines if line.estimate.count), {"new": sheet})
+    return Outcome([line for line in lines if line.estimate.count], {"new": sheet})
 
 
 def references_row(run: EvalRun) -> Outcome:
@@ -132,25 +116,20 @@ def references_row(run: EvalRun) -> Outcome:
     numbers = range(run.first, run.first + run.plan.references)
     games = [sample_game(number, turns=REFERRING_TURNS, split="heldout", edition=edition) for number in numbers]
     scripted = run.script(games)
-    asked = [
-        (index, turn)
-        for index, game in enumerate(games)
-        for turn, scene in enumerate(game.scenes, start=1)
-        if scene.refers is not None
-    ]
+    asked = [(game, turn) for game, turn in scripted.all_turns if games[game].scenes[turn - 1].refers is not None]
     lines = []
     for window in (DEFAULT_WINDOW, 0):
         played = run.play(scripted, window, asked)
-        seen, truth = run.context.recognise(played.clips), labels_of(played.scenes)
+        right = run.right(played.clips, played.scenes)
         for kind in edition.reference_kinds:
-            rows = np.array([scene.refers == kind for scene in played.scenes], bool)
-            right = np.all([seen[head] == truth[head] for head in REFERRED[kind]], axis=0)[rows]
-            guess = _mean_chance([scene for scene in played.scenes if scene.refers == kind], run)
+            rows = [scene.refers == kind for scene in played.scenes]
+            guesses = [chance(scene, edition) for scene in played.scenes if scene.refers == kind]
+            guess = float(np.mean(guesses)) if guesses else 0.0
             name = f"window {window}, {kind}: {' and '.join(REFERRED[kind])} (chance {guess:.0%})"
-            lines.append(Line("references", name, fraction(right)))
-        changes = fraction(_all_changes_right(played))
-        lines.append(Line("references", f"window {window}: state changes, all three right", changes))
-    return Outcome(tuple(lines))
+            found = np.all([right[head] for head in REFERRED[kind]], axis=0)
+            lines.append(Line("references", name, fraction(found[np.array(rows, bool)])))
+        lines.append(_changes_line("references", f"window {window}: ", played))
+    return Outcome(lines)
 
 
 def conflict_row(run: EvalRun) -> Outcome:
@@ -174,11 +153,10 @@ def conflict_row(run: EvalRun) -> Outcome:
     lines = []
     sources = (("picture", pictured.scenes, Target(TRUSTED)), ("words", described.scenes, None))
     for name, clips in {"the picture's own shot": drawn, "the next turn": played.clips}.items():
-        seen = run.context.recognise(clips)["colour"]
         for source, scenes, target in sources:
-            right = fraction(seen == labels_of(scenes)["colour"])
+            right = fraction(run.right(clips, scenes)["colour"])
             lines.append(Line("conflict", f"{name}: the colour of the {source}", right, target))
-    return Outcome(tuple(lines))
+    return Outcome(lines)
 
 
 def _in_another_colour(scene: Scene) -> Scene:
@@ -187,55 +165,44 @@ def _in_another_colour(scene: Scene) -> Scene:
     return replace(scene, prop_colour=random.Random(f"conflict:{scene.seed}").choice(others), prop_told=True)
 
 
-def _mean_chance(scenes: Sequence[Scene], run: EvalRun) -> float:
-    return float(np.mean([chance(scene, run.edition) for scene in scenes])) if scenes else 0.0
-
-
-def _all_changes_right(played: PlayedGames) -> list[bool]:
-    """Whether all stats of each drawn turn change as its motion says."""
-    drawn = zip(played.scenes, played.states, strict=True)
-    return [all(changes_right(scene, state).values()) for scene, state in drawn]
+def _changes_line(row: str, prefix: str, played: PlayedGames) -> Line:
+    """The fraction of drawn turns all of whose stats change as the motion says."""
+    right = fraction([all(changes.values()) for changes in played.changes_right])
+    return Line(row, f"{prefix}state changes, all three right", right)
 
 
 def memory_row(run: EvalRun) -> Outcome:
     """Games of 64 turns in which a prop is shown again after a near, a middle and a far distance; and a long game."""
-    scripted, asked = _script(run)
-    played = {kind: run.play(scripted, DEFAULT_WINDOW, asked, Memory(kind)) for kind in MEMORIES}
-    lines = []
-    for kind, shots in played.items():
-        seen, truth = run.context.recognise(shots.clips), labels_of(shots.scenes)
-        right = {head: seen[head] == truth[head] for head in HEADS}
+    first, edition = run.first + MEMORY_OFFSET, run.edition
+    shown = [shown_turns(first + index) for index in range(run.plan.memory)]
+    games = [
+        sparse_game(first + index, turns, turns=TURNS, split="heldout", edition=edition)
+        for index, turns in enumerate(shown)
+    ]
+    scripted = run.script(games, [_levels(run, game) for game in games])
+    asked = [(index, turn) for index, turns in enumerate(shown) for turn in turns[1:]]  # near to far in each game
+    lines, recent = [], {}
+    for kind in MEMORIES:
+        played = run.play(scripted, DEFAULT_WINDOW, asked, Memory(kind))
+        right = run.right(played.clips, played.scenes)
         for index, (low, high) in enumerate(DISTANCES):
             name = f"{kind}: colour of a prop that was last shown {low} to {high} turns before"
             target = Target(COLOUR_TARGET) if kind == RECALL else None
             lines.append(Line("memory", name, fraction(right["colour"][index :: len(DISTANCES)]), target))
         figures = {head: fraction(right[head]) for head in ("character", "place", "motion")}
-        figures["state changes, all three right"] = fraction(_right_changes(shots))
-        lines += [Line("memory", f"{kind}: {name}", estimate) for name, estimate in figures.items()]
-    return Outcome((*_with_targets(lines), *_long_game_lines(run)))
-
-
-def _with_targets(lines: Sequence[Line]) -> list[Line]:
-    """The lines; with `recall`, all except the colours must not be worse than with `recent`."""
-    known = {line.name: line.estimate.value for line in lines}
-    return [
-        line
-        if line.target is not None or not line.name.startswith(RECALL)
-        else Line(line.row, line.name, line.estimate, Target(known["recent" + line.name.removeprefix(RECALL)] - LOSS))
-        for line in lines
-    ]
-
-
-def _script(run: EvalRun) -> tuple[ScriptedGames, list[tuple[int, int]]]:
-    """Held-out games with their instructions, and (game, turn) of the shots to look at, near to far in each game."""
-    games, asked = [], []
-    for index in range(run.plan.memory):
-        seed = run.first + MEMORY_OFFSET + index
-        shown = shown_turns(seed)
-        games.append(sparse_game(seed, shown, turns=TURNS, split="heldout", edition=run.edition))
-        asked += [(index, turn) for turn in shown[1:]]
-    levels = tuple(_target_levels(run.context, game) for game in games)
-    return ScriptedGames(tuple(games), tuple(map(_script_of, games, levels)), levels), asked
+        figures["state changes, all three right"] = fraction(
+            [
+                all(changes_right(scene, turn.state).values())
+                for game, turns in zip(games, played.turns, strict=True)
+                for scene, turn in zip(game.scenes, turns, strict=True)
+            ]
+        )
+        for name, found in figures.items():
+            # beside the colours, `recall` must not be worse than `recent`, which is played first
+            target = Target(recent[name].value - LOSS) if kind == RECALL else None
+            lines.append(Line("memory", f"{kind}: {name}", found, target))
+        recent = figures
+    return Outcome([*lines, _long_game_line(run)])
 
 
 def shown_turns(seed: int) -> tuple[int, ...]:
@@ -248,71 +215,19 @@ def shown_turns(seed: int) -> tuple[int, ...]:
     return tuple(itertools.accumulate((first, near, middle, far)))
 
 
-def _target_levels(context: EvalContext, game: Game) -> tuple[int, ...]:
+def _levels(run: EvalRun, game: Game) -> tuple[int, ...]:
     """The motion levels of a game's scenes by their target motion, since its thousands of shots are not drawn."""
-    return tuple(context.levels(np.array([scene.amplitude for scene in game.scenes])))
+    return run.context.levels(np.array([scene.amplitude for scene in game.scenes]))
 
 
-def _script_of(game: Game, levels: Sequence[int]) -> Script:
-    return Script(tuple(instruction(scene, level) for scene, level in zip(game.scenes, levels, strict=True)))
-
-
-def _right_changes(played: PlayedGames) -> list[bool]:
-    """Whether all stats change as its motion says, for every turn of every game."""
-    return [
-        all(changes_right(scene, turn.state).values())
-        for game, turns in zip(played.scripted.games, played.turns, strict=True)
-        for scene, turn in zip(game.scenes, turns, strict=True)
-    ]
-
-
-def _long_game_lines(run: EvalRun) -> list[Line]:
-    """One long game from a picture, whose prop is asked for every 100 turns; its story is saved, as in play."""
+def _long_game_line(run: EvalRun) -> Line:
+    """One long game from a picture, whose prop is asked for every 100 turns."""
     turns = run.plan.long_game
     asked = tuple(range(ASKED_EVERY, turns + 1, ASKED_EVERY))
-    game = sparse_game(
-        run.first + MEMORY_OFFSET, asked, turns=turns, split="heldout", opening=True, edition=run.edition
-    )
-    states, seconds = _long_game(run, game, asked)
-    values = [run.context.world.motion_table.value(state.motion) for state in states]
-    clips = run.context.shoot([state.representation for state in states], values, run.seeds(len(states), MEMORY_OFFSET))
-    truth = labels_of([game.scenes[turn - 1] for turn in asked])["colour"]
+    seed = run.first + MEMORY_OFFSET
+    game = sparse_game(seed, asked, turns=turns, split="heldout", opening=True, edition=run.edition)
+    scripted = run.script([game], [_levels(run, game)])
+    played = run.play(scripted, DEFAULT_WINDOW, [(0, turn) for turn in asked], Memory(RECALL))
+    right = fraction(run.right(played.clips, played.scenes)["colour"])
     name = f"recall: colour of the opening's prop, every {ASKED_EVERY} of {turns} turns"
-    ratio = float(np.median(seconds[-ASKED_EVERY:]) / np.median(seconds[:ASKED_EVERY]))
-    return [
-        Line("memory", name, fraction(run.context.recognise(clips)["colour"] == truth), Target(COLOUR_TARGET)),
-        Line("memory", f"a turn's time, last {ASKED_EVERY} / first {ASKED_EVERY}", mean([ratio]), unit=""),
-    ]
-
-
-def _long_game(run: EvalRun, game: Game, asked: Sequence[int]) -> tuple[list[GameState], list[float]]:
-    """The states of the turns that ask for the prop, and the processor seconds of every turn."""
-    context, states, seconds = run.context, [], []
-    script = _script_of(game, _target_levels(context, game))
-    opening = Script((), run.opening_of(game)).session(DEFAULT_WINDOW)
-    with TemporaryDirectory() as folder:
-        story = Story.open(folder, "long", context.world.spec.name, context.world.fingerprint)
-        settings = PlaySettings(window=DEFAULT_WINDOW, memory=Memory(RECALL))
-        player = Player(context.world, story, settings, models=_ContextModels(context), opening=opening)
-        for number, text in enumerate(script.instructions, start=1):
-            begun = time.process_time()
-            turn = player.step(text, draw=False).turn
-            seconds.append(time.process_time() - begun)
-            states += [turn.state] if number in asked else []
-            context.on_progress("turns of the long game", number, len(game.scenes))
-    return states, seconds
-
-
-class _ContextModels:
-    """The context's models, for a player."""
-
-    precision = "float32"
-
-    def __init__(self, context: EvalContext) -> None:
-        self._context = context
-
-    def engine(self) -> GameEngine:
-        return self._context.engine
-
-    def decoder(self) -> ShotDecoder:
-        return self._context.decoder
+    return Line("memory", name, right, Target(COLOUR_TARGET))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL.Image import Image
 
 from ...game.state import DEFAULT_WINDOW
@@ -20,13 +21,13 @@ from ...runtime.presets import PRESETS, preset_for_device
 from ...toybox.calibration import calibration_remark
 from ...toybox.games import Game
 from ...toybox.probes import ChanceCheck, noise_check, read_card
-from ...toybox.scenes import HEADS, NONE, Labels, labels_of
+from ...toybox.scenes import HEADS
 from ...toybox.world import AMPLITUDES, COLOURS, Scene
 from ..estimates import Estimate, fraction, mean, motion_accuracy, motion_error, psnr, rank_correlation
 from ..report import Line, Outcome, Report, Target, machine, strips
-from .context import Sampling
+from .context import EvalContext, Sampling
 from .hard_rows import conflict_row, memory_row, new_row, references_row, sharp_row
-from .run import FULL, EvalRun, changes_right
+from .run import FULL, EvalRun
 
 SWEEP = 9  # motion values that each state is drawn at
 WINDOWS = (DEFAULT_WINDOW, 2, 0)  # windows at which a prop's colour is checked
@@ -37,40 +38,45 @@ SCORED = ("character", "place", "time", "motion")  # heads that the table has ta
 
 def probes_row(run: EvalRun) -> Outcome:
     """The probes: nearly perfect on true held-out clips, at chance on noise and with shuffled labels."""
-    labels = run.true.labels
-    seen = run.context.recognise(run.true.clips)
-    lines = _recognised("probes", "true clips: ", seen, labels, dict.fromkeys(SCORED, 0.98))
-    noise = noise_check(run.context.probes, labels)
-    lines.append(_blind_line("heads at chance on noise frames", noise, len(labels["character"])))
+    right = run.right(run.true.clips, run.true.scenes)
+    lines = _recognised("probes", "true clips: ", right, dict.fromkeys(SCORED, 0.98))
+    noise = noise_check(run.context.probes, run.true.labels)
+    lines.append(_blind_line("heads at chance on noise frames", noise, len(run.true.scenes)))
     facts = read_card(run.context.world.folder).get("facts", {})
     if "shuffled" not in facts:
-        return Outcome(tuple(lines), notes=("the probes' card has no results for training on shuffled labels",))
+        return Outcome(lines, notes=("the probes' card has no results for training on shuffled labels",))
     checks = {name: ChanceCheck(**values) for name, values in facts["shuffled"].items()}
     lines.append(_blind_line("heads at chance, trained on shuffled labels", checks, facts["recipe"]["held_out"]))
-    return Outcome(tuple(lines))
+    return Outcome(lines)
 
 
 def vae_row(run: EvalRun) -> Outcome:
     """Reconstruction: 30 dB, or 28 dB if every probe head is right on 97 % of the reconstructions."""
     pairs = zip(run.reconstructions, run.true.clips, strict=True)
-    lines = _recognised("vae", "reconstructions: ", run.context.recognise(run.reconstructions), run.true.labels, {})
+    lines = _recognised("vae", "reconstructions: ", run.right(run.reconstructions, run.true.scenes), {})
     clear = all(line.estimate.value >= 0.97 for line in lines)
     quality = Line("vae", "PSNR", mean([psnr(*pair) for pair in pairs]), Target(28 if clear else 30), "dB")
     sheet = strips([run.true.clips[:PICTURED], run.reconstructions[:PICTURED]], ("true", "reconstructed"))
-    return Outcome((quality, *lines), {"vae": sheet})
+    return Outcome([quality, *lines], {"vae": sheet})
 
 
 def shots_row(run: EvalRun) -> Outcome:
-    """Shots decoded from the true representation at the measured motion value."""
-    sources, clips = run.sources, run.shots
-    targets = {"character": 0.95, "place": 0.95, "time": 0.98, "motion": 0.85}
-    seen = run.context.recognise(clips)
-    lines = _recognised("shots", "", seen, sources.labels, targets)
-    lines.append(_colour_line("shots", "colour of a visible prop", seen, sources.scenes))
-    if (preset := run.context.sampling.preset) is not None and preset.name != "exact":
-        lines.append(_likeness_line(run))
-    sheet = strips([sources.clips[:PICTURED], clips[:PICTURED]], ("true", "decoded from its representation"))
-    return Outcome(tuple(lines), {"shots": sheet})
+    """Shots decoded from the true representation at the measured motion value; with a preset, also beside exact's."""
+    context, sources = run.context, run.sources
+    right = run.right(run.shots, sources.scenes)
+    lines = _recognised("shots", "", right, {"character": 0.95, "place": 0.95, "time": 0.98, "motion": 0.85})
+    lines.append(Line("shots", "colour of a visible prop", _colours(right, sources.scenes)))
+    if (preset := context.sampling.preset) is not None and preset.name != "exact":
+        dtype = context.sampling.dtype
+        sampling = Sampling(preset=preset_for_device(PRESETS["exact"], str(context.device), dtype=dtype), dtype=dtype)
+        exact = EvalContext(context.world, context.device, context.workers, context.on_progress, sampling)
+        value = psnr(run.shots, exact.shoot(run.states, sources.values, run.seeds(len(run.states))))
+        count = len(run.states)
+        lines.append(
+            Line("shots", "PSNR to the shots of preset exact", Estimate(value, value, value, count), unit="dB")
+        )
+    sheet = strips([sources.clips[:PICTURED], run.shots[:PICTURED]], ("true", "decoded from its representation"))
+    return Outcome(lines, {"shots": sheet})
 
 
 def motion_row(run: EvalRun) -> Outcome:
@@ -90,14 +96,14 @@ def motion_row(run: EvalRun) -> Outcome:
     rebuilt = motion_accuracy(run.true.levels, context.levels(context.measure(run.reconstructions)))
     bare = run.uncalibrated_levels
     bare_asked = asked[: len(bare)]
-    lines = (
+    lines = [
         Line("motion", "ACC-F, uncalibrated", motion_accuracy(bare_asked, bare), Target(0.73), ""),
         Line("motion", "MAE-F, uncalibrated", motion_error(bare_asked, bare), Target(high=0.40), "levels"),
         Line("motion", "ACC-F", motion_accuracy(asked, measured), unit=""),
         Line("motion", "MAE-F", motion_error(asked, measured), unit="levels"),
         Line("motion", "ceiling: ACC-F of true clips", motion_accuracy(wanted, drawn), Target(0.95), ""),
         Line("motion", "level kept by VAE reconstruction", rebuilt, unit=""),
-    )
+    ]
     remark = calibration_remark(context.world.motion_table, run.uncalibrated)
     return Outcome(lines, notes=() if remark is None else (remark,))
 
@@ -114,24 +120,29 @@ def override_row(run: EvalRun) -> Outcome:
     clips = context.shoot(run.states[rows], np.tile(values, len(moving)), [run.first + index for index in rows])
     measured = context.measure(clips).reshape(len(moving), SWEEP)
     correlations = [rank_correlation(values, row) for row in measured]
-    return Outcome((Line("override", "rank correlation with measured motion", mean(correlations), Target(0.9), ""),))
+    return Outcome([Line("override", "rank correlation with measured motion", mean(correlations), Target(0.9), "")])
 
 
 def games_row(run: EvalRun) -> Outcome:
     """Games that the engine plays from text, or from a picture and text, at the default window."""
     played, context = run.played, run.context
-    truth = labels_of(played.scenes)
-    lines = _recognised("games", "", context.recognise(played.clips), truth, {"character": 0.9, "place": 0.9})
-    changes = [changes_right(scene, state) for scene, state in zip(played.scenes, played.states, strict=True)]
-    right = {stat: [found[stat] for found in changes] for stat in changes[0]}
-    all_right = fraction(np.all(list(right.values()), axis=0))
+    lines = _recognised("games", "", run.right(played.clips, played.scenes), {"character": 0.9, "place": 0.9})
+    changes = played.changes_right
+    all_right = fraction([all(found.values()) for found in changes])
     lines.append(Line("games", "state changes, all three right", all_right, Target(0.95)))
-    lines += [Line("games", f"{stat} right", fraction(flags)) for stat, flags in right.items()]
+    lines += [Line("games", f"{stat} right", fraction([found[stat] for found in changes])) for stat in changes[0]]
     predicted = [state.motion for state in played.states]
     lines.append(Line("games", "motion level predicted as typed", motion_accuracy(played.levels, predicted)))
     measured = context.levels(context.measure(played.clips))
     lines.append(Line("games", "measured motion level as predicted", motion_accuracy(predicted, measured)))
-    return Outcome(tuple(lines), _game_sheets(run))
+    sheets: dict[str, Image] = {}  # of the first game from text and of the first from a picture
+    for index, game in enumerate(played.scripted.games):
+        name = "game-from-text" if game.opening is None else "game-from-a-picture"
+        if name not in sheets:
+            turns = played.turns[index]
+            clips = played.only([(index, turn.number) for turn in turns]).clips
+            sheets[name] = contact_sheet(turns, clips, name.replace("-", " "))
+    return Outcome(lines, sheets)
 
 
 def colour_row(run: EvalRun) -> Outcome:
@@ -148,12 +159,13 @@ def colour_row(run: EvalRun) -> Outcome:
         if window == DEFAULT_WINDOW:
             shots = run.played.only(due)
         else:
-            shots = run.play(run.scripted, window, _evenly_chosen(due, run.plan.colours))
+            evenly = np.linspace(0, len(due) - 1, min(run.plan.colours, len(due)))
+            shots = run.play(run.scripted, window, [due[round(index)] for index in evenly])
         target = Target(0.85) if window else Target(chance - 0.1, chance + 0.1)
         name = f"window {window}: prop's colour named once, seen again" if window else "window 0: a guess among six"
-        seen = run.context.recognise(shots.clips, () if window else ("colour",))
-        lines.append(_colour_line("colour", name, seen, shots.scenes, target))
-    return Outcome(tuple(lines))
+        right = run.right(shots.clips, shots.scenes, () if window else ("colour",))
+        lines.append(Line("colour", name, _colours(right, shots.scenes), target))
+    return Outcome(lines)
 
 
 ROWS: Mapping[str, Callable[[EvalRun], Outcome]] = {
@@ -179,32 +191,8 @@ def accept(run: EvalRun, rows: Sequence[str] | None = None, on_row: Callable[[Re
     row is measured; without on_row the error is raised.
     """
     names = tuple(name for name in ROWS if rows is None or name in rows)
-    report = Report((), run.plan.games < FULL.games, {**_facts(run), "seconds": {}}, names)
-    for name in names:
-        begun = time.perf_counter()
-        outcome = ROWS[name](run) if on_row is None else _measured(name, run)
-        seconds = {**report.facts["seconds"], name: round(time.perf_counter() - begun, 1)}
-        report = Report(
-            (*report.outcomes, outcome), report.few, {**report.facts, "seconds": seconds}, report.to_come[1:]
-        )
-        if on_row is not None:
-            on_row(report)
-    return report
-
-
-def _measured(name: str, run: EvalRun) -> Outcome:
-    """A row's outcome, or one that says why it could not be measured."""
-    try:
-        return ROWS[name](run)
-    except (RuntimeError, OSError) as error:  # torch raises RuntimeError when memory runs out
-        why = " ".join(str(error).split())[:LONGEST_REASON]
-        return Outcome((), notes=(f"row {name} could not be measured: {type(error).__name__}: {why}",), failed=name)
-
-
-def _facts(run: EvalRun) -> dict[str, object]:
-    """What is needed to repeat an evaluation."""
     world = run.context.world
-    return {
+    facts = {
         "world": world.spec.name,
         "fingerprint": world.fingerprint,
         "profile": world.profile.name,
@@ -214,6 +202,25 @@ def _facts(run: EvalRun) -> dict[str, object]:
         "device": str(run.context.device),
         "machine": machine(),
     }
+    outcomes: list[Outcome] = []
+    seconds: dict[str, float] = {}
+    few = run.plan.games < FULL.games
+    for index, name in enumerate(names, start=1):
+        begun = time.perf_counter()
+        outcomes.append(ROWS[name](run) if on_row is None else _measured(name, run))
+        seconds[name] = round(time.perf_counter() - begun, 1)
+        if on_row is not None:
+            on_row(Report(tuple(outcomes), few, {**facts, "seconds": {**seconds}}, names[index:]))
+    return Report(tuple(outcomes), few, {**facts, "seconds": seconds})
+
+
+def _measured(name: str, run: EvalRun) -> Outcome:
+    """A row's outcome, or one that says why it could not be measured."""
+    try:
+        return ROWS[name](run)
+    except (RuntimeError, OSError) as error:  # torch raises RuntimeError when memory runs out
+        why = " ".join(str(error).split())[:LONGEST_REASON]
+        return Outcome((), notes=(f"row {name} could not be measured: {type(error).__name__}: {why}",), failed=name)
 
 
 def remembered_turns(game: Game, window: int) -> list[int]:
@@ -231,52 +238,24 @@ def remembered_turns(game: Game, window: int) -> list[int]:
     ]
 
 
-def _evenly_chosen(items: Sequence[tuple[int, int]], most: int) -> list[tuple[int, int]]:
-    """At most `most` items, evenly chosen."""
-    return [items[round(index)] for index in np.linspace(0, len(items) - 1, min(most, len(items)))]
-
-
 def level_centres(edges: Sequence[float]) -> tuple[float, ...]:
     """The middle of each level on a log scale; the outer two levels are as wide as their neighbours."""
     inner = [math.sqrt(low * high) for low, high in itertools.pairwise(edges)]
     return edges[0] ** 2 / inner[0], *inner, edges[-1] ** 2 / inner[-1]
 
 
-def _likeness_line(run: EvalRun) -> Line:
-    """PSNR of the preset's shots to those of preset `exact`, over all pixels."""
-    context = run.context
-    exact = preset_for_device(PRESETS["exact"], str(context.device), dtype=context.sampling.dtype)
-    shots = run.with_context(context.with_sampling(Sampling(preset=exact, dtype=context.sampling.dtype))).shots
-    value = psnr(run.shots, shots)
-    return Line("shots", "PSNR to the shots of preset exact", Estimate(value, value, value, len(shots)), unit="dB")
-
-
-def _recognised(row: str, prefix: str, seen: Labels, truth: Labels, targets: Mapping[str, float]) -> list[Line]:
+def _recognised(row: str, prefix: str, right: Mapping[str, NDArray], targets: Mapping[str, float]) -> list[Line]:
     """One line for each head: the fraction of clips that the probes classify rightly."""
     goals = {head: Target(low) for head, low in targets.items()}
-    return [Line(row, f"{prefix}{head}", fraction(seen[head] == truth[head]), goals.get(head)) for head in HEADS]
+    return [Line(row, f"{prefix}{head}", fraction(right[head]), goals.get(head)) for head in HEADS]
 
 
-def _colour_line(row: str, name: str, seen: Labels, scenes: Sequence[Scene], target: Target | None = None) -> Line:
+def _colours(right: Mapping[str, NDArray], scenes: Sequence[Scene]) -> Estimate:
     """The fraction of shots with a prop whose colour the probes recognise."""
-    truth = labels_of(scenes)["colour"]
-    shown = truth != HEADS["colour"].index(NONE)
-    return Line(row, name, fraction((seen["colour"] == truth)[shown]), target)
+    return fraction(right["colour"][[scene.prop_colour is not None for scene in scenes]])
 
 
 def _blind_line(name: str, checks: Mapping[str, ChanceCheck], count: int) -> Line:
     """How many heads score no better than chance; all must."""
     blind = sum(check.blind for check in checks.values())
     return Line("probes", name, Estimate(blind, blind, blind, count), Target(len(HEADS)), "heads")
-
-
-def _game_sheets(run: EvalRun) -> dict[str, Image]:
-    """Contact sheets of the first game from text and of the first from a picture."""
-    played, sheets = run.played, {}
-    for index, game in enumerate(played.scripted.games):
-        name = "game-from-text" if game.opening is None else "game-from-a-picture"
-        if name not in sheets:
-            turns = played.turns[index]
-            clips = played.only([(index, turn.number) for turn in turns]).clips
-            sheets[name] = contact_sheet(turns, clips, name.replace("-", " "))
-    return sheets

@@ -5,10 +5,11 @@ M shots, N state tokens, D state width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ...game.recall import LAST_TURNS, Memory
@@ -16,6 +17,7 @@ from ...game.state import DEFAULT_WINDOW, GameState, MotionTable, Turn
 from ...toybox.calibration import uncalibrated_table
 from ...toybox.editions import GamesEdition, edition_of
 from ...toybox.games import Game, opening_game, sample_game
+from ...toybox.scenes import HEADS, labels_of
 from ...toybox.world import MOTIONS, Scene, instruction
 from .context import Clips, EvalContext, Script, TrueShots, play_games
 
@@ -83,7 +85,7 @@ def asked_plan(device: str, full: bool, limit: int | None, seed: int) -> Plan:
 
 @dataclass(frozen=True)
 class ScriptedGames:
-    """Games with their instructions. levels: the measured motion level of every true shot, turn by turn."""
+    """Games with their instructions. levels: the motion level of every scene, turn by turn."""
 
     games: tuple[Game, ...]
     scripts: tuple[Script, ...]
@@ -93,12 +95,6 @@ class ScriptedGames:
     def all_turns(self) -> list[tuple[int, int]]:
         """(game, turn number) of every turn."""
         return [(game, turn) for game, row in enumerate(self.levels) for turn in range(1, len(row) + 1)]
-
-
-def changes_right(scene: Scene, state: GameState) -> dict[str, bool]:
-    """For each stat whether it changes as the scene's motion says."""
-    motion = MOTIONS[scene.motion]
-    return {stat: units == state.change[stat] for stat, units in motion.change.items()}
 
 
 @dataclass(frozen=True)
@@ -114,24 +110,34 @@ class PlayedGames:
     clips: Clips
 
     @property
-    def scenes(self) -> tuple[Scene, ...]:
+    def scenes(self) -> list[Scene]:
         """The true scene of each shot."""
-        return tuple(self.scripted.games[game].scenes[number - 1] for game, number in self.shots)
+        return [self.scripted.games[game].scenes[number - 1] for game, number in self.shots]
 
     @property
-    def levels(self) -> tuple[int, ...]:
+    def levels(self) -> list[int]:
         """The true motion level of each shot."""
-        return tuple(self.scripted.levels[game][number - 1] for game, number in self.shots)
+        return [self.scripted.levels[game][number - 1] for game, number in self.shots]
 
     @property
-    def states(self) -> tuple[GameState, ...]:
+    def states(self) -> list[GameState]:
         """The predicted state of each shot."""
-        return tuple(self.turns[game][number - 1].state for game, number in self.shots)
+        return [self.turns[game][number - 1].state for game, number in self.shots]
+
+    @property
+    def changes_right(self) -> list[dict[str, bool]]:
+        """For each shot and stat whether the predicted change is that of the scene's motion."""
+        return [changes_right(scene, state) for scene, state in zip(self.scenes, self.states, strict=True)]
 
     def only(self, shots: Sequence[tuple[int, int]]) -> PlayedGames:
         """The same games with only these of their shots."""
         rows = [self.shots.index(shot) for shot in shots]
         return replace(self, shots=tuple(shots), clips=self.clips[rows])
+
+
+def changes_right(scene: Scene, state: GameState) -> dict[str, bool]:
+    """For each stat whether it changes as the scene's motion says."""
+    return {stat: units == state.change[stat] for stat, units in MOTIONS[scene.motion].change.items()}
 
 
 class EvalRun:
@@ -195,73 +201,53 @@ class EvalRun:
 
     def _measured_levels(self, table: MotionTable) -> tuple[int, ...]:
         values = [table.value(level) for level in self.asked_levels]
-        return self.context.levels(
-            self.context.measure(self.context.shoot(self.states, values, self.seeds(len(values))))
-        )
-
-    def with_context(self, context: EvalContext) -> EvalRun:
-        """A run of the same scenes and states in another context."""
-        other = EvalRun(context, self.plan, self.seed)
-        other.true, other.states = self.true, self.states
-        return other
+        clips = self.context.shoot(self.states, values, self.seeds(len(values)))
+        return self.context.levels(self.context.measure(clips))
 
     @cached_property
     def reconstructions(self) -> Clips:
         """The true clips through the VAE."""
         return self.context.reconstruct(self.true.clips)
 
+    def right(self, clips: Clips, scenes: Sequence[Scene], present: Collection[str] = ()) -> dict[str, NDArray]:
+        """For each head of the probes whether it recognises each scene; present: heads that may not answer "none"."""
+        seen, truth = self.context.recognise(clips, present), labels_of(scenes)
+        return {head: seen[head] == truth[head] for head in HEADS}
+
     @cached_property
     def scripted(self) -> ScriptedGames:
         """Held-out games; the second half opens with a picture."""
-        numbers = range(self.first + GAME_OFFSET, self.first + GAME_OFFSET + self.plan.games)
-        half = (self.plan.games + 1) // 2
-        games = [
-            sample_game(number, turns=self.plan.turns, split="heldout", edition=self.edition)
-            for number in numbers[:half]
-        ]
-        games += [
-            opening_game(number, turns=self.plan.turns, split="heldout", edition=self.edition)
-            for number in numbers[half:]
-        ]
-        return self.script(games)
+        first, half = self.first + GAME_OFFSET, (self.plan.games + 1) // 2
+        options = {"turns": self.plan.turns, "split": "heldout", "edition": self.edition}
+        games = [sample_game(first + index, **options) for index in range(half)]
+        return self.script(games + [opening_game(first + index, **options) for index in range(half, self.plan.games)])
 
     @cached_property
     def played(self) -> PlayedGames:
         """The scripted games played at the default window, with every turn drawn."""
         return self.play(self.scripted, DEFAULT_WINDOW, self.scripted.all_turns)
 
-    def script(self, games: Sequence[Game]) -> ScriptedGames:
-        """The games with their instructions; each adverb follows the measured level of the true shot."""
-        measured = iter(self.context.draw([scene for game in games for scene in game.scenes]).levels)
-        levels = tuple(tuple(next(measured) for _ in game.scenes) for game in games)
-        openings = iter(self._openings([game.opening for game in games if game.opening is not None]))
-        scripts = tuple(
+    def script(self, games: Sequence[Game], levels: Sequence[tuple[int, ...]] | None = None) -> ScriptedGames:
+        """The games with their instructions. levels: what the adverbs follow; by default those of the true shots."""
+        if levels is None:
+            measured = iter(self.context.draw([scene for game in games for scene in game.scenes]).levels)
+            levels = [tuple(next(measured) for _ in game.scenes) for game in games]
+        pictured = [game.opening for game in games if game.opening is not None]
+        openings: Iterator[tuple[str, GameState]] = iter(())
+        if pictured:
+            shots = self.context.draw(pictured)
+            openings = zip(shots.captions, map(GameState.of_picture, self.context.encode(shots)), strict=True)
+        scripts = [
             Script(
                 tuple(instruction(scene, level) for scene, level in zip(game.scenes, row, strict=True)),
                 None if game.opening is None else next(openings),
             )
             for game, row in zip(games, levels, strict=True)
-        )
-        return ScriptedGames(tuple(games), scripts, levels)
-
-    def _openings(self, scenes: Sequence[Scene]) -> list[tuple[str, GameState]]:
-        """Each opening picture's instruction, which names no colour, and its encoded state."""
-        if not scenes:
-            return []
-        shots = self.context.draw(scenes)
-        states = (GameState.of_picture(state_ND) for state_ND in self.context.encode(shots))
-        return list(zip(shots.captions, states, strict=True))
-
-    def opening_of(self, game: Game) -> tuple[str, GameState] | None:
-        """The instruction and the encoded state of a game's opening picture, if it has one."""
-        return next(iter(self._openings([] if game.opening is None else [game.opening])), None)
+        ]
+        return ScriptedGames(tuple(games), tuple(scripts), tuple(levels))
 
     def play(
-        self,
-        scripted: ScriptedGames,
-        window: int,
-        shots: Sequence[tuple[int, int]],
-        memory: Memory = LAST_TURNS,
+        self, scripted: ScriptedGames, window: int, shots: Sequence[tuple[int, int]], memory: Memory = LAST_TURNS
     ) -> PlayedGames:
         """Play all games, and draw the shots of these (game, turn number) at their predicted motion scopes."""
         turns = tuple(play_games(self.context.engine, scripted.scripts, window, memory))
