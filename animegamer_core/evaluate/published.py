@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from einops import rearrange
 from PIL import Image
 
 from ..game.state import clean_text
-from ..json_files import Value, read_json
+from ..json_files import read_json
 from ..model.encoder import CLIP_MEAN, CLIP_STD
 from ..weights.storage import note_of
 from ..weights.weight_files import read_state
@@ -31,36 +31,28 @@ if TYPE_CHECKING:
     from transformers import CLIPModel
 
 CLIP_SOURCE = "https://huggingface.co/laion/CLIP-ViT-B-16-laion2B-s34B-b88K or openai/clip-vit-large-patch14 there"
-CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
+PREPROCESSOR = "preprocessor_config.json"
 CLIP_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZERS = ("tokenizer.json", "vocab.json")
 # CLIP was trained with straight quotes; its authors' tokenizer replaces curly ones, transformers' does not.
 STRAIGHT = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 # The files that the `dreamsim` package reads for each of its models. It loads DINO (code and weights) by torch.hub.
-_DINO_HUB = ("facebookresearch_dino_main/hubconf.py", "checkpoints/dino_vitbase16_pretrain.pth")
+_DINO = (
+    "dino_vitb16_pretrain.pth",
+    "facebookresearch_dino_main/hubconf.py",
+    "checkpoints/dino_vitbase16_pretrain.pth",
+)
 DREAMSIM_FILES: dict[str, tuple[str, ...]] = {
-    "ensemble": (
-        "dino_vitb16_pretrain.pth",
-        "open_clip_vitb16_pretrain.pth.tar",
-        "clip_vitb16_pretrain.pth.tar",
-        "ensemble_lora/adapter_config.json",
-        *_DINO_HUB,
-    ),
-    "dino_vitb16": ("dino_vitb16_pretrain.pth", "dino_vitb16_single_lora/adapter_config.json", *_DINO_HUB),
-    "open_clip_vitb32": ("open_clip_vitb32_pretrain.pth.tar", "open_clip_vitb32_single_lora/adapter_config.json"),
-    "clip_vitb32": ("clip_vitb32_pretrain.pth.tar", "clip_vitb32_single_lora/adapter_config.json"),
+    "ensemble": (*_DINO, "open_clip_vitb16_pretrain.pth.tar", "clip_vitb16_pretrain.pth.tar"),
+    "dino_vitb16": _DINO,
+    "open_clip_vitb32": ("open_clip_vitb32_pretrain.pth.tar",),
+    "clip_vitb32": ("clip_vitb32_pretrain.pth.tar",),
 }
-ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
+ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")  # the fine-tuned weights (LoRA)
 DREAMSIM_SIZE = 224  # px
 BATCH = 32  # images or texts that are embedded at once
 
 Rgb = tuple[float, float, float]
-
-
-class _Config(msgspec.Struct):
-    """The keys of transformers' config.json that are read."""
-
-    model_type: str
 
 
 class _Preprocessor(msgspec.Struct):
@@ -99,11 +91,8 @@ def resized(frames_MHWC: NDArray[np.uint8], size: tuple[int, int]) -> Tensor:
     Pillow resizes the bytes, as when the published models were trained; other libraries' bicubic interpolation differs
     enough to change a score.
     """
-    height, width = size
-    scaled = [Image.fromarray(frame).resize((width, height), Image.Resampling.BICUBIC) for frame in frames_MHWC]
-    return (
-        rearrange(torch.from_numpy(np.stack([np.asarray(picture) for picture in scaled])), "m h w c -> m c h w") / 255
-    )
+    scaled = [Image.fromarray(frame).resize(size[::-1], Image.Resampling.BICUBIC) for frame in frames_MHWC]
+    return rearrange(torch.from_numpy(np.stack([np.asarray(one) for one in scaled])), "m h w c -> m c h w") / 255
 
 
 @dataclass(frozen=True)
@@ -173,16 +162,12 @@ def open_clip_model(folder: Path, device: torch.device | str = "cpu") -> Publish
     """Open the CLIP model in a folder in transformers' format; ValueError names the missing files if there are any."""
     from transformers import AutoTokenizer, CLIPModel
 
-    folder = Path(folder)
-    if lacking := _missing(folder, (CONFIG, PREPROCESSOR, CLIP_WEIGHTS, TOKENIZERS)):
+    if lacking := _missing(folder, ("config.json", PREPROCESSOR, CLIP_WEIGHTS, TOKENIZERS)):
         raise ValueError(
             f"{folder} has no complete CLIP model in transformers' format: {', '.join(lacking)} is missing; download a "
             f"model yourself, for example {CLIP_SOURCE}"
         )
-    config, wanted = _read_config(folder / CONFIG, _Config), _read_config(folder / PREPROCESSOR, _Preprocessor)
-    if config.model_type != "clip":
-        raise ValueError(f"{folder / CONFIG}: the model's type is {config.model_type!r}; give one of type 'clip'")
-    weights = _first_file(folder, CLIP_WEIGHTS)
+    wanted, weights = read_json(folder / PREPROCESSOR, _Preprocessor), _first_file(folder, CLIP_WEIGHTS)
     read_state(weights)  # ValueError for a damaged file
     try:
         model, notes = CLIPModel.from_pretrained(
@@ -204,15 +189,18 @@ def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> Published
     The package downloads files that it does not find, so it is only called if all are there. It runs the DINO code in
     the folder, so give a folder that you downloaded yourself.
     """
-    folder = Path(folder)
-    lacking = {kind: _missing(folder, (*names, _adapter(names))) for kind, names in DREAMSIM_FILES.items()}
-    kind = next((kind for kind, names in lacking.items() if not names), None)
-    if kind is None:
-        likely = min(lacking, key=lambda kind: len(lacking[kind]) / len(DREAMSIM_FILES[kind]))
+    tuned = {kind: "ensemble_lora" if kind == "ensemble" else f"{kind}_single_lora" for kind in DREAMSIM_FILES}
+    adapters = {kind: tuple(f"{lora}/{name}" for name in ADAPTERS) for kind, lora in tuned.items()}
+    lacking = {
+        kind: _missing(folder, (*names, f"{tuned[kind]}/adapter_config.json", adapters[kind]))
+        for kind, names in DREAMSIM_FILES.items()
+    }
+    kind = min(lacking, key=lambda kind: len(lacking[kind]) / len(DREAMSIM_FILES[kind]))
+    if lacking[kind]:
         raise ValueError(
-            f"{folder} has no complete DreamSim model; {likely!r} is missing {', '.join(lacking[likely])}. Download "
+            f"{folder} has no complete DreamSim model; {kind!r} is missing {', '.join(lacking[kind])}. Download "
             'it yourself on a machine with network access: `python -c "from dreamsim import dreamsim; '
-            f"dreamsim(device='cpu', cache_dir='DIR', dreamsim_type='{likely}')\"`, and give DIR "
+            f"dreamsim(device='cpu', cache_dir='DIR', dreamsim_type='{kind}')\"`, and give DIR "
             "(https://github.com/ssundaram21/dreamsim)"
         )
     try:
@@ -222,39 +210,17 @@ def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> Published
             f"the package dreamsim cannot be imported ({error}); run `pip install dreamsim`, with a torchvision that "
             "matches your torch"
         ) from error
-    try:
-        with _quietly():
-            model, _ = dreamsim.dreamsim(device=str(device), cache_dir=str(folder), dreamsim_type=kind)
-    except (RuntimeError, KeyError, OSError) as error:
-        raise ValueError(f"{folder}: the dreamsim package cannot read {kind!r} ({error}); fetch it again") from error
-    weights = [folder / name for name in DREAMSIM_FILES[kind] if name.endswith((".pth", ".tar"))]
-    adapter = _first_file(folder, _adapter(DREAMSIM_FILES[kind]))
-    return PublishedDreamSim(f"DreamSim {kind}", {"files": _hashes([*weights, adapter])}, model, device)
-
-
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Hides what the package prints, and restores the torch.hub folder, which it changes."""
     hub = torch.hub.get_dir()
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            yield
+            model, _ = dreamsim.dreamsim(device=str(device), cache_dir=str(folder), dreamsim_type=kind)
+    except (RuntimeError, KeyError, OSError) as error:
+        raise ValueError(f"{folder}: the dreamsim package cannot read {kind!r} ({error}); fetch it again") from error
     finally:
-        torch.hub.set_dir(hub)
-
-
-def _adapter(names: Sequence[str]) -> tuple[str, ...]:
-    """The possible names of the file with the fine-tuned weights (LoRA)."""
-    folder = next(name for name in names if name.endswith("/adapter_config.json")).rpartition("/")[0]
-    return tuple(f"{folder}/{name}" for name in ADAPTERS)
-
-
-def _read_config(path: Path, kind: type[Value]) -> Value:
-    """Read a model's configuration file as a `kind`; ValueError if it is damaged or something else."""
-    try:
-        return read_json(path, kind)
-    except ValueError as error:
-        raise ValueError(f"{error}; download it again") from error
+        torch.hub.set_dir(hub)  # which the package changes
+    weights = [folder / name for name in DREAMSIM_FILES[kind] if name.endswith((".pth", ".tar"))]
+    facts = {"files": _hashes([*weights, _first_file(folder, adapters[kind])])}
+    return PublishedDreamSim(f"DreamSim {kind}", facts, model, device)
 
 
 def _missing(folder: Path, names: Sequence[str | tuple[str, ...]]) -> list[str]:

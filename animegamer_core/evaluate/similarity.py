@@ -23,15 +23,16 @@ STAND_IN = "toybox towers"  # stays as it is, since saved runs and reports conta
 
 
 class ImageModel(Protocol):
-    """A model that embeds images, such as DreamSim; the cosine of two embeddings is the images' similarity."""
+    """A model that embeds images, such as DreamSim; the cosine of two embeddings is the images' similarity.
+
+    facts: what a report says about it, such as its files and their hashes, as plain JSON values.
+    """
 
     @property
-    def name(self) -> str:
-        """The model's name in reports."""
+    def name(self) -> str: ...
 
     @property
-    def facts(self) -> Mapping[str, Any]:
-        """What a report says about the model, such as its files and their hashes, as plain JSON values."""
+    def facts(self) -> Mapping[str, Any]: ...
 
     def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
         """Embed RGB images of one size: (M, E) fp32 unit vectors on the CPU."""
@@ -78,23 +79,24 @@ class ToyboxModel:
 
 
 def open_scoring_models(
-    name: str,
-    *,
-    clip: Path | None = None,
-    dreamsim: Path | None = None,
-    device: torch.device | str = "cpu",
+    name: str, *, clip: Path | None = None, dreamsim: Path | None = None, device: torch.device | str = "cpu"
 ) -> ScoringModels:
-    """Open the scoring models: `toybox` (shipped) or `published`.
+    """Open the scoring models: `toybox` (shipped, which judge all worlds) or `published`.
 
     clip, dreamsim: the user's folders of published weights, which are never downloaded; `toybox` takes none. Without a
     dreamsim folder there are no DreamSim rows. ValueError says which files are missing, and where to get them.
     """
-    if name not in KINDS:
-        raise ValueError(f"unknown scoring models {name!r}; choose one of {', '.join(KINDS)}")
     if name == "toybox":
         if clip is not None or dreamsim is not None:
             raise ValueError(f"--towers toybox takes no folder, got {clip or dreamsim}; use --towers published")
-        return _open_toybox_models(device)
+        from ..toybox.scoring_models import FOLDER, WEIGHTS, load_scoring_models, read_card
+        from ..weights.storage import note_of
+        from ..weights.world import EMBEDDED
+
+        world = EMBEDDED["toybox"]
+        net = load_scoring_models(world, device)
+        facts = {"files": {WEIGHTS: note_of(world / FOLDER / WEIGHTS).sha256}, "trained": read_card(world)["facts"]}
+        return ScoringModels(ToyboxModel(net, facts), ToyboxModel(net, facts, perceptual=True), stand_in=True)
     from .published import CLIP_SOURCE, open_clip_model, open_dreamsim
 
     if clip is None:
@@ -102,16 +104,3 @@ def open_scoring_models(
             f"--towers published needs a folder with a CLIP model; download one yourself, e.g. {CLIP_SOURCE}"
         )
     return ScoringModels(open_clip_model(clip, device), None if dreamsim is None else open_dreamsim(dreamsim, device))
-
-
-def _open_toybox_models(device: torch.device | str) -> ScoringModels:
-    """The shipped world's scoring models, which judge all worlds; ValueError if they are missing."""
-    from ..toybox.scoring_models import FOLDER, WEIGHTS, load_scoring_models, read_card
-    from ..weights.storage import note_of
-    from ..weights.world import EMBEDDED
-
-    world = EMBEDDED["toybox"]
-    net = load_scoring_models(world, device)
-    hashes = {WEIGHTS: note_of(world / FOLDER / WEIGHTS).sha256}
-    facts = {"files": hashes, "trained": read_card(world)["facts"]}
-    return ScoringModels(ToyboxModel(net, facts), ToyboxModel(net, facts, perceptual=True), stand_in=True)
