@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional
 
+from ..data.captions.asking import AskSettings
 from ..data.captions.models import LocalSettings
 from ..data.films.writing import MOST_TEXT
 from ..data.flow import BACKENDS, FlowSettings
 from ..data.games import GamePlan
 from ..data.stats import counted
 from ..endpoint import EndpointSettings
-from ..evaluate.judging.asking import AskSettings
 from ..messages import shell_word
 from ..runtime.device import choose_device
 from ..spec import PROGRAM, get_spec

@@ -9,7 +9,7 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from ..endpoint import EndpointModel, EndpointSettings
-from ..evaluate.judging.asking import AskSettings, ask_all, kept_replies, summary
+from ..evaluate.judging.asking import AskSettings, ReplyLog, ask_all, summary
 from .dataset import Asking, Endpoint
 from .options import Progress
 
@@ -91,10 +91,10 @@ class Judge:
         references = references_in(stories, self.characters)
         missing = sorted({name for story in stories for name in story.characters} - set(references.pictures))
         terms, model = AskSettings(**self.asking), EndpointModel(EndpointSettings(**self.endpoint))
-        with kept_replies(self.out / "replies.jsonl") as kept:
+        with ReplyLog.open(self.out / "replies.jsonl") as kept:
             tasks = list(tasks_of(questions, comparison, references))
             answers = ask_all(model, tasks, kept, terms, Progress("verdicts"))
-            print(summary(answers, len(tasks), kept, terms))
+            print(summary(answers, len(tasks), kept))
         if answers.values:
             facts = {
                 "agents": ", ".join(comparison.agents),

@@ -127,7 +127,7 @@ def test_a_model_that_learned_two_colours_captions_clips_by_them(tmp_path):
     cat, dog = report.records
     assert (cat.character, cat.motion, cat.background, cat.adverb) == (("cat",), "run", "day hill", "fast")
     assert (dog.character, [*dog.stats.values()][1:]) == (("dog",), [0, 1])
-    assert report.spent.requests == 2 and report.spent.tokens_out == 4 and report.set_aside == ()
+    assert "requests: 2, " in report.text and report.set_aside == ()
 
 
 def test_code_in_a_models_folder_is_never_run(folder, tmp_path):

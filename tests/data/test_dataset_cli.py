@@ -229,9 +229,9 @@ def test_options_of_captioners_reach_them(monkeypatch):
     words = (
         "--captioner endpoint --url http://localhost:1/v1 --model m --tries 5 --timeout 7 --retries 2 --max-tokens 99"
     )
-    captioner = options(*words.split(), "--price-in", "1", "--price-out", "2")._captioner([], SETTINGS)
+    captioner = options(*words.split())._captioner([], SETTINGS)
     asked = captioner.model.settings
-    assert (asked.timeout, asked.retries, asked.max_tokens, captioner.tries, captioner.price_out) == (7, 2, 99, 5, 2)
+    assert (asked.timeout, asked.retries, asked.max_tokens, captioner.tries) == (7, 2, 99, 5)
     for words, said in (
         ("--captioner none --url http://localhost", "captioner 'none' has no option 'url'"),
         ("--captioner endpoint --model m", "captioner 'endpoint' needs 'url'"),

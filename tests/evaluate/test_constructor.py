@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -230,11 +229,9 @@ def test_what_was_paid_for_survives_a_kill(stub, tmp_path):
 
 def test_the_task_writes_and_tells(stub, tmp_path, capsys):
     words = ["--characters", "Miko,Taro", "--stories", "3", "--panels", "2", "--url", stub.url, "--model", "m"]
-    words += ["--out", str(tmp_path / "g.txt"), "--price-in", "1", "--price-out", "2"]
+    words += ["--out", str(tmp_path / "g.txt")]
     args = parse(Write, words, "evaluate write", "")
     assert args.run() == 0
     said = capsys.readouterr().out
-    assert "3 of 3 stories in" in said and "questions: 3, answered 3, set aside 0" in said and "cost" in said
+    assert "3 of 3 stories in" in said and "questions: 3, answered 3, set aside 0" in said and "tokens" in said
     assert [len(game.turns) for game in read_benchmark(tmp_path / "g.txt")] == [2, 2, 2]
-    with pytest.raises(ValueError, match="only one price is given"):
-        replace(args, asking={"price_in": 1.0}).run()

@@ -1,4 +1,4 @@
-"""Asking one model many questions: several at a time, each with a few tries, resumable at every reply, with the cost.
+"""Asking one model many questions: several at a time, each with a few tries, resumable at every reply.
 
 Captions (`run`) and the judge (`evaluate.judging.asking`) both ask this way.
 """
@@ -14,27 +14,39 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from ...endpoint import Cancelled, CaptionerError, CaptionerUnavailable, ClipUnreadable, Question, Reply, VisionModel
 from ...files import append_line, locked, remove_torn_line
-from ...json_files import read_rows
-from ..records import ClipRecord
-from .pictures import KnownCharacters
+from ..records import read_table
 from .replies import ReplyError, again_prompt
 
 T = TypeVar("T")
 GIVE_UP = 8  # jobs in a row without an answer: the service is unavailable
 FORM = 1  # of the questions; raising it makes stored replies unused
-_Tokens = Annotated[int, msgspec.Meta(ge=0)] | None
+LONGEST_KEPT = 20_000  # most characters of a stored reply; a longer one is invalid anyway
 
 Job = Callable[[threading.Event], T]  # given an event that tells it to stop
 OnProgress = Callable[[int, int], None]  # (jobs done, jobs in all)
+
+
+@dataclass(frozen=True)
+class AskSettings:
+    """How questions are asked; ValueError for an impossible value."""
+
+    tries: int = 3
+    """Invalid replies before a question is set aside."""
+    asked_at_once: int = 4
+    """Parallel requests."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.tries <= 20:
+            raise ValueError(f"tries is {self.tries}; expected 1 to 20 replies before a question is set aside")
+        if not 1 <= self.asked_at_once <= 256:
+            raise ValueError(f"asked at once {self.asked_at_once}; expected 1 to 256 parallel requests")
 
 
 @dataclass
@@ -49,6 +61,16 @@ class BatchResult(Generic[T]):
     invalid: dict[str, ReplyError] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     stopped: str | None = None
+
+    def lines(self, what: str, replies: Sequence[Reply]) -> list[str]:
+        """What this run's new replies cost, and the most common reasons why jobs got no answer."""
+        lines = []
+        if replies:
+            read, written = (sum(getattr(one, name) or 0 for one in replies) for name in ("tokens_in", "tokens_out"))
+            lines = [f"requests: {len(replies)}, tokens {read} in and {written} out, as far as they are counted"]
+        reasons = Counter(self.failures.values()).most_common(5)
+        lines += [f"no answer about {count} {what}: {reason}" for reason, count in reasons]
+        return [*lines, *([f"stopped early: {self.stopped}"] if self.stopped else [])]
 
 
 def run_batch(
@@ -102,51 +124,6 @@ def _completed(
             yield running.pop(future), future
 
 
-@dataclass(frozen=True)
-class Spent:
-    """What a run's replies cost. requests: replies, valid or not; uncounted: those whose tokens the service did not
-    report. cost: None if prices are unknown.
-    """
-
-    requests: int = 0
-    uncounted: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    cost: float | None = None
-
-    @classmethod
-    def of(cls, replies: Sequence[Reply], price_in: float | None = None, price_out: float | None = None) -> Spent:
-        """Count the replies. price_in, price_out: of a million tokens, in any currency."""
-        tokens_in = sum(reply.tokens_in or 0 for reply in replies)
-        tokens_out = sum(reply.tokens_out or 0 for reply in replies)
-        uncounted = sum(None in (reply.tokens_in, reply.tokens_out) for reply in replies)
-        cost = None
-        if price_in is not None and price_out is not None:
-            cost = (tokens_in * price_in + tokens_out * price_out) / 1e6
-        return cls(len(replies), uncounted, tokens_in, tokens_out, cost)
-
-    @property
-    def lines(self) -> list[str]:
-        """The same for people; none if nothing was asked."""
-        uncounted = f" (not counted by the service: {self.uncounted} replies)" if self.uncounted else ""
-        cost = "" if self.cost is None else f", cost {self.cost:.4f}"
-        replies = f"requests: {self.requests}, tokens {self.tokens_in} in and {self.tokens_out} out{uncounted}{cost}"
-        return [replies] if self.requests else []
-
-
-def check_asking(tries: int, price_in: float | None, price_out: float | None) -> None:
-    """ValueError for a number of tries that makes no sense, or one price without the other."""
-    if not 1 <= tries <= 20:
-        raise ValueError(f"tries is {tries}; expected 1 to 20 replies before a question is set aside")
-    if (price_in is None) != (price_out is None):
-        raise ValueError("only one price is given; give both price_in and price_out, per million tokens")
-
-
-def failure_lines(failures: Mapping[str, str], what: str) -> list[str]:
-    """The most common reasons why jobs got no answer, a line each."""
-    return [f"no answer about {count} {what}: {reason}" for reason, count in Counter(failures.values()).most_common(5)]
-
-
 class _StoredReply(msgspec.Struct):
     """What every line of a log has."""
 
@@ -154,49 +131,42 @@ class _StoredReply(msgspec.Struct):
     key: str
     reply: str
     problem: str
-    tokens_in: _Tokens
-    tokens_out: _Tokens
+    tokens_in: int | None
+    tokens_out: int | None
 
 
 class ReplyLog:
     """The replies in a JSON Lines file, found by question and attempt. Several threads may append."""
 
-    def __init__(self, path: Path, replies: dict[tuple[str, int], Reply], longest: int) -> None:
-        self._path, self._replies, self._longest, self._lock = path, replies, longest, threading.Lock()
+    def __init__(self, path: Path, stored: Sequence[_StoredReply]) -> None:
+        self._path, self._lock = path, threading.Lock()
+        self._replies = {
+            (line.key, line.attempt): Reply(line.reply, line.problem, line.tokens_in, line.tokens_out)
+            for line in stored
+        }
         self.written: list[Reply] = []  # by this run
 
     @classmethod
     @contextmanager
-    def open(cls, path: Path, refusal: str, longest: int) -> Iterator[ReplyLog]:
-        """The log in a file, for one process at a time: a second one gets a ValueError that says `refusal`.
+    def open(cls, path: Path) -> Iterator[ReplyLog]:
+        """The log in a file, for one process at a time; a last line that a kill cut off is removed.
 
-        ValueError for a damaged line; a last line that a kill cut off is removed. longest: most characters of a reply.
+        ValueError if another process has it, or for a damaged line.
         """
-        with locked(path.with_suffix(".lock"), refusal):
+        with locked(path.with_suffix(".lock"), f"{path}: another run asks these questions; wait for it, or stop it"):
             remove_torn_line(path)
-            replies = {}
-            for number, line, problem in read_rows(path, _StoredReply):
-                if problem is not None:
-                    raise ValueError(f"{path}:{number}: {problem}; this is not a stored reply, so delete the line")
-                replies[line.key, line.attempt] = Reply(line.reply, line.problem, line.tokens_in, line.tokens_out)
-            yield cls(path, replies, longest)
+            yield cls(path, read_table(path, _StoredReply))
 
     def get(self, key: str, attempt: int) -> Reply | None:
         """The stored reply to a question, or None."""
         return self._replies.get((key, attempt))
-
-    @property
-    def everything(self) -> list[Reply]:
-        """All replies, of this run and of earlier ones."""
-        with self._lock:
-            return list(self._replies.values())
 
     def put(self, key: str, attempt: int, reply: Reply, about: Mapping[str, Any]) -> Reply:
         """Write a reply to the disk and return it as stored; after an OSError nothing is stored.
 
         about: more keys of its line, for people.
         """
-        text = reply.text[: self._longest].encode("utf-8", "replace").decode("utf-8")  # half characters: as ?
+        text = reply.text[:LONGEST_KEPT].encode("utf-8", "replace").decode("utf-8")  # half characters: as ?
         reply = replace(reply, text=text)
         stored = _StoredReply(attempt, key, reply.text, reply.problem, reply.tokens_in, reply.tokens_out)
         with self._lock:
@@ -243,14 +213,3 @@ def first_valid_reply(task: Task[T], model: VisionModel, log: ReplyLog, tries: i
         prompt = again_prompt(task.prompt, last.expected)
     to = f" to the {task.step} question" if task.step else ""
     raise ReplyError(f"{tries} invalid replies{to}; the last one: {last.found}", last.expected, last.reply)
-
-
-@dataclass(frozen=True)
-class ClipTask:
-    """A clip to caption. frames: reads it, (F, H, W, 3) uint8; called only where the pictures are needed."""
-
-    record: ClipRecord
-    frames: Callable[[], NDArray[np.uint8]]
-    characters: KnownCharacters
-    log: ReplyLog
-    stop: threading.Event

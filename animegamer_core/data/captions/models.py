@@ -22,8 +22,7 @@ from ...json_files import read_rows
 from ...messages import brief, quoted
 from ...spec import DTYPES
 from ..motion import LEVELS
-from ..records import Seconds, check_stats
-from .asking import ClipTask
+from ..records import ClipRecord, Seconds, check_stats
 from .replies import Caption, ReplyError, why_unfit
 
 SIDECAR = ".captions.jsonl"  # instead of the film's suffix
@@ -188,10 +187,9 @@ class ScriptCaptioner:
     def __init__(self, sidecars: Mapping[str, str | Path], stats: Sequence[Stat] = STATS) -> None:
         self._spans = {film: read_spans(Path(path), stats) for film, path in sidecars.items()}
 
-    def caption(self, task: ClipTask) -> Caption:
+    def caption(self, record: ClipRecord) -> Caption:
         """The caption of the span that covers most of the clip; ReplyError if that is less than half of it, or if
         spans that overlap each other cover half of it."""
-        record = task.record
         spans = _covering(self._spans.get(record.film, ()), record.start, record.end)
         if len(spans) != 1:
             found = f"{len(spans)} spans of {record.film!r} cover half of {record.start:.2f} to {record.end:.2f} s"

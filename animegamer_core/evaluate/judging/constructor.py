@@ -23,7 +23,7 @@ from ...files import write_text
 from ...game.life import questions
 from ...game.state import clean_text
 from ...messages import quoted
-from .asking import AskSettings, OnProgress, Task, ask_all, kept_replies, summary, whole_reply
+from .asking import AskSettings, OnProgress, ReplyLog, Task, ask_all, summary, whole_reply
 
 PANELS, MOST_PANELS = 10, 50
 LONGEST_LINE = 400  # most characters of a reply per panel; valid lines have about 130
@@ -173,9 +173,9 @@ def write_stories(
         Task(plan.name, story_prompt(plan), partial(parse_story, plan=plan), about={"character": plan.character})
         for plan in plans
     ]
-    with kept_replies(path.with_name(f"{path.name}.replies.jsonl")) as kept:
+    with ReplyLog.open(path.with_name(f"{path.name}.replies.jsonl")) as kept:
         result = ask_all(model, tasks, kept, terms, on_progress)
-        text = summary(result, len(tasks), kept, terms)
+        text = summary(result, len(tasks), kept)
     written = tuple(BenchmarkGame(plan.name, result.values[plan.name]) for plan in plans if plan.name in result.values)
     if not written or len(written) + len(result.invalid) < len(plans):
         return (), text
