@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,157 +14,117 @@ from ..game.life import Stat
 from ..game.state import MotionScope
 from ..media.text import drawable, font_of
 from ..messages import brief
-from .dataset import DatasetFolder, MotionFacts
-from .records import CAPTION_FIELDS, DROPPED, SET_ASIDE, ClipRecord, Dropped, SetAside, readable_rows
+from .dataset import DatasetFolder
+from .records import CAPTION_FIELDS, DROPPED, SET_ASIDE, Dropped, SetAside, readable_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from PIL import Image
 
 PICTURE = "stats.png"
-LEVEL_NAMES = tuple(scope.name.lower() for scope in MotionScope)
+LEVELS = tuple(f"{scope.value} {scope.name.lower()}" for scope in MotionScope)
 LEVEL_COLOURS = ("#b9a9e8", "#9a83dd", "#7c5fd0", "#6243bd", "#43298f")  # from still to wild
 BAR, LEFT_OUT, GRID, FAINT = "#6d4fc4", "#aab0bd", "#e6e8ec", "#696d78"
 MOST = 8  # of names, films, words that are listed
 SIZE, DPI, BINS = (12.8, 8.6), 100, 48
+Counts = Mapping[str, int]  # name -> clips, the largest first
 
 
-@dataclass(frozen=True)
-class DatasetFacts:
-    """What table and picture show. Counts are of clips, the largest first; `dropped` counts segments by reason."""
+class _Facts:
+    """What table and picture show."""
 
-    name: str
-    turns: tuple[ClipRecord, ...]
-    lengths: tuple[int, ...]  # clips of each game
-    held_out: int
-    motion: MotionFacts
-    stats: tuple[Stat, ...]
-    aside: int
-    dropped: Mapping[str, int]
-    dropped_by_film: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, folder: DatasetFolder) -> DatasetFacts:
-        """The facts of a folder, with its dropped and set-aside clips."""
+    def __init__(self, path: str | Path) -> None:
+        self.folder = folder = DatasetFolder.open(path)
+        self.name, self.turns = folder.path.resolve().name, folder.turns
         dropped = readable_rows(folder.path / DROPPED, Dropped)
-        return cls(
-            name=folder.path.resolve().name,
-            turns=folder.turns,
-            lengths=tuple(len(game.clips) for game in folder.games),
-            held_out=sum(game.held_out for game in folder.games),
-            motion=folder.motion,
-            stats=folder.stats,
-            aside=len(readable_rows(folder.path / SET_ASIDE, SetAside)),
-            # 'duplicate of <clip>' counts as duplicate
-            dropped=_largest(row.reason.split(" of ")[0] for row in dropped),
-            dropped_by_film=_largest(row.film for row in dropped),
-        )
-
-    @property
-    def films(self) -> dict[str, int]:
-        """Clips of each film."""
-        return _largest(turn.film for turn in self.turns)
-
-    @property
-    def characters(self) -> dict[str, int]:
-        """Clips of each character."""
-        return _largest(name for turn in self.turns for name in turn.character or ())
-
-    @property
-    def captions(self) -> dict[str, int]:
-        """Clips by how much of their caption is there, and those that were set aside."""
-        parts = Counter(
-            "whole" if not turn.missing else "none" if turn.missing == CAPTION_FIELDS else "in part"
-            for turn in self.turns
-        )
-        return {name: parts[name] for name in ("whole", "in part", "none")} | {"set aside": self.aside}
-
-    def words(self, name: str) -> dict[str, int]:
-        """Clips by the words of a caption field."""
-        return _largest(value for turn in self.turns if (value := getattr(turn, name)))
+        aside = len(readable_rows(folder.path / SET_ASIDE, SetAside))
+        self.dropped = _largest(row.reason.split(" of ")[0] for row in dropped)  # 'duplicate of <clip>' as duplicate
+        self.dropped_of = Counter(row.film for row in dropped)
+        self.films = _largest(turn.film for turn in self.turns)
+        self.characters = _largest(name for turn in self.turns for name in turn.character or ())
+        whole = sum(not turn.missing for turn in self.turns)
+        none = sum(turn.missing == CAPTION_FIELDS for turn in self.turns)
+        self.captions = {"whole": whole, "in part": len(self.turns) - whole - none, "none": none, "set aside": aside}
+        values = [(turn.motion_level, turn.motion_value) for turn in self.turns if turn.motion_value is not None]
+        # the motion values of each level's clips, in px per frame
+        self.levels = [np.array([value for at, value in values if at == level]) for level in range(1, 6)]
 
     def changes(self, stat: Stat) -> list[int]:
         """The known changes of a stat."""
         found = ((turn.stats or {}).get(stat.name) for turn in self.turns)
         return [units for units in found if units is not None]
 
-    def level(self, number: int) -> np.ndarray:
-        """Motion values (n,) of a level's clips, in px per frame."""
-        found = [
-            turn.motion_value for turn in self.turns if turn.motion_level == number and turn.motion_value is not None
-        ]
-        return np.array(found, dtype=float)
 
-
-def _largest(names: Iterable[str]) -> dict[str, int]:
+def _largest(names: Iterable[str]) -> Counts:
     return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
 
 
 def stats(folder: str | Path) -> str:
     """The table of a dataset folder; DatasetError if it cannot be read."""
-    facts = DatasetFacts.of(DatasetFolder.open(folder))
+    facts = _Facts(folder)
     parts = [_heading(facts), _levels(facts), _character_stats(facts)]
-    films = {film: facts.films.get(film, 0) for film in {**facts.films, **facts.dropped_by_film}}
-    parts.append(_counts("film", films, len(facts.turns), facts.dropped_by_film))
+    films = {film: facts.films.get(film, 0) for film in {**facts.films, **facts.dropped_of}}
+    parts.append(_counts("film", films, len(facts.turns), facts.dropped_of))
     parts.append(_counts("character", facts.characters, len(facts.turns)))
-    parts += [_counts(name, facts.words(name), len(facts.turns)) for name in ("motion", "background", "adverb")]
+    for name in ("motion", "background", "adverb"):
+        words = _largest(value for turn in facts.turns if (value := getattr(turn, name)))
+        parts.append(_counts(name, words, len(facts.turns)))
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def _heading(facts: DatasetFacts) -> list[str]:
-    seconds = sum(turn.end - turn.start for turn in facts.turns)
-    games = f"{len(facts.lengths)} ({facts.held_out} held out)"
-    if facts.lengths:
-        games += f" of {min(facts.lengths)} to {max(facts.lengths)} clips, median {np.median(facts.lengths):g}"
+def _heading(facts: _Facts) -> list[str]:
+    minutes, seconds = divmod(round(sum(turn.end - turn.start for turn in facts.turns)), 60)
+    lengths = [len(game.clips) for game in facts.folder.games]
+    games = f"{len(lengths)} ({sum(game.held_out for game in facts.folder.games)} held out)"
+    if lengths:
+        games += f" of {min(lengths)} to {max(lengths)} clips, median {np.median(lengths):g}"
     dropped = ", ".join(f"{reason} {count}" for reason, count in facts.dropped.items())
+    films = counted(len(facts.films), "film")
     rows = {
         "dataset": facts.name,
-        "clips": f"{len(facts.turns)} of {counted(len(facts.films), 'film')}, {clock(seconds)}",
+        "clips": f"{len(facts.turns)} of {films}, {minutes // 60}:{minutes % 60:02}:{seconds:02}",
         "games": games,
         "captions": ", ".join(f"{name} {count}" for name, count in facts.captions.items()),
         "dropped": counted(sum(facts.dropped.values()), "segment") + (f": {dropped}" if dropped else ""),
     }
-    if motion := facts.motion.backend:
-        slow = f" or {facts.motion.slow_fraction} of the fast pixels" if facts.motion.slow_fraction else ""
-        rows["motion"] = f"backend {motion}, magnitudes under {facts.motion.threshold} px{slow} ignored"
+    motion = facts.folder.motion
+    if motion.backend:
+        slow = f" or {motion.slow_fraction} of the fast pixels" if motion.slow_fraction else ""
+        rows["motion"] = f"backend {motion.backend}, magnitudes under {motion.threshold} px{slow} ignored"
     return [f"{name:<10} {text}" for name, text in rows.items()]
 
 
-def _levels(facts: DatasetFacts) -> list[str]:
-    if not any(facts.level(number).size for number in range(1, 6)):
+def _levels(facts: _Facts) -> list[str]:
+    if not any(values.size for values in facts.levels):
         return []
     lines = [f"{'motion level':<14}{'clips':>8}{'share':>8}   {'px a frame':<18}{'median':>8}"]
-    for number, name in enumerate(LEVEL_NAMES, start=1):
-        values = facts.level(number)
-        span = f"{values.min():.2f} .. {values.max():.2f}" if values.size else "-"
-        median = f"{np.median(values):.2f}" if values.size else "-"
-        shown = share(values.size, len(facts.turns))
-        lines.append(f"{f'{number} {name}':<14}{values.size:>8}{shown:>8}   {span:<18}{median:>8}")
+    for name, values in zip(LEVELS, facts.levels, strict=True):
+        span, median = "-", "-"
+        if values.size:
+            span, median = f"{values.min():.2f} .. {values.max():.2f}", f"{np.median(values):.2f}"
+        lines.append(f"{name:<14}{values.size:>8}{_share(values.size, len(facts.turns)):>8}   {span:<18}{median:>8}")
     return lines
 
 
-def _character_stats(facts: DatasetFacts) -> list[str]:
+def _character_stats(facts: _Facts) -> list[str]:
     lines = [f"{'stat':<14}{'less':>8}{'same':>8}{'more':>8}{'missing':>10}"]
-    for stat in facts.stats:
+    for stat in facts.folder.stats:
         changes = facts.changes(stat)
-        counts = Counter(np.sign(changes).tolist())
+        signs = Counter(np.sign(changes).tolist())
         missing = len(facts.turns) - len(changes)
-        lines.append(f"{stat.name:<14}{counts[-1]:>8}{counts[0]:>8}{counts[1]:>8}{missing:>10}")
+        lines.append(f"{stat.name:<14}{signs[-1]:>8}{signs[0]:>8}{signs[1]:>8}{missing:>10}")
     return lines
 
 
-def _counts(title: str, counts: Mapping[str, int], clips: int, dropped: Mapping[str, int] | None = None) -> list[str]:
+def _counts(title: str, counts: Counts, clips: int, dropped: Counts | None = None) -> list[str]:
     """A table of the most frequent names; for films also the dropped segments."""
     if not counts:
         return []
-    more = f"{'dropped':>9}" if dropped is not None else ""
-    lines = [f"{f'{title} ({len(counts)})':<42}{'clips':>8}{'share':>8}{more}"]
+    lines = [f"{f'{title} ({len(counts)})':<42}{'clips':>8}{'share':>8}{'' if dropped is None else '  dropped'}"]
     for name, count in list(counts.items())[:MOST]:
-        more = f"{dropped.get(name, 0):>9}" if dropped is not None else ""
-        lines.append(f"{_line(name, 40):<42}{count:>8}{share(count, clips):>8}{more}")
-    if len(counts) > MOST:
-        lines.append(f"... and {len(counts) - MOST} more")
-    return lines
+        more = "" if dropped is None else f"{dropped.get(name, 0):>9}"
+        lines.append(f"{brief(name, 40):<42}{count:>8}{_share(count, clips):>8}{more}")
+    return [*lines, *([f"... and {len(counts) - MOST} more"] if len(counts) > MOST else [])]
 
 
 def counted(count: int, thing: str) -> str:
@@ -173,20 +132,8 @@ def counted(count: int, thing: str) -> str:
     return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
-def share(count: int, whole: int) -> str:
-    """A count in per cent; `-` if the whole is 0."""
+def _share(count: int, whole: int) -> str:
     return f"{100 * count / whole:.0f} %" if whole else "-"
-
-
-def clock(seconds: float) -> str:
-    """Seconds as h:mm:ss."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
-
-
-def _line(text: str, room: int) -> str:
-    """A name on one line, shortened to `room` characters."""
-    return brief(" ".join(text.split()), room)
 
 
 def write_stats(folder: str | Path) -> Path:
@@ -206,51 +153,52 @@ def draw_stats(folder: str | Path) -> Image.Image:
     from matplotlib.figure import Figure
     from PIL import Image
 
-    facts = DatasetFacts.of(DatasetFolder.open(folder))
+    facts = _Facts(folder)
+    known = facts.folder.stats
+    captions = {"captioned": facts.captions["whole"]}
+    captions |= {f"{stat.name} +": sum(units > 0 for units in facts.changes(stat)) for stat in known}
+    levels = {name: values.size for name, values in zip(LEVELS, facts.levels, strict=True)}
+    aside = {"set aside": facts.captions["set aside"]} if facts.captions["set aside"] else {}
+    panels: list[tuple[str, Counts, str | Sequence[str]]] = [
+        ("Motion levels", levels, LEVEL_COLOURS),
+        (
+            "Captions and stats",
+            captions,
+            (BAR, *(stat.colour for stat in known)),
+        ),
+        ("Characters", facts.characters, BAR),
+        ("Films", facts.films, BAR),
+        ("Left out", {**aside, **facts.dropped}, LEFT_OUT),
+    ]
+    names = [facts.name, *facts.films, *facts.characters, *facts.dropped]
     # parse_math off: a name may hold dollar signs
-    with matplotlib.rc_context({"font.family": _font_families(facts), "text.parse_math": False, "font.size": 10}):
+    with matplotlib.rc_context({"font.family": _font_families(names), "text.parse_math": False, "font.size": 10}):
         figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
-        figure.suptitle(drawable(_line(facts.name, 60)), size=18)
+        figure.suptitle(drawable(brief(facts.name, 60)), size=18)
         grid = figure.add_gridspec(2, 6)
-        _histogram(figure.add_subplot(grid[0, :2]), facts)
-        panels = {
-            "Motion levels": {f"{n} {name}": facts.level(n).size for n, name in enumerate(LEVEL_NAMES, start=1)},
-            "Captions and stats": {
-                "captioned": facts.captions["whole"],
-                **{f"{stat.name} +": sum(units > 0 for units in facts.changes(stat)) for stat in facts.stats},
-            },
-            "Characters": facts.characters,
-            "Films": facts.films,
-            "Left out": {**({"set aside": facts.aside} if facts.aside else {}), **facts.dropped},
-        }
-        colours = {
-            "Motion levels": LEVEL_COLOURS,
-            "Captions and stats": (BAR, *(stat.colour for stat in facts.stats)),
-            "Left out": LEFT_OUT,
-        }
-        for place, (title, counts) in enumerate(panels.items(), start=1):
+        _histogram(figure.add_subplot(grid[0, :2]), facts.levels)
+        for place, panel in enumerate(panels, start=1):
             row, column = divmod(2 * place, 6)
-            _bars(figure.add_subplot(grid[row, column : column + 2]), title, counts, colours.get(title, BAR))
+            _bars(figure.add_subplot(grid[row, column : column + 2]), *panel)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
 
 
-def _bars(axes: Axes, title: str, counts: Mapping[str, int], colour: str | tuple[str, ...]) -> None:
+def _bars(axes: Axes, title: str, counts: Counts, colour: str | Sequence[str]) -> None:
     """Horizontal bars of the first counts, with their names before and their numbers behind."""
     rows = list(counts.items())[:MOST]
     bars = axes.barh(range(len(rows)), [count for _, count in rows], height=0.6, color=colour)
     axes.bar_label(bars, padding=4, color=FAINT)
-    axes.set_yticks(range(len(rows)), [drawable(_line(name, 16)) for name, _ in rows])
+    axes.set_yticks(range(len(rows)), [drawable(brief(name, 16)) for name, _ in rows])
     axes.set(title=title, xticks=[], ylim=(MOST - 0.5, -0.5))
     axes.margins(x=0.15)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
 
 
-def _histogram(axes: Axes, facts: DatasetFacts) -> None:
+def _histogram(axes: Axes, levels: Sequence[np.ndarray]) -> None:
     """Clips by motion value on a logarithmic scale, each part in the colour of its level."""
-    levels = [facts.level(number) for number in range(1, 6)]
     moving = np.concatenate(levels)
     moving = moving[moving > 0]
     axes.set(title="Motion values", xlabel="px a frame at 480 px height")
@@ -266,11 +214,10 @@ def _histogram(axes: Axes, facts: DatasetFacts) -> None:
     axes.set_axisbelow(True)
 
 
-def _font_families(facts: DatasetFacts) -> list[str]:
-    """matplotlib's own font, then the system's font that has the most letters of this dataset's names."""
+def _font_families(names: Sequence[str]) -> list[str]:
+    """matplotlib's own font, then the system's font that has the most letters of these names."""
     from matplotlib import font_manager
 
-    names = [facts.name, *facts.films, *facts.characters, *facts.dropped]
     path = font_of("".join(names), 20).path
     if not isinstance(path, str):  # Pillow's own font, which is in no file
         return ["DejaVu Sans"]
