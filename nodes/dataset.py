@@ -170,7 +170,7 @@ class BuildGameDataset(io.ComfyNode):
         return io.NodeOutput(str(folder), text, picture, ui=report_ui(cls, None, text, dict.fromkeys(notes)))
 
 
-def _build(given: DatasetInputs, films: Sequence[Path]) -> tuple[BuildReport, Mapping[Path, str]]:
+def _build(given: DatasetInputs, films: Sequence[Path]) -> tuple[BuildReport, Mapping[str, str]]:
     """Build the dataset or continue it; (its report, messages about films that cannot be read)."""
     from ..animegamer_core.data.assemble import assemble_dataset
     from ..animegamer_core.data.build import cut_films

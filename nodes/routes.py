@@ -85,8 +85,16 @@ class Refused(Exception):
 def register() -> None:
     """Add the routes to the server, once."""
     add_route("POST", "/animegamer/turn", _turn)
-    reading = {"stories": _stories, "story": _story, "words": _words, "suggestions": suggestions, "weights": offer}
-    reading |= {"about": _about, "docs": _docs, "training": training}
+    reading: dict[str, Callable[[typing.Mapping[str, str]], Json | str]] = {
+        "stories": _stories,
+        "story": _story,
+        "words": _words,
+        "suggestions": suggestions,
+        "weights": offer,
+        "about": _about,
+        "docs": _docs,
+        "training": training,
+    }
     for path, read in reading.items():
         add_route("GET", f"/animegamer/{path}", read_with(read))
     add_route("POST", "/animegamer/stories", _manage)

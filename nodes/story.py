@@ -123,7 +123,7 @@ class LoadGameStory(io.ComfyNode):
         session = saved.load_session(saved.session(number, window_of(window)))
         instructions = "\n".join(turn.instruction for turn in session.turns if turn.number > 0)
         facts = played_world(saved.world_name, saved.fingerprint)[1]
-        table = facts and facts.motion_table
+        table = None if facts is None else facts.motion_table
         state = Moment(session, table) if session.turns else comfyui.blocked("this game has no turn yet")
         images = fps = comfyui.blocked(f"turn {number} of story {story!r} was saved without a shot")
         if (clip := clip_of(saved, number)) is not None:

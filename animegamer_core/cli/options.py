@@ -41,7 +41,7 @@ def _describe(options: type) -> None:
     texts = _texts(options)
     for field in dataclasses.fields(options):
         quiet = field.default is False or field.default in (None, ())
-        shown: dict[str, str] = {"help_behavior_hint": ""} if quiet else {}
+        shown: dict[str, Any] = {"help_behavior_hint": ""} if quiet else {}
         if text := texts.get(field.name):
             shown["help"] = text
         if shown:

@@ -52,7 +52,7 @@ class FlowSettings:
             raise FlowError(f"the slow fraction is {self.slow_fraction}; expected 0 or more and less than 1")
 
     @property
-    def left_out(self) -> dict[str, float]:
+    def left_out(self) -> dict[str, Any]:
         """What `motion_value` leaves out, as its arguments."""
         return {"threshold": self.threshold, "slow_fraction": self.slow_fraction}
 
@@ -60,7 +60,8 @@ class FlowSettings:
 class Flow(Protocol):
     """An open backend. facts: its name and version, for dataset.json."""
 
-    facts: Mapping[str, Any]
+    @property
+    def facts(self) -> Mapping[str, Any]: ...
 
     def __call__(self, frames: Sequence[NDArray[np.uint8]]) -> Iterator[NDArray[np.floating]]:
         """Yield the flow (H, W, 2) in pixels between consecutive RGB frames (H, W, 3)."""

@@ -52,8 +52,8 @@ class MotionTable:
     """
 
     name: str
-    values: tuple[float, float, float, float, float]
-    edges: tuple[float, float, float, float] | None = None
+    values: tuple[float, ...]
+    edges: tuple[float, ...] | None = None
 
     def value(self, scope: int) -> float:
         """The motion value of a scope; numbers outside 1..5 mean `wild`, as in the released scripts."""

@@ -80,7 +80,7 @@ class FeatureStore:
         features = {name: _open_feature(Path(folder), name) for name in names}
         return cls(features) if device is None else cls(features).to(device)
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: object) -> bool:
         return name in self.features
 
     def __len__(self) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..data.records import ClipRecord
 from ..model.engine import GameEngine
-from ..model.prompt import TurnPrompt, state_block
+from ..model.prompt import Levels, TurnPrompt, state_block
 from .learners import Batch, Learner, Losses, compile_for_training
 from .losses import cosine_error
 from .sampling import MicroBatch, SampleNoise, WindowSampler
@@ -115,7 +115,7 @@ def add_predictions(data: TrainingData, engine: GameEngine, window: int) -> Trai
     state, device = engine.spec.state, engine.project_in[0].weight.device
     home = "cpu" if data.cache else device
     table = cache(lambda: PromptTable(engine, data.folder.turns))  # not made if the cache folder has the feature
-    windows = {clip: (clip,) for clip in range(len(data.folder.turns))}
+    windows: dict[int, tuple[int, ...]] = {clip: (clip,) for clip in range(len(data.folder.turns))}
     for game in data.folder.games:
         windows |= {clip: game.clips[max(0, turn - window) : turn + 1] for turn, clip in enumerate(game.clips)}
 
@@ -188,7 +188,7 @@ class PromptTable:
             )
         return turn.motion_level, *(turn.stats[name] for name in names)
 
-    def _block(self, levels: Sequence[int]) -> Piece:
+    def _block(self, levels: Levels) -> Piece:
         return _without_slots(state_block(self._tokenizer, levels, self._profile)[1:])
 
 

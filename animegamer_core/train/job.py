@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import typing
 from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -298,7 +299,7 @@ def _own_accelerate() -> Iterator[None]:
         PartialState._reset_state()
 
 
-def short_config(row: StageConfig, **chosen: float) -> StageConfig:
+def short_config(row: StageConfig, **chosen: typing.Any) -> StageConfig:
     """A recipe's row for a short interactive run: warm-up over at most a tenth of the steps, frequent logging.
 
     chosen: fields with other values, such as fewer steps; 0 keeps the row's value. The accumulation is reduced to a

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -212,7 +212,7 @@ class DiffusionLearner(Learner):
             states = mixed_states(values, config, random)
             blank = random.uniform() < config.drop_both
             nothing = self.decoder.unconditional_ND.to(states)
-            read = {"states": torch.where(blank[:, None, None], nothing, states)}
+            read: Batch = {"states": torch.where(blank[:, None, None], nothing, states)}
         else:
             text, image = (values[name].float() for name in self.features[1:])
             read, blank = self._with_dropout(text, image, data.blank_text.to(text), random)
@@ -342,7 +342,8 @@ class TextVideoLearner(DiffusionLearner):
         return {"text": torch.where(blank, data.blank_text.to(text), text).masked_fill(nothing, 0.0)}
 
     def _velocity(self, latents: Tensor, batch: Batch) -> Tensor:
-        return self.decoder.velocity(latents, batch["timesteps"], batch["text"])
+        text_video = cast("TextVideo", self.decoder)
+        return text_video.velocity(latents, batch["timesteps"], batch["text"])
 
 
 def motion_condition(values: Tensor, config: StageConfig) -> Tensor:
@@ -361,7 +362,7 @@ def with_dropped_motion(motion_B: Tensor, blank_B: Tensor, config: StageConfig, 
     return motion_B.masked_fill(dropped.to(motion_B.device), UNCONDITIONAL_MOTION)
 
 
-def mixed_states(values: dict[str, Tensor], config: StageConfig, random: SampleNoise) -> Tensor:
+def mixed_states(values: Batch, config: StageConfig, random: SampleNoise) -> Tensor:
     """(B, N, D) fp32: the predicted representations, each replaced by the true one with probability true_states."""
     states = values["predicted"].float()
     if not config.true_states:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -361,7 +361,8 @@ def read_config(path: Path) -> tuple[str, StageConfig]:
     with open_adapter(path) as file:
         stage, settings = read_settings(path, file.metadata())
     try:
-        values = {name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()}
+        values: dict[str, Any] = dict(settings)
+        values |= {name: tuple(value) for name, value in settings.items() if isinstance(value, list)}
         return stage, StageConfig(**values)
     except (TypeError, ValueError) as error:
         raise unreadable_settings(path, error) from error

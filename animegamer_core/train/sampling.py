@@ -110,7 +110,8 @@ class WindowSampler:
         ends = self._ends[past]
         chosen = torch.randint(len(ends), (self.size,), generator=generator("cpu", self.seed, "runs", step))
         random = generator("cpu", self.seed, "recall", step)
-        return torch.tensor([self._window(*ends[index], past, random) for index in chosen.tolist()])
+        found = (ends[index] for index in chosen.tolist())
+        return torch.tensor([self._window(game, end, past, random) for game, end in found])
 
     def _window(self, game: int, end: int, past: int, random: torch.Generator) -> list[int]:
         """The clips of a window that ends at turn `end` (from 0) of a game."""

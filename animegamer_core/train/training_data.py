@@ -124,7 +124,7 @@ class TrainingData:
 
     def _index(self, name: str) -> FeatureIndex | None:
         """What the cache folder states about a feature; None if it has none."""
-        return self.cache and read_index(self.cache / f"{name}.json")
+        return None if self.cache is None else read_index(self.cache / f"{name}.json")
 
     def stored_digest(self, name: str) -> str:
         """The digest with which a feature was stored in the cache folder; '' if it is not there."""

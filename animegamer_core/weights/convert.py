@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def _write(plan: Plan, out: Path, on_progress: OnProgress | None, precision: str
     total = sum(sum(one.sizes.values()) for one in stored.values())
     check_room(world.folder, total + sum(sources[part].lora_bytes for part in todo), "to write")
     for part in todo:
-        model = build_model(lambda part=part: plan.parts.build(PARTS[part].model))
+        model = build_model(partial(plan.parts.build, PARTS[part].model))
         writer = write_part(world.folder, part, model, stored[part], DEFAULT_SHARD_BYTES, sources[part].lora())
         world = replace(world, provenance={**world.provenance, part: signatures[part]})
         world = commit_part(world, part, writer)

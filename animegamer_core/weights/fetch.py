@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 import shutil
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -190,8 +191,8 @@ def plan_fetch(world: str, out: str | Path, *, encoders: bool = False) -> FetchP
     repos = dict.fromkeys(repo for piece in pieces for repo in piece.files)
     listings = {repo: _list_repository(repo) for repo in repos}
     downloads = out if world == BASE else out / DOWNLOADS
-    steps = ((piece, tuple(_choose(piece, world, listings, downloads))) for piece in pieces)
-    steps = tuple(step for step in steps if step[0].parts or any(file.remaining for file in step[1]))
+    found = ((piece, tuple(_choose(piece, world, listings, downloads))) for piece in pieces)
+    steps = tuple(step for step in found if step[0].parts or any(file.remaining for file in step[1]))
     plan = FetchPlan(world, out, steps, {repo: info.licence for repo, info in listings.items()})
     check_room(out, plan.room, "are needed, downloads and converted models together,")
     return plan
@@ -245,7 +246,7 @@ class _Counted(io.FileIO):
 
     report: Callable[[int], None]
 
-    def write(self, data: bytes) -> int:
+    def write(self, data: typing.Any) -> int:
         self.report(len(data))
         left = memoryview(data)
         while left:  # a disk that is almost full takes a part, and refuses the next one
@@ -280,8 +281,8 @@ def _choose(piece: Piece, world: str, listings: Mapping[str, _Listing], download
     wanted = dict(piece.files)
     film = re.escape(world)
     if piece.folder == "engine":
-        pattern = re.compile(wanted[ANIMEGAMER].replace("{film}", film), re.IGNORECASE)
-        published = [size for path, (size, _) in listings[ANIMEGAMER].files.items() if pattern.fullmatch(path)]
+        engine = re.compile(wanted[ANIMEGAMER].replace("{film}", film), re.IGNORECASE)
+        published = [size for path, (size, _) in listings[ANIMEGAMER].files.items() if engine.fullmatch(path)]
         if sum(published) < FULL_ENGINE_BYTES:
             wanted[MISTRAL] = rf"{_TOKENIZER}|{_LLM}"
     for repo, pattern in wanted.items():

@@ -56,7 +56,7 @@ class OwnFolder:
 
     def remedy(self, part: str) -> str:
         """The part's folder, and that `convert` and `new` make it."""
-        where = self.folder / PARTS[part].folder
+        where = str(self.folder / PARTS[part].folder)
         if self.notes(part):
             where = (
                 f"{where}, where files are missing or cut off; restore them, or train this part of a small world again"

@@ -51,7 +51,8 @@ def initial_decoder(spec: ModelSpec, zeros_D: ComputedTensor, seed: int) -> dict
 
 def initial_encoder(spec: ModelSpec, zeros_D: ComputedTensor, seed: int) -> dict[str, ComputedTensor]:
     """The shot encoder's projections and norms, which are all of it except its text and image encoders."""
-    width, encoder, made = spec.state.width, spec.encoder, {}
+    width, encoder = spec.state.width, spec.encoder
+    made: dict[str, ComputedTensor] = {}
     for side, source in (("text", encoder.text.width), ("image", encoder.image.width)):
         made |= _mlp(f"{side}_proj", source, width, seed)
         made |= {f"{side}_norm.weight": _zeros(width), f"{side}_norm.bias": zeros_D}

@@ -11,7 +11,7 @@ import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 import torch
@@ -102,7 +102,7 @@ def _put_beside(model: nn.Module, updates: LoraUpdates, adapter: str) -> None:
 
 
 @cache
-def _in_play(kind: type[LoraLayer]) -> type[LoraLayer]:
+def _in_play(kind: type) -> type[LoraLayer]:
     """A kind of peft's layers that adds each update by the matrix product itself where nothing is trained: peft scales
     and adds in passes of their own over rows as wide as the result. A compiler makes one of these passes, and would
     copy the result before anything is added in place. A class, since compiled blocks share code by the classes in them.
@@ -276,7 +276,7 @@ def _replace(model: nn.Module, name: str, module: nn.Module) -> None:
     setattr(model.get_submodule(parent), child, module)
 
 
-_Change = Tensor | tuple[Tensor, Tensor]  # a tensor's new value, or (lora_A, lora_B)
+_Change: TypeAlias = Tensor | tuple[Tensor, Tensor]  # a tensor's new value, or (lora_A, lora_B)
 
 
 class _Lora(msgspec.Struct):
@@ -318,7 +318,7 @@ def apply_adapter(path: Path, modules: Mapping[str, nn.Module], strength: float 
             if name.endswith(".weight"):
                 weaken(models.get_submodule(name.removesuffix(".weight")), 1 - strength)
         else:
-            updates[name.removesuffix(".weight")] = LoraUpdate(*change, alpha / rank)
+            updates[name.removesuffix(".weight")] = LoraUpdate(change[0], change[1], alpha / rank)
     attach(models, updates, free_name(models), strength)
     for kind, model in given.items():
         note_changed(model, (name.removeprefix(f"{kind}.") for name in changes if name.startswith(f"{kind}.")))

@@ -11,6 +11,7 @@ import typing
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -335,7 +336,7 @@ def check_parts(sources: Mapping[str, TensorSource], build: Callable[[str], nn.M
             state = build(kind).state_dict()
         for part in (part for part in sources if PARTS[part].model == kind):
             check_names(sources[part], {name: state[full] for name, full in part_names(kind, part, state).items()})
-        models[kind] = build_model(lambda kind=kind: build(kind))
+        models[kind] = build_model(partial(build, kind))
     return models
 
 

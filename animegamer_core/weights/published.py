@@ -116,6 +116,8 @@ def _unconditional(spec: ModelSpec, mixing: TensorSource) -> torch.Tensor:
 
 
 def _open_vae(parts: ForeignParts, path: Path | None, decoder: TensorSource | None) -> None:
+    source: TensorSource
+    table: tuple[keys.Rule, ...]
     if path is not None and path.is_dir():
         source, table = SafetensorsSource(find_safetensors(path, DIFFUSERS_VAE)), keys.VAE_DIFFUSERS
     elif path is not None or _has(decoder, "first_stage_model."):

@@ -105,16 +105,18 @@ def check_release(spec: ModelSpec, folders: BaseFolders) -> None:
             raise CheckpointError(f"{folder}: {field_name} is {value}; expected {expected} of spec 'release'")
 
 
-def _difference(found: Mapping[str, typing.Any], wanted: Mapping[str, typing.Any]) -> tuple[str, object, object]:
+def _difference(
+    found: Mapping[str, typing.Any], wanted: Mapping[str, typing.Any]
+) -> tuple[str, typing.Any, typing.Any]:
     """(name, found, expected) of the first field in which two nested specs differ."""
     name = next(name for name in wanted if found[name] != wanted[name])
     if not isinstance(wanted[name], dict):
         return name, found[name], wanted[name]
-    inner, *values = _difference(found[name], wanted[name])
-    return f"{name}.{inner}", *values
+    inner, value, expected = _difference(found[name], wanted[name])
+    return f"{name}.{inner}", value, expected
 
 
-Recipes = dict[str, Recipe]
+Recipes = Mapping[str, Recipe]
 CLIP_HEAD_WIDTH = 64  # open_clip's default, and ViT-B-16's
 RMS_EPS = 1e-5
 
@@ -336,9 +338,9 @@ def shape_of(recipes: Recipes, name: str, axes: int) -> tuple[int, ...]:
     return shape
 
 
-def path_of(recipes: Recipes) -> Path | str:
+def path_of(recipes: Recipes) -> Path:
     """The file that messages about these recipes name."""
-    return next(iter(recipes.values())).source.path if recipes else "the file"
+    return next(iter(recipes.values())).source.path if recipes else Path("the file")
 
 
 def count_numbers(pattern: str, names: Iterable[str]) -> int:

@@ -91,7 +91,7 @@ def typed(
     return values[key]
 
 
-def whole(config: dict[str, typing.Any], field: str, path: Path, *default: int) -> int:
+def whole(config: Mapping[str, typing.Any], field: str, path: Path, *default: int) -> int:
     """The whole number `field` of a configuration file, 1 or more; CheckpointError where it is not that."""
     value = config_field(config, field, int, path, *default)
     if not 1 <= value <= LARGEST:
@@ -99,7 +99,7 @@ def whole(config: dict[str, typing.Any], field: str, path: Path, *default: int) 
     return value
 
 
-def config_field(config: dict[str, typing.Any], field: str, kind: type, path: Path, *default: typing.Any) -> typing.Any:
+def config_field(config: Mapping[str, typing.Any], field: str, kind: type, path: Path, *default: object) -> typing.Any:
     """The `field` of a configuration file; CheckpointError names the file where it is not of this kind."""
     try:
         return typed(config, field, kind, *default)
@@ -107,7 +107,7 @@ def config_field(config: dict[str, typing.Any], field: str, kind: type, path: Pa
         raise CheckpointError(f"{path}: {error}") from None
 
 
-def number(config: dict[str, typing.Any], field: str, path: Path, default: float) -> float:
+def number(config: Mapping[str, typing.Any], field: str, path: Path, default: float) -> float:
     """The number `field` of a configuration file; CheckpointError where it is something else or too large."""
     value = config.get(field, default)
     if type(value) not in (int, float) or not abs(value) <= LARGEST:  # the second also refuses nan
@@ -148,9 +148,14 @@ class TensorSource(typing.Protocol):
     a GPU.
     """
 
-    path: Path
-    files: tuple[Path, ...]
-    half: str
+    @property
+    def path(self) -> Path: ...
+
+    @property
+    def files(self) -> tuple[Path, ...]: ...
+
+    @property
+    def half(self) -> str: ...
 
     def keys(self) -> Iterable[str]:
         """All names."""

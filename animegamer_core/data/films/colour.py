@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -57,7 +57,7 @@ class Display:
         """A frame as RGB (H, W, 3); PQ and HLG are tone-mapped to standard dynamic range."""
         matrix, pixels = _matrix(frame), frame.format
         is_full = pixels.is_rgb or pixels.name.startswith("yuvj") or int(frame.color_range) == _FULL
-        shown = self._reformatter.reformat(
+        shown: NDArray[Any] = self._reformatter.reformat(
             frame,
             self._width,
             self._height,

@@ -51,7 +51,7 @@ class FilmError(ValueError):
 class Timed(NamedTuple):
     """A decoded frame, its number in the film (-1: unknown), and its time in seconds since the first shown frame."""
 
-    index: int
+    number: int
     seconds: float
     frame: VideoFrame
 
@@ -133,9 +133,9 @@ class FilmFile:
         jumps = start > 0 and may_jump and _clock_jumps(self.path, file.st_size, file.st_mtime_ns)
         self.whole = start <= 0 or origin is None or jumps
         if self.whole:
-            frames = chain([self._first], self._decoded)
+            frames: Iterator[VideoFrame] = chain([self._first], self._decoded)
         else:
-            frames = self._decode() if self._sought(origin + start) else ()
+            frames = self._decode() if self._sought(origin + start) else iter(())
             frames = dropwhile(lambda frame: frame.time is None, frames)
         clock, seconds = Clock(origin, self.step, self.seconds), 0.0
         for number, frame in enumerate(frames):
@@ -411,10 +411,10 @@ def _from_shown(film: FilmFile, frames: Iterable[Timed], start: float, stop: flo
         if stop is not None and timed.seconds >= stop:
             break
         if shown is not None and timed.seconds > start + AT:
-            yield FilmFrame(shown.index, shown.seconds, film.show(shown.frame))
+            yield FilmFrame(shown.number, shown.seconds, film.show(shown.frame))
         shown = timed
     if shown is not None:
-        yield FilmFrame(shown.index, shown.seconds, film.show(shown.frame))
+        yield FilmFrame(shown.number, shown.seconds, film.show(shown.frame))
     if film.broken:
         raise FilmError(film.broken)
 

@@ -25,7 +25,7 @@ from PIL import Image
 
 from ...files import make_folder, replacing
 from .film import AT, FilmError, FilmFrame, probe, read_frames
-from .framing import Crop, border_sample, crops_of_scenes
+from .framing import BorderSample, Crop, border_sample, crops_of_scenes
 from .scenes import Scene, SceneFinder, SceneSettings
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ def survey_film(
     info = probe(path)
     finder = SceneFinder(settings, info.fps, device)
     pictures = StripWriter(strip, info.width, info.height) if strip is not None else None
-    samples, end = [], 0.0
+    samples: list[BorderSample] = []
+    end = 0.0
     frames = ReadableFrames(read_frames(path, threads=threads))
     for frame in frames:
         finder.add(frame)

@@ -56,7 +56,8 @@ class TransNet:
             windows = -(-missing // STEP)
             self._frames += [self._frames[-1]] * (WINDOW + (windows - 1) * STEP - len(self._frames))
             self._run(windows)
-        return tuple(np.array(values[: self._count], np.float32) for values in (self._single, self._all))
+        single, each = (np.array(values[: self._count], np.float32) for values in (self._single, self._all))
+        return single, each
 
     def _run(self, windows: int) -> None:
         """Run the network on the first windows, and drop the frames that the next window does not need."""

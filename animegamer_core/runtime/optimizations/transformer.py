@@ -47,7 +47,9 @@ def use_flash3(decoder: ShotDecoder) -> None:
     """Compute attention with FlashAttention-3."""
     from .layers import JointAttention, opaque
 
-    decoder.transformer.set_attn_processor(JointAttention(opaque(FLASH3, flash3_module().flash_attn_func)))
+    module = flash3_module()
+    assert not isinstance(module, str), module
+    decoder.transformer.set_attn_processor(JointAttention(opaque(FLASH3, module.flash_attn_func)))
 
 
 def fuse_gelu(decoder: ShotDecoder) -> None:
