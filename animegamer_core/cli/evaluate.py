@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 import typing
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -23,24 +23,11 @@ from ..spec import DTYPES
 from ..weights.adapters import open_with_adapters
 from .dataset import FLOW, Flow
 from .judge import Judge, Raters, Write
-from .options import (
-    Device,
-    Drawing,
-    Dtype,
-    Flag,
-    Preset,
-    Profile,
-    Samples,
-    note,
-    one_of,
-    overwrite,
-    typed,
-    unprefixed,
-)
+from .options import Device, Drawing, Dtype, Flag, Preset, Profile, Samples, note, one_of, overwrite, typed, unprefixed
 
 if typing.TYPE_CHECKING:
     from ..evaluate.players import GamePlayer
-    from ..evaluate.report import Outcome, Report
+    from ..evaluate.report import Report
     from ..evaluate.world.records import GameRecord
     from ..evaluate.world.runner import EvaluationJob
 
@@ -127,16 +114,15 @@ class World(Drawing, Scoring):
             raise ValueError(f"--{option} needs a baseline; drop it, or add --baseline {' or '.join(NAMES)}")
         device = choose_device(device)
         world = open_with_adapters(self.world, self.lora, playing=True, profile=self.profile)
-        games = read_games(self.games)
         for line in world.warnings:
             note(f"warning: {line}")
-        flow = unprefixed(self.flow_model, FLOW)
-        flow["device"] = choose_device(flow.get("device", device))
+        flow = {"device": device, **unprefixed(self.flow_model, FLOW)}
+        flow["device"] = choose_device(flow["device"])
         return EvaluationJob(
             world=world,
             player=self._player(world, device),
             models=open_scoring_models(self.towers, clip=self.clip, dreamsim=self.dreamsim, device=device),
-            games=games,
+            games=read_games(self.games),
             out=self.out,
             limit=CPU_GAMES if self.limit is None and device == "cpu" else self.limit,
             seed=self.seed,
@@ -193,7 +179,7 @@ def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, pa
 
         def on_game(game: GameRecord) -> None:
             show("")
-            print(_game_line(game), flush=True)
+            print(f"{game.name}  {counted(len(game.turns), 'turn')}", flush=True)
 
         try:
             job.play(lambda game, done, of: show(f"  {game} turn {done} of {of}"), on_game, part, parts)
@@ -208,17 +194,6 @@ def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, pa
             paths = table.save(job.out)  # before printing, which a broken pipe may end
             print("", table.text, "", *paths, sep="\n")
         return 0
-
-
-def _game_line(game: GameRecord) -> str:
-    """A finished game with some of its metrics."""
-    from ..evaluate.world.metrics import BY_KEY, estimate_of
-    from ..evaluate.world.report import number
-
-    metrics = [BY_KEY[key] for key in ("clip_i", "acc_f", "state", "seconds")]
-    found = [(metric, estimate_of(metric, [game])) for metric in metrics]
-    shown = [f"{metric.name} {number(estimate.value, metric.unit)}" for metric, estimate in found if estimate.count]
-    return f"{game.name}  {counted(len(game.turns), 'turn')}  {'  '.join(shown)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,7 +216,7 @@ class Toybox(Drawing, Samples):
         """
         import torch
 
-        from ..evaluate.report import TABLE_HEAD, command_line
+        from ..evaluate.report import TABLE_HEAD, command_line, table_line
         from ..evaluate.toybox.context import EvalContext, Sampling
         from ..evaluate.toybox.rows import accept
         from ..evaluate.toybox.run import FULL, EvalRun, asked_plan
@@ -249,7 +224,6 @@ class Toybox(Drawing, Samples):
 
         device = choose_device(self.device)
         plan = asked_plan(device, self.full, self.limit, self.seed)
-        few = plan.games < FULL.games
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         preset = preset_for_device(get_preset(self.preset), device, print, self.dtype) if self.preset else None
         sampling = Sampling(self.steps, self.guidance, preset, self.dtype)
@@ -257,7 +231,7 @@ class Toybox(Drawing, Samples):
         for line in world.warnings_for(DEFAULT_WINDOW):  # its rows are defined for this window
             note(f"warning: {line}")
         context = EvalContext(world, device, self.workers, _show_progress, sampling)
-        if few:
+        if plan.games < FULL.games:
             unsure = "`unsure`: the value misses its target, but its interval reaches it (see --full)"
             print(f"{counted(plan.games, 'game')}, few samples: {unsure}")
         print(TABLE_HEAD)
@@ -265,11 +239,13 @@ class Toybox(Drawing, Samples):
         saved: list[Path] = []
 
         def save(report: Report) -> None:
-            _print_row(report.outcomes[-1], few)
-            saved[:] = replace(report, facts={**report.facts, "command": command_line()}).save(self.out)
+            row = report.outcomes[-1]
+            lines = [table_line(line, report.few) for line in row.lines]
+            print(*lines, *(f"          ({remark})" for remark in row.notes), sep="\n", flush=True)
+            saved[:] = report.save(self.out)
 
         try:
-            report = accept(EvalRun(context, plan, self.seed), self.rows, save)
+            report = accept(EvalRun(context, plan, self.seed), self.rows, save, {"command": command_line()})
         except KeyboardInterrupt:
             note(f"\nStopped; {f'{saved[0]} has the rows so far' if saved else 'no row was measured'}.")
             return 130
@@ -278,16 +254,6 @@ class Toybox(Drawing, Samples):
         summary += [f"not measured: {', '.join(report.failed)}"] if report.failed else []
         print(f"{'; '.join(summary)}; {time.perf_counter() - begun:.0f} s")
         return int(report.short or bool(report.failed))
-
-
-def _print_row(outcome: Outcome, few: bool) -> None:
-    """Print a measured row."""
-    from ..evaluate.report import table_line
-
-    for line in outcome.lines:
-        print(table_line(line, few), flush=True)
-    for remark in outcome.notes:
-        print(f"          ({remark})", flush=True)
 
 
 def _show_progress(what: str, done: int, count: int) -> None:

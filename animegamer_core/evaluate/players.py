@@ -68,45 +68,29 @@ class GamePlayer(Protocol):
 class WorldPlayer:
     """Plays with a world's own models, which are loaded when the first game begins.
 
-    Of the settings, only window, steps, guidance, device and dtype are used.
+    Of the settings, only window, steps, guidance, device and dtype are used. facts: everything besides the game and the
+    seed that its shots depend on. calibration: what a report should say about its motion values; None if they are those
+    of its training data.
     """
 
     def __init__(self, world: World, settings: PlaySettings) -> None:
         self.world = world
         self.settings = settings
+        self.name = world.spec.name
+        self.fps = float(world.spec.decoder.fps)
         self._new_session = GameSession(window=settings.window_in(world))  # raises ValueError for an impossible window
         self._uncalibrated = uncalibrated_table(world)
-
-    @property
-    def name(self) -> str:
-        """The world's name."""
-        return self.world.spec.name
-
-    @property
-    def fps(self) -> float:
-        """The world's frame rate."""
-        return float(self.world.spec.decoder.fps)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Everything besides the game and the seed that its shots depend on."""
-        sampling = resolve_sampling(self.world.spec, self.world.profile, self.settings.steps, self.settings.guidance)
-        return {
+        self.calibration = calibration_remark(world.motion_table, self._uncalibrated)
+        self.facts = {
             "kind": "world",
-            "fingerprint": self.world.fingerprint,
-            "profile": self.world.profile.name,
+            "fingerprint": world.fingerprint,
+            "profile": world.profile.name,
             "window": self._new_session.window,
-            "steps": sampling.steps,
-            "guidance": sampling.guidance,
-            "precision": self.settings.precision,
-            "motion_table": asdict(self.world.motion_table),
+            **asdict(resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance)),
+            "precision": settings.precision,
+            "motion_table": asdict(world.motion_table),
             "uncalibrated_values": None if self._uncalibrated is None else list(self._uncalibrated.values),
         }
-
-    @property
-    def calibration(self) -> str | None:
-        """What a report should say about its motion values; None if they are those of its training data."""
-        return calibration_remark(self.world.motion_table, self._uncalibrated)
 
     @cached_property
     def engine(self) -> GameEngine:
@@ -128,8 +112,11 @@ class WorldPlayer:
             session = session.step(turn.instruction, state)
             noise = (seed + index) % SEEDS
             frames = self._draw(state, self.world.motion_table, noise)
-            seconds = time.perf_counter() - begun
-            yield PlayedShot(frames, int(state.motion), state.change, seconds, self._redrawn(state, frames, noise))
+            seconds, table = time.perf_counter() - begun, self._uncalibrated
+            uncalibrated = frames if table == self.world.motion_table else None
+            if table is not None and uncalibrated is None:
+                uncalibrated = self._draw(state, table, noise)
+            yield PlayedShot(frames, int(state.motion), state.change, seconds, uncalibrated)
 
     def _draw(self, state: GameState, table: MotionTable, noise: int) -> NDArray[np.uint8]:
         """Draw a state's shot; its frames are on the CPU, so that timing includes all work of the device."""
@@ -138,24 +125,13 @@ class WorldPlayer:
         options = {"steps": settings.steps, "guidance": settings.guidance}
         return to_uint8(self.decoder.shoot(state.representation, motion, seed=noise, **options))
 
-    def _redrawn(self, state: GameState, frames: NDArray[np.uint8], noise: int) -> NDArray[np.uint8] | None:
-        """The same shot without calibration: `frames` if nothing is calibrated, None if its values are unknown."""
-        table = self._uncalibrated
-        if table == self.world.motion_table:
-            return frames
-        return None if table is None else self._draw(state, table, noise)
-
 
 class TruePlayer:
     """Plays the true shots of a Toybox benchmark, which score as a perfect decoder would."""
 
     name = "true shots"
     fps = float(FPS)
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """Only its kind, since its shots depend on nothing but the game."""
-        return {"kind": "truth"}
+    facts: Mapping[str, Any] = {"kind": "truth"}
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
         """Yield the true shots of a game; seconds is the mean time to draw one. ValueError if the game has none."""

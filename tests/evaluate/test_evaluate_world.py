@@ -26,7 +26,7 @@ from animegamer_core.evaluate.judging.ratings import RANKED
 from animegamer_core.evaluate.players import WorldPlayer
 from animegamer_core.evaluate.similarity import ScoringModels
 from animegamer_core.evaluate.world import runner
-from animegamer_core.evaluate.world.metrics import BY_KEY, METRICS, PAPER, estimate_of, estimates_of
+from animegamer_core.evaluate.world.metrics import METRICS, PAPER, estimates_of
 from animegamer_core.evaluate.world.records import (
     SHOT_SCORES,
     GameRecord,
@@ -161,8 +161,8 @@ def test_who_predicts_nothing_has_no_state_and_fractions_have_wilsons_interval()
     assert not any(found[key].count for key in ("state", "social", "state_mae", "scope"))
     assert found["acc_f"].count == 1, "a turn without edges is not counted as wrong"
     games = [game_of(turn_of(1, measured=1), name="one"), game_of(turn_of(1, measured=5), name="two")]
-    assert estimate_of(BY_KEY["acc_f"], games) == estimates.fraction([True, False])
-    error = estimate_of(BY_KEY["mae_f"], games)
+    assert estimates_of(games)["acc_f"] == estimates.fraction([True, False])
+    error = estimates_of(games)["mae_f"]
     assert (error.value, error.low, error.high) == (2.0, 0.0, 4.0)
 
 
@@ -525,7 +525,7 @@ def test_the_command_plays_few_games_without_a_gpu(world, small_models, tmp_path
     assert arguments(*words).run() == 0
     said = capsys.readouterr().out
     assert "no GPU: playing the first 4 of 5 games; --limit N changes that" in said
-    assert said.count("  1 turn  ") == 4 and "| CLIP-I (toybox towers)" in said
+    assert said.count("  1 turn\n") == 4 and "| CLIP-I (toybox towers)" in said
     assert json.loads((tmp_path / "out" / "report.json").read_text())["command"].startswith("python -m animegamer_core")
 
 

@@ -184,7 +184,12 @@ ROWS: Mapping[str, Callable[[EvalRun], Outcome]] = {
 }
 
 
-def accept(run: EvalRun, rows: Sequence[str] | None = None, on_row: Callable[[Report], None] | None = None) -> Report:
+def accept(
+    run: EvalRun,
+    rows: Sequence[str] | None = None,
+    on_row: Callable[[Report], None] | None = None,
+    facts: Mapping[str, object] | None = None,
+) -> Report:
     """Measure the named rows, or all, in the table's order; on_row receives the report so far after each.
 
     With on_row a row that fails (out of memory, disk or a broken process) becomes an outcome that says so, and the next
@@ -193,6 +198,7 @@ def accept(run: EvalRun, rows: Sequence[str] | None = None, on_row: Callable[[Re
     names = tuple(name for name in ROWS if rows is None or name in rows)
     world = run.context.world
     facts = {
+        **(facts or {}),
         "world": world.spec.name,
         "fingerprint": world.fingerprint,
         "profile": world.profile.name,

@@ -247,4 +247,3 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric("dreamsim_true", "DreamSim to the true shot", "As CLIP-I to the true shot, with DreamSim's.", _TRUE),
 )
-BY_KEY = {metric.key: metric for metric in METRICS}
