@@ -9,19 +9,19 @@ import importlib.util
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 from ..files import is_part
-from ..game.state import Turn
 from ..media.film_writer import Caption, write_film
 from ..media.text import parts_of
-from ..media.video import ClipInfo, read_clip_info
+from ..media.video import read_clip, read_clip_info
 from .story import Story
 
 if typing.TYPE_CHECKING:
     import numpy as np
 
-    from ..media.video import Frames
+    from ..media.video import ClipInfo, Frames
 
 FILMS = "films"  # folder of films within a story's own
 OnFrame = Callable[[int, int], object]  # (pictures so far, of)
@@ -36,15 +36,6 @@ class Film:
     fps: float
     seconds: float
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Scene:
-    """A drawn turn with its clip."""
-
-    turn: Turn
-    path: Path
-    facts: ClipInfo
 
 
 def export_film(
@@ -69,62 +60,44 @@ def export_film(
         raise ValueError(f"{path.name} would be taken for an unfinished file and removed; choose another name")
     session = story.session(len(story.entries) if turns < 0 else turns, 0)
     played = [turn for turn in session.turns if turn.number > 0]
-    scenes = list(_scenes(story, played))
-    notes = [f"skipped {len(played) - len(scenes)} turns without a shot"] if len(scenes) < len(played) else []
+    shots = ((turn, story.entries[turn.number - 1].shot) for turn in played)
+    scenes = [(turn, story.shots.path(shot)) for turn, shot in shots if shot is not None]
     if not scenes:
         raise ValueError(f"story {story.name!r} has no drawn turns; play one first")
+    skipped = len(played) - len(scenes)
+    notes = (f"skipped {skipped} turns without a shot",) if skipped else ()
     if opening and (clip := story.opening_clip(session)) is not None:
-        scenes.insert(0, _Scene(session.turns[0], clip, _facts_of(clip)))
-    first = scenes[0].facts
-    for scene in scenes:
-        if (scene.facts.size, scene.facts.fps) != (first.size, first.fps):
+        scenes.insert(0, (session.turns[0], clip))
+    infos = [_info_of(clip) for _, clip in scenes]
+    size, fps = infos[0].size, infos[0].fps
+    for (_, clip), info in zip(scenes, infos, strict=True):
+        if (info.size, info.fps) != (size, fps):
             raise ValueError(
-                f"{scene.path}: {scene.facts.size} pixels at {scene.facts.fps:g} frames per second, but turn "
-                f"{scenes[0].turn.number} has {first.size} at {first.fps:g}; all shots of a film need the same"
+                f"{clip}: {info.size} pixels at {info.fps:g} frames per second, but the film starts with {size} at "
+                f"{fps:g}; all shots of a film need the same"
             )
-    total = sum(scene.facts.frames for scene in scenes)
-    captions = list(_captions(scenes, first.fps)) if subtitles else []
-    files = write_film(path, _frames(scenes, total, on_frame), first.fps, total, story.name, captions, sound)
-    return Film(tuple(files), first.size, first.fps, total / first.fps, tuple(notes))
+    starts = [0, *accumulate(info.frames for info in infos)]
+    captions = [
+        Caption(start / fps, end / fps, f"{turn.number}. " + " \u00b7 ".join(parts_of(turn.instruction)))
+        for (turn, _), (start, end) in zip(scenes, pairwise(starts), strict=True)
+    ]
+    frames = _frames([clip for _, clip in scenes], starts[-1], on_frame)
+    files = write_film(path, frames, fps, starts[-1], story.name, captions if subtitles else (), sound)
+    return Film(tuple(files), size, fps, starts[-1] / fps, notes)
 
 
-def _scenes(story: Story, turns: list[Turn]) -> Iterator[_Scene]:
-    """Drawn turns with their clips; ValueError if a clip is missing."""
-    for turn in turns:
-        shot = story.entries[turn.number - 1].shot
-        if shot is None:
-            continue
-        if story.shots.record(shot) is None:
-            raise ValueError(
-                f"{story.folder}: the shot of turn {turn.number} is missing; play the game again to draw it"
-            )
-        path = story.shots.path(shot)
-        yield _Scene(turn, path, _facts_of(path))
-
-
-def _facts_of(path: Path) -> ClipInfo:
+def _info_of(clip: Path) -> ClipInfo:
     try:
-        return read_clip_info(path)
+        return read_clip_info(clip)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{clip}: {error}") from error
 
 
-def _captions(scenes: list[_Scene], fps: float) -> Iterator[Caption]:
-    start = 0
-    for scene in scenes:
-        end = start + scene.facts.frames
-        words = " \u00b7 ".join(parts_of(scene.turn.instruction))
-        yield Caption(start / fps, end / fps, f"{scene.turn.number}. {words}")
-        start = end
-
-
-def _frames(scenes: list[_Scene], total: int, on_frame: OnFrame | None) -> Iterator[Frames]:
+def _frames(clips: list[Path], total: int, on_frame: OnFrame | None) -> Iterator[Frames]:
     """Yield the film's frames, one shot at a time in memory."""
-    from ..media.video import read_clip
-
     done = 0
-    for scene in scenes:
-        for frame in read_clip(scene.path).frames:
+    for clip in clips:
+        for frame in read_clip(clip).frames:
             yield frame
             done += 1
             if on_frame is not None:
