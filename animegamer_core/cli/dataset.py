@@ -57,8 +57,6 @@ class Build:
     """Processes that read films; unset: one per core."""
     scene_device: Device = "auto"
     """Device for finding scenes: auto, cpu or cuda."""
-    shard: str | None = None
-    """I/N: cut only every N-th film, starting with the I-th; afterwards run once without this option."""
     most_text: float = MOST_TEXT
     """Fraction of the picture; clips with more text are dropped as credits or titles; 1: drop none."""
     captioner: Literal["none", "endpoint", "transformers", "script"] = "none"
@@ -84,7 +82,7 @@ class Build:
 
     def _cut_and_finish(self) -> int:
         from ..data.assemble import assemble_dataset
-        from ..data.build import cut_films, shard_of
+        from ..data.build import cut_films
         from ..data.captions.pictures import read_references
         from ..data.films.film_index import find_films, read_film_index
 
@@ -92,14 +90,10 @@ class Build:
         settings = self._settings()
         captioner = self._captioner(films, settings)
         references = read_references(self.characters) if self.characters else ()
-        part = shard_of(films, *_shard(self.shard)) if self.shard else films
         device = None if self.scene_device == "auto" else choose_device(self.scene_device)
-        broken = cut_films(part, self.out, settings, self.workers, Progress().show, device) if part else {}
+        broken = cut_films(films, self.out, settings, self.workers, Progress().show, device) if films else {}
         for sentence in broken.values():
             note(sentence)
-        if self.shard:
-            print(f"shard {self.shard}: {len(part) - len(broken)} of {len(part)} films fully cut")
-            return int(bool(broken))
         if broken and not read_film_index(self.out):
             return 2  # no film could be read; the messages are above
         at_once = self.asking.get("asked_at_once", AskSettings.asked_at_once)
@@ -219,13 +213,6 @@ def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
         if name not in sidecars:
             raise ValueError(f"captioner 'script' reads files next to the films; name {film.file} too")
     return sidecars
-
-
-def _shard(text: str) -> tuple[int, int]:
-    number, _, count = text.partition("/")
-    if not (number.isdecimal() and count.isdecimal()):
-        raise ValueError(f"--shard {text}: expected this shard's number and the count of shards, such as 1/4")
-    return int(number), int(count)
 
 
 def _print_report(report: BuildReport, printed: Collection[str]) -> None:

@@ -11,7 +11,7 @@ import functools
 import json
 import multiprocessing
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from ..game.life import STATS, Stat
 from .dataset import DatasetFolder, read_info
 from .films import transnet, writing
 from .films.cutting import FILTERS, ClipShape, cut_span, spans_of
-from .films.film import FilmError, probe
+from .films.film import FilmError
 from .films.film_index import (
     TEXT,
     add_film,
@@ -34,12 +34,12 @@ from .films.film_index import (
     tidy_film,
 )
 from .films.scenes import SceneSettings
-from .films.survey import OnSeconds, Survey, survey_film
+from .films.survey import Survey, survey_film
 from .films.writing import MOST_TEXT
 from .flow import FlowSettings, motion_facts, open_flow
 from .games import GamePlan
 from .motion import SLOW_FRACTION
-from .workers import parallel_map, report_progress, worker_count
+from .workers import parallel_map, worker_count
 
 OnProgress = Callable[[str, int, int], None]  # (what, how many are done, of how many or 0 if unknown)
 
@@ -121,17 +121,6 @@ def cut_films(
     return broken
 
 
-def shard_of(films: Sequence[Path], number: int, count: int) -> list[Path]:
-    """Every count-th film from the number-th (1, 2, ...): the shard of one of several machines, given the same films.
-
-    ValueError: no such shard, or two films of one name, which a single machine would not notice.
-    """
-    if not 1 <= number <= count:
-        raise ValueError(f"shard {number}/{count}: expected 1/{count} to {count}/{count}")
-    films_by_name(films)
-    return list(films[number - 1 :: count])
-
-
 def _survey_films(
     named: Mapping[str, Path],
     out: Path,
@@ -149,16 +138,18 @@ def _survey_films(
         transnet.check_installed()
         if settings.most_text < 1:
             writing.check_installed()
-    done = len(named) - len(todo)
     cores = worker_count(workers)
     threads = max(1, cores // max(1, len(todo)))
     survey_one = functools.partial(_survey, settings=settings.scenes, threads=threads, device=device, out=out)
-    for name, survey in _surveys(todo, survey_one, cores, report):
+    if min(cores, len(todo)) == 1:
+        surveys = (survey_one(item, report=report) for item in todo)
+    else:
+        surveys = parallel_map(survey_one, todo, cores, chunk=1, ordered=False)
+    for done, (name, survey) in enumerate(surveys, start=len(named) - len(todo) + 1):
         if isinstance(survey, str):
             broken[name] = survey
         else:
             add_film(out, name, named[name], cutting, survey)
-        done += 1
         report("films read", done, len(named))
     return broken
 
@@ -176,51 +167,30 @@ def _try_to_write(out: Path) -> None:
         raise OSError(error.errno, message, str(out)) from error
 
 
-def _surveys(
-    films: Sequence[tuple[str, Path]],
-    survey_one: Callable[..., tuple[str, Survey | str]],
-    cores: int,
-    report: OnProgress,
-) -> Iterator[tuple[str, Survey | str]]:
-    """(name, survey or error message) of each film. Cores without a film of their own decode for the others.
-
-    One process reads a film from start to end, since finding scenes needs the frames around each. Without a GPU most of
-    the time goes into TransNetV2, which takes all cores for a single film, and a core for each of several.
-    """
-    if min(cores, len(films)) == 1:
-        for name, film in films:
-            what = f"seconds of {name}"
-            yield survey_one((name, film), on_seconds=lambda done, total: report(what, round(done), round(total)))  # noqa: B023
-        return
-    read: dict[str, float] = {}
-    try:
-        total = round(sum(probe(film).seconds for _, film in films))
-    except FilmError:
-        total = 0  # unknown
-
-    def on_progress(progress: tuple[str, float]) -> None:
-        name, seconds = progress
-        read[name] = seconds
-        report(f"seconds of {len(films)} films", round(sum(read.values())), total)
-
-    yield from parallel_map(survey_one, films, cores, chunk=1, ordered=False, on_progress=on_progress)
-
-
 def _survey(
     item: tuple[str, Path],
     settings: SceneSettings,
     threads: int,
     device: str | None,
     out: Path,
-    on_seconds: OnSeconds | None = None,
+    report: OnProgress | None = None,
 ) -> tuple[str, Survey | str]:
-    """A film's survey, or the message why it cannot be read."""
+    """A film's survey, or the message why it cannot be read.
+
+    One process reads a film from start to end, since finding scenes needs the frames around each; cores without a film
+    of their own decode for the others. Without a GPU most of the time goes into TransNetV2, which takes all cores for a
+    single film, and a core for each of several.
+    """
     name, film = item
     if multiprocessing.parent_process() is not None:  # a worker among others; torch would start a thread a core
         import torch
 
         torch.set_num_threads(threads)
-        on_seconds = on_seconds or (lambda seconds, _: report_progress((name, seconds)))
+
+    def on_seconds(done: float, total: float) -> None:
+        if report is not None:
+            report(f"seconds of {name}", round(done), round(total))
+
     try:
         device, strip = device or transnet.best_device(), strip_folder(out, name)
         return name, survey_film(film, settings, threads=threads, device=device, strip=strip, on_seconds=on_seconds)

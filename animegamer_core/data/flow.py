@@ -1,7 +1,7 @@
-"""Backends of optical flow for the motion value, by name: OpenCV's DIS, torchvision's RAFT, and MemFlow.
+"""Backends of optical flow for the motion value, by name: OpenCV's DIS, and MemFlow.
 
 Backends differ by factors, so a dataset stores which one measured it (`facts`). Nothing is downloaded: users give files
-of weights. F frames, H height, W width, B pairs of frames.
+of weights. F frames, H height, W width.
 """
 
 from __future__ import annotations
@@ -16,15 +16,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ..messages import brief
-from ..weights.storage import CheckpointError, note_of
+from ..weights.storage import note_of
 from .motion import DEFAULT_THRESHOLD, MEASURE_HEIGHT, dis_flow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from torch import Tensor, nn
-
-_PAIRS = 4  # that RAFT compares at a time: each takes about 200 MB at 480 x 720
-_MULTIPLE, _LEAST = 8, 128  # RAFT takes sizes that are multiples of 8, from 128 on
 
 
 class FlowError(ValueError):
@@ -37,9 +33,9 @@ class FlowSettings:
 
     backend: str = "dis"
     weights: Path | None = None
-    """raft, memflow: file of weights."""
+    """memflow: file of weights."""
     device: str = "cpu"
-    """raft, memflow: cpu or cuda."""
+    """memflow: cpu or cuda."""
     threshold: float = DEFAULT_THRESHOLD
     """px per frame at 480 px height; slower pixels count as still."""
     slow_fraction: float = 0.0
@@ -79,26 +75,6 @@ def motion_facts(flow: Flow, threshold: float, slow_fraction: float = 0.0) -> di
     return {**flow.facts, "threshold": threshold, "slow_fraction": slow_fraction, "height": MEASURE_HEIGHT}
 
 
-def _weights(settings: FlowSettings) -> Path:
-    if settings.weights is None:
-        raise FlowError(f"the flow backend {settings.backend} needs a file of weights; give one, or choose dis")
-    if not settings.weights.is_file():
-        raise FlowError(f"{settings.weights}: no such file; give the weights of {settings.backend}, or choose dis")
-    return settings.weights
-
-
-def _facts(backend: str, weights: Path, **more: str) -> dict[str, str]:
-    """The file's name and checksum, without its folder, which is private."""
-    return {"backend": backend, **more, "weights": weights.name, "sha256": note_of(weights).sha256}
-
-
-def _ready(model: nn.Module, device: str) -> nn.Module:
-    try:
-        return model.eval().requires_grad_(False).to(device)
-    except (RuntimeError, AssertionError) as error:
-        raise FlowError(f"the device {device!r} cannot be used ({str(error).splitlines()[0]})") from error
-
-
 class DisFlow:
     """OpenCV's DIS, which needs no weights."""
 
@@ -108,70 +84,32 @@ class DisFlow:
         return dis_flow(frames)
 
 
-class RaftFlow:
-    """torchvision's RAFT, large or small according to the weights."""
-
-    def __init__(self, settings: FlowSettings) -> None:
-        """Load the weights, a .pth or .safetensors file in torchvision's names; FlowError for any other."""
-        from ..weights.weight_files import read_state
-
-        weights = _weights(settings)
-        try:
-            state = read_state(weights)
-            from torchvision.models import optical_flow
-
-            name = "raft_large" if any(key.startswith("mask_predictor.") for key in state) else "raft_small"
-            model = getattr(optical_flow, name)(weights=None)
-            model.load_state_dict(state, strict=True)
-        except ImportError as error:
-            raise FlowError(
-                f"the flow backend raft needs torchvision ({error}); install the one that fits your torch, or choose "
-                "dis"
-            ) from error
-        except (CheckpointError, OSError, RuntimeError) as error:
-            raise FlowError(f"{weights}: these are not torchvision's weights of RAFT ({brief(error)})") from error
-        self._model, self._device = _ready(model, settings.device), settings.device
-        self.facts = _facts("raft", weights, model=name)
-
-    def __call__(self, frames: Sequence[NDArray[np.uint8]]) -> Iterator[NDArray[np.floating]]:
-        import torch
-
-        height, width = frames[0].shape[:2]
-        for first in range(0, len(frames) - 1, _PAIRS):
-            part = np.stack(frames[first : first + _PAIRS + 1])
-            images_B3HW = _padded(torch.from_numpy(part).to(self._device).permute(0, 3, 1, 2).float() / 127.5 - 1)
-            with torch.inference_mode():
-                flow_B2HW = self._model(images_B3HW[:-1], images_B3HW[1:])[-1][..., :height, :width]
-            yield from flow_B2HW.permute(0, 2, 3, 1).cpu().numpy()
-
-
-def _padded(images_B3HW: Tensor) -> Tensor:
-    """The images, their last row and column repeated until RAFT takes their size."""
-    from torch.nn.functional import pad
-
-    height, width = images_B3HW.shape[-2:]
-    rows, columns = (max(_LEAST, -(-size // _MULTIPLE) * _MULTIPLE) - size for size in (height, width))
-    return pad(images_B3HW, (0, columns, 0, rows), mode="replicate")
-
-
 class MemFlow:
     """MemFlow, the paper's choice, by ptlflow."""
 
     def __init__(self, settings: FlowSettings) -> None:
         """Load ptlflow's weights of MemFlow; FlowError for any other file, and without ptlflow."""
-        weights = _weights(settings)
+        weights = settings.weights
+        if weights is None or not weights.is_file():
+            raise FlowError(f"the flow backend memflow needs a file of weights, not {weights}; give one, or choose dis")
         try:
             import ptlflow
 
             model = ptlflow.get_model("memflow", str(weights))  # reads tensors only, and never runs code
+            self._model = model.eval().requires_grad_(False).to(settings.device)
         except ImportError as error:
             raise FlowError(
                 f"the flow backend memflow needs ptlflow ({error}); run `pip install ptlflow`, or choose dis"
             ) from error
-        except (OSError, EOFError, LookupError, RuntimeError, UnpicklingError, ValueError) as error:
-            raise FlowError(f"{weights}: these are not ptlflow's weights of MemFlow ({brief(error)})") from error
-        self._model, self._device = _ready(model, settings.device), settings.device
-        self.facts = _facts("memflow", weights, ptlflow=str(getattr(ptlflow, "__version__", "unknown")))
+        except (AssertionError, OSError, EOFError, LookupError, RuntimeError, UnpicklingError, ValueError) as error:
+            raise FlowError(
+                f"{weights} cannot be used as ptlflow's weights of MemFlow on {settings.device} ({brief(error)})"
+            ) from error
+        self._device = settings.device
+        version = str(getattr(ptlflow, "__version__", "unknown"))
+        # the file's name and checksum, without its folder, which is private
+        file = {"weights": weights.name, "sha256": note_of(weights).sha256}
+        self.facts = {"backend": "memflow", "ptlflow": version, **file}
 
     def __call__(self, frames: Sequence[NDArray[np.uint8]]) -> Iterator[NDArray[np.floating]]:
         import torch
@@ -190,6 +128,5 @@ class MemFlow:
 # Adding a backend is a row here, and a class like those above.
 BACKENDS: dict[str, Callable[[FlowSettings], Flow]] = {
     "dis": lambda settings: DisFlow(),
-    "raft": RaftFlow,
     "memflow": MemFlow,
 }

@@ -9,20 +9,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from multiprocessing.queues import SimpleQueue
+from typing import Any
 
 CHUNK = 4  # items that a process takes at a time
-POLL_SECONDS = 1.0  # between checks for the processes' progress, and whether all of them live
-_queue: SimpleQueue[Any] | None = None  # in a worker process whose progress is wanted
-
-
-def report_progress(progress: Any) -> None:
-    """Send `progress` to `on_progress` of `parallel_map`, from one of its processes; elsewhere it is ignored."""
-    if _queue is not None:
-        _queue.put(progress)
+POLL_SECONDS = 1.0  # between checks whether all processes live
 
 
 def worker_count(workers: int | None) -> int:
@@ -39,12 +29,10 @@ def parallel_map(
     *,
     chunk: int = CHUNK,
     ordered: bool = True,
-    on_progress: Callable[[Any], object] | None = None,
 ) -> Iterator[Any]:
     """work(item) for each item, in several processes if there are enough items; workers None: one per core.
 
-    chunk: items that a process takes at a time. ordered: in the order of the items, else as they are done. on_progress:
-    called about once a second with what the processes have sent by `report_progress`.
+    chunk: items that a process takes at a time. ordered: in the order of the items, else as they are done.
     ValueError: a program on standard input, whose processes cannot start; a process that was killed; workers below 1.
     """
     workers = min(worker_count(workers), -(-len(items) // chunk))
@@ -58,16 +46,12 @@ def parallel_map(
     before = set(multiprocessing.active_children())
     with _sigint_blocked():
         # spawn, not fork: OpenCV's and CUDA's threads do not survive a fork
-        context = multiprocessing.get_context("spawn")
-        queue = None if on_progress is None else context.SimpleQueue()
-        pool = context.Pool(workers, _init_worker, (queue,))
+        pool = multiprocessing.get_context("spawn").Pool(workers, _init_worker)
     processes = [process for process in multiprocessing.active_children() if process not in before]
     with pool:
         parts = [items[start : start + chunk] for start in range(0, len(items), chunk)]
         results = (pool.imap if ordered else pool.imap_unordered)(partial(_map_all, work), parts)
         while True:
-            while queue is not None and not queue.empty():
-                on_progress(queue.get())
             try:
                 part = results.next(timeout=POLL_SECONDS)
             except StopIteration:
@@ -98,11 +82,9 @@ def _sigint_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _init_worker(queue: SimpleQueue[Any] | None) -> None:
+def _init_worker() -> None:
     """Keep OpenCV from starting threads in every process, and leave Ctrl-C to the main program."""
     import cv2
 
-    global _queue  # noqa: PLW0603  a worker has one
-    _queue = queue
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)

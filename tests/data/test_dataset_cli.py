@@ -241,20 +241,3 @@ def test_options_of_captioners_reach_them(monkeypatch):
     ):
         with pytest.raises(ValueError, match=said):
             options(*words.split())._captioner([], SETTINGS)
-
-
-@pytest.mark.parametrize("words", ["3/2", "1", "a/b"])
-def test_a_shard_that_is_none_is_refused(words, film, tmp_path, capsys):
-    assert main(build(film, tmp_path / "out", "--shard", words)) == 2
-    assert "expected" in one_sentence(capsys.readouterr().err) and not (tmp_path / "out").exists()
-
-
-def test_shards_leave_finishing_to_a_last_call(film, whole, again, capsys):
-    for table in ("turns.jsonl", "games.jsonl", "dataset.json"):
-        (again / table).unlink()
-    assert main(build(film, again, "--shard", "2/2")) == 0
-    assert main(build(film, again, "--shard", "1/2")) == 0
-    assert "shard 1/2: 1 of 1 films fully cut" in capsys.readouterr().out
-    assert not (again / "turns.jsonl").exists()
-    assert main(["dataset", "build", "--out", str(again), "--spec", "tiny"]) == 0
-    assert tables(again) == tables(whole)
