@@ -1,7 +1,7 @@
 """Read the free base models, stock CogVideoX-2B and a Mistral, as the parts of a new world.
 
-Sizes come from the files. What the configuration files say is compared with the tensors next to them, and what our
-models cannot compute, such as CogVideoX's relatives with rotary positions, is refused by name.
+Sizes come from the files. What our models cannot compute is refused by name, such as CogVideoX's relatives with rotary
+positions.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from .sizes import (
     TRANSFORMER_FIXED,
     VAE_FIXED,
     check_fields,
-    check_release,
     check_scheduler,
-    check_stated,
     refuse_relatives,
 )
 from .storage import CheckpointError, number, read_json, whole
@@ -60,8 +58,10 @@ def open_base(folders: BaseFolders, seed: int = 0, spec: str | None = None) -> F
     mistral = _open_mistral(parts, folders.mistral)
     if parts.spec == replace(RELEASE, name=CUSTOM):
         parts.spec = RELEASE
-    if spec is not None:
-        check_release(parts.spec, folders)
+    elif spec is not None:
+        raise CheckpointError(
+            f"{folders.cogvideox}, {folders.mistral}: other sizes than those of spec {spec!r}; omit it"
+        )
     _add_initial(parts, folders.cogvideox / "transformer" / "config.json", stock, zeros_D, mistral, seed)
     parts.check()
     return parts
@@ -71,12 +71,6 @@ def _open_vae(parts: ForeignParts, folder: Path) -> None:
     recipes, config, path = _stock(folder, keys.VAE_DIFFUSERS)
     check_fields(config, VAE_FIXED, path, "CogVideoX-2b")
     vae = sizes.vae_spec(recipes)
-    stated = {
-        "block_out_channels": list(vae.channels),
-        "layers_per_block": vae.layers_per_block,
-        "latent_channels": vae.latent_channels,
-    }
-    check_stated(config, stated, path)
     parts.spec = replace(parts.spec, decoder=replace(parts.spec.decoder, vae=vae))
     parts.add("vae", RecipeSource(sizes.path_of(recipes), HALF, recipes), path)
 
@@ -95,7 +89,6 @@ def _open_transformer(parts: ForeignParts, folder: Path) -> tuple[ComputedTensor
         raise CheckpointError(
             f"{sizes.path_of(recipes)}: its text projection is {hidden} wide; expected {own}, like its layers"
         )
-    check_stated(config, {"text_embed_dim": text}, path)
     encoder = replace(parts.spec.encoder, text=replace(parts.spec.encoder.text, width=text))
     state = replace(parts.spec.state, width=hidden)
     parts.spec = replace(parts.spec, state=state, decoder=decoder, encoder=encoder)
@@ -108,15 +101,6 @@ def _decoder_spec(
     """Sizes of the transformer from its tensors, and of its shots from its configuration."""
     decoder = sizes.decoder_spec(recipes, None, spec.decoder.vae, spec.state)
     channels = sizes.latent_channels(recipes)
-    stated = {
-        "num_attention_heads": decoder.heads,
-        "attention_head_dim": decoder.head_width,
-        "num_layers": decoder.layers,
-        "time_embed_dim": decoder.time_width,
-        "patch_size": decoder.patch,
-        "in_channels": channels,
-    }
-    check_stated(config, stated, path)
     if channels != decoder.vae.latent_channels:
         raise CheckpointError(
             f"{path}: its transformer reads latents with {channels} channels; expected {decoder.vae.latent_channels}, "
@@ -154,7 +138,6 @@ def _open_mistral(parts: ForeignParts, folder: Path) -> dict[str, Recipe]:
         raise CheckpointError(f"{source.path}: has {entries} token rows; expected {known}")
     check_fields(config, MISTRAL_FIXED, path, model.name)
     engine = sizes.mistral_spec(recipes, folder, model)
-    check_stated(config, {"vocab_size": entries}, path)  # the other sizes were compared in `mistral_spec`
     parts.spec = replace(parts.spec, engine=replace(engine, vocab_size=entries + ADDED_TOKENS))
     return recipes
 

@@ -1,4 +1,4 @@
-"""Check that the configuration files of base models fit our modules and the tensors next to them."""
+"""The sizes of foreign models, from the shapes of their tensors, or their configuration files where no shape tells."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from ..spec import (
     DecoderSpec,
     EngineSpec,
     ImageEncoderSpec,
-    ModelSpec,
     StateSpec,
     TextEncoderSpec,
     VaeSpec,
 )
-from .base_folders import LANGUAGE_MODELS, BaseFolders, LanguageModel
+from .base_folders import LANGUAGE_MODELS, LanguageModel
 from .keys import Recipe
 from .storage import CheckpointError, TensorSource, config_field, number, read_json, whole
 
@@ -76,46 +75,6 @@ def check_fields(config: Mapping[str, typing.Any], expected: Mapping[str, typing
             raise CheckpointError(f"{path}: {name} is {brief(config[name], 40)!r}; expected {value!r} of {whose}")
 
 
-def check_stated(config: Mapping[str, typing.Any], found: Mapping[str, typing.Any], path: Path) -> None:
-    """CheckpointError for the first size that a configuration file states and the tensors next to it do not have.
-
-    null states nothing: libraries write it where a size follows from others.
-    """
-    for name, value in found.items():
-        if config.get(name) not in (None, value):
-            raise CheckpointError(
-                f"{path}: {name} is {brief(config[name], 40)!r}, but the weights next to it have {value}; expected "
-                "both from one download"
-            )
-
-
-def check_release(spec: ModelSpec, folders: BaseFolders) -> None:
-    """CheckpointError that names the first size in which the files differ from the released ones."""
-    found, wanted, cogvideox = spec.to_dict(), RELEASE.to_dict(), folders.cogvideox
-    folder_of = {
-        "engine": folders.mistral,
-        "decoder": cogvideox / "transformer",
-        "state": cogvideox / "transformer",
-        "encoder": folders.t5 if found["encoder"]["text"] != wanted["encoder"]["text"] else folders.clip,
-    }
-    for name in ("engine", "decoder", "state", "encoder"):
-        if found[name] != wanted[name]:
-            field_name, value, expected = _difference(found[name], wanted[name])
-            folder = cogvideox / "vae" if field_name.startswith("vae.") else folder_of[name] or cogvideox
-            raise CheckpointError(f"{folder}: {field_name} is {value}; expected {expected} of spec 'release'")
-
-
-def _difference(
-    found: Mapping[str, typing.Any], wanted: Mapping[str, typing.Any]
-) -> tuple[str, typing.Any, typing.Any]:
-    """(name, found, expected) of the first field in which two nested specs differ."""
-    name = next(name for name in wanted if found[name] != wanted[name])
-    if not isinstance(wanted[name], dict):
-        return name, found[name], wanted[name]
-    inner, value, expected = _difference(found[name], wanted[name])
-    return f"{name}.{inner}", value, expected
-
-
 Recipes = Mapping[str, Recipe]
 CLIP_HEAD_WIDTH = 64  # open_clip's default, and ViT-B-16's
 RMS_EPS = 1e-5
@@ -123,37 +82,20 @@ RMS_EPS = 1e-5
 
 def mistral_spec(recipes: Recipes, mistral: Path, model: LanguageModel = LANGUAGE_MODELS[0]) -> EngineSpec:
     """Sizes of a Mistral from its tensors and its folder's config.json; CheckpointError for another model's."""
-    config_path = mistral / "config.json"
-    config = read_json(config_path)
+    path = mistral / "config.json"
+    config = read_json(path)
+    if not math.isclose(number(config, "rms_norm_eps", path, RMS_EPS), RMS_EPS):
+        raise CheckpointError(f"{path}: rms_norm_eps is {config['rms_norm_eps']}; expected {RMS_EPS}")
     vocab, hidden = shape_of(recipes, "llm.model.embed_tokens.weight", 2)
-    heads = whole(config, "num_attention_heads", config_path)
-    kv_heads = whole(config, "num_key_value_heads", config_path)
-    key_rows = shape_of(recipes, "llm.model.layers.0.self_attn.k_proj.weight", 2)[0]
-    if hidden % (2 * heads) or heads % kv_heads or key_rows * heads != hidden * kv_heads:  # positions turn pairs
-        raise CheckpointError(
-            f"{config_path}: {heads} heads and {kv_heads} key heads do not fit a width of {hidden} with {key_rows} "
-            "key rows; expected the base model that this engine was trained on"
-        )
-    if not math.isclose(number(config, "rms_norm_eps", config_path, RMS_EPS), RMS_EPS):
-        raise CheckpointError(f"{config_path}: rms_norm_eps is {config['rms_norm_eps']}; expected {RMS_EPS}")
-    intermediate = shape_of(recipes, "llm.model.layers.0.mlp.gate_proj.weight", 2)[0]
-    layers = count_numbers(r"llm\.model\.layers\.(\d+)\..+", recipes)
-    found = {
-        "hidden_size": hidden,
-        "intermediate_size": intermediate,
-        "num_hidden_layers": layers,
-        "head_dim": hidden // heads,
-    }
-    check_stated(config, found, config_path)
     return EngineSpec(
         vocab_size=vocab,
         hidden=hidden,
-        intermediate=intermediate,
-        layers=layers,
-        heads=heads,
-        kv_heads=kv_heads,
-        rope_theta=_rope_theta(config, config_path, model),
-        max_positions=whole(config, "max_position_embeddings", config_path),
+        intermediate=shape_of(recipes, "llm.model.layers.0.mlp.gate_proj.weight", 2)[0],
+        layers=count_numbers(r"llm\.model\.layers\.(\d+)\..+", recipes),
+        heads=whole(config, "num_attention_heads", path),
+        kv_heads=whole(config, "num_key_value_heads", path),
+        rope_theta=_rope_theta(config, path, model),
+        max_positions=whole(config, "max_position_embeddings", path),
     )
 
 
@@ -161,11 +103,6 @@ def decoder_spec(recipes: Recipes, positions: Tensor | None, vae: VaeSpec, state
     """Sizes of the transformer, and the shot's size from its table of positions (None: the released 480 x 720)."""
     hidden, _, patch, _ = shape_of(recipes, "transformer.patch_embed.proj.weight", 4)
     head_width = shape_of(recipes, "transformer.transformer_blocks.0.attn1.norm_q.weight", 1)[0]
-    if hidden % head_width or hidden % 16:
-        raise CheckpointError(
-            f"{path_of(recipes)}: a width of {hidden} does not split into heads of {head_width}, or into the 16 parts "
-            "of a position; expected whole numbers"
-        )
     spec = DecoderSpec(
         layers=count_numbers(r"transformer\.transformer_blocks\.(\d+)\..+", recipes),
         heads=hidden // head_width,
@@ -189,15 +126,11 @@ def decoder_spec(recipes: Recipes, positions: Tensor | None, vae: VaeSpec, state
 
 
 def vae_spec(recipes: Recipes) -> VaeSpec:
-    """Sizes of the VAE; the published one normalises in groups of 32."""
+    """Sizes of the VAE."""
     levels = count_numbers(r"encoder\.down_blocks\.(\d+)\..+", recipes)
     channels = tuple(
         shape_of(recipes, f"encoder.down_blocks.{level}.resnets.0.conv1.conv.weight", 5)[0] for level in range(levels)
     )
-    if not channels or any(count % VaeSpec.norm_groups for count in channels):
-        raise CheckpointError(
-            f"{path_of(recipes)}: levels of {channels} channels; expected multiples of {VaeSpec.norm_groups}"
-        )
     return VaeSpec(
         channels=channels,
         layers_per_block=count_numbers(r"encoder\.down_blocks\.0\.resnets\.(\d+)\..+", recipes),
@@ -206,22 +139,21 @@ def vae_spec(recipes: Recipes) -> VaeSpec:
 
 
 def image_encoder_spec(recipes: Recipes, folder: Path | None) -> ImageEncoderSpec:
-    """Sizes of the image encoder; heads from its configuration file, where there is one, whose sizes must be these."""
+    """Sizes of the image encoder; heads from its configuration file, where there is one."""
     width, _, patch, _ = shape_of(recipes, "embeddings.patch_embedding.weight", 4)
     tokens = shape_of(recipes, "embeddings.position_embedding.weight", 2)[0] - 1
-    spec = ImageEncoderSpec(
+    return ImageEncoderSpec(
         image_size=math.isqrt(tokens) * patch,
         patch=patch,
         width=width,
         layers=count_numbers(r"encoder\.layers\.(\d+)\..+", recipes),
-        heads=1,  # no shape gives them
+        heads=_clip_heads(width, folder),
         intermediate=shape_of(recipes, "encoder.layers.0.mlp.fc1.weight", 2)[0],
     )
-    return dataclasses.replace(spec, heads=_clip_heads(recipes, folder, spec))
 
 
 def text_encoder_spec(recipes: Recipes, folder: Path) -> TextEncoderSpec:
-    """Sizes of the text encoder from its tensors, heads and layers from config.json; it must be a T5 of version 1.1."""
+    """Sizes of the text encoder from its tensors, heads from config.json; it must be a T5 of version 1.1."""
     path = folder / "config.json"
     config = read_json(path)
     if config.get("feed_forward_proj") != "gated-gelu":
@@ -229,23 +161,14 @@ def text_encoder_spec(recipes: Recipes, folder: Path) -> TextEncoderSpec:
             f"{path}: feed_forward_proj is {config.get('feed_forward_proj')!r}; expected 'gated-gelu' of t5-v1_1-xxl"
         )
     vocab, width = shape_of(recipes, "shared.weight", 2)
-    spec = TextEncoderSpec(
+    return TextEncoderSpec(
         vocab_size=vocab,
         width=width,
         head_width=whole(config, "d_kv", path),
         heads=whole(config, "num_heads", path),
         intermediate=shape_of(recipes, "encoder.block.0.layer.1.DenseReluDense.wi_0.weight", 2)[0],
-        layers=whole(config, "num_layers", path),
+        layers=count_numbers(r"encoder\.block\.(\d+)\..+", recipes),
     )
-    rows = shape_of(recipes, "encoder.block.0.layer.0.SelfAttention.q.weight", 2)[0]
-    layers = count_numbers(r"encoder\.block\.(\d+)\..+", recipes)
-    if (spec.heads * spec.head_width, spec.layers) != (rows, layers):
-        raise CheckpointError(
-            f"{path}: {spec.heads} heads of {spec.head_width} in {spec.layers} layers do not fit {layers} layers with "
-            f"{rows} query rows in {path_of(recipes)}; download both again"
-        )
-    check_stated(config, {"d_model": width, "d_ff": spec.intermediate, "vocab_size": vocab}, path)
-    return spec
 
 
 def latent_channels(recipes: Recipes) -> int:
@@ -282,37 +205,20 @@ def _period(rows_PD: Tensor) -> int:
     return int(same.float().argmax()) + 1 if same.any() else len(rows_PD)
 
 
-def _clip_heads(recipes: Recipes, folder: Path | None, spec: ImageEncoderSpec) -> int:
-    """Heads of the image encoder, which must split its width; without a file they have open_clip's width.
-
-    spec: its other sizes, which the file must state if it states any.
-    """
-    path, head_width, heads, width = path_of(recipes), CLIP_HEAD_WIDTH, None, spec.width
-    squares = {"patch_size": spec.patch, "image_size": spec.image_size}
-    if folder is not None and (folder / "open_clip_config.json").is_file():
-        path = folder / "open_clip_config.json"
+def _clip_heads(width: int, folder: Path | None) -> int:
+    """Heads of the image encoder; without a configuration file they have open_clip's width."""
+    head_width = CLIP_HEAD_WIDTH
+    if folder is not None and (path := folder / "open_clip_config.json").is_file():
         config = config_field(read_json(path), "model_cfg", dict, path, {})
-        if config.get("quick_gelu"):
-            raise CheckpointError(f"{path}: quick_gelu is set; expected the laion2b weights, which use the exact GELU")
-        config = config_field(config, "vision_cfg", dict, path, {})
-        head_width = whole(config, "head_width", path, CLIP_HEAD_WIDTH)
-        ratio = spec.intermediate / width
-        check_stated(config, {"width": width, "layers": spec.layers, "mlp_ratio": ratio, **squares}, path)
-    elif folder is not None and (folder / "config.json").is_file():
-        path = folder / "config.json"
-        config = config_field(read_json(path), "vision_config", dict, path, {})
-        if config.get("hidden_act", "gelu") != "gelu":
-            raise CheckpointError(
-                f"{path}: hidden_act is {brief(config['hidden_act'], 40)!r}; expected 'gelu' of the laion2b weights"
-            )
-        if "num_attention_heads" in config:
-            heads = whole(config, "num_attention_heads", path)
-        found = {"hidden_size": width, "num_hidden_layers": spec.layers, "intermediate_size": spec.intermediate}
-        check_stated(config, {**found, **squares}, path)
-    if width % (heads or head_width):
-        split = f"{heads} heads" if heads else f"heads of {head_width}"
-        raise CheckpointError(f"{path}: a width of {width} does not split into {split}; download it again")
-    return heads or width // head_width
+        check_fields(config, {"quick_gelu": False}, path, "the laion2b weights")
+        vision = config_field(config, "vision_cfg", dict, path, {})
+        head_width = whole(vision, "head_width", path, CLIP_HEAD_WIDTH)
+    elif folder is not None and (path := folder / "config.json").is_file():
+        vision = config_field(read_json(path), "vision_config", dict, path, {})
+        check_fields(vision, {"hidden_act": "gelu"}, path, "the laion2b weights")
+        if "num_attention_heads" in vision:
+            return whole(vision, "num_attention_heads", path)
+    return max(1, width // head_width)
 
 
 def _rope_theta(config: dict[str, typing.Any], path: Path, model: LanguageModel) -> float:

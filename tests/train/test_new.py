@@ -138,19 +138,16 @@ def refuse(src, out, match, **options):
 
 VIDEO = "CogVideoX-2b/transformer/config.json"
 VAE, NOISE = "CogVideoX-2b/vae/config.json", "CogVideoX-2b/scheduler/scheduler_config.json"
-LLM, TEXTS = "Mistral-7B-Instruct-v0.1/config.json", "CogVideoX-2b/text_encoder/config.json"
+LLM = "Mistral-7B-Instruct-v0.1/config.json"
 
 
 @pytest.mark.parametrize(
     ("file", "changes", "match"),
     [
         (VIDEO, {"use_rotary_positional_embeddings": True}, "as in CogVideoX-5b; expected CogVideoX-2b"),
-        (VIDEO, {"num_layers": 30}, "num_layers is '30', but the weights next to it have 2"),
         (VIDEO, {"sample_height": "60"}, "sample_height is '60'; expected a whole number"),
         (VAE, {"scaling_factor": 0.7}, "scaling_factor is '0.7'; expected 1.15258426 of CogVideoX-2b"),
         (LLM, {"model_type": "mixtral"}, "model_type is 'mixtral'; expected 'mistral'"),
-        (LLM, {"vocab_size": 32768}, "vocab_size is '32768', but the weights next to it have 32000"),
-        (TEXTS, {"d_model": 4096}, "d_model is '4096', but the weights next to it have 16"),
     ],
 )
 def test_configurations_that_do_not_fit(src, tmp_path, file, changes, match):

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import math
 import os
 import re
 import shutil
@@ -385,21 +384,10 @@ MISTRAL, T5, ADAPTER = (
         (MISTRAL, {"rope_theta": [1]}, r"rope_theta is '\[1\]'; expected a number"),
         (MISTRAL, {"rope_theta": 1e6}, "rope_theta is 1e\\+06; expected 10000 of Mistral-7B-Instruct-v0.1"),
         (MISTRAL, {"rms_norm_eps": 1e-3}, "rms_norm_eps is 0.001; expected 1e-05"),
-        (MISTRAL, {"rms_norm_eps": math.nan}, "not JSON"),
-        (
-            MISTRAL,
-            {"num_hidden_layers": 3},
-            "num_hidden_layers is '3', but the weights next to it have 2",
-        ),
-        (MISTRAL, {"hidden_size": 8}, "hidden_size is '8', but the weights next to it have 16"),
-        (MISTRAL, {"intermediate_size": 7}, "intermediate_size is '7', but the weights next to it have"),
         (MISTRAL, {"num_attention_heads": True}, "num_attention_heads is 'True'; expected a whole number"),
         (MISTRAL, {"num_key_value_heads": 0}, "num_key_value_heads is 0; expected a whole number of 1"),
-        (MISTRAL, {"num_attention_heads": 16, "num_key_value_heads": 8}, "16 heads and 8 key heads do not fit"),
         (MISTRAL, {"max_position_embeddings": 10**400}, r"max_position_embeddings is 10+ \.\.\. 0+; expected"),
         (T5, {"d_kv": 10**20}, "d_kv is 1000+; expected a whole number of 1"),
-        (T5, {"d_kv": 9}, "2 heads of 9 in 2 layers do not fit 2 layers with 16 query rows"),
-        (T5, {"num_layers": 100}, "in 100 layers do not fit 2 layers"),
         (ADAPTER, {"lora_alpha": 10**400}, r"lora_alpha is '10+ \.\.\. 0+'; expected a number"),
     ],
 )
@@ -414,15 +402,8 @@ def test_a_broken_configuration_beside_the_weights(whole, tmp_path, file, change
     [
         ("open_clip_config.json", {"model_cfg": None}, "model_cfg is 'None'; expected an object"),
         ("open_clip_config.json", {"model_cfg": {"vision_cfg": {"head_width": 0}}}, "head_width is 0; expected"),
-        (
-            "open_clip_config.json",
-            {"model_cfg": {"vision_cfg": {"head_width": 7}}},
-            "16 does not split into heads of 7",
-        ),
         ("config.json", {"vision_config": [1]}, r"vision_config is '\[1\]'; expected an object"),
-        ("config.json", {"vision_config": {"num_attention_heads": 5}}, "16 does not split into 5 heads"),
         ("config.json", {"vision_config": {"hidden_act": []}}, r"hidden_act is '\[\]'; expected 'gelu'"),
-        ("config.json", {}, "16 does not split into heads of 64"),
     ],
 )
 def test_a_broken_configuration_of_the_image_tower(src, originals, tmp_path, file, content, match):
