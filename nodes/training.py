@@ -167,21 +167,22 @@ class TrainLoRAStage(io.ComfyNode):
         comfyui.require(*PACKAGES, "peft")
         from ..animegamer_core.train.job import train_adapter
         from ..animegamer_core.train.log import LOG, draw_losses, read_log
-        from ..animegamer_core.train.loop import RunOptions
+        from ..animegamer_core.train.run import stage_file
 
         progress = comfyui.NodeProgress()
         job = _job(given, progress)
         config, out = job["config"], job["out"]
         with at_work(given.run, given.stage, config.steps) as now:
             on_step = _LossPreview(progress, out / LOG, now)
-            options = RunOptions(given.resume, on_step, _stop, comfyui.clear_device())
-            result = train_adapter(**job, options=options, on_progress=progress)
+            options = {"on_step": on_step, "should_stop": _stop, "device": comfyui.clear_device()}
+            train_adapter(**job, on_progress=progress, resume=given.resume, **options)
+        file = stage_file(out, given.stage)
         lines = read_log(out / LOG)
         plot = image_of_picture(draw_losses(lines))
-        report = _report(given.stage, lines, result.seconds, job["dataset"], result.file)
-        TRAINED.record(fingerprinted, str(result.file))
+        report = _report(given.stage, lines, job["dataset"], file)
+        TRAINED.record(fingerprinted, str(file))
         notes = [*job["world"].warnings, *filter(None, [lr_warning(config)])]
-        lora = (*(given.lora or ()), (str(result.file), 1.0))
+        lora = (*(given.lora or ()), (str(file), 1.0))
         return io.NodeOutput(lora, plot, report, ui=report_ui(cls, plot, report, notes))
 
 
@@ -274,12 +275,14 @@ def _stop() -> bool:
     return False
 
 
-def _report(stage: str, lines: list[dict[str, float]], seconds: float, dataset: Path, file: Path) -> str:
+def _report(stage: str, lines: list[dict[str, float]], dataset: Path, file: Path) -> str:
     losses = [line["loss"] for line in lines]
     part = max(1, len(losses) // 5)
     first, last = sum(losses[:part]) / part, sum(losses[-part:]) / part
+    end = lines[-1]
     return (
-        f"{stage}: {lines[-1]['step']} steps in {seconds:.0f} s, loss {first:.4g} at the start, {last:.4g} at the end\n"
+        f"{stage}: {end['step']} steps in {end['seconds']:.0f} s, loss {first:.4g} at the start, "
+        f"{last:.4g} at the end\n"
         f"trained on {dataset}\nLoRA file {file}"
     )
 

@@ -28,7 +28,7 @@ from .distributed import processes
 from .job import FEATURES, is_in_world, train_one_stage
 from .log import Report
 from .parts import WorldParts, name_of, new_model, set_trainable
-from .run import LEARNERS, check_free, check_stage
+from .run import LEARNERS, check_free, check_stage, stage_file
 from .stages import SCRATCH_SPECS, STAGES, STAGES_IN_ORDER, StageConfig, TrainRequest, models_of
 from .training_data import TrainingData, name_weights
 from .world_setup import words_tokenizer, world_exists
@@ -139,7 +139,7 @@ class Chain:
         else:
             last = self.runs[-1].request.stage
             names = [name for name in (*begins_from(last), last) if name in self.trained]
-            files = [*request.start, *(stage_file(request.out / name) for name in names)]
+            files = [*request.start, *(stage_file(request.out / name, name) for name in names)]
             words += [word for file in files for word in ("--lora", str(file))]
             playable = True
         report("all stages are done" + ("; this plays the world with them:" if playable else ""))
@@ -196,7 +196,7 @@ def _open(request: TrainRequest) -> Chain:
     runs = []
     for name in names:
         begins = () if scratch else tuple(before for before in begins_from(name) if before in trained)
-        files = [stage_file(request.out / before) for before in begins]
+        files = [stage_file(request.out / before, before) for before in begins]
         stage = replace(requests[name], start=(*request.start, *files))
         saved = list_checkpoints(stage.out / CHECKPOINTS)
         done = _is_done(stage.out) and (not scratch or is_in_world(stage))
@@ -218,12 +218,7 @@ def _with_earlier(out: Path, names: Sequence[str], own: Sequence[str]) -> list[s
 def _is_done(out: Path) -> bool:
     """Whether a stage's folder holds its result and its adapter."""
     path = out / RESULT
-    return path.is_file() and read_json(path).get("stage") == out.name and stage_file(out).is_file()
-
-
-def stage_file(out: Path) -> Path:
-    """The path of the adapter that a stage writes in its folder."""
-    return out / f"{out.name}.safetensors"
+    return path.is_file() and read_json(path).get("stage") == out.name and stage_file(out, out.name).is_file()
 
 
 def stages_of(recipe: str, chosen: str | None = None) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -27,10 +28,9 @@ from ..weights.world import EMBEDDED
 from .cache import FeatureStore
 from .checkpoints import CHECKPOINTS, RESULT, hold_run_folder, list_checkpoints, origin_of
 from .distributed import close_at_exit, processes
-from .log import LOG, PICTURE, Report, RunProgress, how_it_stopped, plot_log, read_log, report_interrupt
-from .loop import RunOptions
+from .log import LOG, PICTURE, Report, RunProgress, how_it_stopped, plot_log, read_log
 from .parts import WorldParts, needed_parts, world_for_stage
-from .run import StageResult, check_free, train_stage
+from .run import check_free, stage_file, train_stage
 from .stages import SCRATCH_SPECS, STAGES, StageConfig, TrainRequest, lr_warning, models_of
 from .training_data import Progress, TrainingData
 from .world_setup import words_tokenizer, world_exists
@@ -75,23 +75,24 @@ def train_adapter(
     out: Path,
     start: Sequence[tuple[Path, float]] = (),
     cache: Path | None = None,
-    options: RunOptions = RunOptions(),  # noqa: B008  frozen
     on_progress: Progress | None = None,
-) -> StageResult:
+    device: torch.device | None = None,
+    **options: Any,
+) -> None:
     """Train a stage, or continue its run; the world is not changed. Works within a larger program.
 
     world: as `world_for_stage` returns it. start: adapters and their strengths, applied in order. cache: the folder of
     computed features, None for one in `out`. on_progress: called while features are computed; its exceptions reach the
-    caller. ValueError, before the first step, if world, data or settings do not fit together.
+    caller. options: as of `train_stage`. ValueError, before the first step, if world, data or settings do not fit.
     """
-    check_free(out, options.resume)
+    check_free(out, options.get("resume", True))
     folder = DatasetFolder.open(dataset, clips=False)  # train_stage checks them if it reads clips
     data = TrainingData(folder, FeatureStore(), cache=cache or out / FEATURES, on_progress=on_progress)
 
     with torch.inference_mode(False), torch.enable_grad(), _own_accelerate():
         with hold_run_folder(out, origin_of(stage, folder, start, world)):
-            parts = needed_parts(stage, config, world, data, options.device, [path for path, _ in start])
-            return train_stage(stage, config, parts.with_stage_files(start), data, out, options)
+            parts = needed_parts(stage, config, world, data, device, [path for path, _ in start])
+            train_stage(stage, config, parts.with_stage_files(start), data, out, device=device, **options)
 
 
 def _train(request: TrainRequest, report: Report) -> None:
@@ -102,7 +103,6 @@ def _train(request: TrainRequest, report: Report) -> None:
         adapted_models(file, facts.baseline)  # ValueError for a file that is not an adapter for this stage
         report(f"starts from {file}")
     progress = RunProgress(stage, report)
-    options = RunOptions(request.resume, progress.step, on_interrupt=report_interrupt if is_main else None)
     with ExitStack() as held:
         world, small = None, False
         if not facts.baseline:
@@ -126,7 +126,7 @@ def _train(request: TrainRequest, report: Report) -> None:
         if not facts.baseline:
             world = _as_trained(request, world, report)
         config = _checked_config(request, recipe, report, None if facts.baseline else world)
-        check_free(out, options.resume)
+        check_free(out, request.resume)
         held.enter_context(hold_run_folder(out, origin_of(stage, folder, request.starts, world, in_place)))
         # features of small worlds stay in memory
         cache = request.cache or (None if in_place or (facts.baseline and world is not None) else out / FEATURES)
@@ -138,23 +138,26 @@ def _train(request: TrainRequest, report: Report) -> None:
             report(f"trains {request.world} in place")
         else:
             parts = needed_parts(stage, config, world, data, None, request.start)
-        result = train_stage(stage, config, parts.with_stage_files(request.starts), data, out, options)
+        ended = train_stage(
+            stage, config, parts.with_stage_files(request.starts), data, out, request.resume, progress.step
+        )
         if is_main:
             plot_log(out / LOG, out / PICTURE)
-        if result.file is None:
-            report(f"stopped at step {result.step} of {config.steps}; the same command with --resume continues")
+        if ended is None:
+            report(how_it_stopped(out))
             return
+        parts, file = ended[0], stage_file(out, stage)
         if in_place:
             if is_main:
-                result.parts.save(as_stated(world, adapter_facts(result.file)), max_shard_bytes=config.shard_mb * 2**20)
+                parts.save(as_stated(world, adapter_facts(file)), max_shard_bytes=config.shard_mb * 2**20)
                 write_json(out / RESULT, {**read_json(out / RESULT), IN_WORLD: str(world.folder.resolve())})
             report(f"wrote {request.world}")
         if facts.baseline and is_main:
             from .text_video import save_text_video
 
-            report(f"wrote {save_text_video(result.parts.decoder, result.file, out / stage)}")
+            report(f"wrote {save_text_video(parts.decoder, file, out / stage)}")
         else:
-            report(f"wrote {result.file}")
+            report(f"wrote {file}")
 
 
 def _baseline_parts(
@@ -280,7 +283,7 @@ def is_in_world(request: TrainRequest) -> bool:
     if result[IN_WORLD] != str(Path(request.world).resolve()):
         raise ValueError(
             f"{request.out} is finished, and {result[IN_WORLD]} has its weights, not {request.world}; choose another "
-            f"--out, or use {request.out / request.stage}.safetensors (--lora to play with it, --start to train)"
+            f"--out, or use {stage_file(request.out, request.stage)} (--lora to play with it, --start to train)"
         )
     return True
 

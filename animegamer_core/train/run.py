@@ -29,10 +29,10 @@ from .checkpoints import CHECKPOINTS, RESULT, continued_config, list_checkpoints
 from .distributed import processes
 from .engine_learner import EngineLearner, add_predictions
 from .learners import ContrastiveLearner, DiffusionLearner, DistillLearner, Learner, TextVideoLearner, VaeLearner
-from .loop import RunOptions, run_loop
+from .loop import OnStep, draw_sheet, run_loop
 from .parts import WorldParts, check_trainable, keep_lora
 from .stages import STAGES, StageConfig
-from .trainer import copy_into, idle_on_cpu, on_device
+from .trainer import Trainer, copy_into, idle_on_cpu, on_device
 from .training_data import (
     IMAGE_FEATURES,
     Progress,
@@ -54,57 +54,60 @@ MEASURED_CLIPS = 128  # most clips for `measured_scale`
 UNKNOWN_WORDS_SHOWN = 3
 
 
-@dataclass(frozen=True)
-class StageResult:
-    """How a call of `train_stage` ended.
-
-    done: whether all steps are taken; if not, the same call with freshly loaded parts continues from the last
-    checkpoint. seconds: time in the loop, over all calls. parts, data: for the next stage; parts have the trained
-    weights (with FSDP2, only in the main process), and data has no outdated features. file: the adapter, None while the
-    stage is unfinished.
-    """
-
-    done: bool
-    step: int
-    seconds: float
-    parts: WorldParts
-    data: TrainingData
-    file: Path | None = None
-
-
 def train_stage(
     stage: str,
     config: StageConfig,
     parts: WorldParts,
     data: TrainingData,
     out: str | Path,
-    options: RunOptions = RunOptions(),  # noqa: B008  frozen
-) -> StageResult:
-    """Run a stage, or continue it, perhaps with more steps.
+    resume: bool = True,
+    on_step: OnStep | None = None,
+    should_stop: Callable[[], bool] | None = None,
+    device: torch.device | None = None,
+) -> tuple[WorldParts, TrainingData] | None:
+    """Run a stage, or continue it, perhaps with more steps; writes its adapter to `out`.
 
+    Returns the parts with the trained weights (with FSDP2, only in the main process), and the data without outdated
+    features, for the next stage; None if it stopped before the last step, so that the same call with freshly loaded
+    parts continues from the last checkpoint.
+    resume: continue from the last checkpoint in the folder, if there is one. on_step: gets the values of each logged
+    step. should_stop: called after each step; True saves a checkpoint and stops. An exception from either reaches the
+    caller after a checkpoint is saved. device: where to train, None for accelerate's choice.
     ValueError, before the first step, if data, sizes or settings do not fit; later, if the loss is not finite.
+    KeyboardInterrupt after Ctrl-C.
     """
     out = Path(out)
-    device, is_main = options.device or processes().device, processes().is_main_process
-    check_free(out, options.resume)
+    check_free(out, resume)
     config = continued_config(stage, config, out)
     check_stage(stage, config, parts, data)
     stated = playing_facts(stage, config, parts, data)
     learner = LEARNERS[stage](config, parts, data)
     with idle_on_cpu(learner):
         check_trainable(learner, config)  # before features, which may take hours
-    data = prepare(stage, config, parts, data, device)
-    state, trained = run_loop(stage, config, learner, parts, data, out, options)
-    if state.step < config.steps:
-        return StageResult(False, state.step, state.seconds, parts, data)
+    data = prepare(stage, config, parts, data, device or processes().device)
+    with idle_on_cpu(learner) as idle:
+        trainer = Trainer(stage, config, learner, data, device)
+        vae = idle.get("decoder.vae") or (parts.decoder and parts.decoder.vae)
+        interrupted = run_loop(trainer, out, lambda: draw_sheet(trainer, parts, vae, out), resume, on_step, should_stop)
+        is_done = trainer.state.step >= config.steps
+        trained = trainer.finish(learner) if is_done else {}
+    if interrupted:
+        raise KeyboardInterrupt
+    if not is_done:
+        return None
+    is_main = processes().is_main_process
     if is_main or not distributed.fsdp_wanted():
         parts, trained = _finish(stage, learner, parts, data, trained)
-    file = out / f"{stage}.safetensors"
     if is_main:
         kept = {name: value for name, value in trained.items() if not name.startswith("heads.")}  # only to train
-        save_adapter(file, stage, config, kept, parts.spec.to_dict(), stated)
-        write_json(out / RESULT, {"stage": stage, "steps": state.step, "seconds": state.seconds})
-    return StageResult(True, state.step, state.seconds, parts, data.without(*STAGES[stage].outdates), file)
+        save_adapter(stage_file(out, stage), stage, config, kept, parts.spec.to_dict(), stated)
+        write_json(out / RESULT, {"stage": stage, "steps": trainer.state.step, "seconds": trainer.state.seconds})
+    return parts, data.without(*STAGES[stage].outdates)
+
+
+def stage_file(out: Path, stage: str) -> Path:
+    """The path of the adapter that a stage writes in its folder."""
+    return out / f"{stage}.safetensors"
 
 
 def check_free(out: Path, resume: bool) -> None:

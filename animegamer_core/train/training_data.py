@@ -228,10 +228,10 @@ def cached_features(data: TrainingData, encoder: ShotEncoder | None, decoder: Sh
 
 def add_frames(data: TrainingData) -> TrainingData:
     """Read every clip into the feature `frames`; ValueError for a clip whose shape differs from the first one's."""
-    return data.with_feature("frames", lambda part: _frames(data, part, "cpu"), rows=16)
+    return data.with_feature("frames", lambda part: clip_frames(data, part, "cpu"), rows=16)
 
 
-def _frames(data: TrainingData, part: range, device: torch.device | str) -> Tensor:
+def clip_frames(data: TrainingData, part: range | Sequence[int], device: torch.device | str) -> Tensor:
     """(n, F, H, W, 3) uint8: the frames of these clips, from memory or from their files."""
     if "frames" in data.store:
         return _rows(data, "frames", part, device)
@@ -252,7 +252,7 @@ def add_latents(data: TrainingData, decoder: ShotDecoder) -> TrainingData:
     rows = max(1, ENCODED_PIXELS // (spec.frames * spec.height * spec.width))
 
     def compute(part: range) -> Tensor:
-        frames = _frames(data, part, device)
+        frames = clip_frames(data, part, device)
         with autocast(device):
             posterior = vae.encode(rearrange(pictures(frames), "b f c h w -> b c f h w")).latent_dist
         both = torch.stack([posterior.mean.float(), posterior.std.float()], dim=1) * vae.config.scaling_factor
@@ -279,7 +279,7 @@ def add_encoder_features(
         return encoder.text_features(encoder.text_ids(texts)).half().to(home)
 
     def image(part: range) -> Tensor:
-        clips = _frames(data, part, device)
+        clips = clip_frames(data, part, device)
         chosen = clips[torch.arange(len(clips), device=device), at[part.start : part.stop]]
         with autocast(device):
             return encoder.image_features(pictures(chosen)).half().to(home)

@@ -101,7 +101,7 @@ def test_stages_find_all_features_and_decode_no_clip(dataset, world, tmp_path):
     assert not [name for name in before if name.startswith("frames")]
     for stage in ("joint", "predict"):
         with counted() as counts:
-            assert train(stage, dataset, world, tmp_path / "cache", tmp_path / stage).done
+            assert train(stage, dataset, world, tmp_path / "cache", tmp_path / stage)
         assert set(counts.values()) == {0}
     assert {file.name: file.read_bytes() for file in (tmp_path / "cache").iterdir()} == before
 

@@ -97,7 +97,9 @@ def tiny(ready, tmp_path_factory):
     parts.decoder.unconditional_ND.copy_(parts.encoder.unconditional())
     world = parts.save(save_world(tmp_path_factory.mktemp("tiny"), TINY))
     changes = {"lora_rank": 2, "lr": 1e-2, "trainable": LORA["joint"].trainable, **UPDATES}
-    return world, run("joint", parts, ready, tmp_path_factory.mktemp("joint"), **changes)[0].file
+    out = tmp_path_factory.mktemp("joint")
+    run("joint", parts, ready, out, **changes)
+    return world, out / "joint.safetensors"
 
 
 def test_a_stage_on_16_bit_weights_trains_beside_those_before_it(tiny, ready, tmp_path, monkeypatch):
@@ -114,12 +116,13 @@ def test_a_stage_on_16_bit_weights_trains_beside_those_before_it(tiny, ready, tm
     config = dataclasses.replace(
         LORA["adapt"], steps=3, batch=4, per_card=0, lora_rank=2, lr=1e-2, lr_warmup=1, checkpointing=False, log_every=1
     )
-    result = train_stage("adapt", config, parts, ready, tmp_path)
-    names = load_file(result.file)
+    parts, _ = train_stage("adapt", config, parts, ready, tmp_path)
+    file = tmp_path / "adapt.safetensors"
+    names = load_file(file)
     assert {name.split(".lora_")[1] for name in names if ".lora_" in name} == {"A.default.weight", "B.default.weight"}
-    assert len(adapters_of(result.parts.decoder)) == 2, "both stages' updates lie beside the weights"
-    loaded = with_adapters(world, ((str(joint), 1.0), (str(result.file), 1.0))).load_decoder(dtype=BF16)
-    theirs, ours = lora_of(result.parts.decoder), lora_of(loaded)
+    assert len(adapters_of(parts.decoder)) == 2, "both stages' updates lie beside the weights"
+    loaded = with_adapters(world, ((str(joint), 1.0), (str(file), 1.0))).load_decoder(dtype=BF16)
+    theirs, ours = lora_of(parts.decoder), lora_of(loaded)
     for name in ours:
         torch.testing.assert_close(theirs[name].delta(), ours[name].delta(), atol=1e-5, rtol=0.02)
         moved = ours[name].delta() - began[name].delta() if name in began else ours[name].delta()

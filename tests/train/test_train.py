@@ -8,6 +8,7 @@ import itertools
 import json
 import pathlib
 import re
+import typing
 from unittest import mock
 
 import msgspec
@@ -27,7 +28,6 @@ from animegamer_core.train.engine_learner import PromptTable
 from animegamer_core.train.job import short_config, train_adapter
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import draw_losses, plot_log, read_log
-from animegamer_core.train.loop import RunOptions
 from animegamer_core.train.parts import WorldParts, is_trained_lora, read_adapter, set_trainable
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.sampling import MicroBatch, SampleNoise
@@ -50,7 +50,6 @@ COLOURS = {"Red": (220, 40, 40), "Green": (40, 200, 60), "Blue": (50, 60, 220)}
 MOTIONS = {"rest": 0, "walk": 1, "run": 2}
 UPDATES = {"lora_targets": LORA["joint"].lora_targets}
 JOINT = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES}
-GO_ON = RunOptions()
 GAME_TURNS = 6
 GAMES = 4
 
@@ -103,17 +102,17 @@ def tiny_config(stage: str, **changes):
     return dataclasses.replace(stage_config(stage, "scratch"), **{**values, **changes})
 
 
-def run(stage, parts, data, out, options=GO_ON, **changes):
-    """(result, logged lines) of a stage."""
+def run(stage, parts, data, out, options=None, **changes):
+    """(what `train_stage` returns, logged lines) of a stage."""
     lines = []
-    listening = dataclasses.replace(options, on_step=lambda step, steps, values: lines.append(values))
-    return train_stage(stage, tiny_config(stage, **changes), parts, data, out, listening), lines
+    options = {"on_step": lambda step, steps, values: lines.append(values), **(options or {})}
+    return train_stage(stage, tiny_config(stage, **changes), parts, data, out, **options), lines
 
 
-def stopping(after: int) -> RunOptions:
+def stopping(after: int) -> dict[str, typing.Any]:
     """Options that stop a run after so many steps."""
     taken = itertools.count(1)
-    return RunOptions(should_stop=lambda: next(taken) == after)
+    return {"should_stop": lambda: next(taken) == after}
 
 
 def same_tensors(one: pathlib.Path, other: pathlib.Path) -> bool:
@@ -140,7 +139,7 @@ def test_every_stage_learns(stage, ready, tmp_path):
     result, lines = run(stage, parts, ready, tmp_path, steps=steps, batch=8, lr=rates.get(stage, 5e-3), ema=0.0)
     early, late = np.mean(losses_of(lines)[: steps // 6]), np.mean(losses_of(lines)[-steps // 6 :])
     assert late < 0.95 * early
-    assert result.done and result.step == steps and result.file.is_file()
+    assert result and (tmp_path / f"{stage}.safetensors").is_file()
     trained = {"vae": parts.decoder.vae, "towers": parts.encoder, "predict": parts.engine}
     assert not any(value.requires_grad for value in trained.get(stage, parts.decoder.transformer).parameters())
     assert json.loads((tmp_path / "result.json").read_text())["steps"] == steps
@@ -157,20 +156,20 @@ def test_every_stage_learns(stage, ready, tmp_path):
     ],
 )
 def test_a_stopped_run_goes_on_with_the_same_numbers(stage, changes, ready, tmp_path):
-    whole, unbroken = run(stage, new_parts(ready), ready, tmp_path / "whole", **changes)
+    _, unbroken = run(stage, new_parts(ready), ready, tmp_path / "whole", **changes)
     first, before = run(stage, new_parts(ready), ready, tmp_path / "parted", stopping(3), **changes)
-    assert not first.done and first.step == 3 and first.file is None
-    second, after = run(stage, new_parts(ready), ready, tmp_path / "parted", **changes)
+    assert first is None and not (tmp_path / "parted" / f"{stage}.safetensors").exists()
+    _, after = run(stage, new_parts(ready), ready, tmp_path / "parted", **changes)
     assert losses_of(before) + losses_of(after) == losses_of(unbroken)
     assert losses_of(read_log(tmp_path / "parted" / "log.jsonl")) == losses_of(unbroken)
-    assert same_tensors(whole.file, second.file)
+    assert same_tensors(*(tmp_path / folder / f"{stage}.safetensors" for folder in ("whole", "parted")))
 
 
 def test_a_run_is_not_continued_unasked_or_with_other_settings(ready, data, tmp_path):
     run("towers", new_parts(ready), ready, tmp_path, stopping(1))
     with mock.patch("animegamer_core.train.run.prepare", side_effect=AssertionError("hours of work")):
         with pytest.raises(ValueError, match="already holds a run; resume it"):
-            run("towers", new_parts(data), data, tmp_path, RunOptions(resume=False))
+            run("towers", new_parts(data), data, tmp_path, {"resume": False})
     for changes, sentence in (
         ({"lr": 2e-3}, "lr 0.001, now it is 0.002"),
         ({"seed": 2}, "seed 0, now it is 2"),
@@ -186,10 +185,10 @@ def test_a_run_is_not_continued_unasked_or_with_other_settings(ready, data, tmp_
 
 def test_a_finished_run_continues_with_more_steps(ready, tmp_path):
     first, _ = run("towers", new_parts(ready), ready, tmp_path, lr_warmup=0)
-    assert first.done
+    assert first
     config = tiny_config("towers", steps=9, lr_warmup=3)
     longer, lines = run("towers", new_parts(ready), ready, tmp_path, steps=9, lr_warmup=3)
-    assert longer.done and longer.step == 9 and len(lines) == 3
+    assert longer and len(lines) == 3
     course = [learning_rate(dataclasses.replace(config, lr_warmup=0), step) for step in (6, 7, 8)]
     assert [line["lr"] for line in lines] == pytest.approx(course)
     assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == list(range(1, 10))
@@ -212,8 +211,7 @@ def test_what_the_caller_raises_costs_no_step(asked, ready, tmp_path):
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        options = RunOptions(**{asked: interrupt})
-        train_stage("towers", tiny_config("towers"), new_parts(ready), ready, tmp_path / "parted", options)
+        run("towers", new_parts(ready), ready, tmp_path / "parted", {asked: interrupt})
     assert [path.name for path in list_checkpoints(tmp_path / "parted" / "checkpoints")] == ["step-0000003"]
     run("towers", new_parts(ready), ready, tmp_path / "parted")
     logged = [line["loss"] for line in read_log(tmp_path / "parted" / "log.jsonl")]
@@ -239,7 +237,9 @@ def test_checkpoints_are_sharded_and_only_the_last_two_stay(ready, tmp_path):
 def joint(ready, tmp_path_factory):
     """(adapter of stage joint, the parts that were trained)."""
     trained = new_parts(ready)
-    return run("joint", trained, ready, tmp_path_factory.mktemp("joint"), **JOINT)[0].file, trained
+    out = tmp_path_factory.mktemp("joint")
+    run("joint", trained, ready, out, **JOINT)
+    return out / "joint.safetensors", trained
 
 
 def test_a_stage_file_brings_the_trained_weights_to_other_parts(joint, ready, tmp_path):
@@ -272,14 +272,14 @@ def new_release_like(decoder):
 
 def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data, tmp_path):
     parts = new_parts(data)
-    result, _ = run("vae", parts, data, tmp_path, steps=1)
-    factor = result.parts.spec.decoder.vae.scaling_factor
-    assert parts.decoder.vae.config.scaling_factor == factor and parts.decoder.spec is result.parts.spec
-    latents = add_latents(result.data, result.parts.decoder).store.features["latents"].shards[0]
+    (trained, left), _ = run("vae", parts, data, tmp_path, steps=1)
+    factor = trained.spec.decoder.vae.scaling_factor
+    assert parts.decoder.vae.config.scaling_factor == factor and parts.decoder.spec is trained.spec
+    latents = add_latents(left, trained.decoder).store.features["latents"].shards[0]
     assert latents[list(data.clips()), 0].float().std() == pytest.approx(1, rel=0.02)
-    assert "latents" not in result.data.store
-    other = new_parts(data).with_stage_file(result.file)
-    assert other.spec == result.parts.spec and other.decoder.vae.config.scaling_factor == factor
+    assert "latents" not in left.store
+    other = new_parts(data).with_stage_file(tmp_path / "vae.safetensors")
+    assert other.spec == trained.spec and other.decoder.vae.config.scaling_factor == factor
 
 
 # --- conditions ----------------------------------------------------------------------------------------------------
@@ -461,16 +461,16 @@ def test_a_job_runs_within_a_program_that_only_infers(job):
 
     AcceleratorState._reset_state(reset_partial_state=True)  # whatever the tests before left
     computed, steps = [], []
-    options = RunOptions(on_step=lambda step, *_: steps.append(step), device=torch.device("cpu"))
+    options = {"on_step": lambda step, *_: steps.append(step), "device": torch.device("cpu")}
     with torch.inference_mode():
-        result = train_adapter(**job, options=options, on_progress=lambda name, *_: computed.append(name))
-    assert result.done and steps == [1, 2, 3, 4]
+        train_adapter(**job, **options, on_progress=lambda name, *_: computed.append(name))
+    assert steps == [1, 2, 3, 4]
     assert {"latents", "text", "image", "states", "predicted"} <= set(computed)
     assert PartialState._shared_state == {} and AcceleratorState._shared_state == {}
-    again = train_adapter(**job, options=options)
-    assert again.done and steps == [1, 2, 3, 4], "a finished job has no step left"
+    train_adapter(**job, **options)
+    assert steps == [1, 2, 3, 4], "a finished job has no step left"
     with pytest.raises(ValueError, match="already holds a run"):
-        train_adapter(**job, options=RunOptions(resume=False))
+        train_adapter(**job, resume=False)
 
 
 # --- the command line -----------------------------------------------------------------------------------------------

@@ -103,11 +103,11 @@ def test_once_cached_neither_clips_nor_encoders_are_needed(stage, command, tmp_p
 def test_sheets_show_clips_and_shots_and_change_nothing(stage, ready, tmp_path):
     row = LORA[stage]
     changes = {**JOINT, "lora_dropout": 0.2, "trainable": row.trainable, "lora_targets": row.lora_targets}
-    plain, without = run(stage, new_parts(ready), ready, tmp_path / "plain", **changes)
+    _, without = run(stage, new_parts(ready), ready, tmp_path / "plain", **changes)
     drawing = {"shots_every": 4, "shots_steps": 2}
-    shown, drawn = run(stage, new_parts(ready), ready, tmp_path / "shown", **changes, **drawing)
+    _, drawn = run(stage, new_parts(ready), ready, tmp_path / "shown", **changes, **drawing)
     assert losses_of(drawn) == losses_of(without)
-    assert same_tensors(plain.file, shown.file)
+    assert same_tensors(*(tmp_path / out / f"{stage}.safetensors" for out in ("plain", "shown")))
     sheets = sorted((tmp_path / "shown" / "shots").iterdir())
     assert [path.name for path in sheets] == ["step-0000004.png", "step-0000006.png"]
     picture = np.asarray(Image.open(sheets[-1]).convert("RGB")).astype(int)

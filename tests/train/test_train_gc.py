@@ -61,10 +61,10 @@ def draw(pipeline: CogVideoXPipeline, prompt: str, steps: int = 2) -> np.ndarray
 
 def test_its_loss_falls(world, ready, tmp_path):
     parts = new_text_video(world, ready.folder, 0)
-    result, lines = run("gc", parts, ready, tmp_path, steps=30, batch=8, lr=5e-3, ema=0.0)
+    _, lines = run("gc", parts, ready, tmp_path, steps=30, batch=8, lr=5e-3, ema=0.0)
     losses = [line["loss"] for line in lines]
     assert np.mean(losses[-5:]) < 0.95 * np.mean(losses[:5])
-    assert result.done and not any(value.requires_grad for value in parts.decoder.parameters())
+    assert not any(value.requires_grad for value in parts.decoder.parameters())
 
 
 def test_it_reads_the_instruction_and_nothing_else(world, ready):

@@ -26,7 +26,6 @@ from animegamer_core.cli.train import Options
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.distributed import processes
-from animegamer_core.train.loop import RunOptions
 from animegamer_core.train.run import prepare, train_stage
 from animegamer_core.train.training_data import TrainingData
 
@@ -92,11 +91,9 @@ def stage_run(ready: TrainingData, folder: Path, name: str, stage: str, changes:
         taken.append(None)
         return len(taken) == steps
 
-    result = train_stage(
-        stage, tiny_config(stage, **changes), parts, ready, folder / name, RunOptions(should_stop=enough)
-    )
-    if result.done and processes().is_main_process:
-        models = (result.parts.encoder, result.parts.decoder, result.parts.engine)
+    result = train_stage(stage, tiny_config(stage, **changes), parts, ready, folder / name, should_stop=enough)
+    if result and processes().is_main_process:
+        models = result[0].models.values()
         bare = [name for model in models for name, value in model.state_dict().items() if value.is_meta]
         assert not bare, f"without memory: {bare}"
 
@@ -113,9 +110,9 @@ def interrupted(name: str, stage: str, changes: dict, ready: TrainingData, folde
 
     try:
         result = train_stage(
-            stage, tiny_config(stage, **changes), new_parts(ready), ready, folder / name, RunOptions(should_stop=hear)
+            stage, tiny_config(stage, **changes), new_parts(ready), ready, folder / name, should_stop=hear
         )
-        said = "done" if result.done else "stopped"
+        said = "done" if result else "stopped"
     except KeyboardInterrupt:
         said = "interrupted"
     (folder / f"{name}-{processes().process_index}.txt").write_text(said)

@@ -26,9 +26,8 @@ from ...toybox.editions import EDITION_NOTE, EDITIONS
 from ...toybox.world import vocabulary
 from ...train.cache import FeatureStore
 from ...train.distributed import processes
-from ...train.loop import RunOptions
 from ...train.parts import MODELS, WorldParts, without_guidance
-from ...train.run import StageResult, train_stage
+from ...train.run import train_stage
 from ...train.stages import stage_config
 from ...train.training_data import TrainingData, add_frames
 from ...weights import World, open_world, save_world
@@ -165,12 +164,12 @@ def build(
                 known[name] = _open_data(work, name)
             if opened is None or opened[0] != name:
                 opened = name, _open_models(work)
-            result = _train(work, stage, opened[1], known[name], deadline.minutes)
-            opened, known[name] = (name, result.parts), result.data
-            if not result.done:
+            trained = _train(work, stage, opened[1], known[name], deadline.minutes)
+            if trained is None:
                 work.note(stage, time.monotonic() - started, finished=False)
                 work.say(f"{stage}: time is up; run the same command again to continue")
                 return False
+            opened, known[name] = (name, trained[0]), trained[1]
         work.note(stage, time.monotonic() - started, finished=True)
         work.say(f"{stage}: done in {time.monotonic() - started:.0f} s")
         if broadcast_object_list([deadline.over])[0]:
@@ -265,27 +264,27 @@ def _check_trained(work: BuildDir, world: World) -> None:
             )
 
 
-def _train(work: BuildDir, stage: str, parts: WorldParts, data: TrainingData, minutes: float) -> StageResult:
+def _train(
+    work: BuildDir, stage: str, parts: WorldParts, data: TrainingData, minutes: float
+) -> tuple[WorldParts, TrainingData] | None:
+    """As `train_stage`; the world gets the trained weights."""
+
     def show(done: int, total: int, values: dict[str, float]) -> None:
         if done % max(1, total // 12) < 20 or done == total:
             work.say(f"{stage}: {done}/{total} " + " ".join(f"{name} {value:.4g}" for name, value in values.items()))
 
-    row = ROWS.get(stage, stage)
+    row, out = ROWS.get(stage, stage), work.folder / "runs" / stage
     config = replace(stage_config(row), **work.recipe.changes.get(stage, {}), minutes=minutes)
-    result = train_stage(
-        row,
-        config,
-        parts,
-        data,
-        work.folder / "runs" / stage,
-        RunOptions(on_step=show, device=torch.device(work.device)),
-    )
-    if result.done and stage == "distill":  # the weights include guidance now, so play needs none
-        result = replace(result, parts=result.parts.with_spec(without_guidance(result.parts.spec)))
-    if result.done and processes().is_main_process:
-        result.parts.save(open_world(work.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
+    trained = train_stage(row, config, parts, data, out, on_step=show, device=torch.device(work.device))
+    if trained is None:
+        return None
+    parts, data = trained
+    if stage == "distill":  # the weights include guidance now, so play needs none
+        parts = parts.with_spec(without_guidance(parts.spec))
+    if processes().is_main_process:
+        parts.save(open_world(work.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
     processes().wait_for_everyone()
-    return result
+    return parts, data
 
 
 def _calibrate(work: BuildDir) -> None:
