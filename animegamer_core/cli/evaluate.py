@@ -28,6 +28,7 @@ from .options import Device, Drawing, Dtype, Flag, Preset, Profile, Samples, not
 if typing.TYPE_CHECKING:
     from ..evaluate.players import GamePlayer
     from ..evaluate.report import Report
+    from ..evaluate.similarity import ScoringModels
     from ..evaluate.world.records import GameRecord
     from ..evaluate.world.runner import EvaluationJob
 
@@ -56,6 +57,12 @@ class Scoring:
     dreamsim: Path | None = None
     """Published scoring models: folder of DreamSim's weights; it contains DINO code that is executed, so download it
     yourself."""
+
+    def models(self, device: str) -> ScoringModels:
+        """The scoring models."""
+        from ..evaluate.similarity import open_scoring_models
+
+        return open_scoring_models(self.towers, clip=self.clip, dreamsim=self.dreamsim, device=device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,13 +109,10 @@ class World(Drawing, Scoring):
 
     def job(self, device: str) -> EvaluationJob:
         """What the options ask for; ValueError for a missing file or options that do not fit together."""
-        from ..evaluate.similarity import open_scoring_models
         from ..evaluate.world.runner import EvaluationJob, read_games
         from ..evaluate.world.scores import edges_of, flow_of
         from ..runtime.device import choose_device
 
-        if not 0 <= self.seed < 1 << 64:
-            raise ValueError(f"--seed is {self.seed}; seeds run from 0 to 2**64 - 1")
         if self.baseline is None and self.baseline_options:
             option = next(iter(self.baseline_options)).replace("_", "-")
             raise ValueError(f"--{option} needs a baseline; drop it, or add --baseline {' or '.join(NAMES)}")
@@ -121,7 +125,7 @@ class World(Drawing, Scoring):
         return EvaluationJob(
             world=world,
             player=self._player(world, device),
-            models=open_scoring_models(self.towers, clip=self.clip, dreamsim=self.dreamsim, device=device),
+            models=self.models(device),
             games=read_games(self.games),
             out=self.out,
             limit=CPU_GAMES if self.limit is None and device == "cpu" else self.limit,
@@ -144,10 +148,6 @@ class World(Drawing, Scoring):
         from ..evaluate.players import TruePlayer, WorldPlayer
         from ..story.player import PlaySettings
 
-        if self.true_shots and self.baseline is not None:
-            raise ValueError(
-                f"--true-shots and --baseline {self.baseline} both replace the world; give only one of them"
-            )
         if self.true_shots:
             return TruePlayer()
         if self.baseline is not None:
@@ -297,7 +297,6 @@ class Ablations(Scoring):
 
         from ..evaluate.ablations import run, table
         from ..evaluate.report import command_line
-        from ..evaluate.similarity import open_scoring_models
         from ..evaluate.toybox_recipe.stages import Deadline
         from ..runtime.device import choose_device
         from ..weights import open_world
@@ -306,9 +305,8 @@ class Ablations(Scoring):
             raise ValueError(f"--seeds has {min(self.seeds)}; give numbers of 0 or more")
         variants, deadline, begun = chosen(self.variants), Deadline(self.minutes), time.monotonic()
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-        models, device = None, choose_device(self.device)
-        if self.towers != NO_MODELS:
-            models = open_scoring_models(self.towers, clip=self.clip, dreamsim=self.dreamsim, device=device)
+        device = choose_device(self.device)
+        models = None if self.towers == NO_MODELS else self.models(device)
 
         def say(line: str) -> None:
             note(f"[{time.monotonic() - begun:6.1f} s] {line}")

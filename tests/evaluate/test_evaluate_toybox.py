@@ -299,7 +299,7 @@ def test_every_row_runs_and_repeats(tiny_world):
     assert list(dict.fromkeys(line.row for line in first.lines)) == rows
     assert [line for line in first.lines if line.row == "override"] == second.lines
     assert all(line.estimate.count > 0 for line in first.lines) and first.short
-    assert set(first.pictures) == {"vae", "shots", "game-from-text", "game-from-a-picture", "new"}
+    assert set(first.pictures) == {"vae", "shots", "game-from-text", "game-from-a-picture"}
 
 
 def test_the_rows_of_the_harder_games(tiny_world, monkeypatch):

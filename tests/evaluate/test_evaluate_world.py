@@ -517,11 +517,9 @@ def test_true_shots_say_what_is_to_be_reached(evaluate, tmp_path):
 
 def test_wrong_words_are_answered_in_a_sentence(evaluate, tmp_path):
     for words, sentence in {
-        ("--seed", "-1"): "seeds run from 0",
         ("--flow", "raft"): "backends differ",
         ("--limit", "0"): "0 games cannot be played",
         ("--baseline-video", "v"): "needs a baseline",
-        ("--true-shots", "--baseline", "gc"): "give only one of them",
         ("--characters", str(tmp_path / "absent")): "no such folder",
     }.items():
         with pytest.raises(ValueError, match=sentence):

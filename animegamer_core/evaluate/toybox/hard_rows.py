@@ -19,7 +19,7 @@ from ...toybox.referring import chance
 from ...toybox.scenes import labels_of
 from ...toybox.world import COLOURS, Scene
 from ..estimates import fraction, mean, psnr, sharpness
-from ..report import Line, Outcome, Target, strips
+from ..report import Line, Outcome, Target
 from .context import Clips, Script, TrueShots
 from .run import EvalRun, PlayedGames, changes_right
 
@@ -31,7 +31,6 @@ SHARP = Target(0.95, 1.08)
 LEGIBLE = 0.95  # of shots whose worst frame the probes should read
 TRUSTED = 0.95  # of pictures whose colour should be drawn, whatever the words say
 ON_FRAMES = ("character", "place", "time")  # what one frame shows
-FAST, MOST_PICTURED = 4, 40  # number of shots of this level and above in a picture
 NEW_TURNS, REFERRING_TURNS = 2, 10
 DISTANCES = ((1, 4), (5, 15), (16, 60))  # turns since the prop was last shown
 TURNS = 64
@@ -52,18 +51,15 @@ def sharp_row(run: EvalRun) -> Outcome:
     everything = mean([psnr(*pair) for pair in zip(run.reconstructions, true.clips, strict=True)])
     lines.append(Line("sharp", "VAE, all levels: PSNR", everything, Target(RECONSTRUCTED_MEAN), "dB"))
     lines += _by_level("shots", sources, run.shots, LIKENESS, SHARP)
-    fast = [clip for clip, level in zip(run.shots, sources.levels, strict=True) if level >= FAST][:MOST_PICTURED]
-    half = (len(fast) + 1) // 2
-    sheet = {"fast": strips([fast[:half], fast[half:]], (f"shots of level {FAST} and above", ""))} if fast else {}
     if not has_frame_probes(run.context.world.folder):
-        return Outcome(lines, sheet, ("this world has no probes for single frames, so these rows are not measured",))
+        return Outcome(lines, notes=("this world has no probes for single frames, so these rows are not measured",))
     shown, levels = _all_frames_right(run, run.shots, sources.scenes), np.array(sources.levels)
     for level, head in itertools.product(LEVELS, ON_FRAMES):
         right = fraction(shown[head][levels == level])
         lines.append(Line("sharp", f"worst frame, level {level}: {head}", right, Target(LEGIBLE)))
     for head, right in _all_frames_right(run, sources.clips, sources.scenes).items():
         lines.append(Line("sharp", f"worst frame of true clips: {head}", fraction(right)))
-    return Outcome(lines, sheet)
+    return Outcome(lines)
 
 
 def _by_level(
@@ -88,7 +84,7 @@ def _all_frames_right(run: EvalRun, clips: Clips, scenes: Sequence[Scene]) -> di
 
 def new_row(run: EvalRun) -> Outcome:
     """Games of two turns whose every scene is new in one way, next to games with nothing new; all played from text."""
-    edition, lines, sheets = run.edition, [], []
+    edition, lines = run.edition, []
     splits = {"nothing new": "heldout", **{f"new {split}": split for split in edition.new_splits}}
     for name, split in splits.items():
         numbers = range(run.first, run.first + run.plan.unseen)
@@ -100,9 +96,7 @@ def new_row(run: EvalRun) -> Outcome:
         lines += [Line("new", f"{name}: {head}", fraction(right[head])) for head in ("character", "motion", "place")]
         lines.append(Line("new", f"{name}: partner, of shots with two", fraction(right["partner"][couples])))
         lines.append(_changes_line("new", f"{name}: ", played))
-        sheets.append(played.clips[:1])
-    sheet = strips([np.concatenate(sheets)], (", ".join(splits),))
-    return Outcome([line for line in lines if line.estimate.count], {"new": sheet})
+    return Outcome([line for line in lines if line.estimate.count])
 
 
 def references_row(run: EvalRun) -> Outcome:

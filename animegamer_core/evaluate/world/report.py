@@ -128,7 +128,11 @@ def table_of(
 
     ValueError if another run was measured differently, played another benchmark, or finished none of these games.
     """
-    remarks, runs, wanted = [*remarks, *_remarks(run)], [run], {game.name for game in run.games}
+    remarks, runs, wanted = [*remarks], [run], {game.name for game in run.games}
+    if len(wanted) == 1:
+        remarks.append("only one game: the intervals of means are over its turns, which are correlated")
+    elif len(wanted) < FEW:
+        remarks.append(f"only {len(wanted)} games: the intervals of means are too narrow with so few")
     for folder in beside:
         check_beside(run.asked, folder)
         other = read_run(folder)
@@ -138,17 +142,16 @@ def table_of(
         if len(games) < len(wanted):
             remarks.append(f"{other.name} in {folder.name} has finished {len(games)} of these {len(wanted)} games")
         runs.append(PlayedRun(folder, other.asked, games))
-    names = _names(runs)
+    named = dict(zip(_names(runs), runs, strict=True))
     known = {name: value for name, value in run.asked.items() if name != ABOUT}
-    known |= {"seeds": {game.name: game.seed for game in run.games}, "played_on": _played_on(run)}
+    known["seeds"] = {game.name: game.seed for game in run.games}
     known["beside"] = {
-        name: {"player": one.asked["player"], "seed": one.asked["seed"], "played_on": _played_on(one)}
-        for name, one in list(zip(names, runs, strict=True))[1:]
+        name: {"player": one.asked["player"], "seed": one.asked["seed"]} for name, one in [*named.items()][1:]
     }
     return PaperTable(
         run,
-        {name: estimates_of(one.games) for name, one in zip(names, runs, strict=True)},
-        next((name for name, one in zip(names, runs, strict=True) if one.asked["player"].get("kind") == "truth"), ""),
+        {name: estimates_of(one.games) for name, one in named.items()},
+        next((name for name, one in named.items() if one.asked["player"].get("kind") == "truth"), ""),
         {**(facts or {}), **known, "machine": machine()},
         tuple(dict.fromkeys(remarks)),
     )
@@ -174,25 +177,6 @@ def _names(runs: Sequence[PlayedRun]) -> list[str]:
     plain = [clean_text(run.name) for run in runs]
     names = [name if plain.count(name) == 1 else f"{name} ({run.folder.name})" for name, run in zip(plain, runs)]  # noqa: B905
     return [f"{name} #{index + 1}" if names.count(name) > 1 else name for index, name in enumerate(names)]
-
-
-def _remarks(run: PlayedRun) -> list[str]:
-    remarks = []
-    if len(run.games) == 1:
-        remarks.append("only one game: the intervals of means are over its turns, which are correlated")
-    elif len(run.games) < FEW:
-        remarks.append(f"only {len(run.games)} games: the intervals of means are too narrow with so few")
-    if len(_played_on(run)) > 1:
-        remarks.append("the games were played on several machines or versions, which changes the last digits")
-    if run.games[0].fps != 8:
-        remarks.append(f"shots have {run.games[0].fps:g} frames per second; motion values are meant for 8")
-    return remarks
-
-
-def _played_on(run: PlayedRun) -> list[dict[str, str]]:
-    """Every kind of machine that played games, without duplicates."""
-    kinds = {json.dumps(dict(game.played_on), sort_keys=True) for game in run.games}
-    return [json.loads(kind) for kind in sorted(kinds)]
 
 
 def _cell(estimate: Estimate, unit: str) -> str:
