@@ -21,18 +21,14 @@ from .film import FILMS
 from .story import Story
 
 if typing.TYPE_CHECKING:
-    from PIL import Image
-
     from ..media.video import Frames
 
 TAKE_STRIDE = 1009  # between the seeds of two takes, as in the Play tab: a story's turn n is drawn with seed + n - 1
 MOST_TAKES = 64
 GAME_SUFFIX = ".txt"
 _CELL_HEIGHT = 192  # pixels that a take needs for its label
-_LARGEST_FILE = 1 << 20  # bytes of a file of games
 _PICTURE_TURNS = 24  # rows of the grid's picture, as of a contact sheet
 _PICTURE_PIXELS = 80_000_000  # of the grid's picture; Pillow refuses to open twice as many
-_MIDDLE = 8  # frame of a shot that the picture shows
 
 
 @dataclass(frozen=True)
@@ -41,15 +37,6 @@ class Game:
 
     name: str
     instructions: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Take:
-    """A played take: its seed, its branch, and its shots' files by turn."""
-
-    seed: int
-    branch: str
-    shots: tuple[Path, ...]
 
 
 def read_games(text: str, name: str, place: str = "") -> tuple[Game, ...]:
@@ -72,15 +59,27 @@ def read_game_files(paths: Sequence[Path]) -> tuple[Game, ...]:
 
     ValueError: there is none, or two have one name.
     """
-    files = [file for path in paths for file in ([path] if not path.is_dir() else _files_in(path))]
+    files = [file for path in paths for file in (_files_in(path) if path.is_dir() else [path])]
     if not files:
         raise ValueError(f"{', '.join(map(str, paths))}: no {GAME_SUFFIX} file; add one with instructions")
-    games = tuple(game for file in files for game in read_games(_text_of(file), file.stem, str(file)))
+    games = tuple(game for file in files for game in read_games(game_text(file), file.stem, str(file)))
     counts = Counter(game.name.casefold() for game in games)  # some disks take names in other case for the same folder
     twice = next((game.name for game in games if counts[game.name.casefold()] > 1), None)
     if twice is not None:
         raise ValueError(f"two games are called {twice!r}; rename one of the files")
     return games
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob(f"*{GAME_SUFFIX}")) if path.is_file()]
+
+
+def game_text(path: Path) -> str:
+    """The text of a UTF-8 file of instructions; ValueError if it is something else."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text; save the instructions as UTF-8, one per line") from error
 
 
 def take_seeds(count: int, seed: int = 0) -> tuple[int, ...]:
@@ -95,109 +94,63 @@ def play_takes(story: Story, game: Game, seeds: Sequence[int], play: Callable[[i
 
     play: plays the game's instructions in the story with a seed. Returns the files of the grid.
     """
-    takes = []
+    branches, takes = [], []
     for seed in seeds:
         play(seed)
-        takes.append(_take_of(story, seed, len(game.instructions)))
-    story.use(takes[0].branch)
+        branches.append(story.branch)
+        turns = story.entries[: len(game.instructions)]
+        takes.append([story.shots.path(turn.shot) for turn in turns if turn.shot is not None])
+    story.use(branches[0])
     story.end_branch(len(story.entries))
-    return write_grid(story, takes)
+    return _write_grid(story, seeds, takes)
 
 
-def _take_of(story: Story, seed: int, turns: int) -> Take:
-    """The take that was just played: the first turns of the story's branch."""
-    shots = tuple(story.shots.path(entry.shot) for entry in story.entries[:turns] if entry.shot is not None)
-    return Take(seed, story.branch, shots)
-
-
-def write_grid(story: Story, takes: Sequence[Take]) -> list[Path]:
-    """Write takes side by side, each with its seed: `films/takes.mp4`, and as a picture `films/takes.png`, a row per
-    turn.
-
-    ValueError: takes of different lengths or sizes.
+def _write_grid(story: Story, seeds: Sequence[int], takes: Sequence[Sequence[Path]]) -> list[Path]:
+    """Write takes side by side, each with its seed: `films/takes.mp4`, and as a picture `films/takes.png`, which has a
+    row per turn. takes: the clips of each.
     """
-    from ..media.film_writer import write_film
-    from ..media.video import read_clip
-
-    if len({len(take.shots) for take in takes}) != 1 or not takes[0].shots:
-        raise ValueError(
-            f"story {story.name!r}: its takes have {[len(take.shots) for take in takes]} shots; play all of them to "
-            "the end"
-        )
-    first = read_clip(takes[0].shots[0])
-    scale = -(-_CELL_HEIGHT // first.frames.shape[1])
-    folder, count = story.folder / FILMS, len(first.frames) * len(takes[0].shots)
-    title = f"{story.name}: {len(takes)} takes"
-    files = write_film(folder / "takes.mp4", _grid_frames(takes, scale), first.fps, count, title)
-    save_picture(_picture(takes, scale), folder / "takes.png")
-    return [*files, folder / "takes.png"]
-
-
-def _grid_frames(takes: Sequence[Take], scale: int) -> Iterator[Frames]:
-    """Yield the frames of all takes in a grid that is about as many takes wide as high, a shot at a time in memory."""
-    import numpy as np
-
-    from ..media.video import read_clip
-
-    columns = math.ceil(math.sqrt(len(takes)))
-    for paths in zip(*(take.shots for take in takes), strict=True):
-        clips = [read_clip(path).frames for path in paths]
-        if len({clip.shape for clip in clips}) > 1:
-            raise ValueError(f"{paths[0]}: takes have different sizes; a grid needs one size")
-        for frames in zip(*clips, strict=True):
-            cells = [_labelled(frame, take.seed, scale) for frame, take in zip(frames, takes, strict=True)]
-            cells += [np.zeros_like(cells[0])] * (-len(cells) % columns)
-            rows = [np.concatenate(cells[at : at + columns], 1) for at in range(0, len(cells), columns)]
-            yield np.concatenate(rows)
-
-
-def _picture(takes: Sequence[Take], scale: float) -> Image.Image:
-    """A row per turn, a column per take: the middle frames, scaled down if there are very many."""
     import numpy as np
     from PIL import Image
 
+    from ..media.film_writer import write_film
     from ..media.video import read_clip
 
-    rows = []
-    turns = list(zip(*(take.shots for take in takes), strict=True))[-_PICTURE_TURNS:]
-    for paths in turns:
-        frames = (read_clip(path).frames for path in paths)
-        middle = [clip[min(_MIDDLE, len(clip) - 1)] for clip in frames]
-        height, width = middle[0].shape[:2]
-        scale = min(scale, math.sqrt(_PICTURE_PIXELS / (len(turns) * len(takes) * height * width)))
-        cells = [_labelled(frame, take.seed, scale) for frame, take in zip(middle, takes, strict=True)]
-        rows.append(np.concatenate(cells, 1))
-    return Image.fromarray(np.concatenate(rows))
+    first = read_clip(takes[0][0])
+    count, height, width = first.frames.shape[:3]
+    larger = -(-_CELL_HEIGHT // height)
+    folder, turns = story.folder / FILMS, list(zip(*takes, strict=True))
+
+    def film() -> Iterator[Frames]:
+        """The takes in a grid that is about as many wide as high; one shot of each is in memory."""
+        columns = math.ceil(math.sqrt(len(takes)))
+        for paths in turns:
+            for frames in zip(*(read_clip(path).frames for path in paths), strict=True):
+                cells = _labelled(frames, seeds, larger)
+                cells += [np.zeros_like(cells[0])] * (-len(cells) % columns)
+                yield np.concatenate([np.concatenate(row, 1) for row in zip(*[iter(cells)] * columns, strict=True)])
+
+    files = write_film(folder / "takes.mp4", film(), first.fps, count * len(turns), f"{story.name}: {len(takes)} takes")
+    last = turns[-_PICTURE_TURNS:]
+    scale = min(larger, math.sqrt(_PICTURE_PIXELS / (len(last) * len(takes) * height * width)))
+    middles = ([read_clip(path).frames[count // 2] for path in paths] for paths in last)
+    rows = [np.concatenate(_labelled(frames, seeds, scale), 1) for frames in middles]
+    save_picture(Image.fromarray(np.concatenate(rows)), folder / "takes.png")
+    return [*files, folder / "takes.png"]
 
 
-def _labelled(frame: Frames, seed: int, scale: float) -> Frames:
-    """A frame of another size with its seed in a corner."""
+def _labelled(frames: Sequence[Frames], seeds: Sequence[int], scale: float) -> list[Frames]:
+    """Frames of other sizes, each with its seed in a corner."""
     import numpy as np
     from PIL import Image, ImageDraw
 
     from ..media.text import Pen
 
-    height, width = (int(side * scale) for side in frame.shape[:2])
-    picture = Image.fromarray(frame).resize((width, height), Image.Resampling.LANCZOS)
-    letter = max(12, height // 16)
-    pen = Pen(ImageDraw.Draw(picture))
-    pen.text((letter / 2, letter), f"seed {seed}", letter, "#ffffff", outline=max(1, letter // 9))
-    return np.asarray(picture)
-
-
-def _files_in(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.glob(f"*{GAME_SUFFIX}")) if path.is_file()]
-
-
-def _text_of(path: Path) -> str:
-    if path.stat().st_size > _LARGEST_FILE:
-        raise ValueError(f"{path}: larger than {_LARGEST_FILE} bytes; split it into smaller files of games")
-    return game_text(path)
-
-
-def game_text(path: Path) -> str:
-    """The text of a UTF-8 file of instructions; ValueError if it is something else."""
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 text; save the instructions as UTF-8, one per line") from error
+    cells = []
+    for frame, seed in zip(frames, seeds, strict=True):
+        height, width = (int(side * scale) for side in frame.shape[:2])
+        picture = Image.fromarray(frame).resize((width, height), Image.Resampling.LANCZOS)
+        letter = max(12, height // 16)
+        pen = Pen(ImageDraw.Draw(picture))
+        pen.text((letter / 2, letter), f"seed {seed}", letter, "#ffffff", outline=max(1, letter // 9))
+        cells.append(np.asarray(picture))
+    return cells
