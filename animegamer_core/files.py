@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 PART = "part-"  # prefix of unfinished files, to recognise leftovers of a crash
-_TRIES = 20  # to make a folder that others remove
 _PORTS = (f"{port}{n}" for port in ("COM", "LPT") for n in "123456789\u00b9\u00b2\u00b3")
 _DEVICES = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", *_PORTS}
 _PLAIN = re.compile(r"[^\x00\ud800-\udfff:/\\]+")
@@ -217,18 +216,6 @@ def _open_to_append(path: Path) -> BinaryIO:
         return open(path, "a+b", buffering=0, opener=lambda name, flags: os.open(name, flags | no_link, 0o666))
 
 
-def _open_in_new_folder(path: Path) -> BinaryIO:
-    """As `_open_to_append`; makes the folder, and again if somebody removes it at that moment."""
-    for tries_left in range(_TRIES, -1, -1):
-        try:
-            make_folder(path.parent)
-            return _open_to_append(path)
-        except (FileNotFoundError, FileExistsError):
-            if not tries_left:
-                raise
-    raise AssertionError("unreachable")
-
-
 def save_picture(picture: Image.Image, path: Path) -> None:
     """Write a PNG, atomically."""
     with replacing(path) as part:
@@ -242,7 +229,8 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
     The system releases the lock when the process ends, so none is ever stale. On file systems without locks (some
     network shares) nobody is refused.
     """
-    with _open_in_new_folder(path) as file:
+    make_folder(path.parent)
+    with _open_to_append(path) as file:
         try:
             _lock(file.fileno())
         except OSError as error:
@@ -267,5 +255,3 @@ else:
         import fcntl
 
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(descriptor).st_nlink == 0:
-            raise BlockingIOError(errno.EAGAIN, "the lock file was removed by its previous owner")

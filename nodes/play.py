@@ -12,7 +12,6 @@ from comfy_api.v0_0_2 import io
 from ..animegamer_core.game.recall import RECALLED_TURNS
 from ..animegamer_core.game.state import GameSession, read_instructions
 from ..animegamer_core.spec import resolve_sampling
-from ..animegamer_core.story.folder import LOCK
 from ..animegamer_core.story.player import PlayedTurn, Player, export
 from . import comfyui
 from .drawing import motion_of_turns, picture_of, shot_inputs, step_watcher, video_of
@@ -292,7 +291,7 @@ class GameRun:
         watch: list[OnStep] = []
 
         def on_step(done: int, steps: int, clean_BTCHW: Tensor) -> None:
-            if not (self.story.folder / LOCK).exists():  # anything written now would leave a broken story
+            if not self.story.folder.is_dir():  # anything written now would leave a broken story
                 raise ValueError(f"story {self.story.name!r} was removed from the output folder; start it again")
             if not watch or done == 1:  # asks for the decoder only while it draws: known turns do not load it
                 watch[:] = [step_watcher(self.model.decoder_at_work(), report, before)]

@@ -5,7 +5,6 @@
     shots/<address>.*      a drawn shot: its record and its clip
     openings/<address>.*   an opening: the stats, the representation of a picture, and its clip, which may be missing
     turn-001.mp4 ...       the clips of the current branch
-    story.lock             held during play
 
 A state's address includes its parent's, so branches share their turns. Files are written in the order content, record,
 index, each at once, so a crash or a full disk loses the turn in progress at most. Reading the index imports no torch,
@@ -120,9 +119,7 @@ class Story:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Hold the story's lock; ValueError if it is held already. Reads the branch again, which may have changed."""
-        remedy = "wait until that ends, or choose another name"
-        refusal = f"story {self.name!r} is being played elsewhere or exported; {remedy}"
-        with exclusive_access(self.folder, refusal):
+        with exclusive_access(self.folder.parent, self.name):
             if (self.folder / INDEX).exists():
                 self._take(read_index(self.folder / INDEX))
             yield

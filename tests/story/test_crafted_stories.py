@@ -181,25 +181,3 @@ def test_a_pipe_in_a_story_keeps_nobody_waiting(root, where):
         assert "missing" in str(error) or "it is not a file" in str(error)
     else:
         assert where == "openings/*.mp4", "only this one can be missed"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
-def test_a_story_writes_nothing_through_a_link(world, root, tmp_path):
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    shutil.copy(index := root / "game" / "story.json", outside / "file")
-    index.unlink()
-    index.symlink_to(outside / "file")
-    before = (outside / "file").read_bytes()
-    assert go_on(world, root).turn.number == 3
-    assert (outside / "file").read_bytes() == before and not index.is_symlink()
-    (lock := root / "game" / "story.lock").unlink(missing_ok=True)
-    lock.symlink_to(outside / "new")
-    with pytest.raises(OSError, match="is a link, and nothing is written to it"):
-        go_on(world, root)
-    lock.unlink()
-    (root / "game" / "shots").rename(outside / "shots")
-    (root / "game" / "shots").symlink_to(outside / "shots")
-    with pytest.raises(ValueError, match="is a link to another folder"):
-        go_on(world, root)
-    assert sorted(path.name for path in outside.iterdir()) == ["file", "shots"]

@@ -1,29 +1,40 @@
-"""The folder of a story: its name, its lock, and what else lies there."""
+"""The folders of stories: their names, their locks, and how they are renamed, copied, thrown away and taken back."""
 
+import contextlib
+import errno
 import os
+import random
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from saved_story import copy_story
+from small_disk import resize, small_disk
 from test_branches import opened
 from test_story import StubPlayer, texts
 
 from animegamer_core.files import check_folder_name
-from animegamer_core.story import folder as folder_module
-from animegamer_core.story.folder import duplicate_story, story_names
+from animegamer_core.story.folder import TRASH, duplicate_story, rename_story, restore_story, story_names, trash_story
 from animegamer_core.story.story import Story
 
 ROOT = Path(__file__).parents[2]
+LONG = "\u5b57" * 79  # 237 bytes, and a file system takes 255
+WRONG = ["", "..", "a/b", "a\\b", "/root", "C:", "con", "NUL.txt", "\ud800", "\U0001f600" * 64, " a", "a\nb", "a" * 81]
 
-# Its name
+
+@pytest.fixture
+def root(tmp_path):
+    copy_story(tmp_path / "game")
+    return tmp_path
 
 
-WRONG = ["", ".", "..", "a/b", "a\\b", "../up", "/root", "C:", "con", "NUL.txt", "com1", "COM\u00b9.txt", "conin$"]
-WRONG += ["\ud800", "\U0001f600" * 64, "a.", " a", "a ", "a\nb", "a" * 81, "a?"]
+def content(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -45,13 +56,10 @@ def test_an_accepted_name_stays_in_its_folder(tmp_path_factory, name):
 # What else lies there
 
 
-@pytest.mark.parametrize(
-    "content", ["[" * 200_000, '{"format": 1, "branch": "main", "world": {"name": "w", "fingerprint": 5}}']
-)
-def test_a_folder_with_other_files_is_skipped(tmp_path, content):
+def test_a_folder_with_other_files_is_skipped(tmp_path):
     StubPlayer(tmp_path).play(["one"])
     (tmp_path / "odd").mkdir()
-    (tmp_path / "odd" / "story.json").write_text(content)
+    (tmp_path / "odd" / "story.json").write_text("[" * 200_000)
     (tmp_path / "odder" / "story.json").mkdir(parents=True)
     assert story_names(tmp_path) == ["tale"]
     with pytest.raises(ValueError, match="not the index of a story"):
@@ -60,10 +68,13 @@ def test_a_folder_with_other_files_is_skipped(tmp_path, content):
 
 def test_a_players_own_files_stay(tmp_path):
     StubPlayer(tmp_path).play(["one", "two"])
-    own = [tmp_path / "tale" / name for name in ("turn-002.jpg", "turn-009.txt", "turn-final.mp4")]
+    own = [tmp_path / "tale" / name for name in ("turn-002.jpg", "turn-009.txt", "turn-final.mp4", "part-1.mp4")]
     for path in own:
         path.write_text("mine")
-    StubPlayer(tmp_path).play(["other"])
+        os.utime(path, (0, 0))
+    player = StubPlayer(tmp_path)
+    with player.story.lock():
+        player.play(["other"])
     assert all(path.read_text() == "mine" for path in own) and not (tmp_path / "tale" / "turn-002.mp4").exists()
 
 
@@ -72,29 +83,9 @@ def test_unfinished_files_are_removed_after_a_while(tmp_path):
     fresh, stale = (tmp_path / "tale" / "shots" / name for name in ("part-1-a.mp4", "part-2-b.mp4"))
     for path in (fresh, stale):
         path.write_text("half")
-    folder = tmp_path / "tale" / "part-3"
-    folder.mkdir()
-    for path in (stale, folder):
-        os.utime(path, (0, 0))
-    story = opened(tmp_path)
-    assert stale.exists(), "it may be what the one who plays is writing"
-    with story.lock():
-        assert fresh.exists() and not stale.exists() and folder.exists()
-
-
-def test_a_players_films_are_no_unfinished_files(tmp_path):
-    StubPlayer(tmp_path).play(["one"])
-    names = {"part-1.mp4", "part-two.gif", "part-2b-the sea.webp"}
-    for name in names:
-        film = tmp_path / "tale" / "films" / name
-        film.parent.mkdir(exist_ok=True)
-        film.write_text("mine")
-        os.utime(film, (0, 0))
+    os.utime(stale, (0, 0))
     with opened(tmp_path).lock():
-        pass
-    duplicate_story(tmp_path, "tale", "copy")
-    for story in ("tale", "copy"):
-        assert {path.name for path in (tmp_path / story / "films").iterdir()} == names
+        assert fresh.exists() and not stale.exists()
 
 
 # The lock
@@ -134,7 +125,6 @@ with Story.open(sys.argv[1], "tale", "test", "f" * 64).lock():
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path):
-    StubPlayer(tmp_path).play(["one"])
     command, environment = [sys.executable, "-c", HOLD, str(tmp_path)], {**os.environ, "PYTHONPATH": str(ROOT)}
     holder = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "held\n"
@@ -143,41 +133,121 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path):
     holder.send_signal(signal.SIGKILL)
     holder.communicate()
     with opened(tmp_path).lock():
-        assert (tmp_path / "tale" / "story.lock").exists()
-
-
-def test_a_lock_is_never_held_twice_while_an_empty_folder_is_removed(tmp_path, monkeypatch):
-    """Somebody takes the lock at the moment when the folder of a story that was not begun is removed."""
-    first, second, third = (opened(tmp_path) for _ in range(3))
-    remove, others = folder_module._remove_if_empty, []
-
-    def meet(folder, held):
-        for story in (second, third):
-            lock = story.lock()
-            try:
-                lock.__enter__()
-            except ValueError:
-                continue
-            others.append(lock)
-        remove(folder, held)
-
-    monkeypatch.setattr(folder_module, "_remove_if_empty", meet)
-    with first.lock():
         pass
-    monkeypatch.undo()
-    assert others == [], "the lock is held until nothing is left"
-    with third.lock():
-        assert (tmp_path / "tale" / "story.lock").exists()
 
 
-@pytest.mark.skipif(os.name == "nt", reason="a file that is open cannot be removed there")
-def test_a_removed_lock_file_is_not_held(tmp_path, monkeypatch):
-    from animegamer_core import files
+# Stories are managed
 
-    def taken_away(descriptor, lock=files._lock):
-        (tmp_path / "tale" / "story.lock").unlink()
-        lock(descriptor)
 
-    monkeypatch.setattr(files, "_lock", taken_away)
-    with pytest.raises(ValueError, match="is being played elsewhere"), opened(tmp_path).lock():
-        pass
+def test_a_renamed_story_is_the_same_story(root):
+    before = content(root / "game")
+    rename_story(root, "game", "by the sea")
+    assert story_names(root) == ["by the sea"] and content(root / "by the sea") == before
+    assert Story.read(root, "by the sea").entries
+
+
+def test_a_copy_is_a_story_of_its_own_with_its_own_links(root):
+    shot, clip = next((root / "game" / "shots").glob("*.mp4")), root / "game" / "turn-009.mp4"
+    os.link(shot, clip)
+    duplicate_story(root, "game", "copy")
+    assert sorted(story_names(root)) == ["copy", "game"] and content(root / "copy") == content(root / "game")
+    assert os.path.samefile(root / "copy" / clip.name, root / "copy" / "shots" / shot.name)
+    assert not os.path.samefile(root / "copy" / clip.name, clip)
+    assert not list((root / TRASH).iterdir()), "nothing is left where it was copied"
+
+
+def test_a_full_disk_is_named_and_nothing_of_the_copy_is_left(tmp_path):
+    with small_disk(tmp_path / "disk", 750):
+        root = tmp_path / "disk"
+        copy_story(root / "game")
+        (root / "game" / "films").mkdir()
+        (root / "game" / "films" / "film.mp4").write_bytes(bytes(250_000))
+        with pytest.raises(OSError, match=r"\d MB free\); .* free some space and duplicate the story again") as full:
+            duplicate_story(root, "game", "copy")
+        assert full.value.errno == errno.ENOSPC and full.value.filename == str(root / "copy")
+        assert story_names(root) == ["game"] and not list((root / TRASH).iterdir())
+        (root / TRASH).rmdir()
+        resize(root, 1300, names=1 + len(list(root.rglob("*"))))
+        for act in (lambda: duplicate_story(root, "game", "copy"), lambda: trash_story(root, "game")):
+            with pytest.raises(OSError, match=r"MB free\).*; free some space"):
+                act()
+        assert story_names(root) == ["game"]
+
+
+@pytest.mark.parametrize("name", ["game", LONG], ids=["short", "long"])
+def test_a_deleted_story_comes_back_whole(root, name):
+    before = content(root / "game")
+    if name != "game":
+        rename_story(root, "game", name)
+    ticket = trash_story(root, name)
+    assert story_names(root) == [] and not (root / name).exists()
+    (root / name).mkdir()  # an empty folder is not in the way
+    assert restore_story(root, ticket) == name and content(root / name) == before
+    assert not list((root / TRASH).iterdir())
+    trash_story(root, name)
+    with pytest.raises(ValueError, match="no longer in the trash"):
+        restore_story(root, ticket)
+
+
+def test_names_that_are_taken_or_no_names_are_refused(root):
+    ticket = trash_story(root, "game")
+    copy_story(root / "game")
+    for act in (rename_story, duplicate_story):
+        for new, says in (("game", "'game' already"), ("../out", "is not a valid folder name"), (TRASH, "reserved")):
+            with pytest.raises(ValueError, match=says):
+                act(root, "game", new)
+        with pytest.raises(ValueError, match="no story 'nix'"):
+            act(root, "nix", "new")
+    with pytest.raises(ValueError, match="'game' already; rename that one, then restore this one"):
+        restore_story(root, ticket)
+
+
+def test_a_story_that_is_played_stays(root):
+    with Story.read(root, "game").lock():
+        for act in (rename_story, duplicate_story, lambda root, name, _: trash_story(root, name)):
+            with pytest.raises(ValueError, match="is being played"):
+                act(root, "game", "new")
+    assert story_names(root) == ["game"] and not (root / TRASH).exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows")
+@pytest.mark.parametrize("target", ["..", "/dev/zero"])
+def test_a_copy_follows_no_link(root, target):
+    (root / "game" / "turns" / "link").symlink_to(target)
+    duplicate_story(root, "game", "copy")
+    assert os.readlink(root / "copy" / "turns" / "link") == target
+
+
+def test_many_at_once_lose_no_story_and_leave_nothing(root):
+    """Each answer is done or a sentence; at the end every folder is a story, and each can be taken back."""
+    for number in range(3):
+        duplicate_story(root, "game", f"game {number}")
+    before, tickets = content(root / "game"), []
+
+    def manage(seed):
+        rng = random.Random(seed)
+        for _ in range(150):
+            one, other = (f"game {rng.randrange(4)}" for _ in range(2))
+            with contextlib.suppress(ValueError):
+                match rng.randrange(4):
+                    case 0:
+                        rename_story(root, one, other)
+                    case 1:
+                        tickets.append(trash_story(root, one))
+                    case 2:
+                        restore_story(root, rng.choice(tickets or [""]))
+                    case 3:
+                        story_names(root)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(manage, range(4)))
+    folders = sorted(path.name for path in root.iterdir() if not path.name.startswith("."))
+    assert folders == sorted(story_names(root)), "a folder is left that is no story"
+    for name in folders:
+        rename_story(root, name, f"kept {name}")
+    for ticket in tickets:
+        with contextlib.suppress(ValueError):  # taken back before
+            name = restore_story(root, ticket)
+            rename_story(root, name, f"back {ticket}")
+    names = story_names(root)
+    assert len(names) == 4 and all(content(root / name) == before for name in names)
