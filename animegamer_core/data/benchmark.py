@@ -9,15 +9,16 @@ names it, other games are game-001 and so on by their place in the file. Names a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..files import check_folder_name
+from ..files import is_plain_name
 from ..game.life import MOTION, STATS, Values
 from ..game.state import Instruction, clean_text
 from ..messages import quoted
 from .captions.replies import LONGEST_WORDS, why_unfit
+from .records import first_problems
 
 TAGS = ("S", "MD", "EV", "ML", "MA", *(stat.tag for stat in STATS))  # in this order
 NUMBERS = {number.tag: tuple(map(str, sorted(number.choices))) for number in (MOTION, *STATS)}
@@ -25,7 +26,7 @@ FORM = "".join(f"<{tag}>...</{tag}>" for tag in TAGS)
 _LINE = re.compile("".join(rf"\s*<{tag}>([^<>]*)</{tag}>" for tag in TAGS) + r"\s*")
 _NAME = re.compile(r"#\s*name:\s*(.*)")
 _FILE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,59}")
-_SHOWN, _SHOWN_PROBLEMS = 60, 20  # characters of a wrong text, and wrong lines, that a message quotes
+_SHOWN = 60  # characters of a wrong text that a message quotes
 
 
 class BenchmarkError(ValueError):
@@ -88,7 +89,7 @@ class BenchmarkGame:
 def read_benchmark(path: Path) -> tuple[BenchmarkGame, ...]:
     """The games of a file; BenchmarkError names the file and every wrong line."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise BenchmarkError(f"{path} is not a UTF-8 text file ({error.reason}); save it as UTF-8") from error
     return parse_benchmark(text, str(path))
@@ -96,32 +97,30 @@ def read_benchmark(path: Path) -> tuple[BenchmarkGame, ...]:
 
 def parse_benchmark(text: str, source: str = "the benchmark") -> tuple[BenchmarkGame, ...]:
     """The games of a text; BenchmarkError names every wrong line, with `source` before its number."""
-    games: dict[str, BenchmarkGame] = {}
+    games: dict[str, list[BenchmarkTurn]] = {}
     problems: list[str] = []
-    name = ""  # for the next game, also with a blank line in between
-    for block in _blocks(text):
-        turns = []
-        for number, line in block:
-            try:
-                if match := _NAME.fullmatch(line):
-                    name = check_game_name(match[1])
-                elif not line.startswith("#"):
-                    turns.append(parse_turn(line))
-            except BenchmarkError as error:
-                problems.append(f"{source}, line {number}: {error}")
-        if turns:
-            name = name or f"game-{len(games) + 1:03}"
-            if name in games:
-                found = f"the name {name} is used by an earlier game; give each game its own"
-                problems.append(f"{source}, line {block[0][0]}: {found}")
-            games[name] = BenchmarkGame(name, tuple(turns))
-            name = ""
+    name, game = "", None  # name: for the next game, also with a blank line in between
+    for number, line in enumerate(map(str.strip, text.split("\n")), start=1):
+        try:
+            if not line:
+                game = None
+            elif match := _NAME.fullmatch(line):
+                name = check_game_name(match[1])
+            elif not line.startswith("#"):
+                turn = parse_turn(line)
+                if game is None:
+                    own, name = name or f"game-{len(games) + 1:03}", ""
+                    if own in games:
+                        raise BenchmarkError(f"the name {own} is used by an earlier game; give each game its own")
+                    game = games[own] = []
+                game.append(turn)
+        except BenchmarkError as error:
+            problems.append(f"{source}, line {number}: {error}")
     if problems:
-        more = [f"... and {len(problems) - _SHOWN_PROBLEMS} more"] if len(problems) > _SHOWN_PROBLEMS else []
-        raise BenchmarkError("\n".join(problems[:_SHOWN_PROBLEMS] + more))
+        raise BenchmarkError("\n".join(first_problems(problems)))
     if not games:
         raise BenchmarkError(f"{source} has no game; give lines of the form {FORM}")
-    return tuple(games.values())
+    return tuple(BenchmarkGame(name, tuple(turns)) for name, turns in games.items())
 
 
 def parse_turn(line: str) -> BenchmarkTurn:
@@ -149,27 +148,14 @@ def benchmark_text(games: Sequence[BenchmarkGame], remarks: Sequence[str] = ()) 
     return "\n\n".join(["\n".join(heads), *blocks] if heads else blocks) + "\n"
 
 
-def _blocks(text: str) -> Iterator[list[tuple[int, str]]]:
-    """Blocks of (number, line), separated by blank lines."""
-    block: list[tuple[int, str]] = []
-    for number, line in enumerate([*(line.strip() for line in text.lstrip("\ufeff").split("\n")), ""], 1):
-        if line:
-            block.append((number, line))
-        elif block:
-            yield block
-            block = []
-
-
 def check_game_name(name: str) -> str:
     """`name`; BenchmarkError if no game may have it, since its results are in a folder of that name."""
-    try:
-        if _FILE_NAME.fullmatch(name):
-            return check_folder_name(name, "game")
-    except ValueError as error:  # a device name of Windows
-        raise BenchmarkError(str(error)) from error
-    raise BenchmarkError(
-        f"{quoted(name, _SHOWN)} is not a valid name for a game; expected at most 60 of a-z, 0-9 and -"
-    )
+    if not _FILE_NAME.fullmatch(name) or not is_plain_name(name):
+        raise BenchmarkError(
+            f"{quoted(name, _SHOWN)} is not a valid name for a game; expected at most 60 of a-z, 0-9 "
+            "and -, and no device name of Windows such as con"
+        )
+    return name
 
 
 def _check_words(tag: str, words: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...game.life import Stat, questions
@@ -27,17 +27,14 @@ _MOVEMENT = (
     "Level 5: very large and intense movement."
 )
 _MOST_WORDS = {"S": 3, "MD": 12, "EV": 4, "MA": 2}  # by tag, in the order of a caption; the stats follow
-_MATCHING = re.compile(
-    r"[^\[\]]*\[Num(?:ber)?\]\s*([0-9]{1,3})\s*\[(?:ID|Index)\]\s*([0-9]{1,3}(?: ?, ?[0-9]{1,3})*)\s*"
-)
-_WRAPPED = re.compile(r"(```\w*|[`'\"]|)\s*(.*?)\s*(```|[`'\"]|)", re.DOTALL)
+_MATCHING = re.compile(r"\[Num(?:ber)?\]\s*([0-9]{1,3})\s*\[(?:ID|Index)\]\s*([0-9]{1,3}(?: ?, ?[0-9]{1,3})*)\s*$")
+# Latin letters, digits, spaces, commas, apostrophes, hyphens
+_PLAIN = re.compile(r"[a-z0-9\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f ,'\u2019-]*")
 _MATCHING_FORM = "[Number] and how many, then [Index] and the indices with commas between, and nothing else"
 
 
 def matching_prompt(count: int) -> str:
     """Which of `count` numbered reference characters a clip shows: Image-1 is their sheet, Image-2 four frames."""
-    if count < 1:
-        raise ValueError(f"{count} reference characters; matching needs at least one")
     example = {1: "[Number]1[Index]1", 2: "[Number]2[Index]2,1"}.get(count, "[Number]2[Index]3,1")
     return (
         f"Image-1 shows the known characters, each under its index from 1 to {count}. Image-2 shows four frames of one "
@@ -110,36 +107,29 @@ def parse_matching(text: str, count: int) -> tuple[int, ...]:
 
     Both spellings of the paper's tags are accepted: [Num] or [Number], [ID] or [Index].
     """
-    match = _MATCHING.fullmatch(_body(text, _MATCHING_FORM))
+    match = _MATCHING.search(_body(text, _MATCHING_FORM))
     if match is None:
         raise ReplyError(f"the reply is {quoted(text)}", _MATCHING_FORM, text)
     number, indices = int(match[1]), tuple(map(int, match[2].split(",")))
     if number == 0 and indices == (0,):
         return ()
-    if outside := [index for index in indices if not 1 <= index <= count]:
-        raise ReplyError(f"there is no character {outside[0]}", f"indices from 1 to {count}", text)
-    if number != len(indices) or len(set(indices)) < len(indices):
-        raise ReplyError(
-            f"the number is {number}, the indices are {quoted(match[2])}", "as many indices, each once", text
-        )
+    known = set(indices) & set(range(1, count + 1))
+    if not number == len(indices) == len(known):
+        found = f"the number is {number}, the indices are {quoted(match[2])}"
+        raise ReplyError(found, f"as many indices from 1 to {count}, each once", text)
     return indices
 
 
 def parse_caption(text: str, stats: Sequence[Stat]) -> Caption:
-    """The caption in a captioning reply, with the subject as the character; ReplyError names the wrong tag, its text
-    and what was expected."""
+    """The caption in a captioning reply, with the subject as the character; ReplyError says what is wrong."""
     tags = (*_MOST_WORDS, *(stat.tag for stat in stats))
     form = f"the tags {', '.join(f'<{tag}>' for tag in tags)} in this order, each closed, and nothing else"
-    body = _body(text, form)
-    rest = body[max(0, body.find(f"<{tags[0]}>")) :]  # models like to say a word before and after
-    values = {}
-    for tag in tags:
-        match = re.match(rf"\s*<{tag}>([^<>]*)</{tag}>", rest)
-        if match is None:
-            raise ReplyError(f"<{tag}>...</{tag}> is missing or not in its place: {quoted(rest)}", form, text)
-        values[tag], rest = match[1], rest[match.end() :]
-    if "<" in rest:
-        raise ReplyError(f"there is a tag after </{tags[-1]}>: {quoted(rest)}", form, text)
+    # models like to say a word before and after
+    pattern = r"[^<]*" + r"\s*".join(rf"<{tag}>([^<>]*)</{tag}>" for tag in tags) + r"[^<]*"
+    match = re.fullmatch(pattern, _body(text, form))
+    if match is None:
+        raise ReplyError(f"the reply is {quoted(text)}", form, text)
+    values = dict(zip(tags, match.groups(), strict=True))
     try:
         subject, *words = (phrase(tag, values[tag]) for tag in _MOST_WORDS)
         return Caption((subject,), *words, {stat.name: _change(stat, values[stat.tag]) for stat in stats})
@@ -150,38 +140,23 @@ def parse_caption(text: str, stats: Sequence[Stat]) -> Caption:
 
 def _body(text: str, form: str) -> str:
     """The reply in Unicode normal form, without quotation marks or a code fence around the whole."""
-    if len(text) > LONGEST_REPLY:
+    if not 0 < len(text.strip()) <= LONGEST_REPLY:
         raise ReplyError(f"the reply has {len(text)} characters: {quoted(text)}", form, text)
-    whole = unicodedata.normalize("NFC", text).strip()
-    if not whole:
-        raise ReplyError("the reply is empty", form, text)
-    opening, inner, closing = _WRAPPED.fullmatch(whole).groups()
-    return inner if opening.startswith(closing) and bool(opening) == bool(closing) else whole
+    return unicodedata.normalize("NFC", text).strip(" \r\n\t`'\"")
 
 
-def phrase(tag: str, value: str, commas: Collection[str] = ("MD",)) -> str:
-    """A field's words in lower case; ReplyError if they do not fit in an instruction.
-
-    commas: tags whose words may have commas.
-    """
-    expected = f"1 to {_MOST_WORDS[tag]} English words in <{tag}>"
+def phrase(tag: str, value: str) -> str:
+    """A field's words in lower case; ReplyError if they do not fit in an instruction."""
     words = " ".join(value.split()).lower()
-    odd = next((char for char in words if not (_plain(char) or (char == "," and tag in commas))), None)
-    if odd is not None:
-        name = unicodedata.name(odd, f"U+{ord(odd):04X}").lower()
-        raise ReplyError(f"<{tag}> is {quoted(value)} with the character {name}", f"{expected}, letters only", value)
-    if not any(char.isalpha() for char in words) or len(words.split()) > _MOST_WORDS[tag] or len(words) > LONGEST_WORDS:
+    expected = f"1 to {_MOST_WORDS[tag]} English words in <{tag}>, letters only"
+    plain = _PLAIN.fullmatch(words) and any(map(str.isalpha, words)) and not (tag == "S" and "," in words)
+    if not plain or len(words.split()) > _MOST_WORDS[tag] or len(words) > LONGEST_WORDS:
         raise ReplyError(f"<{tag}> is {quoted(value)}", expected, value)
     if tag == "EV" and (words.split()[0] not in TIMES or len(words.split()) < 2):
         raise ReplyError(
             f"<EV> is {quoted(value)}", f"the time of day ({', '.join(TIMES)}), then the place in <EV>", value
         )
     return words
-
-
-def _plain(char: str) -> bool:
-    """Whether a model may use the character: Latin letters, digits, space, apostrophe, hyphen."""
-    return char in " '\u2019-0123456789" or (char.isalpha() and unicodedata.name(char, "").startswith("LATIN "))
 
 
 def _change(stat: Stat, value: str) -> int:

@@ -151,7 +151,7 @@ def _checked(turn: BenchmarkTurn, plan: StoryPlan) -> BenchmarkTurn:
         known = f"nobody or one of {', '.join(plan.others)}" if plan.others else "nobody"
         raise BenchmarkError(f"<S> has {quoted(others[0], _SHOWN)}", f"{known} after {plan.character} in <S>")
     phrases = (("MD", turn.motion), ("EV", turn.background), ("MA", turn.adverb))
-    motion, background, adverb = (phrase(tag, words, commas=("MD", "EV", "MA")) for tag, words in phrases)
+    motion, background, adverb = (phrase(tag, words) for tag, words in phrases)
     return BenchmarkTurn(turn.characters, motion, background, turn.level, adverb, turn.change)
 
 
