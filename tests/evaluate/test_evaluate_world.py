@@ -235,14 +235,14 @@ def test_motion_is_measured_as_the_world_says(world):
 
 
 def test_another_backend_than_the_worlds_is_refused(world):
-    with pytest.raises(ValueError, match="choose dis, not raft"):
-        flow_of(world, "raft")
-    raft = replace(
-        world, provenance={"motion backend": "raft", "motion threshold": "0.4", "motion slow_fraction": "0.1"}
+    with pytest.raises(ValueError, match="choose dis, not memflow"):
+        flow_of(world, "memflow")
+    other = replace(
+        world, provenance={"motion backend": "memflow", "motion threshold": "0.4", "motion slow_fraction": "0.1"}
     )
     with pytest.raises(ValueError, match="--flow-weights FILE$"):
-        flow_of(raft)
-    flow = flow_of(raft, weights=pathlib.Path("raft.pth"))
+        flow_of(other)
+    flow = flow_of(other, weights=pathlib.Path("memflow.pth"))
     assert (flow.threshold, flow.slow_fraction, flow_of(world).slow_fraction) == (0.4, 0.1, 0.0)
 
 
@@ -517,7 +517,7 @@ def test_true_shots_say_what_is_to_be_reached(evaluate, tmp_path):
 
 def test_wrong_words_are_answered_in_a_sentence(evaluate, tmp_path):
     for words, sentence in {
-        ("--flow", "raft"): "backends differ",
+        ("--flow", "memflow"): "backends differ",
         ("--limit", "0"): "0 games cannot be played",
         ("--baseline-video", "v"): "needs a baseline",
         ("--characters", str(tmp_path / "absent")): "no such folder",
