@@ -15,7 +15,7 @@ from .spec import PROGRAM
 VERBS: dict[str, tuple[str, str, str]] = {
     "play": ("play", "Play", "play a game, from a file or line by line, and save it as a story"),
     "export": ("play", "Export", "make a film of a story, to share"),
-    "batch": ("play", "Batch", "play files of games in several takes each, and show the takes side by side"),
+    "takes": ("play", "Takes", "play a game in several takes, and show them side by side"),
     "convert": ("weights", "Convert", "turn the published weight files into a world folder"),
     "fetch": ("weights", "Fetch", "download weight files, published or free base models, after asking"),
     "new": ("weights", "New", "make a new world from free base models, to train"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from comfy_api.v0_0_2 import ComfyExtension, io
 
 from . import comfyui, routes
-from .batch import PlayGameBatch
 from .dataset import BuildGameDataset
 from .drawing import DecodeShot, EncodeShotLatent
 from .evaluation import EvaluateGame
@@ -13,6 +12,7 @@ from .game import ComposeGameInstruction, GameHistory, GameTurnValues, LoadAnime
 from .openings import EncodeShot, ReadFilmSpan
 from .play import PlayGameStory
 from .story import ExportGameStory, LoadGameStory, SaveGameStory
+from .takes import PlayGameTakes
 from .training import TrainLoRAStage
 from .weights import ConvertAnimeGamer, GetAnimeGamerWeights
 
@@ -35,7 +35,7 @@ NODE_CLASS_MAPPINGS = {
     "BuildGameDataset": BuildGameDataset,
     "GetAnimeGamerWeights": GetAnimeGamerWeights,
     "ExportGameStory": ExportGameStory,
-    "PlayGameBatch": PlayGameBatch,
+    "PlayGameTakes": PlayGameTakes,
     "ReadFilmSpan": ReadFilmSpan,
     "GameTurnValues": GameTurnValues,
 }

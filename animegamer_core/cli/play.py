@@ -1,4 +1,4 @@
-"""The verbs `play`, `batch` and `export`: games become stories in a folder, and stories become films."""
+"""The verbs `play`, `takes` and `export`: games become stories in a folder, and stories become films."""
 # ruff: noqa: T201
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ..runtime.device import choose_device
 from ..runtime.models import LoadedModels
 from ..runtime.presets import PresetModels, get_preset, override_notes, preset_for_device, with_preset
 from ..spec import dtype_name
-from ..story.batch import game_text, play_takes, read_game_files, take_seeds
 from ..story.film import FILMS, export_film
 from ..story.folder import check_there
 from ..story.opening import DEFAULT_TEXT, frames_of_bytes, open_game, read_opening
 from ..story.player import PlayedTurn, Player, PlaySettings, check_same_opening
 from ..story.story import Story
+from ..story.takes import play_takes, take_seeds
 from ..weights.adapters import open_with_adapters
 from .options import Drawing, Dtype, Flag, Preset, Profile, Progress, note, one_of, overwrite
 
@@ -220,7 +220,10 @@ class Play(Drawing):
 
 def read_game(path: Path) -> tuple[str, ...]:
     """The instructions of a UTF-8 file; ValueError if it is something else or has none."""
-    instructions = read_instructions(game_text(path))
+    try:
+        instructions = read_instructions(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text; save the instructions as UTF-8, one per line") from error
     if not instructions:
         raise ValueError(f"{path}: no instructions in this file; write one per line")
     return instructions
@@ -375,33 +378,28 @@ class _Shown:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch(Drawing):
-    files: Positional[tuple[Path, ...]]
-    """Text files of games, or folders of them: an instruction per line, a blank line between games."""
-    takes: int = 1
-    """Takes of each game, each with its own noise."""
+class Takes(Drawing):
+    file: Positional[Path]
+    """A text file: an instruction per line."""
+    takes: int = 4
+    """Takes of the game, each with its own noise."""
     out: Path = Path("out")
     """Folder that holds stories."""
 
     def run(self) -> int:
-        """Play all games, with a grid of each one's takes; after an interruption the same command continues."""
-        games, seeds = read_game_files(self.files), take_seeds(self.takes, self.seed)
+        """Play all takes and show them side by side; after an interruption the same command continues."""
+        instructions, seeds = read_game(self.file), take_seeds(self.takes, self.seed)
         world = open_with_adapters(self.world, self.lora, playing=True)
-        for game in games:  # before anything is played; it writes nothing
-            Story.open(self.out, game.name, world.spec.name, world.fingerprint)
+        story = Story.open(self.out, self.file.stem, world.spec.name, world.fingerprint)
         settings = PlaySettings(steps=self.steps, guidance=self.guidance, device=choose_device(self.device))
         models = LoadedModels(world, settings)
-        for number, game in enumerate(games, start=1):
-            story = Story.open(self.out, game.name, world.spec.name, world.fingerprint)
-            instructions, place = game.instructions, f"game {number}/{len(games)} {game.name}"
 
-            def play(seed: int, story: Story = story, game: tuple[str, ...] = instructions, place: str = place) -> None:
-                Player(world, story, replace(settings, seed=seed), 0, models).play(game, _note_turn)
-                print(f"{place}  seed {seed}  branch {story.branch}", flush=True)
+        def play(seed: int) -> None:
+            Player(world, story, replace(settings, seed=seed), 0, models).play(instructions, _note_turn)
+            print(f"seed {seed}  branch {story.branch}", flush=True)
 
-            with story.lock():
-                for path in play_takes(story, game, seeds, play):
-                    print(path, flush=True)
+        with story.lock():
+            print(*play_takes(story, len(instructions), seeds, play), sep="\n")
         return 0
 
 

@@ -1,4 +1,4 @@
-"""Films of stories and batches of games in a real ComfyUI, in a tiny world."""
+"""Films of stories and takes of a game in a real ComfyUI, in a tiny world."""
 
 import time
 import wave
@@ -14,7 +14,7 @@ from animegamer_core.story.story import Story
 
 pytestmark = pytest.mark.usefixtures("tiny")
 FILM = {"branch": "", "turns": -1, "name": "film", "subtitles": False}
-BATCH = DRAW | {"games": "typed below", "takes": 2, "seed": 0, "window": 4}
+TAKES = DRAW | {"takes": 2, "seed": 0, "window": 4}
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_story_becomes_a_film_with_sound_and_subtitles(server, story):
 
 
 def test_a_chosen_branch_is_shown(server, story):
-    server.run(batch(story, text=f"{WAVE}\n{RUN}"))
+    server.run(takes(story, text=f"{WAVE}\n{RUN}"))
     prompt = {"film": node("ExportGameStory", **FILM | {"story": story, "branch": "branch-2"})}
     frames = read_clip(saved_file(server, server.run(prompt), "film")).frames.astype(int)
     saved, shots = Story.read(server.output_dir / "animegamer", story), {}
@@ -77,39 +77,32 @@ def test_a_wrong_choice_is_one_sentence(server, story, look, says):
     assert says in server.refusal(film_of(story, WAVE, **look))
 
 
-def batch(story, **inputs):
+def takes(story, **inputs):
     return {
         "load": load(),
-        "batch": node("PlayGameBatch", **BATCH | {"model": ["load", 0], "story": story} | inputs),
-        "grids": node("PreviewImage", images=["batch", 0]),
+        "takes": node("PlayGameTakes", **TAKES | {"model": ["load", 0], "story": story} | inputs),
+        "grid": node("PreviewImage", images=["takes", 0]),
     }
 
 
-def test_games_of_a_folder_are_played_in_takes_and_again_for_nothing(server, story):
-    folder = server.base / "input" / "animegamer" / "games" / "mine"
-    folder.mkdir(parents=True)
-    (folder / "one.txt").write_text(f"{WAVE}\n{RUN}\n", encoding="utf-8")
-    (folder / "two.txt").write_text(f"{SLEEP}\n", encoding="utf-8")
-    entry = server.run(batch(story, games="mine/", text=""))
-    stories = [Story.read(server.output_dir / "animegamer", f"{story} {name}") for name in ("one", "two")]
-    assert entry["outputs"]["batch"]["text"] == ["\n".join(found.name for found in stories)]
-    assert [(found.branches(), found.branch, len(found.entries)) for found in stories] == [
-        (["main", "branch-2"], "main", 2),
-        (["main", "branch-2"], "main", 1),
-    ]
-    assert len(entry["outputs"]["grids"]["images"]) == 2
-    frames = read_clip(saved_file(server, entry, "batch")).frames
+def test_a_game_is_played_in_takes_and_again_for_nothing(server, story):
+    text = f"{WAVE}\n# and then\n{RUN}\n"
+    entry = server.run(takes(story, text=text))
+    found = Story.read(server.output_dir / "animegamer", story)
+    assert (found.branches(), found.branch, len(found.entries)) == (["main", "branch-2"], "main", 2)
+    assert len(entry["outputs"]["grid"]["images"]) == 1
+    frames = read_clip(saved_file(server, entry, "takes")).frames
     assert len(frames) == 34 and frames.shape[2] > 1.5 * frames.shape[1], "two takes side by side"
-    shots = {path: path.stat().st_mtime_ns for found in stories for path in found.shots.folder.iterdir()}
-    assert nodes_run(server.run(batch(story, games="mine/", text=""))) == set()
-    server.run(batch(story, games="mine/", text="", takes=3))
+    shots = {path: path.stat().st_mtime_ns for path in found.shots.folder.iterdir()}
+    assert nodes_run(server.run(takes(story, text=text))) == set()
+    server.run(takes(story, text=text, takes=3))
     assert {path: path.stat().st_mtime_ns for path in shots} == shots, "only the third take is drawn"
-    first = Story.read(server.output_dir / "animegamer", stories[0].name)
-    assert first.branches() == ["main", "branch-2", "branch-3"]
+    assert Story.read(server.output_dir / "animegamer", story).branches() == ["main", "branch-2", "branch-3"]
+    assert "no instruction" in server.refusal(takes(story, text="# nothing"))
 
 
-def test_an_interrupted_batch_goes_on_and_keeps_what_was_drawn(server, story):
-    prompt = batch(story, text=f"{WAVE}\n{RUN}\n{SLEEP}", steps=300)
+def test_interrupted_takes_go_on_and_keep_what_was_drawn(server, story):
+    prompt = takes(story, text=f"{WAVE}\n{RUN}\n{SLEEP}", steps=300)
     folder = server.output_dir / "animegamer" / story
     queued = server.queue(prompt)
     index = folder / "story.json"
@@ -119,13 +112,6 @@ def test_an_interrupted_batch_goes_on_and_keeps_what_was_drawn(server, story):
     before = {path: path.stat().st_mtime_ns for path in (folder / "shots").glob("*.mp4")}
     assert 4 <= len(before) < 6 and not (folder / "films").exists()
     entry = server.run(prompt)
-    assert nodes_run(entry) >= {"batch"} and saved_file(server, entry, "batch").exists()
+    assert nodes_run(entry) >= {"takes"} and saved_file(server, entry, "takes").exists()
     after = {path: path.stat().st_mtime_ns for path in (folder / "shots").glob("*.mp4")}
     assert len(after) == 6 and before.items() <= after.items()
-
-
-def test_typed_games_are_named_by_number(server, story):
-    server.run(batch(story, text=f"{WAVE}\n\n# the second\n{RUN}", takes=1))
-    names = {path.name for path in (server.output_dir / "animegamer").glob(f"{story}*")}
-    assert names == {f"{story} {number}" for number in (1, 2)}
-    assert "no instructions" in server.refusal(batch(story, text="# nothing"))

@@ -1,0 +1,64 @@
+"""A game in several takes: branches of one story, shown side by side; nothing is drawn twice."""
+
+import pytest
+
+from animegamer_core.__main__ import main
+from animegamer_core.media.video import read_clip
+from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.runtime.models import LoadedModels
+from animegamer_core.story.story import Story
+
+
+@pytest.fixture
+def takes_of(world, tmp_path, capsys):
+    """Run the verb with two takes of a game of two turns: its status, stdout and stderr."""
+    game = tmp_path / "tale.txt"
+    game.write_text("# a game\nMiko runs\n\nYuzu sleeps\n", encoding="utf-8")
+
+    def run(out):
+        words = ["--takes", "2", "--seed", "5", "--steps", "1", "--world", str(world.folder), "--out", str(out)]
+        status = main(["takes", str(game), *words])
+        return (status, *capsys.readouterr())
+
+    return run
+
+
+def shots_in(out):
+    return {path.relative_to(out): path.stat().st_mtime_ns for path in out.glob("*/shots/*")}
+
+
+def test_a_game_is_played_in_takes_and_again_for_nothing(takes_of, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    status, said, drawn = takes_of(out)
+    assert status == 0 and (drawn.count("(drawn)"), drawn.count("(known)")) == (4, 0)
+    films = [str(out / "tale" / "films" / name) for name in ("takes.mp4", "takes.png")]
+    assert said.splitlines() == ["seed 5  branch main", "seed 1014  branch branch-2", *films]
+    story = Story.read(out, "tale")
+    assert (story.branches(), story.branch, len(story.entries)) == (["main", "branch-2"], "main", 2)
+    assert read_clip(out / "tale" / "films" / "takes.mp4").frames.shape == (2 * 17, 192, 2 * 288, 3)
+    before = shots_in(out)
+    for models in ("engine", "decoder"):
+        monkeypatch.setattr(LoadedModels, models, lambda _: pytest.fail("a model is loaded"))
+    status, again, known = takes_of(out)
+    assert status == 0 and again == said and (known.count("(drawn)"), known.count("(known)")) == (0, 4)
+    assert shots_in(out) == before
+
+
+def test_takes_go_on_after_an_interrupt(takes_of, tmp_path, monkeypatch):
+    out, shoot, drawn = tmp_path / "out", ShotDecoder.shoot, []
+
+    def interrupted(decoder, *args, **options):
+        if len(drawn) == 3:  # in the second take
+            raise KeyboardInterrupt
+        drawn.append(shoot(decoder, *args, **options))
+        return drawn[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ShotDecoder, "shoot", interrupted)
+        status, said, _ = takes_of(out)
+    assert status == 130 and said == "seed 5  branch main\n"
+    before = shots_in(out)
+    assert len([path for path in before if path.suffix == ".mp4"]) == 3
+    status, _, how = takes_of(out)
+    assert status == 0 and (how.count("(drawn)"), how.count("(known)")) == (1, 3)
+    assert before.items() <= shots_in(out).items()
