@@ -12,7 +12,7 @@ from test_story import WORLD, StubPlayer, predicted, texts
 
 from animegamer_core.game.state import CACHED_TURNS, GameSession, GameState
 from animegamer_core.story.content_store import ShotKey, StateKey, address_of, opening_address, with_opening_address
-from animegamer_core.story.folder import BranchEntry, story_names
+from animegamer_core.story.folder import story_names
 from animegamer_core.story.story import Story
 
 
@@ -31,13 +31,6 @@ def states(story):
 
 
 # Stories in a folder
-
-
-def test_opening_a_story_writes_nothing(tmp_path):
-    story = opened(tmp_path)
-    assert story.session(0, 2).turns == () and story.clips() == {}
-    story.end_branch(0)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_story_lists_the_existing_ones(tmp_path):
@@ -93,16 +86,6 @@ def test_playing_the_same_games_again_makes_no_more_branches(tmp_path):
     assert lines == [["main"], *[["main", "branch-2"]] * 2]
 
 
-def test_a_branch_that_ends_before_another_turn_gets_that_turn(tmp_path):
-    player = StubPlayer(tmp_path).play(["one", "two", "three"])
-    player.story.end_branch(1)
-    story = opened(tmp_path)
-    assert (story.branch, texts(story)) == ("branch-2", ["one"])
-    story.use("main")
-    undrawn(story, story.session(1, 2), "other")
-    assert (story.branch, story.branches(), texts(story)) == ("branch-2", ["main", "branch-2"], ["one", "other"])
-
-
 def test_branches_are_listed_in_order_and_others_are_refused(tmp_path):
     StubPlayer(tmp_path).play(["one"])
     for name in ("branch-2", "nope", "../main", "main/../main", ""):
@@ -137,25 +120,6 @@ def test_a_branch_gets_missing_shots_when_it_becomes_current_again(tmp_path):
     back = opened(tmp_path)
     assert back.entries == story.entries and [clip.name for clip in back.clips().values()] == ["turn-001.mp4"]
     assert states(back) == [turn.address for turn in other.turns] and texts(back) == ["one", "other"]
-
-
-def test_a_turn_that_takes_a_shot_keeps_who_proposed_it(tmp_path):
-    story = opened(tmp_path)
-    turn = undrawn(story, GameSession((), 2), "one", proposed_by="rules").turns[0]
-    shot = shot_of(story, turn.address)
-    story.add_turn(turn, shot, proposed_by="another")
-    assert opened(tmp_path).entries == [BranchEntry(turn.address, shot, 0, "rules")]
-
-
-def test_an_undrawn_turn_gets_its_shot(tmp_path):
-    story = opened(tmp_path)
-    session = undrawn(story, GameSession((), 2), "one", "two", "three")
-    shot = shot_of(story, session.turns[1].address)
-    assert story.add_turn(session.turns[1], shot).name == "turn-002.mp4"
-    story.add_turn(session.turns[1], None)
-    back = opened(tmp_path)
-    assert [entry.shot for entry in back.entries] == [None, shot, None] and back.branches() == ["main"]
-    assert states(back) == [turn.address for turn in session.turns] and texts(back) == ["one", "two", "three"]
 
 
 @settings(max_examples=25, deadline=None)

@@ -95,16 +95,6 @@ def test_at_no_stamina_only_rest_is_proposed_and_counts():
     assert turn.moved == {"social": RULES.stats[0].drift, "entertainment": RULES.stats[1].drift, "stamina": 0}
 
 
-def test_what_the_engine_said_of_an_act_counts_more_than_what_the_world_states():
-    state = GameState(None, 2, {"social": 0, "entertainment": 0, "stamina": -1})
-    session = GameSession(opening=TIRED, rules=RULES)
-    for _ in range(3):  # the engine says that sleeping tires, so it is no rest
-        session = session.step("Character: Miko; Motion: sleep under a blanket; Background: day beach.", state)
-    for seed in range(20):
-        proposal = Director(WORDS, seed)(session)[0]
-        assert act_of(proposal).phrase != "sleep under a blanket"
-
-
 def test_nothing_is_proposed_together_that_training_never_showed_together():
     """But a place, for the two who know only six."""
     phrases, few = {row.phrase: name for name, row in MOTIONS.items()}, {"Nori", "Pico"}
@@ -115,36 +105,6 @@ def test_nothing_is_proposed_together_that_training_never_showed_together():
             motion = phrases[SECOND.life.words.act_of(parts["motion"]).phrase]
             casting = Casting(who[0], who[1] if len(who) > 1 else None, motion, place)
             assert SECOND.novelties(casting) in (SEEN, {"place"} if who[0] in few else SEEN), turn.instruction
-
-
-def test_a_character_with_no_act_at_a_place_does_what_others_do_there():
-    """As in a dataset of a film, where one of few characters was seen in few places."""
-    words = Words(
-        ("Kai", "Mia"),
-        (Act("mend a net"), Act("sleep")),
-        ("harbor", "market"),
-        untried=(
-            ("Kai", "mend a net"),
-            ("Kai", "harbor"),
-            ("sleep", "harbor"),
-            ("mend a net", "market"),
-            ("Kai", "Mia"),
-        ),
-    )
-    session, seen = GameSession().step("Character: Kai; Motion: sleep; Background: market.", RAN), set()
-    for _ in range(40):
-        text = Director(words)(session)[0].instruction
-        parts = PUBLISHED.fullmatch(text)
-        seen.add((parts["place"], words.act_of(parts["motion"]).phrase))
-        session = session.step(text, RAN)
-    assert seen == {("harbor", "mend a net"), ("market", "sleep")}
-
-
-def test_a_friend_begins_an_act_that_is_new_to_the_main_character_who_stays_the_main_one():
-    session = GameSession(rules=RULES).step("Character: Beni; Motion: run; Background: day forest.", RAN)
-    turns = played(Director(SECOND.life.words), 200, session=session).turns
-    who = [PUBLISHED.fullmatch(turn.instruction)["who"] for turn in turns]
-    assert set(who) == {"Beni", "Pico, Beni"} and 10 < who.count("Pico, Beni") < 60
 
 
 def test_a_described_thing_is_referred_to_later():
@@ -214,12 +174,8 @@ def test_a_worlds_rules_are_kept_with_its_stories(world, tmp_path):
     "life",
     [
         {"rules": {"stats": [{"name": "joy", "tag": "JO", "choices": [0, 1], "start": 101}]}},
-        {"rules": {"stats": [{"name": "joy", "tag": "JO", "choices": []}]}},
-        {"rules": {"stats": [{"name": "joy", "tag": "ML", "choices": [0, 1]}]}},
         {"rules": {"consequences": [{"stat": "mood", "at_most": 0, "only": []}]}},
         {"words": {"characters": ["Kai; Motion: fly"]}},
-        {"words": {"acts": [{"phrase": " "}]}},
-        {"words": "beach"},
     ],
 )
 def test_damaged_statements_are_refused_by_name(world, tmp_path, life):
@@ -259,15 +215,6 @@ def test_a_typed_game_offers_proposals(world, tmp_path, capsys, monkeypatch):
     assert len(turns) == 3 and turns[2].endswith("Miko naps")
     assert turns[0].split("  ")[1] in offered[0]
     assert "there is no proposal 9" in printed.err and "how many turns?" in printed.err
-
-
-def test_a_typed_game_in_a_world_of_no_words_goes_on(world, tmp_path, capsys, monkeypatch):
-    state_words(world, replace(WORDS, acts=()))
-    lines = iter(["@auto 2\n", "Miko naps\n", ""])
-    monkeypatch.setattr("sys.stdin.readline", lambda: next(lines))
-    assert main(["play", "--world", str(world.folder), "--out", str(tmp_path), "--steps", "1"]) == 0
-    printed = capsys.readouterr()
-    assert "lists no acts" in printed.err and "Miko naps" in printed.out
 
 
 def test_ctrl_c_gives_an_autoplayed_game_back(world, tmp_path, capsys, monkeypatch):

@@ -2,7 +2,6 @@
 
 import random
 import shutil
-from dataclasses import replace
 from types import SimpleNamespace
 
 import av
@@ -15,7 +14,6 @@ from test_play import GAME, content
 
 from animegamer_core.__main__ import main
 from animegamer_core.media.video import read_clip, write_clip
-from animegamer_core.runtime.models import LoadedModels
 from animegamer_core.spec import SPECS
 from animegamer_core.story.film import export_film
 from animegamer_core.story.folder import duplicate_story
@@ -27,9 +25,8 @@ from animegamer_core.story.opening import (
     read_opening,
     shown_frames,
 )
-from animegamer_core.story.player import Player, PlaySettings, export, save_turn
+from animegamer_core.story.player import Player, PlaySettings, export
 from animegamer_core.story.story import Story
-from animegamer_core.story.turn import draw_turn, predict_turn, shot_key
 from animegamer_core.weights import open_world, save_part
 
 DECODER = SPECS["tiny"].decoder
@@ -70,15 +67,12 @@ def opening(encoder, frames=None, frame=0, fps=0.0, text="Miko waves"):
     "count, read, fps, shown",
     [
         (1, 0, 0, [0] * 17),
-        (17, 0, 0, list(range(17))),
         (17, 16, 0, list(range(17))),
         (40, 20, 0, list(range(20, 37))),
         (40, 30, 0, list(range(23, 40))),
         (5, 4, 0, [0, 1, 2, 3, *[4] * 13]),
         (100, 10, 24, list(range(10, 59, 3))),
         (100, 99, 24, list(range(51, 100, 3))),
-        (100, 2, 4, [2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9, 10]),
-        (20, 19, 24, [1, 4, 7, 10, 13, 16, *[19] * 11]),
     ],
 )
 def test_the_clip_begins_with_the_frame_or_as_much_earlier_as_it_must(count, read, fps, shown):
@@ -96,20 +90,6 @@ def test_the_chosen_frame_is_the_one_that_the_engine_reads(tiny_encoder, frame, 
     assert not torch.equal(alone, tiny_encoder.represent("Miko waves", picture.flip(-1)))
 
 
-def test_an_opening_needs_a_text(tiny_encoder):
-    with pytest.raises(ValueError, match="has no text"):
-        opening(tiny_encoder, text=" \n")
-
-
-def test_the_clip_has_the_size_and_rate_of_a_shot_and_the_middle_of_the_picture(tiny_encoder):
-    wide = np.zeros((64, 300, 3), np.uint8)
-    wide[:, 102:198] = 200  # as wide as a shot is for this height
-    clip = opening(tiny_encoder, [wide]).picture.clip
-    assert clip.frames.shape == (17, DECODER.height, DECODER.width, 3) and clip.frames.dtype == np.uint8
-    assert clip.fps == DECODER.fps
-    assert clip.frames.min() > 190, "the black sides are cropped"
-
-
 @pytest.fixture
 def film(tmp_path):
     """Four seconds at 8 frames a second, whose greys tell the frame."""
@@ -123,13 +103,6 @@ def film(tmp_path):
 def test_a_part_of_a_film_is_read_around_a_second(film, at, frame, first, count):
     pictures, read = film_span(film, at, DECODER)
     assert (numbers_of(pictures), read) == (list(range(first, first + count)), frame)
-
-
-def test_a_film_shorter_than_a_shot_is_read_whole(tmp_path, tiny_encoder):
-    write_clip(tmp_path / "short.mp4", np.stack(greys(5, 48, 80)), 8)
-    pictures, read = film_span(tmp_path / "short.mp4", 0.5, DECODER)
-    assert (numbers_of(pictures), read) == ([0, 1, 2, 3, 4], 4)
-    assert numbers_of(opening(tiny_encoder, pictures, read).picture.clip.frames) == [0, 1, 2, 3, *[4] * 13]
 
 
 @pytest.mark.parametrize("at", [-0.5, 4.0, 1e9, float("nan")])
@@ -159,25 +132,6 @@ def test_a_large_picture_is_made_smaller_but_no_lower_than_a_shot(tmp_path):
     assert picture.size <= 3 * LARGEST_PICTURE and picture.shape[0] == picture.shape[1] and (picture == 255).all()
     (picture,), _ = read_opening(tmp_path / "thin.png", None, DECODER)
     assert picture.shape == (40, 60000, 3)
-
-
-@pytest.mark.parametrize("at", [1e300, 60.0])
-@pytest.mark.parametrize("name", ["film.mp4", "own.gif"])
-def test_a_second_long_after_the_end_is_refused_also_where_no_length_is_stated(tmp_path, at, name):
-    if name == "film.mp4":
-        write_clip(tmp_path / name, np.stack(greys(8)), 8)
-    else:
-        Image.new("P", (40, 30)).save(tmp_path / name)
-    with pytest.raises(ValueError, match="has no frame at .*choose a time within the film"):
-        read_opening(tmp_path / name, at, DECODER)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_frame_of_no_numbers_is_refused(tiny_encoder, value):
-    frame = torch.zeros(3, 40, 60)
-    frame[0, 3, 4] = value
-    with pytest.raises(ValueError, match="frame 0 has values that are not finite"):
-        open_game(tiny_encoder, "Miko waves", lambda index: frame, 1)
 
 
 def test_damaged_openings_are_read_or_refused_in_a_sentence(film, tmp_path):
@@ -216,19 +170,6 @@ def test_a_story_keeps_the_clip_beside_the_opening_and_gives_it_back(encoding_wo
     assert copy.opening_clip(copy.session(0, 4)).read_bytes() == path.read_bytes()
 
 
-def test_the_clip_changes_no_address(encoding_world, tiny_encoder, tmp_path):
-    """A story with a clip has all the files of one without, byte for byte."""
-    began = opening(tiny_encoder)
-    plain = replace(began, turns=(replace(began.turns[0], clip=None),))
-    for name, session in (("with", began), ("without", plain)):
-        player = Player(encoding_world, opened(encoding_world, tmp_path / name), PlaySettings(steps=1), opening=session)
-        player.play(GAME[:1])
-        player.finish()
-    have, have_not = (content(tmp_path / name / "game") for name in ("with", "without"))
-    assert [name.rsplit(".")[-1] for name in have.keys() - have_not.keys()] == ["mp4"]
-    assert {name: have[name] for name in have_not} == have_not
-
-
 def test_a_lost_clip_is_a_lost_picture_and_no_broken_game(encoding_world, tiny_encoder, tmp_path):
     began, settings = opening(tiny_encoder), PlaySettings(steps=1)
     player = Player(encoding_world, opened(encoding_world, tmp_path), settings, opening=began)
@@ -244,35 +185,6 @@ def test_a_lost_clip_is_a_lost_picture_and_no_broken_game(encoding_world, tiny_e
     restored = Player(encoding_world, opened(encoding_world, tmp_path), settings, opening=began)
     restored.play(GAME[:1])
     assert restored.story.opening_clip(restored.session).read_bytes() == whole
-
-
-def test_the_clip_that_was_given_last_is_kept(encoding_world, tiny_encoder, tmp_path):
-    """The same frame and text with another span of the film: the same opening, and so the same turns."""
-    for fps, shown in ((0, range(17)), (16, range(0, 34, 2))):
-        story = opened(encoding_world, tmp_path)
-        session = story.put_opening(opening(tiny_encoder, greys(34), fps=fps))
-        path = story.opening_clip(session)
-        assert numbers_of(read_clip(path).frames) == list(shown)
-    assert len(list(path.parent.glob("*.mp4"))) == 1
-
-
-def test_a_graphs_game_saves_the_clip_too(encoding_world, tiny_encoder, tmp_path):
-    world, models = encoding_world, LoadedModels(encoding_world, PlaySettings())
-    session = opening(tiny_encoder).with_defaults(4, encoding_world.memory)
-    session = predict_turn(world, models, session, GAME[0]).follow(session, 0)
-    key = shot_key(world, models, PlaySettings(steps=1), session.turns[-1], 2.5)
-    frames = np.zeros((17, DECODER.height, DECODER.width, 3), np.uint8)
-    assert draw_turn(models, session.turns[-1], key).shape == (17, 3, DECODER.height, DECODER.width)
-    story = opened(world, tmp_path)
-    save_turn(story, session, world.profile.name, "float32", key, frames, 8.0)
-    assert numbers_of(read_clip(story.opening_clip(story.session(1, 4))).frames) == list(range(17))
-
-
-def test_without_pyav_the_game_begins_without_a_clip(encoding_world, tiny_encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr("animegamer_core.media.video.importlib.util.find_spec", lambda name: None)
-    story = opened(encoding_world, tmp_path)
-    session = story.put_opening(opening(tiny_encoder))
-    assert story.opening_clip(session) is None and session.picture.address is not None
 
 
 # Exports

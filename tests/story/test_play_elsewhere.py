@@ -7,8 +7,7 @@ import pytest
 import torch
 from test_play import GAME, content, opened, played
 
-from animegamer_core.game.recall import Memory
-from animegamer_core.game.state import CACHED_TURNS, GameSession, GameState
+from animegamer_core.game.state import GameSession, GameState
 from animegamer_core.media.video import read_clip, to_uint8
 from animegamer_core.story.content_store import with_opening_address
 from animegamer_core.story.player import LoadedModels, Player, PlaySettings, save_turn
@@ -134,15 +133,6 @@ def test_a_graphs_game_saved_in_any_order_equals_a_players(world, tmp_path, with
     assert content(story.folder) == content(player.story.folder)
     note, entry = json.loads(read_clip(story.clips()[2]).metadata["animegamer"]), story.entries[1]
     assert (note["turn"], note["instruction"], note["seed"], note["state"]) == (2, GAME[1], 1, entry.state)
-
-
-def test_a_graphs_game_is_saved_after_its_picture_was_dropped(world, tmp_path):
-    opening = GameSession().open_with("Miko waves", picture(world))
-    lines = [f"Miko runs {number}" for number in range(CACHED_TURNS)]
-    turns = graph(world, opening, instructions=lines, memory=Memory("recent"))
-    assert turns[-1][0].picture.state.representation is None
-    story = keep(world, tmp_path, turns, (0, -1))
-    assert len(story.entries) == CACHED_TURNS and story.session(CACHED_TURNS, 4).picture is not None
 
 
 def test_each_turns_window_is_its_own_and_its_model_too(world, tmp_path):

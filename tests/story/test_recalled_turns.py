@@ -10,7 +10,6 @@ from animegamer_core.__main__ import main
 from animegamer_core.game.recall import Memory
 from animegamer_core.game.state import CACHED_TURNS, GameSession
 from animegamer_core.media.video import to_uint8
-from animegamer_core.spec import PROFILES
 from animegamer_core.story.player import Player, PlaySettings, save_turn
 from animegamer_core.story.story import Story
 from animegamer_core.story.turn import predict_turn, shot_key
@@ -51,12 +50,6 @@ def test_the_engine_reads_the_recalled_turn_in_place_of_the_oldest(world, tmp_pa
     assert index_of(player)["memory"] == {"kind": "recall", "turns": 2}
 
 
-def test_only_a_turn_that_recalls_another_one_has_another_address(world, tmp_path):
-    whole = played(world, tmp_path / "recall")
-    recent = played(world, tmp_path / "recent", memory=Memory())
-    assert addresses(whole)[:-1] == addresses(recent)[:-1] and addresses(whole)[-1] != addresses(recent)[-1]
-
-
 def test_a_replay_predicts_nothing(world, tmp_path, monkeypatch):
     first = played(world, tmp_path)
     monkeypatch.setattr(type(world), "load_engine", lambda *_: pytest.fail("an engine was loaded for known turns"))
@@ -76,13 +69,6 @@ def test_a_story_goes_on_with_the_memory_that_it_began_with(world, tmp_path, mon
     chosen = played(world, tmp_path, [ASKED], after=6, memory=Memory("recall", 1))
     assert chosen.session.turns[-1].recalled == (1,) and chosen.story.branches() == ["main", "branch-2"]
     assert index_of(chosen)["memory"]["kind"] == "recent", "the story keeps the memory that it began with"
-
-
-def test_a_story_keeps_the_memory_that_it_began_with(world, tmp_path):
-    played(world, tmp_path, [TOLD], memory=Memory("recall", 3))
-    player = played(world, tmp_path, GAME[1:], after=1)
-    assert player.session.memory == Memory("recall", 3) and player.session.turns[-1].recalled == (1,)
-    assert opened(world, tmp_path).session(7, 4).memory == Memory("recall", 3)
 
 
 def test_an_opening_picture_is_recalled_after_it_was_dropped(world, tmp_path):
@@ -112,21 +98,6 @@ def test_a_graphs_recalled_turns_are_saved_with_it(world, tmp_path):
     saved = opened(world, tmp_path / "graph")
     assert [entry.state for entry in saved.entries] == addresses(player)
     assert saved.memory == world.memory
-
-
-def test_a_damaged_memory_is_named(world, tmp_path):
-    player = played(world, tmp_path, [TOLD])
-    index = player.story.folder / "story.json"
-    index.write_text(json.dumps({**json.loads(index.read_text()), "memory": {"kind": "all", "turns": 2}}))
-    with pytest.raises(ValueError, match=r"story.json: field memory: unknown memory 'all'; choose recent or recall"):
-        opened(world, tmp_path)
-
-
-def test_published_worlds_remember_as_their_scripts_do(world):
-    assert world.memory.kind == "recall"
-    assert replace(world, profile=PROFILES["as_run"], trained_window=4).memory.kind == "recent"
-    assert replace(world, profile=PROFILES["reference"]).memory.kind == "recent"
-    assert replace(world, profile=PROFILES["reference"], trained_window=4).memory.kind == "recall"
 
 
 def test_play_takes_the_memory_and_names_the_remembered_turns(world, tmp_path, capsys):
