@@ -188,17 +188,15 @@ def _duplicates(segments: Segments, known: Collection[str]) -> dict[str, str]:
     return {clip: reason for clip, reason in found.items() if reason is not None}
 
 
-def _held_out_before(out: Path, known: Collection[str]) -> dict[str, bool | None]:
-    """Clip -> whether the tables hold it out of training, None for a clip in no game; {} if they hold out none.
+def _held_out_before(out: Path, known: Collection[str]) -> dict[str, bool]:
+    """Clip -> whether the tables hold it out of training; {} if they hold out none. known: clips of turns.jsonl.
 
     DatasetError names an unreadable line of games.jsonl.
     """
-    clips: dict[bool, set[str]] = {True: set(), False: set()}
-    for game in read_table(out / GAMES, GameLine):
-        clips[game.held_out].update(game.clips)
-    if not clips[True]:
-        return {}
-    return {**dict.fromkeys(known), **dict.fromkeys(clips[False], False), **dict.fromkeys(clips[True], True)}
+    games = read_table(out / GAMES, GameLine)
+    held_out = {clip for game in games if game.held_out for clip in game.clips}
+    clips = {*known, *(clip for game in games for clip in game.clips)}
+    return {clip: clip in held_out for clip in clips} if held_out else {}
 
 
 def _caption(

@@ -11,17 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..files import PART
 from ..json_files import read_rows
 from ..media.video import ClipInfo, read_clip_info
-from ..messages import brief
-from .dataset import CLIPS, GAMES, INFO, TURNS, DatasetFolder, read_dataset
-from .motion import LEVELS, level_of
-from .records import CAPTION_FIELDS, DROPPED, SET_ASIDE, ClipRecord, Problem
+from .dataset import CLIPS, GAMES, INFO, TURNS, DatasetFolder, GameLine, read_dataset
+from .motion import level_of
+from .records import CAPTION_FIELDS, DROPPED, SET_ASIDE, ClipRecord, Problem, readable_rows
 
-SMALL_LEVEL = 0.05  # fraction of the clips under which a level is nearly empty; a quintile has 0.2
 CLOSE = 1e-6  # seconds
-NEARLY_SQUARE = 0.02  # of a pixel's width / height, by which rounded sizes are off
 SHOWN = 3
 OnProgress = Callable[[int, int], None]  # (clips done, clips in all)
 OfClip = Callable[..., Problem]  # (record, text, serious): a problem in the clip's line of turns.jsonl
@@ -42,11 +38,11 @@ def check(folder: str | Path, on_progress: OnProgress | None = None) -> list[Pro
     def of_clip(record: ClipRecord, text: str, serious: bool = True) -> Problem:
         return Problem(TURNS, lines[record.clip], text, serious)
 
-    strays = list(_stray_files(read.path, unread=bool(problems)))
+    if not problems:  # else a line that cannot be read may list them
+        problems.extend(_stray_files(read.path))
     for rule in (_times, _levels, _captions):
         problems.extend(rule(read, of_clip))
     problems.extend(_games(read))
-    problems.extend(strays)
     problems.extend(_clips(read, of_clip, on_progress))
     files = (TURNS, GAMES, INFO, CLIPS)
     return sorted(problems, key=lambda problem: (files.index(problem.file), problem.line))
@@ -54,8 +50,7 @@ def check(folder: str | Path, on_progress: OnProgress | None = None) -> list[Pro
 
 def _times(folder: DatasetFolder, of_clip: OfClip) -> Iterator[Problem]:
     """Clips of a film are in order, do not overlap and have the length of the settings."""
-    frames, fps = folder.clip_shape.get("frames"), folder.clip_shape.get("fps")
-    known = isinstance(frames, int) and isinstance(fps, int | float) and frames > 1 and fps > 0
+    frames, fps = folder.clip_shape.get("frames", 1), folder.clip_shape.get("fps", 1)
     last: dict[str, ClipRecord] = {}
     for record in folder.turns:
         before = last.get(record.film)
@@ -63,15 +58,14 @@ def _times(folder: DatasetFolder, of_clip: OfClip) -> Iterator[Problem]:
             yield of_clip(record, f"start {record.start:g} is before the clip above ({before.start:g}); sort by time")
         elif before is not None and record.start < before.end - CLOSE:
             yield of_clip(record, f"start {record.start:g} is inside {before.clip}, which ends at {before.end:g}")
-        if known and abs(record.end - record.start - (frames - 1) / fps) > 1e-3:
+        if frames > 1 and abs(record.end - record.start - (frames - 1) / fps) > 1e-3:
             wanted = f"{frames} frames at {fps:g} fps take {(frames - 1) / fps:g} s"
             yield of_clip(record, f"the clip lasts {record.end - record.start:g} s; {wanted}")
         last[record.film] = record
 
 
 def _levels(folder: DatasetFolder, of_clip: OfClip) -> Iterator[Problem]:
-    """Motion levels match motion values and edges, and no level is nearly empty."""
-    measured = [record for record in folder.turns if record.motion_value is not None]
+    """Motion levels match motion values and edges."""
     if unmeasured := [record for record in folder.turns if record.motion_value is None]:
         found = f"clips without a motion_value: {len(unmeasured)} of {len(folder.turns)}, this is the first"
         yield of_clip(unmeasured[0], f"{found}; measure them")
@@ -80,16 +74,11 @@ def _levels(folder: DatasetFolder, of_clip: OfClip) -> Iterator[Problem]:
         if folder.turns:
             yield Problem(INFO, 0, "has no settings.motion.edges; finish the dataset first")
         return
-    for record in measured:
-        level = level_of(record.motion_value, edges)
+    for record in folder.turns:
+        level = None if record.motion_value is None else level_of(record.motion_value, edges)
         if record.motion_level != level:
-            found = f"motion_level is {record.motion_level}, but motion_value {record.motion_value:g} is in level"
-            yield of_clip(record, f"{found} {level}; levels come from measurement, so set it to {level}")
-    counts = Counter(level_of(record.motion_value, edges) for record in measured)
-    for level in range(1, LEVELS + 1):
-        if measured and counts[level] < SMALL_LEVEL * len(measured):
-            found = f"level {level} has {counts[level]} of {len(measured)} clips"
-            yield Problem(TURNS, 0, f"{found}, too few to learn from", False)
+            found = f"motion_level is {record.motion_level}, but motion_value {record.motion_value} is in level {level}"
+            yield of_clip(record, f"{found}; levels come from measurement, so set it to {level}")
     for number, value in enumerate(folder.motion.values or (), start=1):
         if level_of(value, edges) != number:
             yield Problem(INFO, 0, f"settings.motion.values: {value:g} is not in level {number}")
@@ -111,8 +100,7 @@ def _captions(folder: DatasetFolder, of_clip: OfClip) -> Iterator[Problem]:
 
 def _games(folder: DatasetFolder) -> Iterator[Problem]:
     """Games have their clips in film order, and share none with held-out games."""
-    rows = read_rows(folder.path / GAMES, dict[str, Any])
-    lines = {row.value.get("game"): row.number for row in rows if row.value is not None}
+    lines = {row.value.game: row.number for row in read_rows(folder.path / GAMES, GameLine) if row.value is not None}
     if not folder.games and folder.turns:
         yield Problem(GAMES, 0, "no game; stages predict and adapt need sequences of clips", False)
     held_out = set(folder.held_out_clips)
@@ -129,30 +117,16 @@ def _games(folder: DatasetFolder) -> Iterator[Problem]:
             yield at(f"{found}; training would see validation data")
 
 
-def _stray_files(path: Path, unread: bool) -> Iterator[Problem]:
-    """Notes on files in clips/ that no table lists. unread: whether a line could not be read, which may list them."""
-    rows = [
-        row.value
-        for name in (TURNS, SET_ASIDE, DROPPED)
-        for row in read_rows(path / name, dict[str, Any])
-        if row.value is not None
-    ]
-    records = [row["record"] for row in rows if isinstance(row.get("record"), dict)]
-    known = {str(row.get("clip")) for row in (*rows, *records)}
+def _stray_files(path: Path) -> Iterator[Problem]:
+    """A note on files in clips/ that no table lists."""
+    rows = [row for name in (TURNS, SET_ASIDE, DROPPED) for row in readable_rows(path / name, dict[str, Any])]
+    known = {(row.get("record") or row).get("clip") for row in rows}
     files = (file for file in (path / CLIPS).rglob("*") if file.is_file())
     stray = sorted(name for file in files if (name := file.relative_to(path).as_posix()) not in known)
-    cut = [name for name in stray if Path(name).name.startswith(PART)]
-    if cut:
-        yield Problem(CLIPS, 0, f"{_some(cut)} left over from a killed run; delete them", False)
-    if len(stray) > len(cut):
-        names = _some([name for name in stray if name not in cut])
-        remedy = "correct the unreadable lines first" if unread else "delete them, or build again"
-        yield Problem(CLIPS, 0, f"{names} not in any table; {remedy}", False)
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{', '.join(names[:SHOWN])}{more} {'is' if len(names) == 1 else 'are'}"
+    if stray:
+        more = f" and {len(stray) - SHOWN} more" if len(stray) > SHOWN else ""
+        found = f"not in any table: {', '.join(stray[:SHOWN])}{more}"
+        yield Problem(CLIPS, 0, f"{found}; delete them, or build again", False)
 
 
 def _clips(folder: DatasetFolder, of_clip: OfClip, on_progress: OnProgress | None) -> Iterator[Problem]:
@@ -167,9 +141,6 @@ def _clips(folder: DatasetFolder, of_clip: OfClip, on_progress: OnProgress | Non
                 yield of_clip(record, found)
             else:
                 opened.append((record, found))
-                if abs(found.pixel - 1) > NEARLY_SQUARE:
-                    wide = f"{record.clip} is to be shown {found.pixel:.2f} times as wide as its pixels"
-                    yield of_clip(record, f"{wide}, which training reads as they are; cut it to shape instead", False)
             if on_progress is not None:
                 on_progress(done, len(there))
     finally:
@@ -179,8 +150,7 @@ def _clips(folder: DatasetFolder, of_clip: OfClip, on_progress: OnProgress | Non
         expected = folder.clip_shape.get(name) or Counter(values).most_common(1)[0][0]
         for (record, _), value in zip(opened, values, strict=True):
             if value != expected:
-                found = f"{record.clip} has {name} {_shown(value)}"
-                yield of_clip(record, f"{found}; the dataset's is {_shown(expected)}")
+                yield of_clip(record, f"{record.clip} has {name} {value}; the dataset's is {expected}")
 
 
 def _info_of(folder: Path, record: ClipRecord) -> ClipInfo | str:
@@ -188,9 +158,3 @@ def _info_of(folder: Path, record: ClipRecord) -> ClipInfo | str:
         return read_clip_info(folder / record.clip)
     except (ValueError, OSError) as error:
         return f"{record.clip} cannot be used: {error}; make or copy the file again"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"{value[0]} x {value[1]}"
-    return f"{value:g}" if isinstance(value, int | float) else brief(value, 60)

@@ -36,7 +36,7 @@ FORMAT = 1
 TURNS, GAMES, INFO, CLIPS = "turns.jsonl", "games.jsonl", "dataset.json", "clips"
 
 
-class MotionFacts(msgspec.Struct):
+class MotionFacts(msgspec.Struct, frozen=True):
     """How motion was measured (settings.motion), with the levels' edges and values once they are set."""
 
     backend: str | None = None
@@ -53,37 +53,26 @@ class MotionFacts(msgspec.Struct):
 _Positive = Annotated[int, msgspec.Meta(gt=0)]
 
 
-class _Shape(msgspec.Struct):
+class _Settings(msgspec.Struct, frozen=True):
     width: _Positive | None = None
     height: _Positive | None = None
     frames: _Positive | None = None
     fps: Annotated[float, msgspec.Meta(gt=0)] | None = None
-
-
-class _Settings(_Shape):
-    clips: _Shape | None = None
-    motion: MotionFacts = msgspec.field(default_factory=MotionFacts)
+    clips: _Settings | None = None  # of a dataset of films: the four above
+    motion: MotionFacts = MotionFacts()
     stats: tuple[Stat, ...] = STATS
 
 
-class _Film(msgspec.Struct):
-    bytes: int | None = None
-
-
-class _Provenance(msgspec.Struct):
-    films: dict[str, _Film] = {}
+class _Provenance(msgspec.Struct, frozen=True):
+    films: dict[str, dict[str, Any]] = {}
 
 
 class _Info(msgspec.Struct):
     """What is read of dataset.json."""
 
-    format: int = FORMAT
-    provenance: _Provenance = msgspec.field(default_factory=_Provenance)
-    settings: _Settings = msgspec.field(default_factory=_Settings)
-
-    def __post_init__(self) -> None:
-        if self.format != FORMAT:
-            raise ValueError(f"expected an object of format {FORMAT}; a newer version of the program wrote it")
+    format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)] = FORMAT
+    provenance: _Provenance = _Provenance()
+    settings: _Settings = _Settings()
 
 
 @dataclass(frozen=True)
@@ -143,7 +132,7 @@ class DatasetFolder:
     def film_bytes(self) -> dict[str, int]:
         """The sizes of the film files that clips were cut from, by film, as far as they are known."""
         films = self._info.provenance.films
-        return {name: film.bytes for name, film in films.items() if film.bytes is not None}
+        return {name: film["bytes"] for name, film in films.items() if "bytes" in film}
 
     @property
     def has_motion_table(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -38,19 +37,18 @@ class GamePlan:
 
 
 def games_of(
-    records: Sequence[ClipRecord], plan: GamePlan, before: Mapping[str, bool | None] = MappingProxyType({})
+    records: Sequence[ClipRecord], plan: GamePlan, before: Mapping[str, bool] = MappingProxyType({})
 ) -> list[tuple[str, list[str], bool]]:
     """(name, clips, held out) of each game; records are in order of film and time, as turns.jsonl has them.
 
     The number of games alone decides which are held out: one in so many, evenly over the films, or the last one of a
     few.
 
-    before: clip -> whether an earlier build held it out, None if it was in no game. If that build held out any, clips
+    before: clip -> whether an earlier build held it out. If that build held out any, clips
     stay on their side, since models were trained on one and measured on the other; the fraction then applies to games
-    of new clips alone. A clip without a side between two held-out ones (its line was deleted and came back) is held out
-    too.
+    of new clips alone.
     """
-    held_clips = _held_out_clips(records, plan.gap, before)
+    held_clips = {clip for clip, held in before.items() if held}
     games = [
         game for game in _split(records, plan, held_clips) if len(game) >= plan.shortest or game[0].clip in held_clips
     ]
@@ -64,23 +62,6 @@ def games_of(
         most = min(len(held) - len(stay), len(new))
         held = {*stay, *(new[(place + 1) * len(new) // most - 1] for place in range(most))}
     return [(f"game-{n:05d}", [record.clip for record in game], n in held) for n, game in enumerate(games)]
-
-
-def _held_out_clips(records: Sequence[ClipRecord], gap: float, before: Mapping[str, bool | None]) -> set[str]:
-    """The clips that were held out, and those without a side between two of them."""
-    held_out = {clip for clip, held in before.items() if held}
-    found, waiting = set(held_out), None  # waiting: clips without a side since the last one that was held out
-    for last, record in itertools.pairwise([None, *records]):
-        if last is not None and _apart(last, record, gap):
-            waiting = None
-        if record.clip in held_out:
-            found.update(waiting or ())
-            waiting = []
-        elif before.get(record.clip) is False:
-            waiting = None
-        elif waiting is not None:
-            waiting.append(record.clip)
-    return found
 
 
 def _split(records: Sequence[ClipRecord], plan: GamePlan, held_out: Collection[str]) -> Iterator[list[ClipRecord]]:

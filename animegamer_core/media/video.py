@@ -261,12 +261,11 @@ def _join_safetensors(paths: Sequence[Path], out: Path) -> None:
 
 @dataclass(frozen=True)
 class ClipInfo:
-    """size: (width, height). fps: frames per second, rounded to 1/1000. pixel: width / height of one."""
+    """size: (width, height). fps: frames per second, rounded to 1/1000."""
 
     size: tuple[int, int]
     frames: int
     fps: float
-    pixel: float = 1.0
 
 
 def read_clip_info(path: Path) -> ClipInfo:
@@ -294,8 +293,7 @@ def _video_info(path: Path) -> ClipInfo:
                 frames += packet.size > 0
             if frames < stream.frames:
                 raise ValueError(f"the file is cut off after {frames} of {stream.frames} frames")
-            rate, pixel = round(float(stream.average_rate or 0), 3), float(stream.sample_aspect_ratio or 1)
-            return ClipInfo((stream.width, stream.height), frames, rate, pixel)
+            return ClipInfo((stream.width, stream.height), frames, round(float(stream.average_rate or 0), 3))
     except av.error.FFmpegError as error:
         raise ValueError(f"the file is not a readable mp4 ({error.strerror})") from error
 
