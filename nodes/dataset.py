@@ -68,75 +68,21 @@ class BuildGameDataset(io.ComfyNode):
             display_name="Build Game Dataset",
             search_aliases=("film to dataset", "captions", "scene cuts", "clips", "training data"),
             advanced=("held_out",),
-            description="Cuts films into scenes and two-second clips, measures their motion, captions them and groups "
-            "them into games: a dataset for Train LoRA Stage, in output/animegamer/datasets. After an interrupt, "
-            "or after you add a film, queue the node again: finished work is kept.",
             inputs=[
-                io.Combo.Input(
-                    "film",
-                    options=list(_films()) or [NO_FILM],
-                    upload=io.UploadType.video,
-                    tooltip="A film in ComfyUI's input folder, or a folder of films there (its name ends in /).",
-                ),
-                io.String.Input(
-                    "dataset",
-                    default="my-film",
-                    tooltip="Name of the dataset: a folder in output/animegamer/datasets. Every film that you build "
-                    "under this name is added to it.",
-                ),
-                choice_input(
-                    "size",
-                    SIZES,
-                    SIZES[0],
-                    "Size of the clips. toybox: 144 x 96 pixels; release: 720 x 480, as in the published worlds.",
-                ),
-                choice_input(
-                    "captioner",
-                    CAPTIONERS,
-                    "none",
-                    "Where captions come from. none: no captions yet; endpoint: a vision model at the url; "
-                    "transformers: a vision model in a folder; script: the file FILM.captions.jsonl next to the film.",
-                ),
-                io.String.Input(
-                    "url",
-                    default="http://127.0.0.1:8000/v1",
-                    tooltip="For endpoint: an OpenAI-compatible address on this machine, or the one in the environment "
-                    "variable OPENAI_BASE_URL. The key is read from OPENAI_API_KEY, never from the workflow.",
-                ),
-                io.String.Input(
-                    "model_name", default="", tooltip="For endpoint: the model's name, as the service lists it."
-                ),
-                choice_input(
-                    "model_folder",
-                    [NONE, *_captioners()],
-                    NONE,
-                    "For transformers: the folder of a vision model in models/animegamer/captioners.",
-                ),
-                choice_input(
-                    "characters",
-                    [NONE, *_characters()],
-                    NONE,
-                    "A folder in input/animegamer/characters with reference pictures: NAME.png, or a folder NAME with "
-                    "several pictures, for each character to find in the clips.",
-                ),
-                io.Float.Input(
-                    "held_out",
-                    default=0.1,
-                    min=0.0,
-                    max=0.9,
-                    step=0.05,
-                    tooltip="Fraction of the games to hold out of training, for evaluation. Clips from an earlier "
-                    "build stay in their split.",
-                ),
+                io.Combo.Input("film", options=list(_films()) or [NO_FILM], upload=io.UploadType.video),
+                io.String.Input("dataset", default="my-film"),
+                choice_input("size", SIZES, SIZES[0]),
+                choice_input("captioner", CAPTIONERS, "none"),
+                io.String.Input("url", default="http://127.0.0.1:8000/v1"),
+                io.String.Input("model_name", default=""),
+                choice_input("model_folder", [NONE, *_captioners()], NONE),
+                choice_input("characters", [NONE, *_characters()], NONE),
+                io.Float.Input("held_out", default=0.1, min=0.0, max=0.9, step=0.05),
             ],
             outputs=[
-                DatasetSocket.Output("dataset_out", display_name="dataset", tooltip="For Train LoRA Stage."),
-                io.String.Output(
-                    "report",
-                    display_name="report",
-                    tooltip="What is in the dataset, what was skipped and why, and where it is.",
-                ),
-                io.Image.Output("stats", display_name="stats", tooltip="Motion levels, stats, characters and films."),
+                DatasetSocket.Output("dataset_out"),
+                io.String.Output("report"),
+                io.Image.Output("stats"),
             ],
             is_output_node=True,
         )

@@ -65,17 +65,11 @@ class EncodeShotLatent(io.ComfyNode):
             node_id="EncodeShotLatent",
             display_name="Encode Shot Latent",
             search_aliases=("image to latent", "VAE encode", "video to latent", "clip to latent"),
-            description="Encodes a picture or a clip with the world's VAE into a latent that Decode Shot can start "
-            "from.",
             inputs=[
-                ModelSocket.Input("model", tooltip="The world that will draw the shot."),
-                io.Image.Input(
-                    "frames",
-                    tooltip="A picture, which is held for the whole shot; or a clip of at least the shot's 17 frames "
-                    "(extra frames are ignored). Cropped to the shot's aspect ratio.",
-                ),
+                ModelSocket.Input("model"),
+                io.Image.Input("frames"),
             ],
-            outputs=[io.Latent.Output("latent", display_name="latent", tooltip=LATENT_TOOLTIP)],
+            outputs=[io.Latent.Output("latent")],
         )
 
     @classmethod
@@ -98,38 +92,20 @@ class DecodeShot(io.ComfyNode):
             search_aliases=("draw shot", "video", "CogVideoX", "decode", "sampler"),
             advanced=("guidance",),
             essentials=True,
-            description="Draws a turn. Another motion or seed gives another take of the same turn; the prediction "
-            "does not change.",
             inputs=[
-                ModelSocket.Input("model", tooltip="The world that predicted the state."),
-                StateSocket.Input("state", tooltip="The turn to draw, from Predict Next State or Encode Shot."),
+                ModelSocket.Input("model"),
+                StateSocket.Input("state"),
                 *shot_inputs(),
-                seed_input("Noise seed of this take; -1: the turn's own.", default=-1),
-                io.Latent.Input(
-                    "latent",
-                    optional=True,
-                    tooltip="A latent to start from instead of pure noise, such as that of the last shot or of Encode "
-                    "Shot Latent. It must have the shape of this world's shots. Has no effect at denoise 1.",
-                ),
-                io.Float.Input(
-                    "denoise",
-                    default=1.0,
-                    min=0.0,
-                    max=1.0,
-                    step=0.01,
-                    optional=True,
-                    tooltip="For a connected latent: denoising strength, as in KSampler. 1: redraw all of it; 0: only "
-                    "decode the latent.",
-                ),
+                seed_input(default=-1),
+                io.Latent.Input("latent", optional=True),
+                io.Float.Input("denoise", default=1.0, min=0.0, max=1.0, step=0.01, optional=True),
             ],
             outputs=[
-                io.Image.Output("images", display_name="images", tooltip="The shot's frames."),
-                io.Float.Output("fps", display_name="fps", tooltip="Frames per second of the shot."),
-                io.Video.Output("video", display_name="video", tooltip="The shot as video, for Save Video."),
-                ShotSocket.Output(
-                    "shot", display_name="shot", tooltip="The shot and its settings, for Save Game Story."
-                ),
-                io.Latent.Output("latent_out", display_name="latent", tooltip=LATENT_TOOLTIP),
+                io.Image.Output("images"),
+                io.Float.Output("fps"),
+                io.Video.Output("video"),
+                ShotSocket.Output("shot"),
+                io.Latent.Output("latent_out"),
             ],
         )
 
@@ -161,36 +137,10 @@ class DecodeShot(io.ComfyNode):
 def shot_inputs() -> list[io.Input]:
     """The widgets motion, motion_value, steps and guidance."""
     return [
-        io.Combo.Input(
-            "motion",
-            options=list(MOTIONS),
-            default=PREDICTED,
-            tooltip="How much the shot moves: as predicted, one of the five motion scopes, or custom. This changes "
-            "only the picture; the game continues from the prediction.",
-        ),
-        io.Float.Input(
-            "motion_value",
-            default=5.0,
-            min=0.0,
-            max=LARGEST_MOTION,
-            step=0.1,
-            tooltip="For motion 'custom': pixels per frame, at a height of 480 pixels.",
-        ),
-        io.Int.Input(
-            "steps",
-            default=0,
-            min=0,
-            max=1000,
-            tooltip="Sampling steps. 0: the preset's number, or else the world's (16 in the Toybox, 50 in the "
-            "published worlds).",
-        ),
-        io.Combo.Input(
-            "guidance",
-            options=[WORLD, *GUIDANCE],
-            default=WORLD,
-            tooltip="How strongly the shot follows the state, over the steps. world: the preset's schedule, or else "
-            "the world's; distilled: one pass per step, for decoders trained by stage distill.",
-        ),
+        io.Combo.Input("motion", options=list(MOTIONS), default=PREDICTED),
+        io.Float.Input("motion_value", default=5.0, min=0.0, max=LARGEST_MOTION, step=0.1),
+        io.Int.Input("steps", default=0, min=0, max=1000),
+        io.Combo.Input("guidance", options=[WORLD, *GUIDANCE], default=WORLD),
     ]
 
 

@@ -28,37 +28,13 @@ class EvaluateGame(io.ComfyNode):
             node_id="EvaluateGame",
             display_name="Evaluate Game",
             search_aliases=("benchmark", "metrics", "CLIP", "DreamSim", "test world"),
-            description="Measures how good a world is. toybox: plays held-out Toybox games and measures what "
-            "classifier probes recognise, how much shots move and what the engine remembers. paper: the metrics "
-            "of the paper's table. One game gives a first impression; use the command line for the full "
-            "evaluation.",
             inputs=[
-                world_input(
-                    "toybox needs a world built by the Toybox recipe, which has its own probes; paper works with any "
-                    "world."
-                ),
-                number_input(
-                    "games",
-                    1,
-                    1,
-                    50,
-                    "Number of games, ten turns each; the other sample sizes scale with it. A game takes minutes on a "
-                    "CPU.",
-                ),
-                seed_input("Another seed plays other games; for the paper's table it changes the noise."),
-                choice_input(
-                    "table",
-                    TABLES,
-                    "toybox",
-                    "toybox: the acceptance table with its targets. paper: CLIP-I, DreamSim, CLIP-T, ACC-F, MAE-F, "
-                    "character state and seconds on the fixed benchmark, with the Toybox's own encoders.",
-                    optional=True,
-                ),
+                world_input(),
+                number_input("games", 1, 1, 50),
+                seed_input(),
+                choice_input("table", TABLES, "toybox", optional=True),
             ],
-            outputs=[
-                io.String.Output("report", display_name="report", tooltip="The table: value, interval and target."),
-                io.Image.Output("sheet", display_name="sheet", tooltip="Contact sheet of the measured shots."),
-            ],
+            outputs=[io.String.Output("report"), io.Image.Output("sheet")],
             is_output_node=True,
         )
 

@@ -56,53 +56,23 @@ class LoadAnimeGamer(io.ComfyNode):
             search_aliases=("anime world", "game model", "checkpoint", "Toybox", "loader"),
             advanced=("precision", "placement", "profile"),
             essentials=True,
-            description="Chooses a world. The Toybox is built in and needs no download; other worlds are folders in "
-            "models/animegamer. Weights are loaded when another node needs them.",
             inputs=[
-                world_input("The world to play in. toybox is built in; the others are folders in models/animegamer."),
-                choice_input(
-                    "precision",
-                    PRECISIONS,
-                    "auto",
-                    "Precision of the weights on a GPU. auto: as stored. A CPU always uses fp32.",
-                ),
-                choice_input(
-                    "placement",
-                    PLACEMENTS,
-                    "auto",
-                    "Where the models run. auto: ComfyUI decides; 'engine on cpu' keeps the language model out of a "
-                    "small GPU's memory.",
-                ),
-                choice_input(
-                    "profile",
-                    [WORLD, *(name for name in PROFILES if name != "as_run")],
-                    WORLD,
-                    "The format of the engine's prompts. world: the format that this world was trained with.",
-                ),
-                LoraSocket.Input(
-                    "lora", optional=True, tooltip="LoRA files from Train LoRA Stage, applied to the world."
-                ),
-                strength_input("lora_strength", "Strength of the connected LoRA files. 1: as trained; 0: not applied."),
-                choice_input(
-                    "lora_file",
-                    worlds.lora_names(),
-                    NONE,
-                    "A LoRA file, applied after the connected ones: one from this pack in models/animegamer/loras, or "
-                    "a CogVideoX LoRA in ComfyUI's own loras folder (listed as loras/...), which changes the decoder.",
-                ),
-                strength_input("lora_file_strength", "Strength of the chosen file. 1: as trained; 0: not applied."),
+                world_input(),
+                choice_input("precision", PRECISIONS, "auto"),
+                choice_input("placement", PLACEMENTS, "auto"),
+                choice_input("profile", [WORLD, *(name for name in PROFILES if name != "as_run")], WORLD),
+                LoraSocket.Input("lora", optional=True),
+                strength_input("lora_strength"),
+                choice_input("lora_file", worlds.lora_names(), NONE),
+                strength_input("lora_file_strength"),
                 choice_input(
                     "preset",
                     OFFERED,
                     WORLD,
-                    "How fast shots are drawn. world: the world's own settings; exact: all steps, always with both "
-                    "guidance passes, compiled on a GPU (the first shot of each size takes one to two minutes "
-                    "longer); balanced, live: about half and a quarter of the steps, with cosine guidance, and only "
-                    "one pass in weakly guided steps.",
                     optional=True,  # and the last one, so that graphs saved before it existed still work
                 ),
             ],
-            outputs=[ModelSocket.Output("model", display_name="model", tooltip="The world, ready to play.")],
+            outputs=[ModelSocket.Output("model")],
         )
 
     @classmethod
@@ -144,38 +114,23 @@ class ComposeGameInstruction(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         def field(name: str, default: str, tooltip: str) -> io.Input:
-            return io.String.Input(name, default=default, tooltip=tooltip)
+            return io.String.Input(name, default=default)
 
         return schema(
             node_id="ComposeGameInstruction",
             display_name="Compose Game Instruction",
             search_aliases=("prompt", "game prompt", "instruction", "character", "text"),
-            description="Builds an instruction from its parts, in the format that engines are trained with. A story "
-            "of several lines becomes a list: the nodes after it run once per line.",
             inputs=[
                 field("character", "Miko", "Who acts. Separate several names with commas."),
                 field("adverb", "gently", "How they do it. May be empty."),
                 field("motion", "wave hello", "What the character does."),
                 field("time", "day", "Time of day. May be empty."),
                 field("place", "beach", "Where it happens."),
-                io.String.Input(
-                    "story",
-                    default="",
-                    multiline=True,
-                    tooltip="Complete instructions, one per line. Lines that start with # are ignored. Empty: only "
-                    "the one composed above.",
-                ),
+                io.String.Input("story", default="", multiline=True),
             ],
             outputs=[
-                io.String.Output(
-                    "instruction", display_name="instruction", tooltip="The instruction composed from the fields."
-                ),
-                io.String.Output(
-                    "instructions",
-                    display_name="instructions",
-                    is_output_list=True,
-                    tooltip="The lines of the story as a list; without a story, the composed instruction.",
-                ),
+                io.String.Output("instruction"),
+                io.String.Output("instructions", is_output_list=True),
             ],
         )
 
@@ -192,30 +147,22 @@ class GameHistory(io.ComfyNode):
     @classmethod
     def define_schema(cls) -> io.Schema:
         def stat(name: str) -> io.Input:
-            return number_input(name, 50, 0, 100, f"The character's {name} at the start of a new game, 0 to 100.")
+            return number_input(name, 50, 0, 100)
 
         return schema(
             node_id="GameHistory",
             display_name="Game History",
             search_aliases=("new game", "start", "memory", "context window", "rewind"),
             advanced=("window", "memory", "recalled_turns"),
-            description="Starts a game, or continues one with another window or from an earlier turn. Two of these "
-            "nodes on the same history give it two futures.",
             inputs=[
                 window_input(),
                 *(stat(row.name) for row in STATS),
-                turn_input(
-                    "rewind_to",
-                    -1,
-                    "Go back to just after this turn of the connected history. 0: before turn 1; -1: keep all turns.",
-                ),
-                HistorySocket.Input(
-                    "history", optional=True, tooltip="The game to continue. Not connected: a new game starts."
-                ),
+                turn_input("rewind_to", -1),
+                HistorySocket.Input("history", optional=True),
                 opening_input(),
                 *memory_inputs(),
             ],
-            outputs=[HistorySocket.Output("history_out", display_name="history", tooltip="The game so far.")],
+            outputs=[HistorySocket.Output("history_out")],
         )
 
     @classmethod
@@ -249,26 +196,19 @@ class PredictNextState(io.ComfyNode):
             display_name="Predict Next State",
             search_aliases=("next turn", "play turn", "game state", "world model", "LLM"),
             essentials=True,
-            description="Plays one turn: reads the instruction and the past turns, and predicts what the shot shows, "
-            "how much it moves, and how the character's stats change.",
             inputs=[
-                ModelSocket.Input("model", tooltip="The world to play in."),
-                HistorySocket.Input("history", tooltip="The game so far, from Game History or the turn before."),
+                ModelSocket.Input("model"),
+                HistorySocket.Input("history"),
                 io.String.Input(
                     "instruction",
                     default="Character: Miko; Motion: gently wave hello; Background: day beach.",
                     multiline=True,
-                    tooltip="What happens next. Worlds are trained with the format 'Character: ...; Motion: ...; "
-                    "Background: ...'. Line breaks count as spaces.",
                 ),
-                seed_input(
-                    "The turn's noise seed, which Decode Shot uses unless it has its own. The prediction does not "
-                    "depend on it.",
-                ),
+                seed_input(),
             ],
             outputs=[
-                StateSocket.Output("state", display_name="state", tooltip="The predicted turn, for Decode Shot."),
-                HistorySocket.Output("history_out", display_name="history", tooltip="The game, including this turn."),
+                StateSocket.Output("state"),
+                HistorySocket.Output("history_out"),
             ],
         )
 
@@ -294,10 +234,8 @@ class StateDisplay(io.ComfyNode):
             node_id="StateDisplay",
             display_name="State Display",
             search_aliases=("stats", "stamina", "show state", "status"),
-            description="Shows the character's stats and their changes, the motion, the turn's text and a chart of "
-            "the game.",
-            inputs=[StateSocket.Input("state", tooltip="The turn to show.")],
-            outputs=[StateSocket.Output("state_out", display_name="state", tooltip="The same turn, passed on.")],
+            inputs=[StateSocket.Input("state")],
+            outputs=[StateSocket.Output("state_out")],
             is_output_node=True,
         )
 
@@ -315,24 +253,13 @@ class GameTurnValues(io.ComfyNode):
             node_id="GameTurnValues",
             display_name="Turn Values",
             search_aliases=("stats", "stamina", "numbers", "instruction", "convert"),
-            description="Gives a turn as numbers and text, for nodes that compare, calculate, switch or write. It "
-            "draws nothing.",
-            inputs=[StateSocket.Input("state", tooltip="The turn.")],
+            inputs=[StateSocket.Input("state")],
             outputs=[
-                io.Int.Output("turn", display_name="turn", tooltip="The turn's number; 0 for an opening."),
-                io.String.Output("instruction", display_name="instruction", tooltip="The turn's instruction."),
-                io.String.Output(
-                    "motion",
-                    display_name="motion",
-                    tooltip="How much the shot moves: still, gentle, brisk, fast, wild.",
-                ),
-                io.Int.Output("motion_level", display_name="motion_level", tooltip="The same as a number, 1 to 5."),
-                *(
-                    io.Int.Output(
-                        row.name, display_name=row.name, tooltip=f"The character's {row.name} after the turn, 0 to 100."
-                    )
-                    for row in STATS
-                ),
+                io.Int.Output("turn"),
+                io.String.Output("instruction"),
+                io.String.Output("motion"),
+                io.Int.Output("motion_level"),
+                *(io.Int.Output(row.name) for row in STATS),
             ],
         )
 

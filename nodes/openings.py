@@ -9,7 +9,7 @@ from comfy_api.v0_0_2 import InputImpl, io
 
 from ..animegamer_core.story.opening import DEFAULT_TEXT, MOST_FPS, film_span, frame_at_second, open_game
 from .values import ModelSocket, Moment, StateSocket, frames_of, image_of_bytes, notes_of, one_instruction
-from .widgets import optional_number_input, schema
+from .widgets import number_input, schema
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -28,42 +28,14 @@ class EncodeShot(io.ComfyNode):
             node_id="EncodeShot",
             display_name="Encode Shot",
             search_aliases=("image to state", "opening picture", "own picture", "encode image"),
-            description="Encodes a picture (or a frame of a clip) and a description of it as turn 0 of a game. The "
-            "clip is kept in the game's story.",
             inputs=[
-                ModelSocket.Input("model", tooltip="The world to encode the picture with. It needs a shot encoder."),
-                io.Image.Input(
-                    "frames",
-                    tooltip="A picture, or a clip (one frame of it is read). Cropped to the shot's aspect ratio.",
-                ),
-                io.String.Input(
-                    "motion_text",
-                    default=DEFAULT_TEXT,
-                    tooltip="What happens in the picture, or a whole instruction (Character: ...; Motion: ...; "
-                    "Background: ...).",
-                ),
-                optional_number_input(
-                    "frame",
-                    0,
-                    -LARGEST_FRAME,
-                    LARGEST_FRAME,
-                    "Which frame of a clip to read. 0: the first; -1: the last. Turn 0 shows the clip from there on, "
-                    "or its last two seconds.",
-                ),
-                io.Float.Input(
-                    "clip_fps",
-                    default=0.0,
-                    min=0.0,
-                    max=MOST_FPS,
-                    step=1.0,
-                    optional=True,
-                    tooltip="Frames per second of the clip, so that turn 0 plays it at its own speed. 0: the frame "
-                    "rate of a shot.",
-                ),
+                ModelSocket.Input("model"),
+                io.Image.Input("frames"),
+                io.String.Input("motion_text", default=DEFAULT_TEXT),
+                number_input("frame", 0, -LARGEST_FRAME, LARGEST_FRAME, optional=True),
+                io.Float.Input("clip_fps", default=0.0, min=0.0, max=MOST_FPS, step=1.0, optional=True),
             ],
-            outputs=[
-                StateSocket.Output("state", display_name="state", tooltip="Turn 0, for the opening of Game History.")
-            ],
+            outputs=[StateSocket.Output("state")],
         )
 
     @classmethod
@@ -89,24 +61,15 @@ class ReadFilmSpan(io.ComfyNode):
             node_id="ReadFilmSpan",
             display_name="Read Film Span",
             search_aliases=("trim video", "video to frames", "clip of a film", "opening clip", "seek"),
-            description="Reads two seconds of a film as frames at the world's rate, for Encode Shot. The rest of the "
-            "film is not loaded, so a whole film needs no more memory than a short clip.",
             inputs=[
-                ModelSocket.Input("model", tooltip="The world whose shots the frames are for."),
-                io.Video.Input("video", tooltip="The film, from Load Video."),
-                io.Float.Input(
-                    "at",
-                    default=0.0,
-                    min=0.0,
-                    max=1e6,
-                    step=0.1,
-                    tooltip="Where to read, in seconds from the film's start. Near the end, the frames start earlier.",
-                ),
+                ModelSocket.Input("model"),
+                io.Video.Input("video"),
+                io.Float.Input("at", default=0.0, min=0.0, max=1e6, step=0.1),
             ],
             outputs=[
-                io.Image.Output("images", display_name="images", tooltip="The frames, for Encode Shot."),
-                io.Float.Output("fps", display_name="fps", tooltip="Their frames per second, for clip_fps."),
-                io.Int.Output("frame", display_name="frame", tooltip="Which of the frames is the one at that second."),
+                io.Image.Output("images"),
+                io.Float.Output("fps"),
+                io.Int.Output("frame"),
             ],
         )
 

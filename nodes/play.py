@@ -18,24 +18,14 @@ from .drawing import motion_of_turns, picture_of, shot_inputs, step_watcher, vid
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
 from .saved_stories import choose_turn, clip_of, clip_ui, open_story, shot_path, story_ui, story_version
-from .values import (
-    HistorySocket,
-    ModelSocket,
-    Moment,
-    StateSocket,
-    draft_ui,
-    image_of_bytes,
-    state_item,
-    unknown_notes,
-)
+from .values import HistorySocket, ModelSocket, Moment, StateSocket, draft_ui, image_of_bytes, state_item, unknown_notes
 from .widgets import (
     AS_BEFORE,
-    MAX_SEED,
     branch_input,
     memory_inputs,
     memory_of,
+    number_input,
     opening_input,
-    optional_number_input,
     schema,
     seed_input,
     story_input,
@@ -97,81 +87,36 @@ class PlayGameStory(io.ComfyNode):
             node_id="PlayGameStory",
             display_name="Play Game Story",
             search_aliases=("play", "game", "infinite game", "story", "autoplay"),
-            advanced=(
-                "branch",
-                "window",
-                "guidance",
-                "memory",
-                "recalled_turns",
-                "autoplay_seed",
-                "show_opening",
-            ),
+            advanced=("branch", "window", "guidance", "memory", "recalled_turns", "autoplay_seed", "show_opening"),
             essentials=True,
-            description="Plays a list of instructions turn by turn. Each turn is saved in output/animegamer as soon "
-            "as it is drawn. Turns that the story already has are loaded, not computed again. Different "
-            "instructions after the same turn start a new branch of the story; nothing is overwritten.",
             inputs=[
-                ModelSocket.Input("model", tooltip="The world to play in."),
+                ModelSocket.Input("model"),
                 io.String.Input(
                     "instructions",
                     default="Character: Miko; Motion: gently wave hello; Background: day beach.\n"
                     "Character: Miko; Motion: quickly run; Background: day beach.",
                     multiline=True,
-                    tooltip="What happens, one line per turn. Lines that start with # are ignored. If empty, and "
-                    "without autoplay, the saved story is only loaded (and exported).",
                 ),
                 story_input(),
-                turn_input("after", 0, "Continue after this turn. 0: from the start; -1: after the last turn."),
-                branch_input(
-                    "The branch of the story to continue, such as main or branch-2. Empty: the current branch."
-                ),
+                turn_input("after", 0),
+                branch_input(),
                 window_input(),
-                seed_input(
-                    "Noise seed of turn 1; each later turn adds 1. Another seed draws other takes of the same game."
-                ),
+                seed_input(),
                 *shot_inputs(),
-                io.Boolean.Input(
-                    "export",
-                    default=True,
-                    tooltip="Also save the whole story as one clip (story.mp4) and as a picture (contact-sheet.png).",
-                ),
+                io.Boolean.Input("export", default=True),
                 opening_input(),
                 *memory_inputs(),
-                optional_number_input(
-                    "autoplay",
-                    0,
-                    0,
-                    MOST_AUTOPLAY,
-                    "After the instructions, play this many more turns automatically: a director proposes what happens "
-                    "next from the stats and the last turns. 0: none.",
-                ),
-                io.Int.Input(
-                    "autoplay_seed",
-                    default=0,
-                    min=0,
-                    max=MAX_SEED,
-                    control_after_generate=False,
-                    optional=True,
-                    tooltip="Seed of the proposals: another number gives another life. The same number and the same "
-                    "game give the same turns.",
-                ),
-                io.Boolean.Input(
-                    "show_opening",
-                    default=False,
-                    optional=True,
-                    tooltip="For export: start story.mp4 and contact-sheet.png with the clip of turn 0, if the game "
-                    "has an opening.",
-                ),
+                number_input("autoplay", 0, 0, MOST_AUTOPLAY, optional=True),
+                seed_input("autoplay_seed", optional=True),
+                io.Boolean.Input("show_opening", default=False, optional=True),
             ],
             outputs=[
-                HistorySocket.Output("history", display_name="history", tooltip="The game so far, to continue it."),
-                StateSocket.Output("state", display_name="state", tooltip="The last turn."),
-                io.Image.Output(
-                    "images", display_name="images", tooltip="The frames of the turns of these instructions, in order."
-                ),
-                io.Float.Output("fps", display_name="fps", tooltip="Frames per second."),
-                io.Video.Output("video", display_name="video", tooltip="The same frames as video, for Save Video."),
-                io.String.Output("story_out", display_name="story", tooltip="The story's name."),
+                HistorySocket.Output("history"),
+                StateSocket.Output("state"),
+                io.Image.Output("images"),
+                io.Float.Output("fps"),
+                io.Video.Output("video"),
+                io.String.Output("story_out"),
             ],
             hidden=[io.Hidden.unique_id],
             is_output_node=True,

@@ -43,14 +43,11 @@ class SaveGameStory(io.ComfyNode):
             node_id="SaveGameStory",
             display_name="Save Game Story",
             search_aliases=("save game", "save story"),
-            description="Saves a drawn turn in a story in output/animegamer, with the states of the turns before it. "
-            "To save a whole game, use one node per turn, all with the same story name. A changed turn starts a new "
-            "branch of the story; nothing is overwritten.",
             inputs=[
-                ShotSocket.Input("shot", tooltip="The turn to save, from Decode Shot."),
+                ShotSocket.Input("shot"),
                 story_input(),
             ],
-            outputs=[io.String.Output("story_out", display_name="story", tooltip="The story's name.")],
+            outputs=[io.String.Output("story_out")],
             is_output_node=True,
         )
 
@@ -80,27 +77,18 @@ class LoadGameStory(io.ComfyNode):
             display_name="Load Game Story",
             search_aliases=("load game", "continue game", "open story"),
             advanced=("branch", "window"),
-            description="Loads a saved game as it was after one of its turns. The history continues from there.",
             inputs=[
-                io.Combo.Input(
-                    "story",
-                    options=list_stories() or [NO_STORY],
-                    tooltip="A story in output/animegamer, the latest first. Press R to see new ones.",
-                ),
-                turn_input("turn", -1, "The turn to load. -1: the last one; 0: before turn 1."),
-                branch_input("The branch of the story, such as main or branch-2. Empty: the current branch."),
+                io.Combo.Input("story", options=list_stories() or [NO_STORY]),
+                turn_input("turn", -1),
+                branch_input(),
                 window_input(),
             ],
             outputs=[
-                HistorySocket.Output("history", display_name="history", tooltip="The game, for Predict Next State."),
-                StateSocket.Output(
-                    "state", display_name="state", tooltip="The turn, for Decode Shot or State Display."
-                ),
-                io.Image.Output("images", display_name="images", tooltip="The frames of the turn's clip."),
-                io.Float.Output("fps", display_name="fps", tooltip="Frames per second."),
-                io.String.Output(
-                    "instructions", display_name="instructions", tooltip="The instructions so far, one per line."
-                ),
+                HistorySocket.Output("history"),
+                StateSocket.Output("state"),
+                io.Image.Output("images"),
+                io.Float.Output("fps"),
+                io.String.Output("instructions"),
             ],
         )
 
@@ -151,34 +139,18 @@ class ExportGameStory(io.ComfyNode):
             display_name="Export Game Story",
             search_aliases=("film", "subtitles", "save film", "mp4"),
             advanced=("branch",),
-            description="Makes an mp4 of a saved story to share: its clips in order, with subtitles and sound. Shots "
-            "are read one by one, so a long film needs no more memory than a short one.",
             inputs=[
                 story_input(),
-                branch_input("The branch of the story to show, such as main or branch-2. Empty: the current branch."),
-                turn_input("turns", -1, "How many turns to show, from the first. -1: all."),
-                io.String.Input(
-                    "name", default="film", tooltip="The film's name, a file in output/animegamer/<story>/films."
-                ),
-                io.Boolean.Input(
-                    "subtitles",
-                    default=False,
-                    tooltip="Number and instruction of each turn: a track that a player can switch on, plus the same "
-                    "as an .srt file.",
-                ),
-                io.Audio.Input(
-                    "audio", optional=True, tooltip="Music or a voice-over, repeated or cut to the film's length."
-                ),
-                io.Boolean.Input(
-                    "show_opening",
-                    default=False,
-                    optional=True,
-                    tooltip="Start with the clip of turn 0, if the game has an opening.",
-                ),
+                branch_input(),
+                turn_input("turns", -1),
+                io.String.Input("name", default="film"),
+                io.Boolean.Input("subtitles", default=False),
+                io.Audio.Input("audio", optional=True),
+                io.Boolean.Input("show_opening", default=False, optional=True),
             ],
             outputs=[
-                io.Video.Output("video", display_name="video", tooltip="The film, for core's video nodes."),
-                io.String.Output("story_out", display_name="story", tooltip="The story's name."),
+                io.Video.Output("video"),
+                io.String.Output("story_out"),
             ],
             is_output_node=True,
         )

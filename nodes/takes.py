@@ -32,27 +32,23 @@ class PlayGameTakes(io.ComfyNode):
             display_name="Play Game Takes",
             search_aliases=("takes", "seeds", "batch", "grid", "compare"),
             advanced=("window", "guidance"),
-            description="Plays a whole game in several takes and shows them side by side. The game becomes a story, "
-            "and each take a branch of it. Turns that were played before are loaded, not computed again, so takes that "
-            "were stopped continue where they stopped.",
             inputs=[
-                ModelSocket.Input("model", tooltip="The world to play in."),
+                ModelSocket.Input("model"),
                 io.String.Input(
                     "text",
                     default="Character: Miko; Motion: gently wave hello; Background: day beach.\n"
                     "Character: Miko; Motion: quickly run; Background: day beach.",
                     multiline=True,
-                    tooltip="One instruction per line. # starts a comment.",
                 ),
                 story_input(),
-                number_input("takes", 4, 1, MOST_TAKES, "How many takes of the game, each with its own noise."),
-                seed_input("Noise seed of turn 1 in the first take; each later turn adds 1, each further take 1009."),
+                number_input("takes", 4, 1, MOST_TAKES),
+                seed_input(),
                 window_input(),
                 *shot_inputs(),
             ],
             outputs=[
-                io.Image.Output("grid", display_name="grid", tooltip="A row per turn, a column per take."),
-                io.Video.Output("video", display_name="video", tooltip="The takes side by side."),
+                io.Image.Output("grid"),
+                io.Video.Output("video"),
             ],
             hidden=[io.Hidden.unique_id],
             is_output_node=True,

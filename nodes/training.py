@@ -23,7 +23,7 @@ from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
 from .values import WORLD, DatasetSocket, LoraSocket, image_of_picture, report_ui
-from .widgets import choice_input, number_input, optional_number_input, schema, seed_input, world_input
+from .widgets import choice_input, number_input, schema, seed_input, world_input
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,89 +69,27 @@ class TrainLoRAStage(io.ComfyNode):
             display_name="Train LoRA Stage",
             search_aliases=("fine-tune", "finetune", "training", "adapter", "own style"),
             advanced=("rank", "profile"),
-            description="Trains one stage of AnimeGamer on clips and writes a LoRA file for Load AnimeGamer. A run is "
-            "a folder in output/animegamer/runs. After an interrupt or a restart, queue the node again: the run "
-            "continues where it stopped. With more steps, a finished run continues too.",
             inputs=[
-                choice_input(
-                    "stage",
-                    STAGES,
-                    "adapt",
-                    "What is trained. adapt: the decoder, on the engine's predictions; warmup, joint: shot encoder and "
-                    "decoder; predict: the engine; vae: the VAE; towers: text and image encoder; distill: a decoder "
-                    "that needs one pass per step.",
-                ),
-                choice_input(
-                    "dataset",
-                    [worlds.TOYBOX, *dataset_folders()],
-                    worlds.TOYBOX,
-                    "toybox draws its own games. All others are dataset folders in input/animegamer and "
-                    "output/animegamer/datasets.",
-                ),
-                world_input("The world whose weights the training starts from. They are not changed."),
-                io.String.Input(
-                    "run",
-                    default="my-run",
-                    tooltip="Name of the run: a folder in output/animegamer/runs, with one subfolder per stage.",
-                ),
-                number_input(
-                    "steps",
-                    20,
-                    1,
-                    1_000_000,
-                    "Optimizer steps of the whole run. Raise it to continue a finished run.",
-                ),
-                number_input("batch", 4, 1, 4096, "Clips per step (games per step for predict)."),
-                number_input("rank", 0, 0, 512, "LoRA rank; 0: the stage's default."),
-                io.Float.Input(
-                    "lr",
-                    default=0.0,
-                    min=0.0,
-                    max=0.1,
-                    step=0.00001,
-                    tooltip="Peak learning rate; 0: the stage's default, meant for thousands of steps. With 0.001 you "
-                    "see a change within 20 steps.",
-                ),
-                number_input("games", 8, 1, 10_000, "Number of games in the toybox dataset, ten turns each."),
-                seed_input("Seed of the drawn games, the order of the clips and the noise."),
-                io.Boolean.Input(
-                    "resume",
-                    default=True,
-                    tooltip="On: continue the run of this name. Off: refuse a name that is already in use.",
-                ),
-                LoraSocket.Input(
-                    "lora", optional=True, tooltip="LoRA files to start from, applied to the world first."
-                ),
-                DatasetSocket.Input(
-                    "game_dataset",
-                    optional=True,
-                    tooltip="A dataset from Build Game Dataset, used instead of the one chosen above.",
-                ),
-                choice_input(
-                    "profile",
-                    [WORLD, *TRAINED_PROFILES],
-                    WORLD,
-                    "The prompt format for predict, adapt and distill, and for games played with the result. world: "
-                    "the format that this engine was trained with; choose paper for an engine that was not trained "
-                    "with this pack.",
-                    optional=True,
-                ),
-                optional_number_input(
-                    "shots_every",
-                    0,
-                    0,
-                    1_000_000,
-                    "Steps between preview images: shots drawn with the current weights next to the clips that they "
-                    "should resemble. The Training panel shows them; they are saved in the run's folder shots. 0: "
-                    "none.",
-                ),
+                choice_input("stage", STAGES, "adapt"),
+                choice_input("dataset", [worlds.TOYBOX, *dataset_folders()], worlds.TOYBOX),
+                world_input(),
+                io.String.Input("run", default="my-run"),
+                number_input("steps", 20, 1, 1_000_000),
+                number_input("batch", 4, 1, 4096),
+                number_input("rank", 0, 0, 512),
+                io.Float.Input("lr", default=0.0, min=0.0, max=0.1, step=0.00001),
+                number_input("games", 8, 1, 10_000),
+                seed_input(),
+                io.Boolean.Input("resume", default=True),
+                LoraSocket.Input("lora", optional=True),
+                DatasetSocket.Input("game_dataset", optional=True),
+                choice_input("profile", [WORLD, *TRAINED_PROFILES], WORLD, optional=True),
+                number_input("shots_every", 0, 0, 1_000_000, optional=True),
             ],
             outputs=[
-                LoraSocket.Output("lora_out", display_name="lora", tooltip="The input LoRA files and the new one."),
-                io.Image.Output("loss_plot", display_name="loss_plot", tooltip="The loss over the steps."),
-                io.String.Output(
-                    "report", display_name="report", tooltip="What was trained, and where the LoRA file is."
-                ),
+                LoraSocket.Output("lora_out"),
+                io.Image.Output("loss_plot"),
+                io.String.Output("report"),
             ],
             is_output_node=True,
         )

@@ -41,35 +41,14 @@ class GetAnimeGamerWeights(io.ComfyNode):
             node_id="GetAnimeGamerWeights",
             display_name="Get AnimeGamer Weights",
             search_aliases=("download", "model download", "Hugging Face", "install weights"),
-            description="Downloads published weights into models/animegamer, and converts a world as it comes. Run it "
-            "once to see the files, their sizes and licences; then switch accept on and run it again. An interrupted "
-            "download continues where it stopped, and every large file is checked against the hub's checksum.",
             inputs=[
-                choice_input(
-                    "weights",
-                    CHOICES,
-                    worlds.PUBLISHED[0],
-                    "qiqi, sosuke: the worlds of the two films. base models: CogVideoX-2B and Mistral; Convert "
-                    "AnimeGamer makes a new world from them, to train.",
-                ),
-                io.Boolean.Input(
-                    "towers",
-                    default=False,
-                    tooltip="Also download the text and image encoders (T5, CLIP; about 10 GB), needed only to encode "
-                    "pictures and to train. The base models always include them.",
-                ),
-                io.Boolean.Input(
-                    "accept",
-                    default=False,
-                    tooltip="On: you have read and accept the licences that this node shows; AnimeGamer's says that it "
-                    "is not intended for use within the European Union. Off: nothing is downloaded.",
-                ),
+                choice_input("weights", CHOICES, worlds.PUBLISHED[0]),
+                io.Boolean.Input("towers", default=False),
+                io.Boolean.Input("accept", default=False),
             ],
             outputs=[
-                io.String.Output("world", display_name="world", tooltip="The name of what was downloaded."),
-                io.String.Output(
-                    "report", display_name="report", tooltip="The files, their sizes, sources and licences."
-                ),
+                io.String.Output("world"),
+                io.String.Output("report"),
             ],
             is_output_node=True,
         )
@@ -160,35 +139,14 @@ class ConvertAnimeGamer(io.ComfyNode):
             node_id="ConvertAnimeGamer",
             display_name="Convert AnimeGamer",
             search_aliases=("checkpoint converter", "published weights", "import weights"),
-            description="Converts the published files in models/animegamer into a world folder that is smaller, "
-            "checked and faster to load. Or creates a new world from free base models, to train on your own film. "
-            "The downloads are not changed. An interrupted conversion continues where it stopped.",
             inputs=[
-                io.Combo.Input(
-                    "source",
-                    options=[*_downloads(), *_bases()] or [NOTHING_PUBLISHED],
-                    tooltip="A folder in models/animegamer with MLLM-*, VDM_Decoder-*, the VAE and Mistral, and the "
-                    "world in it to convert. new world: creates one from the CogVideoX-2b and "
-                    "Mistral-7B-Instruct-v0.1 in that folder, both Apache-2.0.",
-                ),
-                io.String.Input(
-                    "world",
-                    default="my-world",
-                    tooltip="Name of the world folder to create in models/animegamer. Press R to see it in the lists.",
-                ),
-                choice_input(
-                    "precision",
-                    ["released", "keep"],
-                    "released",
-                    "released: store float32 weights in the 16-bit type that the published scripts compute in; keep: "
-                    "store weights as they are.",
-                ),
+                io.Combo.Input("source", options=[*_downloads(), *_bases()] or [NOTHING_PUBLISHED]),
+                io.String.Input("world", default="my-world"),
+                choice_input("precision", ["released", "keep"], "released"),
             ],
             outputs=[
-                io.String.Output("world_out", display_name="world", tooltip="The name of the new world."),
-                io.String.Output(
-                    "report", display_name="report", tooltip="Where the world is, what is missing, and its licence."
-                ),
+                io.String.Output("world_out"),
+                io.String.Output("report"),
             ],
             is_output_node=True,
         )

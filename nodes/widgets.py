@@ -1,7 +1,11 @@
-"""The schema of a node, and the widgets that several nodes share: the same range and meaning everywhere."""
+"""The schema of a node, and the widgets that several nodes share: the same range and meaning everywhere.
+
+What a node and its inputs are for is told in locales/en, next to the translations.
+"""
 
 from __future__ import annotations
 
+import json
 import typing
 from collections.abc import Iterable
 
@@ -9,8 +13,10 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.game.recall import MEMORIES, RECALL, RECALLED_TURNS, Memory, chosen_memory
 from . import worlds
+from .comfyui import PACK
 from .values import StateSocket
 
+TEXTS = json.loads((PACK / "locales" / "en" / "nodeDefs.json").read_text("utf-8"))
 CATEGORY = "AnimeGamer"
 MAX_SEED = 0xFFFFFFFFFFFFFFFF
 LAST_TURN = 1_000_000
@@ -21,61 +27,53 @@ AS_BEFORE = "default"  # a choice of memory: the game's own, or for a new game i
 def schema(
     *, search_aliases: tuple[str, ...], essentials: bool = False, advanced: tuple[str, ...] = (), **fields: typing.Any
 ) -> io.Schema:
-    """io.Schema with these fields, in the pack's category.
+    """io.Schema with these fields, in the pack's category, with the description and tooltips of locales/en.
 
     search_aliases: other words to find the node by. essentials: it is shown in the tab of essential nodes. ComfyUI
     0.3.64 knows neither, so both are omitted there. advanced: the inputs that a node shows only on request.
     """
-    inputs = {field.id: field for field in fields["inputs"]}
-    for name in advanced:
-        inputs[name].extra_dict["advanced"] = True  # in every version; the argument `advanced` came after 0.3.64
+    inputs, outputs, texts = fields["inputs"], fields["outputs"], TEXTS[fields["node_id"]]
+    for item in inputs:
+        item.tooltip = texts["inputs"][item.id]["tooltip"]
+        if item.id in advanced:
+            item.extra_dict["advanced"] = True  # in every version; the argument `advanced` came after 0.3.64
+    for index, item in enumerate(outputs):
+        item.tooltip = texts["outputs"][str(index)]["tooltip"]
+        item.display_name = item.id.removesuffix("_out")  # the id says that an input has the same name
     newer = {"search_aliases": list(search_aliases), "essentials_category": CATEGORY if essentials else None}
-    return io.Schema(
-        category=CATEGORY, **fields, **{name: value for name, value in newer.items() if name in KNOWN_FIELDS}
-    )
+    known = {name: value for name, value in newer.items() if name in KNOWN_FIELDS}
+    return io.Schema(category=CATEGORY, description=texts["description"], **fields, **known)
 
 
-def choice_input(name: str, options: Iterable[str], default: str, tooltip: str, optional: bool = False) -> io.Input:
+def choice_input(name: str, options: Iterable[str], default: str, optional: bool = False) -> io.Input:
     """A list of choices."""
-    return io.Combo.Input(name, options=list(options), default=default, optional=optional, tooltip=tooltip)
+    return io.Combo.Input(name, options=list(options), default=default, optional=optional)
 
 
-def number_input(name: str, default: int, low: int, high: int, tooltip: str) -> io.Input:
-    """A whole number from `low` to `high`."""
-    return io.Int.Input(name, default=default, min=low, max=high, tooltip=tooltip)
+def number_input(name: str, default: int, low: int, high: int, optional: bool = False) -> io.Input:
+    """A whole number from `low` to `high`. optional: for a node's last inputs, so that older graphs still work."""
+    return io.Int.Input(name, default=default, min=low, max=high, optional=optional)
 
 
-def optional_number_input(name: str, default: int, low: int, high: int, tooltip: str) -> io.Input:
-    """As `number_input`; for a node's last inputs, so that older graphs still work."""
-    return io.Int.Input(name, default=default, min=low, max=high, optional=True, tooltip=tooltip)
-
-
-def strength_input(name: str, tooltip: str) -> io.Input:
+def strength_input(name: str) -> io.Input:
     """The strength of LoRA files."""
-    return io.Float.Input(name, default=1.0, min=-2.0, max=2.0, step=0.05, tooltip=tooltip)
+    return io.Float.Input(name, default=1.0, min=-2.0, max=2.0, step=0.05)
 
 
-def world_input(tooltip: str) -> io.Input:
+def world_input() -> io.Input:
     """The name of a world."""
-    return io.Combo.Input("world", options=worlds.world_names(), default=worlds.TOYBOX, tooltip=tooltip)
+    return io.Combo.Input("world", options=worlds.world_names(), default=worlds.TOYBOX)
 
 
-def seed_input(tooltip: str, default: int = 0, name: str = "seed") -> io.Input:
+def seed_input(name: str = "seed", default: int = 0, optional: bool = False) -> io.Input:
     """A seed that ComfyUI never changes by itself: that would rewrite a game's past. With default -1, -1 is valid."""
     low = min(default, 0)
-    return io.Int.Input(name, default=default, min=low, max=MAX_SEED, control_after_generate=False, tooltip=tooltip)
+    return io.Int.Input(name, default=default, min=low, max=MAX_SEED, control_after_generate=False, optional=optional)
 
 
 def window_input() -> io.Input:
     """The number of past turns that the engine reads."""
-    return io.Int.Input(
-        "window",
-        default=-1,
-        min=-1,
-        max=1000,
-        tooltip="How many past turns the engine reads to predict the next one. 0: none; -1: as many as the world was "
-        "trained with.",
-    )
+    return number_input("window", -1, -1, 1000)
 
 
 def window_of(value: int) -> int | None:
@@ -84,26 +82,10 @@ def window_of(value: int) -> int | None:
 
 
 def memory_inputs() -> list[io.Input]:
-    """Which past turns the engine reads. Optional, and a node's last ones, so that older graphs still work."""
+    """Which past turns the engine reads."""
     return [
-        choice_input(
-            "memory",
-            [AS_BEFORE, *MEMORIES],
-            AS_BEFORE,
-            "Which past turns the engine reads. recent: the last ones. recall: also earlier ones that show what the "
-            "instruction refers to, such as the turn that described 'the scarf'. default: what the game has used so "
-            "far; for a new game, what its world was trained with.",
-            optional=True,
-        ),
-        io.Int.Input(
-            "recalled_turns",
-            default=RECALLED_TURNS,
-            min=1,
-            max=100,
-            optional=True,
-            tooltip="How many earlier turns memory recall may read at once. They replace the oldest turns of the "
-            "window; the last turn always stays.",
-        ),
+        choice_input("memory", [AS_BEFORE, *MEMORIES], AS_BEFORE, optional=True),
+        number_input("recalled_turns", RECALLED_TURNS, 1, 100, optional=True),
     ]
 
 
@@ -114,22 +96,21 @@ def memory_of(kind: str, turns: int) -> Memory | None:
     return chosen_memory(kind, turns if kind == RECALL else None)
 
 
-def turn_input(name: str, default: int, tooltip: str) -> io.Input:
+def turn_input(name: str, default: int) -> io.Input:
     """The number of a turn; 0 is before turn 1, -1 means none or the last one."""
-    return io.Int.Input(name, default=default, min=-1, max=LAST_TURN, tooltip=tooltip)
+    return number_input(name, default, -1, LAST_TURN)
 
 
-def branch_input(tooltip: str) -> io.Input:
+def branch_input() -> io.Input:
     """The name of a branch of a story; empty means the current one."""
-    return io.String.Input("branch", default="", tooltip=tooltip)
+    return io.String.Input("branch", default="")
 
 
 def story_input() -> io.Input:
     """The name of a story."""
-    return io.String.Input("story", default="my-game", tooltip="The story's name, a folder in output/animegamer.")
+    return io.String.Input("story", default="my-game")
 
 
 def opening_input() -> io.Input:
     """The state that a game starts from."""
-    tooltip = "The state to start the game from, from Encode Shot: your own character or place."
-    return StateSocket.Input("opening", optional=True, tooltip=tooltip)
+    return StateSocket.Input("opening", optional=True)
