@@ -79,11 +79,7 @@ class BuildGameDataset(io.ComfyNode):
                 choice_input("characters", [NONE, *_characters()], NONE),
                 io.Float.Input("held_out", default=0.1, min=0.0, max=0.9, step=0.05),
             ],
-            outputs=[
-                DatasetSocket.Output("dataset_out"),
-                io.String.Output("report"),
-                io.Image.Output("stats"),
-            ],
+            outputs=[DatasetSocket.Output("dataset_out"), io.String.Output("report"), io.Image.Output("stats")],
             is_output_node=True,
         )
 

@@ -128,10 +128,7 @@ class ComposeGameInstruction(io.ComfyNode):
                 field("place", "beach", "Where it happens."),
                 io.String.Input("story", default="", multiline=True),
             ],
-            outputs=[
-                io.String.Output("instruction"),
-                io.String.Output("instructions", is_output_list=True),
-            ],
+            outputs=[io.String.Output("instruction"), io.String.Output("instructions", is_output_list=True)],
         )
 
     @classmethod
@@ -206,10 +203,7 @@ class PredictNextState(io.ComfyNode):
                 ),
                 seed_input(),
             ],
-            outputs=[
-                StateSocket.Output("state"),
-                HistorySocket.Output("history_out"),
-            ],
+            outputs=[StateSocket.Output("state"), HistorySocket.Output("history_out")],
         )
 
     @classmethod

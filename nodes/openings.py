@@ -66,11 +66,7 @@ class ReadFilmSpan(io.ComfyNode):
                 io.Video.Input("video"),
                 io.Float.Input("at", default=0.0, min=0.0, max=1e6, step=0.1),
             ],
-            outputs=[
-                io.Image.Output("images"),
-                io.Float.Output("fps"),
-                io.Int.Output("frame"),
-            ],
+            outputs=[io.Image.Output("images"), io.Float.Output("fps"), io.Int.Output("frame")],
         )
 
     @classmethod

@@ -148,10 +148,7 @@ class ExportGameStory(io.ComfyNode):
                 io.Audio.Input("audio", optional=True),
                 io.Boolean.Input("show_opening", default=False, optional=True),
             ],
-            outputs=[
-                io.Video.Output("video"),
-                io.String.Output("story_out"),
-            ],
+            outputs=[io.Video.Output("video"), io.String.Output("story_out")],
             is_output_node=True,
         )
 

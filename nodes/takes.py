@@ -46,10 +46,7 @@ class PlayGameTakes(io.ComfyNode):
                 window_input(),
                 *shot_inputs(),
             ],
-            outputs=[
-                io.Image.Output("grid"),
-                io.Video.Output("video"),
-            ],
+            outputs=[io.Image.Output("grid"), io.Video.Output("video")],
             hidden=[io.Hidden.unique_id],
             is_output_node=True,
         )

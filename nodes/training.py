@@ -86,11 +86,7 @@ class TrainLoRAStage(io.ComfyNode):
                 choice_input("profile", [WORLD, *TRAINED_PROFILES], WORLD, optional=True),
                 number_input("shots_every", 0, 0, 1_000_000, optional=True),
             ],
-            outputs=[
-                LoraSocket.Output("lora_out"),
-                io.Image.Output("loss_plot"),
-                io.String.Output("report"),
-            ],
+            outputs=[LoraSocket.Output("lora_out"), io.Image.Output("loss_plot"), io.String.Output("report")],
             is_output_node=True,
         )
 

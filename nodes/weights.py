@@ -46,10 +46,7 @@ class GetAnimeGamerWeights(io.ComfyNode):
                 io.Boolean.Input("towers", default=False),
                 io.Boolean.Input("accept", default=False),
             ],
-            outputs=[
-                io.String.Output("world"),
-                io.String.Output("report"),
-            ],
+            outputs=[io.String.Output("world"), io.String.Output("report")],
             is_output_node=True,
         )
 
@@ -144,10 +141,7 @@ class ConvertAnimeGamer(io.ComfyNode):
                 io.String.Input("world", default="my-world"),
                 choice_input("precision", ["released", "keep"], "released"),
             ],
-            outputs=[
-                io.String.Output("world_out"),
-                io.String.Output("report"),
-            ],
+            outputs=[io.String.Output("world_out"), io.String.Output("report")],
             is_output_node=True,
         )
 
