@@ -217,7 +217,7 @@ class Toybox(Drawing, Samples):
         import torch
 
         from ..evaluate.report import TABLE_HEAD, command_line, table_line
-        from ..evaluate.toybox.context import EvalContext, Sampling
+        from ..evaluate.toybox.context import EvalContext
         from ..evaluate.toybox.rows import accept
         from ..evaluate.toybox.run import FULL, EvalRun, asked_plan
         from ..runtime.device import choose_device
@@ -226,11 +226,12 @@ class Toybox(Drawing, Samples):
         plan = asked_plan(device, self.full, self.limit, self.seed)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         preset = preset_for_device(get_preset(self.preset), device, print, self.dtype) if self.preset else None
-        sampling = Sampling(self.steps, self.guidance, preset, self.dtype)
         world = open_with_adapters(self.world, self.lora)
         for line in world.warnings_for(DEFAULT_WINDOW):  # its rows are defined for this window
             note(f"warning: {line}")
-        context = EvalContext(world, device, self.workers, _show_progress, sampling)
+        context = EvalContext(
+            world, device, self.workers, _show_progress, self.steps, self.guidance, preset, self.dtype
+        )
         if plan.games < FULL.games:
             unsure = "`unsure`: the value misses its target, but its interval reaches it (see --full)"
             print(f"{counted(plan.games, 'game')}, few samples: {unsure}")

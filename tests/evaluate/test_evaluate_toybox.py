@@ -20,7 +20,7 @@ from animegamer_core.cli import evaluate as cli
 from animegamer_core.evaluate import estimates
 from animegamer_core.evaluate.report import OK, SHORT, UNSURE, Line, Target
 from animegamer_core.evaluate.toybox import rows as acceptance
-from animegamer_core.evaluate.toybox.context import EvalContext, Sampling, Script, play_games
+from animegamer_core.evaluate.toybox.context import EvalContext, Script, play_games
 from animegamer_core.evaluate.toybox.hard_rows import DISTANCES, TURNS, shown_turns
 from animegamer_core.evaluate.toybox.run import FULL, QUICK, EvalRun, Plan
 from animegamer_core.evaluate.toybox_recipe import probes as probe_training
@@ -369,9 +369,9 @@ def test_the_command_prints_saves_and_exits_one(tiny_world, command, tmp_path, c
 
 def test_shots_decide_alone_what_a_cache_skips(tiny_world):
     """A batch would decide together, and a shot would depend on its neighbours."""
-    sampling = Sampling(preset=Preset("cached", "", optimizations=("first_block",)))
+    preset = Preset("cached", "", optimizations=("first_block",))
     states, seeds = torch.randn(3, 8, 32, generator=torch.Generator().manual_seed(0)), [1, 2, 3]
-    context = EvalContext(open_world(tiny_world), workers=1, sampling=sampling)
+    context = EvalContext(open_world(tiny_world), workers=1, preset=preset)
     together = context.shoot(states, [2.0, 3.0, 4.0], seeds)
     assert (together[1:2] == context.shoot(states[1:2], [3.0], [2])).all()
 

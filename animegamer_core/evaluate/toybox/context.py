@@ -60,50 +60,37 @@ class TrueShots:
         return TrueShots(self.scenes[chosen], self.clips[chosen], self.values[chosen], self.levels[chosen])
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """How shots are drawn. preset: already fitted to the device. steps, guidance: None takes the preset's, or the
-    world's and its profile's. dtype: the decoder's, by its name in torch.
+@dataclass(eq=False)
+class EvalContext:
+    """The world's models and the probes on one device, run in batches; each is loaded on first use.
+
+    All are in fp32, except that `dtype` is the decoder's. preset: already fitted to the device. steps, guidance: None
+    takes the preset's, or the world's and its profile's.
     """
 
+    world: World
+    device: torch.device | str = "cpu"
+    workers: int | None = None
+    on_progress: OnProgress = lambda what, done, count: None
     steps: int | None = None
     guidance: str | None = None
     preset: Preset | None = None
     dtype: str = "float32"
 
-    def facts(self) -> dict[str, object]:
-        """Plain values for a report."""
-        preset = self.preset
+    def __post_init__(self) -> None:
+        self.world.motion_table.level(0.0)  # ValueError now, not after hours, if the table has no measured edges
+        alone = self.preset and any(OPTIMIZATIONS[name].single_shot for name in self.preset.optimizations)
+        self.batch = 1 if alone else 64 if torch.device(self.device).type == "cuda" else 4
+
+    @property
+    def sampling(self) -> dict[str, object]:
+        """How shots are drawn, for a report."""
         options = {"steps": self.steps, "guidance": self.guidance, "dtype": self.dtype}
-        if preset is None:
+        if self.preset is None:
             return {**options, "preset": None}
-        explicit = override_notes(preset, steps=self.steps, guidance=self.guidance)
-        return {**options, "preset": preset.name, "tuned": preset.optimizations, "in_place_of_the_presets": explicit}
-
-
-class EvalContext:
-    """The world's models and the probes on one device, run in batches; each is loaded on first use.
-
-    All are in fp32; `sampling` may give the decoder another dtype.
-    """
-
-    def __init__(
-        self,
-        world: World,
-        device: torch.device | str = "cpu",
-        workers: int | None = None,
-        on_progress: OnProgress | None = None,
-        sampling: Sampling = Sampling(),
-    ) -> None:
-        world.motion_table.level(0.0)  # ValueError now, not after hours, if the table has no measured edges
-        self.world = world
-        self.device = torch.device(device)
-        self.workers = workers
-        self.sampling = sampling
-        optimizations = () if sampling.preset is None else sampling.preset.optimizations
-        alone = any(OPTIMIZATIONS[name].single_shot for name in optimizations)
-        self.batch = 1 if alone else 64 if self.device.type == "cuda" else 4
-        self.on_progress = on_progress or (lambda what, done, count: None)
+        explicit = override_notes(self.preset, steps=self.steps, guidance=self.guidance)
+        tuned = self.preset.optimizations
+        return {**options, "preset": self.preset.name, "tuned": tuned, "in_place_of_the_presets": explicit}
 
     @cached_property
     def engine(self) -> GameEngine:
@@ -113,7 +100,7 @@ class EvalContext:
     @cached_property
     def decoder(self) -> ShotDecoder:
         """The world's decoder, prepared for the preset."""
-        preset, dtype = self.sampling.preset, getattr(torch, self.sampling.dtype)
+        preset, dtype = self.preset, getattr(torch, self.dtype)
         if preset is None:
             return self.world.load_decoder(self.device, dtype)
         memory_plan = memory_plan_of(preset, str(self.device))
@@ -139,8 +126,8 @@ class EvalContext:
     @property
     def options(self) -> dict[str, Any]:
         """Steps and guidance schedule of every shot, as the decoder's sampler takes them."""
-        asked = self.sampling
-        return asdict(resolve_sampling(self.world.spec, self.world.profile, asked.steps, asked.guidance, asked.preset))
+        world = self.world
+        return asdict(resolve_sampling(world.spec, world.profile, self.steps, self.guidance, self.preset))
 
     def draw(self, scenes: Sequence[Scene]) -> TrueShots:
         """The true clips of the scenes, measured."""

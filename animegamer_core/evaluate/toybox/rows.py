@@ -25,7 +25,6 @@ from ...toybox.scenes import HEADS
 from ...toybox.world import AMPLITUDES, COLOURS, Scene
 from ..estimates import Estimate, fraction, mean, motion_accuracy, motion_error, psnr, rank_correlation
 from ..report import Line, Outcome, Report, Target, machine, strips
-from .context import EvalContext, Sampling
 from .hard_rows import conflict_row, memory_row, new_row, references_row, sharp_row
 from .run import FULL, EvalRun
 
@@ -66,10 +65,9 @@ def shots_row(run: EvalRun) -> Outcome:
     right = run.right(run.shots, sources.scenes)
     lines = _recognised("shots", "", right, {"character": 0.95, "place": 0.95, "time": 0.98, "motion": 0.85})
     lines.append(Line("shots", "colour of a visible prop", _colours(right, sources.scenes)))
-    if (preset := context.sampling.preset) is not None and preset.name != "exact":
-        dtype = context.sampling.dtype
-        sampling = Sampling(preset=preset_for_device(PRESETS["exact"], str(context.device), dtype=dtype), dtype=dtype)
-        exact = EvalContext(context.world, context.device, context.workers, context.on_progress, sampling)
+    if context.preset is not None and context.preset.name != "exact":
+        preset = preset_for_device(PRESETS["exact"], str(context.device), dtype=context.dtype)
+        exact = replace(context, steps=None, guidance=None, preset=preset)
         value = psnr(run.shots, exact.shoot(run.states, sources.values, run.seeds(len(run.states))))
         count = len(run.states)
         lines.append(
@@ -204,7 +202,7 @@ def accept(
         "profile": world.profile.name,
         "seed": run.seed,
         "plan": asdict(run.plan),
-        "sampling": run.context.sampling.facts(),
+        "sampling": run.context.sampling,
         "device": str(run.context.device),
         "machine": machine(),
     }

@@ -140,14 +140,18 @@ def changes_right(scene: Scene, state: GameState) -> dict[str, bool]:
     return {stat: units == state.change[stat] for stat, units in MOTIONS[scene.motion].change.items()}
 
 
+@dataclass(eq=False)
 class EvalRun:
     """A world, a plan, and everything that more than one row needs, each made once."""
 
-    def __init__(self, context: EvalContext, plan: Plan, seed: int = 0) -> None:
-        self.context = context
-        self.plan = plan
-        self.seed = seed
-        self.first = (seed + 1) * SEED_SPAN
+    context: EvalContext
+    plan: Plan
+    seed: int = 0
+
+    @property
+    def first(self) -> int:
+        """The first seed of its games and shots."""
+        return (self.seed + 1) * SEED_SPAN
 
     @cached_property
     def edition(self) -> GamesEdition:
