@@ -18,7 +18,7 @@ from ..spec import DTYPES, dtype_name, get_profile, get_spec
 from .options import Device, Guidance, Preset, Profile, note, one_of
 
 if typing.TYPE_CHECKING:
-    from ..evaluate.benchmark.run import BenchmarkPlan, BenchmarkResult
+    from ..evaluate.benchmark.run import BenchmarkPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +75,11 @@ class Bench:
         for plan in plans:
             plan.check()
         stock, results = measure_stock(plans[0], _say), []
-        print(f"a square matmul reaches {stock.matmul:.3g} TFLOP/s")
         for plan in plans:
             results.append(measure_ours(plan, stock, _say))
-            _print_result(results[-1])
+            for line in results[-1].facts["overrides"]:
+                print(f"preset {plan.preset.name}: {line}")
+            print(results[-1].text, flush=True)
             if self.json is not None:  # after each plan, so that its results are kept if a later one fails
                 values = {"command": command_line(), "benches": [result.values() for result in results]}
                 write_text(self.json, json.dumps(values, indent=1) + "\n")
@@ -125,21 +126,6 @@ class Bench:
                     f"preset {preset.name} caps this process's GPU memory until it ends; name it last, or run it alone"
                 )
         return presets
-
-
-def _print_result(result: BenchmarkResult) -> None:
-    facts = result.facts
-    print(
-        f"spec {facts['spec']}, {facts['weights'][:12]} weights, {facts['device']}, {facts['dtype']}, "
-        f"{facts['guided_steps']} guided and {facts['unguided_steps']} single-pass steps, guidance {facts['guidance']}"
-    )
-    if facts["preset"]:
-        print(f"preset {facts['preset']}: {get_preset(facts['preset']).about}")
-    for line in facts["in_place_of_the_presets"]:
-        print(f"  {line}")
-    if facts["tuned"]:
-        print(f"optimizations: {', '.join(facts['tuned'])}")
-    print(result.text, flush=True)
 
 
 def _say(line: str) -> None:

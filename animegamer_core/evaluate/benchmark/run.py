@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,108 +11,21 @@ import torch
 
 from ...model.sampler import Schedule, guidance_scale
 from ...runtime.offloading import MemoryPlan
-from ...runtime.optimizations import CACHES, check_names, missing_requirement, optimize
+from ...runtime.optimizations import approximations, check_names, missing_requirement
 from ...runtime.presets import Preset, apply_preset, check_offloading, memory_plan_of, override_notes
 from ...spec import PROFILES, ModelSpec, Profile, dtype_name, resolve_sampling
 from ...weights import World
 from ..report import machine
-from .measure import (
-    Drift,
-    DriftMeter,
-    OptimizationTable,
-    Timing,
-    count_flop,
-    matmul_tflops,
-    measure_each,
-    time_work,
-)
+from .measure import Drift, DriftMeter, EachRow, Timing, measure_each, time_work
 from .turn import OurTurn, StockTurn, Work, host_models, random_models
 
 NO_PRESET = Preset("", "as the world says, without optimizations")
 PARTS = ("engine", "sampler", "vae", "turn")
-
-HEAD = (
-    f"{'part':8} {'stock s':>9} {'ours s':>9} {'spread':>15} {'ratio':>6} {'ms a step':>15}"
-    f" {'TFLOP/s':>13} {'of matmul':>9} {'GiB held':>13} {'reserved':>13}"
-)
+HEAD = f"{'part':8} {'stock s':>9} {'ours s':>9} {'spread':>15} {'ratio':>6} {'GiB held':>13} {'reserved':>13}"
+EACH_HEAD = f"{'alone':13} {'sampler s':>10} {'ratio':>6} {'vae s':>8} {'ratio':>6} {'first run s':>12} {'drift':>18}"
 
 Say = Callable[[str], object]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One part of a turn. steps, our_steps: of the stock sampler and of ours; 0 for other parts."""
-
-    part: str
-    stock: Timing
-    ours: Timing
-    steps: int = 0
-    our_steps: int = 0
-
-    @property
-    def ratio(self) -> float:
-        """How many times as fast as the stock part ours is."""
-        return self.stock.median / self.ours.median
-
-    def line(self, matmul: float) -> str:
-        """The row as text. matmul: TFLOP/s that a matrix product reaches on this machine."""
-        stock, ours = self.stock, self.ours
-        spread = f"{min(ours.seconds):.3f} .. {max(ours.seconds):.3f}"
-        steps = _pair(1000 * stock.median / self.steps, 1000 * ours.median / self.our_steps) if self.steps else "-"
-        of_matmul = "-" if ours.tflops is None else f"{100 * ours.tflops / matmul:.0f} %"
-        return (
-            f"{self.part:8} {stock.median:>9.3f} {ours.median:>9.3f} {spread:>15} {self.ratio:>6.2f} {steps:>15}"
-            f" {_pair(stock.tflops, ours.tflops):>13} {of_matmul:>9}"
-            f" {_pair(stock.allocated, ours.allocated):>13} {_pair(stock.reserved, ours.reserved):>13}"
-        )
-
-    def values(self) -> dict[str, Any]:
-        """Plain values for a json file."""
-        sides = {
-            name: {**asdict(timing), "median": timing.median, "tflops": timing.tflops}
-            for name, timing in (("stock", self.stock), ("ours", self.ours))
-        }
-        return {"part": self.part, "ratio": self.ratio, "steps": self.steps, "our_steps": self.our_steps, **sides}
-
-
-def _pair(stock: float | None, ours: float | None) -> str:
-    if stock is None or ours is None:
-        return "-"
-    return " / ".join(f"{value:.0f}" if value >= 100 else f"{value:.3g}" for value in (stock, ours))
-
-
-@dataclass(frozen=True)
-class BenchmarkResult:
-    """All rows, and the facts that are needed to repeat the benchmark."""
-
-    rows: tuple[Row, ...]
-    matmul: float
-    facts: Mapping[str, Any]
-    each: OptimizationTable | None = None
-    drift: Drift | None = None
-
-    def row(self, part: str) -> Row:
-        """The row of a part."""
-        return next(row for row in self.rows if row.part == part)
-
-    @property
-    def text(self) -> str:
-        """The printed table."""
-        lines = [HEAD, *(row.line(self.matmul) for row in self.rows)]
-        if self.drift is not None:
-            first = ", ".join(f"{part} {self.row(part).ours.first:.1f} s" for part in ("sampler", "vae"))
-            lines += [self.drift.text, f"(ours, the first time: {first})"]
-        return "\n".join(lines if self.each is None else [*lines, "", self.each.text])
-
-    def values(self) -> dict[str, Any]:
-        """Plain values for a json file."""
-        return {
-            **self.facts,
-            "matmul_tflops": self.matmul,
-            "rows": [row.values() for row in self.rows],
-            "alone": None if self.each is None else asdict(self.each),
-            "drift": None if self.drift is None else asdict(self.drift),
-        }
+Timings = Mapping[str, Timing]  # by part
 
 
 @dataclass(frozen=True)
@@ -148,42 +60,92 @@ class BenchmarkPlan:
         return resolve_sampling(self.spec, self.profile, self.steps, preset=self.preset).steps
 
     @property
-    def override_notes(self) -> tuple[str, ...]:
-        """A phrase for each choice of the preset that an option replaces."""
-        if not self.preset.name:
-            return ()
-        return override_notes(self.preset, steps=self.steps, guidance=self.guidance, optimizations=self.optimizations)
-
-    @property
     def our_preset(self) -> Preset:
         """The preset with the plan's own optimizations, if it has any."""
         return self.preset if self.optimizations is None else replace(self.preset, optimizations=self.optimizations)
 
     def check(self) -> None:
-        """ValueError for everything that can be known before minutes of measuring.
-
-        These are wrong names and numbers, what this machine cannot run, and what cannot be measured together.
-        """
+        """ValueError, before minutes of measuring, for wrong names and numbers and for what this machine cannot run."""
         schedule, preset = Schedule.of(self.sampler_steps), self.our_preset
         if self.guidance is not None:
             guidance_scale(self.guidance, self.spec.decoder.guidance_scale, 0, schedule)  # checks the name
-        check_names(preset.optimizations)
-        for name in self.each:
-            check_names([name])
         check_offloading(preset)
         if self.each and preset.offload_gib is not None:
             raise ValueError(f"--each does not work with offloading, which preset {preset.name} uses; drop it")
+        check_names(preset.optimizations)
+        for name in self.each:  # one at a time, since some exclude each other
+            check_names([name])
         for name in (*preset.optimizations, *self.each):
             if reason := missing_requirement(name, str(self.device), dtype_name(self.dtype)):
                 raise ValueError(f"optimization {name} cannot be measured here: {reason}; drop it")
 
 
 @dataclass(frozen=True)
-class StockTimings:
-    """The stock turn's timings by part, and the TFLOP/s that a matrix product reaches."""
+class BenchmarkResult:
+    """The timings of both turns, and the facts that are needed to repeat them.
 
-    timings: Mapping[str, Timing]
-    matmul: float
+    drift: of the preset's optimizations; None if it has none. format_drift: of the number format from float32.
+    """
+
+    facts: Mapping[str, Any]
+    stock: Timings
+    ours: Timings
+    each: Sequence[EachRow] = ()
+    drift: Drift | None = None
+    format_drift: Drift | None = None
+
+    @property
+    def text(self) -> str:
+        """The printed table."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        facts = self.facts
+        yield (
+            f"spec {facts['spec']}, {facts['weights'][:12]} weights, {facts['device']}, {facts['dtype']}, "
+            f"{facts['stock_steps']} steps of stock and {facts['steps']} of ours, guidance {facts['guidance']}"
+        )
+        if facts["optimizations"]:
+            yield f"optimizations: {', '.join(facts['optimizations'])}"
+        yield HEAD
+        for part, ours in self.ours.items():
+            stock, spread = self.stock[part], f"{min(ours.seconds):.3f} .. {max(ours.seconds):.3f}"
+            yield (
+                f"{part:8} {stock.median:>9.3f} {ours.median:>9.3f} {spread:>15} {stock.median / ours.median:>6.2f}"
+                f" {_pair(stock.allocated, ours.allocated):>13} {_pair(stock.reserved, ours.reserved):>13}"
+            )
+        yield f"(ours, the first time: sampler {self.ours['sampler'].first:.1f} s, vae {self.ours['vae'].first:.1f} s)"
+        if self.each:
+            yield EACH_HEAD
+        for row in self.each:
+            sampler, vae = row.sampler, row.vae
+            name = f"{row.name} ~" if approximations([row.name]) else row.name
+            yield (
+                f"{name:13} {sampler.median:>10.3f} {row.plain[0] / sampler.median:>6.2f} {vae.median:>8.3f}"
+                f" {row.plain[1] / vae.median:>6.2f} {sampler.first + vae.first:>12.1f} {_drift_text(row.drift):>18}"
+            )
+        if approximations([row.name for row in self.each]):
+            yield "(~ approximate: a shot can differ by more than rounding)"
+        if self.drift:
+            yield f"(drift of latents, frames: {_drift_text(self.drift)})"
+        if self.format_drift:
+            yield f"(the number format drifts from float32 by {_drift_text(self.format_drift)})"
+
+    def values(self) -> dict[str, Any]:
+        """Plain values for a json file."""
+        rows = [
+            {"part": part, "stock": asdict(self.stock[part]), "ours": asdict(self.ours[part])} for part in self.ours
+        ]
+        each = [asdict(row) for row in self.each]
+        return {**self.facts, "rows": rows, "each": each, "drift": self.drift, "format_drift": self.format_drift}
+
+
+def _pair(stock: float | None, ours: float | None) -> str:
+    return "-" if stock is None or ours is None else f"{stock:.3g} / {ours:.3g}"
+
+
+def _drift_text(found: Drift) -> str:
+    return f"{found[0]:.2e}, {found[1]:.2e}"
 
 
 def run_benchmark(plan: BenchmarkPlan, say: Say = lambda line: None) -> BenchmarkResult:
@@ -192,15 +154,14 @@ def run_benchmark(plan: BenchmarkPlan, say: Say = lambda line: None) -> Benchmar
     return measure_ours(plan, measure_stock(plan, say), say)
 
 
-def measure_stock(plan: BenchmarkPlan, say: Say = lambda line: None) -> StockTimings:
+def measure_stock(plan: BenchmarkPlan, say: Say = lambda line: None) -> Timings:
     """Measure the stock turn. Presets do not change it, so it needs to be measured only once."""
     say(f"stock modules of spec {plan.spec.name}")
-    parts = StockTurn.of(plan.spec, plan.device, plan.dtype, plan.stock_steps).parts()
-    return StockTimings(_time_parts(parts, _count_parts(parts), plan), matmul_tflops(plan.device, plan.dtype))
+    return _time_parts(StockTurn.of(plan.spec, plan.device, plan.dtype, plan.stock_steps).parts(), plan)
 
 
-def measure_ours(plan: BenchmarkPlan, stock: StockTimings, say: Say = lambda line: None) -> BenchmarkResult:
-    """Measure our turn, then single optimizations. stock: the timings of the stock turn for the same plan."""
+def measure_ours(plan: BenchmarkPlan, stock: Timings, say: Say = lambda line: None) -> BenchmarkResult:
+    """Measure our turn, and before it single optimizations. stock: the timings of the stock turn for the same plan."""
     gc.collect()  # compiled and offloaded models are in reference cycles, and hold GPU memory
     if plan.device.type == "cuda":
         torch.cuda.empty_cache()
@@ -208,25 +169,17 @@ def measure_ours(plan: BenchmarkPlan, stock: StockTimings, say: Say = lambda lin
     say(f"ours{f', preset {preset.name}' if preset.name else ''}")
     memory_plan = memory_plan_of(preset, str(plan.device))
     turn = our_turn(plan, memory_plan, say)
-    each, meter = None, None
-    if memory_plan is None:
-        flop = _count_parts(turn_with_caches(turn, preset).parts())
-        if plan.each:
-            parts = turn.parts()
-            against = {part: time_work(parts[part], plan.device, plan.repeats).median for part in ("sampler", "vae")}
-            each = measure_each(turn, plan.each, plan.repeats, against, say)
-        meter = DriftMeter(turn.decoder) if preset.optimizations else None
-        parts = turn.parts()  # this takes a step, so it comes before the preset: the first optimized step is timed
-        apply_preset(turn.decoder, preset)
-    else:
+    facts = _facts(plan, turn)
+    if memory_plan is not None:
         apply_preset(turn.decoder, preset, memory_plan, say)  # offloads the decoder, which is on the host until then
-        parts = turn.parts()
-        flop = _count_parts(parts)
-    ours = _time_parts(parts, flop, plan)
-    steps = {"sampler": (plan.stock_steps, plan.sampler_steps)}
-    rows = tuple(Row(part, stock.timings[part], ours[part], *steps.get(part, ())) for part in PARTS)
-    drift = meter and meter.measure(turn.decoder)
-    return BenchmarkResult(rows, stock.matmul, _facts(plan, turn), each, drift)
+        return BenchmarkResult(facts, stock, _time_parts(turn.parts(), plan))
+    meter = DriftMeter(turn.decoder) if plan.each or preset.optimizations else None
+    each = measure_each(turn, plan.each, plan.repeats, meter, say) if meter and plan.each else ()
+    parts = turn.parts()  # this takes a step, so it comes before the preset: the first optimized step is timed
+    apply_preset(turn.decoder, preset)
+    ours = _time_parts(parts, plan)
+    drift = meter.measure(turn.decoder) if meter and preset.optimizations else None
+    return BenchmarkResult(facts, stock, ours, each, drift, meter.of_format if meter else None)
 
 
 def our_turn(plan: BenchmarkPlan, memory_plan: MemoryPlan | None = None, say: Say = lambda line: None) -> OurTurn:
@@ -247,39 +200,25 @@ def our_turn(plan: BenchmarkPlan, memory_plan: MemoryPlan | None = None, say: Sa
     return OurTurn(engine, decoder, sampling.steps, sampling.guidance)
 
 
-def turn_with_caches(turn: OurTurn, preset: Preset) -> OurTurn:
-    """The turn with only the preset's caches, for counting operations: those in compiled code cannot be counted."""
-    caches = [name for name in preset.optimizations if name in CACHES]
-    if not caches:
-        return turn
-    copied = replace(turn, decoder=copy.deepcopy(turn.decoder))
-    optimize(copied.decoder, caches)
-    return copied
+def _time_parts(parts: Mapping[str, Work], plan: BenchmarkPlan) -> Timings:
+    return {name: time_work(work, plan.device, plan.repeats) for name, work in parts.items()}
 
 
-def _time_parts(parts: Mapping[str, Work], flop: Mapping[str, int], plan: BenchmarkPlan) -> dict[str, Timing]:
-    return {name: time_work(work, plan.device, plan.repeats, flop[name]) for name, work in parts.items()}
-
-
-def _count_parts(parts: Mapping[str, Work]) -> dict[str, int]:
-    return {name: count_flop(work) for name, work in parts.items()}
-
-
-def _facts(plan: BenchmarkPlan, turn: OurTurn) -> dict[str, object]:
-    guided, unguided = turn.guided_and_unguided_steps
+def _facts(plan: BenchmarkPlan, turn: OurTurn) -> dict[str, Any]:
+    preset = plan.our_preset
+    asked = {"steps": plan.steps, "guidance": plan.guidance, "optimizations": plan.optimizations}
     return {
         "spec": plan.spec.name,
         "weights": "random" if plan.world is None else plan.world.fingerprint,
         "profile": turn.decoder.profile.name,
         "guidance": turn.guidance,
-        "guided_steps": guided,
-        "unguided_steps": unguided,
+        "stock_steps": plan.stock_steps,
+        "steps": turn.steps,
         "device": str(plan.device),
         "dtype": dtype_name(plan.dtype),
-        "repeats": plan.repeats,
-        "preset": plan.preset.name or None,
-        "tuned": list(plan.our_preset.optimizations),
-        "in_place_of_the_presets": list(plan.override_notes),
-        "offload_gib": plan.our_preset.offload_gib,
+        "preset": preset.name or None,
+        "overrides": list(override_notes(plan.preset, **asked)) if preset.name else [],
+        "optimizations": list(preset.optimizations),
+        "offload_gib": preset.offload_gib,
         "machine": machine(),
     }

@@ -24,8 +24,8 @@ from ...game.state import GameState, MotionScope, Turn
 from ...media.video import to_uint8
 from ...model.decoder import ShotDecoder
 from ...model.engine import CACHE, GameEngine, additive_mask
-from ...model.prompt import GameTokenizer, TurnPrompt
-from ...model.sampler import STOCK_SCHEDULER, Guidance, guidance_scale
+from ...model.prompt import GameTokenizer
+from ...model.sampler import STOCK_SCHEDULER
 from ...spec import PROFILES, ModelSpec, Profile
 from ...toybox.world import vocabulary
 from ...weights.parts import build_model
@@ -86,15 +86,6 @@ class OurTurn:
     steps: int
     guidance: str
 
-    @property
-    def guided_and_unguided_steps(self) -> tuple[int, int]:
-        """How many of the sampler's steps compute both guidance passes, and how many only one."""
-        schedule, spec = self.decoder.schedule(self.steps), self.decoder.spec.decoder
-        scales = [guidance_scale(self.guidance, spec.guidance_scale, step, schedule) for step in range(self.steps)]
-        guidance = Guidance(self.guidance, skip_below=self.decoder.profile.skip_guidance_below)
-        unguided = sum(guidance.skip_uncond(scale) for scale in scales)
-        return self.steps - unguided, unguided
-
     def parts(self) -> Mapping[str, Work]:
         """The work that each row of the table measures; inputs have the same shapes as in a real turn."""
         past = past_turns(self.engine.spec)
@@ -121,11 +112,6 @@ def past_turns(spec: ModelSpec) -> tuple[Turn, ...]:
     return tuple(Turn(number, INSTRUCTION, number, state, {}) for number in range(1, PAST + 1))
 
 
-def prompt_of(engine: GameEngine, past: tuple[Turn, ...]) -> TurnPrompt:
-    """The prompt of the turn after these past turns."""
-    return engine.prompt_of(past, INSTRUCTION)
-
-
 @dataclass(frozen=True)
 class StockTurn:
     """Stock models with random weights. steps: of the sampler. length: of the prompt, in tokens."""
@@ -142,7 +128,7 @@ class StockTurn:
         """Stock models with a spec's sizes."""
         engine, decoder = random_models(spec, PROFILES["paper"], torch.device("meta"), dtype)  # for their configs
         config = {**decoder.transformer.config, "text_embed_dim": spec.encoder.text.width}
-        length = len(prompt_of(engine, past_turns(spec)).ids_L)
+        length = len(engine.prompt_of(past_turns(spec), INSTRUCTION).ids_L)
         with torch_defaults(device, dtype):
             return cls(
                 spec,
