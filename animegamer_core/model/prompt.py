@@ -11,8 +11,7 @@ prompt). For the paper's <MS>, <VS> and <ANIME i>, the released files have <ML>,
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -35,8 +34,6 @@ Levels = tuple[int, ...]  # the numbers of one turn: its motion level, then the 
 RELEASE_SLOTS = 256  # slot tokens of the released vocabulary, of which 226 are used
 STRENGTHS = range(-5, 6)
 LARGEST_TOKENIZER = 32 << 20  # bytes of a tokenizer's file; Mistral's has 2 MB
-MOST_TOKEN_BYTES = 1 << 20  # of all tokens together; each may take the library 350 bytes of memory. T5 has 250,000
-MOST_GROWTH = 64  # by which factor all rules of a tokenizer together may lengthen a text
 RELEASE_BASE = 32000  # entries of Mistral-7B-Instruct-v0.1's own vocabulary
 
 
@@ -263,89 +260,19 @@ def parse_reply(text: str, count: int = 1 + len(STATS)) -> Levels:
 
 
 def read_tokenizer(path: Path) -> Tokenizer:
-    """Read a `tokenizers` model from a JSON file, without what is not used here: truncation and padding, which could
-    take unlimited memory, and the post-processor.
+    """Read a `tokenizers` model from a JSON file, without what is not used here: truncation, padding, post-processor.
 
-    ValueError if the file is damaged, too large or something else, or if its rules can make texts much longer.
+    ValueError if the file is damaged, too large or something else.
     """
     from tokenizers import Tokenizer
 
     try:
         unused = dict.fromkeys(("truncation", "padding", "post_processor"))
         content = {**read_json(path, dict[str, Any], LARGEST_TOKENIZER), **unused}
-        _check_vocabulary(content)
-        _check_rules(content)
         return Tokenizer.from_buffer(msgspec.json.encode(content))  # from_file raises a bare Exception
     except ValueError as error:
         why = brief(str(error).removeprefix(f"{path}: ").rpartition("buffer: ")[2])
         raise ValueError(f"{path}: not a complete tokenizer file ({why}); convert or download it again") from error
-
-
-def _check_vocabulary(content: Mapping[str, Any]) -> None:
-    """ValueError for tokens that would take too much memory, and without one for unknown words, which the library would
-    miss only when it meets such a word; it finds other errors itself.
-    """
-    model = content["model"] if isinstance(content.get("model"), dict) else {}
-    vocabulary, unknown = model.get("vocab"), model.get("unk_token")
-    named = vocabulary if isinstance(vocabulary, dict | list) else ()  # tokens as keys, or in pairs with a score
-    if isinstance(unknown, str) and unknown not in named or isinstance(named, list) and model.get("unk_id") is None:
-        raise ValueError("no token for unknown words")
-    listed = content.get("added_tokens")
-    entries = [*named, *(listed if isinstance(listed, list) else ())]
-    size = sum(len(_token_text(entry).encode("utf-8", "replace")) for entry in entries)
-    if size > MOST_TOKEN_BYTES:
-        raise ValueError(f"tokens of {size} bytes in all; expected at most {MOST_TOKEN_BYTES}")
-
-
-def _token_text(entry: Any) -> str:
-    """The text of an entry of a vocabulary: a text, a text with its score, or an object with a content."""
-    text = entry[0] if isinstance(entry, list) and entry else entry
-    text = text.get("content") if isinstance(text, dict) else text
-    return text if isinstance(text, str) else ""
-
-
-def _check_rules(content: Mapping[str, Any]) -> None:
-    """ValueError for rules that together could make a text more than MOST_GROWTH times longer."""
-    growth, waiting = 1, [content.get(name) for name in ("normalizer", "pre_tokenizer", "decoder", "post_processor")]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, list):
-            waiting += value
-        elif isinstance(value, dict):
-            added = value.get("content", value.get("prepend"))
-            if value.get("type") in ("Replace", "Prepend"):
-                growth *= 1 + len(added) if isinstance(added, str) else MOST_GROWTH + 1
-            named = value.get("type") == "Precompiled" or "precompiled_charsmap" in value
-            if named and _longest_piece(str(value.get("precompiled_charsmap"))) > MOST_GROWTH:
-                growth = MOST_GROWTH + 1
-            if value.get("type") == "FixedLength":
-                raise ValueError("a rule that cuts text by length")  # of length 0 stops the library
-            waiting += value.values()
-        if growth > MOST_GROWTH:
-            raise ValueError(f"rules that make text more than {MOST_GROWTH} times longer")
-
-
-def _longest_piece(charsmap: str) -> int:
-    """The most bytes that a sentencepiece character table puts in the place of letters.
-
-    ValueError for a damaged one, whose trie the library would follow past its end.
-    """
-    import numpy as np
-
-    data = base64.b64decode(charsmap, validate=True)
-    size = int.from_bytes(data[:4], "little")
-    units, texts = np.frombuffer(data[4 : 4 + size], "<u4").astype(np.int64), data[4 + size :]
-    nodes = units < 1 << 31
-    nodes[:1] = True
-    children = np.arange(len(units)) ^ (units >> 10 << ((units & 512) >> 6))
-    texts.decode()
-    whole = (children[nodes] | 255).max(initial=0) < len(units)
-    if whole:
-        starts = units[children[nodes & (units & 256 != 0)]] & 0x7FFFFFFF  # of the texts that nodes stand for
-        whole = starts.max(initial=-1) < len(texts) and (np.frombuffer(texts, "u1")[starts] & 0xC0 != 0x80).all()
-    if not whole:
-        raise ValueError("a damaged character table")
-    return max(map(len, texts.split(b"\0")))
 
 
 def _read_mistral(folder: Path) -> Tokenizer:

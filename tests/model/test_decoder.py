@@ -127,11 +127,6 @@ def test_a_preview_is_the_small_first_frame(tiny_decoder):
     assert not torch.allclose(tiny_decoder.preview(latents.flip(0)), picture)
 
 
-def test_working_memory_grows_with_the_shot(tiny_decoder):
-    toybox = ShotDecoder(SPECS["toybox"])
-    assert 0 < tiny_decoder.working_bytes < toybox.working_bytes < 2**30
-
-
 def test_tiled_decoding_changes_the_picture_slightly():
     """The VAE normalises each tile by itself; 36 dB were measured."""
     decoder = open_world("toybox").load_decoder("cpu", torch.float32)
@@ -212,22 +207,13 @@ def test_an_encoded_clip_is_a_latent_of_the_same_shape(tiny_decoder):
     "latent, denoise, named",
     [
         (torch.zeros(1, 4, 64, 64), 0.5, r"the latent has shape \(1, 4, 64, 64\)"),
-        (torch.zeros(1, 3, 16, 4, 6), 1.0, "the latent has shape"),
         (None, 0.5, "the latent has shape NoneType"),
         (torch.zeros(1), -0.1, "denoise is -0.1"),
-        (torch.zeros(1), float("nan"), "denoise is nan"),
     ],
 )
 def test_a_latent_of_another_model_is_refused(latent, denoise, named):
     with pytest.raises(ValueError, match=named):
         start_of(latent, denoise)
-
-
-def test_a_latent_that_is_not_finite_is_refused(tiny_decoder, states):
-    latent = tiny_decoder.draw_latent(states[0], 2.5, seed=7)
-    latent[0, 0, 0, 0, 0] = float("inf")
-    with pytest.raises(ValueError, match="not finite"):
-        start_of(latent, 1.0)
 
 
 def test_a_latent_of_16_bit_weights_decodes_to_the_same_shot(tiny_decoder, states):

@@ -6,7 +6,7 @@ import torch
 from animegamer_core.game.life import MOTION, STATS
 from animegamer_core.game.state import GameSession
 from animegamer_core.model import engine as engine_module
-from animegamer_core.model.engine import GameEngine, ReplyTree, _prompt_mask, additive_mask
+from animegamer_core.model.engine import GameEngine, ReplyTree
 from animegamer_core.model.prompt import state_block
 from animegamer_core.spec import PROFILES, SPECS
 
@@ -76,12 +76,6 @@ def test_a_free_reply_is_forced_through_all_slots_of_a_frame(scripted, tiny_toke
     assert scripted(*frame, *rest) == "<Strength_2> </s>"
 
 
-def test_a_free_reply_has_a_slot_only_if_all_other_logits_are_negative(scripted, tiny_tokenizer):
-    last = {tiny_tokenizer.token("</s>"): 1.0}
-    assert scripted({}, *[{}] * 8, last) == "</s>", "slots are left out of the reply"
-    assert scripted({tiny_tokenizer.strength(3): 0.5}, last) == "<Strength_3> </s>"
-
-
 def test_prediction_is_deterministic_and_uses_the_window_only(tiny_engine):
     session = play(tiny_engine, LINES, window=2)
     again = play(tiny_engine, LINES, window=2)
@@ -116,15 +110,6 @@ def test_query_slots_attend_to_one_another_and_to_nothing_later(tiny_engine, tin
         after = tiny_engine.represent(prompt, none)
         table[queries[-1]] = kept
     assert (before[0] - after[0]).abs().max() > 1e-6
-
-
-def test_the_attention_mask():
-    query = torch.tensor([[False, True, True, False, False]])
-    seen = additive_mask(query, torch.float32)[0, 0] == 0
-    expected = torch.tensor(
-        [[1, 0, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]], dtype=torch.bool
-    )
-    assert torch.equal(seen, expected)
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -220,21 +205,6 @@ def test_a_turn_is_one_pass_and_the_reply_tree_does_not_change_the_state(name, p
         engine.prompt([(t.instruction, engine.levels(t.state)) for t in past], LINES[2]), engine.past_states(past)
     )
     torch.testing.assert_close(state.representation, alone, atol=1e-6, rtol=1e-5)
-
-
-def test_a_token_of_the_tree_attends_to_the_prompt_and_its_own_path_only(tiny_tokenizer):
-    tree = ReplyTree.of(tiny_tokenizer)
-    assert len(tree.ends) == 1 + 5 + 5 * 2 + 5 * 2 * 2 and len(tree.ids_R) == 3 * (len(tree.ends) - 1)
-    block = state_block(tiny_tokenizer, (4, 1, 0, 1), PROFILES["paper"])[1:10]
-    for count in (1, 2, 3):
-        last = tree.ends[(4, 1, 0)[:count]] - 1
-        branch = tree.seen_RR[last].nonzero().flatten()
-        assert tree.ids_R[branch].tolist() == block[: 3 * count]
-        assert tree.depth_R[branch].tolist() == list(range(1, 3 * count + 1))
-    mask = _prompt_mask(torch.zeros(2, dtype=torch.bool), tree, 0, 2 + len(tree.ids_R), torch.float32)[0, 0]
-    assert not mask[2:, :2].any() and (mask[:2, 2:] < 0).all() and torch.equal(mask[2:, 2:] == 0, tree.seen_RR)
-    rest = _prompt_mask(torch.zeros(2, dtype=torch.bool), tree, 1, 2 + len(tree.ids_R), torch.float32)[0, 0]
-    assert torch.equal(rest, mask[1:])
 
 
 @pytest.mark.parametrize("name, grammar", [("paper", True), ("reference", True), ("as_run", False)])

@@ -1,12 +1,8 @@
-import base64
 import json
-import random
-import struct
 from pathlib import Path
 
 import pytest
 import torch
-from hostile import POISON
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from published_files import write_mistral
@@ -30,25 +26,8 @@ KEPT = Path(__file__).parents[1] / "golden"
 WORDS = ("character", "motion", "background", ":", ";", ",", ".", "miko", "run", "day", "beach")
 TOKENIZER = GameTokenizer.from_words(WORDS, 8)
 LEVELS = st.tuples(*(st.sampled_from(number.choices) for number in (MOTION, *STATS)))
-DOUBLING = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
 
 
-def charsmap(units=None, texts=b"", size=1024):
-    """A sentencepiece character table whose trie finds nothing but in these units."""
-    trie = [units.get(at, 0) if units else 0 for at in range(256)]
-    return base64.b64encode(struct.pack("<I256I", size, *trie) + texts).decode()
-
-
-CHARSMAP = charsmap(texts=b"x" * 100)
-CHARSMAPS = [
-    "",
-    charsmap(size=1023),
-    charsmap(texts=b"\xff"),
-    charsmap({0: 3 << 30}, b"x"),  # children behind the end
-    charsmap({97: 97 | 1 << 8 | 1 << 10, 96: 1 << 31 | 9}, b"x"),  # a text behind the end
-    charsmap({97: 97 | 1 << 8 | 1 << 10, 96: 1 << 31 | 1}, "é".encode()),  # the middle of a letter
-]
-TEMPLATE = {"single": [{"Sequence": {"id": "B", "type_id": 0}}], "pair": [], "special_tokens": {}}
 TURNS = st.lists(st.tuples(st.text(max_size=30), LEVELS), max_size=4)
 
 
@@ -183,101 +162,19 @@ def test_an_instruction_has_a_longest_length(tiny_tokenizer):
     build_prompt(tiny_tokenizer, 8, saved, "run", PROFILES["paper"])
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"padding": {"strategy": {"Fixed": 1 << 40}, "direction": "Right", "pad_id": 0, "pad_type_id": 0}}, None),
-        ({"truncation": {"max_length": 1, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}}, None),
-        (
-            {"normalizer": {"type": "Replace", "pattern": {"String": ""}, "content": "x" * 1000}},
-            "more than 64 times longer",
-        ),
-        ({"normalizer": {"type": "Sequence", "normalizers": [DOUBLING] * 9}}, "more than 64 times longer"),
-        ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": CHARSMAP}}, "more than 64 times longer"),
-        ({"model": {"type": "WordLevel", "vocab": 3}}, "not a complete tokenizer"),
-        (
-            {"model": {"type": "Unigram", "unk_id": 1, "vocab": [["x" * (1 << 20), 0.0], ["y", 0.0]]}},
-            "10[0-9]{5} bytes in all; expected",
-        ),
-        ({"version": 7}, "not a complete tokenizer"),
-        ({"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "b"}}, "no token for unknown words"),
-        ({"model": {"type": "Unigram", "vocab": [["a", 0.0]]}}, "no token for unknown words"),
-        ({"post_processor": {"type": "TemplateProcessing", **TEMPLATE}}, None),
-        ({"pre_tokenizer": {"type": "FixedLength", "length": 0}}, "a rule that cuts text by length"),
-        ({"normalizer": {"type": "Precompiled"}}, "a damaged character table"),
-        ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap()}}, None),
-        *(
-            ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": text}}, "not a complete tokenizer file")
-            for text in CHARSMAPS
-        ),
-    ],
-)
-def test_a_tokenizer_file_can_ask_for_no_more_than_its_words(tiny_tokenizer, tmp_path, changes, why):
+@pytest.mark.parametrize("changes", [{"version": 7}, {"model": {"type": "WordLevel", "vocab": 3}}])
+def test_a_damaged_tokenizer_file_is_named(tiny_tokenizer, tmp_path, changes):
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps({**json.loads(tiny_tokenizer.backend.to_str()), **changes}))
-    if why is None:
-        read = GameTokenizer.from_file(path)
-        assert read.encode_text("run to the beach") == tiny_tokenizer.encode_text("run to the beach")
-    else:
-        with pytest.raises(ValueError, match=why):
-            GameTokenizer.from_file(path)
+    with pytest.raises(ValueError, match="tokenizer.json: not a complete tokenizer file"):
+        GameTokenizer.from_file(path)
 
 
-RULES = """Replace Prepend NFC NFKD Lowercase Strip StripAccents BertNormalizer Nmt Precompiled ByteLevel Sequence
-Whitespace WhitespaceSplit Metaspace Split Punctuation CharDelimiterSplit Digits UnicodeScripts FixedLength
-BertPreTokenizer TemplateProcessing BertProcessing WordPiece BPEDecoder CTC ByteFallback Fuse""".split()
-TEXTS = ("", "a", " ", "\u2581", "(a+)+$", "(a|aa)+$", "(", "x" * 50, "\\b", "<unk>", "é", "(?=(a*))*b", "\U0001f600")
-PATTERNS = ({"String": text} for text in TEXTS), ({"Regex": text} for text in TEXTS)
-BEHAVIOURS = ("Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous")
-FIELDS = {
-    **dict.fromkeys(("content", "prepend", "prefix", "suffix", "pad_token", "word_delimiter_token"), TEXTS),
-    **dict.fromkeys(("invert", "split", "add_prefix_space", "trim_offsets", "use_regex", "cleanup"), (True, False)),
-    **dict.fromkeys(("strip_left", "strip_right", "clean_text", "strip_accents", "lowercase"), (True, False)),
-    **dict.fromkeys(("individual_digits", "handle_chinese_chars"), (True, False)),
-    **dict.fromkeys(("length", "start", "stop"), (0, 1, 3, 2**40)),
-    "behavior": BEHAVIOURS, "prepend_scheme": ("first", "never", "always"), "delimiter": ("a", " ", "ab"),
-    "pattern": [pattern for kind in PATTERNS for pattern in kind], "replacement": ("\u2581", "_", "ab"),
-    "precompiled_charsmap": [charsmap(), *CHARSMAPS],
-}  # fmt: skip
-
-
-def rule(rng, depth=0):
-    """A rule of a tokenizer with most of the fields that it needs."""
-    made = {name: rng.choice(values) for name, values in FIELDS.items() if rng.random() < 0.9}
-    lists = ("normalizers", "pretokenizers", "decoders")
-    inner = {name: [rule(rng, depth + 1)] if depth < 2 and rng.random() < 0.5 else [] for name in lists}
-    return {"type": rng.choice(RULES), **made, **inner, **({} if rng.random() < 0.9 else TEMPLATE)}
-
-
-def model_of(vocabulary, rng):
-    """A model of the library's four kinds."""
-    kind, token = rng.choice(("WordLevel", "WordPiece", "BPE", "Unigram")), rng.choice(("<unk>", "nowhere", None))
-    return {
-        "type": kind, "unk_token": token, "unk_id": rng.choice((None, 0, 2**40)), "byte_fallback": rng.random() < 0.5,
-        "vocab": [[word, 0.0] for word in vocabulary] if kind == "Unigram" else vocabulary, "fuse_unk": False,
-        "merges": rng.choice(([], ["a b"], [["<unk>", "<s>"]])), "dropout": rng.choice((None, 0.5, -1.0)),
-        "continuing_subword_prefix": rng.choice(("##", "")), "max_input_chars_per_word": rng.choice((0, 100, 2**40)),
-        "end_of_word_suffix": None,
-    }  # fmt: skip
-
-
-@settings(max_examples=settings().max_examples // 2)  # 50, or 1,000 in profile hunt
-@given(seed=st.integers(0, 1 << 40))  # it does not get simpler with less
-def test_any_tokenizer_file_is_refused_or_reads_every_text(tiny_tokenizer, tmp_path_factory, seed):
-    rng = random.Random(seed)
-    path = tmp_path_factory.getbasetemp() / "tokenizer.json"
-    content = json.loads(tiny_tokenizer.backend.to_str())
-    for part in rng.sample(("normalizer", "pre_tokenizer", "post_processor", "decoder", "model"), rng.randint(1, 3)):
-        content[part] = rule(rng) if part != "model" else model_of(content["model"]["vocab"], rng)
-    if rng.random() < 0.3:
-        token = rng.choice(content["added_tokens"])
-        token[rng.choice(list(token))] = rng.choice(POISON)
-    path.write_text(json.dumps(content))
-    try:
-        tokenizer = GameTokenizer.from_file(path)
-    except ValueError as error:
-        assert str(error).startswith(f"{path}: ")
-        return
-    for text in ("Miko runs to the beach, café", "a" * 500, "\u2581\U0001f600 <s> x"):
-        tokenizer.decode_with_tags(tokenizer.encode_text(text))
-        tokenizer.unknown_words(text)
+def test_padding_and_truncation_of_a_tokenizer_file_are_left_out(tiny_tokenizer, tmp_path):
+    tokenizer = json.loads(tiny_tokenizer.backend.to_str())
+    tokenizer["padding"] = {"strategy": {"Fixed": 99}, "direction": "Right", "pad_id": 0, "pad_type_id": 0}
+    tokenizer["padding"] |= {"pad_to_multiple_of": None, "pad_token": "<unk>"}
+    tokenizer["truncation"] = {"max_length": 1, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    read = GameTokenizer.from_file(tmp_path / "tokenizer.json")
+    assert read.encode_text("run to the beach") == tiny_tokenizer.encode_text("run to the beach")
