@@ -71,13 +71,6 @@ def test_every_clip_gets_what_its_pictures_show(world, stub):
     assert not (folder / SET_ASIDE).exists()
 
 
-def test_without_references_the_subject_is_the_character_and_nothing_is_matched(world, stub):
-    folder, records, _ = world
-    report = caption_clips(folder, records, endpoint(stub.url))
-    assert report.records == wanted(records, matched=False)
-    assert {step for step, _ in questions(stub)} == {"captioning"}
-
-
 def test_a_finished_dataset_costs_nothing_again(world, stub):
     folder, records, references = world
     first = caption_clips(folder, records, endpoint(stub.url), references, 2)
@@ -85,8 +78,6 @@ def test_a_finished_dataset_costs_nothing_again(world, stub):
     again = caption_clips(folder, records, endpoint(stub.url), references)
     assert again.records == first.records and again.captioned == 12
     assert "requests" not in again.text and len(stub.asks) == 24
-    kept = caption_clips(folder, first.records, endpoint(stub.url), references)
-    assert kept.records == first.records and (kept.captioned, kept.kept) == (0, 12) and len(stub.asks) == 24
 
 
 def test_what_a_reply_depends_on_decides_what_is_asked_again(world, stub, tmp_path):
@@ -178,29 +169,18 @@ def test_a_service_that_is_away_is_not_asked_for_every_clip(world, stub):
     report = caption_clips(folder, records, endpoint(stub.url, retries=0))
     assert f"{GIVE_UP} clips in a row" in report.stopped and GIVE_UP <= len(stub.asks) < 12
     assert report.captioned == 0 and report.set_aside == () and not (folder / SET_ASIDE).exists()
-    stub.script[:] = [*[Status(503)] * (GIVE_UP - 1), GOOD, *[Status(503)] * 4]
-    stub.good = answer
-    report = caption_clips(folder, records, endpoint(stub.url, retries=0))  # it answers now and then, so it is asked on
-    assert report.stopped is None and report.captioned == 1 and len(report.failures) == 11
 
 
-class Stopped(Exception):
-    pass
-
-
-@pytest.mark.parametrize("how", [Stopped, KeyboardInterrupt])
-def test_a_stop_keeps_the_replies_under_way(how, world, stub):
+def test_a_stop_keeps_the_replies_under_way(world, stub):
     folder, records, _ = world
-    stub.script[:] = [GOOD, *[Slow(0.4 if how is Stopped else 2.0)] * 3]  # a signal may come late
+    stub.script[:] = [GOOD, *[Slow(2.0)] * 3]  # a signal may come late
 
     def on_progress(done, total):
         while len(stub.asks) < 4:
             time.sleep(0.005)
-        if how is Stopped:
-            raise Stopped
         threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
 
-    with pytest.raises(how):
+    with pytest.raises(KeyboardInterrupt):
         caption_clips(folder, records, endpoint(stub.url), workers=3, on_progress=on_progress)
     asked = len(stub.asks)
     assert 4 <= asked <= 5  # nothing new was begun
@@ -230,11 +210,8 @@ def test_calls_that_cannot_go_well_are_refused_before_anything_is_asked(world, s
     [
         ("gpt", {}, "choose one of none, endpoint, transformers, script"),
         ("endpoint", {"url": "http://host/v1"}, "needs 'model'"),
-        ("endpoint", {"url": "http://host/v1", "model": "m", "sidecars": {}}, "has no option 'sidecars'"),
         ("endpoint", {"url": "http://host/v1", "model": "m", "tries": 0}, "tries is 0"),
         ("none", {"model": "m"}, "it takes none"),
-        ("script", {}, "needs 'sidecars'"),
-        ("transformers", {"model": "/nowhere"}, "has no config.json"),
     ],
 )
 def test_captioners_are_opened_by_name(name, options, sentence):
@@ -258,8 +235,6 @@ def test_a_torn_last_line_is_taken_away_and_others_are_found(tmp_path):
         assert log.get("k", 3) is None and log.written == []
         log.put("k", 3, Reply("three"), {})
     assert path.read_bytes().startswith(whole) and len(path.read_bytes().splitlines()) == 3
-    with ReplyLog.open(tmp_path / ANSWERS) as log:
-        assert log.get("k", 3) == Reply("three")
     path.write_bytes(b"[1]\n" + whole)
     with pytest.raises(ValueError, match=rf"{ANSWERS}:1: .*delete the line"), ReplyLog.open(tmp_path / ANSWERS):
         pass

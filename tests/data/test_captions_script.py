@@ -67,19 +67,13 @@ def test_spans_that_overlap_decide_nothing(tmp_path):
     ("change", "sentence"),
     [
         ({"start": "soon"}, "field start: expected a number, got a text"),
-        ({"end": float("nan")}, "not a line of JSON"),
         ({"end": 0}, "start 0.0 is not before end 0.0"),
-        ({"character": []}, "field character: expected a list of length >= 1"),
         ({"character": ["a; b"]}, "character 'a; b' has ';'"),
         ({"motion": " "}, "motion ' ' is empty"),
-        ({"background": "a\nb"}, "line break"),
-        ({"background": None}, "field background: expected a text, got nothing"),
         ({"adverb": "well"}, "either adverb"),
         ({"adverbs": {"1": "x"}}, "adverbs has 1; expected a word for 1, 2, 3, 4, 5"),
-        ({"adverbs": {**SPAN["adverbs"], "3": "<s>"}}, "adverb of level 3 '<s>'"),
         ({"stats": {**SPAN["stats"], "social": 2}}, "social is 2; expected 0 or 1"),
         ({"stats": {"stamina": 1}}, "expected social, entertainment, stamina"),
-        ({"mood": "gay"}, "unknown field mood"),
     ],
 )
 def test_a_line_that_is_wrong_is_named(tmp_path, change, sentence):
@@ -87,10 +81,6 @@ def test_a_line_that_is_wrong_is_named(tmp_path, change, sentence):
         read_spans(sidecar(tmp_path, SPAN, {**SPAN, **change}))
 
 
-def test_a_missing_sidecar_and_a_torn_line_are_named(tmp_path):
+def test_a_missing_sidecar_is_named(tmp_path):
     with pytest.raises(ValueError, match="captions.jsonl is missing; captioner `script` needs"):
         open_captioner("script", sidecars={"tale": tmp_path / "tale.captions.jsonl"})
-    path = sidecar(tmp_path, SPAN)
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(ValueError, match="jsonl:1: "):
-        read_spans(path)

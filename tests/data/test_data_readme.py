@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from animegamer_core.data import assemble, corrections, dataset, records, review, stats
-from animegamer_core.data.captions import run as captions_run
+from animegamer_core.data import corrections, dataset, records
 from animegamer_core.data.captions.models import read_spans
 from animegamer_core.data.films import film_index
 from animegamer_core.data.films.framing import Crop
@@ -69,13 +68,10 @@ def test_the_game_is_one_of_the_dataset(folder):
 
 def test_the_sidecar_is_one_that_the_script_reads(tmp_path):
     path = tmp_path / "film.captions.jsonl"
-    values = json.loads(example("captions beside a film"))
-    one = {**{name: value for name, value in values.items() if name != "adverbs"}, "adverb": "gently"}
-    path.write_text(example("captions beside a film") + json.dumps(one))
-    by_level, alike = read_spans(path)
-    assert [*by_level.by_level.values()] == ["slightly", "gently", "evenly", "quickly", "madly"]
-    assert set(alike.by_level.values()) == {"gently"}
-    assert (by_level.start, by_level.end, by_level.names) == (0.0, 4.29, ("Yuzu", "Nori"))
+    path.write_text(example("captions beside a film"))
+    (span,) = read_spans(path)
+    assert [*span.by_level.values()] == ["slightly", "gently", "evenly", "quickly", "madly"]
+    assert (span.start, span.end, span.names) == (0.0, 4.29, ("Yuzu", "Nori"))
 
 
 def test_the_corrections_can_be_applied_and_undone(folder, tmp_path):
@@ -89,23 +85,3 @@ def test_the_corrections_can_be_applied_and_undone(folder, tmp_path):
     assert (left.clip, left.adverb) == (asked[0]["clip"], asked[0]["adverb"])
     file.write_text(json.dumps({**asked[1], "drop": False}) + "\n")
     assert corrections.apply_corrections(folder, file) == 1 and len(dataset.DatasetFolder.open(folder).turns) == 2
-
-
-def test_every_file_of_the_folder_is_named():
-    tree = re.search(r"```text\n(.*?)```", PAGE, re.DOTALL)[1]
-    first_words = " ".join(line.split("  ")[0] for line in tree.splitlines())
-    captions = Path(captions_run.ANSWERS)
-    for name in (
-        *(dataset.TURNS, dataset.GAMES, dataset.INFO, f"{dataset.CLIPS}/", f"{film_index.FILMS}/"),
-        *(
-            records.DROPPED,
-            records.SET_ASIDE,
-            records.LOCK,
-            assemble.ADVERBS,
-            captions.name,
-            f"{captions.stem}.lock",
-        ),
-        *(review.REVIEW, stats.PICTURE),
-    ):
-        assert name in first_words, name
-    assert corrections.REVIEWED in tree

@@ -84,12 +84,9 @@ def test_a_record_says_its_instruction():
         ({"character": "Miko"}, "field character: expected a list"),
         ({"end": 1.0, "start": 3.0}, "start 3.0 is not before end 1.0"),
         ({"clip": "../secret.mp4"}, "expected the path of an .mp4"),
-        ({"clip": "clips\\0003.mp4"}, "with /"),
-        ({"clip": f"clips/{'x' * 5000}.mp4"}, "short names"),
         ({"clip": "clips/9999.safetensors"}, "clips/9999.safetensors is missing; restore the file"),
         ({"clip": "clips/0001.safetensors"}, "is also in an earlier line"),
         ({"motion_value": float("nan")}, "not a line of JSON"),
-        ({"film": None}, "field film: expected a text"),
         ({"motoin": "run"}, "unknown field motoin"),
     ],
 )

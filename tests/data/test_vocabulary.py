@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.records import ClipRecord, GameRecord
@@ -98,8 +97,7 @@ def test_what_would_break_an_instruction_is_left_out_and_lists_stay_short(tmp_pa
     assert len(words.acts) == MOST_WORDS and not any(";" in act.phrase for act in words.acts)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_game_is_proposed_from_them_alone(tmp_path, seed):
+def test_a_game_is_proposed_from_them_alone(tmp_path):
     """With three places, none of a main character's acts has to be new to training."""
     who, places = ("Bunny", "Frank"), ("meadow", "tree", "burrow")
     clips = [
@@ -111,7 +109,7 @@ def test_a_game_is_proposed_from_them_alone(tmp_path, seed):
     words = words_of(folder(tmp_path, *clips))
     session = GameSession()
     for _ in range(100):
-        proposal = Director(words, seed)(session)[0].instruction
+        proposal = Director(words, 0)(session)[0].instruction
         parts = PUBLISHED.fullmatch(proposal)
         act, place = words.act_of(parts["motion"]), parts["place"].removeprefix("day ")
         assert parts["who"] in who and act and place in places, proposal
