@@ -29,7 +29,7 @@ from animegamer_core.model.encoder import CLIP_MEAN, CLIP_STD
 from animegamer_core.toybox.drawing.draw import draw_frame
 from animegamer_core.toybox.references import reference_pictures, reference_scenes
 from animegamer_core.toybox.scenes import probe_scene
-from animegamer_core.toybox.scoring_models import ScoringNet, load_scoring_models, read_card, save_scoring_models
+from animegamer_core.toybox.scoring_models import load_scoring_models, read_card
 from animegamer_core.toybox.world import CHARACTERS
 from animegamer_core.weights.world import EMBEDDED
 
@@ -124,40 +124,37 @@ def test_texts_of_any_length_and_kind_are_read(clip_folder):
     assert float(seen[3] @ model.embed_texts(["run"])[0]) < 0.999  # the mark did not end the text
 
 
-def test_a_clip_folder_that_lacks_a_file_says_which(clip_folder, tmp_path):
-    folder = shutil.copytree(clip_folder, tmp_path / "clip")
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"model.safetensors is missing.*huggingface.co/laion"):
-        open_clip_model(folder)
-
-
-def test_weights_that_are_not_whole_are_refused(clip_folder, tmp_path):
+def test_a_clip_folder_that_is_not_whole_is_refused(clip_folder, tmp_path):
     from safetensors.torch import load_file, save_file
 
     folder = shutil.copytree(clip_folder, tmp_path / "clip")
-    tensors = load_file(folder / "model.safetensors")
+    weights = folder / "model.safetensors"
+    tensors = load_file(weights)
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=f"{weights.name}.*download"):
+        open_clip_model(folder)
     del tensors["visual_projection.weight"]
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    save_file(tensors, weights, {"format": "pt"})
     with pytest.raises(ValueError, match=r"the weights lack visual_projection\.weight"):
         open_clip_model(folder)
-
-
-def test_cut_off_weights_are_refused_in_words(clip_folder, tmp_path):
-    folder = shutil.copytree(clip_folder, tmp_path / "clip")
-    name = "model.safetensors"
-    (folder / name).write_bytes((folder / name).read_bytes()[:-1])
-    with pytest.raises(ValueError, match=f"{name}.*download"):
+    weights.unlink()
+    with pytest.raises(ValueError, match=r"model.safetensors is missing.*huggingface.co/laion"):
         open_clip_model(folder)
 
 
 # --- DreamSim
 
 
-def test_a_dreamsim_folder_that_lacks_a_file_says_which_and_downloads_nothing(tmp_path):
-    for name in DREAMSIM_FILES["ensemble"]:
+def test_a_dreamsim_folder_that_lacks_a_file_or_the_package_is_told_and_downloads_nothing(monkeypatch, tmp_path):
+    tuned = [f"clip_vitb32_single_lora/{name}" for name in ("adapter_config.json", "adapter_model.safetensors")]
+    for name in (*DREAMSIM_FILES["clip_vitb32"], tuned[0]):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    with pytest.raises(ValueError, match="'ensemble' is missing .*_lora/adapter_model.safetensors. Download it"):
+    with pytest.raises(ValueError, match="'clip_vitb32' is missing .*_lora/adapter_model.safetensors. Download it"):
+        open_dreamsim(tmp_path)
+    (tmp_path / tuned[1]).write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "dreamsim", None)
+    with pytest.raises(ValueError, match="package dreamsim cannot be imported .*pip install dreamsim"):
         open_dreamsim(tmp_path)
 
 
@@ -200,16 +197,6 @@ def test_dreamsim_scores_as_its_package_does(dreamsim_folder):
     assert float(seen[0] @ scorer.embed_images(frames[:1])[0]) == pytest.approx(1, abs=1e-5)  # alone or among others
 
 
-def test_a_package_that_cannot_be_imported_is_asked_for(monkeypatch, tmp_path):
-    tuned = [f"clip_vitb32_single_lora/{name}" for name in ("adapter_model.safetensors", "adapter_config.json")]
-    for name in (*DREAMSIM_FILES["clip_vitb32"], *tuned):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(b"")
-    monkeypatch.setitem(sys.modules, "dreamsim", None)
-    with pytest.raises(ValueError, match="package dreamsim cannot be imported .*pip install dreamsim"):
-        open_dreamsim(tmp_path)
-
-
 # --- which models
 
 
@@ -220,55 +207,35 @@ def test_scoring_models_say_what_they_are(clip_folder):
     assert not published.stand_in and published.dreamsim is None
     assert published.facts["clip"]["name"] == "tiny-clip"
     json.dumps([shipped.facts, published.facts])
-
-
-@pytest.mark.parametrize(
-    "name, folders, sentence",
-    [
-        ("published", {}, "needs a folder with a CLIP model; download one yourself"),
-        ("toybox", {"clip": "x"}, "takes no folder, got x"),
-    ],
-)
-def test_scoring_models_that_cannot_be_opened_are_refused(name, folders, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        open_scoring_models(name, **folders)
+    with pytest.raises(ValueError, match="needs a folder with a CLIP model"):
+        open_scoring_models("published")
+    with pytest.raises(ValueError, match="takes no folder, got x"):
+        open_scoring_models("toybox", clip="x")
 
 
 # --- the Toybox's own
 
 
-@pytest.fixture(scope="module")
-def shipped():
-    return load_scoring_models(EMBEDDED["toybox"])
-
-
-@pytest.fixture(scope="module")
-def unseen():
-    """Scenes that the shipped models were neither trained nor checked with."""
-    return draw_examples(range(HELD_OUT_SEED + 50_000, HELD_OUT_SEED + 50_100), workers=1)
-
-
-def test_the_shipped_models_know_the_toybox_and_nothing_of_noise(shipped, unseen):
+def test_the_shipped_models_know_the_toybox_and_nothing_of_noise():
+    """On scenes that they were neither trained nor checked with."""
+    shipped = load_scoring_models(EMBEDDED["toybox"])
+    unseen = draw_examples(range(HELD_OUT_SEED + 50_000, HELD_OUT_SEED + 50_100), workers=1)
     found = retrieval(shipped, unseen)
     assert found["gallery"] == 100 and found["text_to_picture"] >= 0.9 and found["picture_to_text"] >= 0.9
-    blind, shuffled = noise_check(shipped, unseen), read_card(EMBEDDED["toybox"])["facts"]["shuffled"]
-    for control in (blind, shuffled):
+    for control in (noise_check(shipped, unseen), read_card(EMBEDDED["toybox"])["facts"]["shuffled"]):
         assert control["text_to_picture"] <= 0.04 and control["picture_to_text"] <= 0.04  # chance is 0.01, of 100
 
 
-def test_vectors_are_unit_deterministic_and_independent_of_company(shipped, unseen):
-    frames = unseen.frames[:5, 0]
+def test_vectors_are_unit_deterministic_and_independent_of_company():
+    frames = np.stack([draw_frame(probe_scene(seed), 0) for seed in range(5)])
     models = open_scoring_models("toybox")
     assert not torch.equal(models.clip.embed_images(frames), models.dreamsim.embed_images(frames))
     for see in (models.clip.embed_images, models.dreamsim.embed_images):
         rows = see(frames)
         assert rows.dtype == torch.float32 and unit(rows)
-        assert torch.equal(rows, see(frames))
         torch.testing.assert_close(rows[2:3], see(frames[2:3]), atol=1e-5, rtol=0)
-    embedded = models.clip.embed_texts(["run", "gently wave hello with a red car, day beach"])
-    torch.testing.assert_close(
-        embedded[:1], models.clip.embed_texts(["run"]), atol=1e-5, rtol=0
-    )  # padding says nothing
+    both = models.clip.embed_texts(["run", "gently wave hello with a red car, day beach"])
+    torch.testing.assert_close(both[:1], models.clip.embed_texts(["run"]), atol=1e-5, rtol=0)  # padding says nothing
 
 
 def test_references_show_the_character_alone_in_every_setting():
@@ -276,27 +243,20 @@ def test_references_show_the_character_alone_in_every_setting():
         scenes = reference_scenes(name)
         assert {(scene.character, scene.partner, scene.prop) for scene in scenes} == {(name, None, None)}
         assert len({(scene.place, scene.time) for scene in scenes}) == len(scenes) == 8
-        assert all(scene.seed % 4 == 3 for scene in scenes)
     assert reference_pictures("Miko").shape == (8, 96, 144, 3)
-    assert np.array_equal(reference_pictures("Pico"), reference_pictures("Pico"))
-    with pytest.raises(ValueError, match="unknown Toybox character 'Qiqi'; choose one of Miko"):
+    with pytest.raises(ValueError, match="unknown Toybox character 'Qiqi'"):
         reference_pictures("Qiqi")
 
 
 def test_a_build_of_scoring_models_is_saved_with_its_card_and_is_the_same_again(tmp_path):
+    with pytest.raises(ValueError, match="holds no scoring models"):
+        load_scoring_models(tmp_path)
     recipe = JudgeRecipe(clips=12, held_out=4, steps=2, control_steps=1)
     first, second = (build_scoring_models(tmp_path / name, recipe, "cpu", workers=1) for name in "ab")
     assert first == second == read_card(tmp_path / "a")["facts"]
     assert first["retrieval"]["gallery"] == 4 and first["recipe"]["clips"] == 12
     a, b = (load_scoring_models(tmp_path / name).state_dict() for name in "ab")
     assert all(torch.equal(a[name], b[name]) for name in a)
-    assert not any(name.startswith("part-") for name in (path.name for path in (tmp_path / "a/scorers").iterdir()))
-
-
-def test_incomplete_scoring_models_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="holds no scoring models"):
-        load_scoring_models(tmp_path)
-    folder = save_scoring_models(ScoringNet(), tmp_path, {})
-    (folder / "scorers.safetensors").write_bytes(b"half a file")
+    (tmp_path / "a" / "scorers" / "scorers.safetensors").write_bytes(b"half a file")
     with pytest.raises(ValueError, match="not the scoring models of this version"):
-        load_scoring_models(tmp_path)
+        load_scoring_models(tmp_path / "a")
