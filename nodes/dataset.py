@@ -107,7 +107,7 @@ class BuildGameDataset(io.ComfyNode):
         write_stats(folder)
         text, picture = _report(report), image_of_picture(draw_stats(folder))
         BUILT.record(fingerprinted, given.dataset, run_again=bool(report.open or report.captions.failures))
-        notes = [*unreadable.values(), *report.broken.values(), *report.other_settings.values(), *_gaps(report)]
+        notes = [*unreadable.values(), *report.broken.values(), *_gaps(report)]
         # No picture on the node: it shows the chosen film, and newer pages would take the picture for a broken film.
         return io.NodeOutput(str(folder), text, picture, ui=report_ui(cls, None, text, dict.fromkeys(notes)))
 

@@ -222,8 +222,6 @@ def _print_report(report: BuildReport, printed: Collection[str]) -> None:
             note(sentence)
     for film, scenes in report.open.items():
         note(f"{film}: {counted(scenes, 'scene')} not cut; name the film again to cut the rest")
-    for sentence in report.other_settings.values():
-        note(sentence)
     dataset = report.dataset
     films, clips = counted(len(dataset.info["provenance"]["films"]), "film"), counted(len(dataset.turns), "clip")
     dropped = ", ".join(f"{count} {reason}" for reason, count in sorted(report.dropped.items()))

@@ -26,7 +26,6 @@ from .films.film_index import (
     FILMS,
     FilmEntry,
     check_same_settings,
-    films_with_other_settings,
     read_film_index,
     read_scenes,
     remove_unused_clips,
@@ -52,13 +51,11 @@ Segments = Sequence[tuple[str, str, Cut]]  # (film, unique name of the scene, se
 @dataclass(frozen=True)
 class BuildReport:
     """What a folder has now. dropped: reason -> segments left out. broken: film -> why only its beginning is there.
-    open: film -> scenes that are not cut yet, or whose clips are missing. other_settings: film -> the message that its
-    scenes were found with other settings."""
+    open: film -> scenes that are not cut yet, or whose clips are missing."""
 
     dropped: Mapping[str, int]
     broken: Mapping[str, str]
     open: Mapping[str, int]
-    other_settings: Mapping[str, str]
     captions: CaptionReport
     dataset: DatasetFolder
 
@@ -120,7 +117,7 @@ def assemble_dataset(
             report.records,
             games_of(report.records, settings.games, held_out_before),
             {
-                "films": {name: film.provenance(cutting) for name, film in films.items()},
+                "films": {name: film.provenance() for name, film in films.items()},
                 "captioner": None if captioner is None else captioner.name,
             },
             {
@@ -134,7 +131,7 @@ def assemble_dataset(
         for name in films.keys() - open_scenes.keys():
             remove_unused_clips(out, name)
     broken = {name: film.survey.broken for name, film in films.items() if film.survey.broken is not None}
-    return BuildReport(counts, broken, open_scenes, films_with_other_settings(films, cutting, out), report, dataset)
+    return BuildReport(counts, broken, open_scenes, report, dataset)
 
 
 def _check_same_films(out: Path, films: Mapping[str, FilmEntry]) -> None:

@@ -23,7 +23,6 @@ from .films import transnet, writing
 from .films.cutting import FILTERS, ClipShape, cut_span, spans_of
 from .films.film import FilmError
 from .films.film_index import (
-    TEXT,
     add_film,
     add_scenes,
     check_same_settings,
@@ -46,8 +45,8 @@ OnProgress = Callable[[str, int, int], None]  # (what, how many are done, of how
 
 @dataclass(frozen=True, kw_only=True)
 class BuildSettings:
-    """What determines the clips of a dataset and its games. All clips of a folder have the same settings, except
-    `scenes` and `most_text`: a film keeps those that it was started with. See also `of_folder`.
+    """What determines the clips of a dataset and its games. All clips of a folder have the same settings.
+    See also `of_folder`.
 
     most_text: fraction of the picture that text may cover, else a clip is credits or a title; 1 keeps them all. stats:
     those that captions state the changes of.
@@ -75,7 +74,7 @@ class BuildSettings:
     def cutting(self) -> dict[str, Any]:
         """What the clips depend on, as JSON values; FlowError if the flow backend cannot be used."""
         motion = motion_facts(open_flow(self.flow), self.flow.threshold, self.flow.slow_fraction)
-        text = {"text_detector": writing.DETECTOR, TEXT: self.most_text, "filters": list(FILTERS)}
+        text = {"text_detector": writing.DETECTOR, "most_text": self.most_text, "filters": list(FILTERS)}
         scenes = {"detector": transnet.DETECTOR, **dataclasses.asdict(self.scenes), **text}
         return json.loads(json.dumps({"clips": dataclasses.asdict(self.shape), "scenes": scenes, "motion": motion}))
 
@@ -92,7 +91,7 @@ def cut_films(
 
     Finished scenes stay. workers: processes, None for one per core; the result is the same for any number. device:
     where TransNetV2 runs, cpu or cuda; None for the first GPU if there is one. ValueError: two films of one name, clips
-    in the folder with other settings (except `scenes` and `most_text`), or a network is not installed that is needed.
+    in the folder with other settings, or a network is not installed that is needed.
     OSError: the folder is not writable; what is finished stays.
     """
     report = on_progress or (lambda what, done, total: None)
@@ -103,7 +102,7 @@ def cut_films(
     spans = [
         span
         for name, film in entries.items()
-        for span in spans_of(named[name], name, film.survey, finished_scenes(out, name), film.most_text)
+        for span in spans_of(named[name], name, film.survey, finished_scenes(out, name), settings.most_text)
     ]
     scenes = sum(len(film.survey.scenes) for film in entries.values())
     done = scenes - sum(len(span.scenes) for span in spans)

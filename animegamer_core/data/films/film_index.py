@@ -31,8 +31,6 @@ from .film import FILM_SUFFIXES, FilmError
 from .survey import FilmScene, Survey
 
 FILMS = "films"
-SCENES, SCENE_SETTINGS = "scenes", "scene_settings"  # keys for how scenes are found: in all films, and in one film
-TEXT = "most_text"  # key within them: largest fraction of the picture that text may cover
 LONGEST_NAME = 60
 # Windows does not allow these file names, and a name that starts with PART counts as a leftover of a crash.
 RESERVED = re.compile(rf"(con|prn|aux|nul|com\d|lpt\d)|{PART}.*", re.IGNORECASE)
@@ -47,26 +45,11 @@ class FilmEntry:
     settings: Mapping[str, Any]
     survey: Survey
 
-    def provenance(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The film's entry in dataset.json, with its scene settings where they differ from `settings`."""
-        return {
-            "file": self.file,
-            "bytes": self.bytes,
-            **self.survey.facts,
-            "seconds_read": self.survey.seconds,
-            "scenes": len(self.survey.scenes),
-            "broken": self.survey.broken,
-            **({SCENE_SETTINGS: self.settings.get(SCENES)} if self.has_other_scene_settings(settings) else {}),
-        }
-
-    def has_other_scene_settings(self, settings: Mapping[str, Any]) -> bool:
-        """Whether the film's scenes were found with other settings than these."""
-        return self.settings.get(SCENES) != settings[SCENES]
-
-    @property
-    def most_text(self) -> float:
-        """The largest fraction of a clip's picture that text may cover."""
-        return self.settings[SCENES][TEXT]
+    def provenance(self) -> dict[str, Any]:
+        """The film's entry in dataset.json."""
+        survey = self.survey
+        read = {"seconds_read": survey.seconds, "scenes": len(survey.scenes), "broken": survey.broken}
+        return {"file": self.file, "bytes": self.bytes, **survey.facts, **read}
 
 
 def film_name(path: Path) -> str:
@@ -159,33 +142,18 @@ def _plain(text: str) -> str:
 def check_same_settings(
     out: Path, films: Mapping[str, FilmEntry], named: Mapping[str, Path], settings: Mapping[str, Any]
 ) -> None:
-    """ValueError if a film of the folder was cut with other settings, or a named film has another size than before.
-
-    Other scene settings are allowed: clips stay comparable, and later versions have other defaults.
-    """
+    """ValueError if a film of the folder was cut with other settings, or a named film has another size than before."""
     for name, film in films.items():
         if name in named and film.bytes != named[name].stat().st_size:
             raise ValueError(
                 f"{named[name]} is not the film {film.file!r} that was cut as {name!r}; rename it, "
                 "or build in another folder"
             )
-        differing = _differing(film.settings, {**settings, SCENES: film.settings.get(SCENES)})
-        if differing:
+        if differing := _differing(film.settings, settings):
             raise ValueError(
                 f"the clips of {film.file} in {out} were cut with other settings ({differing}"
                 "); give the same ones, or build in another folder"
             )
-
-
-def films_with_other_settings(films: Mapping[str, FilmEntry], settings: Mapping[str, Any], out: Path) -> dict[str, str]:
-    """Film -> message for each film whose scenes were found with other settings; those scenes are kept."""
-    return {
-        name: f"{film.file}: its scenes and credits were found with other settings, "
-        f"and are kept; to find them again, delete {out / FILMS / name}.json and name the film again; "
-        "clips whose start changes then lose their captions"
-        for name, film in films.items()
-        if film.has_other_scene_settings(settings)
-    }
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> str:
