@@ -197,9 +197,8 @@ class Cache:
 
         features = self.features or DEFAULT_FEATURES
         done = cache_features(self.folder, self.world, self.out, features, Progress().show, self.device)
-        for feature in done:
-            state = "computed" if feature.fresh else "was there"
-            print(f"{feature.name}: {feature.clips} clips, {feature.bytes / 2**20:.1f} MiB, {state}")
+        for name, is_new in done.items():
+            print(f"{name}: {'computed' if is_new else 'was there'}")
         return 0
 
 

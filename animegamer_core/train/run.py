@@ -6,20 +6,19 @@ Also `dataset cache`, which computes the features of a dataset for later runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..data.dataset import DatasetFolder
-from ..model.encoder import ShotEncoder
 from ..model.prompt import unknown_words
 from ..runtime.device import choose_device
 from ..spec import Reading
-from ..weights import World, open_world
+from ..weights import open_world
 from ..weights.adapter_files import save_adapter
 from ..weights.parts import ENCODER_PARTS
 from ..weights.storage import write_json
@@ -42,13 +41,15 @@ from .training_data import (
     add_latents,
     add_states,
     autocast,
-    bytes_in,
     cached_features,
     check_captions,
     check_clips,
     forget_names,
     pictures,
 )
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 MEASURED_CLIPS = 128  # most clips for `measured_scale`
 UNKNOWN_WORDS_SHOWN = 3
@@ -80,7 +81,6 @@ def train_stage(
     check_free(out, resume)
     config = continued_config(stage, config, out)
     check_stage(stage, config, parts, data)
-    stated = playing_facts(stage, config, parts, data)
     learner = LEARNERS[stage](config, parts, data)
     with idle_on_cpu(learner):
         check_trainable(learner, config)  # before features, which may take hours
@@ -100,6 +100,11 @@ def train_stage(
         parts, trained = _finish(stage, learner, parts, data, trained)
     if is_main:
         kept = {name: value for name, value in trained.items() if not name.startswith("heads.")}  # only to train
+        stated: dict[str, Any] = {}  # how to play with it
+        if STAGES[stage].games:
+            stated["reading"] = Reading(parts.of("engine").profile, config.window).to_dict()
+        if STAGES[stage].conditions_on_motion and data.folder.has_motion_table:
+            stated["motion"] = {"table": asdict(data.folder.motion_table), "provenance": data.folder.motion_provenance}
         save_adapter(stage_file(out, stage), stage, config, kept, parts.spec.to_dict(), stated)
         write_json(out / RESULT, {"stage": stage, "steps": trainer.state.step, "seconds": trainer.state.seconds})
     return parts, data.without(*STAGES[stage].outdates)
@@ -118,106 +123,79 @@ def check_free(out: Path, resume: bool) -> None:
 
 def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
     """ValueError for anything that would fail later."""
-    count = processes().num_processes
+    count, facts, folder = processes().num_processes, STAGES[stage], data.folder
     if config.batch % (count * config.accumulation):
         raise ValueError(
             f"batch {config.batch} cannot be split over {count} processes and accumulation {config.accumulation}; "
             "choose a multiple of their product"
         )
     if not data.clips():
-        raise ValueError(f"{data.folder.path} has no clips to train on; are all games held out?")
-    if STAGES[stage].captions:
-        check_captions(data.folder)
-    if "encoder" in STAGES[stage].needs and parts.encoder is not None:
-        _check_words(parts.encoder, data)
-    if STAGES[stage].games:
-        _check_games(parts, data)
+        raise ValueError(f"{folder.path} has no clips to train on; are all games held out?")
+    if facts.captions:
+        check_captions(folder)
+    if "encoder" in facts.needs and parts.encoder is not None and parts.encoder.tokenizer is not None:
+        _check_words("encoder", parts.encoder.tokenizer, (turn.motion_text for turn in folder.turns), folder)
+    if facts.games:
+        if not data.games():
+            raise ValueError(f"{folder.path} has no games to train on; list sequences of clips in games.jsonl")
+        tokenizer = parts.of("engine").tokenizer.backend
+        _check_words("engine", tokenizer, (turn.instruction for turn in folder.turns), folder)
     if stage == "distill" and not any(config.teacher_strengths) and not parts.spec.decoder.guidance_scale:
         raise ValueError(
             f"world {parts.spec.name!r} draws without guidance (guidance_scale 0), so there is nothing to distill; "
             "give teacher_strengths"
         )
-    _check_frames(stage, config, parts, data)
+    _check_clips(stage, config, parts, data)
 
 
-def playing_facts(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> dict[str, Any]:
-    """What the adapter states about how to play with it, as `adapter_facts` reads it.
-
-    There is no motion table if the dataset has no motion levels.
-    """
-    facts, stated = STAGES[stage], {}
-    if facts.games:
-        stated["reading"] = Reading(parts.of("engine").profile, config.window).to_dict()
-    folder = data.folder
-    if facts.conditions_on_motion and folder.has_motion_table:
-        stated["motion"] = {"table": asdict(folder.motion_table), "provenance": folder.motion_provenance}
-    return stated
-
-
-def _check_words(encoder: ShotEncoder, data: TrainingData) -> None:
-    """ValueError for motion texts with words that a small world's text encoder does not know."""
+def _check_words(model: str, tokenizer: Tokenizer, texts: Iterable[str], folder: DatasetFolder) -> None:
+    """ValueError for words that a small world's model does not know; published tokenizers can spell any word."""
     from tokenizers.models import WordLevel
 
-    tokenizer = encoder.tokenizer
-    if tokenizer is None or not isinstance(tokenizer.model, WordLevel):
-        return  # published worlds' tokenizers can spell any word
-    texts = dict.fromkeys(turn.motion_text for turn in data.folder.turns)
-    unknown = tuple(dict.fromkeys(word for text in texts for word in unknown_words(tokenizer, text)))
+    if not isinstance(tokenizer.model, WordLevel):
+        return
+    unknown = dict.fromkeys(word for text in dict.fromkeys(texts) for word in unknown_words(tokenizer, text))
     if unknown:
-        shown = ", ".join(map(repr, unknown[:UNKNOWN_WORDS_SHOWN]))
+        shown = ", ".join(map(repr, list(unknown)[:UNKNOWN_WORDS_SHOWN]))
         more = ", ..." if len(unknown) > UNKNOWN_WORDS_SHOWN else ""
         raise ValueError(
-            f"the encoder's vocabulary does not have {shown}{more} from the captions in {data.folder.path}; a world's "
+            f"the {model}'s vocabulary does not have {shown}{more} from the captions in {folder.path}; a world's "
             "vocabulary is fixed when it is made, so train a new world on this dataset"
         )
 
 
-def _check_games(parts: WorldParts, data: TrainingData) -> None:
-    if not data.games():
-        raise ValueError(f"{data.folder.path} has no games to train on; list sequences of clips in games.jsonl")
-    tokenizer = parts.of("engine").tokenizer
-    for turn in data.folder.turns:
-        if unknown := tokenizer.unknown_words(turn.instruction):
-            raise ValueError(
-                f"{turn.clip}: the engine's vocabulary does not have {unknown[0]!r}; make it from this dataset's words"
-            )
-
-
-def _check_frames(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
+def _check_clips(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
+    """ValueError if the stage will read clips, and they are missing or of another shape than the world's."""
+    facts = STAGES[stage]
     if "frames" in data.store:
-        found = tuple(data.store.gather(["frames"], torch.tensor([0]), "cpu")["frames"].shape[1:])
-    elif "frames" not in STAGES[stage].reads and not _reads_clips(stage, config, parts, data):
-        return
+        found = tuple(data.store.features["frames"].shards[0].shape[1:])
     else:
-        DatasetFolder.open(data.folder.path)  # checks that the clips exist; with cached features they may be missing
+        computed = _missing_features(stage, config, data) & {"frames", "latents", *IMAGE_FEATURES.values()}
+        draws_sheets = facts.borrows_decoder and config.shots_every and parts.decoder is not None
+        shown = draws_sheets and "latents" not in data.store
+        if not shown and computed <= cached_features(data, parts.encoder, parts.decoder):
+            return  # the clips may be missing
+        DatasetFolder.open(data.folder.path)  # checks that the clips exist
         found = data.clip_shape
-    first_only = STAGES[stage].reads == ("states",) and config.encoder_frame == "first"  # then any length will do
+    first_only = facts.reads == ("states",) and config.encoder_frame == "first"  # then any length will do
     check_clips(found, parts.spec, found[0] if first_only else None)
 
 
-def features_read(stage: str, config: StageConfig, known: Container[str] = ()) -> tuple[str, ...]:
-    """The features that a stage reads or needs to compute others, without those in `known`."""
-    names = [*STAGES[stage].reads]
-    if "states" in names and "states" not in known:
-        names += ["text", "image"]
-    chosen = [IMAGE_FEATURES[config.encoder_frame] if name == "image" else name for name in names]
-    return tuple(dict.fromkeys(name for name in chosen if name not in known))
-
-
-def _reads_clips(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> bool:
-    """Whether clips are read, to compute features that are not in memory or in the cache, or to show them."""
-    missing = set(features_read(stage, config, data.store))
-    draws_sheets = STAGES[stage].borrows_decoder and config.shots_every and parts.decoder is not None
-    shown = draws_sheets and "latents" not in data.store
-    cached = cached_features(data, parts.encoder, parts.decoder)
-    return bool(shown or {"latents", *IMAGE_FEATURES.values()} & missing - cached)
+def _missing_features(stage: str, config: StageConfig, data: TrainingData) -> set[str]:
+    """The features not in memory that a stage reads or needs to compute others."""
+    names = {*STAGES[stage].reads}
+    if "states" in names and "states" not in data.store:
+        names |= {"text", "image"}
+    return {IMAGE_FEATURES[config.encoder_frame] if name == "image" else name for name in names} - {
+        *data.store.features
+    }
 
 
 def prepare(
     stage: str, config: StageConfig, parts: WorldParts, data: TrainingData, device: torch.device
 ) -> TrainingData:
     """The data with every feature that a stage reads; computes missing ones with the world's models."""
-    missing = set(features_read(stage, config, data.store))
+    missing = _missing_features(stage, config, data)
     # With a cache folder, clips are read in parts while features are computed: all at once may not fit into memory.
     at_once = data.cache is None and {"latents", *IMAGE_FEATURES.values()} & missing
     if "frames" not in data.store and ("frames" in missing or at_once):
@@ -225,12 +203,12 @@ def prepare(
     if "latents" in missing:
         with on_device(parts.of("decoder").vae, device):
             data = add_latents(data, parts.decoder)
-    if {"text", *IMAGE_FEATURES.values()} & missing:
+    if {"text", "states", *IMAGE_FEATURES.values()} & missing:
         with on_device(parts.of("encoder"), device):
-            data = add_encoder_features(data, parts.encoder, config.encoder_frame)
-    if "states" in missing:
-        with on_device(parts.of("encoder"), device):
-            data = add_states(data, parts.encoder, config.encoder_frame)
+            if {"text", *IMAGE_FEATURES.values()} & missing:
+                data = add_encoder_features(data, parts.encoder, config.encoder_frame)
+            if "states" in missing:
+                data = add_states(data, parts.encoder, config.encoder_frame)
     if "predicted" in missing:
         with on_device(parts.of("engine"), device):
             data = add_predictions(data, parts.engine, config.window)
@@ -293,34 +271,25 @@ CLIP_BYTES = 2**28  # bytes of clips that are read at a time for the image encod
 ENCODER_ROWS = 64
 
 
-@dataclass(frozen=True)
-class CachedFeature:
-    """One feature in a cache folder. bytes: its size on disk. fresh: whether at least a part was computed now."""
-
-    name: str
-    clips: int
-    bytes: int
-    fresh: bool
-
-
+@torch.no_grad()
 def cache_features(
-    dataset: str | Path,
+    dataset: Path,
     world: str | Path,
-    cache: str | Path,
+    cache: Path,
     features: Sequence[str] = DEFAULT_FEATURES,
     on_progress: Progress | None = None,
     device: str = "auto",
-) -> tuple[CachedFeature, ...]:
+) -> dict[str, bool]:
     """Compute features of a dataset with a world's models, and store those in a cache folder that it lacks.
 
-    features: some of FEATURES; text and image are always computed together. Clips are read a few at a time, so memory
-    does not grow with the dataset. After an interruption, the same call continues with the unfinished shard.
+    features: some of FEATURES; text and image are always computed together. Returns for each whether some of it was
+    computed now. Clips are read a few at a time and only one model is in memory, so memory does not grow with the
+    dataset. After an interruption, the same call continues with the unfinished shard.
     ValueError, before anything is computed, if dataset, world and features do not fit together.
     """
-    unknown = [name for name in features if name not in FEATURES]
-    if unknown or not features:
-        raise ValueError(f"unknown feature {(unknown or [''])[0]!r}; choose from {', '.join(FEATURES)}")
-    opened, folder = open_world(world), DatasetFolder.open(dataset)
+    if unknown := [name for name in features if name not in FEATURES]:
+        raise ValueError(f"unknown feature {unknown[0]!r}; choose from {', '.join(FEATURES)}")
+    opened, folder, place = open_world(world), DatasetFolder.open(dataset), torch.device(choose_device(device))
     fresh: set[str] = set()
 
     def computed(name: str, done: int, count: int) -> None:
@@ -328,41 +297,29 @@ def cache_features(
         if on_progress is not None:
             on_progress(name, done, count)
 
-    data = TrainingData(folder, FeatureStore(), cache=Path(cache), on_progress=computed)
-    _check(opened, data, features)
-    with torch.no_grad():
-        data = _compute(opened, data, set(features), torch.device(choose_device(device)))
-    sizes = {name: bytes_in(Path(cache), f"{name}-[0-9]*.safetensors") for name in data.store.features}
-    return tuple(CachedFeature(name, len(folder.turns), size, name in fresh) for name, size in sizes.items())
-
-
-def _check(world: World, data: TrainingData, features: Sequence[str]) -> None:
-    """ValueError for anything that would otherwise fail after hours of work."""
-    if not data.folder.turns:
-        raise ValueError(f"{data.folder.path} has no clips; build the dataset first")
-    check_clips(data.clip_shape, world.spec)
-    if set(features) != {"latents"}:
-        check_captions(data.folder, "caption or drop them, or cache only latents")
-    parts = {"decoder", "vae"} if "latents" in features else set()
-    parts |= set(ENCODER_PARTS) if set(features) != {"latents"} else set()
-    if missing := world.missing(tuple(sorted(parts))):
+    data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=computed)
+    if not folder.turns:
+        raise ValueError(f"{folder.path} has no clips; build the dataset first")
+    check_clips(data.clip_shape, opened.spec)
+    encoded = {*features} - {"latents"}
+    if encoded:
+        check_captions(folder, "caption or drop them, or cache only latents")
+    parts = (*(("decoder", "vae") if "latents" in features else ()), *(ENCODER_PARTS if encoded else ()))
+    if missing := opened.missing(parts):
         raise ValueError(missing[0])
-
-
-def _compute(world: World, data: TrainingData, features: set[str], device: torch.device) -> TrainingData:
-    """The data with these features; only one model is in memory at a time."""
     if "latents" in features:
         # only the decoder's VAE is used, which is loaded in fp32 anyway
-        decoder = WorldParts.load(world, ("decoder",), torch.bfloat16).of("decoder")
-        with on_device(decoder.vae, device):
+        decoder = WorldParts.load(opened, ("decoder",), torch.bfloat16).of("decoder")
+        with on_device(decoder.vae, place):
             data = add_latents(data, decoder)
         del decoder
-    if features == {"latents"}:
-        return data
-    encoder = WorldParts.load(world, ("encoder",)).of("encoder")
-    rows = max(1, min(ENCODER_ROWS, CLIP_BYTES // math.prod(data.clip_shape)))
-    with on_device(encoder, device):
-        for frame, image in IMAGE_FEATURES.items():
-            if image in features or (frame == "first" and {"text", "states"} & features):
-                data = add_encoder_features(data, encoder, frame, rows)
-        return add_states(data, encoder) if "states" in features else data
+    if encoded:
+        encoder = WorldParts.load(opened, ("encoder",)).of("encoder")
+        rows = max(1, min(ENCODER_ROWS, CLIP_BYTES // math.prod(data.clip_shape)))
+        with on_device(encoder, place):
+            for frame, image in IMAGE_FEATURES.items():
+                if image in encoded or (frame == "first" and {"text", "states"} & encoded):
+                    data = add_encoder_features(data, encoder, frame, rows)
+            if "states" in encoded:
+                data = add_states(data, encoder)
+    return {name: name in fresh for name in data.store.features}

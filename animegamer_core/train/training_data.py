@@ -209,11 +209,6 @@ def digest_of(parts: Sequence[object], *extra: object) -> str:
     return str(generator("cpu", repr(parts), *map(str, extra)).initial_seed())
 
 
-def bytes_in(folder: Path, pattern: str = "**/*") -> int:
-    """The total bytes of the files in a folder that match a pattern."""
-    return sum(path.stat().st_size for path in folder.glob(pattern) if path.is_file())
-
-
 def cached_features(data: TrainingData, encoder: ShotEncoder | None, decoder: ShotDecoder | None) -> set[str]:
     """Which features the cache folder holds of these models; they may be on the meta device if they are named."""
     made_by = {"latents": decoder and decoder.vae, "text": encoder and encoder.text_tower}
