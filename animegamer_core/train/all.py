@@ -1,7 +1,7 @@
 """`train all`: prints a plan, then runs the stages of a recipe one after another, like `train STAGE`; skips done ones.
 
-The plan is made from models without weights, so that whatever would make a later stage fail is refused before the first
-step of the first one.
+The stages are checked with models without weights, so that whatever would make a later one fail is refused before the
+first step of the first one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shlex
 import time
 import typing
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -29,122 +29,11 @@ from .job import FEATURES, is_in_world, train_one_stage
 from .log import Report
 from .parts import WorldParts, name_of, new_model, set_trainable
 from .run import LEARNERS, check_free, check_stage, stage_file
-from .stages import SCRATCH_SPECS, STAGES, STAGES_IN_ORDER, StageConfig, TrainRequest, models_of
+from .stages import SCRATCH, SCRATCH_SPECS, STAGES, STAGES_IN_ORDER, StageConfig, TrainRequest, models_of
 from .training_data import TrainingData, name_weights
 from .world_setup import words_tokenizer, world_exists
 
-SCRATCH = "scratch"
 _KINDS = typing.get_type_hints(StageConfig)
-
-
-@dataclass(frozen=True)
-class StageRun:
-    """One stage of the run. begins: the stages whose adapters it starts from. steps: how many are done."""
-
-    request: TrainRequest
-    config: StageConfig
-    begins: tuple[str, ...]
-    done: bool
-    steps: int
-
-
-@dataclass(frozen=True)
-class Chain:
-    """All stages of a run and what they share.
-
-    world: None if the first stage creates it. trained: this run's stages, and those whose adapters an earlier run left,
-    in the order of training.
-    """
-
-    request: TrainRequest
-    recipe: str
-    world: World | None
-    spec: ModelSpec
-    folder: DatasetFolder
-    runs: Sequence[StageRun]
-    trained: Sequence[str]
-
-    def check(self) -> None:
-        """ValueError for anything that would make a stage fail before its first step; uses models without weights."""
-        data = TrainingData(self.folder, FeatureStore(), cache=self.request.cache)
-        for run in (run for run in self.runs if not run.done):
-            stage, config = run.request.stage, replace(run.config, compile=False)
-            parts = self.bare_parts(models_of(stage, config.shots_every > 0))
-            check_stage(stage, config, parts, data)
-            with empty_parameters():
-                set_trainable(LEARNERS[stage](config, parts, data), config)
-
-    def bare_parts(self, models: Iterable[str]) -> WorldParts:
-        """The world's models on the meta device, named by the world's files."""
-        world, spec = self.world, self.spec
-        has_engine = world is not None and world.has("engine")
-        tokenizer = world.tokenizer() if has_engine else words_tokenizer(self.folder.turns, spec, self.folder.stats)
-        reader = tokenizer.backend
-        if world is not None and world.has("encoder"):
-            reader = world.storage.text_tokenizer() if world.has("text_tower") else None
-        profile = world.profile if world is not None else get_profile("paper")
-        made = {name: build_model(partial(new_model, name, spec, tokenizer, profile, reader)) for name in models}
-        if "encoder" in made:  # on the meta device, T5's shared embedding is created twice
-            made["encoder"].text_tower.set_input_embeddings(made["encoder"].text_tower.get_input_embeddings())
-        for path in ("decoder.vae", "encoder.text_tower", "encoder.image_tower"):  # so that their features are found
-            model, _, part = path.partition(".")
-            if model in made and world is not None and world.has(part):
-                name_weights(made[model].get_submodule(part), name_of(world, part))
-        return WorldParts(spec, **made)
-
-    def table(self) -> list[str]:
-        """The plan as lines of text."""
-        clips, games = len(self.folder.training_clips), sum(not game.held_out for game in self.folder.games)
-        about = (
-            f"plan: recipe {self.recipe}, world {self.request.world} (spec {self.spec.name}), dataset "
-            f"{self.folder.path} with {clips:,} clips and {games:,} games to train on"
-        )
-        rows = [("stage", "begins from", "steps left", "a step")]
-        for run in self.runs:
-            stage, config = run.request.stage, run.config
-            left = "done" if run.done else f"{config.steps - run.steps:,} of {config.steps:,}"
-            samples = f"{config.batch} {'games' if stage == 'predict' else 'clips'}"
-            rows.append((stage, ", ".join(run.begins) or "the world", left, samples))
-        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-        return [about, *("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)]
-
-    def train(self, report: Report) -> tuple[int, bool]:
-        """Train the stages that are not done; returns (exit status, whether all stages are done now)."""
-        begun, limit = time.monotonic(), self.request.options.get("minutes", 0.0)
-        for at, run in enumerate(self.runs):
-            if run.done:
-                continue
-            report(f"stage {run.request.stage}, {at + 1} of {len(self.runs)}")
-            options = dict(run.request.options)
-            if limit:
-                # for all stages together; never 0, which means no limit, and no process may skip a stage alone
-                options["minutes"] = max(1e-6, limit - (time.monotonic() - begun) / 60)
-            status = train_one_stage(replace(run.request, options=options), report)
-            processes().wait_for_everyone()  # the main process writes the adapter that the next stage starts from
-            gc.collect()  # models are in reference cycles, and the next stage needs their memory
-            if status or not _is_done(run.request.out):
-                report(
-                    f"{at} of {len(self.runs)} stages are done; the same command with --resume continues in "
-                    f"{run.request.stage}"
-                )
-                return status, False
-        return 0, True
-
-    def report_how_to_play(self, report: Report) -> None:
-        """Report that all stages are done, and the command that plays the result if the world is then complete."""
-        request = self.request
-        words = [*PROGRAM.split(), "play", "--world", request.world]
-        if self.recipe == SCRATCH:
-            playable = not open_world(request.world).missing(PLAY_PARTS)
-        else:
-            last = self.runs[-1].request.stage
-            names = [name for name in (*begins_from(last), last) if name in self.trained]
-            files = [*request.start, *(stage_file(request.out / name, name) for name in names)]
-            words += [word for file in files for word in ("--lora", str(file))]
-            playable = True
-        report("all stages are done" + ("; this plays the world with them:" if playable else ""))
-        if playable:
-            report(shlex.join(words))
 
 
 def train_all(request: TrainRequest, report: Report) -> int:
@@ -152,67 +41,122 @@ def train_all(request: TrainRequest, report: Report) -> int:
 
     ValueError, before the first step, if options, data or files do not fit one of the stages.
     """
-    chain = _open(request)
-    chain.check()
-    for line in chain.table():
-        report(line)
-    if request.plan:
-        return 0
-    processes().wait_for_everyone()  # no process writes before all have read the folders
-    status, done = chain.train(report)
-    if done:
-        chain.report_how_to_play(report)
-    return status
-
-
-def _open(request: TrainRequest) -> Chain:
-    """Open the run's world and dataset, and set up its stages.
-
-    ValueError if they do not fit together, or if the folder holds an earlier run.
-    """
     folder = DatasetFolder.open(request.dataset, clips=False)  # check_stage checks them if a stage reads clips
     world = open_world(request.world) if world_exists(request.world) else None
     if world is None and not request.spec:
         raise ValueError(f"{request.world} does not exist yet; choose the sizes of a new world with --spec")
     spec = world.spec if world is not None else get_spec(request.spec)
     recipe = request.recipe or (SCRATCH if spec.name in SCRATCH_SPECS else "lora")
-    scratch = recipe == SCRATCH
-    if scratch and request.start:
+    if recipe == SCRATCH and request.start:
         raise ValueError("--start: recipe scratch starts from the world itself; drop it, or give --recipe lora")
     # features of small worlds stay in memory; otherwise one folder serves all stages
-    request = replace(request, cache=request.cache or (None if scratch else request.out / FEATURES))
-    names, settings = stages_of(recipe, request.stages), read_settings(request.set, stages_of(recipe))
-    requests = {}
-    for name in names:
-        check_free(request.out / name, request.resume or request.plan)
-        requests[name] = replace(
-            request,
-            stage=name,
-            out=request.out / name,
-            profile=request.profile if STAGES[name].games else None,  # other stages read no turns
-            options={**request.options, **settings[name]},
-        )
-    trained = names if scratch else _with_earlier(request.out, stages_of(recipe), names)
-    runs = []
-    for name in names:
-        begins = () if scratch else tuple(before for before in begins_from(name) if before in trained)
-        files = [stage_file(request.out / before, before) for before in begins]
-        stage = replace(requests[name], start=(*request.start, *files))
-        saved = list_checkpoints(stage.out / CHECKPOINTS)
-        done = _is_done(stage.out) and (not scratch or is_in_world(stage))
-        runs.append(StageRun(stage, stage.config(recipe, spec), begins, done, step_of(saved[-1]) if saved else 0))
-    return Chain(request, recipe, world, spec, folder, runs, trained)
+    request = replace(request, cache=request.cache or (None if recipe == SCRATCH else request.out / FEATURES))
+    runs = _stage_requests(request, recipe)
+    done = {run.stage for run in runs if _is_done(run.out) and (recipe != SCRATCH or is_in_world(run))}
+    configs = {run.stage: run.config(recipe, spec) for run in runs}
+
+    data = TrainingData(folder, FeatureStore(), cache=request.cache)
+    for stage, config in configs.items():
+        if stage not in done:
+            parts = _bare_parts(models_of(stage, config.shots_every > 0), world, spec, folder)
+            _check(stage, replace(config, compile=False), parts, data)
+    report(f"plan: recipe {recipe}, world {request.world} (spec {spec.name}), dataset {folder.path}")
+    for run in runs:
+        saved, steps = list_checkpoints(run.out / CHECKPOINTS), configs[run.stage].steps
+        left = "done" if run.stage in done else f"{steps - (step_of(saved[-1]) if saved else 0):,} of {steps:,} steps"
+        report(f"  {run.stage:8} {left}, from {', '.join(path.stem for path in run.start) or 'the world'}")
+    if request.plan:
+        return 0
+
+    processes().wait_for_everyone()  # no process writes before all have read the folders
+    begun, limit = time.monotonic(), request.options.get("minutes", 0.0)
+    for at, run in enumerate(runs):
+        if run.stage in done:
+            continue
+        report(f"stage {run.stage}, {at + 1} of {len(runs)}")
+        if limit:
+            # for all stages together; never 0, which means no limit, and no process may skip a stage alone
+            left = max(1e-6, limit - (time.monotonic() - begun) / 60)
+            run = replace(run, options={**run.options, "minutes": left})
+        status = train_one_stage(run, report)
+        processes().wait_for_everyone()  # the main process writes the adapter that the next stage starts from
+        gc.collect()  # models are in reference cycles, and the next stage needs their memory
+        if status or not _is_done(run.out):
+            report(f"{at} of {len(runs)} stages are done; the same command with --resume continues in {run.stage}")
+            return status
+    _report_how_to_play(runs[-1], recipe, report)
+    return 0
 
 
-def _with_earlier(out: Path, names: Sequence[str], own: Sequence[str]) -> list[str]:
-    """This run's own stages, and earlier ones whose adapters are in its folder.
+def _stage_requests(request: TrainRequest, recipe: str) -> list[TrainRequest]:
+    """What each stage of the run is asked for, in the order of training.
 
-    ValueError for an unfinished stage in the folder that this run does not include.
+    ValueError for a folder that holds a run and no --resume, and for an unfinished stage in it that is not included.
     """
-    for name in names:
-        if name not in own and not _is_done(out / name) and list_checkpoints(out / name / CHECKPOINTS):
-            raise ValueError(f"{out / name} holds an unfinished run; add {name} to --stages, or move it away")
-    return [name for name in names if name in own or _is_done(out / name)]
+    whole = tuple(name for name in STAGES_IN_ORDER if recipe == SCRATCH or STAGES[name].after is not None)
+    names = [name.strip() for name in request.stages.split(",")] if request.stages else whole
+    if unknown := sorted({*names} - {*whole}):
+        raise ValueError(f"--stages: recipe {recipe!r} does not run {unknown[0]!r}; choose from {', '.join(whole)}")
+    settings, trained, requests = _read_settings(request.set, whole), [], []
+    for name in whole:
+        out = request.out / name
+        begins = () if recipe == SCRATCH else [stage_file(request.out / other, other) for other in trained]
+        if name in names:
+            check_free(out, request.resume or request.plan)
+            stage = replace(request, stage=name, out=out, options={**request.options, **settings[name]})
+            stage = replace(stage, start=(*request.start, *_used(name, begins)))
+            requests.append(stage if STAGES[name].games else replace(stage, profile=None))  # others read no turns
+        elif recipe != SCRATCH and not _is_done(out):
+            if list_checkpoints(out / CHECKPOINTS):
+                raise ValueError(f"{out} holds an unfinished run; add {name} to --stages, or move it away")
+            continue
+        trained.append(name)
+    return requests
+
+
+def _used(stage: str, files: Iterable[Path]) -> list[Path]:
+    """Those of the adapters that a stage starts from: of the stages named in its `after`, and of theirs."""
+    before = {name: set(STAGES[name].after or ()) for name in STAGES}
+    used = before[stage]
+    for name in reversed(STAGES_IN_ORDER):
+        used |= before[name] if name in used else set()
+    return [path for path in files if path.stem in used]
+
+
+def _check(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
+    """ValueError for anything that would make a stage fail before its first step."""
+    check_stage(stage, config, parts, data)
+    with empty_parameters():
+        set_trainable(LEARNERS[stage](config, parts, data), config)
+
+
+def _bare_parts(models: Sequence[str], world: World | None, spec: ModelSpec, folder: DatasetFolder) -> WorldParts:
+    """The world's models on the meta device, named by the world's files."""
+    has_engine = world is not None and world.has("engine")
+    tokenizer = world.tokenizer() if has_engine else words_tokenizer(folder.turns, spec, folder.stats)
+    reader = tokenizer.backend
+    if world is not None and world.has("encoder"):
+        reader = world.storage.text_tokenizer() if world.has("text_tower") else None
+    profile = world.profile if world is not None else get_profile("paper")
+    made = {name: build_model(partial(new_model, name, spec, tokenizer, profile, reader)) for name in models}
+    if "encoder" in made:  # on the meta device, T5's shared embedding is created twice
+        made["encoder"].text_tower.set_input_embeddings(made["encoder"].text_tower.get_input_embeddings())
+    for path in ("decoder.vae", "encoder.text_tower", "encoder.image_tower"):  # so that their features are found
+        model, _, part = path.partition(".")
+        if model in made and world is not None and world.has(part):
+            name_weights(made[model].get_submodule(part), name_of(world, part))
+    return WorldParts(spec, **made)
+
+
+def _report_how_to_play(last: TrainRequest, recipe: str, report: Report) -> None:
+    """Report that all stages are done, and the command that plays the result if the world is then complete."""
+    files = () if recipe == SCRATCH else (*last.start, stage_file(last.out, last.stage))
+    if recipe == SCRATCH and open_world(last.world).missing(PLAY_PARTS):
+        report("all stages are done")
+        return
+    report("all stages are done; this plays the world with them:")
+    words = [*PROGRAM.split(), "play", "--world", last.world]
+    report(shlex.join([*words, *(word for file in files for word in ("--lora", str(file)))]))
 
 
 def _is_done(out: Path) -> bool:
@@ -221,33 +165,17 @@ def _is_done(out: Path) -> bool:
     return path.is_file() and read_json(path).get("stage") == out.name and stage_file(out, out.name).is_file()
 
 
-def stages_of(recipe: str, chosen: str | None = None) -> tuple[str, ...]:
-    """A recipe's stages in the order of training. chosen: only these, such as "joint,predict".
-
-    ValueError for a stage that the recipe does not run.
-    """
-    whole = tuple(name for name in STAGES_IN_ORDER if recipe == SCRATCH or STAGES[name].after is not None)
-    if chosen is None:
-        return whole
-    names = {name.strip() for name in chosen.split(",")}
-    if unknown := sorted(names - set(whole)):
-        raise ValueError(f"--stages: recipe {recipe!r} does not run {unknown[0]!r}; choose from {', '.join(whole)}")
-    return tuple(name for name in whole if name in names)
-
-
-def read_settings(given: Iterable[str], stages: Iterable[str]) -> dict[str, dict[str, typing.Any]]:
+def _read_settings(given: Iterable[str], stages: Iterable[str]) -> dict[str, dict[str, typing.Any]]:
     """The options of --set by stage; ValueError for one that is not STAGE.OPTION=VALUE with one of these stages."""
     found: dict[str, dict[str, typing.Any]] = {name: {} for name in stages}
     for text in given:
         place, equals, value = text.partition("=")
         stage, dot, option = place.strip().partition(".")
+        option = option.strip().replace("-", "_")
         if not (dot and equals):
             raise ValueError(f"--set {text}: expected STAGE.OPTION=VALUE, such as joint.steps=2000")
         if stage not in found:
-            raise ValueError(
-                f"--set {text}: there is no stage {stage!r} in this recipe; choose from {', '.join(found)}"
-            )
-        option = option.strip().replace("-", "_")
+            raise ValueError(f"--set {text}: no stage {stage!r} in this recipe; choose from {', '.join(found)}")
         if option not in _KINDS:
             raise ValueError(f"--set {text}: there is no stage option {option!r}; `train --help` lists them")
         words = value.split() if typing.get_origin(_KINDS[option]) is tuple else value.strip()
@@ -256,14 +184,3 @@ def read_settings(given: Iterable[str], stages: Iterable[str]) -> dict[str, dict
         except msgspec.ValidationError as error:
             raise ValueError(f"--set {text}: {error}") from error
     return found
-
-
-def begins_from(stage: str) -> tuple[str, ...]:
-    """All stages whose adapters a stage starts from, in the order of training."""
-    found: set[str] = set()
-    waiting = [stage]
-    while waiting:
-        after = set(STAGES[waiting.pop()].after or ()) - found
-        found |= after
-        waiting += after
-    return tuple(name for name in STAGES_IN_ORDER if name in found)

@@ -1,15 +1,14 @@
-"""Trains one stage: settings, world, run folder, models and features, the loop, and what it writes.
+"""The entries to training one stage: the command line calls `train_one_stage`, the node `train_adapter`.
 
-The command line calls `train_one_stage`, the node `train_adapter`; both end in `run.train_stage`.
+Both hold the run's folder, load the models, and end in `run.train_stage`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import typing
-from collections.abc import Callable, Container, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Container, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from .distributed import close_at_exit, processes
 from .log import LOG, PICTURE, Report, RunProgress, how_it_stopped, plot_log, read_log
 from .parts import WorldParts, needed_parts, world_for_stage
 from .run import check_free, stage_file, train_stage
-from .stages import SCRATCH_SPECS, STAGES, StageConfig, TrainRequest, lr_warning, models_of
+from .stages import SCRATCH, SCRATCH_SPECS, STAGES, StageConfig, TrainRequest, lr_warning, models_of
 from .training_data import Progress, TrainingData
 from .world_setup import words_tokenizer, world_exists
 
@@ -50,7 +49,8 @@ def train_one_stage(request: TrainRequest, report: Report) -> int:
     saved and how to continue.
     """
     try:
-        _train(request, report)
+        with ExitStack() as held:
+            _train(request, report, held)
         close_at_exit()
         return 0
     except KeyboardInterrupt:
@@ -73,8 +73,8 @@ def train_adapter(
     world: World,
     dataset: Path,
     out: Path,
+    cache: Path,
     start: Sequence[tuple[Path, float]] = (),
-    cache: Path | None = None,
     on_progress: Progress | None = None,
     device: torch.device | None = None,
     **options: Any,
@@ -82,82 +82,83 @@ def train_adapter(
     """Train a stage, or continue its run; the world is not changed. Works within a larger program.
 
     world: as `world_for_stage` returns it. start: adapters and their strengths, applied in order. cache: the folder of
-    computed features, None for one in `out`. on_progress: called while features are computed; its exceptions reach the
-    caller. options: as of `train_stage`. ValueError, before the first step, if world, data or settings do not fit.
+    computed features. on_progress: called while features are computed; its exceptions reach the caller. options: as of
+    `train_stage`. ValueError, before the first step, if world, data or settings do not fit.
     """
     check_free(out, options.get("resume", True))
     folder = DatasetFolder.open(dataset, clips=False)  # train_stage checks them if it reads clips
-    data = TrainingData(folder, FeatureStore(), cache=cache or out / FEATURES, on_progress=on_progress)
-
-    with torch.inference_mode(False), torch.enable_grad(), _own_accelerate():
+    data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=on_progress)
+    with torch.inference_mode(False), torch.enable_grad():
         with hold_run_folder(out, origin_of(stage, folder, start, world)):
             parts = needed_parts(stage, config, world, data, device, [path for path, _ in start])
             train_stage(stage, config, parts.with_stage_files(start), data, out, device=device, **options)
 
 
-def _train(request: TrainRequest, report: Report) -> None:
-    """Train the stage into an adapter, into the world itself (recipe scratch), or a baseline for diffusers."""
+def _train(request: TrainRequest, report: Report, held: ExitStack) -> None:
+    """Train the stage into an adapter, into the world itself (recipe scratch), or a baseline for diffusers.
+
+    held: gets the locks on the world and on the run's folder.
+    """
     stage, out, is_main = request.stage, request.out, processes().is_main_process
     facts, folder = STAGES[stage], DatasetFolder.open(request.dataset, clips=False)  # checked if the stage reads clips
     for file in request.start:
         adapted_models(file, facts.baseline)  # ValueError for a file that is not an adapter for this stage
         report(f"starts from {file}")
-    progress = RunProgress(stage, report)
-    with ExitStack() as held:
-        world, small = None, False
-        if not facts.baseline:
-            with processes().main_process_first():
-                world = open_or_make_world(request, folder, report)
-        elif not (Path(request.world) / PIPELINE).is_file():
-            world = open_world(request.world)
-        small = world is not None and (facts.baseline or world.spec.name in SCRATCH_SPECS)
-        recipe = request.recipe or ("scratch" if small else "lora")
-        in_place = recipe == "scratch" and not (facts.optional or facts.baseline)
-        if in_place:
-            check_writable(request, world)
-            if request.start:
-                raise ValueError("--start: recipe scratch starts from the world itself; drop it, or give --recipe lora")
-            if request.resume and is_in_world(request):
-                report(f"{out} is finished, and {request.world} has its weights; choose another --out to train further")
-                return
-            if is_main:
-                held.enter_context(writing(world.folder))
-            world = open_world(request.world)  # another program may have written to it before it was locked
-        if not facts.baseline:
-            world = _as_trained(request, world, report)
-        config = _checked_config(request, recipe, report, None if facts.baseline else world)
-        check_free(out, request.resume)
-        held.enter_context(hold_run_folder(out, origin_of(stage, folder, request.starts, world, in_place)))
-        # features of small worlds stay in memory
-        cache = request.cache or (None if in_place or (facts.baseline and world is not None) else out / FEATURES)
-        data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=progress.feature)
-        if facts.baseline:
-            parts = _baseline_parts(request, config, world, folder)
-        elif in_place:
-            parts = _own_or_new_models(request, config, world, folder)
-            report(f"trains {request.world} in place")
-        else:
-            parts = needed_parts(stage, config, world, data, None, request.start)
-        ended = train_stage(
-            stage, config, parts.with_stage_files(request.starts), data, out, request.resume, progress.step
-        )
-        if is_main:
-            plot_log(out / LOG, out / PICTURE)
-        if ended is None:
-            report(how_it_stopped(out))
+    progress, starts = RunProgress(stage, report), [(file, 1.0) for file in request.start]
+    world = None
+    if not facts.baseline:
+        with processes().main_process_first():
+            world = _open_or_make_world(request, folder, report)
+    elif not (Path(request.world) / PIPELINE).is_file():
+        world = open_world(request.world)
+    small = world is not None and (facts.baseline or world.spec.name in SCRATCH_SPECS)
+    recipe = request.recipe or (SCRATCH if small else "lora")
+    in_place = world is not None and recipe == SCRATCH and not (facts.optional or facts.baseline)
+    if in_place:
+        _check_writable(request, world)
+        if request.resume and is_in_world(request):
+            report(f"{out} is finished, and {request.world} has its weights; choose another --out to train further")
             return
-        parts, file = ended[0], stage_file(out, stage)
-        if in_place:
-            if is_main:
-                parts.save(as_stated(world, adapter_facts(file)), max_shard_bytes=config.shard_mb * 2**20)
-                write_json(out / RESULT, {**read_json(out / RESULT), IN_WORLD: str(world.folder.resolve())})
-            report(f"wrote {request.world}")
-        if facts.baseline and is_main:
-            from .text_video import save_text_video
+        if is_main:
+            held.enter_context(writing(world.folder))
+        world = open_world(request.world)  # another program may have written to it before it was locked
+    if not facts.baseline:
+        world = world_for_stage(stage, world, request.start, request.profile)
+        if request.profile or world.warnings:
+            report(f"reads turns with profile {world.profile.name}")
+        for line in world.warnings:
+            report(f"warning: {line}")
+    read = None if facts.baseline else world  # a baseline reads no turns of the world
+    config = _config(request, recipe, report, read)
+    check_free(out, request.resume)
+    held.enter_context(hold_run_folder(out, origin_of(stage, folder, starts, read, in_place)))
+    # features of small worlds stay in memory
+    cache = request.cache or (None if in_place or (facts.baseline and world is not None) else out / FEATURES)
+    data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=progress.feature)
+    if facts.baseline:
+        parts = _baseline_parts(request, config, world, folder)
+    elif in_place:
+        parts = _own_or_new_models(request, config, world, folder)
+        report(f"trains {request.world} in place")
+    else:
+        parts = needed_parts(stage, config, world, data, None, request.start)
+    ended = train_stage(stage, config, parts.with_stage_files(starts), data, out, request.resume, progress.step)
+    if is_main:
+        plot_log(out / LOG, out / PICTURE)
+    if ended is None:
+        report(how_it_stopped(out))
+        return
+    parts, wrote = ended[0], stage_file(out, stage)
+    if in_place:
+        if is_main:
+            parts.save(as_stated(world, adapter_facts(wrote)), max_shard_bytes=config.shard_mb * 2**20)
+            write_json(out / RESULT, {**read_json(out / RESULT), IN_WORLD: str(world.folder.resolve())})
+        report(f"wrote {request.world}")
+    if facts.baseline and is_main:
+        from .text_video import save_text_video
 
-            report(f"wrote {save_text_video(parts.decoder, file, out / stage)}")
-        else:
-            report(f"wrote {file}")
+        wrote = save_text_video(parts.decoder, wrote, out / stage)
+    report(f"wrote {wrote}")
 
 
 def _baseline_parts(
@@ -176,7 +177,7 @@ def _baseline_parts(
     return new_text_video(world, folder, config.seed)
 
 
-def open_or_make_world(request: TrainRequest, folder: DatasetFolder, report: Callable[[str], object]) -> World:
+def _open_or_make_world(request: TrainRequest, folder: DatasetFolder, report: Report) -> World:
     """The world to train, made if it does not exist; ValueError if it has another spec than requested, and for a new
     one if another stage has to come first.
     """
@@ -191,21 +192,21 @@ def open_or_make_world(request: TrainRequest, folder: DatasetFolder, report: Cal
     spec = get_spec(request.spec)
     _models_to_create(request.stage, name, ())
     provenance = {"dataset": folder.path.name, **folder.motion_provenance}  # evaluations measure motion in the same way
-    life = life_of(folder)
-    world = save_world(name, spec, motion_table=folder.motion_table, provenance=provenance, life=life)
+    world = save_world(name, spec, motion_table=folder.motion_table, provenance=provenance, life=life_of(folder))
     report(f"new world {name} (spec {spec.name})")
     return world
 
 
-def check_writable(request: TrainRequest, world: World) -> None:
-    """ValueError for a world that recipe scratch must not write into: the embedded ones."""
-    default = "" if request.recipe else f", the default for spec {world.spec.name!r},"
-    remedy = "give --recipe lora or lora24, which write an adapter to play with"
+def _check_writable(request: TrainRequest, world: World) -> None:
+    """ValueError if recipe scratch must not write into the world, or would ignore adapters to start from."""
     if any(place.is_dir() and place.samefile(world.folder) for place in EMBEDDED.values()):
         raise ValueError(
-            f"recipe scratch{default} writes into the world, but {request.world} is part of this package, which is "
-            f"never changed; {remedy}, or copy {world.folder} to a folder of your own"
+            f"recipe scratch writes into the world, but {request.world} is part of this package, which is never "
+            f"changed; give --recipe lora or lora24, which write an adapter to play with, or copy {world.folder} to a "
+            "folder of your own"
         )
+    if request.start:
+        raise ValueError("--start: recipe scratch starts from the world itself; drop it, or give --recipe lora")
 
 
 def _own_or_new_models(request: TrainRequest, config: StageConfig, world: World, folder: DatasetFolder) -> WorldParts:
@@ -220,7 +221,9 @@ def _own_or_new_models(request: TrainRequest, config: StageConfig, world: World,
         )
     parts = WorldParts.load(world, models_of(request.stage, config.shots_every > 0)).in_memory()
     missing = _models_to_create(request.stage, request.world, parts.models)
-    if STAGES[request.stage].reads_representations and not _represents_shots(world):
+    # stage joint trains encoder and decoder together, and leaves the decoder its unconditional state
+    represents = world.has("decoder") and bool(world.storage.source("decoder").tensor(UNCONDITIONAL).any())
+    if STAGES[request.stage].reads_representations and not represents:
         raise ValueError(
             f"stage {request.stage} reads representations, but the encoder of {request.world} has not learned to make "
             "them yet; train stage joint first"
@@ -241,22 +244,7 @@ def _models_to_create(stage: str, world: str, there: Container[str]) -> tuple[st
     return missing
 
 
-def _represents_shots(world: World) -> bool:
-    """Whether a stage trained the encoder together with the decoder, which then has its unconditional state."""
-    return world.has("decoder") and bool(world.storage.source("decoder").tensor(UNCONDITIONAL).any())
-
-
-def _as_trained(request: TrainRequest, world: World, report: Report) -> World:
-    """The world as the stage reads it; reports the profile if requested, and the world's warnings."""
-    world = world_for_stage(request.stage, world, request.start, request.profile)
-    if request.profile or world.warnings:
-        report(f"reads turns with profile {world.profile.name}")
-    for line in world.warnings:
-        report(f"warning: {line}")
-    return world
-
-
-def _checked_config(request: TrainRequest, recipe: str, report: Report, world: World | None = None) -> StageConfig:
+def _config(request: TrainRequest, recipe: str, report: Report, world: World | None) -> StageConfig:
     """The stage's configuration; reports a warning if its learning rate is unusual.
 
     A CPU computes only a few samples at a time, unless that would change the loss or the request sets the number.
@@ -288,21 +276,7 @@ def is_in_world(request: TrainRequest) -> bool:
     return True
 
 
-@contextmanager
-def _own_accelerate() -> Iterator[None]:
-    """Reset accelerate's state, which is global, after the block, unless it was set before."""
-    from accelerate import PartialState
-
-    if PartialState._shared_state:
-        yield
-        return
-    try:
-        yield
-    finally:
-        PartialState._reset_state()
-
-
-def short_config(row: StageConfig, **chosen: typing.Any) -> StageConfig:
+def short_config(row: StageConfig, **chosen: Any) -> StageConfig:
     """A recipe's row for a short interactive run: warm-up over at most a tenth of the steps, frequent logging.
 
     chosen: fields with other values, such as fewer steps; 0 keeps the row's value. The accumulation is reduced to a

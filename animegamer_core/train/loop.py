@@ -26,7 +26,7 @@ from .distributed import reshard
 from .learners import motion_condition
 from .log import LOG, SHEETS, RunLog, report_interrupt
 from .parts import WorldParts
-from .trainer import Means, Trainer, learning_rate, on_device
+from .trainer import Trainer, learning_rate, on_device
 from .training_data import autocast, clip_frames
 
 OnStep = Callable[[int, int, dict[str, float]], None]  # (steps done, steps in all, latest logged values)
@@ -49,7 +49,7 @@ def run_loop(
     if resume and (found := list_checkpoints(folder)):
         load_checkpoint(found[-1], state)
     log = RunLog(out / LOG, state.step) if processes.is_main_process else None
-    losses, begun, before, stop = Means(), time.monotonic(), state.seconds, False
+    losses, begun, before, stop = [], time.monotonic(), state.seconds, False
 
     def is_due(every: int) -> bool:
         """Whether something that happens every `every` steps, and after the last one, is due now; 0 means never."""
@@ -67,14 +67,15 @@ def run_loop(
 
     with _finish_step_on_ctrl_c(processes.is_main_process) as interrupted:
         while not stop and state.step < config.steps:
-            losses.add(trainer.take_step())
+            losses.append(trainer.take_step())
             with saved_on_error():
                 asked = should_stop is not None and should_stop()
             over = config.minutes and time.monotonic() - begun > 60 * config.minutes
             stop = trainer.any_process(bool(over or asked or interrupted()))
             validates = is_due(config.validate_every)
             if stop or validates or is_due(config.log_every) or state.step == 1:
-                values = {**trainer.mean_over_processes(losses.take()), "lr": learning_rate(config, state.step - 1)}
+                values = {**trainer.mean_losses(losses), "lr": learning_rate(config, state.step - 1)}
+                losses.clear()
                 values["seconds"] = before + time.monotonic() - begun  # now: reading the losses waited for the device
                 values |= trainer.validate() if validates else {}
                 if not math.isfinite(values["loss"]):

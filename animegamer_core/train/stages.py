@@ -323,7 +323,7 @@ _SCRATCH_JOINT = StageConfig(
     drop_both=0.1,  # guidance needs both at zero; 0.5 % of samples, as published, are too few here
     validate_every=500,
 )
-SCRATCH: dict[str, StageConfig] = {
+_SCRATCH: dict[str, StageConfig] = {
     "vae": StageConfig(trainable=(r"^decoder\.vae\.",), steps=4000, batch=32, lr=1e-3),
     "towers": StageConfig(
         trainable=(r"^encoder\.(text|image)_tower\.", r"^heads\."), steps=2000, batch=512, lr=1e-3, pixels=1.0
@@ -344,7 +344,8 @@ SCRATCH: dict[str, StageConfig] = {
         drop_both=0.0,
     ),
 }
-RECIPES = {"lora": LORA, "lora24": LORA24, "scratch": SCRATCH}
+RECIPES = {"lora": LORA, "lora24": LORA24, "scratch": _SCRATCH}
+SCRATCH = "scratch"
 ALL = "all"  # in the place of a stage: all of the recipe
 SCRATCH_SPECS = ("tiny", "toybox")  # specs without published weights to start with
 GUIDED_STAGES = ("warmup", "joint", "adapt")  # if motion is guided, these train the decoder without motion values too
@@ -406,11 +407,6 @@ class TrainRequest:
     """train all: print the plan and stop."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Values of StageConfig by name."""
-
-    @property
-    def starts(self) -> list[tuple[Path, float]]:
-        """The adapters to start from, each at full strength."""
-        return [(file, 1.0) for file in self.start]
 
     def config(self, recipe: str, spec: ModelSpec | None = None) -> StageConfig:
         """The recipe's row for the stage, with the options applied. spec: of the world that is trained."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 
 import torch
@@ -20,6 +20,7 @@ from .stages import StageConfig
 from .training_data import TrainingData, autocast
 
 VALIDATION_BATCHES = 4
+_ALWAYS_FP32 = "encoder."  # 17 M values at the published size; the decoder's unconditional state is computed from them
 
 
 def learning_rate(config: StageConfig, step: int) -> float:
@@ -41,64 +42,62 @@ class Trainer:
         self.device = device or self.processes.device
         torch.manual_seed(random_seed(config.seed, "updates"))
         names = set(set_trainable(learner, config))
-        set_precision(learner, config, self.device)
+        _set_precision(learner, config, self.device)
         self.is_sharded = distributed.fsdp_wanted()
         if self.is_sharded:
             learner = distributed.shard_learner(learner, self.device)
         else:
-            move(learner, self.device)
+            _move(learner, self.device)
         self.learner = learner
         parameters = {name: value for name, value in learner.named_parameters() if name in names}
-        optimizer = _adamw(config, parameters, self.device)
+        decayed = {True: config.weight_decay, False: 0.0}  # vectors and scalars get no weight decay
+        groups = [
+            {"params": params, "weight_decay": decay}
+            for matrices, decay in decayed.items()
+            if (params := [value for value in parameters.values() if (value.dim() > 1) is matrices])
+        ]
+        fused = self.device.type == "cuda"
+        optimizer = torch.optim.AdamW(groups, fused=fused, lr=config.lr, betas=(0.9, config.beta2))
         self._uses_ddp = not self.is_sharded and self.processes.num_processes > 1
         self._module = distributed.data_parallel(learner, learner.unused) if self._uses_ddp else learner
         average = {name: value.detach().clone() for name, value in parameters.items()} if config.ema else {}
         self.state = RunState(stage, config, parameters, optimizer, average)
-        self._count = config.micro_batches(self.processes.num_processes)
         self._sampler = learner.sampler(data)
+
+    def _micro_batches(self, step: int) -> list[MicroBatch]:
+        """This process's slices of a step's batch."""
+        rank, processes = self.processes.process_index, self.processes.num_processes
+        count = self.config.micro_batches(processes)
+        return [MicroBatch(step, rank, processes, index, count) for index in range(count)]
 
     def take_step(self) -> Losses:
         """Take one optimizer step; returns detached losses on the device, so that nothing waits for them."""
-        config, state, means = self.config, self.state, Means()
+        config, state, found = self.config, self.state, []
         self.learner.train()
-        rows = self._sampler.batch(state.step)
+        rows, micros = self._sampler.batch(state.step), self._micro_batches(state.step)
         for group in state.optimizer.param_groups:
             group["lr"] = learning_rate(config, state.step)
-        for index in range(self._count):
-            means.add(self._backward(self._micro_batch(state.step, index), rows, last=index == self._count - 1))
+        for micro in micros:
+            is_last = micro.index == micro.count - 1  # then processes exchange gradients
+            if self.is_sharded:
+                self._module.set_requires_gradient_sync(is_last)
+            with self._module.no_sync() if self._uses_ddp and not is_last else nullcontext():
+                torch.manual_seed(random_seed(config.seed, micro.step, micro.rank, micro.index, "dropout"))
+                batch = self.learner.batch(self.data, micro.rows(rows), micro, self.device)
+                with autocast(self.device, config.precision):
+                    losses = self._module(batch)
+                (losses["loss"] / micro.count).backward()
+            found.append({name: value.detach() for name, value in losses.items()})
         norm = torch.nn.utils.clip_grad_norm_(list(state.parameters.values()), config.clip)
         state.optimizer.step()
         state.optimizer.zero_grad(set_to_none=True)
-        self._update_average()
+        if state.average:
+            # faster in the first steps, when the average is mostly the initial weights
+            decay = min(config.ema, (1 + state.step) / (10 + state.step))
+            now = [local_shard(value.detach()) for value in state.parameters.values()]
+            torch._foreach_lerp_([local_shard(value) for value in state.average.values()], now, 1 - decay)
         state.step += 1
-        return {**means.tensors(), "grad_norm": distributed.full_tensor(norm.detach())}
-
-    def _backward(self, micro: MicroBatch, rows: Tensor, last: bool) -> Losses:
-        """Add the gradients of one micro-batch; returns its detached losses.
-
-        Processes exchange gradients at the last micro-batch of a step.
-        """
-        if self.is_sharded:
-            self._module.set_requires_gradient_sync(last)
-        with self._module.no_sync() if self._uses_ddp and not last else nullcontext():
-            torch.manual_seed(random_seed(self.config.seed, micro.step, micro.rank, micro.index, "dropout"))
-            batch = self.learner.batch(self.data, micro.rows(rows), micro, self.device)
-            with autocast(self.device, self.config.precision):
-                losses = self._module(batch)
-            (losses["loss"] / self._count).backward()
-        return {name: value.detach() for name, value in losses.items()}
-
-    def _micro_batch(self, step: int, index: int) -> MicroBatch:
-        return MicroBatch(step, self.processes.process_index, self.processes.num_processes, index, self._count)
-
-    def _update_average(self) -> None:
-        """Move the average towards the weights; faster in the first steps, when it is mostly the initial weights."""
-        if not self.state.average:
-            return
-        decay = min(self.config.ema, (1 + self.state.step) / (10 + self.state.step))
-        now = [distributed.local_shard(value.detach()) for value in self.state.parameters.values()]
-        average = [distributed.local_shard(value) for value in self.state.average.values()]
-        torch._foreach_lerp_(average, now, 1 - decay)
+        return {**_means(found), "grad_norm": distributed.full_tensor(norm.detach())}
 
     @contextmanager
     def averaged_weights(self) -> Iterator[None]:
@@ -119,21 +118,22 @@ class Trainer:
         """Mean losses on held-out games, with the averaged weights if there are any; empty if no game is held out."""
         if not self.data.clips(held_out=True):
             return {}
-        sampler, means = self.learner.sampler(self.data, held_out=True), Means()
+        sampler, found = self.learner.sampler(self.data, held_out=True), []
         self.learner.eval()
         with self.averaged_weights(), autocast(self.device, self.config.precision):
             for number in range(VALIDATION_BATCHES):
                 rows = sampler.batch(number)
-                for micro in (self._micro_batch(number, index) for index in range(self._count)):
-                    means.add(self.learner(self.learner.batch(self.data, micro.rows(rows), micro, self.device)))
-        return {f"held_out_{name}": value for name, value in self.mean_over_processes(means.take()).items()}
+                for micro in self._micro_batches(number):
+                    found.append(self.learner(self.learner.batch(self.data, micro.rows(rows), micro, self.device)))
+        return {f"held_out_{name}": value for name, value in self.mean_losses(found).items()}
 
-    def mean_over_processes(self, values: dict[str, float]) -> dict[str, float]:
-        """The means of logged values over all processes, each of which computed them for its part of the batch."""
-        if self.processes.num_processes == 1:
-            return values
-        mean = reduce(torch.tensor(list(values.values()), device=self.device), reduction="mean")
-        return dict(zip(values, mean.tolist(), strict=True))
+    def mean_losses(self, found: Sequence[Losses]) -> dict[str, float]:
+        """Means of losses, over all processes too, each of which computed them for its part of the batch."""
+        means = _means(found)
+        values = torch.stack([value.float().to(self.device) for value in means.values()])
+        if self.processes.num_processes > 1:
+            values = reduce(values, reduction="mean")
+        return dict(zip(means, values.tolist(), strict=True))
 
     def any_process(self, stop: bool) -> bool:
         """Whether any process wants to stop; every process must call this."""
@@ -152,41 +152,8 @@ class Trainer:
         return {name: value.cpu() for name, value in gathered if main}
 
 
-class Means:
-    """Means of named values, which stay on their device until they are taken."""
-
-    def __init__(self) -> None:
-        self._sums: dict[str, Tensor] = {}
-        self._count = 0
-
-    def add(self, values: Losses) -> None:
-        """Add one more set of values."""
-        for name, value in values.items():
-            self._sums[name] = self._sums[name] + value if name in self._sums else value
-        self._count += 1
-
-    def tensors(self) -> Losses:
-        """The means so far."""
-        return {name: value / self._count for name, value in self._sums.items()}
-
-    def take(self) -> dict[str, float]:
-        """The means as numbers; then starts again from zero."""
-        values = {name: float(value) for name, value in self.tensors().items()}
-        self._sums, self._count = {}, 0
-        return values
-
-
-def _adamw(config: StageConfig, parameters: Mapping[str, nn.Parameter], device: torch.device) -> torch.optim.AdamW:
-    """AdamW for these parameters; vectors and scalars get no weight decay."""
-    groups = [
-        {"params": [value for value in parameters.values() if value.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [value for value in parameters.values() if value.dim() <= 1], "weight_decay": 0.0},
-    ]
-    groups = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(groups, fused=device.type == "cuda", lr=config.lr, betas=(0.9, config.beta2))
-
-
-_ALWAYS_FP32 = "encoder."  # 17 M values at the published size; the decoder's unconditional state is computed from them
+def _means(found: Sequence[Losses]) -> Losses:
+    return {name: torch.stack([losses[name] for losses in found]).mean() for name in found[0]}
 
 
 @contextmanager
@@ -212,22 +179,22 @@ def idle_on_cpu(learner: Learner) -> Iterator[dict[str, nn.Module]]:
 def on_device(module: nn.Module, device: torch.device) -> Iterator[None]:
     """Move a module to a device while the block runs, in place; then move it back."""
     before = next((value.device for value in module.parameters() if not value.is_meta), device)
-    move(module, device)
+    _move(module, device)
     try:
         yield
     finally:
-        move(module, before)
+        _move(module, before)
         if before != device and "cuda" in (before.type, device.type):
             torch.cuda.empty_cache()  # the stage needs this memory now
 
 
-def move(module: nn.Module, device: torch.device) -> nn.Module:
+def _move(module: nn.Module, device: torch.device) -> nn.Module:
     """Move a module in place, without its meta tensors, such as those of encoders whose features are cached."""
     return module._apply(lambda tensor: tensor if tensor.is_meta else tensor.to(device))
 
 
 @torch.no_grad()
-def set_precision(learner: nn.Module, config: StageConfig, device: torch.device) -> None:
+def _set_precision(learner: nn.Module, config: StageConfig, device: torch.device) -> None:
     """Convert trained weights to fp32, and frozen ones to bf16 if the stage says so."""
     half = config.keeps_frozen_in_bf16(device)
     for name, parameter in learner.named_parameters():

@@ -21,9 +21,9 @@ from test_train_worlds import ages
 
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.vocabulary import words_of
-from animegamer_core.train.all import stage_file
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.parts import read_adapter
+from animegamer_core.train.run import stage_file
 from animegamer_core.weights import open_world
 from animegamer_core.weights.adapters import open_with_adapters
 
@@ -60,7 +60,7 @@ def begun_from(out: Path) -> list[str]:
 
 
 def same_weights(one: Path, other: Path, stages=STAGES) -> bool:
-    return all(same_tensors(stage_file(one / stage), stage_file(other / stage)) for stage in stages)
+    return all(same_tensors(stage_file(one / stage, stage), stage_file(other / stage, stage)) for stage in stages)
 
 
 # --- the stages ------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def test_each_stage_begins_from_the_files_of_those_before(whole):
     out, _ = whole
     begun = {stage: begun_from(out / stage) for stage in STAGES}
     assert begun == {stage: list(STAGES[:at]) for at, stage in enumerate(STAGES)}
-    settings = {stage: read_adapter(stage_file(out / stage))[1] for stage in STAGES}
+    settings = {stage: read_adapter(stage_file(out / stage, stage))[1] for stage in STAGES}
     assert [settings[stage].lora_rank for stage in STAGES] == [0, 2, 2, 2], "options of a stage win over those of all"
 
 
@@ -79,7 +79,7 @@ def test_the_last_line_plays_the_world_with_all_that_was_trained(whole, places):
     words = shlex.split(said[-1])
     files = [words[at + 1] for at, word in enumerate(words) if word == "--lora"]
     assert words[:6] == ["python", "-m", "animegamer_core", "play", "--world", str(places[1])]
-    assert files == [str(stage_file(out / stage)) for stage in STAGES]
+    assert files == [str(stage_file(out / stage, stage)) for stage in STAGES]
     played = open_with_adapters(places[1], files, playing=True)
     assert played.fingerprint != open_world(places[1]).fingerprint
     assert played.load_decoder() is not None and played.load_engine() is not None
@@ -144,24 +144,13 @@ def test_some_stages_alone_go_on_from_the_files_that_are_there(whole, places, tm
     assert not (tmp_path / "adapt").exists()
 
 
-def rows_of(said: list[str]) -> dict[str, str]:
-    """The rows of a plan's table, by stage."""
-    return {line.split()[0]: line for line in said if line.startswith("  ")}
-
-
-# --- the plan --------------------------------------------------------------------------------------------------------
-
-
-# --- options ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
         ("--set joint.step=3", "--set joint.step=3: there is no stage option 'step'; `train --help` lists them"),
         (
             "--set jont.steps=3",
-            "--set jont.steps=3: there is no stage 'jont' in this recipe; choose from warmup, joint, predict, adapt",
+            "--set jont.steps=3: no stage 'jont' in this recipe; choose from warmup, joint, predict, adapt",
         ),
         ("--set steps=3", "--set steps=3: expected STAGE.OPTION=VALUE, such as joint.steps=2000"),
         ("--set joint.steps", "--set joint.steps: expected STAGE.OPTION=VALUE, such as joint.steps=2000"),
