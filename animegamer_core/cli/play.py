@@ -7,14 +7,14 @@ import io
 import sys
 import time
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from ..game.director import SUGGESTIONS, Director, NobodyNamedError, Proposal
+from ..game.director import SUGGESTIONS, Proposal
 from ..game.life import PUBLISHED_RULES
 from ..game.recall import MEMORIES, chosen_memory, turn_name
 from ..game.state import GameSession, MotionScope, MotionTable, check_length, read_instructions, scope_name
@@ -89,7 +89,8 @@ class Play(Drawing):
 
     def run(self) -> int:
         """Play by these options; returns the exit status. After Ctrl-C, print how to continue."""
-        self._check()
+        if self.resume and self.branch is not None:
+            raise ValueError("--resume and --branch both say where to continue; give only one of them")
         world = open_with_adapters(self.world, self.lora, playing=True, profile=self.profile)
         name = self.name or (self.file.stem if self.file else "auto" if self.auto else "story")
         instructions = read_game(self.file) if self.file else ()
@@ -105,21 +106,33 @@ class Play(Drawing):
                     f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another "
                     "--name"
                 )
-            opening = self._opening(world, story, settings)
-            player = Player(world, story, settings, after, models, opening)
-            return self._play(player, rest if self.file or self.auto else None)
+            player = Player(world, story, settings, after, models, self._opening(world, story, settings))
+            try:
+                if self.file or self.auto:
+                    self._play(player, rest)
+                else:
+                    self._play_typed(player)
+            except KeyboardInterrupt:
+                overwrite("")
+                how = "--resume" if self.branch is None else "--resume instead of --branch"
+                last = player.session.next_number - 1
+                note(f"\nStopped after turn {last}; all turns are saved. Continue with the same command and {how}.")
+                return 130
+            except RuntimeError as error:
+                import torch
 
-    def _check(self) -> None:
-        """ValueError for options that contradict one another."""
-        if self.resume and self.branch is not None:
-            raise ValueError("--resume and --branch both say where to continue; give only one of them")
-        if self.auto < 0:
-            raise ValueError(f"--auto is {self.auto}; expected a number of turns")
-        if self.suggest and (self.auto or self.file):
-            raise ValueError("--suggest is for instructions that you type; drop FILE and --auto")
-        for name in ("opening_at", "opening_text"):
-            if self.opening is None and getattr(self, name) is not None:
-                raise ValueError(f"--{name.replace('_', '-')} needs --opening FILE, the picture or film it applies to")
+                if not isinstance(error, torch.OutOfMemoryError):
+                    raise
+                overwrite("")
+                raise ValueError(
+                    f"{settings.device} is out of memory for this world; try --preset low_vram or --device cpu"
+                ) from error
+            played = range(after + 1, player.session.next_number)
+            if unused := ", ".join(str(number) for number in sorted(settings.motion) if number not in played):
+                note(f"warning: --motion of turn {unused} had no effect")
+            for path in player.finish(self.show_opening):
+                print(path)
+        return 0
 
     def _settings_and_models(self, world: OpenWorld) -> tuple[PlaySettings, PresetModels | None]:
         """The settings, and the models if a preset prepares them. Prints which options replace the preset's choices."""
@@ -160,62 +173,83 @@ class Play(Drawing):
         encoder = world.load_encoder(settings.device, settings.dtype)
         text = DEFAULT_TEXT if self.opening_text is None else self.opening_text
         turn = open_game(encoder, text, frames_of_bytes(pictures), len(pictures), frame).turns[0]
-        rules = story.rules or world.life.rules
-        opening = GameSession(rules=rules).open_with(turn.instruction, turn.state, turn.clip)
+        opening = GameSession(rules=story.rules or world.life.rules)
+        opening = opening.open_with(turn.instruction, turn.state, turn.clip)
         if story.entries and self.branch != 0:
             check_same_opening(story, story.session(0, None), opening)
         return opening
 
-    def _play(self, player: Player, instructions: Sequence[str] | None) -> int:
-        """Play these instructions and then the proposed ones, or typed ones, and end the branch."""
-        after = player.session.next_number - 1
-        count = len(instructions or ()) + self.auto
-        shown = _Shown(after + count, (player.session.rules or PUBLISHED_RULES).label)
-        try:
-            if instructions is None:
-                _TypedGame(player, shown, self.director_seed, self.suggest).play()
-            else:
-                _warn_of_unknown_words(player.world, *instructions)
-                _warn_of_unused_motion(player.settings, after + 1, after + count)
-                player.play(instructions, shown.turn, shown.step)
-                for played in player.autoplay(self._auto_proposer(player), self.auto, shown.step) if self.auto else ():
+    def _play(self, player: Player, instructions: Sequence[str]) -> None:
+        """Play these instructions, then the proposed ones."""
+        _warn_of_unknown_words(player.world, *instructions)
+        shown = _Shown(player, player.session.next_number - 1 + len(instructions) + self.auto)
+        player.play(instructions, shown.turn, _show_step)
+        if self.auto:
+            for played in player.autoplay(player.director(self.director_seed), self.auto, _show_step):
+                shown.turn(played)
+
+    def _play_typed(self, player: Player) -> None:
+        """Play until the input ends or the player quits. A line that cannot be played does not end the game."""
+        note(f"One instruction per line; {UNDO} undoes the last turn, {AUTO} 3 plays three, quit ends the game.")
+        if self.suggest:
+            note("Type a number to play that proposal.")
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="replace")
+        shown, offered = _Shown(player), ()
+        while True:
+            try:
+                offered = self._offer(player) if self.suggest else ()
+            except ValueError as error:
+                note(str(error))
+            if sys.stdin.isatty():
+                print("> ", end="", file=sys.stderr, flush=True)
+            line = sys.stdin.readline()
+            try:
+                typed = " ".join(read_instructions(line))  # nothing for a comment
+                if not line or typed in QUIT:
+                    return
+                if "\ufffd" in typed:
+                    raise ValueError("this line has bytes that are not UTF-8; type it again")
+                if typed:
+                    self._play_line(player, shown, typed, offered)
+            except ValueError as error:
+                note(str(error))
+
+    def _offer(self, player: Player) -> Sequence[Proposal]:
+        """Print the proposals for the next turn."""
+        offered = player.director(self.director_seed)(player.session, SUGGESTIONS)
+        for number, proposal in enumerate(offered, start=1):
+            why = f"  ({player.session.rules.label(proposal.reason)} is low)" if proposal.reason else ""
+            note(f"  {number}. {proposal.instruction}{why}")
+        return offered
+
+    def _play_line(self, player: Player, shown: _Shown, line: str, offered: Sequence[Proposal]) -> None:
+        """Do what a line says: a command, the number of a proposal, or an instruction."""
+        command, _, number = line.partition(" ")
+        if command == AUTO:
+            if not number.isdecimal() or len(number) > _DIGITS:
+                raise ValueError(f"how many turns? {AUTO} 5 plays five")
+            director = player.director(self.director_seed)
+            note("Ctrl-C gives the game back to you.")
+            try:
+                for played in player.autoplay(director, int(number), _show_step):
                     shown.turn(played)
-        except KeyboardInterrupt:
-            overwrite("")
-            last = player.session.next_number - 1
-            how = self._how_to_go_on(after) if last > after else "the same command"
-            note(f"\nStopped after turn {last}; all turns are saved. Continue with {how}.")
-            return 130
-        except RuntimeError as error:
-            import torch
-
-            if not isinstance(error, torch.OutOfMemoryError):
-                raise
-            overwrite("")
-            raise ValueError(
-                f"{player.settings.device} is out of memory for this world; try --preset low_vram or --device cpu"
-            ) from error
-        if instructions is None:
-            _warn_of_unused_motion(player.settings, after + 1, player.session.next_number - 1)
-        for path in player.finish(self.show_opening):
-            print(path)
-        return 0
-
-    def _how_to_go_on(self, after: int) -> str:
-        """The command for the rest of a game that is interrupted some turns after turn `after`."""
-        if self.file or self.auto:
-            return "the same command" if after == 0 or not self.resume else f"--branch {after} instead of --resume"
-        if self.resume:
-            return "the same command"
-        return "the same command and --resume" if self.branch is None else "--resume instead of --branch"
-
-    def _auto_proposer(self, player: Player) -> Director:
-        """Who proposes the turns of `--auto`; ValueError as for `Player.director`."""
-        try:
-            return player.director(self.director_seed)
-        except NobodyNamedError as error:
-            how = "`play FILE --auto N` plays the turns of FILE first; with `--resume`, `--auto N` continues a story"
-            raise ValueError(f"{error}. {how}") from error
+            except KeyboardInterrupt:
+                note("stopped; the turn in progress is not kept")
+        elif line == UNDO:
+            if player.session.next_number > 1:
+                player.rewind(player.session.next_number - 2)
+                note(f"back after turn {player.session.next_number - 1}")
+        elif line.startswith("@"):
+            raise ValueError(f"unknown command {line}; use {UNDO} or {QUIT[0]}")
+        else:
+            if offered and line.isdecimal():
+                if not 1 <= int(line) <= len(offered):
+                    raise ValueError(f"there is no proposal {brief(line, 20)}; choose 1 to {len(offered)}")
+                line = offered[int(line) - 1].instruction
+            check_length(line, len(player.world.tokenizer().encode_text(line)))
+            _warn_of_unknown_words(player.world, line)
+            shown.turn(player.step(line, _show_step))
 
 
 def read_game(path: Path) -> tuple[str, ...]:
@@ -260,116 +294,29 @@ def _warn_of_unknown_words(world: OpenWorld, *instructions: str) -> None:
         note(f"warning: world {world.spec.name!r} was not trained with these words: {', '.join(unknown)}")
 
 
-def _warn_of_unused_motion(settings: PlaySettings, first: int, last: int) -> None:
-    unused = ", ".join(str(number) for number in sorted(settings.motion) if not first <= number <= last)
-    if unused:
-        turns = f"turns {first} to {last}" if last >= first else "no turn"
-        note(f"warning: --motion of turn {unused} has no effect; this command plays {turns}")
-
-
-@dataclass(frozen=True)
-class _TypedGame:
-    """A game whose instructions are typed. seed: of the proposals; offers: whether they come before each turn."""
-
-    player: Player
-    shown: _Shown
-    seed: int
-    offers: bool
-
-    def play(self) -> None:
-        """Play until the input ends or the player quits. A line that cannot be played does not end the game."""
-        note(f"One instruction per line; {UNDO} undoes the last turn, {AUTO} 3 plays three, quit ends the game.")
-        if self.offers:
-            note("Type a number to play that proposal.")
-        if isinstance(sys.stdin, io.TextIOWrapper):
-            sys.stdin.reconfigure(errors="replace")
-        while True:
-            offered = self._offer() if self.offers else ()
-            if sys.stdin.isatty():
-                print("> ", end="", file=sys.stderr, flush=True)
-            line = sys.stdin.readline()
-            try:
-                typed = " ".join(read_instructions(line))  # nothing for a comment
-                if not line or typed in QUIT:
-                    return
-                if "\ufffd" in typed:
-                    raise ValueError("this line has bytes that are not UTF-8; type it again")
-                if typed:
-                    self._play(typed, offered)
-            except ValueError as error:
-                note(str(error))
-
-    def _offer(self) -> Sequence[Proposal]:
-        """Print the proposals for the next turn."""
-        try:
-            offered = self.player.director(self.seed)(self.player.session, SUGGESTIONS)
-        except ValueError as error:
-            note(str(error))
-            return ()
-        for number, proposal in enumerate(offered, start=1):
-            why = f"  ({self.player.session.rules.label(proposal.reason)} is low)" if proposal.reason else ""
-            note(f"  {number}. {proposal.instruction}{why}")
-        return offered
-
-    def _play(self, line: str, offered: Sequence[Proposal]) -> None:
-        """Do what a line says: a command, the number of a proposal, or an instruction."""
-        player = self.player
-        command, _, number = line.partition(" ")
-        if command == AUTO:
-            self._auto(number)
-        elif line == UNDO:
-            if player.session.next_number > 1:
-                player.rewind(player.session.next_number - 2)
-                note(f"back after turn {player.session.next_number - 1}")
-        elif line.startswith("@"):
-            raise ValueError(f"unknown command {line}; use {UNDO} or {QUIT[0]}")
-        else:
-            if offered and line.isdecimal():
-                if not 1 <= int(line) <= len(offered):
-                    raise ValueError(f"there is no proposal {brief(line, 20)}; choose 1 to {len(offered)}")
-                line = offered[int(line) - 1].instruction
-            check_length(line, len(player.world.tokenizer().encode_text(line)))
-            _warn_of_unknown_words(player.world, line)
-            self.shown.turn(player.step(line, self.shown.step))
-
-    def _auto(self, number: str) -> None:
-        """Play so many proposed turns; Ctrl-C, or no proposal, gives the game back to the player."""
-        if not number.isdecimal() or len(number) > _DIGITS:
-            raise ValueError(f"how many turns? {AUTO} 5 plays five")
-        director = self.player.director(self.seed)
-        note("Ctrl-C gives the game back to you.")
-        try:
-            for played in self.player.autoplay(director, int(number), self.shown.step):
-                self.shown.turn(played)
-        except KeyboardInterrupt:
-            note("stopped; the turn in progress is not kept")
+def _show_step(done: int, steps: int, _: object = None) -> None:
+    overwrite(f"  drawing: step {done} of {steps}")
 
 
 class _Shown:
-    """Prints turns to standard output and, on a terminal, the steps of sampling to standard error."""
+    """Prints turns to standard output, each with its seconds. total: turns of the game, if known."""
 
-    def __init__(self, total: int, label: Callable[[str], str]) -> None:
-        """total: turns of the game, if known. label: what a stat is called."""
-        self.total, self.label = total, label
+    def __init__(self, player: Player, total: int = 0) -> None:
+        self.label, self.total = (player.session.rules or PUBLISHED_RULES).label, total
         self.started = time.perf_counter()
-
-    def step(self, done: int, steps: int, _: object = None) -> None:
-        """Show a step of sampling."""
-        overwrite(f"  drawing: step {done} of {steps}")
 
     def turn(self, played: PlayedTurn) -> None:
         """Print a turn: its instruction, motion, stats and clip."""
         overwrite("")
         turn, seconds = played.turn, time.perf_counter() - self.started
-        state, character = turn.state, turn.character
         of = f"/{self.total}" if self.total >= turn.number else ""
-        stats = []
-        for name, change in turn.moved.items():
-            stats.append(f"{self.label(name)} {character[name]}" + (f" ({change:+d})" if change else ""))
-        motion = f"motion {scope_name(state.motion)} ({played.motion:g} px)"
+        stats = "  ".join(
+            f"{self.label(name)} {turn.character[name]}" + (f" ({change:+d})" if change else "")
+            for name, change in turn.moved.items()
+        )
+        motion = f"motion {scope_name(turn.state.motion)} ({played.motion:g} px)"
         how = f"{seconds:.1f} s" if played.predicted or played.drawn else "known"
-        print(f"turn {turn.number}{of}  {turn.instruction}")
-        print(f"  {motion}  {'  '.join(stats)}  {played.clip} ({how})", flush=True)
+        print(f"turn {turn.number}{of}  {turn.instruction}\n  {motion}  {stats}  {played.clip} ({how})", flush=True)
         if turn.refused:
             print(f"  not counted by this world's rules: {', '.join(map(self.label, turn.refused))}", flush=True)
         if turn.recalled:

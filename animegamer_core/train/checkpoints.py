@@ -8,10 +8,9 @@ noise depend only on seed and step (`sampling.py`), so they need no stored state
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,7 +32,6 @@ CHECKPOINTS = "checkpoints"  # folder in a run's folder
 JOB, RESULT, LOCK = "job.json", "result.json", ".lock"  # files in it: what it starts from, and how it ended
 MOMENTS = ("exp_avg", "exp_avg_sq")  # AdamW's
 KEPT = 2  # checkpoints that are kept
-FORMAT = 1
 # fields that may differ between a run and its continuation, since they change results by rounding at most
 SPLITTING = ("accumulation", "per_card")  # free unless the loss compares the samples of a micro-batch
 FREE_FIELDS = (
@@ -81,19 +79,13 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> Path:
     sizes = {name: value.nbytes for name, value in tensors.items()}
     staged.write_tensors(sizes, lambda name: tensors[name].detach().cpu(), state.config.shard_mb * 2**20)
     staged.commit()
-    info = {
-        "format": FORMAT,
-        "stage": state.stage,
-        "step": state.step,
-        "seconds": state.seconds,
-        "optimizer_steps": {
-            name: float(state.optimizer.state[parameter]["step"])
-            for name, parameter in state.parameters.items()
-            if parameter in state.optimizer.state
-        },
-        "config": dataclasses.asdict(state.config),
+    steps = {
+        name: float(state.optimizer.state[parameter]["step"])
+        for name, parameter in state.parameters.items()
+        if parameter in state.optimizer.state
     }
-    write_json(part / "state.json", info)
+    info = StoredState(state.stage, state.step, state.seconds, steps, dataclasses.asdict(state.config))
+    write_json(part / "state.json", msgspec.to_builtins(info))
     if path.exists():
         os.replace(path, folder / f"{PART}{os.getpid()}-old")  # removed below; a kill leaves no half here
     rename(part, path)
@@ -115,7 +107,6 @@ def step_of(path: Path) -> int:
 class StoredState(msgspec.Struct):
     """The content of a checkpoint's state.json."""
 
-    format: int
     stage: str
     step: Annotated[int, msgspec.Meta(ge=0)]
     seconds: float
@@ -123,8 +114,7 @@ class StoredState(msgspec.Struct):
     config: dict[str, Any]
 
 
-def read_state(path: Path) -> StoredState:
-    """Read a checkpoint's state.json; ValueError names a damaged field."""
+def _read_state(path: Path) -> StoredState:
     try:
         return read_json(path / "state.json", StoredState)
     except JsonError as error:
@@ -133,21 +123,29 @@ def read_state(path: Path) -> StoredState:
 
 def load_checkpoint(path: Path, state: RunState) -> None:
     """Load a checkpoint into a run that was just set up; ValueError names a tensor that does not fit."""
-    info = read_state(path)
+    info = _read_state(path)
     weights = find_safetensors(path)
     if weights is None:
         raise ValueError(f"{path}: holds no weights; delete this folder to continue from the checkpoint before")
     source = SafetensorsSource(weights)
+
+    def stored(name: str, like: Tensor) -> Tensor:
+        """A stored tensor, placed like another; ValueError if it is missing or has another shape."""
+        if name not in source.keys() or source.shape(name) != tuple(like.shape):  # noqa: SIM118  not a mapping
+            raise ValueError(
+                f"{source.path}: {name} is missing or not {tuple(like.shape)}; the checkpoint is for another spec"
+            )
+        return distributed_like(source.tensor(name), like)
+
     for name, parameter in state.parameters.items():
-        _copy(source, f"weight.{name}", parameter)
-        if state.average:
-            stored = f"average.{name}"  # a reduced checkpoint has none: its weights are the average
-            _copy(source, stored if stored in source.keys() else f"weight.{name}", state.average[name])  # noqa: SIM118
+        targets = {"weight": parameter, **({"average": state.average[name]} if state.average else {})}
+        for kind, into in targets.items():
+            with torch.no_grad():
+                local_shard(into).copy_(local_shard(stored(f"{kind}.{name}", into)))
         if (steps := info.optimizer_steps.get(name)) is not None:
             fused = state.optimizer.param_groups[0].get("fused")
-            moments = {"step": torch.tensor(steps, device=parameter.device if fused else "cpu")}
-            for moment in MOMENTS:
-                moments[moment] = distributed_like(_checked(source, f"{moment}.{name}", parameter), parameter)
+            moments = {moment: stored(f"{moment}.{name}", parameter) for moment in MOMENTS}
+            moments["step"] = torch.tensor(steps, device=parameter.device if fused else "cpu")
             state.optimizer.state[parameter] = moments
     state.step, state.seconds = info.step, info.seconds
 
@@ -168,32 +166,17 @@ def _tensors_of(state: RunState, keep: bool) -> dict[str, Tensor]:
     return tensors
 
 
-def _copy(source: SafetensorsSource, name: str, into: Tensor) -> None:
-    stored = _checked(source, name, into)
-    with torch.no_grad():
-        local_shard(into).copy_(local_shard(distributed_like(stored, into)))
-
-
-def _checked(source: SafetensorsSource, name: str, like: Tensor) -> Tensor:
-    """A stored tensor; ValueError if it is missing or has another shape than `like`."""
-    if name not in source.keys() or source.shape(name) != tuple(like.shape):  # noqa: SIM118  not a mapping
-        raise ValueError(
-            f"{source.path}: {name} is missing or not {tuple(like.shape)}; the checkpoint is for another spec"
-        )
-    return source.tensor(name)
-
-
 def continued_config(stage: str, config: StageConfig, out: Path) -> StageConfig:
     """The configuration with which the run in `out` continues; the given one if nothing was trained there yet.
 
-    A run may get more steps; its warm-up then keeps its length. ValueError if the run is of another stage or format, or
-    if a setting differs that is not in FREE_FIELDS.
+    A run may get more steps; its warm-up then keeps its length. ValueError if the run is of another stage, or if a
+    setting differs that is not in FREE_FIELDS.
     """
     found = list_checkpoints(out / CHECKPOINTS)
     if not found:
         return config
-    info = read_state(found[-1])
-    if (info.format, info.stage) != (FORMAT, stage):
+    info = _read_state(found[-1])
+    if info.stage != stage:
         raise ValueError(f"{found[-1]} is from stage {info.stage!r}, not {stage!r}; choose another folder")
     if info.config["steps"] < config.steps:
         config = dataclasses.replace(config, lr_warmup=info.config["lr_warmup"])
@@ -209,19 +192,22 @@ def continued_config(stage: str, config: StageConfig, out: Path) -> StageConfig:
     return config
 
 
-def origin_of(
+@contextmanager
+def hold_run_folder(
+    out: Path,
     stage: str,
     folder: DatasetFolder,
     start: Sequence[tuple[Path, float]],
     world: World | None,
     in_place: bool = False,
-) -> dict[str, object]:
-    """What a run starts from, as job.json in its folder states it.
+) -> Iterator[None]:
+    """Lock a run's folder while the block runs, and note in its job.json what the run starts from.
 
     world: as the stage reads it; None if it reads no world. in_place: whether the run writes to the world, which then
     differs afterwards, so that it is not noted.
+    ValueError if another training is running in the folder, or if the run there has a checkpoint and another origin.
     """
-    return {
+    origin = {
         "stage": stage,
         "profile": world.profile.name if world is not None and STAGES[stage].games else None,
         "world": None if world is None or in_place else world.fingerprint,
@@ -231,21 +217,13 @@ def origin_of(
             [path.name, strength, note_of(path).sha256[:12] if path.is_file() else ""] for path, strength in start
         ],
     }
-
-
-@contextmanager
-def hold_run_folder(out: Path, notes: Mapping[str, object]) -> Iterator[None]:
-    """Lock a run's folder while the block runs, and note in it what the run starts from (`origin_of`).
-
-    ValueError if another training is running in the folder, or if the run there has a checkpoint and another origin.
-    """
     refusal = f"{out}: another training is running here; wait for it, stop it, or choose another folder"
     with locked(out / LOCK, refusal) if processes().is_main_process else nullcontext():
         with processes().main_process_first():
             path = out / JOB
             if path.is_file() and list_checkpoints(out / CHECKPOINTS):
                 before = storage.read_json(path)
-                for name, value in json.loads(json.dumps(notes)).items():
+                for name, value in origin.items():
                     if before.get(name) != value:
                         raise ValueError(
                             f"{out} holds a run with another {name} ({brief(before.get(name), 40)}, now "
@@ -253,5 +231,5 @@ def hold_run_folder(out: Path, notes: Mapping[str, object]) -> Iterator[None]:
                         )
             else:
                 (out / RESULT).unlink(missing_ok=True)  # of a run whose checkpoints were removed
-            write_json(path, notes)
+            write_json(path, origin)
         yield

@@ -25,7 +25,7 @@ from ..weights.save import writing
 from ..weights.storage import read_json, write_json
 from ..weights.world import EMBEDDED
 from .cache import FeatureStore
-from .checkpoints import CHECKPOINTS, RESULT, hold_run_folder, list_checkpoints, origin_of
+from .checkpoints import CHECKPOINTS, RESULT, hold_run_folder, list_checkpoints
 from .distributed import close_at_exit, processes
 from .log import LOG, PICTURE, Report, RunProgress, how_it_stopped, plot_log, read_log
 from .parts import WorldParts, needed_parts, world_for_stage
@@ -89,7 +89,7 @@ def train_adapter(
     folder = DatasetFolder.open(dataset, clips=False)  # train_stage checks them if it reads clips
     data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=on_progress)
     with torch.inference_mode(False), torch.enable_grad():
-        with hold_run_folder(out, origin_of(stage, folder, start, world)):
+        with hold_run_folder(out, stage, folder, start, world):
             parts = needed_parts(stage, config, world, data, device, [path for path, _ in start])
             train_stage(stage, config, parts.with_stage_files(start), data, out, device=device, **options)
 
@@ -131,7 +131,7 @@ def _train(request: TrainRequest, report: Report, held: ExitStack) -> None:
     read = None if facts.baseline else world  # a baseline reads no turns of the world
     config = _config(request, recipe, report, read)
     check_free(out, request.resume)
-    held.enter_context(hold_run_folder(out, origin_of(stage, folder, starts, read, in_place)))
+    held.enter_context(hold_run_folder(out, stage, folder, starts, read, in_place))
     # features of small worlds stay in memory
     cache = request.cache or (None if in_place or (facts.baseline and world is not None) else out / FEATURES)
     data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=progress.feature)

@@ -19,6 +19,7 @@ from ..game.state import MotionScope, clean_text
 from ..model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
 from ..model.encoder import ShotEncoder, clip_pixels
 from ..model.sampler import scale_at
+from ..weights.lora import set_strength
 from .distributed import all_gather
 from .losses import (
     contrastive,
@@ -30,7 +31,7 @@ from .losses import (
     timestep_band,
     velocity_target,
 )
-from .parts import lora_off
+from .parts import ADAPTER
 from .sampling import ClipSampler, MicroBatch, SampleNoise, random_seed
 from .stages import StageConfig
 from .training_data import IMAGE_FEATURES, TrainingData, pictures
@@ -320,8 +321,11 @@ class DistillLearner(DiffusionLearner):
             teacher.transformer.to(self.decoder.unconditional_ND.device)
             yield teacher
             return
-        with lora_off(self):
+        set_strength(self, ADAPTER, 0.0)
+        try:
             yield self.decoder
+        finally:
+            set_strength(self, ADAPTER, 1.0)
 
 
 class TextVideoLearner(DiffusionLearner):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,14 +28,9 @@ from ..weights.adapter_files import (
 from ..weights.adapters import reading_of
 from ..weights.lora import (
     apply_adapter,
-    attach,
     changed_tensors,
-    detach,
-    free_name,
     inject,
     linear_layers,
-    lora_of,
-    set_strength,
     take_in,
 )
 from ..weights.parts import ENCODER_PARTS, is_lora, part_names, parts_of, plain_tensors
@@ -160,28 +154,23 @@ class WorldParts:
             world = save_part(world, model, dtype=dtype, max_shard_bytes=max_shard_bytes)
         return world
 
-    def with_stage_file(self, path: Path, strength: float = 1.0) -> WorldParts:
-        """The parts with an adapter applied to those of its models that are loaded (see `apply_adapter`).
+    def with_stage_files(self, files: Iterable[tuple[Path, float]]) -> WorldParts:
+        """The parts with adapters, each with its strength, applied to the loaded models (see `apply_adapter`).
 
         An adapter that trained none of them changes nothing. ValueError if it is a baseline's adapter and these are a
         world's models, or the reverse.
         """
-        models = self.models
+        parts, models = self, self.models
         baseline = self.decoder is not None and not isinstance(self.decoder, ShotDecoder)  # it is a TextVideo
-        shared = adapted_models(path, baseline) & set(models)  # predict has no decoder, which joint trained too
-        if not shared:
-            return self
-        apply_adapter(path, models, strength, whole=False)
-        for kind, model in models.items():
-            changed = (f"{kind}.{name}" for name in changed_tensors(model))
-            forget_names(nn.ModuleDict({kind: model}), changed)
-        return self if self.decoder is None else self.with_scaling_factor(self.decoder.vae.config.scaling_factor)
-
-    def with_stage_files(self, files: Sequence[tuple[Path, float]]) -> WorldParts:
-        """The parts with adapters applied one after another, each with its strength."""
-        parts = self
         for path, strength in files:
-            parts = parts.with_stage_file(path, strength)
+            if not adapted_models(path, baseline) & set(models):
+                continue
+            apply_adapter(path, models, strength, whole=False)  # predict has no decoder, which joint trained too
+            for kind, model in models.items():
+                changed = (f"{kind}.{name}" for name in changed_tensors(model))
+                forget_names(nn.ModuleDict({kind: model}), changed)
+            if self.decoder is not None:
+                parts = parts.with_scaling_factor(self.decoder.vae.config.scaling_factor)
         return parts
 
     def with_scaling_factor(self, factor: float) -> WorldParts:
@@ -339,36 +328,14 @@ def _plain_names(learner: nn.Module) -> list[str]:
     return [name for name, _ in learner.named_parameters() if not is_lora(name) and ".base_layer." not in name]
 
 
-def keep_lora(learner: nn.Module) -> None:
-    """Keep the LoRA that a stage trained in its model: merged into fp32 weights, or next to 16-bit ones."""
-    updates = lora_of(learner, ADAPTER)
-    detach(learner, ADAPTER)
-    attach(learner, updates, free_name(learner))
-
-
-@contextmanager
-def lora_off(learner: nn.Module) -> Iterator[None]:
-    """Compute without the LoRA that the stage trains while the block runs."""
-    set_strength(learner, ADAPTER, 0.0)
-    try:
-        yield
-    finally:
-        set_strength(learner, ADAPTER, 1.0)
-
-
-def read_config(path: Path) -> tuple[str, StageConfig]:
-    """(stage, configuration) of an adapter file; does not read its tensors. ValueError if the file is invalid."""
+def read_adapter(path: Path) -> tuple[str, StageConfig, dict[str, Tensor]]:
+    """(stage, configuration, tensors) of an adapter file; ValueError if the file is invalid."""
     with open_adapter(path) as file:
         stage, settings = read_settings(path, file.metadata())
     try:
         values: dict[str, Any] = dict(settings)
         values |= {name: tuple(value) for name, value in settings.items() if isinstance(value, list)}
-        return stage, StageConfig(**values)
+        config = StageConfig(**values)
     except (TypeError, ValueError) as error:
         raise unreadable_settings(path, error) from error
-
-
-def read_adapter(path: Path) -> tuple[str, StageConfig, dict[str, Tensor]]:
-    """(stage, configuration, tensors) of an adapter file; ValueError if the file is invalid."""
-    stage, config = read_config(path)
     return stage, config, read_tensors(path)[1]

@@ -20,6 +20,7 @@ from ..runtime.device import choose_device
 from ..spec import Reading
 from ..weights import open_world
 from ..weights.adapter_files import save_adapter
+from ..weights.lora import attach, detach, free_name, lora_of
 from ..weights.parts import ENCODER_PARTS
 from ..weights.storage import write_json
 from . import distributed
@@ -29,7 +30,7 @@ from .distributed import processes
 from .engine_learner import EngineLearner, add_predictions
 from .learners import ContrastiveLearner, DiffusionLearner, DistillLearner, Learner, TextVideoLearner, VaeLearner
 from .loop import OnStep, draw_sheet, run_loop
-from .parts import WorldParts, check_trainable, keep_lora
+from .parts import ADAPTER, WorldParts, check_trainable
 from .stages import STAGES, StageConfig
 from .trainer import Trainer, copy_into, idle_on_cpu, on_device
 from .training_data import (
@@ -241,7 +242,9 @@ def _finish(
     own = dict(learner.named_parameters())
     copy_into({name: own[name] for name in trained}, trained)
     trained = {name: value.detach().cpu().clone() for name, value in trained.items()}
-    keep_lora(learner)
+    updates = lora_of(learner, ADAPTER)  # stays in its model: merged into fp32 weights, or next to 16-bit ones
+    detach(learner, ADAPTER)
+    attach(learner, updates, free_name(learner))
     learner.eval().requires_grad_(False)
     if any(name.startswith("decoder.vae.encoder.") for name in trained):  # otherwise latents have not changed
         parts = parts.with_scaling_factor(measured_scale(parts, data))

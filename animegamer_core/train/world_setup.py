@@ -1,4 +1,4 @@
-"""The world that a run trains: opened, or made where there is none yet, with the models that a stage needs."""
+"""Whether a world exists, a new world's vocabulary, and a small world that continues another's training."""
 
 from __future__ import annotations
 
@@ -20,33 +20,27 @@ from ..weights.world import EMBEDDED, MANIFEST
 from .parts import WorldParts, with_guidance
 from .sampling import random_seed
 
-UNCONDITIONAL = "unconditional_ND"  # of the decoder, zero until a stage trains the encoder together with it
+BEGAN_AS = "began as"  # key of the new world's provenance
 
 
 def world_exists(name: str) -> bool:
     """Whether `open_world` finds something by that name; otherwise a folder will be made."""
-    folder = EMBEDDED.get(name, Path(name))
-    return (folder / MANIFEST).is_file()
+    return (EMBEDDED.get(name, Path(name)) / MANIFEST).is_file()
 
 
-def words_tokenizer(turns: Sequence[ClipRecord], spec: ModelSpec, stats: Sequence[Stat] = STATS) -> GameTokenizer:
-    """A tokenizer of all words in a dataset's instructions, and of its stats' tags; ValueError if they are more than
-    the spec's vocabulary."""
-    return small_tokenizer(dataset_words(turns), spec, stats)
+def words_tokenizer(
+    turns: Sequence[ClipRecord], spec: ModelSpec, stats: Sequence[Stat] = STATS, words: Sequence[str] = ()
+) -> GameTokenizer:
+    """A tokenizer of these words, of those in a dataset's captions and instructions, and of its stats' tags.
 
-
-def dataset_words(turns: Sequence[ClipRecord]) -> list[str]:
-    """The lower-case words of captions and instructions, sorted."""
+    ValueError if they are more than the spec's vocabulary.
+    """
     from tokenizers.pre_tokenizers import Whitespace
 
     splitter = Whitespace()
     captioned = [turn for turn in turns if turn.captioned]
     texts = (clean_text(text).lower() for turn in captioned for text in (turn.caption, turn.instruction))
-    return sorted({word for text in texts for word, _ in splitter.pre_tokenize_str(text)})
-
-
-def small_tokenizer(words: Sequence[str], spec: ModelSpec, stats: Sequence[Stat] = STATS) -> GameTokenizer:
-    """A tokenizer of these words; ValueError if they are more than the spec's vocabulary."""
+    words = [*words, *sorted({word for text in texts for word, _ in splitter.pre_tokenize_str(text)})]
     tokenizer = GameTokenizer.from_words(words, spec.state.tokens, stats)
     if tokenizer.size > spec.engine.vocab_size:
         count = len(set(words))
@@ -57,9 +51,6 @@ def small_tokenizer(words: Sequence[str], spec: ModelSpec, stats: Sequence[Stat]
     return tokenizer
 
 
-BEGAN_AS = "began as"  # key of the new world's provenance
-
-
 def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: int = 0) -> World:
     """A copy of a small world in a new folder, whose vocabulary has the dataset's words after its own.
 
@@ -68,60 +59,46 @@ def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: 
     out: they are the start's.
     ValueError if `out` holds a world already, if the start is not a whole small world, or if there are too many words.
     """
+    from tokenizers.models import WordLevel
+
     folder = Path(out)
     if (folder / MANIFEST).is_file():
         raise ValueError(f"{folder} already holds a world; choose another folder (--out)")
     parts = WorldParts.load(start).in_memory().with_spec(with_guidance(start.spec))
     engine, encoder = parts.of("engine"), parts.of("encoder")
     parts.of("decoder")
-    old = engine.tokenizer
-    own = _words(old)
-    if not own:
+    if not isinstance(engine.tokenizer.backend.model, WordLevel):
         raise ValueError(f"world {start.spec.name!r} spells any word, so it needs no new ones; train it on the dataset")
-    tokenizer = small_tokenizer([*own, *dataset_words(dataset.turns)], start.spec, dataset.stats)
+    ids = engine.tokenizer.backend.get_vocab(with_added_tokens=True)
+    own = [word for word in sorted(ids, key=ids.__getitem__) if not word.startswith("<")]
+    tokenizer = words_tokenizer(dataset.turns, start.spec, dataset.stats, own)
     for name, table in {
         "engine": engine.llm.get_input_embeddings(),
         "engine output": engine.llm.get_output_embeddings(),
         "text encoder": encoder.text_tower.get_input_embeddings(),
     }.items():
-        _move_rows(table, old, tokenizer, own, random_seed(seed, name))
+        _move_rows(table, ids, tokenizer, own, random_seed(seed, name))
     engine.tokenizer, encoder.tokenizer = tokenizer, tokenizer.backend
     provenance = {BEGAN_AS: f"{start.spec.name} ({start.fingerprint[:12]})", "dataset": dataset.path.name}
+    licence = f" ({start.licence.rstrip('.')})" if start.licence else ""
     world = save_world(
         folder,
         parts.spec,
         profile=start.profile.name,
         motion_table=dataset.motion_table,
         provenance=provenance | dataset.motion_provenance,
-        licence=_licence(start, dataset),
+        licence=f"It began with the weights of {start.spec.name}{licence}, and was made to be trained on "
+        f"{dataset.path.name}, whose licences apply too.",
         trained_window=start.trained_window,
         life=life_of(dataset),
     )
     return parts.save(world)
 
 
-def _licence(start: World, dataset: DatasetFolder) -> str:
-    """The notice of a world that continues another's training on a dataset."""
-    began = f"It began with the weights of {start.spec.name}"
-    own = f" ({start.licence.rstrip('.')})" if start.licence else ""
-    return f"{began}{own}, and was made to be trained on {dataset.path.name}, whose licences apply too."
-
-
-def _words(tokenizer: GameTokenizer) -> list[str]:
-    """The words of a word-level vocabulary in the order of their ids; empty for any other tokenizer."""
-    from tokenizers.models import WordLevel
-
-    if not isinstance(tokenizer.backend.model, WordLevel):
-        return []
-    entries = tokenizer.backend.get_vocab(with_added_tokens=True)
-    return [word for word in sorted(entries, key=entries.__getitem__) if not word.startswith("<")]
-
-
 @torch.no_grad()
-def _move_rows(table: nn.Module, old: GameTokenizer, new: GameTokenizer, own: list[str], seed: int) -> None:
+def _move_rows(table: nn.Module, ids: dict[str, int], new: GameTokenizer, own: Sequence[str], seed: int) -> None:
     """Give each entry of the new vocabulary the row that it had in the old one, and a new word a random row."""
     before_VH: Tensor = table.weight.clone()
-    ids = old.backend.get_vocab(with_added_tokens=True)
     words_VH = before_VH[[ids[word] for word in own]]
     generator = torch.Generator().manual_seed(seed)
     for index in range(new.size):

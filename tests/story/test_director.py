@@ -144,7 +144,7 @@ def test_auto_without_words_says_how_to_begin_and_both_ways_work(world, tmp_path
     arguments = ["play", "--world", str(world.folder), "--steps", "1", "--out", str(tmp_path / "out")]
     assert world.life.words is None
     assert main([*arguments, "--auto", "1"]) == 2
-    assert "`play FILE --auto N` plays the turns of FILE first; with `--resume`" in capsys.readouterr().err
+    assert "first play a turn in the form" in capsys.readouterr().err
     assert main([*arguments, str(file), "--auto", "1"]) == 0
     assert main([*arguments, "--resume", "--name", "one", "--auto", "1"]) == 0
     turns = Story.read(tmp_path / "out", "one").session(3, 3).turns

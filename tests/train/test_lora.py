@@ -110,7 +110,7 @@ def test_a_stage_on_16_bit_weights_trains_beside_those_before_it(tiny, ready, tm
     for block in parts.decoder.transformer.transformer_blocks:
         for layer in (block.attn1.to_q, block.attn1.to_k, block.attn1.to_v, block.attn1.to_out[0]):
             layer.to(BF16)
-    parts = parts.with_stage_file(joint)
+    parts = parts.with_stage_files([(joint, 1.0)])
     began = lora_of(parts.decoder)
     assert len(began) == 4 * len(parts.decoder.transformer.transformer_blocks)
     config = dataclasses.replace(

@@ -278,7 +278,7 @@ def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data,
     latents = add_latents(left, trained.decoder).store.features["latents"].shards[0]
     assert latents[list(data.clips()), 0].float().std() == pytest.approx(1, rel=0.02)
     assert "latents" not in left.store
-    other = new_parts(data).with_stage_file(tmp_path / "vae.safetensors")
+    other = new_parts(data).with_stage_files([(tmp_path / "vae.safetensors", 1.0)])
     assert other.spec == trained.spec and other.decoder.vae.config.scaling_factor == factor
 
 

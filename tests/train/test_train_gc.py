@@ -106,7 +106,7 @@ def test_a_stock_folder_gets_updates_that_diffusers_loads(world, dataset, data, 
     files = [path.name for path in (tmp_path / "run" / "gc").iterdir()]
     assert files == ["pytorch_lora_weights.safetensors", "sampling.json"]
 
-    parts = open_text_video(stock).with_stage_file(tmp_path / "run" / "gc.safetensors")
+    parts = open_text_video(stock).with_stage_files([(tmp_path / "run" / "gc.safetensors", 1.0)])
     pipeline = CogVideoXPipeline.from_pretrained(str(stock), local_files_only=True)
     plain = draw(pipeline, "red walk")
     pipeline.load_lora_weights(str(tmp_path / "run" / "gc"))
