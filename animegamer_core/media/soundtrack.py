@@ -58,11 +58,6 @@ def fitted_sound(samples: np.ndarray, seconds: float) -> Iterator[np.ndarray]:
         yield samples[:, places % samples.shape[1]] * loudness
 
 
-def in_pieces(samples: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield sound (2, samples) in pieces."""
-    return (samples[:, first : first + _PIECE] for first in range(0, samples.shape[1], _PIECE))
-
-
 def _without_clock(frame: av.AudioFrame) -> av.AudioFrame:
     frame.pts = None  # gaps of the file's clock would be refused by the resampler
     return frame
@@ -72,14 +67,14 @@ def _resampled(frames: Iterator[av.AudioFrame]) -> Iterator[np.ndarray]:
     first = next(frames, None)
     if first is None:
         return
-    resampler = resampler_for(first)
+    resampler = _resampler_for(first)
     for frame in itertools.chain([first], frames, [None]):
         for piece in resampler.resample(frame):
-            yield as_stereo(piece)
+            yield _as_stereo(piece)
 
 
-def resampler_for(frame: av.AudioFrame) -> av.AudioResampler:
-    """A resampler to RATE for frames like this one; see `as_stereo`."""
+def _resampler_for(frame: av.AudioFrame) -> av.AudioResampler:
+    """A resampler to RATE for frames like this one; see `_as_stereo`."""
     import av
 
     # Mono stays mono here and is as loud in both ears as it was: libswresample would make it 3 dB softer in stereo.
@@ -87,7 +82,7 @@ def resampler_for(frame: av.AudioFrame) -> av.AudioResampler:
     return av.AudioResampler(format="fltp", layout=layout, rate=RATE)
 
 
-def as_stereo(piece: av.AudioFrame) -> np.ndarray:
+def _as_stereo(piece: av.AudioFrame) -> np.ndarray:
     """What a resampler gave, as float32 (2, n)."""
     return np.broadcast_to(piece.to_ndarray(), (2, piece.samples))
 

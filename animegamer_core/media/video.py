@@ -15,7 +15,6 @@ import numpy as np
 
 from ..files import FULL, replacing
 from .limits import UNDECODED, SizeError, check_pixels, limit_track
-from .soundtrack import SoundWriter, in_pieces
 
 if typing.TYPE_CHECKING:
     from av.container import InputContainer
@@ -64,22 +63,16 @@ def write_clip(
     frames: Frames,
     fps: float,
     metadata: Mapping[str, str] | None = None,
-    sound: np.ndarray | None = None,
 ) -> None:
-    """Write a clip atomically: H.264 in yuv420p, with a sound AAC, for `.mp4`; raw bytes for `.safetensors`.
+    """Write a clip atomically: H.264 in yuv420p for `.mp4`; raw bytes for `.safetensors`.
 
-    sound: float32 (2, samples) at 48,000 a second, as long as the clip.
-
-    ValueError: another suffix, frames that are not (F, H, W, 3) bytes, for `.mp4` an odd width or height, for
-    `.safetensors` a sound.
+    ValueError: another suffix, frames that are not (F, H, W, 3) bytes, for `.mp4` an odd width or height.
     """
     path = Path(path)
     _check_frames(frames, fps)
-    if sound is not None and _kind(path) != ".mp4":
-        raise ValueError(f"{path}: a {path.suffix} clip cannot have sound; write an .mp4, or drop the sound")
     with replacing(path) as part:
         if _kind(path) == ".mp4":
-            _write_mp4(part, frames, fps, metadata or {}, sound)
+            _write_mp4(part, frames, fps, metadata or {})
         else:
             _write_safetensors(part, frames, fps, metadata or {})
 
@@ -134,7 +127,7 @@ def _check_frames(frames: Frames, fps: float) -> None:
         raise ValueError(f"fps is {fps}; expected a number above 0, at most 1000")
 
 
-def _write_mp4(path: Path, frames: Frames, fps: float, metadata: Mapping[str, str], sound: np.ndarray | None) -> None:
+def _write_mp4(path: Path, frames: Frames, fps: float, metadata: Mapping[str, str]) -> None:
     import av
 
     height, width = frames.shape[1:3]
@@ -147,12 +140,9 @@ def _write_mp4(path: Path, frames: Frames, fps: float, metadata: Mapping[str, st
         rate = Fraction(fps).limit_denominator(1001)
         stream = container.add_stream("libx264", rate=rate, options=_X264)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-        heard = None if sound is None else SoundWriter(container, in_pieces(sound))
         for frame in frames:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
         container.mux(stream.encode())
-        if heard is not None:
-            heard.write_until(None)
 
 
 @contextmanager

@@ -39,7 +39,6 @@ PLAN = FilmPlan(
     credits=True,
     dark_opening=True,
     variable=True,
-    sound=True,
 )
 
 

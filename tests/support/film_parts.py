@@ -54,7 +54,6 @@ class FilmPlan:
     credits: bool = False
     dark_opening: bool = False
     variable: bool = False
-    sound: bool = False
     grain: float = 1.5
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,6 @@ if typing.TYPE_CHECKING:
 # Lossy, with B-frames, like published films. One thread and no macroblock tree, so that the same plan gives the same
 # file (see media/video.py).
 _X264 = {"crf": "20", "preset": "veryfast", "threads": "1", "x264-params": "mbtree=0"}
-_SOUND_RATE, _SOUND_FRAME = 48000, 1024
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class FilmTruth:
 
 
 def make_film(path: Path, plan: FilmPlan) -> FilmTruth:
-    """Draw the film and write it (H.264, and AAC if it has sound) with its truth and its captions.
+    """Draw the film and write it (H.264) with its truth and its captions.
 
     The same plan gives the same film. ValueError if the path is a folder.
     """
@@ -94,7 +92,7 @@ def make_film(path: Path, plan: FilmPlan) -> FilmTruth:
     parts = parts_of(plan)
     starts = starts_of(parts)
     with replacing(path) as unfinished:
-        count = _write(unfinished, film_frames(parts, plan), starts[-1], plan)
+        count = _write(unfinished, film_frames(parts, plan), plan)
     truth = _truth(path, parts, starts, count, plan)
     write_text(path.with_suffix(".truth.json"), json.dumps(dataclasses.asdict(truth), indent=1) + "\n")
     spans = [_caption(row, part) for row, part in zip(truth.scenes, parts, strict=True) if part.scene is not None]
@@ -162,8 +160,8 @@ def _caption(row: SceneTruth, part: Part) -> dict[str, typing.Any]:
     }
 
 
-def _write(path: Path, frames: Iterator[tuple[int, NDArray[np.uint8]]], total: int, plan: FilmPlan) -> int:
-    """Encode the frames as they are drawn; returns their number. total: the film's length in frames of plan.fps."""
+def _write(path: Path, frames: Iterator[tuple[int, NDArray[np.uint8]]], plan: FilmPlan) -> int:
+    """Encode the frames as they are drawn; returns their number."""
     import av
 
     rate = Fraction(plan.fps).limit_denominator(1001)
@@ -172,37 +170,10 @@ def _write(path: Path, frames: Iterator[tuple[int, NDArray[np.uint8]]], total: i
         stream = container.add_stream("libx264", rate=rate, options=_X264)
         stream.height, stream.width = plan.size
         stream.pix_fmt, stream.codec_context.time_base = "yuv420p", 1 / rate
-        sound = _Sound(container, total / rate) if plan.sound else None
         for number, picture in frames:
             frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
             frame.pts, frame.time_base = number, 1 / rate
             container.mux(stream.encode(frame))
             count += 1
-            if sound is not None:
-                sound.until(number / rate)
         container.mux(stream.encode())
-        if sound is not None:
-            sound.until(total / rate, end=True)
     return count
-
-
-class _Sound:
-    """A quiet tone as long as the film, written piece by piece between the pictures."""
-
-    def __init__(self, container: typing.Any, seconds: Fraction) -> None:
-        self._container = container
-        self._stream = container.add_stream("aac", rate=_SOUND_RATE, layout="mono")
-        self._samples, self._written = int(seconds * _SOUND_RATE), 0
-
-    def until(self, seconds: Fraction, end: bool = False) -> None:
-        import av
-
-        while self._written < min(self._samples, int(seconds * _SOUND_RATE)):
-            times = np.arange(self._written, min(self._samples, self._written + _SOUND_FRAME)) / _SOUND_RATE
-            tone = (0.1 * np.sin(2 * math.pi * 220 * times)).astype(np.float32)[None]
-            frame = av.AudioFrame.from_ndarray(tone, format="fltp", layout="mono")
-            frame.sample_rate, frame.pts, frame.time_base = _SOUND_RATE, self._written, Fraction(1, _SOUND_RATE)
-            self._container.mux(self._stream.encode(frame))
-            self._written += len(times)
-        if end:
-            self._container.mux(self._stream.encode())

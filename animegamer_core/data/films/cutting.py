@@ -26,7 +26,6 @@ from ..motion import motion_value
 from .film import FilmError, frames_at, read_frames
 from .framing import Crop, fit
 from .scenes import Scene
-from .sound import sounds_at
 from .survey import FilmScene, ReadableFrames, Survey
 from .writing import MOST_TEXT, is_credits, looked_at, reading_size
 
@@ -264,13 +263,12 @@ def cut_span(span: Span, out: Path, shape: ClipShape, flow: FlowSettings) -> tup
     frames = read_frames(span.film, times[0], span.scenes[-1].scene.end)
     pictures = frames_at(frames if span.whole else ReadableFrames(frames), times)
     measure = functools.partial(motion_value, backend=_flow(flow), **flow.left_out)
-    sounds = sounds_at(span.film, [segment.start for plan in plans for segment in plan], shape.frames / shape.fps)
     cuts: list[list[Cut]] = []
     try:
         for item, plan in zip(span.scenes, plans, strict=True):
             cuts.append([])
             for segment in plan:
-                cuts[-1].append(_cut_segment(pictures, next(sounds), segment, item.crop, span, shape, measure, out))
+                cuts[-1].append(_cut_segment(pictures, segment, item.crop, span, shape, measure, out))
     except FilmError as error:
         return span, str(error)
     return span, cuts
@@ -288,7 +286,6 @@ def is_cut(clip: str, film: str) -> bool:
 
 def _cut_segment(
     frames: Iterator[NDArray[np.uint8]],
-    sound: NDArray[np.float32] | None,
     segment: Segment,
     crop: Crop,
     span: Span,
@@ -311,7 +308,7 @@ def _cut_segment(
     if reason is not None:
         return Cut(start, end, dropped=reason)
     clip = f"{clips_of(span.name)}{round(segment.start * 1000):08d}{clip_suffix()}"
-    write_clip(out / clip, clip_FHWC, shape.fps, sound=sound)
+    write_clip(out / clip, clip_FHWC, shape.fps)
     return Cut(start, end, clip, round(value, 4), signature(judged))
 
 

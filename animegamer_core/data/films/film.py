@@ -6,7 +6,6 @@ only imported when a file is opened.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import stat
 from collections import deque
@@ -26,7 +25,7 @@ from .colour import HDR, Display
 
 if TYPE_CHECKING:
     import numpy as np
-    from av import AudioFrame, Packet, VideoFrame
+    from av import Packet, VideoFrame
     from av.container import InputContainer
     from av.video.stream import VideoStream
     from numpy.typing import NDArray
@@ -38,7 +37,6 @@ _LISTS = ("concat", "hls", "dash", "sdp")  # formats that only refer to other fi
 _MAY_JUMP = ("mpegts", "mpeg")  # formats whose clock may restart, as in joined recordings
 _MISSING = 1.0  # seconds that must be missing at the end before a file counts as truncated
 _LATE = 1.0  # seconds by which a time may exceed the film's length
-_BEFORE = 1.0  # seconds before the wanted sound to seek to
 _USUAL_FPS = 25.0
 _DOUBTED_FPS = 240.0  # a stated rate from here on is often the container's clock, such as WebM's 1000
 MOST_FPS = 1000.0  # frames per second
@@ -210,32 +208,6 @@ class FilmFile:
         of = f" of {self.seconds:.1f} s" if self.seconds else ""
         why = self._failure or "no more data"
         return f"{self.path}: ends at {seconds:.1f} s{of}: the file is truncated or damaged ({why})"
-
-
-def has_sound(path: Path) -> bool:
-    """Whether a film has sound that can be decoded, with timestamps."""
-    with _container(path) as container:
-        tracks, may_jump = container.streams.audio, container.format.name in _MAY_JUMP
-        if not tracks or tracks[0].codec_context is None:
-            return False
-    file = path.stat()
-    return not (may_jump and _clock_jumps(path, file.st_size, file.st_mtime_ns))
-
-
-def sound_frames(path: Path, start: float) -> Iterator[AudioFrame]:
-    """Yield the film's sound as far as it can be decoded, from shortly before `start` (seconds of the file's clock)."""
-    import av
-
-    with _container(path) as container:
-        track = container.streams.audio[0]
-        with contextlib.suppress(av.error.FFmpegError):  # no index: read from the start
-            container.seek(math.floor(max(0.0, start - _BEFORE) / track.time_base), stream=track)
-        try:
-            for packet in container.demux(track):
-                with contextlib.suppress(av.error.FFmpegError):  # damaged parts are silent
-                    yield from packet.decode()
-        except av.error.FFmpegError:  # the film breaks off here, which its pictures report
-            return
 
 
 @lru_cache(maxsize=64)

@@ -6,7 +6,6 @@ const FIELD_NAMES = {
   background: "Time and place",
 };
 let edited = null; // the clip in the editor
-let muted = true; // whether its sound is off; kept from clip to clip
 
 const offered = new Map();
 
@@ -43,8 +42,7 @@ function renderEditor() {
   $("before").disabled = at <= 0;
   $("after").disabled = at < 0 || at + 1 >= shown.length;
   const video = film(clip, { controls: true, src: address(clip.clip), "aria-label": "The clip" });
-  video.muted = muted;
-  video.addEventListener("volumechange", () => { muted = video.muted; });
+  video.muted = true; // or browsers do not start it
   video.autoplay = !matchMedia("(prefers-reduced-motion: reduce)").matches;
   $("stage").replaceChildren(video);
   const facts = [
