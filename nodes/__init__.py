@@ -6,13 +6,11 @@ from comfy_api.v0_0_2 import ComfyExtension, io
 
 from . import comfyui, routes
 from .dataset import BuildGameDataset
-from .drawing import DecodeShot, EncodeShotLatent
+from .drawing import DecodeShot, EncodeShot, EncodeShotLatent, ReadFilmSpan
 from .evaluation import EvaluateGame
 from .game import ComposeGameInstruction, GameHistory, GameTurnValues, LoadAnimeGamer, PredictNextState, StateDisplay
-from .openings import EncodeShot, ReadFilmSpan
-from .play import PlayGameStory
+from .play import PlayGameStory, PlayGameTakes
 from .story import ExportGameStory, LoadGameStory, SaveGameStory
-from .takes import PlayGameTakes
 from .training import TrainLoRAStage
 from .weights import ConvertAnimeGamer, GetAnimeGamerWeights
 

@@ -18,7 +18,7 @@ from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .training import dataset_version
 from .values import NONE, DatasetSocket, image_of_picture, report_ui
-from .widgets import choice_input, schema
+from .widgets import check_choice, choice_input, schema
 
 if typing.TYPE_CHECKING:
     from ..animegamer_core.data.assemble import BuildReport
@@ -91,8 +91,7 @@ class BuildGameDataset(io.ComfyNode):
     @classmethod
     def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
         given, fingerprinted = DatasetInputs(**inputs), inputs | _versions(inputs)
-        if given.captioner not in CAPTIONERS:  # older ComfyUI does not check
-            raise ValueError(f"captioner is {given.captioner!r}; choose {', '.join(CAPTIONERS)}")
+        check_choice("captioner", given.captioner, CAPTIONERS)
         comfyui.require(*PACKAGES, *CAPTIONERS[given.captioner])
         from ..animegamer_core.data.stats import draw_stats, write_stats
 
@@ -200,8 +199,7 @@ def _settings(size: str, held_out: float) -> BuildSettings:
     from ..animegamer_core.data.games import GamePlan
     from ..animegamer_core.spec import get_spec
 
-    if size not in SIZES:
-        raise ValueError(f"size is {size!r}; choose {' or '.join(SIZES)}")
+    check_choice("size", size, SIZES)
     return BuildSettings(shape=ClipShape.of(get_spec(size).decoder), games=GamePlan(held_out=held_out))
 
 

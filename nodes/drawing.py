@@ -1,4 +1,4 @@
-"""Decode Shot and Encode Shot Latent, and what all nodes that draw share."""
+"""Shots: Decode Shot draws a state, and three nodes read pictures and films; and what all nodes that draw share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 import typing
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 
 from comfy_api.v0_0_2 import InputImpl, Types, io
 
@@ -15,6 +16,7 @@ from ..animegamer_core.game.state import MotionScope
 from ..animegamer_core.media.video import clip_suffix, write_clip
 from ..animegamer_core.spec import GUIDANCE
 from ..animegamer_core.story.content_store import address_of
+from ..animegamer_core.story.opening import DEFAULT_TEXT, MOST_FPS, film_span, frame_at_second, open_game
 from ..animegamer_core.story.turn import draw_turn_latent, shot_key
 from . import comfyui
 from .models import GameModel
@@ -29,10 +31,11 @@ from .values import (
     draft_ui,
     frames_of,
     image_of,
-    latent_of,
-    samples_of,
+    image_of_bytes,
+    notes_of,
+    one_instruction,
 )
-from .widgets import schema, seed_input
+from .widgets import number_input, schema, seed_input
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -41,19 +44,83 @@ if typing.TYPE_CHECKING:
     from ..animegamer_core.model.latents import StartLatent
     from ..animegamer_core.story.content_store import ShotKey
 
-    Report = Callable[..., None]  # comfyui.progress: (done, picture or None)
-    OnStep = Callable[[int, int, Tensor], None]
-
-LATENT_TOOLTIP = (
-    "The shot's latent in ComfyUI's layout for CogVideoX: (batch, channels, latent frames, height, width), unscaled "
-    "as the VAE uses it; (1, 16, 5, 60, 90) in the published worlds."
-)
 PREDICTED, CUSTOM = "predicted", "custom"
 MOTIONS = (PREDICTED, *(scope.name.lower() for scope in MotionScope), CUSTOM)
+LARGEST_FRAME = 1_000_000  # number of a frame of a clip
 LARGEST_MOTION = 999.0
 PREVIEW_FRACTION = 0.05  # of the sampling time that previews may take
 PREVIEW_FROM = 0.2  # of the steps; the first ones show little but noise
 PREVIEW_SIDE = 360  # pixels of a preview's longer side
+
+
+class EncodeShot(io.ComfyNode):
+    """Encodes a picture as the state of turn 0."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="EncodeShot",
+            display_name="Encode Shot",
+            search_aliases=("image to state", "opening picture", "own picture", "encode image"),
+            inputs=[
+                ModelSocket.Input("model"),
+                io.Image.Input("frames"),
+                io.String.Input("motion_text", default=DEFAULT_TEXT),
+                number_input("frame", 0, -LARGEST_FRAME, LARGEST_FRAME, optional=True),
+                io.Float.Input("clip_fps", default=0.0, min=0.0, max=MOST_FPS, step=1.0, optional=True),
+            ],
+            outputs=[StateSocket.Output("state")],
+        )
+
+    @classmethod
+    def execute(
+        cls, model: GameModel, frames: Tensor, motion_text: str, frame: int = 0, clip_fps: float = 0.0
+    ) -> io.NodeOutput:
+        world, text = model.world, one_instruction(motion_text)
+
+        def frame_at(index: int) -> Tensor:
+            return frames_of(frames[index : index + 1])[0]
+
+        session = open_game(model.encoder(), text, frame_at, len(frames), frame, clip_fps)
+        moment = Moment(session, world.motion_table, world.tokenizer().unknown_words(text))
+        return io.NodeOutput(moment, ui=notes_of(moment, world.spec.name))
+
+
+class ReadFilmSpan(io.ComfyNode):
+    """Reads the frames of a shot's length from a film."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="ReadFilmSpan",
+            display_name="Read Film Span",
+            search_aliases=("trim video", "video to frames", "clip of a film", "opening clip", "seek"),
+            inputs=[
+                ModelSocket.Input("model"),
+                io.Video.Input("video"),
+                io.Float.Input("at", default=0.0, min=0.0, max=1e6, step=0.1),
+            ],
+            outputs=[io.Image.Output("images"), io.Float.Output("fps"), io.Int.Output("frame")],
+        )
+
+    @classmethod
+    def execute(cls, model: GameModel, video: typing.Any, at: float) -> io.NodeOutput:
+        path, decoder = _whole_file(video), model.world.spec.decoder
+        if path is not None:
+            images, frame = film_span(path, at, decoder)
+            return io.NodeOutput(image_of_bytes(images), float(decoder.fps), frame)
+        film = video.get_components()  # its frames are in memory already, or another node has cut it
+        fps = float(film.frame_rate)
+        return io.NodeOutput(film.images, fps, frame_at_second(len(film.images), fps, at))
+
+
+def _whole_file(video: typing.Any) -> Path | None:
+    """The file of a VIDEO; None if it has none, or only a part of one, which ComfyUI 0.3.64 does not know."""
+    if not isinstance(video, InputImpl.VideoFromFile):  # others would first be written to memory
+        return None
+    source, window = video.get_stream_source(), getattr(video, "get_active_trim_window", None)
+    whole = isinstance(source, str) and (window is None or tuple(window()) == (0.0, 0.0))
+    return Path(source) if whole else None
 
 
 class EncodeShotLatent(io.ComfyNode):
@@ -78,7 +145,7 @@ class EncodeShotLatent(io.ComfyNode):
 
         clip = shot_clip(frames_of(frames), model.world.spec.decoder)
         latent = model.decoder().encode_vae(clip[None]).float()
-        return io.NodeOutput(latent_of(latent.to(comfyui.result_device())))
+        return io.NodeOutput({"samples": latent.to(comfyui.result_device())})
 
 
 class DecodeShot(io.ComfyNode):
@@ -122,15 +189,19 @@ class DecodeShot(io.ComfyNode):
         latent: dict[str, typing.Any] | None = None,
         denoise: float = 1.0,
     ) -> io.NodeOutput:
+        from ..animegamer_core.model.latents import start_latent
+
         value = motion_condition(motion, motion_value, state.turn.state.motion, model)
         settings = model.settings(steps, guidance)
-        start = None if latent is None else _start(latent, denoise, model)
-
-        own = None if seed < 0 else seed
-        key = shot_key(model.world, model, settings, state.turn, value, own, start)
+        start = None
+        if latent is not None:
+            if latent.get("noise_mask") is not None:
+                raise ValueError("the latent has a noise mask, which shots do not support; connect it without its mask")
+            start = start_latent(latent.get("samples"), denoise, model.world.spec.decoder)
+        key = shot_key(model.world, model, settings, state.turn, value, None if seed < 0 else seed, start)
         shot = draw(model, state, key, start)
         values = shot_ui(shot) | draft_ui(shot.key.steps, model.usual_steps)
-        video, latent_out = video_of(shot.image_FHWC, shot.fps), latent_of(shot.latent_BCTHW)
+        video, latent_out = video_of(shot.image_FHWC, shot.fps), {"samples": shot.latent_BCTHW}
         return io.NodeOutput(shot.image_FHWC, shot.fps, video, shot, latent_out, ui=values)
 
 
@@ -180,12 +251,6 @@ def draw(model: GameModel, moment: Moment, key: ShotKey, start: StartLatent | No
         precision=model.precision,
         key=key,
     )
-
-
-def _start(latent: dict[str, typing.Any], denoise: float, model: GameModel) -> StartLatent | None:
-    from ..animegamer_core.model.latents import start_latent
-
-    return start_latent(samples_of(latent), denoise, model.world.spec.decoder)
 
 
 def shot_ui(shot: Shot) -> dict[str, list[typing.Any]]:

@@ -9,7 +9,7 @@ from comfy_api.v0_0_2 import io
 from . import comfyui, worlds
 from .models import PACKAGES
 from .values import image_of_picture, report_ui
-from .widgets import choice_input, number_input, schema, seed_input, world_input
+from .widgets import check_choice, choice_input, number_input, schema, seed_input, world_input
 
 if typing.TYPE_CHECKING:
     from PIL import Image
@@ -46,8 +46,7 @@ class EvaluateGame(io.ComfyNode):
     @classmethod
     def execute(cls, world: str, games: int, seed: int, table: str = "toybox") -> io.NodeOutput:
         comfyui.require(*PACKAGES, "cv2")
-        if table not in TABLES:
-            raise ValueError(f"unknown table {table!r}; choose {' or '.join(TABLES)}")
+        check_choice("table", table, TABLES)
         text, picture = TABLES[table](worlds.find_world(world), games, seed)
         sheet = image_of_picture(picture)
         return io.NodeOutput(text, sheet, ui=report_ui(cls, sheet, text))

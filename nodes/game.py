@@ -30,6 +30,7 @@ from .values import (
 )
 from .widgets import (
     AS_BEFORE,
+    check_choice,
     choice_input,
     memory_inputs,
     memory_of,
@@ -93,14 +94,9 @@ class LoadAnimeGamer(io.ComfyNode):
         lora: Adapters | None = None,
         preset: str = WORLD,
     ) -> io.NodeOutput:
-        given = {
-            "precision": (precision, PRECISIONS),
-            "placement": (placement, PLACEMENTS),
-            "preset": (preset, OFFERED),
-        }
-        for name, (value, choices) in given.items():
-            if value not in choices:  # older ComfyUI does not check
-                raise ValueError(f"{name} is {value!r}; choose {', '.join(choices)}")
+        check_choice("precision", precision, PRECISIONS)
+        check_choice("placement", placement, PLACEMENTS)
+        check_choice("preset", preset, OFFERED)
         files = [(path, strength * lora_strength) for path, strength in lora or ()]
         if lora_file != NONE:
             files.append((str(worlds.find_lora(lora_file)), lora_file_strength))

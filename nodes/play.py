@@ -1,24 +1,33 @@
-"""PlayGameStory: plays a list of instructions and saves every turn."""
+"""Nodes that play: PlayGameStory saves every turn of a list of instructions, PlayGameTakes several takes of each."""
 
 from __future__ import annotations
 
 import typing
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from comfy_api.v0_0_2 import io
+from comfy_api.v0_0_2 import InputImpl, io
 
 from ..animegamer_core.game.recall import RECALLED_TURNS
 from ..animegamer_core.game.state import GameSession, read_instructions
-from ..animegamer_core.spec import resolve_sampling
 from ..animegamer_core.story.player import PlayedTurn, Player, export
+from ..animegamer_core.story.takes import MOST_TAKES, play_takes, take_seeds
 from . import comfyui
 from .drawing import motion_of_turns, picture_of, shot_inputs, step_watcher, video_of
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
-from .saved_stories import choose_turn, clip_of, clip_ui, open_story, shot_path, story_ui, story_version
-from .values import HistorySocket, ModelSocket, Moment, StateSocket, draft_ui, image_of_bytes, state_item, unknown_notes
+from .saved_stories import choose_turn, clip_of, clip_ui, open_story, shot_path, story_name, story_ui, story_version
+from .values import (
+    HistorySocket,
+    ModelSocket,
+    Moment,
+    StateSocket,
+    draft_ui,
+    image_of_bytes,
+    image_of_picture,
+    state_item,
+    unknown_notes,
+)
 from .widgets import (
     AS_BEFORE,
     branch_input,
@@ -37,20 +46,22 @@ from .widgets import (
 if typing.TYPE_CHECKING:
     from torch import Tensor
 
-    from ..animegamer_core.model.prompt import GameTokenizer
     from ..animegamer_core.model.sampler import OnStep
-    from ..animegamer_core.runtime.models import PlaySettings
     from ..animegamer_core.story.story import Story
 
 MOST_AUTOPLAY = 10_000
 MAX_FRAMES_BYTES = 2 << 30  # of an IMAGE output; for a longer game it contains the last turns
+TWO_TURNS = (  # the text of a new node
+    "Character: Miko; Motion: gently wave hello; Background: day beach.\n"
+    "Character: Miko; Motion: quickly run; Background: day beach."
+)
 TURN_EVENT = "animegamer.turn"
 PLAYED = Fingerprints(story_version)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GameInputs:
-    """The inputs that say how a story continues."""
+class PlayInputs:
+    """The inputs of PlayGameStory."""
 
     model: GameModel
     instructions: str
@@ -63,16 +74,10 @@ class GameInputs:
     motion_value: float
     steps: int
     guidance: str
+    export: bool
     opening: Moment | None = None
     memory: str = AS_BEFORE
     recalled_turns: int = RECALLED_TURNS
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlayInputs(GameInputs):
-    """The inputs of PlayGameStory."""
-
-    export: bool
     autoplay: int = 0
     autoplay_seed: int = 0
     show_opening: bool = False
@@ -91,12 +96,7 @@ class PlayGameStory(io.ComfyNode):
             essentials=True,
             inputs=[
                 ModelSocket.Input("model"),
-                io.String.Input(
-                    "instructions",
-                    default="Character: Miko; Motion: gently wave hello; Background: day beach.\n"
-                    "Character: Miko; Motion: quickly run; Background: day beach.",
-                    multiline=True,
-                ),
+                io.String.Input("instructions", default=TWO_TURNS, multiline=True),
                 story_input(),
                 turn_input("after", 0),
                 branch_input(),
@@ -132,93 +132,132 @@ class PlayGameStory(io.ComfyNode):
         given = PlayInputs(**inputs)
         comfyui.require(*PACKAGES)
         instructions = read_instructions(given.instructions)
-        world, count = given.model.world, len(instructions) + given.autoplay
-        story = open_story(given.story, world.spec.name, given.model.fingerprint, must_exist=not count)
+        model, count = given.model, len(instructions) + given.autoplay
+        story = open_story(given.story, model.world.spec.name, model.fingerprint, must_exist=not count)
         with story.lock():
             after = choose_turn(story, given.after, given.branch, reading=not count)
-            settings = settings_of(given, range(after + 1, after + 1 + count))
-            player = Player(world, story, settings, after, given.model, opening_of(given, after, story))
-            game = GameRun(player, given.model)
-            game.play(instructions, str(cls.hidden.unique_id), given.autoplay, given.autoplay_seed)
+            turns = range(after + 1, after + 1 + count)
+            settings = model.settings(
+                given.steps,
+                given.guidance,
+                window=window_of(given.window),
+                seed=given.seed,
+                motion=motion_of_turns(given.motion, given.motion_value, turns, model),
+                memory=memory_of(given.memory, given.recalled_turns),
+            )
+            player = Player(model.world, story, settings, after, model, _opening(given, after, story))
+            game = GameRun(player, model, str(cls.hidden.unique_id))
+            game.play(instructions, given.autoplay, given.autoplay_seed)
             first = after if count else 0
-            files = game.export(bool(count), given.show_opening) if given.export else game.files(first)
+            files = [clip for number, clip in story.clips().items() if first < number <= game.last]
+            if given.export and count:
+                files = player.finish(given.show_opening)
+            elif given.export:
+                story.end_branch(len(story.entries))  # publishes its clips, whichever branch was current
+                files = export(story, player.session, given.show_opening)
             output = game.output(files, first)
             # Turns after the last one: the same inputs would play further turns.
             PLAYED.record(inputs, given.story, run_again=bool(count) and given.after < 0)
             return output
 
 
-def settings_of(given: GameInputs, turns: range) -> PlaySettings:
-    """How the game is played; a chosen motion applies to these turns."""
-    model, motion = given.model, motion_of_turns(given.motion, given.motion_value, turns, given.model)
-    window, memory = window_of(given.window), memory_of(given.memory, given.recalled_turns)
-    return model.settings(given.steps, given.guidance, window=window, seed=given.seed, motion=motion, memory=memory)
-
-
-def opening_of(given: GameInputs, after: int, story: Story) -> GameSession | None:
+def _opening(given: PlayInputs, after: int, story: Story) -> GameSession | None:
     """How a new game starts; None: as the branch that is continued or named. A story keeps its first rules."""
-    rules = story.rules or given.model.world.life.rules
-    start = GameSession(rules=rules)
+    start = GameSession(rules=story.rules or given.model.world.life.rules)
     if given.opening is not None:
         turn = given.opening.turn
         return start.open_with(turn.instruction, turn.state, turn.clip)
     return None if after or given.branch else start
 
 
-class GameRun:
-    """One run of PlayGameStory: plays the turns, reports them to the page, and makes the node's outputs."""
+class PlayGameTakes(io.ComfyNode):
+    """Plays a game in several takes, and shows the takes side by side."""
 
-    def __init__(self, player: Player, model: GameModel) -> None:
-        self.player = player
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="PlayGameTakes",
+            display_name="Play Game Takes",
+            search_aliases=("takes", "seeds", "batch", "grid", "compare"),
+            advanced=("window", "guidance"),
+            inputs=[
+                ModelSocket.Input("model"),
+                io.String.Input("text", default=TWO_TURNS, multiline=True),
+                story_input(),
+                number_input("takes", 4, 1, MOST_TAKES),
+                seed_input(),
+                window_input(),
+                *shot_inputs(),
+            ],
+            outputs=[io.Image.Output("grid"), io.Video.Output("video")],
+            hidden=[io.Hidden.unique_id],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def fingerprint_inputs(cls, **widgets: object) -> str:
+        """Changes when the story does."""
+        return PLAYED.fingerprint(widgets)
+
+    @classmethod
+    def execute(
+        cls, model: GameModel, text: str, story: str, takes: int, seed: int, window: int, **drawing: typing.Any
+    ) -> io.NodeOutput:
+        from PIL import Image
+
+        comfyui.require(*PACKAGES, "av")
+        seeds, instructions, node = take_seeds(takes, seed), read_instructions(text), str(cls.hidden.unique_id)
+        if not instructions:
+            raise ValueError("text holds no instruction; write one per line")
+        opened = open_story(story_name(story), model.world.spec.name, model.fingerprint)
+        motion = motion_of_turns(drawing["motion"], drawing["motion_value"], range(1, len(instructions) + 1), model)
+        chosen = model.settings(drawing["steps"], drawing["guidance"], window=window_of(window), motion=motion)
+
+        def play(seed: int) -> None:
+            player = Player(model.world, opened, replace(chosen, seed=seed), 0, model)
+            GameRun(player, model, node).play(instructions)
+
+        with opened.lock():
+            video, picture = play_takes(opened, len(instructions), seeds, play)
+        PLAYED.record(dict(text=text, story=story, takes=takes, seed=seed, window=window, **drawing), story)
+        with Image.open(picture) as grid:
+            shown = image_of_picture(grid)
+        ui = {"images": [comfyui.output_item(video)], "animated": [True]}
+        return io.NodeOutput(shown, InputImpl.VideoFromFile(str(video)), ui=ui)
+
+
+class GameRun:
+    """One run of a node that plays: plays the turns, reports them to the page under a node's id, makes the outputs."""
+
+    def __init__(self, player: Player, model: GameModel, node: str) -> None:
+        self.player, self.model, self.node = player, model, node
         self.story = player.story
-        self.model = model
         self.notes = list(model.world.warnings_for(player.session.window))
+        self._tokenizer = model.world.tokenizer()
 
     @property
     def last(self) -> int:
         """The number of the last turn."""
         return self.player.session.next_number - 1
 
-    @cached_property
-    def _tokenizer(self) -> GameTokenizer:
-        return self.model.world.tokenizer()
-
     def _moment(self, session: GameSession) -> Moment:
         words = self._tokenizer.unknown_words(session.turns[-1].instruction) if session.turns else ()
         return Moment(session, self.model.world.motion_table, words)
 
-    def play(self, instructions: tuple[str, ...], node: str, autoplay: int = 0, seed: int = 0) -> None:
-        """Play these turns and then proposed ones, and report each to the page, under a node's id. An interrupt keeps
-        the finished turns. seed: the director's.
-        """
-        settings, world = self.player.settings, self.model.world
-        steps = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance).steps
-        count = len(instructions) + autoplay
+    def play(self, instructions: tuple[str, ...], autoplay: int = 0, seed: int = 0) -> None:
+        """Play these turns and then proposed ones. An interrupt keeps the finished turns. seed: the director's."""
+        player, steps, count = self.player, self.player.settings.steps, len(instructions) + autoplay
         report = comfyui.progress(max(1, count) * steps)
         for index in range(count):
             on_step = self._on_step(report, index * steps)
-            played = (
-                self.player.step(instructions[index], on_step)
-                if index < len(instructions)
-                else next(self.player.autoplay(self.player.director(seed), 1, on_step))
-            )
+            if index < len(instructions):
+                played = player.step(instructions[index], on_step)
+            else:
+                played = next(player.autoplay(player.director(seed), 1, on_step))
             # A turn that the story already had left no unfinished picture on the node.
             clip = clip_of(self.story, played.turn.number) if played.drawn else None
             report((index + 1) * steps, None if clip is None else picture_of(image_of_bytes(clip.frames[:1])))
-            self._send(played, node)
-
-    def export(self, finish: bool, opening: bool) -> list[Path]:
-        """Write the clip of the whole story and its contact sheet; returns all files. finish: the branch ends here.
-        opening: they start with the clip of turn 0.
-        """
-        if finish:
-            return self.player.finish(opening)
-        self.story.end_branch(len(self.story.entries))  # publishes its clips, whichever branch was current
-        return export(self.story, self.player.session, opening)
-
-    def files(self, after: int) -> list[Path]:
-        """The clips of the turns after `after`."""
-        return [clip for number, clip in self.story.clips().items() if after < number <= self.last]
+            self._send(played)
 
     def output(self, files: list[Path], after: int) -> io.NodeOutput:
         """The node's outputs, with the frames of the turns after `after`, and its `ui` values."""
@@ -244,12 +283,12 @@ class GameRun:
 
         return on_step
 
-    def _send(self, played: PlayedTurn, node: str) -> None:
+    def _send(self, played: PlayedTurn) -> None:
         """Send the turn to the page, and note its unknown words."""
         moment = self._moment(self.player.session)
         self.notes += unknown_notes(moment, self.model.world.spec.name)
         event = {
-            "node": node,
+            "node": self.node,
             "story": self.story.name,
             "branch": self.story.branch,
             "turn": played.turn.number,

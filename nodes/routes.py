@@ -37,19 +37,19 @@ from .saved_stories import WorldFacts, choose_turn, list_stories, played_world, 
 from .training import training
 from .values import gauges_of
 from .weights import offer
-from .widgets import LAST_TURN, MAX_SEED
+from .widgets import LAST_TURN
 
 if typing.TYPE_CHECKING:
     from aiohttp import web
 
     Json = dict[str, typing.Any]
+    Query = typing.Mapping[str, str]
     Handler = Callable[[web.Request], typing.Awaitable[tuple[int, Json | str]]]
 
 MAX_BYTES = 1 << 17  # of a request; the longest instruction, each letter escaped, takes three quarters
 LONGEST_ERROR = 1000  # letters of a sentence, which may name what was asked for
 WORLD_NODE, TURN_NODE = "animegamer-world", "animegamer-turn"  # ids that no graph on the page uses
 POLL_SECONDS = 0.1
-MOST_SUGGESTIONS = 10
 DOCS = "/animegamer/docs"
 
 
@@ -74,6 +74,17 @@ class StoryRequest(msgspec.Struct, forbid_unknown_fields=True):
     ticket: str = ""
 
 
+class SuggestionsRequest(msgspec.Struct):
+    """The query of GET /animegamer/suggestions. after: -1 is the last turn; count: how many proposals."""
+
+    story: str
+    world: str = ""
+    branch: str = ""
+    after: typing.Annotated[int, msgspec.Meta(ge=-1, le=LAST_TURN)] = -1
+    seed: typing.Annotated[int, msgspec.Meta(ge=0)] = 0
+    count: typing.Annotated[int, msgspec.Meta(ge=1, le=10)] = SUGGESTIONS
+
+
 class Refused(Exception):
     """A request that is answered with an error status and a sentence."""
 
@@ -83,30 +94,16 @@ class Refused(Exception):
 
 
 def register() -> None:
-    """Add the routes to the server, once."""
-    add_route("POST", "/animegamer/turn", _turn)
-    reading: dict[str, Callable[[typing.Mapping[str, str]], Json | str]] = {
-        "stories": _stories,
-        "story": _story,
-        "words": _words,
-        "suggestions": suggestions,
-        "weights": offer,
-        "about": _about,
-        "docs": _docs,
-        "training": training,
-    }
-    for path, read in reading.items():
-        add_route("GET", f"/animegamer/{path}", read_with(read))
-    add_route("POST", "/animegamer/stories", _manage)
-
-
-def add_route(method: str, path: str, handler: Handler) -> None:
-    """Add a route to the server, unless it is there already or there is no server."""
+    """Add the routes to the server, unless they are there already or there is no server."""
     table = comfyui.routes()
-    if table is None or any((getattr(at, "method", ""), getattr(at, "path", "")) == (method, path) for at in table):
+    if table is None or any(getattr(at, "path", "") == "/animegamer/turn" for at in table):
         return
-    add = table.post if method == "POST" else table.get
-    add(path)(_answering(handler))
+    reading = {"stories": _stories, "story": _story, "words": _words, "suggestions": _suggestions, "weights": offer}
+    reading |= {"about": _about, "docs": _docs, "training": training}
+    for path, read in reading.items():
+        table.get(f"/animegamer/{path}")(_answering(functools.partial(_read, read)))
+    table.post("/animegamer/turn")(_answering(_turn))
+    table.post("/animegamer/stories")(_answering(_manage))
 
 
 def _answering(handler: Handler) -> Callable[..., typing.Any]:
@@ -144,38 +141,25 @@ def _check_host(headers: typing.Mapping[str, str]) -> None:
         )
 
 
-def read_with(read: Callable[[typing.Mapping[str, str]], Json | str]) -> Callable[..., typing.Any]:
-    """A handler that reads files, outside the event loop."""
-
-    async def handler(request: web.Request) -> tuple[int, Json | str]:
-        return 200, await asyncio.to_thread(read, request.query)
-
-    return handler
+async def _read(read: Callable[[Query], Json | str], request: web.Request) -> tuple[int, Json | str]:
+    """The answer of a function that reads files, outside the event loop."""
+    return 200, await asyncio.to_thread(read, request.query)
 
 
 async def _turn(request: web.Request) -> tuple[int, Json]:
-    prompt_id = await queued(parse_json(await body_of(request), TurnRequest, "the turn"), turn_prompt)
-    if not wants_to_wait(request):
-        return 202, {"prompt_id": prompt_id}
-    (state,), (clip,) = await ended(prompt_id, "animegamer_state", "images")
-    clip = f"/view?{urllib.parse.urlencode(clip)}"
-    return 200, {"prompt_id": prompt_id, "turn": state["turn"], "state": state, "clip": clip}
-
-
-async def queued(asked: typing.Any, prompt_of: Callable[[typing.Any], Json]) -> str:
-    """The id of the prompt that does what is asked, now in the queue; Refused if ComfyUI refuses it."""
-    status, answer = await comfyui.queue_prompt(await asyncio.to_thread(prompt_of, asked))
+    asked = parse_json(await _body_of(request), TurnRequest, "the turn")
+    status, answer = await comfyui.queue_prompt(await asyncio.to_thread(_prompt, asked))
     if status != 200:
         raise Refused(status, _refusal(answer))
-    return answer["prompt_id"]
+    if request.query.get("wait", "0") in ("", "0", "false"):
+        return 202, {"prompt_id": answer["prompt_id"]}
+    shown = await _ended(answer["prompt_id"])
+    (state,), (clip,) = shown["animegamer_state"], shown["images"]
+    clip = f"/view?{urllib.parse.urlencode(clip)}"
+    return 200, {"prompt_id": answer["prompt_id"], "turn": state["turn"], "state": state, "clip": clip}
 
 
-def wants_to_wait(request: web.Request) -> bool:
-    """Whether a request is to be answered once its prompt has ended."""
-    return request.query.get("wait", "0") not in ("", "0", "false")
-
-
-async def body_of(request: web.Request) -> bytes:
+async def _body_of(request: web.Request) -> bytes:
     """The body of a request of at most MAX_BYTES."""
     if request.content_type != "application/json":
         raise Refused(415, "send the turn as application/json")
@@ -187,31 +171,24 @@ async def body_of(request: web.Request) -> bytes:
     return bytes(data)
 
 
-def turn_prompt(asked: TurnRequest) -> Json:
+def _prompt(asked: TurnRequest) -> Json:
     """The prompt in API form that plays the requested turn; ValueError if the request is not valid."""
     instruction = clean_text(asked.instruction)
     if read_instructions(instruction) != (instruction,):
         raise ValueError("the instruction is empty or starts with #")
-    inputs = {
-        "instructions": instruction,
-        "story": story_name(asked.story),
-        "after": asked.after,
-        "branch": asked.branch,
-        "seed": asked.seed,
-        **motion_widgets(asked.motion),
-        "export": False,
-    }
-    return world_prompt(asked.world, PlayGameStory, inputs)
-
-
-def world_prompt(world: str, node: type[io.ComfyNode], inputs: Json) -> Json:
-    """The prompt of a world and one node that plays in it, with these of its widgets; ValueError: an unknown world."""
-    if world not in worlds.world_names():
-        raise ValueError(f"world {brief(world, 80)!r} is not known; choose {', '.join(worlds.world_names())}")
-    inputs = {**_widgets(node), "model": [WORLD_NODE, 0], **inputs}
+    name = story_name(asked.story)
+    if asked.world not in worlds.world_names():
+        raise ValueError(f"world {brief(asked.world, 80)!r} is not known; choose {', '.join(worlds.world_names())}")
+    motion: Json = {"motion": asked.motion}
+    if not isinstance(asked.motion, str):
+        motion = {"motion": "custom", "motion_value": asked.motion}
+    elif asked.motion != "predicted":
+        motion = {"motion": MotionScope.parse(asked.motion).name.lower()}
+    turn = {"model": [WORLD_NODE, 0], "instructions": instruction, "story": name, "after": asked.after}
+    turn |= {"branch": asked.branch, "seed": asked.seed, "export": False, **motion}
     return {
-        WORLD_NODE: {"class_type": "LoadAnimeGamer", "inputs": {**_widgets(LoadAnimeGamer), "world": world}},
-        TURN_NODE: {"class_type": node.define_schema().node_id, "inputs": inputs},
+        WORLD_NODE: {"class_type": "LoadAnimeGamer", "inputs": {**_widgets(LoadAnimeGamer), "world": asked.world}},
+        TURN_NODE: {"class_type": "PlayGameStory", "inputs": {**_widgets(PlayGameStory), **turn}},
     }
 
 
@@ -221,14 +198,6 @@ def _widgets(node: type[io.ComfyNode]) -> Json:
     return {name: default for name, default in inputs if default is not None}
 
 
-def motion_widgets(value: str | float) -> Json:
-    """The widgets motion and motion_value for the name of a motion scope or a number of pixels per frame."""
-    if not isinstance(value, str):
-        return {"motion": "custom", "motion_value": value}
-    name = value if value == "predicted" else MotionScope.parse(value).name.lower()
-    return {"motion": name, "motion_value": 0.0}
-
-
 def _refusal(answer: Json) -> str:
     """ComfyUI's message about a refused prompt, as one sentence."""
     nodes = answer.get("node_errors") or {}
@@ -236,8 +205,8 @@ def _refusal(answer: Json) -> str:
     return f"{errors[0]['message']}: {errors[0]['details']}".rstrip(": ")
 
 
-async def ended(prompt_id: str, *wanted: str) -> list[list[typing.Any]]:
-    """These `ui` values of a queued prompt, once it has ended; Refused if it was removed, interrupted or failed."""
+async def _ended(prompt_id: str) -> Json:
+    """The turn's `ui` values, once it has ended; Refused if it was removed, interrupted or failed."""
     while True:
         ahead, entry = comfyui.prompt_result(prompt_id)
         if entry is not None:
@@ -246,19 +215,15 @@ async def ended(prompt_id: str, *wanted: str) -> list[list[typing.Any]]:
             raise Refused(409, "the turn was removed from the queue before it was played")
         await asyncio.sleep(POLL_SECONDS)
     shown = entry["outputs"].get(TURN_NODE, {})
-    if wanted[0] not in shown:
-        raise Refused(*_failure(entry))
-    return [shown[name] for name in wanted]
-
-
-def _failure(entry: Json) -> tuple[int, str]:
+    if "animegamer_state" in shown:
+        return shown
     for kind, facts in (entry.get("status") or {}).get("messages", ()):
         if kind == "execution_error":
-            return 422, " ".join(str(facts["exception_message"]).split())
-    return 409, "the turn was interrupted; the story contains all turns before it"
+            raise Refused(422, " ".join(str(facts["exception_message"]).split()))
+    raise Refused(409, "the turn was interrupted; the story contains all turns before it")
 
 
-def _stories(_: typing.Mapping[str, str]) -> Json:
+def _stories(_: Query) -> Json:
     world_of = functools.cache(played_world)  # most stories are of the same few worlds
     return {
         "stories": [_listed(name, world_of) for name in list_stories()],
@@ -279,7 +244,7 @@ def _listed(name: str, world_of: Callable[[str, str], tuple[str, WorldFacts | No
     return {"name": name, "world": world, "branch": story.branch, "turns": len(story.entries), "clip": clip}
 
 
-def _story(query: typing.Mapping[str, str]) -> Json:
+def _story(query: Query) -> Json:
     name = story_name(query.get("name", ""))
     if name not in list_stories():
         raise Refused(404, f"there is no story {name!r} in output/animegamer")
@@ -329,7 +294,7 @@ def _turn_of(story: Story, turn: Turn, facts: WorldFacts | None) -> Json:
     }
 
 
-def _words(query: typing.Mapping[str, str]) -> Json:
+def _words(query: Query) -> Json:
     """Suggestions for the fields of an instruction, empty for a world that states no words.
 
     With `story`, which a page sends before a new story's first turn: ValueError if a story cannot have that name, or if
@@ -352,14 +317,14 @@ def _words(query: typing.Mapping[str, str]) -> Json:
     }
 
 
-def _about(_: typing.Mapping[str, str]) -> Json:
+def _about(_: Query) -> Json:
     """The pack's version, and the addresses of its home page and its documentation: those of pyproject.toml, if any."""
     version, urls = comfyui.pack_facts()
     home = urls.get("repository") or urls.get("homepage") or f"{DOCS}?page=README"
     return {"version": version, "home": home, "docs": urls.get("documentation") or f"{DOCS}?page=comfyui"}
 
 
-def _docs(query: typing.Mapping[str, str]) -> str:
+def _docs(query: Query) -> str:
     pages = {path.stem: path for path in (comfyui.PACK / "README.md", *sorted((comfyui.PACK / "docs").glob("*.md")))}
     page = query.get("page", "")
     if page not in pages:
@@ -367,57 +332,38 @@ def _docs(query: typing.Mapping[str, str]) -> str:
     return pages[page].read_text("utf-8")
 
 
-def suggestions(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
-    """Proposals for the next turn of a story, or for the first one of a new story; ValueError for an invalid request.
-
-    query: world, story, and optionally branch, after (-1: the last turn), seed and count.
-    """
-    name, seed = story_name(query.get("story", "")), _number(query, "seed", 0, 0, MAX_SEED)
-    count = _number(query, "count", SUGGESTIONS, 1, MOST_SUGGESTIONS)
-    if name in list_stories():
-        facts, session = _saved(name, query)
+def _suggestions(query: Query) -> Json:
+    """Proposals for the next turn of a story, or for the first one of a new story; ValueError: a wrong request."""
+    asked = msgspec.convert(dict(query), SuggestionsRequest, strict=False)
+    if story_name(asked.story) in list_stories():
+        story = Story.read(comfyui.output_folder(), asked.story)
+        after = choose_turn(story, asked.after, asked.branch)
+        world, facts = played_world(story.world_name, story.fingerprint)
+        facts, session = facts or world_facts(world), story.session(after, 0)
     else:
-        facts = world_facts(query.get("world", ""))
+        facts = world_facts(asked.world)
         session = GameSession(rules=facts.life.rules)
-    director = director_for(facts.life, facts.spec_name, session, seed)
+    director = director_for(facts.life, facts.spec_name, session, asked.seed)
     rules = session.rules or facts.life.rules
     found = [
         {"instruction": one.instruction, "reason": one.reason, "label": rules.label(one.reason) if one.reason else ""}
-        for one in director(session, count)
+        for one in director(session, asked.count)
     ]
     return {"suggestions": found, "proposed_by": director.name}
 
 
-def _saved(name: str, query: typing.Mapping[str, str]) -> tuple[WorldFacts, GameSession]:
-    """The world of a saved story, and the game up to the requested turn."""
-    story = Story.read(comfyui.output_folder(), name)
-    after = choose_turn(story, _number(query, "after", -1, -1, LAST_TURN), query.get("branch", ""))
-    world, facts = played_world(story.world_name, story.fingerprint)
-    return facts or world_facts(world), story.session(after, 0)
+async def _manage(request: web.Request) -> tuple[int, Json]:
+    asked = parse_json(await _body_of(request), StoryRequest, "the request")
 
+    def change() -> Json:
+        root = comfyui.output_folder()
+        if asked.do == "restore":
+            return {"name": restore_story(root, asked.ticket)}
+        name = story_name(asked.name)
+        if asked.do == "delete":
+            return {"name": name, "ticket": trash_story(root, name)}
+        new = story_name(asked.to)
+        (rename_story if asked.do == "rename" else duplicate_story)(root, name, new)
+        return {"name": new}
 
-def _number(query: typing.Mapping[str, str], name: str, default: int, low: int, high: int) -> int:
-    """A whole number of a query; ValueError if it is something else or out of range."""
-    text = query.get(name, str(default))
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal() and len(digits) <= 20 and low <= int(text) <= high):
-        raise ValueError(f"{name} is {brief(text, 40)!r}; expected a whole number from {low} to {high}")
-    return int(text)
-
-
-async def _manage(request: web.Request) -> tuple[int, dict[str, str]]:
-    asked = parse_json(await body_of(request), StoryRequest, "the request")
-    return 200, await asyncio.to_thread(manage, asked)
-
-
-def manage(asked: StoryRequest) -> dict[str, str]:
-    """Carry out the request; ValueError if that is not possible."""
-    root = comfyui.output_folder()
-    if asked.do == "restore":
-        return {"name": restore_story(root, asked.ticket)}
-    name = story_name(asked.name)
-    if asked.do == "delete":
-        return {"name": name, "ticket": trash_story(root, name)}
-    new = story_name(asked.to)
-    (rename_story if asked.do == "rename" else duplicate_story)(root, name, new)
-    return {"name": new}
+    return 200, await asyncio.to_thread(change)

@@ -105,9 +105,13 @@ class TrainLoRAStage(io.ComfyNode):
 
         progress = comfyui.NodeProgress()
         job = _job(given, progress)
-        config, out = job["config"], job["out"]
+        out, config = job["out"], job["config"]
         with at_work(given.run, given.stage, config.steps) as now:
-            on_step = _LossPreview(progress, out / LOG, now)
+
+            def on_step(step: int, steps: int, _: object) -> None:
+                picture = draw_losses(read_log(out / LOG)) if now.went_on(step) else None
+                progress("steps", step, steps, picture)
+
             options = {"on_step": on_step, "should_stop": _stop, "device": comfyui.clear_device()}
             train_adapter(**job, on_progress=progress, resume=given.resume, **options)
         file = stage_file(out, given.stage)
@@ -188,19 +192,6 @@ def _dataset_folder(given: TrainInputs, progress: comfyui.NodeProgress) -> Path:
     dataset_games = DatasetGames(games=given.games, held_out=0, first=given.games * given.seed)
     # Not in worker processes: each would start ComfyUI's main module again.
     return write_dataset(folder, dataset_games, workers=1, on_clip=functools.partial(progress, "clips")).path
-
-
-class _LossPreview:
-    """Shows the step, and about once a second the loss so far."""
-
-    def __init__(self, progress: comfyui.NodeProgress, log: Path, now: RunAtWork) -> None:
-        self._progress, self._log, self._now = progress, log, now
-
-    def __call__(self, step: int, steps: int, values: Mapping[str, float]) -> None:
-        from ..animegamer_core.train.log import draw_losses, read_log
-
-        picture = draw_losses(read_log(self._log)) if self._now.went_on(step) else None
-        self._progress("steps", step, steps, picture)
 
 
 def _stop() -> bool:
@@ -293,14 +284,12 @@ def _progress(folder: Path, now: RunAtWork | None) -> Json:
         "active": now is not None,
         "ended": ended,
         "steps": now.steps if now else read_json(folder / RESULT).get("steps") if ended else None,
-        "curve": [_point(line) for line in _thinned(lines)],
+        "curve": [
+            {name: line[name] for name in ("step", "loss", "held_out_loss") if name in line} for line in _thinned(lines)
+        ],
         "log": lines[-MOST_LINES:],
         "sheets": [{"step": int(sheet.stem.removeprefix("step-")), **comfyui.output_item(sheet)} for sheet in sheets],
     }
-
-
-def _point(line: Mapping[str, float]) -> Json:
-    return {name: line[name] for name in ("step", "loss", "held_out_loss") if name in line}
 
 
 def _thinned(lines: list[dict[str, float]]) -> list[dict[str, float]]:

@@ -104,18 +104,6 @@ def frames_of(image_FHWC: Tensor) -> Tensor:
     return image_FHWC[..., :3].permute(0, 3, 1, 2).float() * 2 - 1
 
 
-def latent_of(latent_BCTHW: Tensor) -> dict[str, Tensor]:
-    """ComfyUI's LATENT of a tensor."""
-    return {"samples": latent_BCTHW}
-
-
-def samples_of(latent: dict[str, typing.Any]) -> typing.Any:
-    """The samples of a LATENT; ValueError if it has a mask."""
-    if latent.get("noise_mask") is not None:
-        raise ValueError("the latent has a noise mask, which shots do not support; connect the latent without its mask")
-    return latent.get("samples")
-
-
 def state_item(moment: Moment) -> dict[str, typing.Any]:
     """The `animegamer_state` item that pages show: the last turn, and the stats after each turn."""
     session, turn = moment.session, moment.turn
@@ -129,7 +117,10 @@ def state_item(moment: Moment) -> dict[str, typing.Any]:
         "changes": turn.moved,
         "refused": list(turn.refused),
         "recalled": list(turn.recalled),
-        "course": [_chart_item(item) for item in session.turns[-CHART_TURNS:]],
+        "course": [
+            {"turn": item.number, "motion": item.state.motion, "instruction": item.instruction, **item.character}
+            for item in session.turns[-CHART_TURNS:]
+        ],
         "unknown_words": list(moment.unknown_words),
     }
 
@@ -179,8 +170,3 @@ def one_instruction(text: str) -> str:
     if not cleaned:
         raise ValueError("the instruction is empty; say who does what, and where")
     return cleaned
-
-
-def _chart_item(turn: Turn) -> dict[str, typing.Any]:
-    words = {"turn": turn.number, "motion": turn.state.motion, "instruction": turn.instruction}
-    return {**words, **turn.character}

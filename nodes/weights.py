@@ -18,7 +18,7 @@ from ..animegamer_core.weights.fetch import BASE_PIECES, ENCODER_PIECES, WORLD_P
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
-from .widgets import choice_input, schema
+from .widgets import check_choice, choice_input, schema
 
 if typing.TYPE_CHECKING:
     from ..animegamer_core.weights import World
@@ -58,8 +58,7 @@ class GetAnimeGamerWeights(io.ComfyNode):
 
     @classmethod
     def execute(cls, weights: str, towers: bool, accept: bool) -> io.NodeOutput:
-        if weights not in CHOICES:  # older ComfyUI does not check
-            raise ValueError(f"weights is {weights!r}; choose {', '.join(CHOICES)}")
+        check_choice("weights", weights, CHOICES)
         comfyui.require(*FETCH_PACKAGES)
         from ..animegamer_core.weights.fetch import fetch, plan_fetch, plan_text
 
@@ -81,8 +80,7 @@ def offer(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
     Sizes are about those of the published files.
     """
     weights, towers = query.get("weights", ""), query.get("towers", "0") not in ("", "0", "false")
-    if weights not in CHOICES:
-        raise ValueError(f"unknown weights {weights!r}; choose {', '.join(CHOICES)}")
+    check_choice("weights", weights, CHOICES)
     folder = worlds.weights_folder(weights)
     known = BASE_PIECES if weights == worlds.BASE_WEIGHTS else (*WORLD_PIECES, *(ENCODER_PIECES if towers else ()))
     missing = missing_pieces(weights, folder, towers)

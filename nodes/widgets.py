@@ -50,6 +50,12 @@ def choice_input(name: str, options: Iterable[str], default: str, optional: bool
     return io.Combo.Input(name, options=list(options), default=default, optional=optional)
 
 
+def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """ValueError unless an input has one of its choices, which older ComfyUI does not check."""
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; choose {', '.join(choices)}")
+
+
 def number_input(name: str, default: int, low: int, high: int, optional: bool = False) -> io.Input:
     """A whole number from `low` to `high`. optional: for a node's last inputs, so that older graphs still work."""
     return io.Int.Input(name, default=default, min=low, max=high, optional=optional)
