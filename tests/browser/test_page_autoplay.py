@@ -106,29 +106,3 @@ def test_stop_ends_autoplay_and_keeps_the_turns(life):
     page.wait_for_timeout(1500)
     assert not page.locator(".ag-stop-button:visible").count(), "nothing begins again"
     assert before < len(texts(life)) < before + 50
-
-
-def test_a_reload_keeps_the_number_of_turns(life):
-    life.comfy.open()
-    life.open()
-    life.page.wait_for_selector(".ag-autoplay")
-    assert life.page.input_value("input[name=autoplay]") == "50"
-
-
-def test_a_setting_says_how_many_takes_the_second_button_draws(life):
-    button = life.page.locator(".ag-form .ag-second:not(.ag-stop-button)")
-    assert button.inner_text() == "3 takes"
-    life.comfy.set("AnimeGamer.PlayTab.Takes", 2)
-    try:
-        life.page.get_by_text("2 takes", exact=True).wait_for()
-        life.page.fill(".ag-text", "Miko naps twice")
-        before = number_of(life)
-        button.click()
-        life.wait_for_turn(before + 1)
-        life.wait_until_idle()
-        life.page.wait_for_function(
-            "() => document.querySelectorAll('.ag-takes .ag-clip, .ag-takes button').length >= 2"
-        )
-    finally:
-        life.comfy.set("AnimeGamer.PlayTab.Takes", 3)
-    life.page.get_by_text("3 takes", exact=True).wait_for()

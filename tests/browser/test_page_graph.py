@@ -138,19 +138,6 @@ def assert_the_clip_is_shown(comfy, server):
     assert not comfy.page.get_by_text("Video failed to load").count()
 
 
-def test_a_story_node_shows_the_clip_of_the_turn_just_drawn(comfy, server):
-    """Not the pictures of its drawing, nor those of the run before."""
-    comfy.load_prompt(a_story("gently wave hello", story="shown"))
-    comfy.run_graph()
-    assert_the_clip_is_shown(comfy, server)
-    instruction = INSTRUCTION.format("swiftly run", "day beach")
-    lines = f"{FOUND}.widgets.find((widget) => widget.name === 'instructions')"
-    comfy.page.evaluate(f"(text) => {{ {lines}.value = text; }}", instruction)
-    comfy.run_graph()
-    assert_the_clip_is_shown(comfy, server)
-    comfy.shot("graph-story")
-
-
 def test_a_saved_workflow_shows_the_state_again_after_a_reload(comfy, server):
     comfy.load_prompt(a_turn())
     comfy.run_graph()
@@ -219,13 +206,11 @@ def insert(comfy, blueprint):
     assert found["links"] == len(inner["links"]) and found["open"] == []
 
 
-@pytest.mark.parametrize(("name", "turns"), [("one turn", 1), ("two futures", 2)])
-def test_a_subgraph_blueprint_plays(comfy, server, blueprints, name, turns):
-    insert(comfy, blueprints[f"AnimeGamer {name}"])
+def test_a_subgraph_blueprint_plays(comfy, server, blueprints):
+    insert(comfy, blueprints["AnimeGamer two futures"])
     comfy.run_graph()
     outputs = list(server.get("/history").values())[-1]["outputs"]
-    assert sum("animegamer_state" in shown for shown in outputs.values()) == turns
-    comfy.shot(f"subgraph-{turns}")
+    assert sum("animegamer_state" in shown for shown in outputs.values()) == 2
 
 
 def test_the_blueprint_from_a_film_to_a_lora_is_accepted(comfy, server, blueprints, film):
@@ -243,9 +228,7 @@ def test_the_blueprint_from_a_film_to_a_lora_is_accepted(comfy, server, blueprin
 
 STORY = "\n".join(INSTRUCTION.format(motion, "day beach") for motion in ("gently wave hello", "dance"))
 APPS = {  # example: (what one would change, what this test changes)
-    "1-one-turn": (["character", "motion", "place", "seed"], {"motion": "dance"}),
     "5-story": (["instructions", "story", "seed"], {"instructions": STORY, "story": "as an app"}),
-    "9-film": (["film", "dataset", "steps", "instruction"], {}),  # running it takes minutes: see test_workflows_run
 }
 
 
@@ -265,8 +248,6 @@ def test_app_mode_shows_what_one_would_change_and_then_the_clip(comfy, server, f
         for widget, value in changes.items():
             inputs.nth(wanted.index(widget)).locator("input, textarea").first.fill(value)
         comfy.shot(f"app-mode-{name}")
-        if not changes:
-            return
         before = len(server.get("/history"))
         page.get_by_test_id("linear-run-button").get_by_role("button", name="Run").click()
         server.wait_until(lambda: len(server.get("/history")) > before)

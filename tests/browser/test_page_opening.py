@@ -123,18 +123,3 @@ def test_a_reload_before_turn_1_does_not_lose_the_opening(tab, picture):
     tab.wait_for_turn(1)
     go_to_beginning(tab)
     assert "openings" in source(tab)
-
-
-def test_a_file_that_is_no_picture_says_so_and_another_one_may_be_chosen(tab, tmp_path, picture):
-    (tmp_path / "notes.png").write_text("Miko")
-    choose(tab, "from notes", tmp_path / "notes.png")
-    begin(tab)
-    tab.tell(SEA)
-    tab.page.wait_for_selector(".ag-form .ag-alert:visible", timeout=TURN)
-    assert tab.alert() and not tab.page.locator(".ag-stop:visible").count()
-    tab.page.wait_for_timeout(1500)
-    if tab.page.locator(".p-dialog:visible").count():  # older pages show a failed prompt in a dialog
-        tab.page.keyboard.press("Escape")
-    choose(tab, "from notes", picture)
-    begin(tab)
-    tab.play(SEA, 1)

@@ -128,36 +128,6 @@ def test_undo_gives_the_words_back_unless_others_are_written(tab):
     assert tab.input_value(".ag-text") == "two", "nobody's words are overwritten"
 
 
-def test_takes_are_counted_while_they_are_drawn(tab):
-    begin(tab)
-    tab.fill(".ag-text", "one")
-    tab.press(".ag-text", "Shift+Enter")
-    tab.wait_for_function("() => session.jobs.length === 3")
-    assert tab.locator(".ag-status-words").inner_text().startswith("Take 1 of 3")
-    tab.evaluate("() => session.interrupted({ prompt_id: session.jobs[0].id })")
-    assert tab.locator(".ag-status-words").inner_text().startswith("Take 2 of 3")
-
-
-def test_settings_come_back_with_the_story(tab):
-    begin(tab)
-    tab.click(".ag-fold summary >> nth=1")
-    tab.fill("input[name=steps]", "4")
-    tab.select_option("select[name=motion]", "fast")
-    tab.fill("input[name=seed]", "7")
-    kept = tab.evaluate("() => session.settings")
-    assert kept == {"motion": "fast", "motionValue": 5, "seed": 7, "steps": 4}
-    again = tab.evaluate(
-        """async (kept) => {
-      const { createForm } = await import("/js/play_form.mjs");
-      const form = createForm((key) => key, { keep: () => {} });
-      form.show({ ...session, progress: {}, settings: kept }, "");
-      return form.settings();
-    }""",
-        kept,
-    )
-    assert again == kept
-
-
 def test_a_story_that_cannot_be_read_says_why_in_the_list(tab):
     tab.evaluate("""async () => {
       const damaged = "main.jsonl:2: not a turn <b>of</b> a story; mend the line";

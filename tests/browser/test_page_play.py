@@ -43,13 +43,6 @@ def test_two_turns_are_played_saved_and_shown(game):
     game.comfy.shot("play-dark")
 
 
-def test_every_turn_was_one_ordinary_prompt(game, server):
-    prompts = [entry["prompt"][2] for entry in server.get("/history").values()]
-    ours = [prompt for prompt in prompts if set(prompt) == {"animegamer-world", "animegamer-turn"}]
-    turns = [prompt["animegamer-turn"]["inputs"] for prompt in ours]
-    assert [turn["after"] for turn in turns if turn["story"] == "by the sea"] == [0, 1]
-
-
 def test_three_takes_and_continuing_from_the_chosen_one(game):
     page = game.page
     game.tell(HUG, "Shift+Enter")
@@ -170,45 +163,6 @@ def in_short(instruction):
     return " \u00b7 ".join(part.partition(": ")[2] for part in instruction.rstrip(".").split("; "))
 
 
-def test_another_branch_is_exported_by_keys_alone(game):
-    page = game.page
-    page.locator(".ag-stop:not(.ag-mine)").last.focus()
-    page.keyboard.press("Enter")
-    page.locator(".ag-top button:has(.pi-download)").focus()
-    page.keyboard.press("Enter")
-    dialog = page.locator("dialog.ag-export")
-    assert dialog.locator("select").first.evaluate("(kind) => kind === document.activeElement")
-    page.keyboard.type("a film")
-    assert game.comfy.run_script("nameless") == [] and game.comfy.run_script("cut_off") == []
-    page.keyboard.press("Tab")
-    page.keyboard.press("Space")  # without the subtitles of the film before
-    turns = turns_shown(game)
-    page.keyboard.press("Enter")
-    assert [kind.partition("/")[2] for kind in links(game)] == ["mp4"]
-    page.wait_for_selector(".ag-text:focus")  # the button of the dialog was disabled meanwhile
-    frames = read_clip(game.server.output_dir / "animegamer" / "by the sea" / "films" / "film.mp4").frames.astype(int)
-    assert np.abs(frames[-17:] - clip_of(game, turns[-1])).mean() < 4
-
-
-@pytest.mark.parametrize("window", [(1280, 800), (640, 400)])
-def test_the_export_dialog_fits_a_small_window(game, window):
-    page, usual = game.page, game.page.viewport_size
-    page.set_viewport_size(dict(zip(("width", "height"), window, strict=True)))
-    page.click(".ag-top .pi-download")
-    dialog = page.locator("dialog.ag-export")
-    dialog.locator("select").first.select_option("film")
-    page.wait_for_timeout(300)
-    cut, room = game.comfy.run_script("cut_off"), dialog.bounding_box()
-    dialog.locator(".ag-main").focus()
-    button = dialog.locator(".ag-main").bounding_box()
-    game.comfy.shot(f"export-dialog-{window[0]}")
-    page.keyboard.press("Escape")
-    page.set_viewport_size(usual)
-    assert not page.locator("dialog.ag-export[open]").count()
-    assert not cut and room["x"] >= 0 and room["x"] + room["width"] <= window[0]
-    assert room["y"] >= 0 and button["y"] + button["height"] <= window[1]
-
-
 def test_a_reload_opens_the_story_again(game):
     page = game.page
     number = int(page.locator(".ag-stage .ag-number").inner_text())
@@ -222,37 +176,16 @@ def test_a_reload_opens_the_story_again(game):
     game.play(RUN, number + 1)
 
 
-@pytest.mark.parametrize("width", [250, 330, 500])
-def test_a_narrow_or_wide_sidebar_cuts_nothing_off(game, width):
+def test_a_narrow_sidebar_cuts_nothing_off_and_all_is_named_and_readable(game):
     place = game.page.locator(".ag-play")
-    place.evaluate(script("widen"), width)
+    place.evaluate(script("widen"), 250)
     cut = game.comfy.run_script("cut_off")
-    game.comfy.shot(f"play-{width}")
     place.evaluate(script("widen"), None)
-    assert not cut
-
-
-@pytest.mark.parametrize("window", [(1280, 800), (640, 400)])  # the second is the first at a zoom of 200 %
-def test_a_small_window_leaves_the_tab_room(game, window):
-    page, usual = game.page, game.page.viewport_size
-    page.set_viewport_size(dict(zip(("width", "height"), window, strict=True)))
-    page.wait_for_timeout(500)
-    cut, room = game.comfy.run_script("cut_off"), page.locator(".ag-play").bounding_box()
-    game.comfy.shot(f"play-window-{window[0]}")
-    page.set_viewport_size(usual)
-    assert not cut
-    assert room["width"] >= 290 and room["x"] + room["width"] <= window[0]
-
-
-@pytest.mark.parametrize("palette", ["light", "dark"])
-def test_text_stands_out_in_both_themes(game, palette):
-    game.comfy.set("Comfy.ColorPalette", palette)
-    game.page.wait_for_timeout(700)
-    assert faint_texts(game.page, ".ag-play", ".ag-unseen, .ag-clip") == []
-
-
-def test_everything_that_can_be_pressed_has_a_name(game):
-    assert game.comfy.run_script("nameless") == []
+    assert not cut and game.comfy.run_script("nameless") == []
+    for palette in ("light", "dark"):
+        game.comfy.set("Comfy.ColorPalette", palette)
+        game.page.wait_for_timeout(700)
+        assert faint_texts(game.page, ".ag-play", ".ag-unseen, .ag-clip") == []
 
 
 def test_fields_write_the_instruction_with_the_worlds_own_words(game):
@@ -290,24 +223,6 @@ def test_an_error_is_one_sentence_and_the_text_is_not_lost(game):
     page.fill(".ag-text", "")
 
 
-def test_an_invalid_folded_setting_does_not_block_a_turn(game):
-    page = game.page
-    game.begin("folded settings")
-    game.sketch()
-    page.locator(".ag-fold summary").nth(1).click()
-    page.select_option("select[name=motion]", "custom")
-    page.fill("select[name=motion] ~ input", "2.55")
-    page.fill("input[name=seed]", "-1")
-    page.locator(".ag-fold summary").nth(1).click()
-    page.fill(".ag-text", RUN)
-    page.click(".ag-form .ag-main")
-    game.wait_for_turn(1)
-    page.locator(".ag-fold summary").nth(1).click()
-    page.select_option("select[name=motion]", "predicted")
-    page.fill("input[name=seed]", "0")
-    page.locator(".ag-fold summary").nth(1).click()
-
-
 def test_stop_does_not_change_the_story(game):
     game.begin("by the sea")
     game.sketch(1000)
@@ -322,16 +237,6 @@ def test_stop_does_not_change_the_story(game):
     game.sketch()
     after = game.branches("by the sea")
     assert sum(map(len, after.values())) - sum(map(len, before.values())) <= 1, "at most the take that was done"
-
-
-def test_markup_and_long_words_in_an_instruction_are_only_text(game):
-    game.begin("markup")
-    game.play("<img src=x onerror=alert(1)> Miko & <b>Taro</b> wave", 1)
-    assert game.page.locator(".ag-play img[src='x'], .ag-words b").count() == 0
-    assert re.search("onerror=alert", game.page.locator(".ag-stage .ag-words").inner_text())
-    assert game.page.locator(".ag-form .ag-notes li").count() >= 1, "unknown words are named"
-    game.play(f"Miko {'x' * 2000}", 2)
-    assert game.page.locator(".ag-form .ag-notes").bounding_box()["height"] <= 120
 
 
 def test_keys_alone_begin_a_story_and_play_it(game):

@@ -1,15 +1,11 @@
 """What the page says of a turn that runs, of drafts, of deleted stories, and of nodes in subgraphs."""
 
-import shutil
-
 from graphs import PLAY, RUN, WAVE, draw, load, node, predict
 from graphs import START as NEW_GAME
 from pages import script
 from play_tab import TURN
 
 from animegamer_core.spec import SPECS
-
-CORE_MESSAGES = ".p-toast-message, .comfy-error-report, [role=dialog]:visible, [role=alertdialog]:visible"
 
 
 def test_a_reload_in_mid_turn_shows_it_as_running(tab):
@@ -27,24 +23,6 @@ def test_a_reload_in_mid_turn_shows_it_as_running(tab):
     assert "waits" not in words.inner_text()
     tab.page.locator(".ag-stop-button").click()
     tab.wait_until_idle()
-
-
-def test_a_deleted_story_is_told_by_the_tab_alone(tab, server):
-    page = tab.page
-    tab.begin("taken away")
-    tab.sketch()
-    tab.play(WAVE, 1)
-    before = len(server.get("/history"))
-    shutil.rmtree(server.output_dir / "animegamer" / "taken away")
-    tab.tell(RUN)
-    page.wait_for_selector(".ag-form .ag-alert:visible")
-    assert tab.alert() == ["Story taken away was removed from the output folder. The next turn starts it again."]
-    page.wait_for_timeout(500)
-    assert page.locator(CORE_MESSAGES).count() == 0 and len(server.get("/history")) == before
-    assert page.input_value(".ag-text") == RUN, "the words are not lost"
-    page.press(".ag-text", "Enter")
-    tab.wait_for_turn(1)
-    assert tab.branches("taken away") == {"main": [RUN]}
 
 
 def test_a_story_node_in_a_subgraph_shows_each_turn_as_it_is_played(comfy, world):

@@ -82,11 +82,3 @@ def test_an_interrupted_run_stops_in_a_message_and_goes_on_from_the_list(page, s
     page.wait_for_function("() => document.querySelector('.ag-training-words').innerText === 'Finished: 4 steps'")
     page.evaluate(TOGGLE)
     page.wait_for_selector(".ag-training", state="detached")
-
-
-def test_a_training_that_ends_while_the_panel_is_closed_is_told(page, server):
-    queued = server.queue(train(steps=5))
-    message = page.locator(MESSAGE, has_text="Training of shown has finished")
-    message.wait_for(timeout=PATIENCE_S * 1000)
-    assert "adapt: 5 steps" in message.inner_text()
-    server.wait(queued, PATIENCE_S)

@@ -8,10 +8,8 @@ import random
 import re
 import shutil
 
-import msgspec
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 from pages import DiskPage, faint_texts, opened, overflow
 
 from animegamer_core.data.corrections import apply_corrections
@@ -21,9 +19,8 @@ from animegamer_core.data.films.film_index import add_film, strip_folder
 from animegamer_core.data.films.framing import Crop
 from animegamer_core.data.films.scenes import Scene
 from animegamer_core.data.films.survey import FilmScene, StripWriter, Survey
-from animegamer_core.data.records import CAPTION_FIELDS, ClipRecord
+from animegamer_core.data.records import CAPTION_FIELDS
 from animegamer_core.data.review import write_review
-from animegamer_core.game.life import STATS
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 
 EVIL = "</script><img src=x onerror='window.caught=1'><!-- &lt;b&gt; \u2028 \U0001f98a"
@@ -289,50 +286,6 @@ def test_a_change_of_scene_is_added_and_another_removed_on_the_strip(browser, da
         assert review.text("#changes") == "" and review.text("#count-scenes") == "5"
 
 
-TEXTS = st.text(
-    st.sampled_from("ab;, \t\n\x0b\x1c\x1f\x85\xa0\u2003\u200b\u2028\u3000\ufeff\x00\U0001f98a"), max_size=4
-)
-VALUES = st.one_of(
-    st.fixed_dictionaries({stat.name: st.sampled_from([None, -1, 0, 1]) for stat in STATS}),
-    st.none(),
-    st.booleans(),
-    st.integers(-2, 3),
-    st.floats(-1, 1, allow_nan=False),
-    TEXTS,
-    st.lists(TEXTS, max_size=3),
-)
-
-
-def test_the_page_keeps_the_rules_of_the_records(review):
-    """For many values of each field the page and the program agree on whether they can stand in an instruction."""
-    from hypothesis import given, seed, settings
-
-    base = lines(review.folder, "turns")[0]
-    cases = []
-
-    @seed(1)
-    @settings(max_examples=400, deadline=None, database=None)
-    @given(st.sampled_from(CAPTION_FIELDS), VALUES)
-    def gather(name, value):
-        cases.append((name, value))
-
-    gather()
-    problems = review.page.evaluate("cases => cases.map(([name, value]) => problemOf(name, value))", cases)
-    for (name, value), problem in zip(cases, problems, strict=True):
-        if isinstance(value, float) and value.is_integer():
-            continue  # JavaScript knows no difference between 1.0 and 1, and exports 1
-        assert bool(problem) is not can_be_told({**base, name: value}), (name, value, problem)
-    assert any(problems) and not all(problems)
-
-
-def can_be_told(values):
-    try:
-        msgspec.convert(values, ClipRecord).check(STATS)
-    except ValueError:
-        return False
-    return True
-
-
 def test_unexported_changes_survive_and_leaving_asks(review):
     review.page.locator(".card").first.focus()
     review.page.keyboard.press("d")
@@ -391,22 +344,15 @@ def test_everything_can_be_done_with_keys(review):
     assert review.focused() == "search"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_ground_also_in_a_narrow_window(browser, dataset, scheme):
-    with opened(browser, Review, dataset, color_scheme=scheme, reduced_motion="reduce") as review:
+def test_text_stands_out_from_its_ground_also_in_a_narrow_window(browser, dataset):
+    with opened(browser, Review, dataset, color_scheme="dark", reduced_motion="reduce") as review:
         review.page.wait_for_timeout(300)
-        review.shot(f"review-{scheme}")
         assert faint_texts(review.page, "header, main", ".screen, .unseen") == []
         review.edit(0)
         review.fill("motion", "")
         review.page.wait_for_timeout(300)
-        review.shot(f"review-{scheme}-edit")
         assert faint_texts(review.page, "#editor", ".screen, .unseen") == []
         review.page.set_viewport_size({"width": 390, "height": 800})
-        review.shot(f"review-{scheme}-narrow-edit")
-        assert overflow(review.page) == 0
-        review.page.keyboard.press("Escape")
-        review.shot(f"review-{scheme}-narrow")
         assert overflow(review.page) == 0
 
 
@@ -437,11 +383,6 @@ def test_many_clips_are_paged_and_few_are_loaded(browser, many):
         page.wait_for_function("() => document.querySelector('.clip video').videoWidth > 0")
         loaded = page.evaluate("() => [...document.querySelectorAll('video')].filter((it) => it.src).length")
         assert 4 <= loaded <= 24
-        page.locator(".card").nth(23).focus()
-        page.keyboard.press("ArrowRight")
-        assert review.text("#shown") == "25\u201348 of 1,200 clips" and review.focused() == 0
-        page.keyboard.press("ArrowLeft")
-        assert review.text("#shown").startswith("1\u2013") and review.focused() == 23
         page.keyboard.press("PageDown")
         page.locator(".pager input").first.fill("50")
         page.keyboard.press("Enter")
@@ -452,4 +393,3 @@ def test_many_clips_are_paged_and_few_are_loaded(browser, many):
         page.wait_for_function("() => document.querySelector('#stage video').videoWidth > 0")
         page.keyboard.press("Escape")
         review.wait_for_card(22)
-        review.shot("review-many")

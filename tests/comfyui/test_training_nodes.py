@@ -95,9 +95,6 @@ def test_settings_that_do_not_fit_are_refused_in_one_sentence(server, trained):
     cases = {
         "already holds a run; resume it": {"resume": False},
         "was trained with steps 4, now it is 3": {"steps": 3},
-        "was trained with lora_rank 4, now it is 8": {"rank": 8},
-        "holds a run with another dataset": {"games": 2},
-        "lora_rank is 4": {"stage": "warmup"},
         "is not a valid folder name": {"run": "../elsewhere"},
         "'output/../runs' was not found": {"dataset": "output/../runs"},
     }

@@ -6,11 +6,9 @@ The handlers are the real ones, below a stand-in of ComfyUI's server; tests/comf
 import json
 import os
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
-from comfy_stub import PACK, ComfyStub
+from comfy_stub import ComfyStub
 from hostile import POISON, any_bytes, damage, json_text, json_value
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -86,39 +84,6 @@ def test_a_full_disk_is_507(server):
     shutil.rmtree(server.stories)
 
 
-def docs(server, monkeypatch, page):
-    """Ask for the page `page` of a pack in which it is what the test made of it."""
-    (pack := server.base / "pack").mkdir(exist_ok=True)
-    (pack / "docs").mkdir(exist_ok=True)
-    (pack / "README.md").write_text("# Read me")
-    monkeypatch.setattr(sys.modules[f"{PACK}.nodes.comfyui"], "PACK", pack)
-    return server.ask("GET", "docs", {"page": page})
-
-
-@links
-def test_a_file_that_cannot_be_read_is_500(server, monkeypatch):
-    docs(server, monkeypatch, "README")
-    (folder := server.base / "pack" / "docs" / "folder.md").mkdir()
-    (circle := server.base / "pack" / "docs" / "circle.md").symlink_to("circle.md")
-    for page, why in ((folder, "Is a directory"), (circle, "Too many levels of symbolic links")):
-        status, answer = docs(server, monkeypatch, page.stem)
-        assert (status, answer["error"]) == (500, f"{page}: {why}")
-
-
-def test_a_run_that_is_being_deleted_does_not_hide_the_others(server, monkeypatch):
-    log = server.stories / "runs" / "run" / "joint" / "log.jsonl"
-    log.parent.mkdir(parents=True)
-    found, gone = Path.glob, log.parents[1] / "gone" / "log.jsonl"  # one that is there only while they are listed
-    monkeypatch.setattr(Path, "glob", lambda at, like: [*found(at, like), *([gone] if gone.match(like) else [])])
-    log.write_text('{"step": 1, "loss": 0.5}\n{"step": 2, "loss": null}\n')
-    status, answer = server.ask("GET", "training")
-    assert (status, answer["runs"]) == (200, [{"run": "run", "stage": "joint"}])
-    assert answer["curve"] == [{"step": 1, "loss": 0.5}, {"step": 2}]
-    log.write_text('{"step": NaN}\n')
-    status, answer = server.ask("GET", "training")
-    assert status == 400 and "log.jsonl:1: " in answer["error"]
-
-
 def assert_answered(server, what):
     """Every route that reads a story answers; whatever is wrong with it is said in sentences. what: was damaged."""
     for path in ("story", "stories", "suggestions"):
@@ -145,11 +110,8 @@ FOREIGN, OWN = ("evil.example.com", "127.0.0.1.nip.io", "EVIL.example.com."), ("
     ("listen", "cors", "anyone"),
     [
         ("127.0.0.1", None, False),
-        ("127.0.0.1,::1", None, False),
         ("127.0.0.1", "https://evil.example.com", True),
         ("0.0.0.0", None, True),
-        ("127.0.0.1,192.168.7.7", None, True),
-        ("comfy.example.com", None, True),
     ],
 )
 def test_a_foreign_name_is_answered_only_where_comfyui_listens_for_it(server, monkeypatch, listen, cors, anyone):

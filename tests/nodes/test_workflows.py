@@ -15,19 +15,8 @@ FOLDER = ROOT / "workflows"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 EXPECTED = "1-one-turn 10-film-to-world 11-larger-film 12-takes 2-five-turns 3-branching 4-motion-sweep".split()
 EXPECTED += ["5-story", "6-own-picture", "7-train", "8-published-24gb", "8-published-8gb", "9-film"]
-SOCKETS = {
-    "model",
-    "history",
-    "opening",
-    "state",
-    "frames",
-    "shot",
-    "lora",
-    "game_dataset",
-    "audio",
-    "latent",
-    "video",
-}  # no widget fills them
+# no widget fills them
+SOCKETS = set("model history opening state frames shot lora game_dataset audio latent video".split())
 # ComfyUI's own nodes that the examples may use, with their widgets; all are in 0.3.64 and later.
 CORE = {
     "SaveVideo": ["filename_prefix", "format", "codec"],
@@ -153,14 +142,6 @@ def test_the_api_version_is_the_same_graph(both):
         assert api[key]["inputs"] == given, key
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_prompts_have_all_that_is_required_and_nothing_stale(name):
-    for node in read(FOLDER / "api" / f"{name}.json").values():
-        if node["class_type"] in SCHEMAS:
-            required, optional = inputs_of(node["class_type"])
-            assert set(required) <= set(node["inputs"]) <= {*required, *optional}
-
-
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("8")])
 def test_the_toybox_knows_every_word_and_needs_no_download(name):
     for node in read(FOLDER / f"{name}.json")["nodes"]:
@@ -171,19 +152,6 @@ def test_the_toybox_knows_every_word_and_needs_no_download(name):
         texts = [str(values.get(key, "")) for key in TEXT_WIDGETS]
         lines = [line for text in texts for line in text.splitlines() if not line.startswith("#")]
         assert {word for line in lines for word in words(line)} <= set(vocabulary())
-
-
-def test_the_files_that_examples_load_are_there_and_small():
-    loaded = set()
-    for node in [node for name in NAMES for node in read(FOLDER / "api" / f"{name}.json").values()]:
-        if node["class_type"] == "LoadImage":
-            loaded.add(node["inputs"]["image"])
-        if node["class_type"] == "BuildGameDataset":
-            film = Path(node["inputs"]["film"])
-            loaded |= {film.name, film.with_suffix(".captions.jsonl").name}
-    given = list((FOLDER / "input").iterdir())
-    assert loaded == {path.name for path in given}
-    assert max(path.stat().st_size for path in given) < 400_000
 
 
 def test_a_film_becomes_a_world_in_the_order_of_the_stages():
