@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 OK, SHORT, UNSURE = "ok", "short", "unsure"
 STRIP_FRAMES = 3  # of each clip in a comparison picture
 SHEET_WIDTH = 1200  # px
-LIBRARIES = ("torch", "diffusers", "transformers", "numpy", "opencv-python-headless")
+LIBRARIES = ("torch", "diffusers", "transformers", "numpy")
 
 
 @dataclass(frozen=True)
@@ -171,41 +171,26 @@ def machine() -> dict[str, str]:
     """The machine and the versions of the libraries that compute, for a report."""
     import torch
 
-    versions = {}
-    for name in LIBRARIES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            versions[name] = "absent"
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
     return {
         "system": platform.platform(),
         "python": platform.python_version(),
         "processor": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
         "gpu": gpu,
-        **versions,
+        **{name: metadata.version(name) for name in LIBRARIES},
     }
 
 
-def strips(films: Sequence[Sequence[NDArray[np.uint8]]], labels: Sequence[str]) -> Image.Image:
-    """Clips side by side: one row a scene, one block of three frames for each of `labels`.
-
-    films: for each label, the clips (F, H, W, 3) of the scenes.
-    """
-    from PIL import Image, ImageDraw
+def strips(*films: Sequence[NDArray[np.uint8]]) -> Image.Image:
+    """Clips (F, H, W, 3) side by side: one row a scene, three frames of each of the films' clips of it."""
+    from PIL import Image
 
     height, width = films[0][0].shape[1:3]
-    block, head = STRIP_FRAMES * width, 16
-    sheet = Image.new("RGB", (len(films) * (block + 6), head + len(films[0]) * (height + 4)), "white")
-    pen = ImageDraw.Draw(sheet)
-    for column, (label, clips) in enumerate(zip(labels, films, strict=True)):
-        left = column * (block + 6)
-        pen.text((left + 2, 2), label, fill="black")
-        for row, clip in enumerate(clips):
-            for tile, index in enumerate(np.linspace(0, len(clip) - 1, STRIP_FRAMES).round().astype(int)):
-                picture = Image.fromarray(clip[index]).resize((width, height))
-                sheet.paste(picture, (left + tile * width, head + row * (height + 4)))
-    return sheet
+    rows = []
+    for clips in zip(*films, strict=True):
+        frames = [clip[(len(clip) - 1) * tile // (STRIP_FRAMES - 1)] for clip in clips for tile in range(STRIP_FRAMES)]
+        rows.append(np.hstack([np.asarray(Image.fromarray(frame).resize((width, height))) for frame in frames]))
+    return Image.fromarray(np.vstack(rows))
 
 
 def _line_values(line: Line, few: bool) -> dict[str, Any]:

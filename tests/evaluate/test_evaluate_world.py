@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -366,13 +365,13 @@ def test_two_processes_share_the_games_out_and_give_the_same_numbers(world, play
 def test_another_runs_folder_is_refused_with_what_differs(world, played, tmp_path):
     before = {path: path.read_bytes() for path in played.rglob("*") if path.is_file()}
     cases = {
-        "seed was 0, now 5": {"seed": 5},
-        "player window was 4, now 0": {"player": WorldPlayer(world, PlaySettings(window=0, steps=2))},
-        "benchmark sha256 was": {"games": small_games(2)},
+        "seed": {"seed": 5},
+        "player": {"player": WorldPlayer(world, PlaySettings(window=0, steps=2))},
+        "benchmark": {"games": small_games(2)},
         "towers": {"models": ScoringModels(TinyTower(9), None)},
     }
     for sentence, changes in cases.items():
-        with pytest.raises(ValueError, match=f"holds another run: .*{re.escape(sentence)}"):
+        with pytest.raises(ValueError, match=f"holds a run with another .*{sentence}"):
             with open_job(job_of(world, played, **changes)):
                 pass
     assert {path: path.read_bytes() for path in played.rglob("*") if path.is_file()} == before
@@ -426,7 +425,7 @@ def test_other_runs_stand_beside(world, played, tmp_path):
 def test_a_folder_that_cannot_stand_beside_is_refused_before_anything_is_played(world, played, tmp_path):
     for name, folder, changes, sentence in (
         ("nothing", tmp_path / "absent", {}, "no played benchmark here"),
-        ("edges", played, {"edges": (1.0, 2.0, 3.0, 4.0)}, "cannot be compared with this run: motion edges was"),
+        ("edges", played, {"edges": (1.0, 2.0, 3.0, 4.0)}, "has another motion than this run"),
     ):
         with pytest.raises(ValueError, match=sentence):
             cli.carry_out(job_of(world, tmp_path / name, **changes), [folder])

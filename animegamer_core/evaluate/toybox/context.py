@@ -27,7 +27,7 @@ from ...runtime.presets import Preset, apply_preset, memory_plan_of, override_no
 from ...spec import resolve_sampling
 from ...toybox.probes import FRAME_WEIGHTS, ProbeNet, load_probes, recognise_frames
 from ...toybox.probes import recognise as recognise_clips
-from ...toybox.scenes import Labels, draw_clips, labels_of, measure_clips
+from ...toybox.scenes import Labels, draw_clips, measure_clips
 from ...toybox.world import Scene, caption
 from ...train.training_data import pictures
 from ...weights import World
@@ -45,11 +45,6 @@ class TrueShots:
     clips: Clips
     values: NDArray[np.float64]
     levels: tuple[int, ...]
-
-    @property
-    def labels(self) -> Labels:
-        """The true class numbers of the probes' heads."""
-        return labels_of(self.scenes)
 
     @property
     def captions(self) -> tuple[str, ...]:

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...game.recall import LAST_TURNS, Memory
-from ...game.state import DEFAULT_WINDOW, GameState, MotionTable, Turn
-from ...toybox.calibration import uncalibrated_table
+from ...game.state import DEFAULT_WINDOW, GameState, Turn
 from ...toybox.editions import GamesEdition, edition_of
 from ...toybox.games import Game, opening_game, sample_game
 from ...toybox.scenes import HEADS, labels_of
@@ -179,34 +178,6 @@ class EvalRun:
     def shots(self) -> Clips:
         """Shots decoded from the true representations at the measured motion values."""
         return self.context.shoot(self.states, self.sources.values, self.seeds(len(self.sources.scenes)))
-
-    @property
-    def asked_levels(self) -> tuple[int, ...]:
-        """The requested level of each of `sources`: all five levels in turn."""
-        return tuple(1 + index % 5 for index in range(len(self.sources.scenes)))
-
-    @cached_property
-    def measured_levels(self) -> tuple[int, ...]:
-        """The level measured on each shot that is drawn at the motion value of its requested level."""
-        return self._measured_levels(self.context.world.motion_table)
-
-    @cached_property
-    def uncalibrated(self) -> MotionTable | None:
-        """The world's motion table before calibration; None if it is unknown."""
-        return uncalibrated_table(self.context.world)
-
-    @cached_property
-    def uncalibrated_levels(self) -> tuple[int, ...]:
-        """As `measured_levels`, drawn without calibration; empty if those values are unknown."""
-        table = self.uncalibrated
-        if table is None or table == self.context.world.motion_table:
-            return () if table is None else self.measured_levels
-        return self._measured_levels(table)
-
-    def _measured_levels(self, table: MotionTable) -> tuple[int, ...]:
-        values = [table.value(level) for level in self.asked_levels]
-        clips = self.context.shoot(self.states, values, self.seeds(len(values)))
-        return self.context.levels(self.context.measure(clips))
 
     @cached_property
     def reconstructions(self) -> Clips:

@@ -8,7 +8,7 @@ games/<name>/turn-01.*    the game's clips
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,6 @@ from ...data.benchmark import BenchmarkTurn, check_game_name, parse_turn
 from ...files import PART, write_text
 from ...game.life import Values
 from ...json_files import JsonError, read_json
-from ...messages import brief
 
 RUN, LOCK, GAMES, GAME = "run.json", "run.lock", "games", "game.json"
 ABOUT = "about"  # key of run.json for facts that do not affect the numbers, so they may differ when a run continues
@@ -31,8 +30,6 @@ SHOT_SCORES = (
     *("clip_i_true", "dreamsim_true"),
 )
 FRAMES_COMPARED = 4  # of each shot
-_DIFFERENCES = 3  # shown in an error
-_SHOWN = 60  # characters of a value in an error
 
 
 @dataclass(frozen=True)
@@ -152,17 +149,10 @@ def begin_run(out: Path, asked: Mapping[str, Any], about: Mapping[str, Any]) -> 
             raise ValueError(f"{out} holds other files and no {RUN}; choose a new folder")
         write_text(out / RUN, json.dumps({**asked, ABOUT: dict(about)}, indent=1, ensure_ascii=False) + "\n")
         return
-    before = {name: value for name, value in read_asked(out).items() if name != ABOUT}
-    if found := list(differences(before, asked)):
-        phrases = "; ".join(found[:_DIFFERENCES])
-        raise ValueError(f"{out} holds another run: {phrases}; use its options, or choose a new folder")
+    if found := differences(read_asked(out), asked):
+        raise ValueError(f"{out} holds a run with another {found}; use its options, or choose a new folder")
 
 
-def differences(before: Any, now: Any, where: str = "") -> Iterator[str]:
-    """A phrase for each value that differs: `seed was 0, now 1`."""
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
-        for name in dict.fromkeys([*before, *now]):
-            yield from differences(before.get(name), now.get(name), f"{where} {name}".strip())
-    elif before != now:
-        shown = [brief(json.dumps(value), _SHOWN) for value in (before, now)]
-        yield f"{where} was {shown[0]}, now {shown[1]}"
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """The names of settings that differ, as `seed, player`."""
+    return ", ".join(name for name in now if before.get(name) != now[name])

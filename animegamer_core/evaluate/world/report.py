@@ -165,11 +165,8 @@ def number(value: float, unit: str = "") -> str:
 def check_beside(asked: Mapping[str, Any], folder: Path) -> None:
     """ValueError if a folder is not a run, or not comparable with the run whose run.json holds `asked`."""
     other = read_asked(folder)
-    found = [phrase for name in SAME for phrase in differences(other.get(name), asked.get(name), name)]
-    if found:
-        raise ValueError(
-            f"{folder} cannot be compared with this run: {'; '.join(found[:3])}; evaluate it with this run's options"
-        )
+    if found := differences(other, {name: asked[name] for name in SAME if name in asked}):
+        raise ValueError(f"{folder} has another {found} than this run; evaluate it with this run's options")
 
 
 def _names(runs: Sequence[PlayedRun]) -> list[str]:
