@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from small_disk import short_files
 
-from animegamer_core.data.dataset import ClipRecord, DatasetWriter
-from animegamer_core.files import append_line, replacing, write_text
+from animegamer_core.files import append_line, write_text
 from animegamer_core.media.video import write_clip
 
 
@@ -42,19 +41,6 @@ def test_content_and_then_names_are_flushed_to_disk(tmp_path, monkeypatch):
     assert flushed == [*map(str, (folder.parent, tmp_path)), part, str(folder), lines, str(folder), lines]
 
 
-def test_a_dataset_goes_on_once_there_is_room(tmp_path):
-    writer = DatasetWriter(tmp_path)
-    records = [ClipRecord(film="film", start=n, end=n + 2, clip=f"clips/{n}.mp4", motion="walk " * 9) for n in range(2)]
-    for record in records:
-        (tmp_path / record.clip).touch()
-    writer.add(records[0])
-    whole = (tmp_path / "turns.jsonl").stat().st_size
-    with short_files(whole + 50), pytest.raises(OSError, match=r"turns\.jsonl"):
-        writer.add(records[1])
-    writer.add(records[1])
-    assert DatasetWriter(tmp_path).turns == records
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows knows no such modes")
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
 def test_a_file_has_the_mode_of_the_umask(tmp_path, umask, mode):
@@ -65,12 +51,3 @@ def test_a_file_has_the_mode_of_the_umask(tmp_path, umask, mode):
         os.umask(before)
     assert (tmp_path / "clip.safetensors").stat().st_mode & 0o777 == mode
     assert os.listdir(tmp_path) == ["clip.safetensors"]
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows knows no such modes")
-def test_a_hard_link_keeps_the_mode_of_the_other_file(tmp_path):
-    source = tmp_path / "source"
-    source.touch(0o600)
-    with replacing(tmp_path / "place") as part:
-        os.link(source, part)
-    assert source.stat().st_mode & 0o777 == 0o600 and os.path.samefile(source, tmp_path / "place")

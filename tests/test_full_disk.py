@@ -8,13 +8,12 @@ import pytest
 import stock_files
 from hub_repositories import below, released_repositories
 from hub_server import Hub, ask_instead
-from safetensors import SafetensorError
-from small_disk import resize, short_files, small_disk
+from small_disk import resize, small_disk
 from table_world import save_measured_world, small_games
 
 from animegamer_core.__main__ import main
 from animegamer_core.data.benchmark import benchmark_text
-from animegamer_core.files import FULL, append_line, locked, make_folder, replacing, write_text
+from animegamer_core.files import append_line, locked, make_folder, write_text
 from animegamer_core.story.story import Story
 from animegamer_core.weights import convert as build
 from animegamer_core.weights import fetch as fetching
@@ -190,16 +189,6 @@ def test_each_command_goes_on_once_there_are_names(command, tmp_path, capsys):
         go_on_to_the_end(command(full), full, whole)
 
 
-def test_each_command_goes_on_where_files_may_be_larger(command, tmp_path, capsys):
-    whole, out = tmp_path / "whole", tmp_path / "out"
-    assert run(command(whole)) == 0
-    largest = max(path.stat().st_size for path in whole.rglob("*") if path.is_file())
-    for size in (0, largest // 3, 4 * largest // 5):
-        with short_files(size):
-            go_on_in(command(out), out, whole, capsys)
-    go_on_to_the_end(command(out), out, whole)
-
-
 def test_no_name_fits_on_the_disk(tmp_path):
     """A folder, a file, a line and a lock fail alike."""
     with small_disk(tmp_path / "full", 1000):
@@ -215,17 +204,3 @@ def test_no_name_fits_on_the_disk(tmp_path):
             with pytest.raises(OSError, match=r"\d MB free\); finished work is kept; free some space") as caught:
                 write()
             assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(new))
-
-
-@pytest.mark.parametrize("code", FULL)
-def test_every_writer_says_it_alike(tmp_path, code):
-    for error in (
-        OSError(code, "full"),
-        SafetensorError(f"Error while serializing: I/O error: full (os error {code})"),
-    ):
-        with pytest.raises(OSError, match=r"MB free\); finished work is kept") as caught, replacing(tmp_path / "a"):
-            raise error
-        assert (caught.value.errno, caught.value.filename) == (code, str(tmp_path / "a"))
-    with pytest.raises(SafetensorError, match="header"), replacing(tmp_path / "a"):
-        raise SafetensorError("a wrong header")
-    assert not list(tmp_path.iterdir())

@@ -1,12 +1,10 @@
-"""Nothing that is printed acts on the terminal but a progress line."""
+"""What is printed: nothing acts on the terminal but a progress line, and commands can be copied."""
 
 import io
-import subprocess
-import sys
 
 import pytest
 
-from animegamer_core.messages import PlainOutput
+from animegamer_core.messages import PlainOutput, shell_word
 
 SHOWN = {
     "plain\ttext\n": "plain\ttext\n",
@@ -29,21 +27,7 @@ def test_characters_that_act_on_a_terminal_are_escaped(text):
     assert stream.getvalue() == SHOWN[text]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("animegamer_core", "play", "NAME.txt"),
-        ("animegamer_core.toybox.benchmark", "NAME.txt/games.txt"),
-        ("animegamer_core.toybox.build", "--work", "NAME.txt/work"),
-    ],
-    ids=lambda words: words[0],
-)
-def test_a_name_from_outside_does_not_reach_the_terminal(words, tmp_path):
-    """Every program here, with a name that is refused: there is a file where it wants a folder."""
-    name = tmp_path / "\x1b[31mred\x1b]0;title\x07.txt"
-    if "play" not in words:
-        name.write_text("a file")
-    given = [word.replace("NAME.txt", str(name)) for word in words]
-    done = subprocess.run([sys.executable, "-m", *given], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 2 and "red" in done.stderr, done.stderr
-    assert "\x1b" not in done.stderr + done.stdout and "\x07" not in done.stderr
+def test_a_command_to_copy_is_quoted_as_its_system_expects():
+    assert shell_word(r"C:\ComfyUI\models", windows=True) == r"C:\ComfyUI\models"
+    assert shell_word(r"C:\My files\a&b", windows=True) == r'"C:\My files\a&b"'
+    assert shell_word("/my files/models", windows=False) == "'/my files/models'"

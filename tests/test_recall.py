@@ -67,14 +67,6 @@ def test_what_the_last_turns_show_is_not_recalled_by_name():
     assert named_in("She runs with Taro in the same place.").scene == ("taro",)
 
 
-def test_the_friend_from_before_recalls_the_last_turn_with_a_friend():
-    session = played(
-        [text("talk to a friend", who="Miko, Taro"), *[PLAIN] * 6, text("run", "in the same place by day")]
-    )
-    asking = text("softly hug the friend from before", "in the same place by day", "she")
-    assert remembered(session, asking) == [1, 6, 7, 8]
-
-
 def test_a_thing_recalls_the_turn_that_described_it():
     instructions = [PLAIN, text("dance with a red scarf"), PLAIN, text("swim with the scarf"), *[PLAIN] * 6]
     session = played(instructions)
@@ -82,17 +74,6 @@ def test_a_thing_recalls_the_turn_that_described_it():
     assert remembered(session, text("read a book with the scarf")) == [2, 8, 9, 10]
     assert remembered(session, text("read a book with a blue scarf")) == [7, 8, 9, 10]
     assert remembered(session, PLAIN) == [7, 8, 9, 10]
-
-
-def test_a_description_is_recalled_also_while_the_last_turns_show_its_thing():
-    """Otherwise a look that was drawn wrongly once would be copied from turn to turn."""
-    session = played([text("run with a red scarf"), *[PLAIN] * 6, text("swim with the scarf")])
-    assert remembered(session, text("dance with the scarf")) == [1, 6, 7, 8]
-
-
-def test_the_newest_description_counts():
-    session = played([text("run with a red scarf"), PLAIN, text("run with a blue scarf"), *[PLAIN] * 6])
-    assert remembered(session, text("swim with the scarf"))[0] == 3
 
 
 def test_a_thing_that_nobody_described_recalls_the_turn_that_showed_it_last():
@@ -134,26 +115,12 @@ def test_memory_recent_and_narrow_windows_recall_nothing():
     assert [played(lines, window).recall(asking, stored=True) for window in (0, 1, 2)] == [(), (), (1,)]
 
 
-def test_a_session_that_leaves_window_and_memory_to_the_world_takes_its_own():
-    session = GameSession(window=None, memory=None).with_defaults(3, Memory("recall", 1))
-    assert (session.window, session.memory) == (3, Memory("recall", 1))
-    assert GameSession(window=1, memory=None).with_defaults(3, Memory()).window == 1
-    assert session.with_defaults(9, Memory()) is session
-
-
 def test_a_player_asks_for_a_memory_by_its_kind_or_its_number_of_turns():
     assert chosen_memory(None, None) is None
     assert chosen_memory("recent", None) == Memory() and chosen_memory("recall", None) == Memory("recall", 2)
     assert chosen_memory(None, 3) == chosen_memory("recall", 3) == Memory("recall", 3)
     with pytest.raises(ValueError, match="memory recent recalls no turns, but 3 were requested"):
         chosen_memory("recent", 3)
-
-
-def test_an_impossible_memory_is_refused():
-    with pytest.raises(ValueError, match="unknown memory 'all'; choose recent or recall"):
-        Memory("all")
-    with pytest.raises(ValueError, match="recalled turns is 0"):
-        Memory("recall", 0)
 
 
 LINES = st.lists(
@@ -202,9 +169,3 @@ def test_choosing_turns_reads_no_other_text_than_the_instruction(monkeypatch):
     assert session.recall(asking, stored=True) == (1,) and reads == [asking]
     session.step(asking, GameState(torch.zeros(2, 3), 3)).recall(PLAIN, stored=True)
     assert reads == [asking, asking, PLAIN]
-
-
-@given(st.text())
-def test_any_text_can_be_read(line):
-    named = named_in(line)
-    assert named.described <= named.shown

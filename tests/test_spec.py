@@ -36,9 +36,7 @@ def test_release_sizes_are_the_published_ones():
     [
         ({"colour": 1}, "colour"),
         ({"state": {"width": "wide"}}, "width"),
-        ({"decoder": {"steps": True}}, "steps"),
         ({"engine": {"heads": 0}}, "spec.engine.heads: 0 is not a valid size"),
-        ({"engine": {"hidden": 10**400}}, "spec.engine.hidden: 1000+ ... 0+ is not a valid size"),
         ({"decoder": {"vae": {"channels": [8, -1]}}}, "spec.decoder.vae.channels: -1 is not a valid size"),
         ({"decoder": {"spatial_scale": float("nan")}}, "spec.decoder.spatial_scale: nan is not a valid scale"),
     ],
