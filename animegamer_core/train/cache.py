@@ -61,30 +61,13 @@ class FeatureStore:
 
     features: Mapping[str, Feature] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        counts = {name: len(feature) for name, feature in self.features.items()}
-        if len(set(counts.values())) > 1:
-            raise ValueError(f"the features have different lengths: {counts}; compute them again from one dataset")
-
     @classmethod
     def of(cls, **tensors: Tensor) -> FeatureStore:
         """A store of tensors in memory."""
         return cls({name: Feature((tensor,)) for name, tensor in tensors.items()})
 
-    @classmethod
-    def open(cls, folder: str | Path, names: Sequence[str], device: torch.device | str | None = None) -> FeatureStore:
-        """Features written by `write_feature`: mapped from disk, or all on `device`.
-
-        ValueError names a feature that is missing, unfinished or truncated.
-        """
-        features = {name: _open_feature(Path(folder), name) for name in names}
-        return cls(features) if device is None else cls(features).to(device)
-
     def __contains__(self, name: object) -> bool:
         return name in self.features
-
-    def __len__(self) -> int:
-        return next((len(feature) for feature in self.features.values()), 0)
 
     def with_feature(self, name: str, feature: Feature | Tensor) -> FeatureStore:
         """The store with one feature added or replaced."""
@@ -96,10 +79,7 @@ class FeatureStore:
         return FeatureStore({name: feature.to(device) for name, feature in self.features.items()})
 
     def gather(self, names: Sequence[str], indices: Tensor, device: torch.device | str) -> dict[str, Tensor]:
-        """The named features' rows at `indices` (B,), on `device`; ValueError lists the features of this store."""
-        missing = [name for name in names if name not in self.features]
-        if missing:
-            raise ValueError(f"no feature {missing[0]!r}; this store has {', '.join(self.features) or 'none'}")
+        """The named features' rows at `indices` (B,), on `device`."""
         return {name: self.features[name].gather(indices).to(device, non_blocking=True) for name in names}
 
 
@@ -111,7 +91,6 @@ def write_feature(
     *,
     digest: str,
     shard_bytes: int = SHARD_BYTES,
-    on_progress: Callable[[int, int], None] | None = None,
 ) -> Feature:
     """Compute a feature in shards, except those that an earlier run with the same `digest` finished.
 
@@ -131,15 +110,7 @@ def write_feature(
         with replacing(_shard_path(folder, name, number)) as part:
             save_file({"rows": shard}, part, metadata={"digest": digest})
         write_text(index_path, msgspec.json.encode(msgspec.structs.replace(index, done=number + 1)).decode())
-        if on_progress is not None:
-            on_progress(rows_of_shard.stop, count)
-    return _open_feature(folder, name)
-
-
-def compute_feature(count: int, compute: Callable[[range], Tensor], rows: int) -> Feature:
-    """A feature computed into memory, `rows` at a time."""
-    parts = [compute(range(start, min(count, start + rows))) for start in range(0, count, rows)]
-    return Feature((torch.cat(parts),))
+    return open_feature(folder, name)
 
 
 def _shard_path(folder: Path, name: str, number: int) -> Path:
@@ -168,7 +139,8 @@ def read_index(path: Path) -> FeatureIndex | None:
         raise ValueError(f"{error}; delete it to compute the feature again") from error
 
 
-def _open_feature(folder: Path, name: str) -> Feature:
+def open_feature(folder: Path, name: str) -> Feature:
+    """A feature that `write_feature` wrote, mapped from disk; ValueError if it is missing, unfinished or truncated."""
     index = read_index(folder / f"{name}.json")
     if index is None or not index.is_done:
         raise ValueError(f"feature {name!r} in {folder} is missing or unfinished; run `dataset cache` again")

@@ -27,7 +27,7 @@ TURNS_AT_ONCE = 64  # turns that the engine predicts at a time for decoder adapt
 class EngineLearner(Learner):
     """Trains the engine. Loss: cross-entropy of the state block + alpha MSE + beta (1 - cosine) of the representation.
 
-    This is the supplement's formula 1, with a weight `cross_entropy` of the first term. The history holds the true
+    This is the supplement's formula 1. The history holds the true
     states and representations, the latter with noise.
     """
 
@@ -93,7 +93,7 @@ class EngineLearner(Learner):
         entropy = F.cross_entropy(logits_BAV.flatten(0, 1), answers.flatten())
         states, wanted = output.states_BND.float(), batch["states"]
         parts = {"entropy": entropy, "mse": F.mse_loss(states, wanted), "cosine": cosine_error(states, wanted)}
-        loss = config.cross_entropy * entropy + config.alpha * parts["mse"] + config.beta * parts["cosine"]
+        loss = entropy + config.alpha * parts["mse"] + config.beta * parts["cosine"]
         right = (logits_BAV.argmax(-1) == answers)[:, list(self._table.choices)].float().mean(0)
         names = (f"{number.name}_right" for number in self.engine.tokenizer.numbers)
         return {"loss": loss, **parts, **dict(zip(names, right, strict=True))}

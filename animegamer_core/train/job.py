@@ -223,7 +223,7 @@ def _own_or_new_models(request: TrainRequest, config: StageConfig, world: World,
     missing = _models_to_create(request.stage, request.world, parts.models)
     # stage joint trains encoder and decoder together, and leaves the decoder its unconditional state
     represents = world.has("decoder") and bool(world.storage.source("decoder").tensor(UNCONDITIONAL).any())
-    if STAGES[request.stage].reads_representations and not represents:
+    if {"states", "predicted"} & {*STAGES[request.stage].reads} and not represents:
         raise ValueError(
             f"stage {request.stage} reads representations, but the encoder of {request.world} has not learned to make "
             "them yet; train stage joint first"

@@ -105,7 +105,7 @@ class VaeLearner(Learner):
             "motion": motion_error(rebuilt, clip),
             "kl": divergence(posterior.mean.float(), posterior.logvar.float()),
         }
-        loss = sum(getattr(config, name) * value for name, value in parts.items())
+        loss = parts["l1"] + sum(getattr(config, name) * parts[name] for name in ("mse", "edge", "motion", "kl"))
         psnr = 10 * torch.log10(4 / squared.detach())  # the range of pictures is 2
         return {"loss": loss, **parts, "psnr": psnr}
 
@@ -201,23 +201,35 @@ class DiffusionLearner(Learner):
         mean, deviation = values["latents"].float().unbind(1)
         noise = random.normal(*mean.shape[1:])
         clean = mean + deviation * random.normal(*mean.shape[1:])
-        first, width = self._bands(random)
+        bands = [timestep_band(sample, random.batch) for sample in range(random.batch)]
+        width, first = bands[0][1] - bands[0][0], random.rows(torch.tensor([start for start, _ in bands]))
         timesteps = first + (width * random.uniform()).long()
         return {"clean": clean, "noise": noise, "timesteps": timesteps, **self._conditions(data, rows, values, random)}
 
     def _conditions(self, data: TrainingData, rows: Tensor, values: Batch, random: SampleNoise) -> Batch:
-        """The decoder's conditions besides the noised latents."""
-        config = self.settings
-        motion = motion_condition(data.motion[rows.cpu()], config).to(values["latents"].device, non_blocking=True)
+        """The decoder's conditions besides the noised latents, with dropout drawn for each sample."""
+        config, device = self.settings, values["latents"].device
+        motion = motion_condition(data.motion[rows.cpu()], config).to(device, non_blocking=True)
         if self.encoder is None:
-            states = mixed_states(values, config, random)
+            states = values["predicted"].float()
+            if config.true_states:
+                true = random.uniform() < config.true_states
+                states = torch.where(true[:, None, None], values["states"].float(), states)
             blank = random.uniform() < config.drop_both
             nothing = self.decoder.unconditional_ND.to(states)
-            read: Batch = {"states": torch.where(blank[:, None, None], nothing, states)}
+            read = {"states": torch.where(blank[:, None, None], nothing, states)}
         else:
             text, image = (values[name].float() for name in self.features[1:])
-            read, blank = self._with_dropout(text, image, data.blank_text.to(text), random)
-        return {"motion": with_dropped_motion(motion, blank, config, random), **read}
+            chances = [config.drop_text, config.drop_text_features, config.drop_image, config.drop_both]
+            drawn = random.uniform(4) < torch.tensor(chances, device=device)
+            blank = drawn[:, 3]  # lost both, as in guidance
+            blank_text, no_text, no_image, neither = drawn.T[..., None, None]
+            text = torch.where(blank_text, data.blank_text.to(text), text).masked_fill(no_text | neither, 0.0)
+            read = {"text": text, "image": image.masked_fill(no_image | neither, 0.0)}
+        if config.drop_motion:  # always if nothing else conditions
+            dropped = (random.uniform() < config.drop_motion) | blank
+            motion = motion.masked_fill(dropped.to(device), UNCONDITIONAL_MOTION)
+        return {"motion": motion, **read}
 
     def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> Tensor:
         values = {name: value.float() for name, value in data.store.gather(self.features[1:], rows, device).items()}
@@ -229,24 +241,6 @@ class DiffusionLearner(Learner):
     def sample(self, states_BND: Tensor, motion_B: Tensor, seeds: Sequence[int], steps: int) -> Tensor:
         """(B, T, C, H, W) latents of shots."""
         return self.decoder.sample(states_BND, motion_B, seeds, steps=steps, guidance=self.guidance)
-
-    def _bands(self, random: SampleNoise) -> tuple[Tensor, int]:
-        """((B,) first timesteps, width) of the bands from which the samples draw their timesteps."""
-        bands = [timestep_band(sample, random.batch) for sample in range(random.batch)]
-        return random.rows(torch.tensor([start for start, _ in bands])), bands[0][1] - bands[0][0]
-
-    def _with_dropout(self, text: Tensor, image: Tensor, blank: Tensor, random: SampleNoise) -> tuple[Batch, Tensor]:
-        """Text and image features with dropout, drawn for each sample; and which samples (B,) lost both."""
-        config = self.settings
-        chances = torch.tensor([config.drop_text, config.drop_text_features, config.drop_image, config.drop_both])
-        drawn = random.uniform(4) < chances.to(text.device)
-        blank_text, no_text, no_image, neither = drawn.T[..., None, None]
-        text = torch.where(blank_text, blank, text)
-        left = {
-            "text": text.masked_fill(no_text | neither, 0.0),
-            "image": image.masked_fill(no_image | neither, 0.0),
-        }
-        return left, neither[:, 0, 0]
 
     def forward(self, batch: Batch) -> Losses:
         sqrt_alpha = sqrt_alpha_cumprod(batch["timesteps"], batch["clean"])
@@ -353,26 +347,6 @@ class TextVideoLearner(DiffusionLearner):
 def motion_condition(values: Tensor, config: StageConfig) -> Tensor:
     """The motion values that condition the decoder: the clips' own, or without motion_scope UNCONDITIONAL_MOTION."""
     return values if config.motion_scope else torch.full_like(values, UNCONDITIONAL_MOTION)
-
-
-def with_dropped_motion(motion_B: Tensor, blank_B: Tensor, config: StageConfig, random: SampleNoise) -> Tensor:
-    """The motion values, some replaced by UNCONDITIONAL_MOTION: at random, and always if nothing else conditions.
-
-    blank_B: which samples have the unconditional representation. With drop_motion 0, no value is replaced.
-    """
-    if not config.drop_motion:
-        return motion_B
-    dropped = (random.uniform() < config.drop_motion) | blank_B
-    return motion_B.masked_fill(dropped.to(motion_B.device), UNCONDITIONAL_MOTION)
-
-
-def mixed_states(values: Batch, config: StageConfig, random: SampleNoise) -> Tensor:
-    """(B, N, D) fp32: the predicted representations, each replaced by the true one with probability true_states."""
-    states = values["predicted"].float()
-    if not config.true_states:
-        return states
-    true = random.uniform() < config.true_states
-    return torch.where(true[:, None, None], values["states"].float(), states)
 
 
 FIXED_IN = (2, 14)  # the first torch version without the error described below

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,8 +14,14 @@ import msgspec
 from ..files import append_line, save_picture, write_text
 from .checkpoints import CHECKPOINTS, list_checkpoints, step_of
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 LOG = "log.jsonl"
 PICTURE, SHEETS = "loss.png", "shots"  # a picture, and the folder of contact sheets
+_CURVES = {"loss": ("loss", "#2f74d0"), "held_out_loss": ("held-out loss", "#d07a1c")}
+_RAGGED = 40  # a curve with at least this many points is also shown smoothed
+_LOG_SCALE_FROM = 20.0  # the scale is logarithmic if the highest loss is more than this many times the lowest
 
 
 def read_log(path: Path) -> list[dict[str, float]]:
@@ -49,16 +54,6 @@ class RunLog:
         append_line(self.path, json.dumps({"step": step, **numbers}) + "\n")
 
 
-if TYPE_CHECKING:
-    from PIL import Image
-
-
-SIZE = (960, 600)
-_CURVES = {"loss": ("loss", "#2f74d0"), "held_out_loss": ("held-out loss", "#d07a1c")}
-_RAGGED = 40  # a curve with at least this many points is also shown smoothed
-_LOG_SCALE_FROM = 20.0  # the scale is logarithmic if the highest loss is more than this many times the lowest
-
-
 def plot_log(log: Path, picture: Path) -> None:
     """Plot the training and held-out losses of a log as PNG; ValueError if nothing has been logged."""
     save_picture(draw_losses(read_log(log)), picture)
@@ -66,28 +61,27 @@ def plot_log(log: Path, picture: Path) -> None:
 
 def draw_losses(lines: Sequence[Mapping[str, float]]) -> Image.Image:
     """A plot, 960 x 600, of the finite losses in logged lines over the steps; ValueError if there are none."""
+    import numpy as np
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
     from PIL import Image
 
-    curves = {}
-    for name in _CURVES:
+    figure = Figure(figsize=(9.6, 6), dpi=100, layout="constrained")
+    axes, losses = figure.add_subplot(xlabel="step"), []
+    for name, (label, colour) in _CURVES.items():
         points = [(line["step"], line[name]) for line in lines if math.isfinite(line.get(name, math.nan))]
-        if points:
-            curves[name] = points
-    if not curves:
-        raise ValueError("no loss has been logged yet; train a step first")
-    figure = Figure(figsize=(SIZE[0] / 100, SIZE[1] / 100), dpi=100, layout="constrained")
-    axes = figure.add_subplot(xlabel="step")
-    for name, points in curves.items():
-        label, colour = _CURVES[name]
+        losses += [loss for _, loss in points]
+        look = {"color": colour, "linewidth": 2, "label": label}
         if len(points) < _RAGGED:
-            axes.plot(*zip(*points, strict=True), color=colour, marker="o", markersize=4, linewidth=2, label=label)
-        else:
+            steps, values = zip(*points, strict=True) if points else ((), ())
+            axes.plot(steps, values, marker="o", markersize=4, **look)
+        else:  # the points, and running means over a twentieth of them
             axes.plot(*zip(*points, strict=True), color=colour, alpha=0.35, linewidth=1)
-            axes.plot(*zip(*_smoothed(points), strict=True), color=colour, linewidth=2, label=label)
-    losses = [loss for points in curves.values() for _, loss in points]
+            weights = np.full(len(points) // 20, 1 / (len(points) // 20))
+            axes.plot(*(np.convolve(side, weights, "valid") for side in zip(*points, strict=True)), **look)
+    if not losses:
+        raise ValueError("no loss has been logged yet; train a step first")
     if min(losses) > 0 and max(losses) / min(losses) > _LOG_SCALE_FROM:
         axes.set_yscale("log")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -97,13 +91,6 @@ def draw_losses(lines: Sequence[Mapping[str, float]]) -> Image.Image:
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return Image.frombytes("RGBA", canvas.get_width_height(), bytes(canvas.buffer_rgba())).convert("RGB")
-
-
-def _smoothed(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Running means over a twentieth of the points, each at the middle of its points."""
-    count = max(2, len(points) // 20)
-    parts = [points[start : start + count] for start in range(len(points) - count + 1)]
-    return [(sum(step for step, _ in part) / count, sum(loss for _, loss in part) / count) for part in parts]
 
 
 REPORT_EVERY_S = 10.0  # between two lines about the same feature
@@ -142,12 +129,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min"
-
-
-def report_interrupt() -> None:
-    """Say that Ctrl-C was received. A signal handler calls this, so it writes to stderr, which steps do not use."""
-    sys.stderr.write("\nfinishing and saving the current step; press Ctrl-C again to stop at once\n")
-    sys.stderr.flush()
 
 
 def how_it_stopped(out: Path) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from ..model.decoder import ShotDecoder
 from .checkpoints import CHECKPOINTS, list_checkpoints, load_checkpoint, save_checkpoint
 from .distributed import reshard
 from .learners import motion_condition
-from .log import LOG, SHEETS, RunLog, report_interrupt
+from .log import LOG, SHEETS, RunLog
 from .parts import WorldParts
 from .trainer import Trainer, learning_rate, on_device
 from .training_data import autocast, clip_frames
@@ -112,7 +113,8 @@ def _finish_step_on_ctrl_c(is_main: bool) -> Iterator[Callable[[], bool]]:
         received.append(number)
         signal.signal(signal.SIGINT, before)
         if is_main:
-            report_interrupt()
+            sys.stderr.write("\nfinishing and saving the current step; press Ctrl-C again to stop at once\n")
+            sys.stderr.flush()
 
     signal.signal(signal.SIGINT, handle)
     try:

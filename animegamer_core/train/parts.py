@@ -244,7 +244,7 @@ def world_for_stage(stage: str, world: World, start: Sequence[Path], profile: st
         return world
     reading = reading_of(world, [adapter_facts(path) for path in start], checked=profile is None)
     read = replace(world, profile=reading.profile, trained_window=reading.window)
-    if not facts.trains_engine:
+    if stage != "predict":
         return read if profile is None else read.with_profile(profile)
     chosen = profile or (TRAINED_PROFILES[0] if reading.window is None else reading.profile.name)
     return replace(read, profile=get_profile(chosen))

@@ -172,7 +172,7 @@ def _check_clips(stage: str, config: StageConfig, parts: WorldParts, data: Train
         found = tuple(data.store.features["frames"].shards[0].shape[1:])
     else:
         computed = _missing_features(stage, config, data) & {"frames", "latents", *IMAGE_FEATURES.values()}
-        draws_sheets = facts.borrows_decoder and config.shots_every and parts.decoder is not None
+        draws_sheets = stage == "predict" and config.shots_every and parts.decoder is not None
         shown = draws_sheets and "latents" not in data.store
         if not shown and computed <= cached_features(data, parts.encoder, parts.decoder):
             return  # the clips may be missing

@@ -52,21 +52,6 @@ class Stage:
     optional: bool = False
     baseline: bool = False
 
-    @property
-    def borrows_decoder(self) -> bool:
-        """Whether its contact sheets need a decoder that its steps do not need."""
-        return "states" in self.reads and "decoder" not in self.needs
-
-    @property
-    def trains_engine(self) -> bool:
-        """Whether it trains the engine."""
-        return "engine" in self.makes
-
-    @property
-    def reads_representations(self) -> bool:
-        """Whether it reads representations of shots, from a trained encoder or predicted by an engine."""
-        return bool(set(_REPRESENTED) & set(self.reads))
-
 
 _ENCODED = ("latents", "text", "image")
 _PLAYED = ("latents", "states", "predicted")
@@ -103,8 +88,8 @@ OPTIONAL_STAGES = tuple(name for name, stage in STAGES.items() if stage.optional
 
 def models_of(stage: str, sheets: bool) -> tuple[str, ...]:
     """The models that a stage loads: those that it needs, and a decoder if only its contact sheets need one."""
-    facts = STAGES[stage]
-    return (*facts.needs, "decoder") if sheets and facts.borrows_decoder else facts.needs
+    needs = STAGES[stage].needs
+    return (*needs, "decoder") if sheets and stage == "predict" else needs
 
 
 Check = tuple[Callable[[Any], bool], str]  # a check of an option's value, and its description
@@ -147,7 +132,6 @@ class StageConfig:
     seed: int = _option(0, "seed for new weights, sampling order and noise")
 
     lr: float = _option(1e-3, "peak learning rate", _RATE)
-    lr_floor: float = _option(0.02, "final learning rate, as a fraction of the peak", _CHANCE)
     lr_warmup: int = _option(100, "warm-up steps of the learning rate", _AT_LEAST_0)
     weight_decay: float = _option(0.01, "weight decay for matrices; vectors have none")
     beta2: float = _option(0.99, "AdamW's beta2")
@@ -176,7 +160,6 @@ class StageConfig:
         0.0, "probability that adaptation reads the true representation instead of the predicted one", _CHANCE
     )
 
-    l1: float = _option(1.0, "weight of the VAE's L1 error")
     mse: float = _option(1.0, "weight of the VAE's mean squared error")
     edge: float = _option(0.5, "weight of the L1 error of differences between neighbouring pixels")
     edge_scales: int = _option(1, "number of scales for this loss: full size, half, quarter ...", _AT_LEAST_1)
@@ -184,7 +167,6 @@ class StageConfig:
     kl: float = _option(1e-6, "weight of the VAE's KL divergence from a normal distribution")
     pixels: float = _option(0.0, "weight of the loss that reconstructs patches from image features")
 
-    cross_entropy: float = _option(1.0, "weight of the state block's tokens")
     alpha: float = _option(1.0, "weight of the representation's squared error")
     beta: float = _option(0.0, "weight of 1 - cosine of the representation")
     window: int = _option(4, "maximum past turns in a prompt; each step draws a number from 0 to this", _AT_LEAST_0)

@@ -20,15 +20,16 @@ from .stages import StageConfig
 from .training_data import TrainingData, autocast
 
 VALIDATION_BATCHES = 4
+LR_FLOOR = 0.02
 _ALWAYS_FP32 = "encoder."  # 17 M values at the published size; the decoder's unconditional state is computed from them
 
 
 def learning_rate(config: StageConfig, step: int) -> float:
-    """The learning rate of step 0, 1, ...: a linear warm-up, then a cosine decay to `lr_floor` times the peak."""
+    """The learning rate of step 0, 1, ...: a linear warm-up, then a cosine decay to LR_FLOOR times the peak."""
     if step < config.lr_warmup:
         return config.lr * (step + 1) / config.lr_warmup
     progress = min(1.0, (step - config.lr_warmup) / max(1, config.steps - config.lr_warmup))
-    return config.lr * (config.lr_floor + (1 - config.lr_floor) * (1 + math.cos(math.pi * progress)) / 2)
+    return config.lr * (LR_FLOOR + (1 - LR_FLOOR) * (1 + math.cos(math.pi * progress)) / 2)
 
 
 class Trainer:

@@ -26,7 +26,7 @@ from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder
 from ..spec import ModelSpec
 from ..weights.lora import strengths_of
-from .cache import Feature, FeatureIndex, FeatureStore, compute_feature, read_index, write_feature
+from .cache import Feature, FeatureStore, read_index, write_feature
 from .distributed import processes
 from .sampling import generator
 
@@ -52,10 +52,11 @@ class TrainingData:
     on_progress: Progress | None = None
 
     def __post_init__(self) -> None:
-        if len(self.store) not in (0, len(self.folder.turns)):
-            raise ValueError(
-                f"{len(self.folder.turns)} turns but {len(self.store)} rows of features; compute the features again"
-            )
+        for name, feature in self.store.features.items():
+            if len(feature) != len(self.folder.turns):
+                raise ValueError(
+                    f"{len(self.folder.turns)} turns but {len(feature)} rows of {name}; compute the features again"
+                )
 
     @cached_property
     def motion(self) -> Tensor:
@@ -97,16 +98,18 @@ class TrainingData:
         """
         count = len(self.folder.turns)
 
-        def reported(part: range) -> Tensor:
-            values = compute(part)
-            if self.on_progress is not None:
-                self.on_progress(name, part.stop, count)
-            return values
+        def in_pieces(part: range) -> Tensor:
+            found = []
+            for start in range(part.start, part.stop, rows):
+                found.append(compute(range(start, min(part.stop, start + rows))))
+                if self.on_progress is not None:
+                    self.on_progress(name, min(part.stop, start + rows), count)
+            return torch.cat(found)
 
         if self.cache is None:
-            feature = compute_feature(count, reported, rows)
+            feature = Feature((in_pieces(range(count)),))
         else:
-            feature = self._cached(name, count, _in_pieces(reported, rows), depends_on())
+            feature = self._cached(name, count, in_pieces, depends_on())
         return replace(self, store=self.store.with_feature(name, feature))
 
     def _cached(self, name: str, count: int, compute: Callable[[range], Tensor], weights: str) -> Feature:
@@ -122,18 +125,14 @@ class TrainingData:
         """The digest of what a feature depends on: the clips, their captions if it reads these, and weights."""
         return f"{self.folder.digest(captions=name not in WITHOUT_CAPTION)}-{weights}"
 
-    def _index(self, name: str) -> FeatureIndex | None:
-        """What the cache folder states about a feature; None if it has none."""
-        return None if self.cache is None else read_index(self.cache / f"{name}.json")
-
     def stored_digest(self, name: str) -> str:
         """The digest with which a feature was stored in the cache folder; '' if it is not there."""
-        index = self._index(name)
+        index = None if self.cache is None else read_index(self.cache / f"{name}.json")
         return index.digest if index else ""
 
     def is_cached(self, name: str, count: int, digest: str) -> bool:
         """Whether the cache folder holds all rows of a feature with this digest."""
-        index = self._index(name)
+        index = None if self.cache is None else read_index(self.cache / f"{name}.json")
         return index is not None and (index.digest, index.count) == (digest, count) and index.is_done
 
     def without(self, *names: str) -> TrainingData:
@@ -157,16 +156,6 @@ def check_captions(folder: DatasetFolder, remedy: str = "caption them first") ->
     uncaptioned = [turn.clip for turn in folder.turns if not turn.captioned]
     if uncaptioned:
         raise ValueError(f"{len(uncaptioned)} clips have no caption, the first of them {uncaptioned[0]}; {remedy}")
-
-
-def _in_pieces(compute: Callable[[range], Tensor], rows: int) -> Callable[[range], Tensor]:
-    """The same function, which computes only `rows` clips at a time."""
-
-    def whole(part: range) -> Tensor:
-        pieces = [range(start, min(part.stop, start + rows)) for start in range(part.start, part.stop, rows)]
-        return torch.cat([compute(piece) for piece in pieces])
-
-    return whole
 
 
 def pictures(frames_uint8: Tensor) -> Tensor:

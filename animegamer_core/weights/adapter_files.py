@@ -210,9 +210,9 @@ BASELINE_STAGES = ("gc",)  # they train a baseline that worlds are compared with
 SETTINGS = frozenset(
     """
     trainable lora_rank lora_alpha lora_dropout lora_targets steps batch accumulation per_card minutes seed lr
-    lr_floor lr_warmup weight_decay beta2 clip ema precision halve_frozen checkpointing compile
+    lr_warmup weight_decay beta2 clip ema precision halve_frozen checkpointing compile
     drop_text drop_text_features drop_image drop_both encoder_frame motion_scope drop_motion true_states
-    l1 mse edge edge_scales motion kl pixels cross_entropy alpha beta
+    mse edge edge_scales motion kl pixels alpha beta
     window recall history_noise teacher_guidance teacher_strengths log_every save_every
     validate_every shots_every shots_steps shard_mb
     """.split()

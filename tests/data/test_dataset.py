@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from animegamer_core.data.dataset import ClipRecord, DatasetError, DatasetFolder, DatasetWriter
 from animegamer_core.media.video import write_clip
-from animegamer_core.train.cache import Feature, FeatureStore, compute_feature, write_feature
+from animegamer_core.train.cache import Feature, open_feature, write_feature
 
 KEYS = ("film start end clip character motion background adverb motion_value motion_level stats").split()
 
@@ -179,16 +179,13 @@ def test_a_cache_resumes_and_never_computes_a_shard_twice(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         write_feature(tmp_path, "text", 10, compute, digest="a", shard_bytes=48)
     with pytest.raises(ValueError, match="missing or unfinished"):
-        FeatureStore.open(tmp_path, ["text"])
+        open_feature(tmp_path, "text")
     done = {row for part in computed[1:] for row in part}
     more = []
     write_feature(tmp_path, "text", 10, lambda part: more.append(part) or whole[part.start : part.stop], digest="a")
     assert done.isdisjoint(row for part in more for row in part) and done
-    store = FeatureStore.open(tmp_path, ["text"])
     chosen = torch.tensor([9, 0, 4, 4])
-    assert torch.equal(store.gather(["text"], chosen, "cpu")["text"], whole[chosen])
-    resident = FeatureStore.open(tmp_path, ["text"], device="cpu")
-    assert torch.equal(resident.gather(["text"], chosen, "cpu")["text"], whole[chosen])
+    assert torch.equal(open_feature(tmp_path, "text").gather(chosen), whole[chosen])
     again = []
     write_feature(tmp_path, "text", 10, lambda part: again.append(part) or whole[part.start : part.stop], digest="b")
     assert {row for part in again for row in part} == set(range(10))
@@ -200,18 +197,7 @@ def test_a_broken_cache_is_named(tmp_path):
     kept = shard.read_bytes()
     shard.write_bytes(kept[:-5])
     with pytest.raises(ValueError, match=r"text-00001.safetensors cannot be read"):
-        FeatureStore.open(tmp_path, ["text"])
+        open_feature(tmp_path, "text")
     shard.write_bytes(kept.replace(b'"digest":"a"', b'"digest":"z"'))
     with pytest.raises(ValueError, match="another dataset"):
-        FeatureStore.open(tmp_path, ["text"])
-
-
-def test_a_store_holds_features_of_one_length():
-    store = FeatureStore.of(a=torch.zeros(4, 2))
-    assert len(store.with_feature("b", torch.zeros(4))) == 4 and "b" not in store
-    with pytest.raises(ValueError, match="have different lengths"):
-        store.with_feature("b", torch.zeros(5))
-    with pytest.raises(ValueError, match="no feature 'b'"):
-        store.gather(["b"], torch.tensor([0]), "cpu")
-    feature = compute_feature(5, lambda part: torch.tensor(list(part)), rows=2)
-    assert feature.gather(torch.arange(5)).tolist() == [0, 1, 2, 3, 4]
+        open_feature(tmp_path, "text")

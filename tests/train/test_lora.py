@@ -50,10 +50,9 @@ def effect_error(layer, before, update, rows):
     return ((held(rows) - plain(rows) - wanted).norm() / wanted.norm()).item()
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_an_update_of_a_thousandth_keeps_its_effect_beside_16_bit_weights(dtype, wide, tmp_path):
+def test_an_update_of_a_thousandth_keeps_its_effect_beside_16_bit_weights(wide, tmp_path):
     """Through a stage file, as play loads it. Added to the weights, it would lose up to 71 % (bf16) or 14 % (fp16)."""
-    decoder, rows = copy.deepcopy(wide).to(dtype), torch.randn(16, 1920)
+    decoder, rows = copy.deepcopy(wide).to(BF16), torch.randn(16, 1920)
     updates = {name: update_of(wide.get_submodule(name).weight, 0.0015) for name in ATTENTION}
     tensors = {}
     for name, update in updates.items():
@@ -65,25 +64,20 @@ def test_an_update_of_a_thousandth_keeps_its_effect_beside_16_bit_weights(dtype,
     for name, update in updates.items():
         assert effect_error(decoder.get_submodule(name), before[name], update, rows) <= 0.01
         merged = copy.deepcopy(before[name])
-        merged.weight.data += update.delta().to(dtype)
+        merged.weight.data += update.delta().to(BF16)
         assert effect_error(merged, before[name], update, rows) > 0.1, "this measure sees what is rounded away"
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-def test_playing_computes_the_same_as_peft(compiled, wide):
+def test_playing_computes_the_same_as_peft(wide):
     decoder, name = copy.deepcopy(wide).to(BF16), ATTENTION[3]
     for adapter, scale in (("world", 0.5), ("file0", 2.0)):
         attach(decoder, {name: update_of(wide.get_submodule(name).weight, 0.3, 8, scale)}, adapter)
     layer, rows = decoder.get_submodule(name), torch.randn(2, 5, 1920).to(BF16)
-    play = torch.compile(layer, backend="aot_eager") if compiled else layer
     for strength in (1.0, 0.25, 0.0):
         set_strength(decoder, "file0", strength)
         with torch.inference_mode():
-            found = play(rows)
-        assert found.shape == rows.shape
+            found = layer(rows)
         torch.testing.assert_close(found, Linear.forward(layer, rows), atol=0.02, rtol=0.02)
-    if compiled:
-        torch._dynamo.reset()
     twin = copy.deepcopy(decoder)
     set_strength(twin, "world", 0.0)
     with torch.inference_mode():

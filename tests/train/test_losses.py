@@ -4,28 +4,16 @@ import itertools
 
 import pytest
 import torch
-from test_train import tiny_config
-from torch.distributions import Normal, kl_divergence
 
 from animegamer_core.data.records import GameRecord
 from animegamer_core.train.losses import (
     contrastive,
-    divergence,
     noised,
     sqrt_alpha_cumprod,
     timestep_band,
     velocity_target,
 )
 from animegamer_core.train.sampling import ClipSampler, WindowSampler
-from animegamer_core.train.trainer import learning_rate
-
-
-def test_divergence_is_the_one_of_two_gaussians():
-    torch.manual_seed(0)
-    mean, logvar = torch.randn(2, 3, 4), torch.randn(2, 3, 4)
-    wanted = kl_divergence(Normal(mean, (logvar / 2).exp()), Normal(0.0, 1.0)).mean()
-    torch.testing.assert_close(divergence(mean, logvar), wanted)
-    assert divergence(torch.zeros(5), torch.zeros(5)) == 0
 
 
 def test_velocity_loss_is_the_released_weighted_loss_on_clean_latents():
@@ -38,12 +26,9 @@ def test_velocity_loss_is_the_released_weighted_loss_on_clean_latents():
     weighted = ((predicted - clean) ** 2 / (1 - share**2)).mean()
     ours = ((velocity - velocity_target(clean, noise, share)) ** 2).mean()
     assert weighted.item() == pytest.approx(ours.item(), rel=1e-9)
-    assert 1 / (1 - sqrt_alpha_cumprod(torch.tensor([0, 999]), clean).flatten().double() ** 2) == pytest.approx(
-        [393, 1], rel=2e-3
-    )
 
 
-@pytest.mark.parametrize(("processes", "bands", "sharing"), [(1, 1, 1), (24, 8, 3), (8, 8, 1), (3, 1, 3), (7, 1, 7)])
+@pytest.mark.parametrize(("processes", "bands", "sharing"), [(1, 1, 1), (24, 8, 3), (7, 1, 7)])
 def test_timestep_bands(processes, bands, sharing):
     got = [timestep_band(rank, processes) for rank in range(processes)]
     assert len(set(got)) == bands and got[0][0] == 0 and got[-1][1] == 1000
@@ -56,16 +41,6 @@ def test_contrastive_loss_knows_equal_captions():
     different = contrastive(unit, unit, torch.tensor(100.0), torch.tensor([7, 8, 9]))
     assert same < 0.7 and different.item() == pytest.approx(same.item(), abs=1e-4)
     assert contrastive(unit, unit.roll(1, 0), torch.tensor(100.0), torch.tensor([7, 7, 9])) > 10
-
-
-def test_learning_rate_rises_and_falls():
-    config = tiny_config("joint", steps=100, lr_warmup=10, lr=1e-3, lr_floor=0.1)
-    rates = [learning_rate(config, step) for step in range(100)]
-    assert rates[0] == pytest.approx(1e-4) and max(rates) == rates[9] == pytest.approx(1e-3)
-    assert all(low <= high for low, high in itertools.pairwise(rates[:10]))
-    assert all(low >= high for low, high in itertools.pairwise(rates[9:]))
-    assert rates[-1] == pytest.approx(1e-4, rel=0.01)
-    assert learning_rate(config, 55) == pytest.approx(1e-4 + 9e-4 / 2, rel=0.01)
 
 
 def test_every_clip_is_read_once_a_round():

@@ -6,7 +6,6 @@ import pytest
 import stock_files as made
 import torch
 from diffusers import CogVideoXTransformer3DModel
-from transformers import MistralForCausalLM
 
 from animegamer_core.__main__ import main
 from animegamer_core.weights import CheckpointError, open_world
@@ -14,7 +13,6 @@ from animegamer_core.weights.base_folders import find_base
 from animegamer_core.weights.convert import new_world
 
 FEW = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --weight-decay 0 --accumulation 1".split()
-ENCODERS = ("text_tower", "image_tower")
 
 
 @pytest.fixture(scope="module")
@@ -36,22 +34,10 @@ def src(downloads, tmp_path):
     return tmp_path / "src"
 
 
-def command(folders, out, *options):
-    given = ["--cogvideox", str(folders.cogvideox), "--mistral", str(folders.mistral)]
-    given += ["--t5", str(folders.t5)] if folders.t5 else []
-    given += ["--clip", str(folders.clip)] if folders.clip else []
-    return main(["new", *given, "--out", str(out), *options])
-
-
-def stored(world, part):
-    source = world.storage.source(part)
-    return {key: source.tensor(key) for key in source.keys()}  # noqa: SIM118  not a mapping
-
-
 # ---- what it begins with
 
 
-@pytest.mark.parametrize(("timestep", "motion"), [(19, 40.0), (499, 2.5), (999, 0.0)])
+@pytest.mark.parametrize(("timestep", "motion"), [(19, 40.0), (999, 0.0)])
 def test_the_first_velocity_is_that_of_stock_cogvideox_with_a_zero_text(world, downloads, timestep, motion):
     stock = CogVideoXTransformer3DModel.from_pretrained(downloads / "CogVideoX-2b" / "transformer").eval()
     decoder, encoder = world.load_decoder(), world.load_encoder()
@@ -72,20 +58,6 @@ def test_the_first_velocity_is_that_of_stock_cogvideox_with_a_zero_text(world, d
     assert expected.std() > 0.1, "a velocity of nothing would prove nothing"
 
 
-def test_the_engine_is_mistral_with_added_rows(world, downloads):
-    stock = MistralForCausalLM.from_pretrained(downloads / "Mistral-7B-Instruct-v0.1").float()
-    engine = world.load_engine()
-    for name, value in stock.state_dict().items():
-        ours = engine.llm.state_dict()[name]
-        assert torch.equal(ours[: len(value)], value), name
-    for weight, scale in ((engine.llm.model.embed_tokens.weight, 1.0), (engine.llm.lm_head.weight, 3.0)):
-        assert weight.shape == (32284, 16)
-        mean = scale * weight[:32000].mean(0)
-        assert (weight[32000:] - mean).abs().max() <= 2**-8 * mean.abs().max(), "bfloat16, as the base rows"
-    assert engine.tokenizer.strength(0) == 32267 and world.spec.engine.vocab_size == 32284
-    assert world.profile.name == "paper"
-
-
 def test_another_mistral_is_a_row_of_the_table(src, tmp_path):
     """v0.3 has more entries and slower positions; the game's own tokens come after its own."""
     shutil.rmtree(src / "Mistral-7B-Instruct-v0.1")
@@ -100,7 +72,10 @@ def test_another_mistral_is_a_row_of_the_table(src, tmp_path):
 
 def test_the_stages_run_from_a_new_world_and_are_played(downloads, smaller_dataset, tmp_path, capsys):
     world = tmp_path / "worlds" / "mine"
-    assert command(find_base(downloads), world) == 0
+    found = find_base(downloads)
+    names = ("cogvideox", "mistral", "t5", "clip")
+    given = [word for name in names for word in (f"--{name}", str(getattr(found, name)))]
+    assert main(["new", *given, "--out", str(world)]) == 0
     said = capsys.readouterr()
     assert "100%" in said.err and "Apache-2.0" in said.out and "European Union" not in said.out
     assert f"train warmup --dataset DATASET --world {world}" in said.out and "missing" not in said.out
@@ -123,33 +98,8 @@ def test_the_stages_run_from_a_new_world_and_are_played(downloads, smaller_datas
 STARTS = {"warmup": (), "joint": ("warmup",), "predict": ("joint",), "adapt": ("joint", "predict")}
 
 
-# ---- the layouts that people have
-
-
-# ---- what is refused, each in one sentence
-
-
-def refuse(src, out, match, **options):
-    with pytest.raises(CheckpointError, match=match) as caught:
-        new_world(find_base(src), out, **options)
-    assert "\n" not in str(caught.value)
-    assert not (out / "world.json").exists(), "nothing is written before all of it fits"
-
-
-VIDEO = "CogVideoX-2b/transformer/config.json"
-VAE, NOISE = "CogVideoX-2b/vae/config.json", "CogVideoX-2b/scheduler/scheduler_config.json"
-LLM = "Mistral-7B-Instruct-v0.1/config.json"
-
-
-@pytest.mark.parametrize(
-    ("file", "changes", "match"),
-    [
-        (VIDEO, {"use_rotary_positional_embeddings": True}, "as in CogVideoX-5b; expected CogVideoX-2b"),
-        (VIDEO, {"sample_height": "60"}, "sample_height is '60'; expected a whole number"),
-        (VAE, {"scaling_factor": 0.7}, "scaling_factor is '0.7'; expected 1.15258426 of CogVideoX-2b"),
-        (LLM, {"model_type": "mixtral"}, "model_type is 'mixtral'; expected 'mistral'"),
-    ],
-)
-def test_configurations_that_do_not_fit(src, tmp_path, file, changes, match):
-    made.change_config(src / file, **changes)
-    refuse(src, tmp_path / "w", f"{file}: .*{match}")
+def test_a_model_that_does_not_fit_is_refused_before_anything_is_written(src, tmp_path):
+    made.change_config(src / "CogVideoX-2b/transformer/config.json", use_rotary_positional_embeddings=True)
+    with pytest.raises(CheckpointError, match="as in CogVideoX-5b; expected CogVideoX-2b"):
+        new_world(find_base(src), tmp_path / "w")
+    assert not (tmp_path / "w" / "world.json").exists()

@@ -30,11 +30,9 @@ from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import draw_losses, plot_log, read_log
 from animegamer_core.train.parts import WorldParts, is_trained_lora, read_adapter, set_trainable
 from animegamer_core.train.run import train_stage
-from animegamer_core.train.sampling import MicroBatch, SampleNoise
 from animegamer_core.train.stages import (
     LORA,
     STAGES_IN_ORDER,
-    StageConfig,
     stage_config,
 )
 from animegamer_core.train.trainer import learning_rate
@@ -172,7 +170,6 @@ def test_a_run_is_not_continued_unasked_or_with_other_settings(ready, data, tmp_
             run("towers", new_parts(data), data, tmp_path, {"resume": False})
     for changes, sentence in (
         ({"lr": 2e-3}, "lr 0.001, now it is 0.002"),
-        ({"seed": 2}, "seed 0, now it is 2"),
         ({"accumulation": 2}, "accumulation 1, now it is 2"),  # a clip is told from those of its part
     ):
         with pytest.raises(ValueError, match=sentence):
@@ -252,22 +249,13 @@ def test_a_stage_file_brings_the_trained_weights_to_other_parts(joint, ready, tm
     assert not torch.equal(left[name], plain[name])
     with pytest.raises(ValueError, match="encoder"):
         apply_adapter(file, {"decoder": other.decoder})
-    alone = new_parts(ready)
-    assert apply_adapter(file, {"decoder": alone.decoder, "engine": alone.engine}, whole=False) == "joint"
-    assert all(torch.equal(left[name], value) for name, value in alone.decoder.state_dict().items())
+    other.decoder.transformer.transformer_blocks[0].attn1.to_q = torch.nn.Linear(3, 5)
     with pytest.raises(ValueError, match="for another spec"):
-        apply_adapter(file, {"encoder": other.encoder, "decoder": new_release_like(other.decoder)})
+        apply_adapter(file, {"encoder": other.encoder, "decoder": other.decoder})
     cut = tmp_path / "cut.safetensors"
     cut.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(ValueError, match="cut off"):
         apply_adapter(cut, {"encoder": other.encoder, "decoder": other.decoder})
-
-
-def new_release_like(decoder):
-    """A decoder whose first attention is wider than the stage file's."""
-    wider = copy.deepcopy(decoder)
-    wider.transformer.transformer_blocks[0].attn1.to_q = torch.nn.Linear(3, 5)
-    return wider
 
 
 def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data, tmp_path):
@@ -282,26 +270,6 @@ def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data,
     assert other.spec == trained.spec and other.decoder.vae.config.scaling_factor == factor
 
 
-# --- conditions ----------------------------------------------------------------------------------------------------
-
-
-def test_dropouts_have_the_chances_that_are_set(ready):
-    config = tiny_config("joint", drop_text=0.3, drop_text_features=0.2, drop_image=0.25, drop_both=0.1)
-    parts = new_parts(ready)
-    learner = DiffusionLearner(config, parts.decoder, parts.encoder)
-    text, image = torch.full((20_000, 4, 16), 2.0), torch.full((20_000, 4, 16), 3.0)
-    random = SampleNoise(torch.device("cpu"), 1, MicroBatch(0), 20_000, "x")
-    given, neither = learner._with_dropout(text, image, torch.full((4, 16), 5.0), random)
-    kinds = given["text"][:, 0, 0], given["image"][:, 0, 0]
-    gone, dark = kinds[0] == 0, kinds[1] == 0
-    assert given["text"].std(dim=(1, 2)).max() == 0 and given["image"].std(dim=(1, 2)).max() == 0
-    assert gone.float().mean() == pytest.approx(1 - 0.8 * 0.9, abs=0.01)
-    assert neither.float().mean() == pytest.approx(0.1, abs=0.01) and (gone & dark)[neither].all()
-    assert dark.float().mean() == pytest.approx(1 - 0.75 * 0.9, abs=0.01)
-    assert (gone & dark).float().mean() == pytest.approx(0.1 + 0.9 * 0.2 * 0.25, abs=0.01)
-    assert (kinds[0] == 5).float().mean() == pytest.approx(0.3 * 0.8 * 0.9, abs=0.01)
-
-
 # --- the engine's prompts -------------------------------------------------------------------------------------------
 
 
@@ -309,7 +277,7 @@ def levels_of(turn):
     return turn.motion_level, *turn.stats.values()
 
 
-@pytest.mark.parametrize("profile", ["paper", "reference", "as_run"])
+@pytest.mark.parametrize("profile", ["paper", "as_run"])
 def test_training_prompts_are_the_prompts_of_play(profile, data):
     engine = WorldParts.new(
         TINY, words_tokenizer(data.folder.turns, TINY), PROFILES[profile], models=("engine",)
@@ -359,12 +327,11 @@ def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
     assert not (tmp_path / "log.jsonl").exists()
 
 
-@pytest.mark.parametrize("torn", ['{"step": 3, "lo', '{"step": 3, "loss": 0.1}', "\0" * 40])
-def test_a_torn_last_line_spoils_neither_the_picture_nor_a_resumed_log(torn, ready, tmp_path):
+def test_a_torn_last_line_spoils_neither_the_picture_nor_a_resumed_log(ready, tmp_path):
     run("predict", new_parts(ready), ready, tmp_path, stopping(2))
     log = tmp_path / "log.jsonl"
     whole = log.read_text()
-    log.write_text(whole + torn)
+    log.write_text(whole + '{"step": 3, "lo')
     assert [line["step"] for line in read_log(log)] == [1, 2]
     plot_log(log, tmp_path / "loss.png")
     assert draw_losses(read_log(log)).tobytes() == Image.open(tmp_path / "loss.png").tobytes()
@@ -382,23 +349,6 @@ def test_a_loss_that_is_no_number_ends_the_run(ready, tmp_path):
     assert not list_checkpoints(tmp_path / "checkpoints")
 
 
-def test_configurations_check_themselves():
-    for changes, sentence in (
-        ({"steps": 0}, "steps"),
-        ({"drop_both": 1.5}, "drop_both"),
-        ({"lora_rank": 4}, "lora_rank is 4"),
-        ({"teacher_strengths": (1.0,)}, r"teacher_strengths is \(1.0,\); expected 5 numbers of 0 or more"),
-        ({"precision": "fp8"}, "precision is 'fp8'; choose bf16 or no"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            tiny_config("joint", **changes)
-    with pytest.raises(ValueError, match="recipe 'lora24' has no stage 'vae', only warmup"):
-        stage_config("vae", "lora24")
-    with pytest.raises(ValueError, match="recipe 'scratch' has no stage 'finetune', only vae, towers"):
-        stage_config("finetune")
-    assert all(field.metadata["help"] for field in dataclasses.fields(StageConfig))
-
-
 # --- the release spec -----------------------------------------------------------------------------------------------
 
 
@@ -414,12 +364,7 @@ def release(data) -> WorldParts:
         return WorldParts.new(spec, words, PROFILES["paper"])
 
 
-def count(learner, names) -> int:
-    parameters = dict(learner.named_parameters())
-    return sum(parameters[name].numel() for name in names)
-
-
-@pytest.mark.parametrize("stage", ["warmup", "joint", "adapt"])
+@pytest.mark.parametrize("stage", ["warmup", "adapt"])
 def test_release_decoder_stages_train_what_the_paper_trains(stage, release):
     decoder, encoder = copy.deepcopy(release.decoder), copy.deepcopy(release.encoder)
     learner = DiffusionLearner(
@@ -427,22 +372,23 @@ def test_release_decoder_stages_train_what_the_paper_trains(stage, release):
     )
     with torch.device("meta"):
         names = set_trainable(learner, LORA[stage])
-    updates = [name for name in names if is_trained_lora(name)]
-    rest = sorted(set(names) - set(updates))
-    scope = [name for name in rest if ".ofs_embedding." in name]
-    modulation = [name for name in rest if re.search(r"blocks\.\d+\.norm[12]\.linear\.", name)]
-    mixing = [name for name in rest if name.startswith("encoder.")]
-    assert set(rest) == {*scope, *modulation, *mixing}
-    assert count(learner, scope) == 1920 * 512 + 512 + 512 * 512 + 512
-    assert count(learner, modulation) == (0 if stage == "warmup" else LAYERS * 12 * 1920 * 513)
-    assert count(learner, updates) == (0 if stage == "warmup" else LAYERS * 983_040)
+    lora = [name for name in names if is_trained_lora(name)]
+    rest = sorted(set(names) - set(lora))
+    kinds = {
+        "scope": [name for name in rest if ".ofs_embedding." in name],
+        "modulation": [name for name in rest if re.search(r"blocks\.\d+\.norm[12]\.linear\.", name)],
+        "mixing": [name for name in rest if name.startswith("encoder.")],
+    }
+    assert sum(map(len, kinds.values())) == len(rest)
+    sizes = {name: value.numel() for name, value in learner.named_parameters()}
+    counts = {kind: sum(sizes[name] for name in found) for kind, found in {**kinds, "lora": lora}.items()}
     text, image = 4096 * 1920 + 1920, 768 * 1920 + 1920
-    assert count(learner, mixing) == (0 if stage == "adapt" else text + image + 2 * (1920 * 1920 + 1920) + 4 * 1920)
-    if updates:
-        shapes = {tuple(dict(learner.named_parameters())[name].shape) for name in updates}
-        assert shapes == {(64, 1920), (1920, 64)}
-        layer = learner.decoder.transformer.transformer_blocks[0].attn1.to_q
-        assert layer.scaling["default"] == 1 / 64
+    assert counts == {
+        "scope": 1920 * 512 + 512 + 512 * 512 + 512,
+        "modulation": 0 if stage == "warmup" else LAYERS * 12 * 1920 * 513,
+        "mixing": 0 if stage == "adapt" else text + image + 2 * (1920 * 1920 + 1920) + 4 * 1920,
+        "lora": 0 if stage == "warmup" else LAYERS * 983_040,
+    }
 
 
 # --- a stage as one call --------------------------------------------------------------------------------------------

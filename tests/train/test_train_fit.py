@@ -12,7 +12,6 @@ from PIL import Image
 from test_train import (
     JOINT,
     TINY,
-    UPDATES,
     losses_of,
     new_parts,
     run,
@@ -30,18 +29,12 @@ from animegamer_core.weights import open_world, save_world
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
 
-# --- recipes --------------------------------------------------------------------------------------------------------
-
-
-# --- weights --------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def world(ready, tmp_path_factory):
     return new_parts(ready).save(save_world(tmp_path_factory.mktemp("fit") / "world", TINY))
 
 
-@pytest.mark.parametrize("stage", ["joint", "predict", "adapt"])
+@pytest.mark.parametrize("stage", ["joint", "predict"])
 def test_frozen_weights_are_loaded_in_bf16_and_trained_ones_in_fp32(stage, world, ready):
     config, exact = LORA[stage], new_parts(ready)
     parts = needed_parts(stage, config, world, ready, GPU)
@@ -62,9 +55,6 @@ def test_frozen_weights_are_loaded_in_bf16_and_trained_ones_in_fp32(stage, world
         assert {value.dtype for value in model.parameters()} == {torch.float32}, "the CPU computes in fp32"
 
 
-# --- cached features ------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def command(ready, tmp_path):
     """The command line on a tiny world of its own recipe, with a cache folder; returns the logged losses."""
@@ -80,9 +70,8 @@ def command(ready, tmp_path):
     return call
 
 
-@pytest.mark.parametrize("stage", ["joint", "adapt"])
-def test_once_cached_neither_clips_nor_encoders_are_needed(stage, command, tmp_path):
-    first = command(stage, "first")
+def test_once_cached_neither_clips_nor_encoders_are_needed(command, tmp_path):
+    first = command("adapt", "first")
     shutil.rmtree(tmp_path / "dataset" / "clips")
     world = open_world(tmp_path / "world")
     loaded, loads = [], type(world).load_encoder
@@ -92,11 +81,8 @@ def test_once_cached_neither_clips_nor_encoders_are_needed(stage, command, tmp_p
         return loads(self, *args, parts=parts, **kwargs)
 
     with mock.patch.object(type(world), "load_encoder", load):
-        again = command(stage, "again")
+        again = command("adapt", "again")
     assert again == first and loaded == [("encoder",)]
-
-
-# --- sheets of shots ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stage", ["joint", "predict"])
@@ -119,16 +105,11 @@ def test_sheets_show_clips_and_shots_and_change_nothing(stage, ready, tmp_path):
     assert not (tmp_path / "plain" / "shots").exists()
 
 
-# --- before the first step -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
         ({"batch": 6, "accumulation": 4}, "batch 6 cannot be split"),
-        ({"trainable": ("^decoder.none",)}, "'.decoder.none' matches no parameter"),
         ({"trainable": ("^decoder.(none",)}, "'.decoder.\\(none' is not a valid regular expression"),
-        ({"lora_rank": 2, **UPDATES, "trainable": (r"attn1\.to_q\.weight",)}, "matches no parameter"),  # gets LoRA
         ({"trainable": ()}, "nothing to train: lora_rank is 0"),
     ],
 )

@@ -46,8 +46,6 @@ def ages(folder: Path) -> dict[Path, int]:
     [
         ("predict", "--recipe lora --lora-rank 2"),
         ("distill", ""),
-        ("distill", "--recipe scratch"),
-        ("distill", "--recipe lora --lora-rank 2"),
     ],
 )
 def test_the_embedded_world_is_trained_on_top(stage, recipe, kept_world, dataset, tmp_path):
@@ -62,11 +60,7 @@ def test_the_embedded_world_is_trained_on_top(stage, recipe, kept_world, dataset
     assert open_with_adapters("toybox", [str(file)], playing=True).fingerprint != open_world("toybox").fingerprint
 
 
-# --- the order of stages, and what they leave -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("recipe", ["", "--recipe scratch"])
-def test_stages_in_the_wrong_order_are_refused_by_name(recipe, data, dataset, tmp_path):
+def test_stages_in_the_wrong_order_are_refused_by_name(data, dataset, tmp_path):
     spec, world = dataclasses.replace(TINY, name="tiny"), tmp_path / "world"
     parts = dataclasses.replace(new_parts(data), spec=spec)
     for models, stage, sentence in (
@@ -78,7 +72,7 @@ def test_stages_in_the_wrong_order_are_refused_by_name(recipe, data, dataset, tm
         dataclasses.replace(parts, **models).save(save_world(world, spec))
         before = open_world(world).fingerprint
         with pytest.raises(ValueError, match=sentence):
-            train(stage, dataset, world, tmp_path / "run", f"{FEW} {recipe}")
+            train(stage, dataset, world, tmp_path / "run", FEW)
         assert open_world(world).fingerprint == before
 
 
