@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import typing
 from collections.abc import Sequence
 
 from .messages import escape_output
@@ -30,9 +29,6 @@ VERBS: dict[str, tuple[str, str, str]] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit status: 0 success, 1 failed check or broken pipe, 2 wrong input, 130 Ctrl-C."""
     words = list(sys.argv[1:] if argv is None else argv)
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed before the start, for example in a service
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
     os.environ.setdefault("NO_COLOR", "1")  # newer Pythons colour their help and tracebacks, which would be escaped
     escape_output()
     if not words or words[0] not in VERBS:
@@ -42,14 +38,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         from .cli.options import parse  # the list of verbs needs no parser
 
         kind = getattr(importlib.import_module(f".cli.{module}", __package__), options)
-        given = _with_task(words)
+        given = words[1:]
+        if words[0] == "evaluate" and (not given or (given[0].startswith("-") and given[0] not in ("-h", "--help"))):
+            given = ["world", *given]  # `evaluate --world W` is short for `evaluate world --world W`
         status = parse(kind, given, f"{PROGRAM} {words[0]}", f"{about.capitalize()}.").run()
         print(end="", flush=True)
         return status
+    except BrokenPipeError:  # the reader stopped, for example `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes at exit
+        return 1
     except OSError as error:
-        broken = [_is_broken(stream) for stream in (sys.stdout, sys.stderr)]
-        if isinstance(error, BrokenPipeError) and any(broken):
-            return 1  # the reader stopped, for example `| head`
         name = error.filename2 or error.filename  # filename is a temporary file if a rename failed
         print(f"{words[0]}: {f'{name}: {error.strerror}' if name else error}", file=sys.stderr)
         return 2
@@ -59,26 +57,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print(f"{words[0]}: interrupted", file=sys.stderr)
         return 130
-
-
-def _is_broken(stream: typing.TextIO) -> bool:
-    """Whether a stream can no longer be written to; if so, it now discards what Python flushes at exit.
-
-    An unbuffered stream (`python -u`) has nothing to flush, so it counts as broken.
-    """
-    try:
-        stream.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        return True
-    return getattr(stream, "write_through", False)
-
-
-def _with_task(words: list[str]) -> list[str]:
-    """The options among the words; `evaluate --world W` is short for `evaluate world --world W`."""
-    verb, *rest = words
-    unnamed = not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))
-    return ["world", *rest] if verb == "evaluate" and unnamed else rest
 
 
 def _explain(words: Sequence[str]) -> int:

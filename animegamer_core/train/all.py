@@ -20,6 +20,7 @@ import msgspec
 from ..data.dataset import DatasetFolder
 from ..spec import PROGRAM, ModelSpec, get_profile, get_spec
 from ..weights import World, open_world
+from ..weights.adapter_files import GAME_STAGES
 from ..weights.parts import PLAY_PARTS, build_model, empty_parameters
 from ..weights.storage import read_json
 from .cache import FeatureStore
@@ -105,7 +106,7 @@ def _stage_requests(request: TrainRequest, recipe: str) -> list[TrainRequest]:
             check_free(out, request.resume or request.plan)
             stage = replace(request, stage=name, out=out, options={**request.options, **settings[name]})
             stage = replace(stage, start=(*request.start, *_used(name, begins)))
-            requests.append(stage if STAGES[name].games else replace(stage, profile=None))  # others read no turns
+            requests.append(stage if name in GAME_STAGES else replace(stage, profile=None))  # others read no turns
         elif recipe != SCRATCH and not _is_done(out):
             if list_checkpoints(out / CHECKPOINTS):
                 raise ValueError(f"{out} holds an unfinished run; add {name} to --stages, or move it away")

@@ -24,6 +24,7 @@ from ..files import PART, locked, rename
 from ..json_files import JsonError, read_json
 from ..messages import brief, quoted
 from ..weights import World, storage
+from ..weights.adapter_files import GAME_STAGES
 from ..weights.storage import FolderWriter, SafetensorsSource, find_safetensors, note_of, write_json
 from .distributed import distributed_like, full_tensor, is_sharded, local_shard, processes
 from .stages import STAGES, StageConfig
@@ -209,7 +210,7 @@ def hold_run_folder(
     """
     origin = {
         "stage": stage,
-        "profile": world.profile.name if world is not None and STAGES[stage].games else None,
+        "profile": world.profile.name if world is not None and stage in GAME_STAGES else None,
         "world": None if world is None or in_place else world.fingerprint,
         "dataset": folder.digest(captions=True),
         # digits of the hash, since many adapters have the same name; reading a missing file fails later

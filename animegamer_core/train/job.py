@@ -19,7 +19,7 @@ from ..data.dataset import DatasetFolder
 from ..data.vocabulary import life_of
 from ..spec import get_spec
 from ..weights import World, open_world, save_world
-from ..weights.adapter_files import adapted_models, adapter_facts
+from ..weights.adapter_files import BASELINE_STAGES, adapted_models, adapter_facts
 from ..weights.adapters import as_stated
 from ..weights.save import writing
 from ..weights.storage import read_json, write_json
@@ -100,20 +100,21 @@ def _train(request: TrainRequest, report: Report, held: ExitStack) -> None:
     held: gets the locks on the world and on the run's folder.
     """
     stage, out, is_main = request.stage, request.out, processes().is_main_process
-    facts, folder = STAGES[stage], DatasetFolder.open(request.dataset, clips=False)  # checked if the stage reads clips
+    folder = DatasetFolder.open(request.dataset, clips=False)  # train_stage checks them if it reads clips
+    is_baseline = stage in BASELINE_STAGES
     for file in request.start:
-        adapted_models(file, facts.baseline)  # ValueError for a file that is not an adapter for this stage
+        adapted_models(file, is_baseline)  # ValueError for a file that is not an adapter for this stage
         report(f"starts from {file}")
     progress, starts = RunProgress(stage, report), [(file, 1.0) for file in request.start]
     world = None
-    if not facts.baseline:
+    if not is_baseline:
         with processes().main_process_first():
             world = _open_or_make_world(request, folder, report)
     elif not (Path(request.world) / PIPELINE).is_file():
         world = open_world(request.world)
-    small = world is not None and (facts.baseline or world.spec.name in SCRATCH_SPECS)
+    small = world is not None and (is_baseline or world.spec.name in SCRATCH_SPECS)
     recipe = request.recipe or (SCRATCH if small else "lora")
-    in_place = world is not None and recipe == SCRATCH and not (facts.optional or facts.baseline)
+    in_place = world is not None and recipe == SCRATCH and not STAGES[stage].optional
     if in_place:
         _check_writable(request, world)
         if request.resume and is_in_world(request):
@@ -122,20 +123,20 @@ def _train(request: TrainRequest, report: Report, held: ExitStack) -> None:
         if is_main:
             held.enter_context(writing(world.folder))
         world = open_world(request.world)  # another program may have written to it before it was locked
-    if not facts.baseline:
+    if not is_baseline:
         world = world_for_stage(stage, world, request.start, request.profile)
         if request.profile or world.warnings:
             report(f"reads turns with profile {world.profile.name}")
         for line in world.warnings:
             report(f"warning: {line}")
-    read = None if facts.baseline else world  # a baseline reads no turns of the world
+    read = None if is_baseline else world  # a baseline reads no turns of the world
     config = _config(request, recipe, report, read)
     check_free(out, request.resume)
     held.enter_context(hold_run_folder(out, stage, folder, starts, read, in_place))
     # features of small worlds stay in memory
-    cache = request.cache or (None if in_place or (facts.baseline and world is not None) else out / FEATURES)
+    cache = request.cache or (None if in_place or (is_baseline and world is not None) else out / FEATURES)
     data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=progress.feature)
-    if facts.baseline:
+    if is_baseline:
         parts = _baseline_parts(request, config, world, folder)
     elif in_place:
         parts = _own_or_new_models(request, config, world, folder)
@@ -154,7 +155,7 @@ def _train(request: TrainRequest, report: Report, held: ExitStack) -> None:
             parts.save(as_stated(world, adapter_facts(wrote)), max_shard_bytes=config.shard_mb * 2**20)
             write_json(out / RESULT, {**read_json(out / RESULT), IN_WORLD: str(world.folder.resolve())})
         report(f"wrote {request.world}")
-    if facts.baseline and is_main:
+    if is_baseline and is_main:
         from .text_video import save_text_video
 
         wrote = save_text_video(parts.decoder, wrote, out / stage)

@@ -17,6 +17,7 @@ from ..model.prompt import GameTokenizer
 from ..spec import SPECS, TRAINED_PROFILES, DecoderSpec, ModelSpec, Profile, get_profile
 from ..weights import World, save_part, save_world
 from ..weights.adapter_files import (
+    GAME_STAGES,
     adapted_models,
     adapter_facts,
     open_adapter,
@@ -235,12 +236,11 @@ def world_for_stage(stage: str, world: World, start: Sequence[Path], profile: st
     if none of our stages has trained the engine. ValueError for a profile that cannot be trained or that the stage does
     not use, and for adapters that contradict one another.
     """
-    facts = STAGES[stage]
-    if profile is not None and not facts.games:
+    if profile is not None and stage not in GAME_STAGES:
         raise ValueError(f"stage {stage} reads no turns, so a profile has no effect; do not set one")
     if profile is not None and profile not in TRAINED_PROFILES:
         raise ValueError(f"profile {profile!r} cannot be trained; choose {' or '.join(TRAINED_PROFILES)}")
-    if not facts.games:
+    if stage not in GAME_STAGES:
         return world
     reading = reading_of(world, [adapter_facts(path) for path in start], checked=profile is None)
     read = replace(world, profile=reading.profile, trained_window=reading.window)

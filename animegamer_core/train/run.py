@@ -19,7 +19,7 @@ from ..model.prompt import unknown_words
 from ..runtime.device import choose_device
 from ..spec import Reading
 from ..weights import open_world
-from ..weights.adapter_files import save_adapter
+from ..weights.adapter_files import GAME_STAGES, MOTION_STAGES, save_adapter
 from ..weights.lora import attach, detach, free_name, lora_of
 from ..weights.parts import ENCODER_PARTS
 from ..weights.storage import write_json
@@ -102,9 +102,9 @@ def train_stage(
     if is_main:
         kept = {name: value for name, value in trained.items() if not name.startswith("heads.")}  # only to train
         stated: dict[str, Any] = {}  # how to play with it
-        if STAGES[stage].games:
+        if stage in GAME_STAGES:
             stated["reading"] = Reading(parts.of("engine").profile, config.window).to_dict()
-        if STAGES[stage].conditions_on_motion and data.folder.has_motion_table:
+        if stage in MOTION_STAGES and data.folder.has_motion_table:
             stated["motion"] = {"table": asdict(data.folder.motion_table), "provenance": data.folder.motion_provenance}
         save_adapter(stage_file(out, stage), stage, config, kept, parts.spec.to_dict(), stated)
         write_json(out / RESULT, {"stage": stage, "steps": trainer.state.step, "seconds": trainer.state.seconds})
@@ -136,7 +136,7 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
         check_captions(folder)
     if "encoder" in facts.needs and parts.encoder is not None and parts.encoder.tokenizer is not None:
         _check_words("encoder", parts.encoder.tokenizer, (turn.motion_text for turn in folder.turns), folder)
-    if facts.games:
+    if stage in GAME_STAGES:
         if not data.games():
             raise ValueError(f"{folder.path} has no games to train on; list sequences of clips in games.jsonl")
         tokenizer = parts.of("engine").tokenizer.backend

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..game.state import MotionScope
 from ..runtime.models import MOST_STEPS
 from ..spec import GUIDANCE, ModelSpec
-from ..weights.adapter_files import BASELINE_STAGES, GAME_STAGES, MOTION_STAGES
+from ..weights.adapter_files import BASELINE_STAGES
 
 if TYPE_CHECKING:
     import torch
@@ -32,11 +32,9 @@ class Stage:
     is of the frame that the encoder reads. makes: those of the models that it creates, with random weights, if a small
     world lacks them. outdates: features that must be computed again after it. after: the stages whose adapters it
     starts from when a published world is trained; None if published weights are not trained by it. captions: whether
-    every clip needs one. games: whether it reads games, not only clips. conditions_on_motion: whether it trains the
-    decoder to follow motion values, so that its result belongs to a motion table. mixes: whether it trains the layers
-    that compute the decoder's unconditional state. contrasts: whether its loss compares the samples of a micro-batch,
-    so that their number changes it. optional: whether a world is complete without it. baseline: whether it trains a
-    model to compare worlds with, and not a world.
+    every clip needs one. mixes: whether it trains the layers that compute the decoder's unconditional state. contrasts:
+    whether its loss compares the samples of a micro-batch, so that their number changes it. optional: whether a world
+    is complete without it.
     """
 
     needs: tuple[str, ...]
@@ -45,19 +43,16 @@ class Stage:
     outdates: tuple[str, ...] = ()
     after: tuple[str, ...] | None = None
     captions: bool = True
-    games: bool = False
-    conditions_on_motion: bool = False
     mixes: bool = False
     contrasts: bool = False
     optional: bool = False
-    baseline: bool = False
 
 
 _ENCODED = ("latents", "text", "image")
 _PLAYED = ("latents", "states", "predicted")
 _REPRESENTED = ("states", "predicted")
 _EVERY = ("encoder", "decoder", "engine")
-_STAGES = {
+STAGES = {
     "vae": Stage(needs=("decoder",), reads=("frames",), makes=("decoder",), outdates=("latents",), captions=False),
     "towers": Stage(
         needs=("encoder",),
@@ -73,17 +68,11 @@ _STAGES = {
     ),
     "adapt": Stage(needs=_EVERY, reads=_PLAYED, after=("joint", "predict")),
     "distill": Stage(needs=_EVERY, reads=_PLAYED, optional=True),  # for faster sampling
-    "gc": Stage(needs=("decoder",), reads=("latents", "instruction")),
-}
-STAGES: dict[str, Stage] = {
-    name: replace(
-        stage, games=name in GAME_STAGES, conditions_on_motion=name in MOTION_STAGES, baseline=name in BASELINE_STAGES
-    )
-    for name, stage in _STAGES.items()
+    "gc": Stage(needs=("decoder",), reads=("latents", "instruction"), optional=True),  # a baseline, and no world
 }
 ALL_STAGES = tuple(STAGES)
-STAGES_IN_ORDER = tuple(name for name, stage in STAGES.items() if not (stage.optional or stage.baseline))
-OPTIONAL_STAGES = tuple(name for name, stage in STAGES.items() if stage.optional)
+STAGES_IN_ORDER = tuple(name for name, stage in STAGES.items() if not stage.optional)
+OPTIONAL_STAGES = tuple(name for name, stage in STAGES.items() if stage.optional and name not in BASELINE_STAGES)
 
 
 def models_of(stage: str, sheets: bool) -> tuple[str, ...]:
@@ -396,15 +385,10 @@ class TrainRequest:
 
 
 def lr_warning(config: StageConfig) -> str | None:
-    """A warning if the learning rate is outside the range known to work, or never reaches its peak."""
+    """A warning if the learning rate is outside the range known to work."""
     low, high = _LR_BANDS["lora" if config.lora_rank else "whole"]
     if not low <= config.lr <= high:
         return f"learning rate {config.lr:g} is outside {low:g} to {high:g}, the range known to work"
-    if config.lr_warmup > config.steps:
-        return (
-            f"the learning rate rises over lr_warmup {config.lr_warmup} of {config.steps} steps, so it ends at "
-            f"{config.lr * config.steps / config.lr_warmup:.3g} and never reaches {config.lr:g}; lower lr_warmup"
-        )
     return None
 
 

@@ -118,6 +118,21 @@ def test_a_killed_run_continues_at_its_stage_and_step(whole, places, tmp_path):
     assert same_weights(out, whole[0], ["warmup", "joint"]), "as if it had never stopped"
 
 
+def test_ctrl_c_keeps_the_stages_that_are_done(whole, places, tmp_path):
+    said, out, options = [], tmp_path / "run", f"{LORA} --stages warmup,joint"
+
+    def hear(line: str) -> None:
+        said.append(line)
+        if line.startswith("joint 2/"):
+            signal.raise_signal(signal.SIGINT)
+
+    assert train("all", *places, out, options, hear) == 130
+    assert said[-1] == "1 of 2 stages are done; the same command with --resume continues in joint"
+    done = ages(out / "warmup")
+    assert train("all", *places, out, f"{options} --resume", said.append) == 0
+    assert ages(out / "warmup") == done and same_weights(out, whole[0], ["warmup", "joint"])
+
+
 def test_a_done_run_is_left_as_it_is_and_says_how_to_play(whole, places, tmp_path):
     out, before = tmp_path / "run", whole[1][-1]
     shutil.copytree(whole[0], out)

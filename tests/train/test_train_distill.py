@@ -8,6 +8,7 @@ import test_train as shared
 import torch
 
 from animegamer_core.train.learners import DistillLearner
+from animegamer_core.train.parts import set_trainable
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import RECIPES
 
@@ -51,6 +52,21 @@ def test_the_target_is_the_guided_velocity_by_hand(guidance, ready):
         # Guidance makes the rounding, which differs with the rows of a batch, seven times as large.
         torch.testing.assert_close(wanted[row], by_hand, rtol=1e-4, atol=1e-4)
     assert not torch.allclose(wanted, conditioned, atol=1e-3)  # else nothing would be learned
+
+
+def test_under_autocast_the_targets_are_float32_and_every_lora_weight_learns(ready):
+    """Older torch keeps the teacher's casts of weights, which have no gradient, for the student's pass."""
+    learner = learner_of(ready, **UPDATES)
+    names, batch = set_trainable(learner, learner.settings), batch_of(learner, ready)
+    plain, wanted = learner._wanted, []
+    learner._wanted = lambda *given: wanted.append(plain(*given)) or wanted[-1]
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = learner(batch)["loss"]
+    loss.backward()
+    assert wanted[0].dtype is loss.dtype is torch.float32
+    parameters = dict(learner.named_parameters())
+    assert names and all(parameters[name].grad is not None for name in names)
+    assert all(parameters[name].grad.any() for name in names if ".lora_B." in name)
 
 
 def test_one_pass_learns_what_two_predict(ready, tmp_path):
