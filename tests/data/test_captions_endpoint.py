@@ -8,21 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from PIL import Image
 from stub_endpoint import (
-    EMPTY_CHOICES,
     GOOD,
     Body,
     Changed,
     CutBody,
-    CutOff,
     Reset,
-    Say,
     Status,
     StubEndpoint,
 )
 
 from animegamer_core.data.captions.replies import parse_caption
 from animegamer_core.endpoint import (
-    CaptionerError,
     CaptionerUnavailable,
     EndpointModel,
     EndpointSettings,
@@ -87,19 +83,6 @@ def test_a_temporary_fault_is_asked_again(stub, fault):
 
 
 @pytest.mark.parametrize(
-    "fault",
-    [
-        EMPTY_CHOICES,
-        Body(b"<html>welcome to the hotel</html>"),
-        Changed(choice={"finish_reason": "error", "error": {"code": 502, "message": "the provider went away"}}),
-    ],
-)
-def test_an_answer_that_is_no_chat_completion_is_an_error(stub, fault):
-    with pytest.raises(CaptionerError, match=r"chat completion|went away"):
-        ask(stub, [fault])
-
-
-@pytest.mark.parametrize(
     "refusal", [Status(401, message=f"bad key {SECRET}"), Body({"error": {"code": 402, "message": f"pay, {SECRET}"}})]
 )
 def test_a_refused_key_or_account_stops_the_run_and_shows_no_key(stub, refusal):
@@ -144,19 +127,6 @@ def test_a_caption_is_read_whatever_a_server_wraps_around_it(stub, said):
         ask(stub, [Changed(choice={"message": {"role": "assistant", "content": said}})]).text, STATS
     )
     assert (caption.character, caption.background, caption.stats["stamina"]) == (("girl",), "day forest", -1)
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "problem"),
-    [
-        (CutOff(), "cut off"),
-        (Say(None), "no text"),
-        (Changed(choice={"finish_reason": "content_filter"}), "refused"),
-    ],
-)
-def test_a_reply_that_is_not_whole_is_paid_for_and_says_why(stub, behaviour, problem):
-    assert problem in ask(stub, [behaviour]).problem
-    assert len(stub.asks) == 1
 
 
 @pytest.mark.parametrize(

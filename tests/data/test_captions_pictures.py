@@ -8,8 +8,6 @@ from PIL import Image
 
 from animegamer_core.data.captions.pictures import (
     SHEET_SIDE,
-    KnownCharacters,
-    Reference,
     evenly,
     frame_sheet,
     read_references,
@@ -99,14 +97,6 @@ def test_folders_that_cannot_be_matched_are_refused(tmp_path, make, sentence):
         read_references(tmp_path)
 
 
-def test_a_missing_folder_and_a_broken_picture_are_named(tmp_path):
-    with pytest.raises(ValueError, match="nowhere is not a folder"):
-        read_references(tmp_path / "nowhere")
-    (tmp_path / "torn.png").write_bytes(picture(tmp_path / "x.png", "red").read_bytes()[:40])
-    with pytest.raises(ValueError, match="torn.png: not a readable picture"):
-        reference_sheet([Reference("torn", (tmp_path / "torn.png",))])
-
-
 def test_frames_stand_in_the_order_of_time():
     frames = np.zeros((17, 30, 48, 3), np.uint8)
     frames[:] = (np.arange(17) * 15)[:, None, None, None]
@@ -115,13 +105,3 @@ def test_frames_stand_in_the_order_of_time():
         seen = [sheet[15 + 42 * (place // columns), 24 + 60 * (place % columns)] for place in range(count)]
         assert seen == [15 * index for index in evenly(17, count)]
         assert seen[0] == 0 and seen[-1] == 240
-
-
-def test_the_digest_changes_with_names_pictures_and_order(folder):
-    references = read_references(folder)
-    digest = KnownCharacters.of(references).digest
-    assert KnownCharacters.of(read_references(folder)).digest == digest
-    assert KnownCharacters.of(list(reversed(references))).digest != digest
-    assert KnownCharacters.of((Reference("Jojo", references[0].pictures), *references[1:])).digest != digest
-    picture(folder / "Kiki.png", (1, 2, 3))
-    assert KnownCharacters.of(read_references(folder)).digest != digest

@@ -12,7 +12,6 @@ from animegamer_core.data.captions.replies import (
     TIMES,
     Caption,
     ReplyError,
-    again_prompt,
     captioning_prompt,
     matching_prompt,
     parse_caption,
@@ -105,20 +104,6 @@ def test_a_field_that_cannot_stand_in_an_instruction_is_refused(tag, value, sent
     assert caught.value.reply == broken
 
 
-@pytest.mark.parametrize(
-    ("reply", "sentence"),
-    [
-        ("", "has 0 characters"),
-        (GOOD[:40], "<EV>"),
-        (GOOD + GOOD, "in this order"),
-        ("x" * 1501, "1501 characters"),
-    ],
-)
-def test_other_captions_are_refused(reply, sentence):
-    with pytest.raises(ReplyError, match=re.escape(sentence)):
-        parse_caption(reply, STATS)
-
-
 @given(
     st.sampled_from(("[Num]", "[Number]")),
     st.sampled_from(("[ID]", "[Index]")),
@@ -184,10 +169,3 @@ def test_prompts_ask_for_what_is_read():
         assert parse_caption(re.search(r"Example output: (\S.*</ST>)", prompt)[1], STATS).motion == "run"
         places = [prompt.index(f"<{tag}>") for tag in TAGS]
         assert places == sorted(places)
-
-
-@given(st.text(min_size=1, max_size=30))
-def test_the_second_prompt_holds_none_of_the_models_words(noise):
-    with pytest.raises(ReplyError) as caught:
-        parse_caption(GOOD.replace("forest", f"{noise}<|im_start|>"), STATS)
-    assert "im_start" not in again_prompt("?", caught.value.expected)

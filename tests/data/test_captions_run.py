@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,11 +14,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from captions_world import NAMES, answer, endpoint, expected, make_characters, make_records, seen
-from stub_endpoint import FOREIGN, GOOD, CutOff, Say, Slow, Status, StubEndpoint
+from stub_endpoint import FOREIGN, GOOD, CutOff, Say, Status, StubEndpoint
 
-from animegamer_core.data.captions.asking import GIVE_UP, ReplyLog
+from animegamer_core.data.captions.asking import ReplyLog
 from animegamer_core.data.captions.pictures import read_references
-from animegamer_core.data.captions.run import ANSWERS, caption_clips, open_captioner
+from animegamer_core.data.captions.run import ANSWERS, caption_clips
 from animegamer_core.data.records import SET_ASIDE, SetAside, read_table
 from animegamer_core.endpoint import Reply
 from animegamer_core.game.state import Instruction
@@ -162,33 +161,6 @@ def test_a_refused_key_stops_the_run_at_once_and_the_done_part_stays(world, stub
     assert len(stub.asks) <= 4 and "stopped early" in report.text
 
 
-def test_a_service_that_is_away_is_not_asked_for_every_clip(world, stub):
-    folder, records, _ = world
-    stub.good = lambda ask: "not reached"
-    stub.script[:] = [Status(503)] * 100
-    report = caption_clips(folder, records, endpoint(stub.url, retries=0))
-    assert f"{GIVE_UP} clips in a row" in report.stopped and GIVE_UP <= len(stub.asks) < 12
-    assert report.captioned == 0 and report.set_aside == () and not (folder / SET_ASIDE).exists()
-
-
-def test_a_stop_keeps_the_replies_under_way(world, stub):
-    folder, records, _ = world
-    stub.script[:] = [GOOD, *[Slow(2.0)] * 3]  # a signal may come late
-
-    def on_progress(done, total):
-        while len(stub.asks) < 4:
-            time.sleep(0.005)
-        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
-
-    with pytest.raises(KeyboardInterrupt):
-        caption_clips(folder, records, endpoint(stub.url), workers=3, on_progress=on_progress)
-    asked = len(stub.asks)
-    assert 4 <= asked <= 5  # nothing new was begun
-    assert len((folder / ANSWERS).read_text().splitlines()) == asked
-    report = caption_clips(folder, records, endpoint(stub.url))
-    assert report.records == wanted(records, matched=False) and len(stub.asks) == 12
-
-
 def test_calls_that_cannot_go_well_are_refused_before_anything_is_asked(world, stub):
     folder, records, references = world
     with pytest.raises(ValueError, match="00001.*no motion level"):
@@ -203,21 +175,6 @@ def test_calls_that_cannot_go_well_are_refused_before_anything_is_asked(world, s
     with pytest.raises(ValueError, match="set_aside.jsonl:1: .*delete the line"):
         caption_clips(folder, records, endpoint(stub.url))
     assert stub.asks == []
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "sentence"),
-    [
-        ("gpt", {}, "choose one of none, endpoint, transformers, script"),
-        ("endpoint", {"url": "http://host/v1"}, "needs 'model'"),
-        ("endpoint", {"url": "http://host/v1", "model": "m", "tries": 0}, "tries is 0"),
-        ("none", {"model": "m"}, "it takes none"),
-    ],
-)
-def test_captioners_are_opened_by_name(name, options, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        open_captioner(name, **options)
-    assert open_captioner("none", model=None, url=None) is None  # options of None are as if not given
 
 
 # -- the log

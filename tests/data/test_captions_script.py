@@ -58,11 +58,6 @@ def test_the_span_that_covers_at_least_half_of_a_clip_counts_and_the_first_of_tw
     assert set(reasons) == {"tale19.1", "x0.0"} and "0 spans of 'tale' cover half of 19.10" in reasons["tale19.1"]
 
 
-def test_spans_that_overlap_decide_nothing(tmp_path):
-    report = run(tmp_path, [record(5.0)], [SPAN, {**SPAN, "character": ["Osono"]}])
-    assert "2 spans" in report.set_aside[0].reason and report.records == ()
-
-
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

@@ -179,21 +179,6 @@ def test_a_kill_anywhere_loses_nothing_and_the_same_call_completes_it(base, tmp_
     assert apply(killed, *rows) == 0
 
 
-@pytest.mark.parametrize("clip", [SECOND, HELD])
-def test_a_clip_whose_drop_or_return_is_killed_is_never_between_tables(clip, folder, tmp_path):
-    for drop in (True, False):
-        for writes in range(6):
-            killed = shutil.copytree(folder, tmp_path / f"{drop}-{writes}" / "dataset")
-            killed_after(writes, lambda killed=killed, drop=drop: apply(killed, {"clip": clip, "drop": drop}))
-            assert clip in turns(killed) or [row for row in lines(killed, "dropped.jsonl") if row.get("record")]
-            apply(killed, {"clip": clip, "drop": drop})
-            apply(killed, {"clip": clip, "drop": False})
-            assert clip in turns(killed) and not [row for row in lines(killed, "dropped.jsonl") if row.get("record")]
-            opened = DatasetFolder.open(killed)
-            assert (clip == HELD) == (clip in {opened.turns[number].clip for number in opened.held_out_clips})
-        apply(folder, {"clip": clip, "drop": True})
-
-
 def test_it_waits_for_no_build_and_writes_into_no_other_folder(folder, tmp_path):
     with locked(folder / LOCK, ""), pytest.raises(ValueError, match="a build is finishing"):
         apply(folder, {"clip": FIRST, "motion": "run"})

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import msgspec
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from animegamer_core.data.dataset import ClipRecord, DatasetError, DatasetFolder, DatasetWriter
 from animegamer_core.media.video import write_clip
-from animegamer_core.train.cache import Feature, open_feature, write_feature
+from animegamer_core.train.cache import open_feature, write_feature
 
 KEYS = ("film start end clip character motion background adverb motion_value motion_level stats").split()
 
@@ -101,20 +98,6 @@ def test_errors_name_the_line(tmp_path, change, sentence):
     assert "turns.jsonl:4: " in str(caught.value) and sentence in str(caught.value)
 
 
-def test_clips_are_looked_for_where_they_are_read(tmp_path):
-    finished(tmp_path)
-    whole = DatasetFolder.open(tmp_path)
-    (tmp_path / whole.turns[3].clip).unlink()
-    with pytest.raises(DatasetError, match=r"turns.jsonl:4: clip .* is missing; restore the file"):
-        DatasetFolder.open(tmp_path)
-    bare = DatasetFolder.open(tmp_path, clips=False)
-    assert bare == whole and bare.digest(captions=True) == whole.digest(captions=True)
-    with (tmp_path / "turns.jsonl").open("a") as file:
-        file.write("{}\n")
-    with pytest.raises(DatasetError, match="turns.jsonl:"):
-        DatasetFolder.open(tmp_path, clips=False)
-
-
 def test_what_is_not_a_dataset_is_reported(tmp_path):
     with pytest.raises(DatasetError, match=r"turns.jsonl: is missing"):
         DatasetFolder.open(tmp_path)
@@ -143,27 +126,7 @@ def test_a_killed_writer_continues(tmp_path):
     assert np.array_equal(DatasetFolder.open(broken).frames(4), frames(4))
 
 
-def test_digests_tell_pictures_from_captions(tmp_path):
-    folder = finished(tmp_path)
-    recaptioned = dataclasses.replace(
-        folder, turns=(msgspec.structs.replace(folder.turns[0], motion="run"), *folder.turns[1:])
-    )
-    assert folder.digest(captions=False) == recaptioned.digest(captions=False)
-    assert folder.digest(captions=True) != recaptioned.digest(captions=True)
-
-
 # --- caches ---------------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=30, deadline=None)
-@given(count=st.integers(1, 40), rows=st.integers(1, 12), seed=st.integers(0, 99))
-def test_shards_gather_as_one_tensor(count, rows, seed):
-    whole = torch.randn(count, 2, 3, generator=torch.Generator().manual_seed(seed))
-    feature = Feature(tuple(whole.split(rows)))
-    chosen = torch.randint(count, (7,), generator=torch.Generator().manual_seed(seed))
-    assert len(feature) == count
-    assert torch.equal(feature.gather(chosen), whole[chosen])
-    assert torch.equal(feature.to("cpu").gather(chosen), whole[chosen])
 
 
 def test_a_cache_resumes_and_never_computes_a_shard_twice(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -223,24 +222,6 @@ def test_clips_that_were_cut_with_other_settings_are_not_mixed(unbroken, films, 
     assert contents(again) == contents(unbroken)
 
 
-def test_a_folder_keeps_its_measure_of_motion(unbroken, films, again):
-    assert SETTINGS.of_folder(again / "new") == SETTINGS == SETTINGS.of_folder(unbroken)
-    other = dataclasses.replace(SETTINGS, flow=dataclasses.replace(SETTINGS.flow, slow_fraction=0.25))
-    assert other.of_folder(again) == SETTINGS
-    with pytest.raises(ValueError, match="motion.slow_fraction 0.5, now 0.25"):
-        cut_films(films, again, other, 1)
-
-
-def test_a_film_that_takes_anothers_place_gets_none_of_its_captions(again):
-    """Its clips have the same names where they begin at the same time."""
-    note = json.loads((again / "films" / "one.json").read_text())  # the same scenes, as if cut from another file
-    (again / "films" / "one.json").write_text(json.dumps({**note, "bytes": note["bytes"] + 1}))
-    before = contents(again)
-    with pytest.raises(ValueError, match=r"one.mp4 is another film than the 'one' in .*; rename it"):
-        assemble_dataset(again, SETTINGS)
-    assert contents(again) == before
-
-
 @settings(max_examples=100, deadline=None)
 @given(st.text(min_size=1, max_size=120).filter(lambda text: "/" not in text and "\0" not in text))
 def test_film_names_are_safe_everywhere_and_stay_apart_when_cut_short(stem):
@@ -298,20 +279,3 @@ def test_a_rebuild_after_a_correction_trains_on_no_clip_that_was_held_out(films,
         assert sides_now()[clip]
     build(out, films)
     assert sides_now() == {clip: held for clip, held in before.items() if clip != first_of_two}
-
-
-def test_games_follow_the_film_and_end_at_its_gaps():
-    starts = [("a", 0), ("a", 2), ("a", 4), ("a", 50), ("a", 52), ("b", 0), ("b", 2), ("c", 0)]
-    records = [ClipRecord(film=f, start=float(s), end=s + 2.0, clip=f"clips/{f}{s}.mp4") for f, s in starts]
-    games = [[clip[6:-4] for clip in clips] for _, clips, _ in games_of(records, GamePlan(turns=3))]
-    assert games == [["a0", "a2", "a4"], ["a50", "a52"], ["b0", "b2"]]
-
-
-def test_too_little_film_reports_what_is_missing(films, tmp_path):
-    with pytest.raises(ValueError, match="has no clips yet; name a film"):
-        assemble_dataset(tmp_path / "nothing", SETTINGS)
-    assert not (tmp_path / "nothing").exists()
-    make_film(tmp_path / "brief.mp4", BRIEF)
-    assert cut_films([tmp_path / "brief.mp4"], tmp_path / "out", SETTINGS, 1) == {}
-    with pytest.raises(ValueError, match="out has no clip .*cut more of a film"):
-        assemble_dataset(tmp_path / "out", SETTINGS)

@@ -19,9 +19,7 @@ from made_film import make_film
 from animegamer_core.__main__ import main
 from animegamer_core.cli import dataset as dataset_cli
 from animegamer_core.cli.options import parse
-from animegamer_core.cli.train import Options
 from animegamer_core.data.build import BuildSettings
-from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.films.cutting import ClipShape
 
 av = pytest.importorskip("av")
@@ -106,12 +104,6 @@ def test_a_build_reports_what_it_did_and_what_comes_next(film, again, capsys):
     assert main(["dataset", "check", str(again)]) == 0
 
 
-def test_the_next_command_is_one_that_train_takes(tmp_path, capsys):
-    dataset_cli._print_next(DatasetFolder(tmp_path, (), ()), "toybox")
-    (words,) = [line[6:].split()[3:] for line in capsys.readouterr().out.splitlines() if line.startswith("then: ")]
-    assert parse(Options, words[1:], "train", "").spec == "toybox"
-
-
 def test_what_is_not_a_film_ends_in_one_sentence(tmp_path, capsys):
     (tmp_path / "text.mkv").write_text("no film at all\n" * 50)
     assert main(build(tmp_path / "text.mkv", tmp_path / "out")) == 2
@@ -155,20 +147,6 @@ def test_a_folder_that_cannot_be_written_to_is_reported_before_a_film_is_read(tm
     assert main(build(tmp_path / "film.mp4", tmp_path / out)) == 2
     message = one_sentence(capsys.readouterr().err)
     assert message.startswith(f"dataset: {tmp_path / out}: the output folder cannot be written to (")
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "words"),
-    [
-        ("--threshold", "-1", "threshold is -1.0; expected px per frame, 0 or more"),
-        ("--workers", "0", "workers is 0; expected 1 or more"),
-        ("--turns", "1", "turns is 1; expected at least 2, the number of clips in the shortest game"),
-    ],
-)
-def test_numbers_out_of_range_are_refused(option, value, words, film, tmp_path, capsys):
-    assert main(build(film, tmp_path / "out", option, value)) == 2
-    assert words in one_sentence(capsys.readouterr().err)
-    assert not list(tmp_path.rglob("*.mp4"))
 
 
 @needs_root

@@ -65,20 +65,6 @@ def test_what_is_missing_and_what_was_left_out_is_counted(folder):
     assert row(text, "social")[4] == str(empty)
 
 
-def test_a_dataset_without_captions_games_or_levels_is_reported_too(folder):
-    values = dict.fromkeys([*CAPTION_FIELDS, "motion_value", "motion_level"])
-    for _ in range(2):
-        change(folder, **values)
-        lines = (folder / "turns.jsonl").read_text().splitlines(keepends=True)
-        (folder / "turns.jsonl").write_text("".join(lines[::2]))
-    for name in ("games.jsonl", "dataset.json"):
-        (folder / name).unlink()
-    text = stats(folder)
-    assert "motion level" not in text and "character" not in text and row(text, "games")[1] == "0 (0 held out)"
-    (folder / "turns.jsonl").write_text("")
-    assert row(stats(folder), "clips")[1] == "0 of 0 films, 0:00:00" and draw_stats(folder).size == (1280, 860)
-
-
 def test_names_are_drawn_in_their_own_letters_and_are_no_formulas(folder):
     def drawn(name):
         change(folder, character=[name])

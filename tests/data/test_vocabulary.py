@@ -6,7 +6,7 @@ import msgspec
 
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.records import ClipRecord, GameRecord
-from animegamer_core.data.vocabulary import MOST_WORDS, words_of
+from animegamer_core.data.vocabulary import words_of
 from animegamer_core.game.director import Director
 from animegamer_core.game.life import Act
 from animegamer_core.game.recall import PUBLISHED
@@ -83,18 +83,6 @@ def test_held_out_clips_and_those_without_a_caption_are_not_among_the_words(tmp_
     words = words_of(folder(tmp_path, *clips, games=(GameRecord("a", (0, 2)), GameRecord("b", (1,), held_out=True))))
     assert words.characters == ("Bunny",) and words.places == ("meadow",) and len(words.acts) == 1
     assert words_of(folder(tmp_path, clips[2])) is None
-
-
-def test_things_that_were_captioned_as_characters_are_left_out_unless_there_is_nobody_else(tmp_path):
-    log = clip(1, "log", "roll")
-    assert words_of(folder(tmp_path, clip(0), log)).characters == ("Bunny",)
-    assert words_of(folder(tmp_path, log)).characters == ("log",)
-
-
-def test_what_would_break_an_instruction_is_left_out_and_lists_stay_short(tmp_path):
-    clips = [clip(number, motion=f"act {number}") for number in range(MOST_WORDS + 9)]
-    words = words_of(folder(tmp_path, *clips, clip(999, motion="stop; Background: here")))
-    assert len(words.acts) == MOST_WORDS and not any(";" in act.phrase for act in words.acts)
 
 
 def test_a_game_is_proposed_from_them_alone(tmp_path):
