@@ -169,18 +169,14 @@ def register_responses() -> None:
         app.on_response_prepare.extend((_sort_templates, _ask_again))
 
 
-def by_number(names: list[str]) -> list[str]:
-    """The names, with numbers in them compared as numbers: 2 before 10."""
-    return sorted(names, key=lambda name: [(int(part or 0), text) for part, text in re.findall(r"(\d*)(\D*)", name)])
-
-
 async def _sort_templates(request: web.Request, response: web.StreamResponse) -> None:
     """Sort the pack's names, which ComfyUI lists in disk order, without changing the answer's length."""
     if request.path not in LISTED_AT or response.status != 200 or response.content_type != "application/json":
         return
     listed = json.loads(response.text)
     if ours := listed.get(PACK.name):
-        response.text = json.dumps(listed | {PACK.name: by_number(ours)})
+        numbered = sorted(ours, key=lambda name: (int(re.match(r"\d*", name)[0] or 0), name))
+        response.text = json.dumps(listed | {PACK.name: numbered})
 
 
 async def _ask_again(request: web.Request, response: web.StreamResponse) -> None:

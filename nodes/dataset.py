@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -65,7 +64,6 @@ class BuildGameDataset(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="BuildGameDataset",
-            display_name="Build Game Dataset",
             search_aliases=("film to dataset", "captions", "scene cuts", "clips", "training data"),
             advanced=("held_out",),
             inputs=[
@@ -93,7 +91,8 @@ class BuildGameDataset(io.ComfyNode):
         given, fingerprinted = DatasetInputs(**inputs), inputs | _versions(inputs)
         check_choice("captioner", given.captioner, CAPTIONERS)
         comfyui.require(*PACKAGES, *CAPTIONERS[given.captioner])
-        from ..animegamer_core.data.stats import draw_stats, write_stats
+        from ..animegamer_core.data.review import write_review
+        from ..animegamer_core.data.stats import draw_stats, stats, write_stats
 
         films = _films().get(given.film)
         if films is None:
@@ -104,7 +103,8 @@ class BuildGameDataset(io.ComfyNode):
         report, unreadable = _build(given, films)
         folder = report.dataset.path
         write_stats(folder)
-        text, picture = _report(report), image_of_picture(draw_stats(folder))
+        text = f"{report.captions.text}\ndataset {folder}\nreview page: {write_review(folder)}\n\n{stats(folder)}"
+        picture = image_of_picture(draw_stats(folder))
         BUILT.record(fingerprinted, given.dataset, run_again=bool(report.open or report.captions.failures))
         notes = [*unreadable.values(), *report.broken.values(), *_gaps(report)]
         # No picture on the node: it shows the chosen film, and newer pages would take the picture for a broken film.
@@ -126,15 +126,13 @@ def _build(given: DatasetInputs, films: Sequence[Path]) -> tuple[BuildReport, Ma
         references = read_references(_chosen(given.characters, _characters(), "characters", place))
     # Not in worker processes: each would start ComfyUI's main module again.
     device = "cuda" if comfyui.clear_device().type == "cuda" else "cpu"
-    unreadable = cut_films(films, out, settings, 1, functools.partial(_show, progress), device)
+    unreadable = cut_films(
+        films, out, settings, 1, lambda what, done, total: progress(what, done, max(1, total)), device
+    )
     try:
         return assemble_dataset(out, settings, captioner, references, PARALLEL_REQUESTS, progress), unreadable
     except ValueError as error:
         raise ValueError("; ".join(dict.fromkeys([*unreadable.values(), str(error)]))) from error
-
-
-def _show(progress: comfyui.NodeProgress, what: str, done: int, total: int) -> None:
-    progress(what, done, max(1, total))
 
 
 def _datasets() -> Path:
@@ -258,15 +256,6 @@ def _trusted(url: str) -> str:
         f"url {url!r} is neither on this machine nor at {service}; a workflow must not decide who gets your key and "
         f"your film, so start ComfyUI with the environment variable {SERVICE_VARIABLE} set to this url"
     )
-
-
-def _report(report: BuildReport) -> str:
-    from ..animegamer_core.data.review import write_review
-    from ..animegamer_core.data.stats import stats
-
-    folder = report.dataset.path
-    review = write_review(folder)
-    return f"{report.captions.text}\ndataset {folder}\nreview page: {review}\n\n{stats(folder)}"
 
 
 def _gaps(report: BuildReport) -> list[str]:

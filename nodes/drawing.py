@@ -60,7 +60,6 @@ class EncodeShot(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="EncodeShot",
-            display_name="Encode Shot",
             search_aliases=("image to state", "opening picture", "own picture", "encode image"),
             inputs=[
                 ModelSocket.Input("model"),
@@ -93,7 +92,6 @@ class ReadFilmSpan(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="ReadFilmSpan",
-            display_name="Read Film Span",
             search_aliases=("trim video", "video to frames", "clip of a film", "opening clip", "seek"),
             inputs=[
                 ModelSocket.Input("model"),
@@ -130,7 +128,6 @@ class EncodeShotLatent(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="EncodeShotLatent",
-            display_name="Encode Shot Latent",
             search_aliases=("image to latent", "VAE encode", "video to latent", "clip to latent"),
             inputs=[
                 ModelSocket.Input("model"),
@@ -155,7 +152,6 @@ class DecodeShot(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="DecodeShot",
-            display_name="Decode Shot",
             search_aliases=("draw shot", "video", "CogVideoX", "decode", "sampler"),
             advanced=("guidance",),
             essentials=True,

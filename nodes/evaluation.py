@@ -26,7 +26,6 @@ class EvaluateGame(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="EvaluateGame",
-            display_name="Evaluate Game",
             search_aliases=("benchmark", "metrics", "CLIP", "DreamSim", "test world"),
             inputs=[
                 world_input(),

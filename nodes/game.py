@@ -53,7 +53,6 @@ class LoadAnimeGamer(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="LoadAnimeGamer",
-            display_name="Load AnimeGamer",
             search_aliases=("anime world", "game model", "checkpoint", "Toybox", "loader"),
             advanced=("precision", "placement", "profile"),
             essentials=True,
@@ -66,12 +65,7 @@ class LoadAnimeGamer(io.ComfyNode):
                 strength_input("lora_strength"),
                 choice_input("lora_file", worlds.lora_names(), NONE),
                 strength_input("lora_file_strength"),
-                choice_input(
-                    "preset",
-                    OFFERED,
-                    WORLD,
-                    optional=True,  # and the last one, so that graphs saved before it existed still work
-                ),
+                choice_input("preset", OFFERED, WORLD, optional=True),
             ],
             outputs=[ModelSocket.Output("model")],
         )
@@ -109,19 +103,12 @@ class ComposeGameInstruction(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        def field(name: str, default: str, tooltip: str) -> io.Input:
-            return io.String.Input(name, default=default)
-
+        fields = {"character": "Miko", "adverb": "gently", "motion": "wave hello", "time": "day", "place": "beach"}
         return schema(
             node_id="ComposeGameInstruction",
-            display_name="Compose Game Instruction",
             search_aliases=("prompt", "game prompt", "instruction", "character", "text"),
             inputs=[
-                field("character", "Miko", "Who acts. Separate several names with commas."),
-                field("adverb", "gently", "How they do it. May be empty."),
-                field("motion", "wave hello", "What the character does."),
-                field("time", "day", "Time of day. May be empty."),
-                field("place", "beach", "Where it happens."),
+                *(io.String.Input(name, default=default) for name, default in fields.items()),
                 io.String.Input("story", default="", multiline=True),
             ],
             outputs=[io.String.Output("instruction"), io.String.Output("instructions", is_output_list=True)],
@@ -139,17 +126,13 @@ class GameHistory(io.ComfyNode):
 
     @classmethod
     def define_schema(cls) -> io.Schema:
-        def stat(name: str) -> io.Input:
-            return number_input(name, 50, 0, 100)
-
         return schema(
             node_id="GameHistory",
-            display_name="Game History",
             search_aliases=("new game", "start", "memory", "context window", "rewind"),
             advanced=("window", "memory", "recalled_turns"),
             inputs=[
                 window_input(),
-                *(stat(row.name) for row in STATS),
+                *(number_input(row.name, 50, 0, 100) for row in STATS),
                 turn_input("rewind_to", -1),
                 HistorySocket.Input("history", optional=True),
                 opening_input(),
@@ -186,7 +169,6 @@ class PredictNextState(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="PredictNextState",
-            display_name="Predict Next State",
             search_aliases=("next turn", "play turn", "game state", "world model", "LLM"),
             essentials=True,
             inputs=[
@@ -222,7 +204,6 @@ class StateDisplay(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="StateDisplay",
-            display_name="State Display",
             search_aliases=("stats", "stamina", "show state", "status"),
             inputs=[StateSocket.Input("state")],
             outputs=[StateSocket.Output("state_out")],
@@ -241,7 +222,6 @@ class GameTurnValues(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="GameTurnValues",
-            display_name="Turn Values",
             search_aliases=("stats", "stamina", "numbers", "instruction", "convert"),
             inputs=[StateSocket.Input("state")],
             outputs=[

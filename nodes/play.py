@@ -16,7 +16,7 @@ from . import comfyui
 from .drawing import motion_of_turns, picture_of, shot_inputs, step_watcher, video_of
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
-from .saved_stories import choose_turn, clip_of, clip_ui, open_story, shot_path, story_name, story_ui, story_version
+from .story import choose_turn, clip_of, clip_ui, open_story, shot_path, story_name, story_ui, story_version
 from .values import (
     HistorySocket,
     ModelSocket,
@@ -90,7 +90,6 @@ class PlayGameStory(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="PlayGameStory",
-            display_name="Play Game Story",
             search_aliases=("play", "game", "infinite game", "story", "autoplay"),
             advanced=("branch", "window", "guidance", "memory", "recalled_turns", "autoplay_seed", "show_opening"),
             essentials=True,
@@ -177,7 +176,6 @@ class PlayGameTakes(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="PlayGameTakes",
-            display_name="Play Game Takes",
             search_aliases=("takes", "seeds", "batch", "grid", "compare"),
             advanced=("window", "guidance"),
             inputs=[

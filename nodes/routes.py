@@ -33,7 +33,7 @@ from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
 from .game import LoadAnimeGamer
 from .play import PlayGameStory
-from .saved_stories import WorldFacts, choose_turn, list_stories, played_world, story_name, world_facts
+from .story import WorldFacts, choose_turn, list_stories, played_world, story_name, world_facts
 from .training import training
 from .values import gauges_of
 from .weights import offer

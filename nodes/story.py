@@ -1,34 +1,34 @@
-"""Nodes of saved stories: save a turn of a graph, load a game, and export it as a film."""
+"""Saved stories in output/animegamer: nodes that save a turn, load a game and export a film, and what pages show."""
 
 from __future__ import annotations
 
 import typing
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 from comfy_api.v0_0_2 import InputImpl, io
 
 from ..animegamer_core.files import check_folder_name
+from ..animegamer_core.game.life import Life
+from ..animegamer_core.game.state import MotionTable
 from ..animegamer_core.media.soundtrack import resampled
-from ..animegamer_core.story.film import FILMS, Film, export_film
-from ..animegamer_core.story.folder import check_there
+from ..animegamer_core.media.video import Clip, read_clip
+from ..animegamer_core.story.film import FILMS, export_film
+from ..animegamer_core.story.folder import check_story_name, check_there, story_names
 from ..animegamer_core.story.player import save_turn
 from ..animegamer_core.story.story import Story
-from . import comfyui
+from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
-from .saved_stories import (
-    choose_turn,
-    clip_of,
-    clip_ui,
-    list_stories,
-    open_story,
-    played_world,
-    story_name,
-    story_ui,
-    story_version,
-)
 from .values import HistorySocket, Moment, Shot, ShotSocket, StateSocket, bytes_of, image_of_bytes
 from .widgets import branch_input, schema, story_input, turn_input, window_input, window_of
 
+if typing.TYPE_CHECKING:
+    from ..animegamer_core.model.prompt import GameTokenizer
+    from ..animegamer_core.weights import World
+
+RESERVED = (comfyui.RUNS, comfyui.DATASETS, comfyui.EVALUATIONS, worlds.LORAS)  # names of other folders
 NO_STORY = "none yet"
 # Every save node of a graph changes the story, so its version would run them all again each time.
 SAVED = Fingerprints(lambda story: "exists" if story_version(story) else "")
@@ -41,12 +41,8 @@ class SaveGameStory(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="SaveGameStory",
-            display_name="Save Game Story",
             search_aliases=("save game", "save story"),
-            inputs=[
-                ShotSocket.Input("shot"),
-                story_input(),
-            ],
+            inputs=[ShotSocket.Input("shot"), story_input()],
             outputs=[io.String.Output("story_out")],
             is_output_node=True,
         )
@@ -74,7 +70,6 @@ class LoadGameStory(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="LoadGameStory",
-            display_name="Load Game Story",
             search_aliases=("load game", "continue game", "open story"),
             advanced=("branch", "window"),
             inputs=[
@@ -100,11 +95,7 @@ class LoadGameStory(io.ComfyNode):
     @classmethod
     def execute(cls, story: str, turn: int, branch: str, window: int) -> io.NodeOutput:
         if story == NO_STORY:
-            if names := list_stories():
-                raise ValueError(f"no story is chosen; choose one of {', '.join(map(repr, names[:10]))}")
-            raise ValueError(
-                "there is no saved story yet; play one with Play Game Story or Save Game Story, then press R"
-            )
+            raise ValueError("no story is chosen; play one with Play Game Story or Save Game Story, then press R")
         comfyui.require(*PACKAGES)
         saved = Story.read(comfyui.output_folder(), story)
         number = choose_turn(saved, turn, branch)
@@ -136,7 +127,6 @@ class ExportGameStory(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="ExportGameStory",
-            display_name="Export Game Story",
             search_aliases=("film", "subtitles", "save film", "mp4"),
             advanced=("branch",),
             inputs=[
@@ -191,13 +181,136 @@ class ExportGameStory(io.ComfyNode):
         inputs = {"story": story, "branch": branch, "turns": turns, "name": name, "subtitles": subtitles}
         inputs |= {"audio": audio, "show_opening": show_opening}
         EXPORTED.record(inputs, path.relative_to(comfyui.output_folder()).as_posix())
-        return io.NodeOutput(InputImpl.VideoFromFile(str(path)), story, ui=_film_ui(saved, film))
+        (width, height), files = film.size, list(film.files)
+        facts = f"{width} x {height}, {film.fps:g} frames per second, {film.seconds:.1f} s"
+        values = story_ui(saved, len(saved.entries), files)
+        values |= {"images": [comfyui.output_item(files[0])], "animated": [True], "text": [facts]}
+        if film.notes:
+            values["animegamer_notes"] = list(film.notes)
+        return io.NodeOutput(InputImpl.VideoFromFile(str(path)), story, ui=values)
 
 
-def _film_ui(story: Story, film: Film) -> dict[str, list[typing.Any]]:
-    """The `ui` value that shows the film, as in core's Save Video, with its size, its files and notes."""
-    (width, height), files = film.size, list(film.files)
-    facts = f"{width} x {height}, {film.fps:g} frames per second, {film.seconds:.1f} s"
-    values = story_ui(story, len(story.entries), files)
-    values |= {"images": [comfyui.output_item(files[0])], "animated": [True], "text": [facts]}
-    return values | ({"animegamer_notes": list(film.notes)} if film.notes else {})
+def open_story(name: str, world: str, fingerprint: str, must_exist: bool = False) -> Story:
+    """The story of this name, new unless it must exist; ValueError if it does not, or if the name is not allowed."""
+    root = comfyui.output_folder()
+    if must_exist:
+        check_there(root, name)
+    return Story.open(root, story_name(name), world, fingerprint)
+
+
+def story_name(name: str) -> str:
+    """The name, if a story may have it; ValueError otherwise."""
+    if check_story_name(name).lower() in RESERVED:
+        raise ValueError(f"story name {name!r} is reserved for other files of AnimeGamer; choose another name")
+    return name
+
+
+def choose_turn(story: Story, after: int, branch: str, reading: bool = False) -> int:
+    """Switch to the branch, and return the number of the turn to continue after.
+
+    -1 means the last turn. With `reading`, 0 does too.
+    """
+    if branch:
+        story.use(branch)
+    return len(story.entries) if after < 0 or (reading and after == 0) else after
+
+
+def list_stories() -> list[str]:
+    """The stories in output/animegamer, the latest first."""
+    return [name for name in story_names(comfyui.output_folder()) if name.lower() not in RESERVED]
+
+
+def story_version(name: str | None) -> str:
+    """The version of a story; empty if there is no story of this name."""
+    root = comfyui.output_folder()
+    return Story.read(root, name).version() if name in story_names(root) else ""
+
+
+@dataclass(frozen=True)
+class WorldFacts:
+    """What stories need to know about an installed world. steps: sampling steps of its shots.
+
+    tokenizer: None if its vocabulary can spell any word. spec_name: of its sizes, such as qiqi. life: as in World.
+    """
+
+    fingerprint: str
+    motion_table: MotionTable
+    steps: int
+    tokenizer: GameTokenizer | None
+    spec_name: str
+    life: Life
+
+    def draft(self, instruction: str, steps: int | None) -> dict[str, typing.Any] | None:
+        """Why a shot of this instruction, drawn in this many steps, is only a draft; None if it is not.
+
+        `steps`, `of`: the shot's steps and the world's, if it has fewer. `words`: those that the world does not know.
+        """
+        few = {"steps": steps, "of": self.steps} if steps is not None and steps < self.steps else {}
+        unknown = () if self.tokenizer is None else self.tokenizer.unknown_words(instruction)
+        return {**few, "words": list(unknown)} if few or unknown else None
+
+
+def played_world(name: str, fingerprint: str) -> tuple[str, WorldFacts | None]:
+    """(name in the list, facts) of the world that a story was played in.
+
+    It is the world with this fingerprint, whatever its folder is called now; otherwise the one of this name, which has
+    None for its facts if it is not installed.
+    """
+    named = None
+    for candidate in dict.fromkeys([name, *worlds.world_names()]):
+        try:
+            facts = world_facts(candidate)
+        except (ValueError, OSError):
+            continue  # not installed, not complete, or not readable
+        if facts.fingerprint == fingerprint:
+            return candidate, facts
+        if candidate == name:
+            named = facts
+    return name, named
+
+
+def world_facts(name: str) -> WorldFacts:
+    """The facts of a world in the list; ValueError if it is not installed or not complete."""
+    return _world_facts(name, worlds.world_version(name))
+
+
+@lru_cache(maxsize=64)
+def _world_facts(name: str, version: str) -> WorldFacts:
+    """The facts of a world. Cached, since opening a world takes up to half a second."""
+    world = worlds.find_world(name)
+    words, spec = _words_of(world), world.spec
+    return WorldFacts(world.fingerprint, world.motion_table, spec.decoder.steps, words, spec.name, world.life)
+
+
+def _words_of(world: World) -> GameTokenizer | None:
+    """The world's tokenizer, if there are words that it does not know."""
+    from tokenizers.models import WordLevel
+
+    tokenizer = world.tokenizer()
+    return tokenizer if isinstance(tokenizer.backend.model, WordLevel) else None
+
+
+def shot_path(story: Story, number: int) -> Path | None:
+    """The file of a turn's shot, 0 for the opening; None if the branch does not have it or it was not drawn."""
+    if number == 0:
+        return story.opening_clip(story.session(0, 0))
+    shot = story.entries[number - 1].shot if 0 < number <= len(story.entries) else None
+    return None if shot is None else story.shots.path(shot)
+
+
+def clip_of(story: Story, number: int) -> Clip | None:
+    """The clip of a turn of the branch; None if it was not drawn."""
+    path = shot_path(story, number)
+    return None if path is None else read_clip(path)
+
+
+def story_ui(story: Story, turns: int, files: list[Path]) -> dict[str, list[typing.Any]]:
+    """The `ui` value with the story, its branch and its files."""
+    items = [comfyui.output_item(path) for path in files]
+    return {"animegamer_story": [{"story": story.name, "branch": story.branch, "turns": turns, "files": items}]}
+
+
+def clip_ui(story: Story, number: int) -> dict[str, list[typing.Any]]:
+    """The `ui` value that shows a turn's clip, as in core's Save Video. No other take ever replaces this file."""
+    path = shot_path(story, number)
+    return {} if path is None else {"images": [comfyui.output_item(path)], "animated": [True]}

@@ -66,7 +66,6 @@ class TrainLoRAStage(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="TrainLoRAStage",
-            display_name="Train LoRA Stage",
             search_aliases=("fine-tune", "finetune", "training", "adapter", "own style"),
             advanced=("rank", "profile"),
             inputs=[
@@ -112,7 +111,10 @@ class TrainLoRAStage(io.ComfyNode):
                 picture = draw_losses(read_log(out / LOG)) if now.went_on(step) else None
                 progress("steps", step, steps, picture)
 
-            options = {"on_step": on_step, "should_stop": _stop, "device": comfyui.clear_device()}
+            def should_stop() -> bool:  # by ComfyUI's exception; the loop saves a checkpoint before it goes on
+                return bool(comfyui.stop_if_interrupted())
+
+            options = {"on_step": on_step, "should_stop": should_stop, "device": comfyui.clear_device()}
             train_adapter(**job, on_progress=progress, resume=given.resume, **options)
         file = stage_file(out, given.stage)
         lines = read_log(out / LOG)
@@ -192,12 +194,6 @@ def _dataset_folder(given: TrainInputs, progress: comfyui.NodeProgress) -> Path:
     dataset_games = DatasetGames(games=given.games, held_out=0, first=given.games * given.seed)
     # Not in worker processes: each would start ComfyUI's main module again.
     return write_dataset(folder, dataset_games, workers=1, on_clip=functools.partial(progress, "clips")).path
-
-
-def _stop() -> bool:
-    """Raise ComfyUI's interrupt exception; the training loop saves a checkpoint before re-raising it."""
-    comfyui.stop_if_interrupted()
-    return False
 
 
 def _report(stage: str, lines: list[dict[str, float]], dataset: Path, file: Path) -> str:

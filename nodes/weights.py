@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from comfy_api.v0_0_2 import io
@@ -21,7 +20,7 @@ from .models import PACKAGES
 from .widgets import check_choice, choice_input, schema
 
 if typing.TYPE_CHECKING:
-    from ..animegamer_core.weights import World
+    pass
 
 CHOICES = (*worlds.PUBLISHED, worlds.BASE_WEIGHTS)
 MIB = 1 << 20
@@ -39,7 +38,6 @@ class GetAnimeGamerWeights(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="GetAnimeGamerWeights",
-            display_name="Get AnimeGamer Weights",
             search_aliases=("download", "model download", "Hugging Face", "install weights"),
             inputs=[
                 choice_input("weights", CHOICES, worlds.PUBLISHED[0]),
@@ -68,7 +66,16 @@ class GetAnimeGamerWeights(io.ComfyNode):
             report = plan_text(plan)
             notes = [*report.strip().splitlines(), ASK]
             return io.NodeOutput(comfyui.blocked(ASK), report, ui={"text": [report], "animegamer_notes": notes})
-        fetch(plan, _Counted(progress, "download", plan.bytes))
+        done = 0
+
+        def count(new: int, _: str) -> None:
+            nonlocal done
+            comfyui.stop_if_interrupted()
+            before, done = done // MIB, done + new
+            if plan.bytes and done // MIB != before:  # 0: unknown
+                progress("download", min(done, plan.bytes) // MIB, max(1, plan.bytes // MIB))
+
+        fetch(plan, count)
         report = f"All files are there.\n{plan_text(plan)}"
         note = f"{weights}: all files are in {plan.out}. Press R, then choose it in Load AnimeGamer."
         return io.NodeOutput(weights, report, ui={"text": [report], "animegamer_notes": [note]})
@@ -104,22 +111,6 @@ def offer(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
     }
 
 
-@dataclass
-class _Counted:
-    """Reports downloaded MiB of a total (0: unknown), and checks for an interrupt."""
-
-    progress: comfyui.NodeProgress
-    what: str
-    total: int
-    done: int = 0
-
-    def __call__(self, new: int, _: str) -> None:
-        comfyui.stop_if_interrupted()
-        before, self.done = self.done // MIB, self.done + new
-        if self.total and self.done // MIB != before:
-            self.progress(self.what, min(self.done, self.total) // MIB, max(1, self.total // MIB))
-
-
 def _free_bytes(folder: Path) -> int:
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
     return shutil.disk_usage(there).free
@@ -132,7 +123,6 @@ class ConvertAnimeGamer(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="ConvertAnimeGamer",
-            display_name="Convert AnimeGamer",
             search_aliases=("checkpoint converter", "published weights", "import weights"),
             inputs=[
                 io.Combo.Input("source", options=[*_downloads(), *_bases()] or [NOTHING_PUBLISHED]),
@@ -158,30 +148,25 @@ class ConvertAnimeGamer(io.ComfyNode):
         inputs = {"source": source, "world": world, "precision": precision}
         inputs |= _versions(inputs)
         comfyui.require(*PACKAGES)
-        made = _convert(source, world, precision)
+        from ..animegamer_core.weights.convert import convert, new_world
+
+        report, base = comfyui.NodeProgress(), _bases().get(source)
+
+        def progress(done: int, total: int, what: str) -> None:
+            report("bytes", done, total)
+
+        if base is not None:
+            made = new_world(base, _world_folder(world, base.cogvideox.parent), progress, precision=precision)
+        elif source in _downloads():
+            folder, name = _downloads()[source]
+            made = convert(folder, _world_folder(world, folder), progress, name=name, precision=precision)
+        else:
+            raise ValueError(_source_missing(source))
         CONVERTED.record(inputs, world)
         size = sum(note.bytes for note in made.files.values())
         lines = [f"world {world!r} is in {made.folder}, {size / 1e9:.2f} GB", *made.missing(), "", made.licence]
-        report = "\n".join(lines)
-        return io.NodeOutput(world, report, ui={"text": [report]})
-
-
-def _convert(source: str, name: str, precision: str) -> World:
-    """Write or complete the world folder of this name."""
-    from ..animegamer_core.weights.convert import convert, new_world
-
-    report, bases, downloads = comfyui.NodeProgress(), _bases(), _downloads()
-
-    def progress(done: int, total: int, what: str) -> None:
-        report("bytes", done, total)
-
-    if source in bases:
-        base = bases[source]
-        return new_world(base, _world_folder(name, base.cogvideox.parent), progress, precision=precision)
-    if source not in downloads:
-        raise ValueError(_source_missing(source))
-    folder, published = downloads[source]
-    return convert(folder, _world_folder(name, folder), progress, name=published, precision=precision)
+        text = "\n".join(lines)
+        return io.NodeOutput(world, text, ui={"text": [text]})
 
 
 def _bases() -> dict[str, BaseFolders]:

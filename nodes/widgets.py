@@ -27,7 +27,7 @@ AS_BEFORE = "default"  # a choice of memory: the game's own, or for a new game i
 def schema(
     *, search_aliases: tuple[str, ...], essentials: bool = False, advanced: tuple[str, ...] = (), **fields: typing.Any
 ) -> io.Schema:
-    """io.Schema with these fields, in the pack's category, with the description and tooltips of locales/en.
+    """io.Schema with these fields, in the pack's category, with the name, description and tooltips of locales/en.
 
     search_aliases: other words to find the node by. essentials: it is shown in the tab of essential nodes. ComfyUI
     0.3.64 knows neither, so both are omitted there. advanced: the inputs that a node shows only on request.
@@ -42,7 +42,8 @@ def schema(
         item.display_name = item.id.removesuffix("_out")  # the id says that an input has the same name
     newer = {"search_aliases": list(search_aliases), "essentials_category": CATEGORY if essentials else None}
     known = {name: value for name, value in newer.items() if name in KNOWN_FIELDS}
-    return io.Schema(category=CATEGORY, description=texts["description"], **fields, **known)
+    named = {name: texts[name] for name in ("display_name", "description")}
+    return io.Schema(category=CATEGORY, **named, **fields, **known)
 
 
 def choice_input(name: str, options: Iterable[str], default: str, optional: bool = False) -> io.Input:
