@@ -18,7 +18,6 @@ CARD = ".ag-card.ag-in-node"
 FOUND = "app.graph.nodes.find((node) => node.comfyClass === 'PlayGameStory')"
 COLOURS_IN = """(id) => [...document.querySelectorAll(`[data-node-id="${id}"] *`)].map(
   (part) => getComputedStyle(part).backgroundColor)"""
-PREDICT = "app.graph.nodes.find((node) => String(node.id) === '4')"
 
 
 def a_turn(first="swiftly run", second="barely sleep under a blanket"):
@@ -70,19 +69,6 @@ def test_the_node_shows_what_the_server_predicted(run, server):
     assert all(inner <= outer + 1 for inner, outer in zip(sizes["inner"], sizes["outer"], strict=True)), sizes
     run.page.wait_for_function("() => [...document.querySelectorAll('video')].some((video) => video.videoWidth > 0)")
     run.shot("graph-dark")
-
-
-def test_unknown_words_are_noted_on_the_node_as_plain_text(comfy, server):
-    comfy.load_prompt(a_turn(second="juggle with <img src=x onerror=alert(1)> dragons"))
-    comfy.page.evaluate(f"() => {PREDICT}.setSize([340, 330])")  # a text field with room to give
-    comfy.run_graph()
-    notes = comfy.page.locator(".ag-notes.ag-in-node")
-    notes.first.wait_for()
-    assert "dragons" in notes.first.inner_text()
-    assert "dragons" in comfy.page.locator(f"{CARD} .ag-note").inner_text()
-    assert comfy.page.locator(".ag img[src='x']").count() == 0
-    assert comfy.page.evaluate(f"() => {PREDICT}.size[1]") == 330, "the notes cover no other node"
-    comfy.shot("graph-notes")
 
 
 def a_story(*instructions, story):
@@ -227,27 +213,23 @@ def test_the_blueprint_from_a_film_to_a_lora_is_accepted(comfy, server, blueprin
 
 
 STORY = "\n".join(INSTRUCTION.format(motion, "day beach") for motion in ("gently wave hello", "dance"))
-APPS = {  # example: (what one would change, what this test changes)
-    "5-story": (["instructions", "story", "seed"], {"instructions": STORY, "story": "as an app"}),
-}
 
 
-@pytest.mark.parametrize("name", APPS)
-def test_app_mode_shows_what_one_would_change_and_then_the_clip(comfy, server, film, name):
-    page, (wanted, changes) = comfy.page, APPS[name]
+def test_app_mode_shows_what_one_would_change_and_then_the_clip(comfy, server):
+    page, wanted, changes = comfy.page, ["instructions", "story", "seed"], {"instructions": STORY, "story": "as an app"}
     if not page.evaluate("() => app.extensionManager.command.commands.some(({ id }) => id === 'Comfy.ToggleLinear')"):
         assert is_older(page)
         pytest.skip(f"{OLDER}App mode")
     tour = page.get_by_text("Skip", exact=True)  # of a first visit, whenever it comes
     page.add_locator_handler(tour, lambda skip: skip.click())
     try:
-        page.evaluate(script("as_app"), [name, WORLD])
+        page.evaluate(script("as_app"), ["5-story", WORLD])
         inputs = page.get_by_test_id("app-mode-widget-item")
         inputs.nth(len(wanted) - 1).wait_for()
         assert [words.split("\n")[0] for words in inputs.all_inner_texts()] == wanted
         for widget, value in changes.items():
             inputs.nth(wanted.index(widget)).locator("input, textarea").first.fill(value)
-        comfy.shot(f"app-mode-{name}")
+        comfy.shot("app-mode")
         before = len(server.get("/history"))
         page.get_by_test_id("linear-run-button").get_by_role("button", name="Run").click()
         server.wait_until(lambda: len(server.get("/history")) > before)
@@ -256,7 +238,6 @@ def test_app_mode_shows_what_one_would_change_and_then_the_clip(comfy, server, f
         ran = [values["inputs"] for values in entry["prompt"][2].values()]
         assert all(value in [inputs.get(widget) for inputs in ran] for widget, value in changes.items())
         page.wait_for_function("() => [...document.querySelectorAll('video')].some((video) => video.videoWidth)")
-        comfy.shot(f"app-mode-{name}-clip")
     finally:
         page.remove_locator_handler(tour)
         page.evaluate("() => app.extensionManager.command.execute('Comfy.ToggleLinear')")

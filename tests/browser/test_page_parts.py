@@ -7,7 +7,6 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 ORIGIN = "http://parts.test"
-UNDO = "[aria-label='Undo the last turn']"
 OPEN = """async (store) => {
   const { FakeServer, memoryStore } = await import("/tests/js/fake_server.mjs");
   const { PlaySession } = await import("/js/session.mjs");
@@ -115,17 +114,6 @@ def test_stopped_is_said_where_it_can_be_seen_until_the_next_turn(tab):
     assert "has not changed" in message.inner_text()
     tab.press(".ag-text", "Enter")
     message.wait_for(state="hidden")
-
-
-def test_undo_gives_the_words_back_unless_others_are_written(tab):
-    begin(tab)
-    for words in ("one", "two"):
-        play(tab, words)
-        tab.wait_for_function("() => !document.querySelector('.ag-text').value")
-    tab.click(UNDO)
-    assert tab.input_value(".ag-text") == "two"
-    tab.click(UNDO)
-    assert tab.input_value(".ag-text") == "two", "nobody's words are overwritten"
 
 
 def test_a_story_that_cannot_be_read_says_why_in_the_list(tab):

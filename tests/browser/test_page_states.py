@@ -1,7 +1,7 @@
 """What the page says of a turn that runs, of drafts, of deleted stories, and of nodes in subgraphs."""
 
-from graphs import PLAY, RUN, WAVE, draw, load, node, predict
 from graphs import START as NEW_GAME
+from graphs import WAVE, draw, load, node, predict
 from pages import script
 from play_tab import TURN
 
@@ -23,25 +23,6 @@ def test_a_reload_in_mid_turn_shows_it_as_running(tab):
     assert "waits" not in words.inner_text()
     tab.page.locator(".ag-stop-button").click()
     tab.wait_until_idle()
-
-
-def test_a_story_node_in_a_subgraph_shows_each_turn_as_it_is_played(comfy, world):
-    play = node("PlayGameStory", **PLAY, model=["1", 0], instructions=f"{WAVE}\n{RUN}", story="in a subgraph")
-    comfy.load_prompt({"1": load(world=world), "2": play})
-    comfy.page.evaluate("""() => {
-      const { node } = app.graph.convertToSubgraph(new Set(app.graph.nodes));
-      app.canvas.openSubgraph(node.subgraph, node);
-    }""")
-    comfy.page.wait_for_timeout(800)
-    comfy.page.evaluate("""() => {
-      window.shown = [];
-      app.api.addEventListener("animegamer.turn", () => {
-        window.shown.push(document.querySelector(".ag-in-node .ag-number")?.textContent);
-      });
-    }""")
-    comfy.run_graph()
-    assert comfy.page.evaluate("() => window.shown") == ["1", "2"]
-    comfy.open()  # out of the subgraph
 
 
 def test_decode_shot_ends_on_the_moving_clip(comfy, server, world):

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 
 COMFY, PACK, BASE = (Path(text) for text in sys.argv[1:])
-HEAVY = {"diffusers", "peft", "accelerate", "cv2", "matplotlib"}  # ComfyUI itself imports transformers
 TEXT = "Character: Miko; Motion: swiftly run; Background: day street."
 sys.path.insert(0, str(COMFY))
 
@@ -288,57 +287,11 @@ def check_presets():
     }
 
 
-def check_compiled():
-    """Compiled parts stay whole with the looks for the interrupt around them, which still take effect, and pictures
-    while sampling compile nothing.
-    """
-    import torch
-
-    compile_, ran, graphs, stop_at = torch.compile, [], [], []
-
-    def backend(graph, inputs):
-        graphs.append(graph)
-
-        def run(*given):
-            ran.append(graph)
-            if len(ran) in stop_at:
-                management.interrupt_current_processing(True)
-            return graph(*given)
-
-        return run
-
-    decoder, row = ShotDecoder(SPECS["tiny"]).eval(), replace(models.OFFERED["exact"], optimizations=("blocks", "vae"))
-    torch.compile = lambda call, **_: compile_(call, backend=backend, dynamic=False)
-    try:
-        models.apply_preset(decoder, row)
-    finally:
-        torch.compile = compile_
-    comfyui.make_interruptible(decoder, models.compiled_modules(decoder, row.optimizations))
-    state, latents = torch.zeros(decoder.spec.state.tokens, decoder.spec.state.width), []
-    decoder.shoot(state, 5.0, seed=0, steps=2, on_step=lambda done, steps, clean: latents.append(clean))
-    found = {"graphs": len(graphs), "ran": len(ran)}
-    with drawing._uncompiled():
-        decoder.preview(latents[0])
-    found["with a picture"] = [len(graphs), len(ran)]
-    for part, at in (("steps", 1), ("chunks", 5)):
-        ran.clear()
-        stop_at[:] = [at]
-        try:
-            decoder.shoot(state, 5.0, seed=0, steps=2)
-        except management.InterruptProcessingException:
-            found[part] = len(ran) - at
-        finally:
-            management.interrupt_current_processing(False)
-    return found
-
-
 classes = start()
-found = {"heavy": sorted(HEAVY & set(sys.modules))}
+found = {}
 
 import comfy.model_management as management  # noqa: E402
-from animegamer_pack.animegamer_core.model.decoder import ShotDecoder  # noqa: E402
-from animegamer_pack.animegamer_core.spec import SPECS  # noqa: E402
-from animegamer_pack.nodes import comfyui, drawing, models, worlds  # noqa: E402
+from animegamer_pack.nodes import comfyui, models, worlds  # noqa: E402
 
 GameModel = models.GameModel
 for check in (
@@ -351,7 +304,6 @@ for check in (
     check_usual_loras,
     check_worlds,
     check_presets,
-    check_compiled,
 ):
     found[check.__name__.removeprefix("check_")] = check()
 print(json.dumps(found))  # noqa: T201

@@ -1,7 +1,6 @@
 """The nodes of one turn in a real ComfyUI, in a tiny world; test_workflows_run.py looks at pictures of the Toybox."""
 
 import io
-import re
 import time
 
 import numpy as np
@@ -198,15 +197,6 @@ def test_pictures_are_shown_while_sampling(server):
         assert picture.format == "JPEG" and picture.size == (360, 240)
     values = [data["value"] for event, data in events if event == "progress"]
     assert values == sorted(values) and values[-1] == 4, "the world's own number of steps"
-
-
-def test_the_log_is_quiet(server):
-    server.run(game(WAVE))
-    log = server.log_text()
-    for words in ("IMPORT FAILED", "UserWarning", "FutureWarning", "memory leak", "could not be loaded"):
-        assert words not in log
-    ours = [line for line in log.splitlines() if "animegamer" in line.lower()]
-    assert not [line for line in ours if re.search("warning", line, re.IGNORECASE)]
 
 
 @pytest.fixture

@@ -19,10 +19,6 @@ def inside(tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_loading_the_pack_imports_no_heavy_library(inside):
-    assert inside["heavy"] == []
-
-
 def test_models_live_as_long_as_a_value_that_uses_them(inside):
     assert inside["lives"] == {"before": 0, "shared": True, "again": True, "other": True, "left": False}
 
@@ -87,11 +83,3 @@ def test_each_preset_has_its_own_decoder(inside):
     assert 0 < found["off"] < 1e-3, "another way to compute the same shot"
     assert found["messages"] == ["AnimeGamer: preset exact: skipped flash3, gelu, blocks, vae: no benefit on cpu"]
     assert found["steps"] == {"world": [16, 7], "exact": [16, 7], "balanced": [16, 7], "live": [12, 7]}
-
-
-def test_compiled_parts_stay_whole_and_can_be_interrupted(inside):
-    found = inside["compiled"]
-    assert found["graphs"] == 3, "one block for all of them, and the VAE's two chunks"
-    assert found["ran"] == 6, "two blocks at two steps, and two chunks"
-    assert found["with a picture"] == [3, 6], "a picture while sampling compiles nothing"
-    assert found["steps"] == found["chunks"] == 0, "compiled parts that began after the user asked to stop"

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from graphs import PLAY, RUN, START, WAVE, draw, load, node, predict
-from PIL import Image
+from graphs import PLAY, RUN, WAVE, load, node
 
 from animegamer_core.media.video import read_clip, write_clip
 from animegamer_core.story.story import Story
@@ -77,21 +76,6 @@ def test_a_clip_of_core_is_read_at_its_own_pace_from_the_chosen_frame(server, st
     assert opening_of(server, f"{story} last")[0] == [*range(1, 32, 2), 31]
     parts["encode"]["inputs"]["frame"] = 32
     assert "the clip has 32 frames" in server.refusal(play(f"{story} no", WAVE, opening=["encode", 0]) | parts)
-
-
-def test_a_graphs_game_saves_its_opening_clip_and_a_picture_is_held(server, story):
-    Image.new("RGB", (96, 64), (87, 87, 87)).save(server.input_dir / "grey.png")
-    prompt = {
-        "load": load(),
-        "picture": node("LoadImage", image="grey.png"),
-        "encode": node("EncodeShot", model=["load", 0], frames=["picture", 0], motion_text="stands still"),
-        "start": node("GameHistory", **START, opening=["encode", 0]),
-        "predict": predict(["start", 0], WAVE),
-        "draw": draw(["predict", 0]),
-        "keep": node("SaveGameStory", shot=["draw", 3], story=story),
-    }
-    server.run(prompt)
-    assert opening_of(server, story)[0] == [11] * 17
 
 
 def test_exports_show_the_opening_only_if_asked(server, story, film):

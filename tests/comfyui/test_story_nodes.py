@@ -246,18 +246,6 @@ def test_a_graph_saves_the_same_story_as_the_node(server, story):
     assert instructions_of(server, story) == [WAVE, RUN, SLEEP]
 
 
-def test_another_take_in_a_graph_keeps_the_turns_after_it(server, story):
-    server.run(graph(story, WAVE, RUN, SLEEP))
-    first = saved(server, story).entries
-    entry = server.run(graph(story, WAVE, RUN, SLEEP, draw2={"motion": "custom", "motion_value": 33.5}))
-    assert nodes_run(entry) == {"draw2", "save2"}
-    second = saved(server, story)
-    assert [one == two for one, two in zip(first, second.entries, strict=True)] == [True, False, True]
-    assert second.branches() == ["main", "branch-2"]
-    server.run(graph(story, WAVE, DANCE, SLEEP))
-    assert instructions_of(server, story) == [WAVE, DANCE, SLEEP]
-
-
 # Events on the page
 
 
