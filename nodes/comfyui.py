@@ -146,7 +146,7 @@ class NodeProgress:
 
     def __call__(self, what: str, done: int, total: int, picture: Image.Image | None = None) -> None:
         if self._kind != (what, total):
-            self._kind, self._report = (what, total), progress(total)
+            self._kind, self._report = (what, total), progress(max(1, total))
         self._report(done, picture)
 
 

@@ -39,7 +39,7 @@ CHARACTERS = "characters"  # below input/animegamer
 PARALLEL_REQUESTS = 4  # to an endpoint
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 DEFAULT_SERVICE, SERVICE_VARIABLE = "https://api.openai.com/v1", "OPENAI_BASE_URL"
-BUILT = Fingerprints(lambda name: dataset_version(_datasets() / name))
+BUILT = Fingerprints(lambda name: dataset_version(comfyui.output_folder() / comfyui.DATASETS / name))
 
 
 @dataclass(frozen=True)
@@ -126,17 +126,11 @@ def _build(given: DatasetInputs, films: Sequence[Path]) -> tuple[BuildReport, Ma
         references = read_references(_chosen(given.characters, _characters(), "characters", place))
     # Not in worker processes: each would start ComfyUI's main module again.
     device = "cuda" if comfyui.clear_device().type == "cuda" else "cpu"
-    unreadable = cut_films(
-        films, out, settings, 1, lambda what, done, total: progress(what, done, max(1, total)), device
-    )
+    unreadable = cut_films(films, out, settings, 1, progress, device)
     try:
         return assemble_dataset(out, settings, captioner, references, PARALLEL_REQUESTS, progress), unreadable
     except ValueError as error:
         raise ValueError("; ".join(dict.fromkeys([*unreadable.values(), str(error)]))) from error
-
-
-def _datasets() -> Path:
-    return comfyui.output_folder() / comfyui.DATASETS
 
 
 def _films() -> dict[str, tuple[Path, ...]]:
@@ -205,7 +199,7 @@ def _dataset_folder(name: str) -> Path:
     """The folder of a dataset to build or continue; ValueError if it holds one that was not cut from films."""
     from ..animegamer_core.data.films.film_index import FILMS
 
-    out = _datasets() / check_folder_name(name, "dataset")
+    out = comfyui.output_folder() / comfyui.DATASETS / check_folder_name(name, "dataset")
     if dataset_version(out) and not (out / FILMS).is_dir():
         raise ValueError(f"dataset {name!r} was not cut from films; choose another name for the new dataset")
     return out

@@ -150,7 +150,9 @@ async def _turn(request: web.Request) -> tuple[int, Json]:
     asked = parse_json(await _body_of(request), TurnRequest, "the turn")
     status, answer = await comfyui.queue_prompt(await asyncio.to_thread(_prompt, asked))
     if status != 200:
-        raise Refused(status, _refusal(answer))
+        nodes = answer.get("node_errors") or {}
+        error, *_ = [error for node in nodes.values() for error in node["errors"]] or [answer["error"]]
+        raise Refused(status, f"{error['message']}: {error['details']}".rstrip(": "))
     if request.query.get("wait", "0") in ("", "0", "false"):
         return 202, {"prompt_id": answer["prompt_id"]}
     shown = await _ended(answer["prompt_id"])
@@ -196,13 +198,6 @@ def _widgets(node: type[io.ComfyNode]) -> Json:
     """The default values of a node's widgets; a prompt must contain all of them."""
     inputs = ((item.id, getattr(item, "default", None)) for item in node.define_schema().inputs)
     return {name: default for name, default in inputs if default is not None}
-
-
-def _refusal(answer: Json) -> str:
-    """ComfyUI's message about a refused prompt, as one sentence."""
-    nodes = answer.get("node_errors") or {}
-    errors = [error for node in nodes.values() for error in node["errors"]] or [answer["error"]]
-    return f"{errors[0]['message']}: {errors[0]['details']}".rstrip(": ")
 
 
 async def _ended(prompt_id: str) -> Json:
