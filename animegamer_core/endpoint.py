@@ -29,6 +29,10 @@ LARGEST_SEED = 2**31 - 1  # what every service takes
 _SHOWN = 300  # characters of a service's own message that are shown
 _FINAL = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)  # statuses that the next question would get too
 _OPTIONS = ("max_tokens", "temperature", "seed")  # that some models refuse
+_PROBLEMS = {  # by the reason why a reply ended
+    "content_filter": "the service refused to describe the pictures",
+    "length": "the reply was cut off at the token limit",
+}
 # Marks of a chat template and empty thoughts, which some servers leave around a reply.
 _WRAPPERS = re.compile(r"\A\s*<think>.*?</think>|<\|[a-z_]+\|>", re.DOTALL)
 
@@ -100,29 +104,12 @@ class EndpointSettings:
     """Tokens per reply."""
 
     def __post_init__(self) -> None:
-        if not _is_address(self.url):
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query:
             raise ValueError(
                 "the endpoint's url must be http://HOST[:PORT]/v1 or https://..., without a password and without "
                 f"?...; a key goes into the environment variable {KEY}"
             )
-        if not self.model.strip() or not self.model.isprintable():
-            raise ValueError(f"no model is named {self.model!r}; give a name that the service lists at /v1/models")
-        if not self.timeout > 0 or self.retries < 0 or self.max_tokens < 1:
-            raise ValueError(
-                f"timeout {self.timeout}, retries {self.retries}, max_tokens {self.max_tokens}; expected a timeout "
-                "above 0, 0 or more retries, 1 or more tokens"
-            )
-
-
-def _is_address(url: str) -> bool:
-    """Whether a url has a host, and neither a password nor a query, which messages would show."""
-    try:
-        parts = urlsplit(url)
-        found = url.isprintable() and parts.hostname and parts.hostname.encode("idna") and parts.port != 0
-    except ValueError:  # a port that is not a number, a host that cannot be a name
-        return False
-    hidden = parts.username or parts.password or parts.query or parts.fragment
-    return bool(found) and parts.scheme in ("http", "https") and not hidden
 
 
 class EndpointModel:
@@ -170,14 +157,13 @@ class EndpointModel:
                 raise CaptionerError(f"{self.name}: no chat completion ({type(error).__name__})") from error
 
     def _options(self, question: Question, attempt: int) -> dict[str, Any]:
-        options: dict[str, Any] = {"max_tokens": self.settings.max_tokens}
-        options["temperature"] = 0.0 if attempt == 1 else VARIED
+        options: dict[str, Any] = {"temperature": 0.0 if attempt == 1 else VARIED}
+        # Newer models of OpenAI take the second name only.
+        limit = "max_completion_tokens" if "max_tokens" in self._refused else "max_tokens"
+        options[limit] = self.settings.max_tokens
         if question.seed is not None:
             options["seed"] = (question.seed + attempt) % LARGEST_SEED
-        taken = {name: value for name, value in options.items() if name not in self._refused}
-        if "max_tokens" not in taken:
-            taken["max_completion_tokens"] = self.settings.max_tokens  # the name that newer models of OpenAI accept
-        return taken
+        return {name: value for name, value in options.items() if name not in self._refused}
 
     def _reply(self, answer: Any) -> Reply:
         """The reply in a chat completion; CaptionerError if it holds an error instead, as some services send it."""
@@ -185,18 +171,14 @@ class EndpointModel:
         error = getattr(answer, "error", None) or (choices and getattr(choices[0], "error", None))
         if error:
             raise self._refusal(error.get("code") if isinstance(error, Mapping) else None, error)
-        if not choices or getattr(choices[0], "message", None) is None or choices[0].finish_reason == "error":
+        if not choices or getattr(choices[0], "message", None) is None:
             raise CaptionerError(f"{self.name}: the answer is not a chat completion")
-        message, ended = choices[0].message, choices[0].finish_reason
+        message, usage = choices[0].message, answer.usage
         text = _text_of(message.content)
-        if ended == "content_filter" or getattr(message, "refusal", None):
-            problem = "the service refused to describe the pictures"
-        elif ended == "length":
-            problem = "the reply was cut off at the token limit"
-        else:
-            problem = "" if text else "the answer has no text"
-        counts = (getattr(answer.usage, name, None) for name in ("prompt_tokens", "completion_tokens"))
-        return Reply(text, problem, *(count if isinstance(count, int) and count >= 0 else None for count in counts))
+        problem = _PROBLEMS.get(choices[0].finish_reason, "" if text else "the answer has no text")
+        if getattr(message, "refusal", None):
+            problem = _PROBLEMS["content_filter"]
+        return Reply(text, problem, getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None))
 
     def _refusal(self, status: object, said: object) -> CaptionerError:
         kind = CaptionerUnavailable if status in _FINAL else CaptionerError
@@ -212,9 +194,7 @@ class EndpointModel:
 
 def _key() -> str:
     key = os.environ.get(KEY, "").strip()
-    if not key.isascii() or not key.isprintable():
-        raise ValueError(f"the environment variable {KEY} has invalid characters for a key; copy the key again")
-    if not key:
+    if not key or not key.isascii():
         raise ValueError(f"set the environment variable {KEY} to the endpoint's key, or to `{NO_KEY}` if it needs none")
     return key
 

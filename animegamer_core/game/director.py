@@ -65,7 +65,7 @@ class Director:
 
     def __call__(self, session: GameSession, count: int = 1) -> tuple[Proposal, ...]:
         """Up to `count` proposals with different acts for the next turn; play without a player takes the first."""
-        past = _read([turn for turn in session.turns[-LOOKS_BACK:] if turn.number > 0], self.words)
+        past = [_read(turn, self.words) for turn in session.turns[-LOOKS_BACK:] if turn.number > 0]
         last = session.turns[-1].instruction if session.turns else ""
         rng = random.Random(f"animegamer/director/{self.seed}/{session.next_number}/{last}")
         rules = session.rules or PUBLISHED_RULES
@@ -74,7 +74,7 @@ class Director:
         known = [act for act in self.words.acts if self._tried(act, main, setting[0])]
         known = known or [act for act in self.words.acts if self.words.tried(act.phrase, setting[0])]
         acts = _likely_acts(rng, past, self.words, known, session.character, rules)
-        return tuple(self._proposal(rng, act, past, (main, *setting), session, rules) for act in acts[:count])
+        return tuple(self._proposal(rng, act, past, (main, *setting), session.character, rules) for act in acts[:count])
 
     def _tried(self, act: Act, main: str, place: str) -> bool:
         words = self.words
@@ -89,15 +89,18 @@ class Director:
         act: Act,
         past: Sequence[_Past],
         setting: tuple[str, str, str],
-        session: GameSession,
+        stats: Values,
         rules: Rules,
     ) -> Proposal:
+        """The instruction of an act. setting: main character, place and time of day."""
         main, place, time = setting
         characters = _characters(rng, act, past, self.words, main, place)
         motion = act.phrase + _carried(rng, past, self.words)
         adverb = _adverb(rng, rules.is_restful(act.change), self.words)
-        text = Instruction(characters, motion, place, adverb, time).text
-        return Proposal(text, _reason(act, past, session.character, rules))
+        change = _change(act, past, rules)
+        raised = [name for name, units in change.items() if units > 0 and stats[name] < LOW]
+        reason = min(raised, key=lambda name: stats[name], default="")
+        return Proposal(Instruction(characters, motion, place, adverb, time).text, reason)
 
 
 @dataclass(frozen=True)
@@ -112,11 +115,7 @@ class _Past:
     motion: str
 
 
-def _read(turns: Sequence[Turn], words: Words) -> list[_Past]:
-    return [_read_one(turn, words) for turn in turns]
-
-
-def _read_one(turn: Turn, words: Words) -> _Past:
+def _read(turn: Turn, words: Words) -> _Past:
     parts = PUBLISHED.fullmatch(turn.instruction)
     if parts is None:
         return _Past(words.act_of(turn.instruction), turn.state.change, (), "", "", turn.instruction)
@@ -157,13 +156,6 @@ def _likely_acts(
 def _distance(stats: Values, rules: Rules) -> float:
     """How far the stats are from the middle of their ranges; it grows with the square of each distance."""
     return sum(((stats[stat.name] - (stat.low + stat.high) / 2) / CALM) ** 2 for stat in rules.stats)
-
-
-def _reason(act: Act, past: Sequence[_Past], stats: Values, rules: Rules) -> str:
-    """The lowest stat below LOW that the act raises."""
-    change = _change(act, past, rules)
-    raised = [name for name, units in change.items() if units > 0 and stats[name] < LOW]
-    return min(raised, key=lambda name: stats[name], default="")
 
 
 def _setting(rng: random.Random, past: Sequence[_Past], words: Words, main: str) -> tuple[str, str]:

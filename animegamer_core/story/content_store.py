@@ -13,7 +13,6 @@ import shutil
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -21,7 +20,7 @@ import msgspec
 from ..files import replacing, write_text
 from ..game.life import PUBLISHED_RULES, Values
 from ..game.state import GameSession, GameState
-from ..json_files import JsonError, read_json, to_type
+from ..json_files import read_json, to_type
 from ..messages import brief
 
 if typing.TYPE_CHECKING:
@@ -115,12 +114,19 @@ def opening_key(fingerprint: str, session: GameSession) -> OpeningKey:
     return OpeningKey(fingerprint, text, digest, session.start)
 
 
-class _Stored(typing.TypedDict):
-    """The fields of every record; those of states have more."""
-
+class _File(typing.TypedDict):
     key: dict[str, typing.Any]
     suffix: str
     bytes: int
+    sha256: str
+
+
+class Record(_File, total=False):
+    """What is known of a stored file; states have the last three fields."""
+
+    motion: typing.Annotated[int, msgspec.Meta(ge=0, le=5)]
+    change: dict[str, typing.Annotated[int, msgspec.Meta(ge=-99, le=99)]]
+    raw_choices: tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -131,47 +137,39 @@ class ContentStore:
     key_type: type[Key]
     suffixes: tuple[str, ...]
 
-    def record(self, address: str) -> dict[str, typing.Any] | None:
+    def record(self, address: str) -> Record | None:
         """The record of `address`; None if it is missing or damaged, or its file is missing or has another size."""
         try:
-            record = read_json(self.folder / f"{address}.json", dict[str, typing.Any], LARGEST_RECORD)
-            stored = to_type(record, _Stored, address)
-            if address_of(to_type(stored["key"], self.key_type, address)) != address:
+            record = read_json(self.folder / f"{address}.json", Record, LARGEST_RECORD)
+            if address_of(to_type(record["key"], self.key_type, address)) != address:
                 return None
-            path = self._path(address, stored["suffix"])
-            return record if path.is_file() and path.stat().st_size == stored["bytes"] else None
+            path = self.folder / f"{address}{record['suffix']}"
+            whole = record["suffix"] in self.suffixes and path.is_file() and path.stat().st_size == record["bytes"]
+            return record if whole else None
         except (OSError, ValueError):
             return None
 
-    def find(self, address: str) -> dict[str, typing.Any] | None:
+    def find(self, address: str) -> Record | None:
         """As `record`, but also None if the file's content has changed."""
         record = self.record(address)
-        intact = record is not None and _digest(self._path(address, record["suffix"])) == record.get("sha256")
-        return record if intact else None
+        return record if record is not None and _digest(self.path(address)) == record["sha256"] else None
 
     def path(self, address: str) -> Path:
         """The file of an address; ValueError if it is missing or damaged."""
         record = self.record(address)
         if record is None:
             raise ValueError(f"{self.folder / address}: missing or damaged; {_AGAIN}")
-        return self._path(address, record["suffix"])
+        return self.folder / f"{address}{record['suffix']}"
 
     def put(self, key: Key, suffix: str, values: Mapping[str, typing.Any], write: Callable[[Path], None]) -> str:
         """Store the file that `write` makes at a path, then its record; returns the address."""
         address = address_of(key)
-        path = self._path(address, suffix)
+        path = self.folder / f"{address}{suffix}"
         with replacing(path) as part:
             write(part)
         content = {"suffix": suffix, "bytes": path.stat().st_size, "sha256": _digest(path)}
         write_text(self.folder / f"{address}.json", json.dumps({"key": asdict(key), **values, **content}) + "\n")
         return address
-
-    def _path(self, address: str, suffix: str) -> Path:
-        if suffix not in self.suffixes:
-            raise ValueError(
-                f"{self.folder / address}: unexpected suffix {suffix!r}; expected {', '.join(self.suffixes)}"
-            )
-        return self.folder / f"{address}{suffix}"
 
 
 def link_or_copy(source: Path, target: Path) -> None:
@@ -190,32 +188,9 @@ def _digest(path: Path) -> str:
     return found.hexdigest()
 
 
-_Step = typing.Annotated[int, msgspec.Meta(ge=-99, le=99)]
-
-
-class _Predicted(typing.TypedDict):
-    """The fields of a prediction's record besides its key."""
-
-    motion: typing.Annotated[int, msgspec.Meta(ge=0, le=5)]
-    change: dict[str, _Step]
-    raw_choices: tuple[int | None, ...]
-
-
-def state_of(record: Mapping[str, typing.Any] | None) -> GameState | None:
-    """The state of a prediction's record, without its representation; None if there is none, or it is damaged."""
-    if record is None:
-        return None
-    try:
-        found = to_type(dict(record), _Predicted, "record")
-    except JsonError:
-        return None
-    return GameState(None, found["motion"], found["change"], found["raw_choices"])
-
-
-def put_state(store: ContentStore, key: StateKey, state: GameState) -> str:
-    """Store a prediction; returns its address."""
-    values = {"motion": state.motion, "change": dict(state.change), "raw_choices": list(state.raw_choices)}
-    return store.put(key, ".safetensors", values, partial(write_representation, state.representation))
+def state_of(record: Record) -> GameState:
+    """The state of a prediction's record, without its representation."""
+    return GameState(None, record.get("motion", 0), record.get("change", {}), record.get("raw_choices", ()))
 
 
 def write_representation(representation: Tensor | None, path: Path) -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import typing
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..game.state import GameSession, GameState, OpeningClip, check_length, clean_text
@@ -20,14 +19,12 @@ if typing.TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from ..data.films.film import FilmFrame
     from ..model.encoder import ShotEncoder
 
 DEFAULT_TEXT = "stands still"
 MOST_FPS = 1000.0
 LARGEST_PICTURE = 1 << 21  # pixels, those of Full HD; a shot has a sixth of that, and a span has 17 pictures
 _CLOSE = 1e-3  # seconds: times of films are rounded to milliseconds
-_LATE = 1.0  # seconds for which a film without a stated length shows its last frame
 
 
 def open_game(
@@ -48,7 +45,11 @@ def open_game(
     if not words:
         raise ValueError("the opening has no text; describe what happens in the picture")
     check_length(words)
-    read = _frame_number(frame, count)
+    if not -count <= frame < count:
+        raise ValueError(
+            f"frame is {frame}, but the clip has {count} frames; choose 0 to {count - 1}, or -1 for the last one"
+        )
+    read = frame % count
     shown = shown_frames(count, read, fps, decoder)
     picture = frame_at(read)
     if not picture.isfinite().all():
@@ -73,14 +74,6 @@ def shown_frames(count: int, read: int, fps: float, decoder: DecoderSpec) -> lis
     return [min(count - 1, int(first + number * step + _CLOSE)) for number in range(decoder.frames)]
 
 
-def _frame_number(frame: int, count: int) -> int:
-    if not -count <= frame < count:
-        raise ValueError(
-            f"frame is {frame}, but the clip has {count} frames; choose 0 to {count - 1}, or -1 for the last one"
-        )
-    return frame % count
-
-
 def film_span(path: Path, at: float, decoder: DecoderSpec) -> tuple[list[np.ndarray], int]:
     """The pictures (H, W, 3) uint8 of a film for a shot from second `at` on, and which of them is the one at `at`.
 
@@ -89,7 +82,6 @@ def film_span(path: Path, at: float, decoder: DecoderSpec) -> tuple[list[np.ndar
     it.
     """
     from ..data.films.film import frames_at, probe, read_frames
-    from ..media.limits import SizeError, check_pixels
 
     seconds = probe(path).seconds  # 0 if the header has none
     _check_second(str(path), at, seconds)
@@ -100,29 +92,12 @@ def film_span(path: Path, at: float, decoder: DecoderSpec) -> tuple[list[np.ndar
         count = min(decoder.frames, before + following)
     times = [at + (number - before) / decoder.fps for number in range(count)]
     frames = read_frames(path, max(0.0, times[0]), times[-1] + 2 * _CLOSE)
-    if not seconds:
-        frames = _shown_at(str(path), at, frames)
     pictures: list[np.ndarray] = []
-    before_it = None
+    last = None
     for full in frames_at(frames, times):
-        pictures.append(pictures[-1] if full is before_it else _shrunk(full, decoder))
-        before_it = full
-        try:
-            check_pixels(pictures[0].shape[1], pictures[0].shape[0], len(pictures))
-        except SizeError as error:
-            raise ValueError(f"{path}: {error}") from error
+        pictures.append(pictures[-1] if full is last else _shrunk(full, decoder))
+        last = full
     return pictures, before
-
-
-def _shown_at(film: str, at: float, frames: Iterator[FilmFrame]) -> Iterator[FilmFrame]:
-    """The frames from second `at` on of a film without a stated length; ValueError if it has ended by then."""
-    first, second = next(frames, None), next(frames, None)
-    if first is not None and second is None and at > first.seconds + _LATE:
-        raise ValueError(
-            f"{film}: has no frame at {at:g} s; its last frame is at {first.seconds:.2f} s; choose a time within the "
-            "film"
-        )
-    return chain((frame for frame in (first, second) if frame is not None), frames)
 
 
 def _shrunk(picture: np.ndarray, decoder: DecoderSpec) -> np.ndarray:

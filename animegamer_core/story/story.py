@@ -38,7 +38,6 @@ from .content_store import (
     link_or_copy,
     opening_address,
     opening_key,
-    put_state,
     read_representation,
     state_of,
     with_opening_address,
@@ -171,12 +170,14 @@ class Story:
 
     def find_state(self, address: str) -> GameState | None:
         """The predicted state of an address, without its representation; None if it is unknown or damaged."""
-        return state_of(self.states.find(address))
+        record = self.states.find(address)
+        return None if record is None else state_of(record)
 
     def put_state(self, key: StateKey, state: GameState) -> str:
         """Store a prediction; returns its address."""
         self._write_first_index()
-        return put_state(self.states, key, state)
+        values = {"motion": state.motion, "change": dict(state.change), "raw_choices": list(state.raw_choices)}
+        return self.states.put(key, ".safetensors", values, partial(write_representation, state.representation))
 
     def put_opening(self, session: GameSession) -> GameSession:
         """Store a session's opening, if it has one; returns the session with the address on its picture."""
@@ -208,10 +209,9 @@ class Story:
 
     def read_representation(self, address: str) -> Tensor:
         """The (N, D) representation of a state or opening picture, on the CPU; ValueError if missing or damaged."""
-        is_opening = self.openings.record(address) is not None
-        store = self.openings if is_opening else self.states
+        store = self.states if self.openings.record(address) is None else self.openings
         if store.find(address) is None:
-            raise self._lost_opening(address) if is_opening else self._lost_turn(address)
+            raise self._lost(f"turn {address[:12]}", "play the game again to restore it")
         return read_representation(store.path(address))
 
     def add_turn(
@@ -289,20 +289,15 @@ class Story:
     def _known(self, address: str) -> tuple[GameState, StateKey]:
         """The state of an address, without its representation, and its key."""
         record = self.states.record(address)
-        state = state_of(record)
-        if record is None or state is None:
-            raise self._lost_turn(address)
-        return state, to_type(record["key"], StateKey, address)
+        if record is None:
+            raise self._lost(f"turn {address[:12]}", "play the game's file again to restore it")
+        return state_of(record), to_type(record["key"], StateKey, address)
 
-    def _lost_turn(self, address: str) -> ValueError:
-        return ValueError(
-            f"{self.folder}: turn {address[:12]}... is missing or damaged; play the game's file again to restore it"
-        )
+    def _lost(self, what: str, remedy: str) -> ValueError:
+        return ValueError(f"{self.folder}: {what}... is missing or damaged; {remedy}")
 
     def _lost_opening(self, address: str) -> ValueError:
-        return ValueError(
-            f"{self.folder}: the game's opening {address[:12]}... is missing or damaged; start the game again"
-        )
+        return self._lost(f"the game's opening {address[:12]}", "start the game again")
 
     def _clip_path(self, number: int, shot: str) -> Path:
         return self.folder / f"turn-{number:03d}{self.shots.path(shot).suffix}"
