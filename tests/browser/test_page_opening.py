@@ -78,19 +78,6 @@ def test_a_story_begins_with_a_part_of_a_film_and_goes_on_without_it(tab, film, 
     assert ["animegamer-opening" in nodes for nodes in ours] == [True, False]
 
 
-def test_turn_0_is_on_the_stage_and_in_the_tree(tab):
-    stop = tab.page.locator(".ag-stop").first
-    assert stop.get_attribute("title") == "Turn 0: Miko waves" and stop.inner_text() == "0"
-    go_to_beginning(tab)
-    assert "openings" in source(tab) and stage_words(tab) == ["Miko waves"]
-    assert tab.page.locator(".ag-screen video").get_attribute("aria-label") == "Clip of turn 0: Miko waves"
-    tab.page.wait_for_function("() => document.querySelector('.ag-screen video').currentTime > 0")
-    tab.comfy.shot("opening-turn-0")
-    tab.page.keyboard.press("End")
-    tab.page.keyboard.press("Enter")
-    tab.wait_for_turn(2)
-
-
 def test_an_export_begins_with_turn_0_if_asked(tab, server):
     folder = server.output_dir / "animegamer" / "from a film"
     for checked, turns in ((False, 2), (True, 3)):

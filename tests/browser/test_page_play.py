@@ -81,26 +81,6 @@ def test_undo_and_another_turn_make_a_branch(game):
     assert set(map(tuple, before.values())) <= set(map(tuple, after.values())), "nothing is lost"
 
 
-def test_the_map_leads_to_every_branch_by_keys(game):
-    page = game.page
-    page.locator(".ag-stop[aria-current]").focus()
-    number = page.locator(".ag-stop[aria-current]").inner_text()
-    page.keyboard.press("ArrowUp")
-    focused = page.evaluate("() => document.activeElement.getAttribute('aria-label')")
-    assert "branch" in focused and HUG in focused
-    page.keyboard.press("Enter")
-    assert page.locator(".ag-stage .ag-number").inner_text() == number
-    assert page.locator(".ag-stage .ag-words span").first.inner_text() == "Miko, Taro"
-    page.wait_for_selector(".ag-stop[aria-current]:focus")  # focus stays on the map
-    page.keyboard.press("Home")
-    page.keyboard.press("ArrowLeft")
-    page.keyboard.press("Enter")
-    assert page.locator(".ag-stage .ag-number:visible").count() == 0
-    page.keyboard.press("End")
-    page.keyboard.press("Enter")
-    assert page.locator(".ag-stage .ag-number").inner_text() in ("3", "4")
-
-
 def exported(game):
     """{content type: address} of the files that were just exported."""
     game.page.locator("dialog.ag-export .ag-main").click()

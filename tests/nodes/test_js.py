@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from animegamer_core.game.life import STATS
-from animegamer_core.weights.fetch import BASE_PIECES, ENCODER_PIECES, WORLD_PIECES
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for path in (ROOT / "js").glob("*") if path.suffix in (".js", ".mjs"))
@@ -71,14 +70,6 @@ def test_every_text_in_the_table_is_used():
     code = "".join(path.read_text("utf-8") for path in SOURCES if path.name != "translations.mjs")
     stats = {stat.name for stat in STATS}  # their names come from the world
     assert not [word for word in re.findall(r'(\w+): "', table) if f'"{word}"' not in code and word not in stats]
-
-
-def test_what_is_missing_of_a_download_is_translated():
-    pieces = (*WORLD_PIECES, *ENCODER_PIECES, *BASE_PIECES)
-    table = (ROOT / "js" / "translations.mjs").read_text("utf-8")
-    named = {piece.what for piece in pieces} - {"T5"}  # a name
-    assert len(named) > 6
-    assert {what: table.count(f'  "{what}": "') for what in named} == dict.fromkeys(named, 3)
 
 
 @pytest.mark.parametrize("language", ["zh", "ja"])
