@@ -66,31 +66,6 @@ def play(page, words):
     page.evaluate("() => server.run(session)")
 
 
-def test_a_tab_that_is_closed_lets_go_of_its_clips_and_of_the_preview(tab):
-    begin(tab)
-    tab.evaluate("""() => {
-      const real = URL.revokeObjectURL;
-      globalThis.revoked = [];
-      URL.revokeObjectURL = (address) => { revoked.push(address); real.call(URL, address); };
-    }""")
-    tab.fill(".ag-text", "one")
-    tab.press(".ag-text", "Enter")
-    tab.wait_for_function("() => session.jobs.length")
-    shown = tab.evaluate("""() => {
-      session.began({ prompt_id: session.jobs[0].id });
-      tab.preview(new Blob(["x"]));
-      return document.querySelector(".ag-preview").src;
-    }""")
-    assert shown.startswith("blob:")
-    tab.evaluate("() => server.run(session)")
-    clip = {"filename": "turn-1.mp4", "subfolder": "a", "type": "output"}
-    tab.evaluate("(clip) => { session.here.turn.clip = clip; session.goTo(session.here); }", clip)
-    assert tab.locator("video[src]").count() >= 1
-    tab.evaluate("() => tab.destroy()")
-    assert tab.locator("video[src]").count() == 0
-    assert shown in tab.evaluate("() => revoked")
-
-
 def test_a_story_that_cannot_be_stays_on_the_first_page_with_one_sentence(tab):
     assert tab.locator(".ag-new option").all_inner_texts() == ["toybox", "qiqi (not installed)"]
     for story, world, why in (("bad/name?", "toybox", "not a valid"), ("b", "qiqi", "not installed")):

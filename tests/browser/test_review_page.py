@@ -258,16 +258,6 @@ def test_a_change_of_scene_is_added_and_another_removed_on_the_strip(browser, da
         assert review.text("#count-scenes") == "5" and page.locator(".scene").count() == 5
         strip = page.locator(".scene").nth(1).locator(".strip")
         assert strip.locator(".picture").count() == 10 and strip.locator("button").count() == 9
-        shown = (
-            strip.locator(".picture")
-            .nth(2)
-            .evaluate(
-                "async (node) => { const image = new Image();"
-                " image.src = getComputedStyle(node).backgroundImage.slice(5, -2);"
-                " await image.decode(); return [image.naturalWidth, node.style.backgroundPosition] }"
-            )
-        )
-        assert shown == [20 * 96, "-1152px 0px"]
         strip.locator("button").first.focus()
         for key in ("ArrowRight", "ArrowRight", "Enter"):
             page.keyboard.press(key)
@@ -310,11 +300,6 @@ def test_everything_can_be_done_with_keys(review):
     page = review.page
     page.keyboard.press("ArrowRight")
     assert review.focused() == 0
-    page.keyboard.press("ArrowRight")
-    across = page.evaluate("() => columns()")
-    page.keyboard.press("ArrowDown")
-    assert review.focused() == 1 + across > 2
-    page.keyboard.press("ArrowUp")
     page.keyboard.press("End")
     assert review.focused() == 10
     page.keyboard.press("Home")
