@@ -78,13 +78,6 @@ def test_the_unconditional_half_is_computed_elsewhere_and_at_the_same_time(decod
         assert torch.equal(unconditional, decoder.unconditional_ND[None]) and torch.equal(conditional, states[:1])
 
 
-def test_steps_without_the_unconditional_half_stay_on_one_device(decoder, states):
-    there = conditions_of(enable_cfg_parallel(decoder, "cpu").replica.transformer)
-    here = conditions_of(decoder.transformer)
-    sample(decoder, states[:1], steps=5, guidance="distilled")
-    assert len(here) == 5 and not there
-
-
 @pytest.mark.parametrize("which", [0, 1])
 def test_an_error_in_one_half_is_raised_and_the_next_shot_is_right(decoder, states, which):
     alone = sample(decoder, states[:1])
@@ -113,14 +106,6 @@ def test_undo_computes_on_one_device_and_frees_the_replica(decoder, states):
     assert not set(threading.enumerate()) - threads
     assert torch.equal(sample(decoder, states[:1]), alone)
     enable_cfg_parallel(decoder, "cpu")
-
-
-def test_the_replica_has_the_decoders_own_weights(decoder, states):
-    """Fused projections are copied as they are."""
-    decoder.transformer.fuse_qkv_projections()
-    alone = sample(decoder, states[:1])
-    enable_cfg_parallel(decoder, "cpu")
-    assert_same(sample(decoder, states[:1]), alone)
 
 
 @pytest.mark.parametrize("change", ["compiled", "replaced", "parallel"])

@@ -18,7 +18,6 @@ from animegamer_core.runtime.optimizations import (
     supported,
 )
 from animegamer_core.runtime.optimizations.layers import JointAttention, opaque
-from animegamer_core.runtime.optimizations.requirements import COMPILE_OPTIONS
 from animegamer_core.runtime.optimizations.transformer import cache_first_block
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.weights import open_world
@@ -86,23 +85,6 @@ def test_a_shot_with_a_cache_is_the_same_twice_in_a_row():
     assert torch.equal(shot(cached), between)
 
 
-def test_a_cache_with_threshold_0_changes_nothing(plain):
-    cached = decoder()
-    cache_first_block(cached, 0.0)
-    assert torch.equal(shot(cached), plain)
-
-
-def test_the_cache_is_reset_where_guidance_ends():
-    """6 guided steps and 6 more: the other blocks compute in the first of each kind."""
-    cached = decoder()
-    cached.profile = replace(cached.profile, skip_guidance_below=1.03)
-    cache_first_block(cached, 1e9)
-    calls = calls_of(cached)
-    state = torch.randn(SPECS["tiny"].state.tokens, 32, generator=torch.Generator().manual_seed(0))
-    cached.sample(state[None], torch.tensor([2.5]), [1], steps=12)
-    assert calls == [2, 1]
-
-
 def test_the_cache_skips_blocks_and_stays_near_the_exact_shot():
     """With the shipped world's weights at 30 steps, which resemble one another; its first frame stands for the shot."""
     world, steps = open_world("toybox"), 30
@@ -124,56 +106,6 @@ def test_the_cache_skips_blocks_and_stays_near_the_exact_shot():
 def test_an_optimization_that_needs_a_gpu_says_so():
     with pytest.raises(ValueError, match="gelu is not available: it runs only on cuda, not on cpu; drop it"):
         optimize(decoder(), ["gelu"])
-
-
-def test_convolutions_go_through_onednn_and_on_a_cpu_only(monkeypatch, plain):
-    model, seen, real = decoder(), [], torch.mkldnn_convolution
-    monkeypatch.setattr(torch, "mkldnn_convolution", lambda rows, *how: seen.append(rows.dim()) or real(rows, *how))
-    optimize(model, ["onednn"])
-    torch.testing.assert_close(shot(model), plain, rtol=0, atol=1e-5)
-    assert len(seen) > 10 and set(seen) == {5}
-    with torch.device("meta"):
-        elsewhere = ShotDecoder(SPECS["tiny"], PROFILES["paper"])
-    with pytest.raises(ValueError, match="onednn is not available: it runs only on cpu, not on meta"):
-        optimize(elsewhere, ["onednn"])
-
-
-def test_an_old_diffusers_is_named(monkeypatch):
-    from diffusers import hooks
-
-    monkeypatch.delattr(hooks, "FirstBlockCacheConfig")
-    with pytest.raises(ValueError, match="needs diffusers with FirstBlockCacheConfig"):
-        optimize(decoder(), ["first_block"])
-
-
-def test_the_cache_works_with_compiled_blocks(monkeypatch, plain):
-    compiled = []
-    monkeypatch.setattr(torch, "compile", lambda forward, **how: compiled.append(how) or forward)
-    model = decoder()
-    optimize(model, ["blocks"])
-    assert compiled == [{"dynamic": False, "options": COMPILE_OPTIONS}] * 2 and torch.equal(shot(model), plain)
-    cache_first_block(model, 1e9)
-    calls = calls_of(model)
-    shot(model)
-    assert len(calls) < 4
-
-
-def test_all_blocks_get_rows_with_equal_strides(monkeypatch):
-    """A compilation is for certain strides; slices of longer rows have others."""
-    strides = set()
-
-    def watched(forward, **how):
-        def compiled(first, second, **others):
-            strides.add((first.shape, first.stride(), second.stride()))
-            return forward(first, second, **others)
-
-        return compiled
-
-    monkeypatch.setattr(torch, "compile", watched)
-    model = decoder()
-    optimize(model, ["blocks"])
-    shot(model)
-    assert len(strides) == 2  # guided steps, and steps with one half
 
 
 def optimize_as_on_a_gpu(monkeypatch, model, names):
@@ -202,13 +134,6 @@ def test_attention_without_transposes_draws_the_same_shot(names, plain):
     optimize(model, names)
     model.transformer.set_attn_processor(JointAttention(opaque("by_rows", by_rows)))
     torch.testing.assert_close(shot(model), plain, rtol=0, atol=1e-5)
-
-
-def test_the_compiler_sees_such_an_attention_as_one_operation():
-    attend, rows = opaque("by_rows", by_rows), torch.randn(3, 1, 5, 2, 4).unbind()
-    torch.library.opcheck(attend, rows, test_utils=("test_schema", "test_faketensor"))
-    assert torch.equal(torch.compile(attend, backend="eager", fullgraph=True)(*rows), by_rows(*rows)[0])
-    torch._dynamo.reset()
 
 
 class Packages:

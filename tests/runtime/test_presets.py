@@ -1,7 +1,6 @@
 """Presets: what they change in a decoder, and what they save."""
 
 import json
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -13,9 +12,8 @@ from tiny_world import save_tiny_world
 from animegamer_core.__main__ import main
 from animegamer_core.evaluate.benchmark import run as bench_run
 from animegamer_core.evaluate.benchmark.run import BenchmarkPlan, run_benchmark
-from animegamer_core.evaluate.benchmark.turn import host_models, past_turns
 from animegamer_core.model.decoder import ShotDecoder
-from animegamer_core.runtime.optimizations import OPTIMIZATIONS, Optimization, check_names
+from animegamer_core.runtime.optimizations import check_names
 from animegamer_core.runtime.presets import (
     PRESETS,
     Preset,
@@ -52,16 +50,6 @@ def test_the_presets_are_as_documented():
     assert [resolve_sampling(RELEASE, PAPER, preset=row).steps for row in rows] == [50, 24, 12, 50]
     budgets = [PRESETS[name].offload_gib for name in ("low_vram", "low_vram_12", "low_vram_16")]
     assert budgets[0] <= 7.0 and budgets == sorted(budgets) and budgets[2] < 16
-
-
-@pytest.mark.parametrize("name", ["exact", "low_vram", "low_vram_12", "low_vram_16"])
-def test_presets_of_all_steps_keep_the_profiles_guidance(name):
-    row = PRESETS[name]
-    assert row.steps is None and not any(OPTIMIZATIONS[one].approximates for one in row.optimizations)
-    for profile in PROFILES.values():
-        skip = 0.0 if name == "exact" else profile.skip_guidance_below  # exact leaves no half out
-        assert row.adapt_profile(profile) == replace(profile, skip_guidance_below=skip)
-        assert resolve_sampling(RELEASE, profile, preset=row).guidance == profile.guidance
 
 
 def test_the_address_names_changes_beyond_rounding():
@@ -164,15 +152,6 @@ class FakeMemoryPlan:
         return (SimpleNamespace(text=f"budget of {type(model).__name__}"),)
 
 
-def test_a_slow_start_is_announced(monkeypatch):
-    monkeypatch.setattr("animegamer_core.runtime.presets.optimize", lambda decoder, names: None)
-    said = []
-    apply_preset(decoder(), Preset("mine", "", optimizations=("fused",)), say=said.append)
-    assert not said
-    apply_preset(decoder(), Preset("mine", "", optimizations=("fused", "blocks")), say=said.append)
-    assert said == ["preset mine: the first shot is compiled, which takes a minute or two"]
-
-
 def test_offloaded_models_are_loaded_on_the_host_in_the_stored_type(world, monkeypatch):
     memory_plan = FakeMemoryPlan()
     monkeypatch.setattr("animegamer_core.runtime.presets.memory_plan_of", lambda preset, device: memory_plan)
@@ -231,38 +210,6 @@ def test_the_benchmark_runs_ours_by_the_preset_beside_the_worlds_steps(monkeypat
     assert [name for name, _ in memory_plan.offloaded] == ["GameEngine", "ShotDecoder"], "by one plan"
     assert "budget of GameEngine" in said and "budget of ShotDecoder" in said
     assert bench.facts["offload_gib"] == 1.0
-
-
-def test_host_models_have_the_same_sizes_and_run(tiny_engine, tiny_decoder):
-    engine, model = host_models(SPECS["tiny"], PAPER, torch.bfloat16)
-    for made, like in ((engine, tiny_engine), (model, tiny_decoder)):
-        assert {name: value.shape for name, value in made.state_dict().items()} == {
-            name: value.shape for name, value in like.state_dict().items()
-        }
-        assert all(value.dtype == torch.bfloat16 and value.device.type == "cpu" for value in made.parameters())
-    state = engine.predict(past_turns(SPECS["tiny"]), "Character: girl; Motion: quickly run; Background: day forest.")
-    frames = model.shoot(state.representation, 2.5, seed=1, steps=1)
-    assert bool(frames.isfinite().all())
-
-
-@pytest.mark.soak
-def test_the_first_run_includes_compiling(monkeypatch):
-    """As compiling does: the first shot takes longer."""
-
-    def slow(decoder):
-        plain, waited = decoder.transformer.forward, []
-
-        def forward(*given, **named):
-            if not waited:
-                waited.append(time.sleep(0.4))
-            return plain(*given, **named)
-
-        decoder.transformer.forward = forward
-
-    monkeypatch.setitem(OPTIMIZATIONS, "slow", Optimization("waits once", slow))
-    bench = run_benchmark(bench_plan(preset=Preset("slow", "", optimizations=("slow",)), each=("slow",)))
-    assert bench.ours["sampler"].first > 0.4 > bench.ours["sampler"].median
-    assert bench.each[0].sampler.first > 0.4
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the sentence is for machines without a GPU")

@@ -8,8 +8,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny_world import save_tiny_world
 
@@ -17,8 +15,7 @@ from animegamer_core.game.state import MotionTable
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.model.engine import GameEngine
-from animegamer_core.model.prompt import GameTokenizer
-from animegamer_core.spec import PROFILES, RELEASE, SPECS
+from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.weights import CheckpointError, open_world, save_part, save_world, storage
 from animegamer_core.weights.weight_files import read_state
 
@@ -128,22 +125,6 @@ def test_the_fingerprint_tells_worlds_apart(world, tiny_encoder):
     assert save_part(world, tiny_encoder, dtype=torch.float16).fingerprint == world.fingerprint, "it plays the same"
 
 
-# Of the published sizes without weights. If one changes, every story that was played so is refused as another world's.
-FINGERPRINTS = {
-    "as_run": "7607641449b86a8fa7f51ec25072b8d62c296c614893e3837cab904f38b52708",
-    "reference": "f317439bf2d9deedc5ab7ab0ce1a5b45dfa6000e181a859ddd08de321eeee533",
-    "paper": "d2b356d10434d0313935d0df524110085fc85817b2f2bd847cdc7307cdc05055",
-}
-# A new build of the Toybox changes this; nothing else may.
-SHIPPED_TOYBOX = "0a0ecb1566da804613c0a63be905a88d3a9ed8b58cfa39607fc39510d73377a2"
-
-
-def test_worlds_that_play_as_before_keep_their_fingerprint(tmp_path):
-    found = {name: save_world(tmp_path / name, RELEASE, profile=name).fingerprint for name in FINGERPRINTS}
-    assert found == FINGERPRINTS
-    assert open_world("toybox").fingerprint == SHIPPED_TOYBOX
-
-
 # ---- what goes wrong
 
 
@@ -192,33 +173,6 @@ def leaves(values, path=()):
             yield (*path, key)
 
 
-def test_every_field_that_is_missing_or_of_the_wrong_kind_is_named(world):
-    path = world.folder / "world.json"
-    text = path.read_text()
-    for broken in ("", "{", "[]", "\x00", '{"format": 1}'):
-        path.write_text(broken)
-        with pytest.raises(CheckpointError, match="world.json"):
-            open_world(world.folder)
-    for key in ("spec", "profile", "motion_table", "files"):
-        path.write_text(json.dumps({name: value for name, value in json.loads(text).items() if name != key}))
-        with pytest.raises(CheckpointError, match=f"world.json: field {key} is missing"):
-            open_world(world.folder)
-    for keys in leaves(json.loads(text)):
-        for wrong in (True, {"a": 1}, ["b"], 0.5 if isinstance(keys[-1], str) and keys[-1] == "name" else "c"):
-            values = json.loads(text)
-            holder = values
-            for key in keys[:-1]:
-                holder = holder[key]
-            right = holder[keys[-1]]
-            if type(wrong) is type(right) or keys[0] == "format":
-                continue
-            holder[keys[-1]] = wrong
-            path.write_text(json.dumps(values))
-            with pytest.raises(CheckpointError) as caught:
-                open_world(world.folder)
-            assert keys[-1] in str(caught.value) and "\n" not in str(caught.value), (keys, wrong, str(caught.value))
-
-
 @pytest.mark.parametrize("kind", ["engine", "text_tower"])
 def test_a_damaged_tokenizer_is_one_sentence(world, kind):
     part = {"engine": "engine", "text_tower": "encoder/text_tower"}[kind] + "/tokenizer.json"
@@ -247,21 +201,6 @@ def test_changed_files_are_found(world):
         CheckpointError, match=r"decoder.model.safetensors: this is not the file that the world was saved with"
     ):
         world.verify(("decoder",))
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 10**6), st.binary(max_size=4))
-def test_a_tokenizer_cut_and_changed_anywhere_is_read_or_refused(tmp_path, tiny_tokenizer, at, new):
-    path = tmp_path / "tokenizer.json"
-    tiny_tokenizer.backend.save(str(path))
-    content = path.read_bytes()
-    at %= len(content)
-    for damaged in (content[:at] + new, content[:at] + new + content[at + len(new) :]):
-        path.write_bytes(damaged)
-        try:
-            GameTokenizer.from_file(path)
-        except ValueError as error:
-            assert str(path) in str(error) and "\n" not in str(error)
 
 
 def test_a_folder_without_a_world(tmp_path):
@@ -293,20 +232,6 @@ def reseal(world, path):
     note = storage.note_of(world.folder / path)
     edit(world, files={**json.loads((world.folder / "world.json").read_text())["files"], path: vars(note)})
     return open_world(world.folder)
-
-
-def test_a_safetensors_file_with_a_wrong_header(world):
-    wrong = [b"", b"\xff" * 100, (2**40).to_bytes(8, "little") + b"{}", (5).to_bytes(8, "little") + b"hello"]
-    for content in wrong:
-        (world.folder / "engine" / "model.safetensors").write_bytes(content)
-        with pytest.raises(CheckpointError, match="model.safetensors: not a whole safetensors file"):
-            reseal(world, "engine/model.safetensors").load_engine()
-    for kind, size in (("F6_E2M3", 6), ("F4", 4)):  # types that torch has no numbers for
-        header = json.dumps({"a": {"dtype": kind, "shape": [8], "data_offsets": [0, size]}}).encode()
-        content = len(header).to_bytes(8, "little") + header + bytes(size)
-        (world.folder / "engine" / "model.safetensors").write_bytes(content)
-        with pytest.raises(CheckpointError, match=f"tensor 'a' is of type {kind}; expected"):
-            reseal(world, "engine/model.safetensors").load_engine()
 
 
 @pytest.mark.parametrize(
@@ -374,36 +299,6 @@ def test_a_crash_while_saving_is_never_taken_for_a_whole_part(world, monkeypatch
         with pytest.raises(CheckpointError, match="engine is not complete"):
             after.load_engine()
     assert same(save_part(after, other).load_engine(), other), "saving again mends it"
-
-
-def test_what_is_put_in_place_is_on_the_disk_before(world, tiny_engine, monkeypatch):
-    """Else a manifest could name an empty file after a power cut."""
-    synced, placed = set(), []
-    flush, place = os.fsync, os.replace
-
-    def recorded_flush(descriptor):
-        synced.add(os.fstat(descriptor).st_ino)
-        flush(descriptor)
-
-    def recorded_place(source, target):
-        placed.append((os.path.basename(target), os.stat(source).st_ino in synced))
-        place(source, target)
-
-    monkeypatch.setattr("os.fsync", recorded_flush)
-    monkeypatch.setattr("os.replace", recorded_place)
-    save_part(world, tiny_engine, max_shard_bytes=70_000)
-    assert {"config.json", "tokenizer.json", "model.safetensors.index.json"} < {name for name, _ in placed}
-    assert [name for name, safe in placed if not safe] == []
-
-
-def test_unfinished_files_are_named_after_their_process_and_swept_by_the_next_save(world, tiny_engine):
-    folder = world.folder / "engine"
-    mine = storage.FolderWriter(folder).path("model.safetensors").name
-    assert str(os.getpid()) in mine and mine.startswith("part-")
-    for name in (mine.replace(str(os.getpid()), "1"), "model-00001-of-00002.safetensors.part"):  # then and before
-        (folder / name).write_bytes(b"half")
-    save_part(world, tiny_engine)
-    assert {path.name for path in folder.iterdir()} == {"config.json", "tokenizer.json", "model.safetensors"}
 
 
 def test_an_encoder_of_every_variant_is_stored(tmp_path, tiny_tokenizer):

@@ -143,13 +143,6 @@ def test_base_models_are_fetched_and_become_a_world(hub, fetch, tmp_path):
     assert "To download: 0.0 MB" in fetch(tmp_path / "d", what="--base").out
 
 
-def test_what_a_world_lacks_is_known_without_the_hub(converted, tmp_path):
-    text = fetching.missing_text(fetching.missing_pieces("qiqi", tmp_path, encoders=True))
-    assert "engine (the game engine, about 15.0 GB)" in text and text.endswith("; 29.5 GB in all")
-    assert fetching.missing_pieces("qiqi", converted.folder) == ()
-    assert len(fetching.missing_pieces(fetching.BASE, tmp_path)) == 5
-
-
 def test_what_the_hub_does_not_give_is_one_sentence(hub, fetch, tmp_path, monkeypatch):
     hub.gated = {MISTRAL}
     said = fetch(tmp_path / "d", "--yes").error
@@ -168,12 +161,6 @@ def test_what_the_hub_does_not_give_is_one_sentence(hub, fetch, tmp_path, monkey
     assert "HF_HUB_OFFLINE forbids" in fetch(tmp_path / "d", "--yes").error
     assert hub.asked == [], "all of it is known before anything is downloaded"
     assert "comes with this program" in fetch(tmp_path / "d", what="toybox").error
-
-
-def test_a_world_or_the_base_models_are_asked_for(capsys):
-    for words in ([], ["qiqi", "--base"]):
-        assert main(["fetch", *words]) == 2
-        assert "give either the name of a world (qiqi, sosuke) or --base" in capsys.readouterr().err
 
 
 def test_a_listing_that_leads_out_of_the_folder_is_refused(hub, fetch, tmp_path):

@@ -12,7 +12,7 @@ from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, RELEASE, VaeSpec
-from animegamer_core.weights import CheckpointError, keys, storage
+from animegamer_core.weights import CheckpointError, keys
 from animegamer_core.weights import keys as recipes
 from animegamer_core.weights.parts import build_model, part_names
 
@@ -140,15 +140,6 @@ def test_no_table_swallows_a_name_of_its_own_that_it_does_not_know(name):
     for key, table in own.items():
         with pytest.raises(CheckpointError, match="unknown"):
             recipes.map_keys(Shapes({key: (2, 2)}), table)
-
-
-@given(st.dictionaries(st.text("abc", min_size=1), st.integers(1, 1000), max_size=20), st.integers(1, 2000))
-@settings(max_examples=40)
-def test_shards_hold_every_tensor_once_and_keep_their_limit(sizes, limit):
-    shards = storage.plan_shards(sizes, limit)
-    assert [name for shard in shards for name in shard] == list(sizes)
-    for shard in shards:
-        assert len(shard) == 1 or sum(sizes[name] for name in shard) <= limit
 
 
 @pytest.mark.parametrize(("rank", "rows", "alpha"), [(1, 1, 0.5), (4, 9, 64.0)])
