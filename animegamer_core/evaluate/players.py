@@ -47,19 +47,19 @@ class PlayedShot:
 
 
 class GamePlayer(Protocol):
-    """Plays games of a benchmark. The same game and seed give the same shots, whichever games were played before."""
+    """Plays games of a benchmark. The same game and seed give the same shots, whichever games were played before.
+
+    name: in tables. fps: of its shots. facts: what a report says about it, as plain JSON values.
+    """
 
     @property
-    def name(self) -> str:
-        """The name in tables."""
+    def name(self) -> str: ...
 
     @property
-    def fps(self) -> float:
-        """Frames a second of its shots."""
+    def fps(self) -> float: ...
 
     @property
-    def facts(self) -> Mapping[str, Any]:
-        """What a report says about it, as plain json values."""
+    def facts(self) -> Mapping[str, Any]: ...
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
         """The shots of a game's turns in order; the noise of turn n is seeded with seed + n - 1."""
@@ -121,9 +121,9 @@ class WorldPlayer:
     def _draw(self, state: GameState, table: MotionTable, noise: int) -> NDArray[np.uint8]:
         """Draw a state's shot; its frames are on the CPU, so that timing includes all work of the device."""
         assert state.representation is not None
-        motion, settings = table.value(state.motion), self.settings
-        options = {"steps": settings.steps, "guidance": settings.guidance}
-        return to_uint8(self.decoder.shoot(state.representation, motion, seed=noise, **options))
+        motion, asked = table.value(state.motion), self.settings
+        shot = self.decoder.shoot(state.representation, motion, seed=noise, steps=asked.steps, guidance=asked.guidance)
+        return to_uint8(shot)
 
 
 class TruePlayer:

@@ -21,7 +21,7 @@ from animegamer_core.evaluate import estimates
 from animegamer_core.evaluate.report import OK, SHORT, UNSURE, Line, Target
 from animegamer_core.evaluate.toybox import rows as acceptance
 from animegamer_core.evaluate.toybox.context import EvalContext, Script, play_games
-from animegamer_core.evaluate.toybox.hard_rows import DISTANCES, TURNS, shown_turns
+from animegamer_core.evaluate.toybox.rows import DISTANCES, TURNS, shown_turns
 from animegamer_core.evaluate.toybox.run import FULL, QUICK, EvalRun, Plan
 from animegamer_core.evaluate.toybox_recipe import probes as probe_training
 from animegamer_core.game.recall import Memory
@@ -290,7 +290,7 @@ def test_the_rows_of_the_harder_games(tiny_world, monkeypatch):
     """Rows that say little of a world that was not trained on games of edition 2."""
     net = probes.load_probes(tiny_world)
     monkeypatch.setattr("animegamer_core.evaluate.toybox.context.load_probes", lambda *_: net)
-    monkeypatch.setattr("animegamer_core.evaluate.toybox.hard_rows.has_frame_probes", lambda world: True)
+    monkeypatch.setattr("animegamer_core.evaluate.toybox.rows.has_frame_probes", lambda world: True)
     world = replace(open_world(tiny_world), provenance={EDITION_NOTE: "2"})
     run = EvalRun(EvalContext(world, workers=1), replace(SMALLEST, references=2), seed=3)
     run.shots = run.reconstructions[:5]  # the tiny decoder's own are smaller than true clips

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from numpy.typing import NDArray
 from torch import Tensor
@@ -193,7 +194,7 @@ class EvalRun:
     def scripted(self) -> ScriptedGames:
         """Held-out games; the second half opens with a picture."""
         first, half = self.first + GAME_OFFSET, (self.plan.games + 1) // 2
-        options = {"turns": self.plan.turns, "split": "heldout", "edition": self.edition}
+        options: dict[str, Any] = {"turns": self.plan.turns, "split": "heldout", "edition": self.edition}
         games = [sample_game(first + index, **options) for index in range(half)]
         return self.script(games + [opening_game(first + index, **options) for index in range(half, self.plan.games)])
 

@@ -144,10 +144,6 @@ def table_of(
         runs.append(PlayedRun(folder, other.asked, games))
     named = dict(zip(_names(runs), runs, strict=True))
     known = {name: value for name, value in run.asked.items() if name != ABOUT}
-    known["seeds"] = {game.name: game.seed for game in run.games}
-    known["beside"] = {
-        name: {"player": one.asked["player"], "seed": one.asked["seed"]} for name, one in [*named.items()][1:]
-    }
     return PaperTable(
         run,
         {name: estimates_of(one.games) for name, one in named.items()},
