@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,11 +23,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from ..files import append_line, make_folder, remove_torn_line, write_text
+from ..files import write_text
 from ..game.life import STATS, Stat
 from ..game.state import MotionTable
 from ..json_files import JsonError, read_json, read_rows, to_type
-from ..media.video import ClipInfo, read_clip, read_clip_info, write_clip
+from ..media.video import ClipInfo, read_clip, read_clip_info
 from ..messages import quoted
 from .motion import level_edges, level_of, median_by_level
 from .records import ClipRecord, DatasetError, GameRecord, Problem, first_problems, jsonl_text
@@ -246,53 +246,6 @@ def read_info(folder: Path) -> dict[str, Any]:
     info = read_json(folder / INFO, dict[str, Any])
     to_type(info, _Info, str(folder / INFO))
     return info
-
-
-class DatasetWriter:
-    """Writes a dataset folder clip by clip. A writer of an unfinished folder continues it."""
-
-    def __init__(self, path: str | Path, fps: int = 8) -> None:
-        self.path, self.fps = Path(path), fps
-        make_folder(self.path / CLIPS)
-        remove_torn_line(self.path / TURNS)  # the clip of a line that a kill cut off will be written again
-        folder, problems = read_dataset(self.path) if (self.path / TURNS).exists() else (None, [])
-        if problems:
-            raise DatasetError("\n".join([f"{path} cannot be continued:", *first_problems(problems)]))
-        self.turns: list[ClipRecord] = list(folder.turns) if folder else []
-        self._known = {turn.clip for turn in self.turns}
-
-    def __contains__(self, clip: str) -> bool:
-        """Whether a clip is written already."""
-        return clip in self._known
-
-    def add(self, record: ClipRecord, frames_FHWC: NDArray[np.uint8] | None = None) -> None:
-        """Write a clip and its line, unless the clip is there already. Without frames only the line is written."""
-        if record.clip in self:
-            return
-        if frames_FHWC is not None:
-            write_clip(self.path / record.clip, frames_FHWC, self.fps)
-        append_line(self.path / TURNS, record.to_json() + "\n")
-        self.turns.append(record)
-        self._known.add(record.clip)
-
-    def finish(
-        self,
-        games: Iterable[tuple[str, Sequence[str], bool]],
-        provenance: Mapping[str, Any],
-        settings: Mapping[str, Any],
-        motion: Mapping[str, Any],
-        caption: Callable[[ClipRecord], ClipRecord] | None = None,
-    ) -> DatasetFolder:
-        """Set every clip's motion level by the dataset's own quintiles and write games.jsonl and dataset.json.
-
-        games: (name, clip paths, held out). motion: backend and threshold of the motion values. caption: completes a
-        record whose level is known, since an adverb depends on it. Calling it again writes the same files.
-        """
-        self.turns, levels = with_levels(self.turns)
-        if caption is not None:
-            self.turns = [caption(turn) for turn in self.turns]
-        measured = {"fps": self.fps, **settings, "motion": {**motion, **levels}}
-        return write_tables(self.path, self.turns, games, provenance, measured)
 
 
 def with_levels(turns: Sequence[ClipRecord]) -> tuple[list[ClipRecord], dict[str, tuple[float, ...]]]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from ..data.dataset import TURNS, ClipRecord, DatasetFolder, DatasetWriter
+from ..data.dataset import CLIPS, TURNS, DatasetFolder, with_levels, write_tables
 from ..data.motion import DEFAULT_THRESHOLD, motion_value
-from ..data.records import readable_rows
+from ..data.records import ClipRecord, read_table
 from ..data.workers import parallel_map
+from ..files import append_line, make_folder, remove_torn_line
 from ..media.video import clip_suffix, write_clip
 from .drawing.draw import draw_frame, draw_shot
 from .editions import EDITIONS, FIRST
@@ -88,23 +89,30 @@ def write_dataset(
     scenes = {
         f"clips/{name}-{turn:02d}{suffix}": scene for name, row in games.items() for turn, scene in enumerate(row)
     }
-    _restore_clips(folder, scenes, workers, pictures_only)
-    writer = DatasetWriter(folder, FPS)
-    todo = {clip: scene for clip, scene in scenes.items() if clip not in writer}
+    make_folder(folder / CLIPS)
+    remove_torn_line(folder / TURNS)  # the clip of a line that a kill cut off is drawn again
+    turns = {turn.clip: turn for turn in read_table(folder / TURNS, ClipRecord)}
     make = functools.partial(_make, folder=folder, pictures_only=pictures_only)
-    for done, (clip, value) in enumerate(parallel_map(make, list(todo.items()), workers), start=1):
-        writer.add(_record(clip, scenes[clip], value))
+    gone = [(clip, scenes[clip]) for clip in turns if clip in scenes and not (folder / clip).is_file()]
+    for _ in parallel_map(functools.partial(make, measure=False), gone, workers):
+        pass
+    todo = [(clip, scene) for clip, scene in scenes.items() if clip not in turns]
+    for done, (clip, value) in enumerate(parallel_map(make, todo, workers), start=1):
+        turns[clip] = _record(clip, scenes[clip], value)
+        append_line(folder / TURNS, turns[clip].to_json() + "\n")
         if on_clip is not None:
             on_clip(len(scenes) - len(todo) + done, len(scenes))
-    return writer.finish(
+    records, levels = with_levels(list(turns.values()))
+    motion = {"backend": "dis", "threshold": DEFAULT_THRESHOLD, **levels}
+    return write_tables(
+        folder,
+        [_with_adverb(record, scenes[record.clip], dataset_games.unmatched_adverbs) for record in records],
         [
             (name, [f"clips/{name}-{turn:02d}{suffix}" for turn in range(len(row))], name.startswith("heldout"))
             for name, row in games.items()
         ],
-        provenance={"source": "drawn by animegamer_core.toybox", "casting": dataset_games.facts},
-        settings={"frames": 1 if pictures_only else FRAMES},
-        motion={"backend": "dis", "threshold": DEFAULT_THRESHOLD},
-        caption=lambda record: _with_adverb(record, scenes[record.clip], dataset_games.unmatched_adverbs),
+        {"source": "drawn by animegamer_core.toybox", "casting": dataset_games.facts},
+        {"fps": FPS, "frames": 1 if pictures_only else FRAMES, "motion": motion},
     )
 
 
@@ -134,15 +142,6 @@ def _with_adverb(record: ClipRecord, scene: Scene, unmatched: float) -> ClipReco
         level = draw.choice([other for other in ADVERBS if other != level])
     said = None if scene.refers is None else instruction(scene, level)
     return msgspec.structs.replace(record, adverb=adverb(scene, level), said=said)
-
-
-def _restore_clips(folder: Path, scenes: Mapping[str, Scene], workers: int | None, pictures_only: bool) -> None:
-    """Draw the clips that turns.jsonl lists but the folder lacks."""
-    listed = [row.clip for row in readable_rows(folder / TURNS, ClipRecord)]
-    lacking = {clip: scenes[clip] for clip in listed if clip in scenes and not (folder / clip).is_file()}
-    redraw = functools.partial(_make, folder=folder, pictures_only=pictures_only, measure=False)
-    for _ in parallel_map(redraw, list(lacking.items()), workers):
-        pass
 
 
 def _make(item: tuple[str, Scene], folder: Path, pictures_only: bool, measure: bool = True) -> tuple[str, float]:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from animegamer_core.data.dataset import ClipRecord, DatasetError, DatasetFolder, DatasetWriter
+from animegamer_core.data.dataset import ClipRecord, DatasetError, DatasetFolder, with_levels, write_tables
 from animegamer_core.media.video import write_clip
 from animegamer_core.train.cache import open_feature, write_feature
 
@@ -36,17 +36,14 @@ def frames(number: int) -> np.ndarray:
     return np.full((3, 4, 6, 3), number, np.uint8)
 
 
-def fill(writer: DatasetWriter, numbers) -> None:
-    for number in numbers:
-        writer.add(record(number), frames(number))
-
-
 def finished(path, count: int = 10) -> DatasetFolder:
-    writer = DatasetWriter(path)
-    fill(writer, range(count))
+    for number in range(count):
+        write_clip(path / record(number).clip, frames(number), 8)
+    turns, levels = with_levels([record(number) for number in range(count)])
     games = [("first", [f"clips/{n:04d}.safetensors" for n in range(5)], False)]
     games.append(("second", [f"clips/{n:04d}.safetensors" for n in (7, 5, 6)], True))
-    return writer.finish(games, {"film": "drawn"}, {"height": 4}, {"backend": "dis", "threshold": 0.2})
+    motion = {"backend": "dis", "threshold": 0.2, **levels}
+    return write_tables(path, turns, games, {"film": "drawn"}, {"height": 4, "motion": motion})
 
 
 def test_a_folder_reads_back_what_was_written(tmp_path):
@@ -108,22 +105,6 @@ def test_what_is_not_a_dataset_is_reported(tmp_path):
     (tmp_path / "dataset.json").unlink()
     with pytest.raises(DatasetError, match="no settings.motion"):
         _ = DatasetFolder.open(tmp_path).motion_table
-
-
-def test_a_killed_writer_continues(tmp_path):
-    whole = finished(tmp_path / "whole")
-    broken = tmp_path / "broken"
-    fill(DatasetWriter(broken), range(4))
-    with (broken / "turns.jsonl").open("a") as file:
-        file.write('{"film": "squares", "sta')  # killed within a line
-    write_clip(broken / "clips/0004.safetensors", frames(99), 8)  # killed between clip and line
-    writer = DatasetWriter(broken)
-    assert len(writer.turns) == 4 and "clips/0003.safetensors" in writer and "clips/0004.safetensors" not in writer
-    fill(writer, range(10))
-    assert finished(broken).turns == whole.turns
-    for name in ("turns.jsonl", "games.jsonl", "dataset.json"):
-        assert (broken / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    assert np.array_equal(DatasetFolder.open(broken).frames(4), frames(4))
 
 
 # --- caches ---------------------------------------------------------------------------------------------------------

@@ -90,9 +90,8 @@ class LocalModel:
         if stop.is_set():
             raise Cancelled("the run was stopped")
         said = ids_BL[0, inputs["input_ids"].shape[1] :]
-        ended = len(said) < self.settings.max_tokens or int(said[-1]) in self._ends()
         text = self._processor.decode(said, skip_special_tokens=True)
-        problem = "" if ended else "the reply was cut off at the token limit"
+        problem = "" if len(said) < self.settings.max_tokens else "the reply was cut off at the token limit"
         return Reply(text, problem, int(inputs["input_ids"].shape[1]), len(said))
 
     def _inputs(self, question: Question) -> Any:
@@ -115,10 +114,6 @@ class LocalModel:
         options = {"max_new_tokens": self.settings.max_tokens, "stopping_criteria": StoppingCriteriaList([stopped])}
         varied = {"do_sample": True, "temperature": VARIED, "top_p": 1.0, "top_k": 0}
         return {**options, **(varied if attempt > 1 else {"do_sample": False})}
-
-    def _ends(self) -> tuple[int, ...]:
-        ends = self._model.generation_config.eos_token_id
-        return tuple(ends) if isinstance(ends, list | tuple) else (ends,)
 
 
 def _load(settings: LocalSettings) -> tuple[Any, Any]:

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from ...game.state import clean_text
 from ...media.limits import SizeError, check_pixels
 from .replies import why_unfit
 
@@ -43,21 +42,19 @@ def read_references(folder: str | Path) -> list[Reference]:
 
     ValueError: no such folder, no picture, a name that does not fit in an instruction, a name twice, too many.
     """
-    folder = Path(folder)
+    folder, found = Path(folder), {}
     if not folder.is_dir():
-        raise ValueError(
-            f"{folder} is not a folder; give one with a picture or a folder of pictures for each character"
-        )
-    found: dict[str, Reference] = {}
+        raise ValueError(f"{folder} is not a folder; give one with a picture or a folder of pictures per character")
     for path in sorted(folder.iterdir()):
         files = sorted(path.iterdir()) if path.is_dir() else [path]
-        pictures = tuple(file for file in files if is_picture(file))[:MOST_PICTURES]
-        if not pictures:
-            continue
-        reference = Reference(_name_of(path), pictures)
-        if (twin := found.get(reference.name.lower())) is not None:
-            raise ValueError(f"{path} and {twin.pictures[0]} are both named {reference.name!r}; put both in one folder")
-        found[reference.name.lower()] = reference
+        if pictures := tuple(file for file in files if is_picture(file))[:MOST_PICTURES]:
+            name = unicodedata.normalize("NFC", path.name if path.is_dir() else path.stem)
+            problem = why_unfit(name) or ("has a comma, which separates names" if "," in name else None)
+            if problem:
+                raise ValueError(f"{path}: the name {name!r} {problem}; rename the file")
+            if name.lower() in found:
+                raise ValueError(f"{path} and another picture are both named {name!r}; put both in one folder")
+            found[name.lower()] = Reference(name, pictures)
     if not 1 <= len(found) <= MOST_REFERENCES:
         raise ValueError(
             f"{folder} has {len(found)} characters; expected 1 to {MOST_REFERENCES}, as <name>.png or <name>/*.png"
@@ -68,14 +65,6 @@ def read_references(folder: str | Path) -> list[Reference]:
 def is_picture(path: Path) -> bool:
     """Whether a file counts as a picture, by its name; hidden ones do not."""
     return path.is_file() and path.suffix.lower() in PICTURE_SUFFIXES and not path.name.startswith(".")
-
-
-def _name_of(path: Path) -> str:
-    name = unicodedata.normalize("NFC", path.name if path.is_dir() else path.stem)
-    problem = why_unfit(name) or ("has a comma, which separates names" if "," in name else None)
-    if problem or name != clean_text(name):
-        raise ValueError(f"{path}: the name {name!r} {problem or 'has odd spaces'}; rename the file")
-    return name
 
 
 @dataclass(frozen=True)
@@ -132,16 +121,13 @@ def open_picture(path: Path) -> Image.Image:
         with Image.open(path) as file:
             check_pixels(*file.size)
             moves = file.format in _MAY_MOVE and getattr(file, "is_animated", False)
-            upright = ImageOps.exif_transpose(file)
+            upright = ImageOps.exif_transpose(file).convert("RGBA")
     except SizeError as error:
         raise ValueError(f"{path}: {error}") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path}: not a readable picture ({type(error).__name__}); save it as PNG again") from error
     if moves:
         raise ValueError(f"{path}: is animated; save it as .mp4, or one of its frames as PNG")
-    if upright.mode.startswith("I;16"):  # Pillow would cut off all above 255
-        return Image.fromarray((np.asarray(upright) >> 8).astype(np.uint8)).convert("RGB")
-    upright = upright.convert("RGBA")
     flat = Image.new("RGBA", upright.size, _PAPER)
     flat.alpha_composite(upright)
     return flat.convert("RGB")
