@@ -23,15 +23,14 @@ from ..weights import World, open_world
 from ..weights.adapter_files import GAME_STAGES
 from ..weights.parts import PLAY_PARTS, build_model, empty_parameters
 from ..weights.storage import read_json
-from .cache import FeatureStore
 from .checkpoints import CHECKPOINTS, RESULT, list_checkpoints, step_of
 from .distributed import processes
 from .job import FEATURES, is_in_world, train_one_stage
 from .log import Report
-from .parts import WorldParts, name_of, new_model, set_trainable
+from .parts import WorldParts, name_stored, new_model, set_trainable
 from .run import LEARNERS, check_free, check_stage, stage_file
 from .stages import SCRATCH, SCRATCH_SPECS, STAGES, STAGES_IN_ORDER, StageConfig, TrainRequest, models_of
-from .training_data import TrainingData, name_weights
+from .training_data import TrainingData
 from .world_setup import words_tokenizer, world_exists
 
 _KINDS = typing.get_type_hints(StageConfig)
@@ -56,7 +55,7 @@ def train_all(request: TrainRequest, report: Report) -> int:
     done = {run.stage for run in runs if _is_done(run.out) and (recipe != SCRATCH or is_in_world(run))}
     configs = {run.stage: run.config(recipe, spec) for run in runs}
 
-    data = TrainingData(folder, FeatureStore(), cache=request.cache)
+    data = TrainingData(folder, cache=request.cache)
     for stage, config in configs.items():
         if stage not in done:
             parts = _bare_parts(models_of(stage, config.shots_every > 0), world, spec, folder)
@@ -142,10 +141,8 @@ def _bare_parts(models: Sequence[str], world: World | None, spec: ModelSpec, fol
     made = {name: build_model(partial(new_model, name, spec, tokenizer, profile, reader)) for name in models}
     if "encoder" in made:  # on the meta device, T5's shared embedding is created twice
         made["encoder"].text_tower.set_input_embeddings(made["encoder"].text_tower.get_input_embeddings())
-    for path in ("decoder.vae", "encoder.text_tower", "encoder.image_tower"):  # so that their features are found
-        model, _, part = path.partition(".")
-        if model in made and world is not None and world.has(part):
-            name_weights(made[model].get_submodule(part), name_of(world, part))
+    if world is not None:
+        name_stored(made, world)
     return WorldParts(spec, **made)
 
 

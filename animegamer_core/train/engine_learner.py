@@ -101,7 +101,7 @@ class EngineLearner(Learner):
 
 def _windows(data: TrainingData, name: str, rows_BK: Tensor, device: torch.device) -> Tensor:
     """(B, K, ...) fp32: a feature of every clip of these windows."""
-    values = data.store.gather([name], rows_BK.flatten(), device)[name].float()
+    values = data.gather(name, rows_BK.flatten(), device).float()
     return values.reshape(*rows_BK.shape, *values.shape[1:])
 
 

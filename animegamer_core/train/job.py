@@ -24,7 +24,6 @@ from ..weights.adapters import as_stated
 from ..weights.save import writing
 from ..weights.storage import read_json, write_json
 from ..weights.world import EMBEDDED
-from .cache import FeatureStore
 from .checkpoints import CHECKPOINTS, RESULT, hold_run_folder, list_checkpoints
 from .distributed import close_at_exit, processes
 from .log import LOG, PICTURE, Report, RunProgress, how_it_stopped, plot_log, read_log
@@ -87,7 +86,7 @@ def train_adapter(
     """
     check_free(out, options.get("resume", True))
     folder = DatasetFolder.open(dataset, clips=False)  # train_stage checks them if it reads clips
-    data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=on_progress)
+    data = TrainingData(folder, cache=cache, on_progress=on_progress)
     with torch.inference_mode(False), torch.enable_grad():
         with hold_run_folder(out, stage, folder, start, world):
             parts = needed_parts(stage, config, world, data, device, [path for path, _ in start])
@@ -135,7 +134,7 @@ def _train(request: TrainRequest, report: Report, held: ExitStack) -> None:
     held.enter_context(hold_run_folder(out, stage, folder, starts, read, in_place))
     # features of small worlds stay in memory
     cache = request.cache or (None if in_place or (is_baseline and world is not None) else out / FEATURES)
-    data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=progress.feature)
+    data = TrainingData(folder, cache=cache, on_progress=progress.feature)
     if is_baseline:
         parts = _baseline_parts(request, config, world, folder)
     elif in_place:

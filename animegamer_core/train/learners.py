@@ -87,7 +87,7 @@ class VaeLearner(Learner):
             decoder.vae.enable_gradient_checkpointing()
 
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
-        frames = data.store.gather(["frames"], rows, device)["frames"]
+        frames = data.gather("frames", rows, device)
         clip = rearrange(pictures(frames), "b f c h w -> b c f h w")
         frames, channels, height, width = self.decoder.spec.decoder.latent_shape
         noise = SampleNoise(device, self.settings.seed, micro, len(rows), "noise")
@@ -148,7 +148,7 @@ class ContrastiveLearner(Learner):
         self._ids = nn.utils.rnn.pad_sequence(list(map(torch.tensor, ids)), batch_first=True)  # padded with zeros
 
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
-        frames = data.store.gather(["frames"], rows, device)["frames"][:, 0]
+        frames = data.gather("frames", rows, device)[:, 0]
         return {
             "images": pictures(frames),
             "ids": self._ids[rows].to(device, non_blocking=True),
@@ -197,7 +197,7 @@ class DiffusionLearner(Learner):
 
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
         random = SampleNoise(device, self.settings.seed, micro, len(rows), "diffusion")
-        values = data.store.gather(self.features, rows, device)
+        values = {name: data.gather(name, rows, device) for name in self.features}
         mean, deviation = values["latents"].float().unbind(1)
         noise = random.normal(*mean.shape[1:])
         clean = mean + deviation * random.normal(*mean.shape[1:])
@@ -232,7 +232,7 @@ class DiffusionLearner(Learner):
         return {"motion": motion, **read}
 
     def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> Tensor:
-        values = {name: value.float() for name, value in data.store.gather(self.features[1:], rows, device).items()}
+        values = {name: data.gather(name, rows, device).float() for name in self.features[1:]}
         if self.encoder is None:
             return values["predicted"]
         self.decoder.unconditional_ND.copy_(self.encoder.unconditional())  # in these stages, no step reads it

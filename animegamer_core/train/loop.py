@@ -154,7 +154,7 @@ def draw_sheet(trainer: Trainer, parts: WorldParts, vae: nn.Module | None, out: 
     with on_device(vae, device), _with_vae(parts.decoder, vae, device) as decoder:
         shots = _pictures(decoder, latents)
         if "latents" in data.store and "frames" not in data.store:  # then the clips' files may be missing
-            true = _pictures(decoder, data.store.gather(["latents"], rows, device)["latents"][:, 0].float())
+            true = _pictures(decoder, data.gather("latents", rows, device)[:, 0].float())
         else:
             true = list(clip_frames(data, seeds, "cpu").numpy())
     _save_sheet(true, shots, out / SHEETS / f"step-{trainer.state.step:07d}.png")

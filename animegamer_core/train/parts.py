@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -98,14 +98,12 @@ class WorldParts:
             made["engine"] = world.load_engine(dtype=dtype)
         if "decoder" in models and all(world.has(part) for part in parts_of("decoder")):
             made["decoder"] = world.load_decoder(dtype=dtype)
-            name_weights(made["decoder"].vae, name_of(world, "vae"))
         present = tuple(part for part in ENCODER_PARTS if world.has(part))
         if "encoder" in models and "encoder" in present:
             made["encoder"] = world.load_encoder(
                 dtype=torch.float32, parts=present if feature_encoders else ("encoder",)
             )
-            for part in set(present) - {"encoder"}:
-                name_weights(made["encoder"].get_submodule(part), name_of(world, part))
+        name_stored(made, world)
         if dtype != torch.float32:
             for name in set(made) - {"encoder"}:
                 _reload_fp32(made[name], name, world, fp32)
@@ -215,6 +213,14 @@ def new_model(
 def name_of(world: World, part: str) -> str:
     """The name of a part's weights: the checksums of its files."""
     return repr(sorted((path, note.sha256) for path, note in world.storage.notes(part).items()))
+
+
+def name_stored(models: Mapping[str, nn.Module], world: World) -> None:
+    """Name the models' VAE and encoders by the world's files, so that their cached features are found."""
+    for path in ("decoder.vae", "encoder.text_tower", "encoder.image_tower"):
+        model, _, part = path.partition(".")
+        if model in models and world.has(part):
+            name_weights(models[model].get_submodule(part), name_of(world, part))
 
 
 def _reload_fp32(model: nn.Module, model_name: str, world: World, patterns: Sequence[str]) -> None:

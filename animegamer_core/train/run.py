@@ -24,7 +24,6 @@ from ..weights.lora import attach, detach, free_name, lora_of
 from ..weights.parts import ENCODER_PARTS
 from ..weights.storage import write_json
 from . import distributed
-from .cache import FeatureStore
 from .checkpoints import CHECKPOINTS, RESULT, continued_config, list_checkpoints
 from .distributed import processes
 from .engine_learner import EngineLearner, add_predictions
@@ -169,7 +168,7 @@ def _check_clips(stage: str, config: StageConfig, parts: WorldParts, data: Train
     """ValueError if the stage will read clips, and they are missing or of another shape than the world's."""
     facts = STAGES[stage]
     if "frames" in data.store:
-        found = tuple(data.store.features["frames"].shards[0].shape[1:])
+        found = tuple(data.store["frames"].shape[1:])
     else:
         computed = _missing_features(stage, config, data) & {"frames", "latents", *IMAGE_FEATURES.values()}
         draws_sheets = stage == "predict" and config.shots_every and parts.decoder is not None
@@ -187,9 +186,7 @@ def _missing_features(stage: str, config: StageConfig, data: TrainingData) -> se
     names = {*STAGES[stage].reads}
     if "states" in names and "states" not in data.store:
         names |= {"text", "image"}
-    return {IMAGE_FEATURES[config.encoder_frame] if name == "image" else name for name in names} - {
-        *data.store.features
-    }
+    return {IMAGE_FEATURES[config.encoder_frame] if name == "image" else name for name in names} - {*data.store}
 
 
 def prepare(
@@ -261,7 +258,7 @@ def measured_scale(parts: WorldParts, data: TrainingData) -> float:
     chosen = torch.tensor(clips[:: max(1, len(clips) // MEASURED_CLIPS)][:MEASURED_CLIPS])
     total, squares, count = 0.0, 0.0, 0
     for rows in chosen.split(8):
-        frames = data.store.gather(["frames"], rows, vae.device)["frames"]
+        frames = data.gather("frames", rows, vae.device)
         with autocast(vae.device):
             mean = vae.encode(pictures(frames).transpose(1, 2)).latent_dist.mean.double()
         total, squares, count = total + mean.sum().item(), squares + (mean**2).sum().item(), count + mean.numel()
@@ -300,7 +297,7 @@ def cache_features(
         if on_progress is not None:
             on_progress(name, done, count)
 
-    data = TrainingData(folder, FeatureStore(), cache=cache, on_progress=computed)
+    data = TrainingData(folder, cache=cache, on_progress=computed)
     if not folder.turns:
         raise ValueError(f"{folder.path} has no clips; build the dataset first")
     check_clips(data.clip_shape, opened.spec)
@@ -325,4 +322,4 @@ def cache_features(
                     data = add_encoder_features(data, encoder, frame, rows)
             if "states" in encoded:
                 data = add_states(data, encoder)
-    return {name: name in fresh for name in data.store.features}
+    return {name: name in fresh for name in data.store}

@@ -7,14 +7,19 @@ text encoder's features of the whole instruction.
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated, Literal
 
+import msgspec
+import numpy as np
 import torch
 from accelerate.utils import broadcast_object_list
 from einops import rearrange
@@ -22,11 +27,12 @@ from torch import Tensor
 
 from ..data.dataset import DatasetFolder
 from ..data.records import GameRecord
+from ..files import make_folder, room_for, write_text
+from ..json_files import JsonError, read_json
 from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder
 from ..spec import ModelSpec
 from ..weights.lora import strengths_of
-from .cache import Feature, FeatureStore, read_index, write_feature
 from .distributed import processes
 from .sampling import generator
 
@@ -40,23 +46,29 @@ Progress = Callable[[str, int, int], None]  # (feature, clips done, clips in all
 
 @dataclass(frozen=True)
 class TrainingData:
-    """A dataset and its features.
+    """A dataset and its features, each with a row for each clip.
 
-    blank_text: (L, W), text features of ''. cache: a folder to store features in, None to keep them in memory.
+    store: features of a small dataset are in memory, best on the training device; those of a large one are mapped from
+    disk. blank_text: (L, W), text features of ''. cache: a folder to store features in, None to keep them in memory.
     """
 
     folder: DatasetFolder
-    store: FeatureStore
+    store: Mapping[str, Tensor] = field(default_factory=dict)
     blank_text: Tensor | None = None
     cache: Path | None = None
     on_progress: Progress | None = None
 
     def __post_init__(self) -> None:
-        for name, feature in self.store.features.items():
-            if len(feature) != len(self.folder.turns):
+        for name, rows in self.store.items():
+            if len(rows) != len(self.folder.turns):
                 raise ValueError(
-                    f"{len(self.folder.turns)} turns but {len(feature)} rows of {name}; compute the features again"
+                    f"{len(self.folder.turns)} turns but {len(rows)} rows of {name}; compute the features again"
                 )
+
+    def gather(self, name: str, rows: Tensor, device: torch.device | str) -> Tensor:
+        """A feature's rows (B,), on `device`."""
+        feature = self.store[name]
+        return feature[rows.to(feature.device)].to(device, non_blocking=True)
 
     @cached_property
     def motion(self) -> Tensor:
@@ -94,32 +106,30 @@ class TrainingData:
         """The data with a feature computed `rows` clips at a time, stored in the cache folder if there is one.
 
         depends_on: names the weights that compute the feature, so that a cache made with other weights is not used.
-        Only the main process computes for the cache folder; the others wait.
         """
         count = len(self.folder.turns)
 
-        def in_pieces(part: range) -> Tensor:
-            found = []
-            for start in range(part.start, part.stop, rows):
-                found.append(compute(range(start, min(part.stop, start + rows))))
-                if self.on_progress is not None:
-                    self.on_progress(name, min(part.stop, start + rows), count)
-            return torch.cat(found)
+        def reported(part: range) -> Tensor:
+            values = compute(part)
+            if self.on_progress is not None:
+                self.on_progress(name, part.stop, count)
+            return values
 
         if self.cache is None:
-            feature = Feature((in_pieces(range(count)),))
+            pieces = (range(start, min(count, start + rows)) for start in range(0, count, rows))
+            feature = torch.cat([reported(piece) for piece in pieces])
         else:
-            feature = self._cached(name, count, in_pieces, depends_on())
-        return replace(self, store=self.store.with_feature(name, feature))
+            feature = self._cached(name, count, reported, rows, depends_on())
+        return replace(self, store={**self.store, name: feature})
 
-    def _cached(self, name: str, count: int, compute: Callable[[range], Tensor], weights: str) -> Feature:
-        """A feature of the cache folder, mapped from disk; the main process computes what is missing."""
+    def _cached(self, name: str, count: int, compute: Callable[[range], Tensor], rows: int, weights: str) -> Tensor:
+        """A feature of the cache folder, mapped from disk. The main process computes what is missing, others wait."""
         # the main process's digest: sums on another GPU may differ in their last digits
         digest = broadcast_object_list([self.digest(name, weights)])[0]
         if not processes().is_main_process:
             while not self.is_cached(name, count, digest):
                 time.sleep(POLL_S)  # not a barrier, which times out after some minutes
-        return write_feature(self.cache, name, count, compute, digest=digest)
+        return write_feature(self.cache, name, count, compute, rows, digest)
 
     def digest(self, name: str, weights: str) -> str:
         """The digest of what a feature depends on: the clips, their captions if it reads these, and weights."""
@@ -133,12 +143,63 @@ class TrainingData:
     def is_cached(self, name: str, count: int, digest: str) -> bool:
         """Whether the cache folder holds all rows of a feature with this digest."""
         index = None if self.cache is None else read_index(self.cache / f"{name}.json")
-        return index is not None and (index.digest, index.count) == (digest, count) and index.is_done
+        return index is not None and (index.digest, index.count, index.done) == (digest, count, count)
 
     def without(self, *names: str) -> TrainingData:
         """The data without these features, to free their memory."""
-        kept = {name: feature for name, feature in self.store.features.items() if name not in names}
-        return replace(self, store=FeatureStore(kept))
+        return replace(self, store={name: rows for name, rows in self.store.items() if name not in names})
+
+
+class FeatureIndex(msgspec.Struct):
+    """What a cache folder states about a feature. shape: of a row. done: rows that are written, of `count`."""
+
+    digest: str
+    count: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)]
+    dtype: Literal["float16", "float32", "uint8"]
+    shape: tuple[Annotated[int, msgspec.Meta(ge=1, le=1 << 40)], ...]
+    done: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
+
+
+def read_index(path: Path) -> FeatureIndex | None:
+    """A feature's index; None without the file, ValueError for a damaged one."""
+    try:
+        return read_json(path, FeatureIndex) if path.is_file() else None
+    except JsonError as error:
+        raise ValueError(f"{error}; delete it to compute the feature again") from error
+
+
+def write_feature(
+    folder: Path, name: str, count: int, compute: Callable[[range], Tensor], rows: int, digest: str
+) -> Tensor:
+    """Compute a feature, `rows` rows at a time, except those that an earlier run with the same digest wrote.
+
+    compute(range) returns those rows on any device. digest: of everything that the feature depends on.
+    Returns it mapped from disk; ValueError for a file that is cut off.
+    """
+    note, path = folder / f"{name}.json", folder / f"{name}.bin"
+    index = read_index(note)
+    if index is None or (index.digest, index.count) != (digest, count):
+        note.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)  # not overwritten, since a stage before may have mapped it
+        index = None
+    done = index.done if index else 0
+    if done < count:
+        make_folder(folder)
+        with room_for(path), path.open("r+b" if done else "wb") as file:
+            for start in range(done, count, rows):
+                values = compute(range(start, min(count, start + rows))).detach().cpu().contiguous()
+                file.seek(start * values[0].nbytes)
+                file.write(values.numpy().tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+                kind = str(values.dtype).removeprefix("torch.")
+                index = FeatureIndex(digest, count, kind, tuple(values.shape[1:]), start + len(values))
+                write_text(note, msgspec.json.encode(index).decode())
+    if path.stat().st_size != count * math.prod(index.shape) * getattr(torch, index.dtype).itemsize:
+        raise ValueError(f"{path} is cut off; delete it and {note.name} to compute the feature again")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the rows are read-only, and nothing writes to them
+        return torch.from_numpy(np.memmap(path, index.dtype, "r", shape=(count, *index.shape)))
 
 
 def check_clips(found: Sequence[int], spec: ModelSpec, frames: int | None = None) -> None:
@@ -273,7 +334,7 @@ def add_encoder_features(
     data = data.with_feature(IMAGE_FEATURES[frame], image, rows, lambda: weights_digest(encoder.image_tower))
     if data.cache is None:
         return replace(data, blank_text=text_of([""])[0])
-    return replace(data, blank_text=data._cached("blank_text", 1, lambda _: text_of([""]), weights).shards[0][0])
+    return replace(data, blank_text=data._cached("blank_text", 1, lambda _: text_of([""]), 1, weights)[0])
 
 
 @torch.no_grad()
@@ -293,8 +354,8 @@ def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first") -
     return data.with_feature("states", compute, 256, depends_on)
 
 
-def _rows(data: TrainingData, name: str, part: range | Sequence[int], device: torch.device | str) -> Tensor:
-    return data.store.gather([name], torch.tensor(list(part)), device)[name]
+def _rows(data: TrainingData, name: str, part: Sequence[int], device: torch.device | str) -> Tensor:
+    return data.gather(name, torch.tensor(list(part)), device)
 
 
 def _home(data: TrainingData, device: torch.device) -> torch.device | str:

@@ -7,11 +7,9 @@ import json
 import msgspec
 import numpy as np
 import pytest
-import torch
 
 from animegamer_core.data.dataset import ClipRecord, DatasetError, DatasetFolder, with_levels, write_tables
 from animegamer_core.media.video import write_clip
-from animegamer_core.train.cache import open_feature, write_feature
 
 KEYS = ("film start end clip character motion background adverb motion_value motion_level stats").split()
 
@@ -105,43 +103,3 @@ def test_what_is_not_a_dataset_is_reported(tmp_path):
     (tmp_path / "dataset.json").unlink()
     with pytest.raises(DatasetError, match="no settings.motion"):
         _ = DatasetFolder.open(tmp_path).motion_table
-
-
-# --- caches ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_cache_resumes_and_never_computes_a_shard_twice(tmp_path):
-    whole = torch.arange(40).reshape(10, 4).float()
-    computed = []
-
-    def compute(part: range) -> torch.Tensor:
-        if len(computed) == 3:
-            raise KeyboardInterrupt
-        computed.append(part)
-        return whole[part.start : part.stop]
-
-    with pytest.raises(KeyboardInterrupt):
-        write_feature(tmp_path, "text", 10, compute, digest="a", shard_bytes=48)
-    with pytest.raises(ValueError, match="missing or unfinished"):
-        open_feature(tmp_path, "text")
-    done = {row for part in computed[1:] for row in part}
-    more = []
-    write_feature(tmp_path, "text", 10, lambda part: more.append(part) or whole[part.start : part.stop], digest="a")
-    assert done.isdisjoint(row for part in more for row in part) and done
-    chosen = torch.tensor([9, 0, 4, 4])
-    assert torch.equal(open_feature(tmp_path, "text").gather(chosen), whole[chosen])
-    again = []
-    write_feature(tmp_path, "text", 10, lambda part: again.append(part) or whole[part.start : part.stop], digest="b")
-    assert {row for part in again for row in part} == set(range(10))
-
-
-def test_a_broken_cache_is_named(tmp_path):
-    write_feature(tmp_path, "text", 4, lambda part: torch.zeros(len(part), 3), digest="a", shard_bytes=24)
-    shard = tmp_path / "text-00001.safetensors"
-    kept = shard.read_bytes()
-    shard.write_bytes(kept[:-5])
-    with pytest.raises(ValueError, match=r"text-00001.safetensors cannot be read"):
-        open_feature(tmp_path, "text")
-    shard.write_bytes(kept.replace(b'"digest":"a"', b'"digest":"z"'))
-    with pytest.raises(ValueError, match="another dataset"):
-        open_feature(tmp_path, "text")

@@ -32,7 +32,6 @@ from torch import nn
 from animegamer_core.data.dataset import DatasetFolder, GameRecord
 from animegamer_core.spec import PROFILES, SPECS, ModelSpec, get_spec
 from animegamer_core.train import distributed as spread
-from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.run import LEARNERS
 from animegamer_core.train.stages import StageConfig, matching, stage_config
@@ -90,7 +89,7 @@ def random_data(spec: ModelSpec, folder: Path, device: torch.device) -> Training
     }
     made = {name: torch.randn(TURNS, *shape, dtype=torch.float16, device=device) for name, shape in shapes.items()}
     games = (GameRecord("game", tuple(range(TURNS))),)
-    return TrainingData(DatasetFolder(folder, turns, games), FeatureStore.of(**made), made["text"][0] * 0)
+    return TrainingData(DatasetFolder(folder, turns, games), made, made["text"][0] * 0)
 
 
 def random_parts(spec: ModelSpec, stage: str, config: StageConfig, data: TrainingData, device: torch.device):

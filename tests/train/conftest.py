@@ -7,7 +7,6 @@ import torch
 from test_train import TINY, new_parts, small_world, tiny_config, written_dataset
 
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.run import prepare
 from animegamer_core.train.training_data import TrainingData
 from animegamer_core.weights import save_world
@@ -18,7 +17,7 @@ def data(tmp_path_factory):
     """The dataset, with its frames alone."""
     turns, games, frames = small_world()
     folder = DatasetFolder(tmp_path_factory.mktemp("squares"), turns, games)
-    return TrainingData(folder, FeatureStore.of(frames=frames))
+    return TrainingData(folder, {"frames": frames})
 
 
 @pytest.fixture(scope="session")
@@ -43,5 +42,5 @@ def smaller_dataset(tmp_path_factory):
     """Clips of 8 x 12, the size that the tiny CogVideoX and the tiny published files were made for."""
     turns, games, frames = small_world()
     folder = tmp_path_factory.mktemp("smaller")
-    store = FeatureStore.of(frames=frames[:, :, ::2, ::2].contiguous())
+    store = {"frames": frames[:, :, ::2, ::2].contiguous()}
     return written_dataset(TrainingData(DatasetFolder(folder, turns, games), store), folder / "dataset")

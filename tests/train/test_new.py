@@ -72,9 +72,8 @@ def test_another_mistral_is_a_row_of_the_table(src, tmp_path):
 
 def test_the_stages_run_from_a_new_world_and_are_played(downloads, smaller_dataset, tmp_path, capsys):
     world = tmp_path / "worlds" / "mine"
-    found = find_base(downloads)
-    names = ("cogvideox", "mistral", "t5", "clip")
-    given = [word for name in names for word in (f"--{name}", str(getattr(found, name)))]
+    folders = vars(find_base(downloads))
+    given = [word for name, folder in folders.items() if folder for word in (f"--{name}", str(folder))]
     assert main(["new", *given, "--out", str(world)]) == 0
     said = capsys.readouterr()
     assert "100%" in said.err and "Apache-2.0" in said.out and "European Union" not in said.out

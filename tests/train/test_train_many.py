@@ -15,7 +15,6 @@ from test_train import TINY, UPDATES, losses_of, new_parts, small_world, written
 from train_worker import KINDS, work
 
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.log import read_log
 from animegamer_core.train.parts import read_adapter
@@ -59,7 +58,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
     torch.set_num_threads(1)
     work([*JOBS, ["whole", "predict", WHOLE, 0], ["parted", "predict", WHOLE, 2]], path / "one")
     turns, games, frames = small_world()
-    data = TrainingData(DatasetFolder(path, turns, games), FeatureStore.of(frames=frames))
+    data = TrainingData(DatasetFolder(path, turns, games), {"frames": frames})
     written_dataset(data, path / "dataset")
     new_parts(data).save(save_world(path / "world", TINY))
     places = {"dataset": "dataset", "world": "world", "out": "run", "cache": "cache"}

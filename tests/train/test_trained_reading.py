@@ -12,7 +12,6 @@ from animegamer_core.data.records import GameRecord
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.spec import TRAINED_PROFILES
 from animegamer_core.story.story import Story
-from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.training_data import TrainingData
 from animegamer_core.weights import save_world
 from animegamer_core.weights.adapters import open_with_adapters, with_adapters
@@ -26,8 +25,8 @@ def dataset(data, tmp_path_factory):
     """One game of three turns: what a tiny engine learns by heart in seconds."""
     turns = data.folder.turns[:TURNS]
     folder = DatasetFolder(tmp_path_factory.mktemp("three"), turns, (GameRecord("game", tuple(range(TURNS)), False),))
-    frames = data.store.features["frames"].shards[0][:TURNS]
-    return written_dataset(TrainingData(folder, FeatureStore.of(frames=frames)), folder.path / "dataset")
+    frames = data.store["frames"][:TURNS]
+    return written_dataset(TrainingData(folder, {"frames": frames}), folder.path / "dataset")
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,6 @@ from test_train import TINY, new_parts, small_world, tiny_config
 from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
 from animegamer_core.data.dataset import DatasetFolder
-from animegamer_core.train.cache import FeatureStore
 from animegamer_core.train.distributed import processes
 from animegamer_core.train.run import prepare, train_stage
 from animegamer_core.train.training_data import TrainingData
@@ -66,7 +65,7 @@ def member(kind: str, rank: int, count: int, port: int, jobs: list, folder: Path
 def work(jobs: list, folder: Path) -> None:
     """Do the jobs below `folder`."""
     turns, games, frames = small_world()
-    data = TrainingData(DatasetFolder(folder, turns, games), FeatureStore.of(frames=frames))
+    data = TrainingData(DatasetFolder(folder, turns, games), {"frames": frames})
     ready = prepare("adapt", tiny_config("adapt"), new_parts(data), data, torch.device("cpu"))
     for job in jobs:
         if isinstance(job, list):

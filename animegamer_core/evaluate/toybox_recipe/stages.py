@@ -24,7 +24,6 @@ from ...toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VAL
 from ...toybox.dataset import DatasetGames, write_dataset
 from ...toybox.editions import EDITION_NOTE, EDITIONS
 from ...toybox.world import vocabulary
-from ...train.cache import FeatureStore
 from ...train.distributed import processes
 from ...train.parts import MODELS, WorldParts, without_guidance
 from ...train.run import train_stage
@@ -236,8 +235,8 @@ def _open_data(work: BuildDir, name: str) -> TrainingData:
     """A dataset with its clips on the device."""
     with processes().main_process_first():
         clips = draw_games(work, name)
-    data = add_frames(TrainingData(clips, FeatureStore()))
-    return replace(data, store=data.store.to(work.device))
+    data = add_frames(TrainingData(clips))
+    return replace(data, store={name: rows.to(work.device) for name, rows in data.store.items()})
 
 
 def _open_models(work: BuildDir) -> WorldParts:
