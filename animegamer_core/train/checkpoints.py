@@ -1,15 +1,13 @@
 """A run's folder: what it starts from, and checkpoints: all that it needs to continue as if it had never stopped.
 
-`checkpoints/step-0000120/` holds the trained weights, their average and AdamW's moments as safetensors, and state.json.
-A folder is renamed into place when it is complete, so a killed run keeps the one before. The order of samples and the
-noise depend only on seed and step (`sampling.py`), so they need no stored state.
+`checkpoints/step-0000120.safetensors` holds the trained weights, their average and AdamW's moments, and as metadata the
+rest of the state. A file is renamed into place when it is complete, so a killed run keeps the one before. The order of
+samples and the noise depend only on seed and step (`sampling.py`), so they need no stored state.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -17,16 +15,17 @@ from typing import Annotated, Any
 
 import msgspec
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ..data.dataset import DatasetFolder
-from ..files import PART, locked, rename
-from ..json_files import JsonError, read_json
+from ..files import PART, locked, replacing
 from ..messages import brief, quoted
 from ..weights import World, storage
 from ..weights.adapter_files import GAME_STAGES
-from ..weights.storage import FolderWriter, SafetensorsSource, find_safetensors, note_of, write_json
-from .distributed import distributed_like, full_tensor, is_sharded, local_shard, processes
+from ..weights.storage import note_of, write_json
+from .distributed import distributed_like, full_tensor, local_shard, processes
 from .stages import STAGES, StageConfig
 
 CHECKPOINTS = "checkpoints"  # folder in a run's folder
@@ -43,7 +42,6 @@ FREE_FIELDS = (
     "log_every",
     "save_every",
     "validate_every",
-    "shard_mb",
     "compile",
     "checkpointing",
 )
@@ -66,47 +64,8 @@ class RunState:
     seconds: float = 0.0
 
 
-def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> Path:
-    """Write a checkpoint; then remove all but the last two, and the partial ones of a killed run. Returns its folder.
-
-    If tensors are sharded, every process of the run must call this; only those with `writes` write.
-    """
-    path = folder / f"step-{state.step:07d}"
-    tensors = _tensors_of(state, writes)
-    if not writes:
-        return path
-    part = folder / f"{PART}{os.getpid()}-{path.name}"
-    staged = FolderWriter(part)
-    sizes = {name: value.nbytes for name, value in tensors.items()}
-    staged.write_tensors(sizes, lambda name: tensors[name].detach().cpu(), state.config.shard_mb * 2**20)
-    staged.commit()
-    steps = {
-        name: float(state.optimizer.state[parameter]["step"])
-        for name, parameter in state.parameters.items()
-        if parameter in state.optimizer.state
-    }
-    info = StoredState(state.stage, state.step, state.seconds, steps, dataclasses.asdict(state.config))
-    write_json(part / "state.json", msgspec.to_builtins(info))
-    if path.exists():
-        os.replace(path, folder / f"{PART}{os.getpid()}-old")  # removed below; a kill leaves no half here
-    rename(part, path)
-    for old in (*list_checkpoints(folder)[:-KEPT], *folder.glob(f"{PART}*")):
-        shutil.rmtree(old)
-    return path
-
-
-def list_checkpoints(folder: Path) -> list[Path]:
-    """The complete checkpoints of a run, oldest first."""
-    return sorted(path for path in folder.glob("step-*") if (path / "state.json").is_file())
-
-
-def step_of(path: Path) -> int:
-    """The number of steps that were done at a checkpoint."""
-    return int(path.name.removeprefix("step-"))
-
-
 class StoredState(msgspec.Struct):
-    """The content of a checkpoint's state.json."""
+    """What a checkpoint holds besides tensors. optimizer_steps: AdamW's, by the parameter's name."""
 
     stage: str
     step: Annotated[int, msgspec.Meta(ge=0)]
@@ -115,56 +74,76 @@ class StoredState(msgspec.Struct):
     config: dict[str, Any]
 
 
-def _read_state(path: Path) -> StoredState:
+def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> None:
+    """Write a checkpoint; then remove all but the last two, and the partial ones of a killed run.
+
+    If tensors are sharded, every process of the run must call this; only those with `writes` write.
+    """
+    tensors: dict[str, Tensor] = {}
+    steps: dict[str, float] = {}
+    for name, parameter in state.parameters.items():
+        moments = state.optimizer.state.get(parameter, {})
+        found = {"weight": parameter, **({"average": state.average[name]} if state.average else {})}
+        found |= {moment: moments[moment] for moment in MOMENTS if moment in moments}
+        for kind, value in found.items():  # sharded tensors are gathered one at a time
+            full = full_tensor(value.detach())
+            if writes:
+                tensors[f"{kind}.{name}"] = full.cpu().contiguous()
+        if "step" in moments:
+            steps[name] = float(moments["step"])
+    if not writes:
+        return
+    info = StoredState(state.stage, state.step, state.seconds, steps, dataclasses.asdict(state.config))
+    with replacing(folder / f"step-{state.step:07d}.safetensors") as part:
+        save_file(tensors, part, {"state": msgspec.json.encode(info).decode()})
+    for old in (*list_checkpoints(folder)[:-KEPT], *folder.glob(f"{PART}*")):
+        old.unlink()
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """The complete checkpoints of a run, oldest first."""
+    return sorted(folder.glob("step-*.safetensors"))
+
+
+def step_of(path: Path) -> int:
+    """The number of steps that were done at a checkpoint."""
+    return int(path.stem.removeprefix("step-"))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[StoredState, Any]]:
+    """(the stored state, the file of tensors) of a checkpoint; ValueError for a damaged one."""
     try:
-        return read_json(path / "state.json", StoredState)
-    except JsonError as error:
-        raise ValueError(f"{error}; delete this folder to continue from the checkpoint before") from error
+        with safe_open(path, framework="pt") as file:
+            yield msgspec.json.decode((file.metadata() or {}).get("state", ""), type=StoredState), file
+    except (SafetensorError, msgspec.MsgspecError) as error:
+        raise ValueError(f"{path}: {brief(error)}; delete it to continue from the checkpoint before") from error
 
 
 def load_checkpoint(path: Path, state: RunState) -> None:
     """Load a checkpoint into a run that was just set up; ValueError names a tensor that does not fit."""
-    info = _read_state(path)
-    weights = find_safetensors(path)
-    if weights is None:
-        raise ValueError(f"{path}: holds no weights; delete this folder to continue from the checkpoint before")
-    source = SafetensorsSource(weights)
+    with _opened(path) as (info, file):
+        names = set(file.keys())
 
-    def stored(name: str, like: Tensor) -> Tensor:
-        """A stored tensor, placed like another; ValueError if it is missing or has another shape."""
-        if name not in source.keys() or source.shape(name) != tuple(like.shape):  # noqa: SIM118  not a mapping
-            raise ValueError(
-                f"{source.path}: {name} is missing or not {tuple(like.shape)}; the checkpoint is for another spec"
-            )
-        return distributed_like(source.tensor(name), like)
+        def stored(name: str, like: Tensor) -> Tensor:
+            """A stored tensor, placed like another; ValueError if it is missing or has another shape."""
+            if name not in names or tuple(file.get_slice(name).get_shape()) != tuple(like.shape):
+                raise ValueError(
+                    f"{path}: {name} is missing or not {tuple(like.shape)}; the checkpoint is for another spec"
+                )
+            return distributed_like(file.get_tensor(name), like)
 
-    for name, parameter in state.parameters.items():
-        targets = {"weight": parameter, **({"average": state.average[name]} if state.average else {})}
-        for kind, into in targets.items():
-            with torch.no_grad():
-                local_shard(into).copy_(local_shard(stored(f"{kind}.{name}", into)))
-        if (steps := info.optimizer_steps.get(name)) is not None:
-            fused = state.optimizer.param_groups[0].get("fused")
-            moments = {moment: stored(f"{moment}.{name}", parameter) for moment in MOMENTS}
-            moments["step"] = torch.tensor(steps, device=parameter.device if fused else "cpu")
-            state.optimizer.state[parameter] = moments
+        for name, parameter in state.parameters.items():
+            targets = {"weight": parameter, **({"average": state.average[name]} if state.average else {})}
+            for kind, into in targets.items():
+                with torch.no_grad():
+                    local_shard(into).copy_(local_shard(stored(f"{kind}.{name}", into)))
+            if (steps := info.optimizer_steps.get(name)) is not None:
+                fused = state.optimizer.param_groups[0].get("fused")
+                moments = {moment: stored(f"{moment}.{name}", parameter) for moment in MOMENTS}
+                moments["step"] = torch.tensor(steps, device=parameter.device if fused else "cpu")
+                state.optimizer.state[parameter] = moments
     state.step, state.seconds = info.step, info.seconds
-
-
-def _tensors_of(state: RunState, keep: bool) -> dict[str, Tensor]:
-    """A checkpoint's full tensors. Sharded ones are gathered one at a time, and freed again unless `keep`."""
-    tensors: dict[str, Tensor] = {}
-    for name, parameter in state.parameters.items():
-        moments = state.optimizer.state.get(parameter, {})
-        found = {f"weight.{name}": parameter}
-        found |= {f"{moment}.{name}": moments[moment] for moment in MOMENTS if moment in moments}
-        if state.average:
-            found[f"average.{name}"] = state.average[name]
-        for key, value in found.items():
-            full = full_tensor(value.detach())
-            if keep:  # an unsharded tensor stays on its device until its file is written
-                tensors[key] = full.cpu() if is_sharded(value) else full
-    return tensors
 
 
 def continued_config(stage: str, config: StageConfig, out: Path) -> StageConfig:
@@ -176,7 +155,8 @@ def continued_config(stage: str, config: StageConfig, out: Path) -> StageConfig:
     found = list_checkpoints(out / CHECKPOINTS)
     if not found:
         return config
-    info = _read_state(found[-1])
+    with _opened(found[-1]) as (info, _):
+        pass
     if info.stage != stage:
         raise ValueError(f"{found[-1]} is from stage {info.stage!r}, not {stage!r}; choose another folder")
     if info.config["steps"] < config.steps:

@@ -151,7 +151,7 @@ def _train(request: TrainRequest, report: Report, held: ExitStack) -> None:
     parts, wrote = ended[0], stage_file(out, stage)
     if in_place:
         if is_main:
-            parts.save(as_stated(world, adapter_facts(wrote)), max_shard_bytes=config.shard_mb * 2**20)
+            parts.save(as_stated(world, adapter_facts(wrote)))
             write_json(out / RESULT, {**read_json(out / RESULT), IN_WORLD: str(world.folder.resolve())})
         report(f"wrote {request.world}")
     if is_baseline and is_main:

@@ -184,7 +184,6 @@ class StageConfig:
         0, "steps between contact sheets of shots drawn with the current weights; 0: none", _AT_LEAST_0
     )
     shots_steps: int = _option(10, "sampling steps for those shots", _AT_LEAST_1, _MOST_STEPS)
-    shard_mb: int = _option(1024, "maximum size of a checkpoint file, in MiB", _AT_LEAST_1)
 
     def __post_init__(self) -> None:
         for option in dataclasses.fields(self):

@@ -25,8 +25,9 @@ from transformers import PreTrainedTokenizerFast
 from ..data.dataset import DatasetFolder
 from ..files import PART, rename, room_for, sync_file
 from ..game.state import clean_text
+from ..model.decoder import stock_transformer
 from ..model.sampler import STOCK_SCHEDULER
-from ..spec import RELEASE, TIME_FACTOR, DecoderSpec, ModelSpec, VaeSpec
+from ..spec import RELEASE, DecoderSpec, ModelSpec, VaeSpec
 from ..weights import World
 from ..weights.storage import write_json
 from .parts import ADAPTER, WorldParts, is_trained_lora, name_of, read_adapter, with_guidance
@@ -98,11 +99,25 @@ def open_text_video(folder: Path, dtype: torch.dtype = torch.float32) -> WorldPa
         pipeline = CogVideoXPipeline.from_pretrained(str(folder), **options)
     except OSError as error:
         raise ValueError(f"{folder} is not a complete CogVideoX folder ({error}); download it again") from error
-    config = pipeline.transformer.config
+    config, vae = pipeline.transformer.config, pipeline.vae.float()
     if config.use_rotary_positional_embeddings or config.patch_size_t or config.ofs_embed_dim:
         raise ValueError(f"{folder} is another CogVideoX model; stage gc trains THUDM/CogVideoX-2b")
-    pipeline.vae.float()
-    spec = _spec_of(folder.name, pipeline)
+    channels = tuple(vae.config.block_out_channels)
+    factor = 2 ** (len(channels) - 1)
+    sizes = (vae.config.layers_per_block, vae.config.latent_channels, vae.config.norm_num_groups)
+    decoder = DecoderSpec(
+        layers=config.num_layers,
+        heads=config.num_attention_heads,
+        head_width=config.attention_head_dim,
+        time_width=config.time_embed_dim,
+        patch=config.patch_size,
+        height=config.sample_height * factor,
+        width=config.sample_width * factor,
+        spatial_scale=config.spatial_interpolation_scale,
+        vae=VaeSpec(channels, *sizes, vae.config.scaling_factor),
+    )  # its clips have the published number of frames
+    state = replace(RELEASE.state, width=decoder.heads * decoder.head_width)
+    spec = replace(RELEASE, name=folder.name, state=state, decoder=decoder)
     pipeline.vae.num_sample_frames_batch_size = spec.decoder.frames - 1  # encode whole clips, as in ShotDecoder
     return WorldParts(spec, decoder=TextVideo(spec, pipeline))
 
@@ -116,14 +131,14 @@ def new_text_video(world: World, dataset: DatasetFolder, seed: int) -> WorldPart
         raise ValueError(missing[0])
     vae = world.load_decoder(dtype=torch.float32, parts=("vae",)).vae
     encoder = world.load_encoder(dtype=torch.float32, parts=("text_tower",))
-    for part, model in (("vae", vae), ("text_tower", encoder.text_tower)):
-        name_weights(model, name_of(world, part))
+    name_weights(vae, name_of(world, "vae"))
+    name_weights(encoder.text_tower, name_of(world, "text_tower"))
     tokenizer = _stock_tokenizer(encoder.tokenizer)
     longest = max((len(tokenizer(clean_text(turn.instruction)).input_ids) for turn in dataset.turns), default=1)
     length = -(-longest // TEXT_STEP) * TEXT_STEP
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(random_seed(seed, "gc"))
-        transformer = _transformer(world.spec, length)
+        transformer = stock_transformer(world.spec, world.spec.encoder.text.width, length)
     pipeline = CogVideoXPipeline(
         tokenizer=tokenizer,
         text_encoder=encoder.text_tower,
@@ -172,27 +187,6 @@ def dtype_option(version: str) -> str:
     return "dtype" if (major, minor) >= (0, 42) else "torch_dtype"
 
 
-def _transformer(spec: ModelSpec, text_length: int) -> CogVideoXTransformer3DModel:
-    decoder = spec.decoder
-    _, channels, height, width = decoder.latent_shape
-    return CogVideoXTransformer3DModel(
-        num_attention_heads=decoder.heads,
-        attention_head_dim=decoder.head_width,
-        in_channels=channels,
-        out_channels=channels,
-        time_embed_dim=decoder.time_width,
-        text_embed_dim=spec.encoder.text.width,
-        num_layers=decoder.layers,
-        sample_width=width,
-        sample_height=height,
-        sample_frames=decoder.frames,
-        patch_size=decoder.patch,
-        temporal_compression_ratio=TIME_FACTOR,
-        max_text_seq_length=text_length,
-        spatial_interpolation_scale=decoder.spatial_scale,
-    )
-
-
 def _stock_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerFast:
     """A world's text tokenizer for the pipeline: it appends </s>, and pads with id 0 as ShotEncoder does."""
     from tokenizers import Tokenizer, processors
@@ -203,23 +197,3 @@ def _stock_tokenizer(backend: Tokenizer) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=ending, pad_token=ending.id_to_token(0), eos_token="</s>", unk_token="<unk>"
     )
-
-
-def _spec_of(name: str, pipeline: CogVideoXPipeline) -> ModelSpec:
-    """The spec of a stock pipeline; its clips have the published number of frames."""
-    config, vae = pipeline.transformer.config, pipeline.vae.config
-    channels = tuple(vae.block_out_channels)
-    factor = 2 ** (len(channels) - 1)
-    decoder = DecoderSpec(
-        layers=config.num_layers,
-        heads=config.num_attention_heads,
-        head_width=config.attention_head_dim,
-        time_width=config.time_embed_dim,
-        patch=config.patch_size,
-        height=config.sample_height * factor,
-        width=config.sample_width * factor,
-        spatial_scale=config.spatial_interpolation_scale,
-        vae=VaeSpec(channels, vae.layers_per_block, vae.latent_channels, vae.norm_num_groups, vae.scaling_factor),
-    )
-    state = replace(RELEASE.state, width=decoder.heads * decoder.head_width)
-    return replace(RELEASE, name=name, state=state, decoder=decoder)

@@ -214,7 +214,7 @@ SETTINGS = frozenset(
     drop_text drop_text_features drop_image drop_both encoder_frame motion_scope drop_motion true_states
     mse edge edge_scales motion kl pixels alpha beta
     window recall history_noise teacher_guidance teacher_strengths log_every save_every
-    validate_every shots_every shots_steps shard_mb
+    validate_every shots_every shots_steps
     """.split()
 )
 

@@ -22,7 +22,7 @@ from animegamer_core.model.engine import GameEngine
 from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.toybox.world import vocabulary
-from animegamer_core.train.checkpoints import list_checkpoints
+from animegamer_core.train.checkpoints import list_checkpoints, step_of
 from animegamer_core.train.log import read_log
 from animegamer_core.train.parts import read_adapter
 from animegamer_core.weights import open_world, save_part, save_world
@@ -83,7 +83,7 @@ def test_a_deleted_run_is_made_again_and_continues_with_the_same_losses_after_an
     assert message(server.wait(queued, PATIENCE_S), "execution_interrupted") is not None
     reached = len(losses(folder))
     assert 1 <= reached < 4 and losses(folder) == wanted[:reached]
-    assert [path.name for path in list_checkpoints(folder / "checkpoints")] == [f"step-{reached:07d}"]
+    assert [step_of(path) for path in list_checkpoints(folder / "checkpoints")] == [reached]
     server.run(train(), PATIENCE_S)
     assert losses(folder) == wanted
     again = read_adapter(folder / "adapt.safetensors")[2]

@@ -10,7 +10,7 @@ import torch
 from test_train import train
 from test_train_worlds import FEW
 
-from animegamer_core.train.checkpoints import list_checkpoints
+from animegamer_core.train.checkpoints import list_checkpoints, step_of
 from animegamer_core.train.learners import DiffusionLearner
 
 
@@ -27,7 +27,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(places, tmp_path, capsys):
     assert train("predict", *places, tmp_path / "run", options, hear) == 130
     assert signal.getsignal(signal.SIGINT) is before
     (kept,) = list_checkpoints(tmp_path / "run" / "checkpoints")[-1:]
-    step = int(kept.name.removeprefix("step-"))
+    step = step_of(kept)
     assert step in (2, 3) and said[-1] == f"stopped after step {step}; the same command with --resume continues"
     assert "finishing and saving the current step" in capsys.readouterr().err
     assert (tmp_path / "run" / "loss.png").is_file()
