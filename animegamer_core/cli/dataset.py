@@ -27,9 +27,7 @@ if typing.TYPE_CHECKING:
     from ..data.assemble import BuildReport
     from ..data.build import BuildSettings
     from ..data.captions.run import Captioner
-    from ..data.dataset import DatasetFolder
 
-SHOWN_PROBLEMS = 50
 FLOW, CAPTIONER = "flow_", "captioner_"  # what options begin with
 Flow = OmitArgPrefixes[typed(FlowSettings, ("weights", "device"), FLOW)]
 Threshold = OmitArgPrefixes[typed(FlowSettings, ("threshold",))]
@@ -98,9 +96,7 @@ class Build:
             return 2  # no film could be read; the messages are above
         at_once = self.asking.get("asked_at_once", AskSettings.asked_at_once)
         report = assemble_dataset(self.out, settings, captioner, references, at_once, Progress().show)
-        _print_report(report, broken.values())
-        _write_pictures(self.out)
-        _print_next(report.dataset, get_spec(self.spec).name)
+        _print_report(report, broken.values(), get_spec(self.spec).name)
         return int(bool(broken or report.broken or report.open or report.captions.failures))
 
     def _settings(self) -> BuildSettings:
@@ -154,10 +150,8 @@ class Check:
                 print(f"{film}: {counted(scenes, 'scene')} to cut; build the dataset again with this film")
             write_review(self.folder)
         problems = check(self.folder, Progress("clips opened"))
-        for problem in problems[:SHOWN_PROBLEMS]:
+        for problem in problems:
             print(problem)
-        if len(problems) > SHOWN_PROBLEMS:
-            print(f"... and {len(problems) - SHOWN_PROBLEMS} more")
         serious = sum(problem.serious for problem in problems)
         print(f"{serious} to fix" if serious else "nothing to fix")
         return int(bool(serious))
@@ -214,8 +208,10 @@ def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
     return sidecars
 
 
-def _print_report(report: BuildReport, printed: Collection[str]) -> None:
-    """Print what the folder has now and what is missing. printed: messages that were shown before."""
+def _print_report(report: BuildReport, printed: Collection[str], spec: str) -> None:
+    """Print what the folder has now, what is missing and what comes next. printed: messages that were shown before."""
+    from ..train.stages import SCRATCH_SPECS
+
     for sentence in report.broken.values():
         if sentence not in printed:
             note(sentence)
@@ -228,21 +224,12 @@ def _print_report(report: BuildReport, printed: Collection[str]) -> None:
     print(report.captions.text)
     held_out = sum(game.held_out for game in dataset.games)
     print(f"{counted(len(dataset.games), 'game')}, {held_out} of them held out, in {dataset.path}")
-
-
-def _print_next(dataset: DatasetFolder, spec: str) -> None:
-    """Print the next commands."""
-    from ..train.stages import SCRATCH_SPECS
-
-    folder = shell_word(dataset.path)
-    print(
-        f"next: review the clips in review.html, then apply its export: {PROGRAM} dataset check {folder} --apply FILE"
-    )
+    _write_pictures(dataset.path)
+    folder, sizes = shell_word(dataset.path), f" --spec {spec}" if spec in SCRATCH_SPECS else ""
+    print(f"next: review the clips in review.html; apply its export: {PROGRAM} dataset check {folder} --apply FILE")
     if uncaptioned := sum(not turn.captioned for turn in dataset.turns):
-        print(f"{uncaptioned} clips have no caption: run the same command again with --captioner, or name what they")
-        print("show in review.html; until then they can only train stage vae")
+        print(f"{uncaptioned} clips have no caption and only train stage vae: build again with --captioner")
     else:
-        sizes = f" --spec {spec}" if spec in SCRATCH_SPECS else ""
         print(f"then: {PROGRAM} train all --dataset {folder} --world WORLD{sizes} --out RUN")
 
 

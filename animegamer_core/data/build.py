@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..files import FULL, make_folder, room_for
+from ..files import make_folder, room_for
 from ..game.life import STATS, Stat
 from .dataset import DatasetFolder, read_info
 from .films import transnet, writing
@@ -131,7 +131,9 @@ def _survey_films(
     """Survey the films that are not in the index yet; returns film -> message for those that cannot be read at all."""
     cutting, known, broken = settings.cutting(), read_film_index(out), {}
     check_same_settings(out, known, named, cutting)
-    _try_to_write(out)
+    make_folder(out)
+    with room_for(out), tempfile.TemporaryFile(dir=out):
+        pass  # an OSError now, not after a whole film was read
     todo = [(name, film) for name, film in named.items() if name not in known]
     if todo:
         transnet.check_installed()
@@ -151,19 +153,6 @@ def _survey_films(
             add_film(out, name, named[name], cutting, survey)
         report("films read", done, len(named))
     return broken
-
-
-def _try_to_write(out: Path) -> None:
-    """Make the folder and a file in it; OSError names it now, not after a whole film was read."""
-    try:
-        make_folder(out)
-        with room_for(out), tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        if error.errno in FULL:
-            raise
-        message = f"the output folder cannot be written to ({error.strerror}); choose another"
-        raise OSError(error.errno, message, str(out)) from error
 
 
 def _survey(

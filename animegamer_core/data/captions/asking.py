@@ -10,7 +10,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -84,44 +84,32 @@ def run_batch(
     stop = threading.Event()
     unanswered = 0  # in a row
     with ThreadPoolExecutor(at_once) as pool:
+        futures = {pool.submit(job, stop): name for name, job in jobs.items()}
         try:
-            for done, (name, future) in enumerate(_completed(pool, jobs, at_once, stop), start=1):
+            for done, future in enumerate(as_completed(futures), start=1):
+                name = futures[future]
                 try:
                     result.values[name] = future.result()
                     unanswered = 0
                 except ReplyError as error:
                     result.invalid[name] = error
                     unanswered = 0
+                except Cancelled:
+                    continue  # it only says that the batch was stopped
                 except CaptionerError as error:
-                    if not stop.is_set():  # else it only says that the batch was stopped
-                        result.failures[name] = str(error)
-                        unanswered += not isinstance(error, ClipUnreadable)
-                        if isinstance(error, CaptionerUnavailable):
-                            result.stopped = str(error)
-                        elif unanswered >= GIVE_UP:
-                            result.stopped = f"no answer about {GIVE_UP} {what} in a row; the last: {error}"
-                        if result.stopped:
-                            stop.set()
+                    result.failures[name] = str(error)
+                    unanswered += not isinstance(error, ClipUnreadable)
+                    if isinstance(error, CaptionerUnavailable):
+                        result.stopped = str(error)
+                    elif unanswered >= GIVE_UP:
+                        result.stopped = f"no answer about {GIVE_UP} {what} in a row; the last: {error}"
+                    if result.stopped:
+                        stop.set()
                 if on_progress is not None:
                     on_progress(done, len(jobs))
         finally:
             stop.set()  # on an error, jobs that wait give up; leaving the pool waits for the others
     return result
-
-
-def _completed(
-    pool: ThreadPoolExecutor, jobs: Mapping[str, Job[T]], at_once: int, stop: threading.Event
-) -> Iterator[tuple[str, Future[T]]]:
-    """(name, future) of each job as it completes; after a stop no more are started."""
-    waiting = iter(jobs.items())
-    running: dict[Future[T], str] = {}
-    while True:
-        while not stop.is_set() and len(running) < 2 * at_once and (job := next(waiting, None)):
-            running[pool.submit(job[1], stop)] = job[0]
-        if not running:
-            return
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            yield running.pop(future), future
 
 
 class _StoredReply(msgspec.Struct):
