@@ -153,19 +153,6 @@ def test_the_pictures_are_drawn_by_their_script(tmp_path):
         assert new.size == shown.size and (new.n_frames, shown.n_frames) == (17, 6 * 17)
 
 
-def test_tests_and_extras_that_the_pages_name_exist():
-    tomllib = pytest.importorskip("tomllib")  # Python 3.11 and newer
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    markers = [line.split(":")[0] for line in project["tool"]["pytest"]["ini_options"]["markers"]]
-    for line in TESTS:
-        words = shlex.split(line)
-        assert all((ROOT / word).is_file() for word in words if word.endswith(".py")), line
-        assert all(words[index + 1] in markers for index, word in enumerate(words) if word == "-m"), line
-    for line in INSTALLED:
-        named = [name for extras in re.findall(r"\.\[([a-z,]+)\]", line) for name in extras.split(",")]
-        assert set(named) <= set(project["project"]["optional-dependencies"]), line
-
-
 @pytest.mark.parametrize("line", PARSED)
 def test_commands_that_need_more_are_understood(line, stop_when_parsed, monkeypatch, capsys):
     """The program's own parser takes every word: options, values, and what has to be given."""

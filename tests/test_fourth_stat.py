@@ -1,7 +1,6 @@
 """A world of one's own may have a stat more: a row in its world.json, and nothing else."""
 
 import json
-from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -71,11 +70,6 @@ def test_its_tags_stand_in_the_prompt_and_its_question_in_what_captioners_are_as
     units = f"<Strength_{state.change['hunger']}>"
     assert f"</ST> <HU> {units} </HU> </TURN>" in text
     assert questions(3, world.life.rules.stats).endswith("(6) hunger <HU>: " + HUNGER.meaning + ".")
-
-
-def test_a_new_game_starts_where_the_row_says(tmp_path):
-    rules = Rules((*STATS, replace(HUNGER, start=20)))
-    assert GameSession(rules=rules, opening={"social": 70}).character["hunger"] == 20
 
 
 def test_a_dataset_states_it_from_captions_to_training(tmp_path):

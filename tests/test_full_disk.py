@@ -1,6 +1,5 @@
 """A full disk is one sentence with the path and the free space; what is finished stays, the same command goes on."""
 
-import errno
 import re
 
 import published_files
@@ -13,12 +12,10 @@ from table_world import save_measured_world, small_games
 
 from animegamer_core.__main__ import main
 from animegamer_core.data.benchmark import benchmark_text
-from animegamer_core.files import append_line, locked, make_folder, write_text
 from animegamer_core.story.story import Story
 from animegamer_core.weights import convert as build
 from animegamer_core.weights import fetch as fetching
 from animegamer_core.weights import open_world
-from animegamer_core.weights.storage import FolderWriter
 
 GAME = "".join(
     f"Character: Miko; Motion: run {word}; Background: day beach.\n" for word in ("one", "two", "three", "four")
@@ -174,33 +171,3 @@ def test_each_command_goes_on_once_there_is_room(command, tmp_path, capsys):
             go_on_in(command(full), full, whole, capsys)
         resize(full, 4 * size)
         go_on_to_the_end(command(full), full, whole)
-
-
-def test_each_command_goes_on_once_there_are_names(command, tmp_path, capsys):
-    """A disk may hold so many files and folders only."""
-    whole, full = tmp_path / "whole", tmp_path / "full"
-    assert run(command(whole)) == 0
-    room, names = 4 * whole_size(whole), len(list(whole.rglob("*")))
-    with small_disk(full, room):
-        for count in sorted({1, 2, names // 2, names}):
-            resize(full, room, names=count)
-            go_on_in(command(full), full, whole, capsys)
-        resize(full, room)
-        go_on_to_the_end(command(full), full, whole)
-
-
-def test_no_name_fits_on_the_disk(tmp_path):
-    """A folder, a file, a line and a lock fail alike."""
-    with small_disk(tmp_path / "full", 1000):
-        resize(tmp_path / "full", 1000, names=1)
-        new = tmp_path / "full" / "new"
-        for write in (
-            lambda: make_folder(new),
-            lambda: write_text(new, "text"),
-            lambda: append_line(new, "line\n"),
-            lambda: locked(new, "refused").__enter__(),
-            lambda: FolderWriter(new.parent).write_json(new.name, {}),
-        ):
-            with pytest.raises(OSError, match=r"\d MB free\); finished work is kept; free some space") as caught:
-                write()
-            assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(new))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from animegamer_core.json_files import JsonError, parse_json, read_json, read_rows, to_type
+from animegamer_core.json_files import JsonError, read_json, read_rows, to_type
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,6 @@ def test_what_is_wrong_is_said_with_its_field(text, tmp_path):
     with pytest.raises(JsonError, match=WRONG[text]) as caught:
         read_json(path, Turn)
     assert str(caught.value).startswith(str(path)) and len(str(caught.value)) < 300
-
-
-def test_other_keys_are_passed_over_and_whole_numbers_are_numbers():
-    assert parse_json(b'{"seed": 3, "motion": 2, "new": {}}', Turn, "x") == Turn(3, 2.0)
-    assert to_type({"seed": 3}, Turn, "x") == Turn(3)
-    with pytest.raises(JsonError, match="x: field seed"):
-        to_type({"seed": "3"}, Turn, "x")
-    with pytest.raises(JsonError, match="x: text that is not valid Unicode"):
-        to_type("\ud800", Turn, "x")
 
 
 def test_a_file_has_a_largest_size_and_has_to_be_there(tmp_path):

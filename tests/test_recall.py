@@ -5,7 +5,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from animegamer_core.game import recall
 from animegamer_core.game.recall import Memory, Seen, chosen_memory, named_in
 from animegamer_core.game.state import CACHED_TURNS, GameSession, GameState
 
@@ -49,24 +48,6 @@ def test_a_text_refers_to_things_and_describes_some(instruction, things, describ
     assert named.described == described <= named.shown
 
 
-def test_the_scene_of_a_text_is_its_place_and_characters():
-    assert named_in(text("talk to a friend", "night street", "Miko, Taro")).scene == ("street", "miko", "taro")
-    assert named_in(text("talk", "a cozy kitchen with a big oven", "Old Tom and Jiji")).scene == (
-        "kitchen",
-        "old tom",
-        "jiji",
-    )
-    assert named_in("Miko dances with Taro in the rain.").scene == ("miko", "taro")
-
-
-def test_what_the_last_turns_show_is_not_recalled_by_name():
-    back = "Character: she; Motion: gently do the same again with the scarf; Background: in the same place by night."
-    named = named_in(back)
-    assert (named.things, named.scene) == ((("scarf",),), ()), "a pronoun is nobody's name, and night no place"
-    assert named.shown == {"scarf", "night"} and named.described == set()
-    assert named_in("She runs with Taro in the same place.").scene == ("taro",)
-
-
 def test_a_thing_recalls_the_turn_that_described_it():
     instructions = [PLAIN, text("dance with a red scarf"), PLAIN, text("swim with the scarf"), *[PLAIN] * 6]
     session = played(instructions)
@@ -74,11 +55,6 @@ def test_a_thing_recalls_the_turn_that_described_it():
     assert remembered(session, text("read a book with the scarf")) == [2, 8, 9, 10]
     assert remembered(session, text("read a book with a blue scarf")) == [7, 8, 9, 10]
     assert remembered(session, PLAIN) == [7, 8, 9, 10]
-
-
-def test_a_thing_that_nobody_described_recalls_the_turn_that_showed_it_last():
-    session = played([text("run with the scarf"), PLAIN, text("swim with the scarf"), *[PLAIN] * 6])
-    assert remembered(session, text("dance with the scarf")) == [3, 7, 8, 9]
 
 
 def test_the_opening_picture_is_recalled_for_what_no_turn_described():
@@ -158,14 +134,3 @@ def test_a_game_that_was_rewound_recalls_as_one_that_was_played_anew(lines, data
     assert session._seen == Seen.of((turn.number, turn.instruction) for turn in session.turns)
     back = session.rewind(data.draw(st.integers(0, len(lines))))
     assert back._seen == played(lines[: len(back.turns)])._seen
-
-
-def test_choosing_turns_reads_no_other_text_than_the_instruction(monkeypatch):
-    """So it takes as long at turn 10,000 as at turn 10."""
-    session, reads = played([text("run with a red scarf"), *[PLAIN] * 40]), []
-    session.recall(PLAIN, stored=True)
-    monkeypatch.setattr(recall, "named_in", lambda line: reads.append(line) or named_in(line))
-    asking = text("swim with the scarf")
-    assert session.recall(asking, stored=True) == (1,) and reads == [asking]
-    session.step(asking, GameState(torch.zeros(2, 3), 3)).recall(PLAIN, stored=True)
-    assert reads == [asking, asking, PLAIN]

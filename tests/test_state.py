@@ -7,13 +7,11 @@ from hypothesis import strategies as st
 
 from animegamer_core.game.life import PUBLISHED_RULES
 from animegamer_core.game.state import (
-    CACHED_TURNS,
     MOTION_TABLES,
     GameSession,
     GameState,
     Instruction,
     MotionScope,
-    MotionTable,
     clean_text,
     motion_text,
     read_instructions,
@@ -50,12 +48,6 @@ def test_published_motion_tables():
         MOTION_TABLES["released"].level(3.0)
 
 
-def test_a_measured_table_finds_the_level_of_a_value():
-    table = MotionTable("world", (0.5, 1.5, 2.5, 3.5, 4.5), (1, 2, 3, 4))
-    assert [table.level(table.value(level)) for level in range(1, 6)] == [1, 2, 3, 4, 5]
-    assert table.level(1.0) == 1 and table.level(1.0001) == 2
-
-
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.sampled_from((-1, 1))), max_size=60))
 def test_stats_change_in_fives_and_stay_in_range(changes):
     values = PUBLISHED_RULES.start
@@ -72,13 +64,6 @@ def test_the_window_is_the_last_k_turns_with_their_representations(turns, window
     past = played(turns, window).past()
     assert [turn.number for turn in past] == list(range(max(1, turns - window + 1), turns + 1))
     assert all(turn.state.representation is not None for turn in past)
-
-
-def test_old_turns_drop_their_representations():
-    session = played(CACHED_TURNS + 5)
-    kept = [turn.state.representation is not None for turn in session.turns]
-    assert kept == [False] * 5 + [True] * CACHED_TURNS
-    assert session.next_number == CACHED_TURNS + 6
 
 
 def test_rewinding_leaves_two_futures():

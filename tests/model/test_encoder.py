@@ -61,14 +61,6 @@ def test_pictures_become_normalised_squares(size):
     torch.testing.assert_close(white, expected, atol=1e-3, rtol=0)
 
 
-def test_shrinking_does_not_alias():
-    stripes = torch.ones(1, 3, 64, 64)
-    stripes[..., ::2] = -1
-    centre = clip_pixels(stripes, 16)[..., 4:-4, 4:-4]
-    grey = clip_pixels(torch.zeros(1, 3, 16, 16), 16)[..., 4:-4, 4:-4]
-    assert (centre - grey).abs().max() < 0.5  # a plain stride would give full black or white: 1.9
-
-
 def test_an_opening_picture_is_cropped_to_its_middle(tiny_encoder):
     """In the shot's shape (48 x 32 here), whatever the picture's size; and with the motion part of the words."""
     picture = torch.rand(3, 40, 30, generator=torch.Generator().manual_seed(5)) * 2 - 1

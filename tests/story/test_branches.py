@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_story import WORLD, StubPlayer, predicted, texts
 
-from animegamer_core.game.state import CACHED_TURNS, GameSession, GameState
+from animegamer_core.game.state import GameSession, GameState
 from animegamer_core.story.content_store import ShotKey, StateKey, address_of, opening_address, with_opening_address
 from animegamer_core.story.folder import story_names
 from animegamer_core.story.story import Story
@@ -58,42 +58,6 @@ def test_stories_are_listed_last_played_first_without_other_folders(tmp_path):
 
 
 # Branches
-
-
-def test_another_branch_goes_on_from_one_of_its_turns(tmp_path):
-    StubPlayer(tmp_path).play(["one", "two", "three"])
-    StubPlayer(tmp_path, after=1).play(["other"])
-    story = opened(tmp_path)
-    assert story.branches() == ["main", "branch-2"] and story.branch == "branch-2"
-    story.use("main")
-    assert texts(story) == ["one", "two", "three"] and opened(tmp_path).branch == "branch-2"
-    turn = story.session(3, 2).turns[-1]
-    story.add_turn(turn, story.entries[2].shot)
-    back = opened(tmp_path)
-    assert back.branch == "main" and texts(back) == ["one", "two", "three"]
-    for entry, clip in zip(back.entries, back.clips().values(), strict=True):
-        assert clip.read_text() == f"clip of {entry.state} 0"
-
-
-def test_playing_the_same_games_again_makes_no_more_branches(tmp_path):
-    lines = []
-    for _ in range(3):
-        for game in (["one"], ["one", "two"]):
-            story = StubPlayer(tmp_path).play(game).story
-            story.end_branch(len(game))
-            assert texts(opened(tmp_path)) == game
-        lines.append(story.branches())
-    assert lines == [["main"], *[["main", "branch-2"]] * 2]
-
-
-def test_branches_are_listed_in_order_and_others_are_refused(tmp_path):
-    StubPlayer(tmp_path).play(["one"])
-    for name in ("branch-2", "nope", "../main", "main/../main", ""):
-        with pytest.raises(ValueError, match="its branches are main"):
-            opened(tmp_path).use(name)
-    for number in range(11):
-        StubPlayer(tmp_path).play([f"other {number}"])
-    assert opened(tmp_path).branches() == ["main", *(f"branch-{number}" for number in range(2, 13))]
 
 
 def undrawn(story, session, *instructions, **said):
@@ -153,23 +117,6 @@ def test_another_take_keeps_later_turns_if_asked(tmp_path):
     assert len(story.entries) == 2 and story.branches() == ["main", "branch-2", "branch-3"]
 
 
-def test_a_turn_of_another_state_does_not_keep_later_turns(tmp_path):
-    """Later turns were predicted from the state that it replaces, so they stay in their own branch."""
-    player = StubPlayer(tmp_path).play(["one", "two", "three"])
-    story, before = player.story, list(player.story.entries)
-    other = StubPlayer(tmp_path / "elsewhere").play(["one", "other"])
-    turn = other.session.turns[1]
-    story.put_state(StateKey(WORLD, before[0].state, "other", 2, "paper", "float32"), turn.state)
-    shot = shot_of(story, turn.address)
-    for _ in range(2):  # the second time its branch exists
-        story.use("main")
-        story.add_turn(turn, shot, keep_later=True)
-        assert (story.branch, story.branches()) == ("branch-2", ["main", "branch-2"])
-        assert states(story) == [before[0].state, turn.address] and texts(story) == ["one", "other"]
-    story.use("main")
-    assert story.entries == before and texts(story) == ["one", "two", "three"]
-
-
 # How a game begins
 
 
@@ -214,15 +161,6 @@ def test_every_part_of_an_opening_is_in_its_address():
     assert opening_address("0" * 64, openings[0]) != addresses[0]
     assert opening_address("0" * 64, with_opening_address(WORLD, openings[0])) != addresses[0], "rewound, another world"
     assert opening_address(WORLD, replace(openings[0], window=9)) == addresses[0]
-
-
-def test_a_session_has_the_representations_of_its_last_turns(tmp_path):
-    player = StubPlayer(tmp_path).play([str(number) for number in range(CACHED_TURNS + 3)])
-    story = player.story
-    for window in (2, CACHED_TURNS + 2):
-        session = story.load_session(story.session(CACHED_TURNS + 3, window))
-        held = [turn.number for turn in session.turns if turn.state.representation is not None]
-        assert held == list(range(CACHED_TURNS + 4 - max(CACHED_TURNS, window), CACHED_TURNS + 4))
 
 
 def test_a_story_that_was_removed_is_not_written_with_a_hole(tmp_path):

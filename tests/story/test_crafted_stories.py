@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 from dataclasses import asdict
 
@@ -126,12 +125,6 @@ def test_what_was_written_into_a_record_stays_text(root):
     assert all(line.isprintable() and not set("{}<>") & set(line.replace("-->", "")) for line in lines)
 
 
-@pytest.mark.parametrize("key", [{"recalled": (999999,)}, {"window": -1}])
-def test_turns_that_were_never_there_are_not_looked_for(world, root, key):
-    change_turns(root, lambda own: own.update(key))
-    assert go_on(world, root).turn.number == 3
-
-
 def test_an_opening_with_stats_that_none_can_have_is_lost(root):
     change_turns(root, change_opening=lambda key: key["stats"].update(stamina=101))
     with pytest.raises(ValueError, match="the game's opening .* is missing or damaged; start the game again"):
@@ -158,20 +151,3 @@ def test_an_openings_clip_that_is_none_stops_only_the_export_that_shows_it(world
             shown()
         assert "Errno" not in str(raised.value)
     assert export(story, session) and go_on(world, root).turn.number == 3
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
-@pytest.mark.parametrize("where", ["openings/*.json", "openings/*.mp4", "story.json"])
-def test_a_pipe_in_a_story_keeps_nobody_waiting(root, where):
-    for path in list((root / "game").glob(where)):
-        path.unlink()
-        os.mkfifo(path)
-    try:
-        story = Story.read(root, "game")
-        session = story.session(len(story.entries), 2)
-        story.opening_clip(session)
-        export_film(story, root / "film.mp4", opening=True)
-    except ValueError as error:
-        assert "missing" in str(error) or "it is not a file" in str(error)
-    else:
-        assert where == "openings/*.mp4", "only this one can be missed"

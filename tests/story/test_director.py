@@ -64,14 +64,6 @@ def test_a_long_game_stays_lively_and_in_the_vocabulary(main):
     assert sum(inside) >= 0.9 * len(turns)
 
 
-def test_the_same_game_and_seed_get_the_same_proposals():
-    session = played(Director(WORDS, 3), 30)
-    again = played(Director(WORDS, 3), 30)
-    assert session.turns == again.turns
-    assert Director(WORDS, 3)(session, 3) == Director(WORDS, 3)(again, 3)
-    assert [turn.instruction for turn in played(Director(WORDS, 4), 30).turns] != [t.instruction for t in session.turns]
-
-
 @pytest.mark.parametrize(
     ("character", "stat"),
     [
@@ -105,13 +97,6 @@ def test_nothing_is_proposed_together_that_training_never_showed_together():
             motion = phrases[SECOND.life.words.act_of(parts["motion"]).phrase]
             casting = Casting(who[0], who[1] if len(who) > 1 else None, motion, place)
             assert SECOND.novelties(casting) in (SEEN, {"place"} if who[0] in few else SEEN), turn.instruction
-
-
-def test_a_described_thing_is_referred_to_later():
-    turns = [turn.instruction for turn in played(Director(WORDS), 300).turns]
-    first = next(text for text in turns if " with a " in text)
-    thing = PUBLISHED.fullmatch(first)["motion"].split()[-1]
-    assert any(f" with the {thing};" in text for text in turns[turns.index(first) + 1 :][:30])
 
 
 def test_the_player_may_write_anything_between():
@@ -215,23 +200,6 @@ def test_a_typed_game_offers_proposals(world, tmp_path, capsys, monkeypatch):
     assert len(turns) == 3 and turns[2].endswith("Miko naps")
     assert turns[0].split("  ")[1] in offered[0]
     assert "there is no proposal 9" in printed.err and "how many turns?" in printed.err
-
-
-def test_ctrl_c_gives_an_autoplayed_game_back(world, tmp_path, capsys, monkeypatch):
-    state_words(world)
-    lines = iter(["@auto 5\n", "Miko naps\n", ""])
-    monkeypatch.setattr("sys.stdin.readline", lambda: next(lines))
-    real, count = Player.step, iter(range(9))
-
-    def step(self, *given, **more):
-        if next(count) == 2:
-            raise KeyboardInterrupt
-        return real(self, *given, **more)
-
-    monkeypatch.setattr(Player, "step", step)
-    assert main(["play", "--world", str(world.folder), "--out", str(tmp_path), "--steps", "1"]) == 0
-    turns = [line for line in capsys.readouterr().out.splitlines() if line.startswith("turn ")]
-    assert len(turns) == 3 and turns[2].endswith("Miko naps")
 
 
 def state_words(world, words=WORDS):

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import av
 import numpy as np
 import pytest
-import torch
 from hostile import any_bytes
 from PIL import Image
 from test_play import GAME, content
@@ -18,14 +17,13 @@ from animegamer_core.spec import SPECS
 from animegamer_core.story.film import export_film
 from animegamer_core.story.folder import duplicate_story
 from animegamer_core.story.opening import (
-    LARGEST_PICTURE,
     film_span,
     frames_of_bytes,
     open_game,
     read_opening,
     shown_frames,
 )
-from animegamer_core.story.player import Player, PlaySettings, export
+from animegamer_core.story.player import Player, PlaySettings
 from animegamer_core.story.story import Story
 from animegamer_core.weights import open_world, save_part
 
@@ -80,16 +78,6 @@ def test_the_clip_begins_with_the_frame_or_as_much_earlier_as_it_must(count, rea
     assert read in shown
 
 
-@pytest.mark.parametrize("frame, read", [(0, 0), (4, 4), (-1, 16), (-17, 0)])
-def test_the_chosen_frame_is_the_one_that_the_engine_reads(tiny_encoder, frame, read):
-    frames = [np.random.default_rng(number).integers(0, 255, (40, 60, 3), np.uint8) for number in range(17)]
-    turn = opening(tiny_encoder, frames, frame).picture
-    picture = torch.from_numpy(frames[read]).permute(2, 0, 1).float() / 127.5 - 1
-    alone = tiny_encoder.represent("Miko waves", picture)
-    assert torch.equal(turn.state.representation, alone)
-    assert not torch.equal(alone, tiny_encoder.represent("Miko waves", picture.flip(-1)))
-
-
 @pytest.fixture
 def film(tmp_path):
     """Four seconds at 8 frames a second, whose greys tell the frame."""
@@ -105,12 +93,6 @@ def test_a_part_of_a_film_is_read_around_a_second(film, at, frame, first, count)
     assert (numbers_of(pictures), read) == (list(range(first, first + count)), frame)
 
 
-@pytest.mark.parametrize("at", [-0.5, 4.0, 1e9, float("nan")])
-def test_a_second_outside_the_film_is_refused(film, at):
-    with pytest.raises(ValueError, match="has no frame at .* 4.00 seconds"):
-        film_span(film, at, DECODER)
-
-
 def test_a_picture_is_read_upright_and_has_no_seconds(tmp_path):
     Image.new("RGBA", (30, 20), (200, 10, 10, 255)).save(tmp_path / "own.png")
     (picture,), frame = read_opening(tmp_path / "own.png", None, DECODER)
@@ -123,15 +105,6 @@ def test_a_picture_is_read_upright_and_has_no_seconds(tmp_path):
 
 
 # Openings that nobody should give
-
-
-def test_a_large_picture_is_made_smaller_but_no_lower_than_a_shot(tmp_path):
-    Image.new("1", (11000, 11000), 1).save(tmp_path / "bomb.png")
-    Image.new("1", (60000, 40), 1).save(tmp_path / "thin.png")
-    (picture,), _ = read_opening(tmp_path / "bomb.png", None, DECODER)
-    assert picture.size <= 3 * LARGEST_PICTURE and picture.shape[0] == picture.shape[1] and (picture == 255).all()
-    (picture,), _ = read_opening(tmp_path / "thin.png", None, DECODER)
-    assert picture.shape == (40, 60000, 3)
 
 
 def test_damaged_openings_are_read_or_refused_in_a_sentence(film, tmp_path):
@@ -170,23 +143,6 @@ def test_a_story_keeps_the_clip_beside_the_opening_and_gives_it_back(encoding_wo
     assert copy.opening_clip(copy.session(0, 4)).read_bytes() == path.read_bytes()
 
 
-def test_a_lost_clip_is_a_lost_picture_and_no_broken_game(encoding_world, tiny_encoder, tmp_path):
-    began, settings = opening(tiny_encoder), PlaySettings(steps=1)
-    player = Player(encoding_world, opened(encoding_world, tmp_path), settings, opening=began)
-    player.play(GAME[:1])
-    path = player.story.opening_clip(player.session)
-    whole = path.read_bytes()
-    path.unlink()
-    again = Player(encoding_world, opened(encoding_world, tmp_path), settings, after=1)
-    assert again.story.opening_clip(again.session) is None
-    again.play(GAME[1:2])
-    assert [path.name for path in again.finish(opening=True)][:2] == ["turn-001.mp4", "turn-002.mp4"]
-    assert len(read_clip(again.story.folder / "story.mp4").frames) == 2 * DECODER.frames
-    restored = Player(encoding_world, opened(encoding_world, tmp_path), settings, opening=began)
-    restored.play(GAME[:1])
-    assert restored.story.opening_clip(restored.session).read_bytes() == whole
-
-
 # Exports
 
 
@@ -197,19 +153,6 @@ def told(encoding_world, tiny_encoder, tmp_path):
     player = Player(encoding_world, opened(encoding_world, tmp_path), PlaySettings(steps=1), opening=began)
     player.play(GAME[:2])
     return SimpleNamespace(story=player.story, session=player.session)
-
-
-def test_an_export_begins_with_turn_0_only_if_asked(told):
-    usual = export(told.story, told.session)
-    plain = [path.read_bytes() for path in usual]
-    assert len(read_clip(usual[-2]).frames) == 2 * DECODER.frames
-    height = Image.open(usual[-1]).height
-    longer = export(told.story, told.session, opening=True)
-    assert [path.name for path in longer] == [path.name for path in usual]
-    assert numbers_of(read_clip(longer[-2]).frames[:17]) == list(range(17))
-    assert len(read_clip(longer[-2]).frames) == 3 * DECODER.frames
-    assert Image.open(longer[-1]).height > height + 200, "a card more"
-    assert [path.read_bytes() for path in export(told.story, told.session)] == plain
 
 
 def test_a_film_and_its_subtitles_begin_with_turn_0_only_if_asked(told, tmp_path):
@@ -272,9 +215,3 @@ def test_another_opening_is_refused_unless_the_game_begins_again(play, film, tmp
     assert content(story_in(tmp_path).folder) == before
     assert play("--opening", film, "--opening-at", 3, "--branch", 0) == 0
     assert story_in(tmp_path).branches() == ["main", "branch-2"]
-
-
-def test_a_world_without_a_shot_encoder_says_so(world, film, tmp_path, capsys):
-    words = ["play", "--auto", "1", "--world", str(world.folder), "--out", str(tmp_path), "--opening", str(film)]
-    assert main(words) == 2
-    assert "encoder" in capsys.readouterr().err

@@ -1,8 +1,5 @@
 import io
 import json
-import math
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -10,11 +7,10 @@ import pytest
 import torch
 
 from animegamer_core.__main__ import main
-from animegamer_core.cli.play import parse_motion, plan
+from animegamer_core.cli.play import plan
 from animegamer_core.game.state import MOTION_TABLES
 from animegamer_core.media.video import read_clip, to_uint8, write_clip
 from animegamer_core.model.decoder import ShotDecoder
-from animegamer_core.model.sampler import TRAIN_STEPS
 from animegamer_core.spec import SPECS
 from animegamer_core.story.player import Player, PlaySettings, export
 from animegamer_core.story.story import Story
@@ -119,33 +115,6 @@ def test_settings_of_a_shot_change_the_shot_and_not_the_history(world, tmp_path,
     assert other.clips()[2].read_bytes() != clip
 
 
-def test_progress_is_reported_step_by_step(world, tmp_path):
-    seen, turns = [], []
-    player = Player(world, opened(world, tmp_path), PlaySettings(steps=3, motion={1: 0.0}))
-    player.play(GAME[:2], turns.append, lambda done, steps, latent: seen.append((done, steps)))
-    assert seen == [(1, 3), (2, 3), (3, 3)] * 2
-    assert [(one.turn.number, one.predicted, one.drawn) for one in turns] == [(1, True, True), (2, True, True)]
-    assert turns[0].motion == 0.0 < turns[1].motion, "a motion value of zero is an override"
-
-
-@pytest.mark.parametrize("settings", [{"steps": 0}, {"steps": TRAIN_STEPS + 1}, {"seed": -1}, {"seed": 1 << 64}])
-@pytest.mark.parametrize("motion", [{}, {0: 1.0}, {1: -1.0}, {1: math.nan}])
-def test_invalid_settings_are_refused(settings, motion):
-    with pytest.raises(ValueError, match="steps is 0|steps is 1001; .* 1000 at most|seed is"):
-        PlaySettings(**settings, motion=motion)
-    assert PlaySettings(steps=TRAIN_STEPS).steps == TRAIN_STEPS
-    if motion:
-        with pytest.raises(ValueError, match="turns count from 1"):
-            PlaySettings(motion=motion)
-
-
-@pytest.mark.parametrize("place", [0, 2])
-def test_an_empty_instruction_stops_the_game_there(world, tmp_path, place):
-    with pytest.raises(ValueError, match="the instruction is empty"):
-        played(world, tmp_path, [*GAME[:place], " \n", *GAME[place:]])
-    assert (tmp_path / "game").exists() == bool(place) and len(opened(world, tmp_path).entries) == place
-
-
 # How a game ends
 
 
@@ -229,16 +198,6 @@ def test_a_typed_line_that_cannot_be_read_ends_no_game(world, tmp_path, capsys, 
     assert "has bytes that are not UTF-8; type it again" in err
 
 
-def test_out_of_memory_is_one_sentence(world, tmp_path, game, capsys, monkeypatch):
-    def shoot(*given, **options):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB.\nGPU 0 has ...")
-
-    monkeypatch.setattr(ShotDecoder, "shoot", shoot)
-    assert run_play(world, tmp_path, game) == 2
-    err = capsys.readouterr().err
-    assert "cpu is out of memory" in err and "--preset low_vram" in err and len(err.strip().splitlines()) == 1
-
-
 @pytest.mark.parametrize(
     "words, named",
     [
@@ -261,11 +220,6 @@ def test_mistakes_get_one_sentence(world, tmp_path, game, capsys, words, named):
     assert not (tmp_path / "out" / "game").exists(), "a mistake leaves nothing behind"
 
 
-@pytest.mark.parametrize("text, value", [("3=fast", 15.0), ("3=4", 15.0), ("3=2.5px", 2.5), ("3=STILL", 0.5)])
-def test_motion_of_a_turn(text, value):
-    assert parse_motion(text, TABLE) == (3, value)
-
-
 def test_what_is_played_next(world, tmp_path):
     story = played(world, tmp_path, GAME[:2]).story
     assert plan(story, GAME, resume=False, branch=None) == (0, GAME)
@@ -274,24 +228,6 @@ def test_what_is_played_next(world, tmp_path):
     assert plan(story, GAME[2:], resume=True, branch=None) == (2, GAME[2:])
     assert plan(story, GAME[2:], resume=False, branch=1) == (1, GAME[2:])
     assert plan(story, GAME, resume=False, branch=1) == (1, GAME[1:])
-
-
-def test_the_largest_seed_plays(world, tmp_path):
-    played(world, tmp_path, GAME[:2], seed=(1 << 64) - 1)
-    assert [entry.seed for entry in opened(world, tmp_path).entries] == [(1 << 64) - 1, 0]
-
-
-@pytest.mark.skipif(os.name == "nt", reason="pipes of a shell")
-def test_a_broken_pipe_is_not_an_error(world, tmp_path, game):
-    reader, writer = os.pipe()
-    os.close(reader)
-    command = [sys.executable, "-m", "animegamer_core", "play", game, "--out", tmp_path, "--world", world.folder]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    environment.pop("PYTHONUNBUFFERED", None)
-    done = subprocess.run(command, env=environment, stdout=writer, stderr=subprocess.PIPE, check=False)
-    assert (done.returncode, done.stderr) == (1, b""), "nor when Python flushes at exit"
-    assert len(Story.read(tmp_path, "game").entries) == 1, "the turn that could not be printed is saved"
-    os.close(writer)
 
 
 def test_ctrl_c_loses_no_turn_and_the_same_command_goes_on(world, tmp_path, game, monkeypatch):

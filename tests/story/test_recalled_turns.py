@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from animegamer_core.__main__ import main
-from animegamer_core.game.recall import Memory
 from animegamer_core.game.state import CACHED_TURNS, GameSession
 from animegamer_core.media.video import to_uint8
 from animegamer_core.story.player import Player, PlaySettings, save_turn
@@ -57,18 +56,6 @@ def test_a_replay_predicts_nothing(world, tmp_path, monkeypatch):
     assert again.story.branch == "main" and again.session.turns[-1].recalled == (1,)
     assert addresses(again) == addresses(first)
     assert [turn.recalled for turn in again.story.session(7, 4).turns] == [()] * 6 + [(1,)]
-
-
-def test_a_story_goes_on_with_the_memory_that_it_began_with(world, tmp_path, monkeypatch):
-    older = played(world, tmp_path, memory=Memory())
-    with monkeypatch.context() as patch:
-        patch.setattr(type(world), "load_engine", lambda *_: pytest.fail("an engine was loaded for known turns"))
-        assert addresses(played(world, tmp_path)) == addresses(older)
-    later = played(world, tmp_path, [PLAIN] * 4 + [ASKED], after=1)
-    assert later.session.turns[-1].recalled == ()
-    chosen = played(world, tmp_path, [ASKED], after=6, memory=Memory("recall", 1))
-    assert chosen.session.turns[-1].recalled == (1,) and chosen.story.branches() == ["main", "branch-2"]
-    assert index_of(chosen)["memory"]["kind"] == "recent", "the story keeps the memory that it began with"
 
 
 def test_an_opening_picture_is_recalled_after_it_was_dropped(world, tmp_path):

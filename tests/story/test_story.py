@@ -180,12 +180,6 @@ def test_a_lost_first_turn_is_played_again_unless_its_opening_is_unknown(tmp_pat
         StubPlayer(tmp_path)
 
 
-def test_another_worlds_story_is_refused_by_name(tmp_path):
-    StubPlayer(tmp_path).play(["one"])
-    with pytest.raises(ValueError, match="story 'tale' was played in world 'test'.*this is 'qiqi'"):
-        Story.open(tmp_path, "tale", "qiqi", "0" * 64)
-
-
 @pytest.mark.parametrize(
     "change, sentence",
     [
@@ -219,9 +213,3 @@ def test_every_field_of_a_key_is_in_its_address(seed, motion, field):
     other |= {"latent": "c" * 64, "denoise": 0.5}
     assert address_of(key) == address_of(replace(key)) == address_of(replace(key, latent="", denoise=1.0))
     assert address_of(key) != address_of(replace(key, **{field: other[field]}))
-
-
-def test_a_game_cannot_go_on_after_a_missing_turn(tmp_path):
-    StubPlayer(tmp_path).play(["one"])
-    with pytest.raises(ValueError, match="branch 'main' of this story has 1 turns; cannot continue after turn 2"):
-        StubPlayer(tmp_path, after=2)

@@ -9,7 +9,6 @@ import pytest
 
 from animegamer_core.__main__ import main
 from animegamer_core.cli import play
-from animegamer_core.media.film_writer import Caption, write_film
 from animegamer_core.media.soundtrack import RATE, resampled
 from animegamer_core.media.video import read_clip
 from animegamer_core.story.film import export_film
@@ -75,38 +74,6 @@ def test_soft_subtitles_are_in_the_film_and_beside_it(story, tmp_path):
     assert [time * track.time_base for time, _ in inside] == pytest.approx(starts, abs=0.01)
     srt = film.files[1].read_text(encoding="utf-8")
     assert srt.startswith("1\n00:00:00,000 --> 00:00:02,125\n1. Miko") and srt.endswith(f"3. {GAME[2]}\n")
-
-
-def shown_subtitles(path):
-    """The texts as a player gets them, with the styles that ffmpeg found in them."""
-    with av.open(str(path)) as file:
-        packets = file.demux(file.streams.subtitles[0])
-        return [sub.ass.decode().split(",", 8)[8] for packet in packets for sub in packet.decode()]
-
-
-def test_text_of_a_caption_is_no_style_of_the_subtitles(tmp_path):
-    captions = [Caption(0, 1, "{\\an8}{\\b1}up"), Caption(1, 2, "<b>down</b> {y:i}")]
-    frames = [np.zeros((32, 32, 3), np.uint8)] * 16
-    for path in write_film(tmp_path / "film.mp4", frames, 8, 16, "styles", captions):
-        texts = shown_subtitles(path)
-        assert len(texts) == 2 and not any(sign in text for text in texts for sign in "{}<>"), path.suffix
-        assert "an8" in texts[0] and "y:i" in texts[1], path.suffix
-
-
-def test_subtitles_of_an_older_film_do_not_stay_beside_one_without(story, tmp_path):
-    film, subtitles = export_film(story, tmp_path / "film.mp4", 1, subtitles=True).files
-    export_film(story, film, 1)
-    assert not subtitles.exists()
-    subtitles.write_text("somebody's own")
-    export_film(story, film, 1)
-    assert subtitles.exists()
-
-
-def test_a_branch_and_its_first_turns(story, tmp_path):
-    other = Story.read(story.folder.parent, "tale")
-    other.use("branch-2")
-    first, second = (export_film(s, tmp_path / f"{s.branch}.mp4", 2).files[0] for s in (story, other))
-    assert read(first).shape == read(second).shape and np.abs(read(first).astype(int) - read(second)).mean() > 1
 
 
 def test_an_interrupted_film_leaves_the_older_one(story, tmp_path):
