@@ -14,9 +14,9 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
@@ -179,19 +179,18 @@ def append_line(path: Path, text: str) -> None:
     """
     assert text.endswith("\n"), text
     data, is_new = text.encode("utf-8"), not path.exists()
-    with _open_to_append(path) as file:
+    with room_for(path), path.open("a+b", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         if size:
             file.seek(-1, os.SEEK_END)
             data = data if file.read(1) == b"\n" else b"\n" + data
         try:
-            with room_for(path):
-                if file.write(data) < len(data):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(file.fileno())
-        except OSError as error:
+            if file.write(data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(file.fileno())
+        except OSError:
             file.truncate(size)
-            raise OSError(error.errno, error.strerror, str(path)) from error
+            raise
     if is_new:
         sync_folder(path.parent)
 
@@ -199,21 +198,8 @@ def append_line(path: Path, text: str) -> None:
 def remove_torn_line(path: Path) -> None:
     """Remove a last line without an end, which a kill cut off, from a file that lines are appended to."""
     if path.is_file():
-        with _open_to_append(path) as file:
-            file.seek(0)
+        with path.open("r+b") as file:
             file.truncate(file.read().rfind(b"\n") + 1)
-
-
-def _open_to_append(path: Path) -> BinaryIO:
-    """A file to read and append to, unbuffered; OSError for a link, which could name a file anywhere, and a pipe."""
-    with suppress(FileNotFoundError):
-        mode = path.lstat().st_mode  # asked once: somebody else may remove it meanwhile
-        if not stat.S_ISREG(mode):
-            what = "a link" if stat.S_ISLNK(mode) else "not a file"
-            raise OSError(errno.EINVAL, f"is {what}, and nothing is written to it; remove it", str(path))
-    no_link = getattr(os, "O_NOFOLLOW", 0)  # it may become one meanwhile
-    with room_for(path):
-        return open(path, "a+b", buffering=0, opener=lambda name, flags: os.open(name, flags | no_link, 0o666))
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
@@ -230,7 +216,9 @@ def locked(path: Path, refusal: str) -> Iterator[None]:
     network shares) nobody is refused.
     """
     make_folder(path.parent)
-    with _open_to_append(path) as file:
+    with room_for(path):
+        file = path.open("a+b", buffering=0)
+    with file:
         try:
             _lock(file.fileno())
         except OSError as error:

@@ -175,17 +175,13 @@ class ShotDecoder(nn.Module):
 
         sampling = resolve_sampling(self.spec, self.profile, steps, guidance)
         scaled = Guidance(sampling.guidance, self.spec.decoder.guidance_scale, self.profile.skip_guidance_below)
-        schedule, first = self._begin(sampling.steps, start, noise())
-        return solve(velocity, first, schedule, scaled, noise, on_step)
-
-    def _begin(self, steps: int, start: StartLatent | None, noise: Tensor) -> tuple[Schedule, Tensor]:
-        """The schedule of a shot, and the latents at its first step."""
+        first = noise()
         if start is None:
-            return self.schedule(steps), noise
-        whole, first = partial_steps(steps, start.denoise)
-        schedule = self.schedule(whole).starting_at(first)
-        clean = rearrange(start.latent_BCTHW.to(noise), "b c t h w -> b t c h w") * self.vae.config.scaling_factor
-        return schedule, schedule.noised(clean, noise)
+            return solve(velocity, first, self.schedule(sampling.steps), scaled, noise, on_step)
+        whole, skipped = partial_steps(sampling.steps, start.denoise)
+        schedule = self.schedule(whole).starting_at(skipped)
+        clean = rearrange(start.latent_BCTHW.to(first), "b c t h w -> b t c h w") * self.vae.config.scaling_factor
+        return solve(velocity, schedule.noised(clean, first), schedule, scaled, noise, on_step)
 
     def decode_latents(self, latents_BTCHW: Tensor) -> Tensor:
         """(B, F, 3, H, W) fp32 frames of the transformer's latents."""

@@ -285,20 +285,12 @@ def _read_mistral(folder: Path) -> Tokenizer:
         return tokenizer
     if not (folder / "tokenizer.model").is_file():
         raise ValueError(f"{folder} has neither tokenizer.json nor tokenizer.model of Mistral-7B-Instruct-v0.1")
-    try:
-        import google.protobuf  # noqa: F401
-        import sentencepiece  # noqa: F401
-    except ImportError as error:
-        raise ValueError(
-            f"{folder} has only tokenizer.model, which needs `pip install sentencepiece protobuf`; run that, or add "
-            "tokenizer.json from the same download"
-        ) from error
     from transformers import LlamaTokenizerFast
 
     try:
         return LlamaTokenizerFast.from_pretrained(str(folder), legacy=False, local_files_only=True).backend_tokenizer
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{folder / 'tokenizer.model'}: not a complete sentencepiece model ({type(error).__name__}); "
-            "download it again"
+            f"{folder / 'tokenizer.model'} cannot be read ({brief(error)}); run `pip install sentencepiece "
+            "protobuf`, or add tokenizer.json from the same download"
         ) from error

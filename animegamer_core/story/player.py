@@ -218,8 +218,8 @@ def export(story: Story, session: GameSession, opening: bool = False) -> list[Pa
         return []
     paths = list(clips.values())
     whole, picture = story.folder / f"story{paths[0].suffix}", story.folder / "contact-sheet.png"
-    first = story.opening_clip(session) if opening else None
-    clips = {0: first, **clips} if first is not None and first.suffix == whole.suffix else clips
+    if opening and (first := story.opening_clip(session)) is not None:
+        clips = {0: first, **clips}
     join_clips(list(clips.values()), whole)
     shown = [turn for turn in session.turns if turn.number in clips][-SHEET_TURNS:]
     frames = [read_clip(clips[turn.number]).frames for turn in shown]
