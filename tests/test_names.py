@@ -18,7 +18,7 @@ from animegamer_core.evaluate.baselines.folders import IMAGE_TO_VIDEO, open_fold
 from animegamer_core.evaluate.world.records import game_folder
 from animegamer_core.files import check_folder_name, is_inside, is_plain_name
 from animegamer_core.story.folder import check_story_name, restore_story
-from animegamer_core.weights.folders import read_notes
+from animegamer_core.weights.manifest import read_notes
 from animegamer_core.weights.storage import CheckpointError, shards_of
 
 BAD = ["NUL", "nul.mp4", "con", "COM\u00b9.json", "C:x.mp4", r"\\server\share\x.mp4", "/x.mp4", r"..\x.mp4", "..", ""]

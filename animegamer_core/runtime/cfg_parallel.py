@@ -25,7 +25,7 @@ class CfgParallel:
 
     def __init__(self, decoder: ShotDecoder, replica: ShotDecoder) -> None:
         self.decoder = decoder
-        self.replica: ShotDecoder | None = replica
+        self.replica = replica
         self.device = replica.unconditional_ND.device
         self._worker = ThreadPoolExecutor(1, "cfg_parallel")
         self._compiled_shapes: set[torch.Size] = set()
@@ -48,27 +48,26 @@ class CfgParallel:
         self._compiled_shapes.add(latents_BTCHW.shape)
         return torch.cat([job.result().to(own.device), own])
 
-    def undo(self) -> None:
-        """Go back to computing only on the decoder's own device, and free the replica's memory."""
-        del self.decoder.velocity  # the method of its class is found again
-        self._worker.shutdown()
-        self.replica = None
-
     @torch.inference_mode()  # each thread has its own inference mode
     def _replica_velocity(self, inputs: list[Tensor]) -> Tensor:
-        assert self.replica is not None
         with torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
             return self.replica.velocity(*inputs)
 
 
-def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str) -> CfgParallel:
+def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str | None = None) -> CfgParallel:
     """From now on, compute the decoder's guided steps on two devices; `device` gets a replica of its transformer.
+
+    device None: the GPU next to the decoder's own.
 
     Apply other changes of the transformer afterwards, to all `replicas`. ValueError if some were applied before, if CFG
     parallel is enabled already, or if the decoder itself is on that GPU.
     """
-    device = torch.device(device)
-    own = decoder.unconditional_ND.device
+    own, count = decoder.unconditional_ND.device, torch.cuda.device_count()
+    if device is None and (own.type != "cuda" or count < 2):
+        raise ValueError(
+            f"cfg_parallel needs two GPUs; the decoder is on {own}, and this machine has {count} GPUs: drop it"
+        )
+    device = torch.device("cuda", ((own.index or 0) + 1) % count) if device is None else torch.device(device)
     if device.type == "cuda" and device.index in (None, own.index):
         raise ValueError(
             f"CFG parallel needs a second GPU; {device} is the decoder's own: choose one such as "
@@ -93,19 +92,7 @@ def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str) -> Cfg
 def replicas(decoder: ShotDecoder) -> tuple[ShotDecoder, ...]:
     """The decoder and, with CFG parallel, its replica, which shares the decoder's VAE."""
     parallel = getattr(decoder.velocity, "__self__", None)
-    if isinstance(parallel, CfgParallel) and parallel.replica is not None:
-        return decoder, parallel.replica
-    return (decoder,)
-
-
-def second_device(decoder: ShotDecoder) -> torch.device:
-    """The GPU next to the decoder's own; ValueError if there is no other GPU."""
-    own, count = decoder.unconditional_ND.device, torch.cuda.device_count()
-    if own.type != "cuda" or count < 2:
-        raise ValueError(
-            f"halves (CFG parallel) needs two GPUs; the decoder is on {own}, and this machine has {count} GPUs: drop it"
-        )
-    return torch.device("cuda", (own.index + 1) % count)
+    return (decoder, parallel.replica) if isinstance(parallel, CfgParallel) else (decoder,)
 
 
 def _copy_to(module: nn.Module, device: torch.device) -> nn.Module:

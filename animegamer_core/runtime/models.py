@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..game.recall import Memory
@@ -106,8 +106,7 @@ class LoadedModels:
         self.world = world
         self.settings = settings
         self._loading = threading.Lock()
-        self._engine: GameEngine | None = None
-        self._decoder: ShotDecoder | None = None
+        self._loaded: dict[str, typing.Any] = {}
 
     @property
     def precision(self) -> str:
@@ -116,17 +115,17 @@ class LoadedModels:
 
     def engine(self) -> GameEngine:
         """The world's engine."""
-        with self._loading:
-            if self._engine is None:
-                self._engine = self._load_engine()
-            return self._engine
+        return self._once("engine", self._load_engine)
 
     def decoder(self) -> ShotDecoder:
         """The world's decoder."""
+        return self._once("decoder", self._load_decoder)
+
+    def _once(self, name: str, load: Callable[[], typing.Any]) -> typing.Any:
         with self._loading:
-            if self._decoder is None:
-                self._decoder = self._load_decoder()
-            return self._decoder
+            if name not in self._loaded:
+                self._loaded[name] = load()
+            return self._loaded[name]
 
     def _load_engine(self) -> GameEngine:
         return self.world.load_engine(self.settings.device_of_engine, self.settings.dtype)

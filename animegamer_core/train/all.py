@@ -136,7 +136,7 @@ def _bare_parts(models: Sequence[str], world: World | None, spec: ModelSpec, fol
     tokenizer = world.tokenizer() if has_engine else words_tokenizer(folder.turns, spec, folder.stats)
     reader = tokenizer.backend
     if world is not None and world.has("encoder"):
-        reader = world.storage.text_tokenizer() if world.has("text_tower") else None
+        reader = world.text_tokenizer() if world.has("text_tower") else None
     profile = world.profile if world is not None else get_profile("paper")
     made = {name: build_model(partial(new_model, name, spec, tokenizer, profile, reader)) for name in models}
     if "encoder" in made:  # on the meta device, T5's shared embedding is created twice

@@ -20,7 +20,7 @@ from ..data.vocabulary import life_of
 from ..spec import get_spec
 from ..weights import World, open_world, save_world
 from ..weights.adapter_files import BASELINE_STAGES, adapted_models, adapter_facts
-from ..weights.adapters import as_stated
+from ..weights.adapters import with_facts
 from ..weights.save import writing
 from ..weights.storage import read_json, write_json
 from ..weights.world import EMBEDDED
@@ -151,7 +151,7 @@ def _train(request: TrainRequest, report: Report, held: ExitStack) -> None:
     parts, wrote = ended[0], stage_file(out, stage)
     if in_place:
         if is_main:
-            parts.save(as_stated(world, adapter_facts(wrote)))
+            parts.save(with_facts(world, adapter_facts(wrote)))
             write_json(out / RESULT, {**read_json(out / RESULT), IN_WORLD: str(world.folder.resolve())})
         report(f"wrote {request.world}")
     if is_baseline and is_main:
@@ -222,7 +222,7 @@ def _own_or_new_models(request: TrainRequest, config: StageConfig, world: World,
     parts = WorldParts.load(world, models_of(request.stage, config.shots_every > 0)).in_memory()
     missing = _models_to_create(request.stage, request.world, parts.models)
     # stage joint trains encoder and decoder together, and leaves the decoder its unconditional state
-    represents = world.has("decoder") and bool(world.storage.source("decoder").tensor(UNCONDITIONAL).any())
+    represents = world.has("decoder") and bool(world.source("decoder").tensor(UNCONDITIONAL).any())
     if {"states", "predicted"} & {*STAGES[request.stage].reads} and not represents:
         raise ValueError(
             f"stage {request.stage} reads representations, but the encoder of {request.world} has not learned to make "

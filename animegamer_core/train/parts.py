@@ -212,7 +212,7 @@ def new_model(
 
 def name_of(world: World, part: str) -> str:
     """The name of a part's weights: the checksums of its files."""
-    return repr(sorted((path, note.sha256) for path, note in world.storage.notes(part).items()))
+    return repr(sorted((path, note.sha256) for path, note in world.notes(part).items()))
 
 
 def name_stored(models: Mapping[str, nn.Module], world: World) -> None:
@@ -229,7 +229,7 @@ def _reload_fp32(model: nn.Module, model_name: str, world: World, patterns: Sequ
     whole = (r"^decoder\.vae\.", r"^decoder\.unconditional_ND$")
     chosen = set(matching((*patterns, *whole), (f"{model_name}.{name}" for name in places)))
     for part in parts_of(model_name):
-        source = world.storage.source(part)
+        source = world.source(part)
         for stored, name in part_names(model_name, part, places).items():
             if f"{model_name}.{name}" in chosen:
                 places[name].data = source.tensor(stored).float()

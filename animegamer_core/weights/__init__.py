@@ -1,6 +1,6 @@
 """The only reader and writer of weight files: our world folders, and the published files they are converted from.
 
-Importing this package imports no torch. `convert` is in `checkpoint.convert`, which does.
+Importing this package imports no torch. `convert` is in `weights.convert`, which does.
 """
 
 from .save import save_part, save_world

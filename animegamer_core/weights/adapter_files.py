@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..files import replacing
 from ..game.state import MotionTable
-from ..json_files import JsonError, parse_json, to_type
+from ..json_files import parse_json, to_type
 from ..messages import brief
 from ..spec import Reading
-from .folders import read_motion_table
+from .manifest import read_motion_table
 from .parts import ADAPTER, CONFIG, LoraUpdate, LoraUpdates
 from .storage import LONGEST, CheckpointError, SafetensorsSource, finite_extremes, note_of, number, read_json
 
@@ -50,21 +50,9 @@ _NUMBERED = re.compile(r"transformer_blocks[._](\d{1,4})[._](.+)")
 _NOTES = "lora_adapter_metadata"  # where newer diffusers keep rank and alpha
 
 
-@dataclass(frozen=True)
-class _Tensors:
-    """The names of one layer's tensors in a file; alpha is empty if there is none."""
-
-    down: str = ""
-    up: str = ""
-    alpha: str = ""
-
-
 def is_outside(path: Path) -> bool:
     """Whether a safetensors file is of another program and has LoRA; ValueError if it cannot be read."""
-    if not path.is_file():
-        return False
-    stat = path.stat()
-    return _is_outside(path, stat.st_mtime_ns, stat.st_size)
+    return path.is_file() and _is_outside(path, *file_age(path))
 
 
 def fits_decoder(path: Path) -> bool:
@@ -79,84 +67,71 @@ def check_outside(path: Path, spec: ModelSpec) -> None:
     """CheckpointError that names the first tensor of a file that does not fit the decoder of a spec."""
     source, shapes = SafetensorsSource(path), _linear_shapes(spec)
     for layer, names in _layers(path, source.keys()).items():
-        down, up = source.shape(names.down), source.shape(names.up)
+        down, up = source.shape(names["down"]), source.shape(names["up"])
         if layer not in shapes:
-            raise _unfit(path, names.down, f"this world's transformer has no layer {layer!r}")
+            raise _unfit(path, names["down"], f"this world's transformer has no layer {layer!r}")
         found = (*up[:1], *down[1:])
         if len(down) != 2 or len(up) != 2 or down[0] != up[1] or not down[0] or found != shapes[layer]:
-            raise _unfit(path, names.down, f"it has shapes {down} and {up} for a layer of {shapes[layer]}")
+            raise _unfit(path, names["down"], f"it has shapes {down} and {up} for a layer of {shapes[layer]}")
 
 
 def read_outside(path: Path) -> LoraUpdates:
     """Layer of the transformer -> its LoRA. CheckpointError as for `check_outside`, but for shapes, and for NaN."""
-    source, scales = SafetensorsSource(path), _Scales(path)
+    source, config = SafetensorsSource(path), _config_of(path)
     found = {}
     for layer, names in _layers(path, source.keys()).items():
-        down, up = source.tensor(names.down), source.tensor(names.up)
-        for key in filter(None, (names.down, names.up, names.alpha)):
-            finite_extremes(source.tensor(key), f"{path}: {key!r}")
-        alpha = source.tensor(names.alpha).float().sum().item() if names.alpha else None
-        found[layer] = LoraUpdate(down, up, scales.of(layer, len(down), alpha))
+        tensors = {kind: source.tensor(key) for kind, key in names.items()}
+        for kind, tensor in tensors.items():
+            finite_extremes(tensor, f"{path}: {names[kind]!r}")
+        down, up = tensors["down"], tensors["up"]
+        alpha = tensors["alpha"].float().sum().item() if "alpha" in tensors else None
+        found[layer] = LoraUpdate(down, up, _scale(path, config, layer, len(down), alpha))
     return found
 
 
-class _Scales:
-    """What the product of two matrices is multiplied by: alpha / rank; 1 where a file states no alpha."""
+def _scale(path: Path, config: Mapping[str, typing.Any], layer: str, rank: int, alpha: float | None) -> float:
+    """What the product of two matrices is multiplied by: alpha / rank; 1 where a file states no alpha.
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.config = path, _config_of(path)
-
-    def of(self, layer: str, rank: int, alpha: float | None) -> float:
-        """alpha: of the layer's own tensor; None: as the file states for all layers."""
-        if alpha is None:
-            patterns = self.config.get("alpha_pattern")
-            own = patterns if isinstance(patterns, dict) else {}
-            key = next((key for key in own if layer == key or layer.endswith(f".{key}")), "lora_alpha")
-            alpha = number({**self.config, **own}, key, self.path, rank)
-        return alpha / (rank**0.5 if self.config.get("use_rslora") else rank)
+    alpha: of the layer's own tensor; None: as the file states for all layers.
+    """
+    if alpha is None:
+        own = config.get("alpha_pattern") or {}
+        key = next((key for key in own if layer == key or layer.endswith(f".{key}")), "lora_alpha")
+        alpha = number({**config, **own}, key, path, rank)
+    return alpha / (rank**0.5 if config.get("use_rslora") else rank)
 
 
 def _config_of(path: Path) -> Mapping[str, typing.Any]:
     """The settings that diffusers writes into a file, or peft next to it; empty without either."""
     if path.name == ADAPTER and path.with_name(CONFIG).is_file():
         return read_json(path.with_name(CONFIG))
-    try:
-        notes = parse_json(_header(path)[0].get(_NOTES, "{}"), dict[str, typing.Any], _NOTES)
-    except JsonError as error:
-        raise CheckpointError(f"{path}: {error}") from error
+    with _opened(path) as file:
+        notes = parse_json((file.metadata() or {}).get(_NOTES, "{}"), dict[str, typing.Any], f"{path}: {_NOTES}")
     return {name.removeprefix("transformer."): value for name, value in notes.items()}
-
-
-def _header(path: Path) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """(metadata, names of the tensors)"""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, framework="pt") as file:
-            return file.metadata() or {}, tuple(file.keys())
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} cannot be read ({brief(error)}); it may be cut off, so copy it again") from error
 
 
 @lru_cache(maxsize=4096)
 def _is_outside(path: Path, _changed: int, _size: int) -> bool:
-    notes, names = _header(path)
-    return "stage" not in notes and any("lora" in name for name in names)  # ours state their stage
+    with _opened(path) as file:
+        ours = "stage" in (file.metadata() or {})
+        return not ours and any("lora" in name for name in file.keys())  # noqa: SIM118  not a mapping
 
 
-def _layers(path: Path, keys: typing.Iterable[str]) -> dict[str, _Tensors]:
-    """Layer -> the names of its tensors; CheckpointError names the first one that is not a LoRA for the transformer."""
+def _layers(path: Path, keys: typing.Iterable[str]) -> dict[str, dict[str, str]]:
+    """Layer -> the keys of its `down`, `up` and perhaps `alpha`.
+
+    CheckpointError names the first one that is not a LoRA for the transformer.
+    """
     found: dict[str, dict[str, str]] = {}
     for key in keys:
         layer, kind = _layer_of(key)
         if layer is None:
             raise _unfit(path, key, "it is not a LoRA for a linear layer of CogVideoX's transformer")
         found.setdefault(layer, {})[kind] = key
-    layers = {layer: _Tensors(**names) for layer, names in found.items()}
-    for names in layers.values():
-        if not (names.down and names.up):
-            raise _unfit(path, names.down or names.up or names.alpha, "the other matrix of its layer is missing")
-    return layers
+    for names in found.values():
+        if not {"down", "up"} <= names.keys():
+            raise _unfit(path, min(names.values()), "the other matrix of its layer is missing")
+    return found
 
 
 def _layer_of(key: str) -> tuple[str | None, str]:
@@ -205,18 +180,6 @@ Adapters = tuple[tuple[str, float], ...]  # (path, strength), in the order in wh
 GAME_STAGES = ("predict", "adapt", "distill")  # they read games, so their files state how turns are read
 MOTION_STAGES = ("warmup", "joint", "adapt", "distill")  # they condition the decoder on motion values
 BASELINE_STAGES = ("gc",)  # they train a baseline that worlds are compared with, and no world
-# The settings that a file may state: the fields of training's StageConfig. A file with any other one is refused, since
-# a newer version wrote it and this one might play it wrongly.
-SETTINGS = frozenset(
-    """
-    trainable lora_rank lora_alpha lora_dropout lora_targets steps batch accumulation per_card minutes seed lr
-    lr_warmup weight_decay beta2 clip ema precision halve_frozen checkpointing compile
-    drop_text drop_text_features drop_image drop_both encoder_frame motion_scope drop_motion true_states
-    mse edge edge_scales motion kl pixels alpha beta
-    window recall history_noise teacher_guidance teacher_strengths log_every save_every
-    validate_every shots_every shots_steps
-    """.split()
-)
 
 
 @dataclass(frozen=True)
@@ -259,13 +222,19 @@ def save_adapter(
 @contextmanager
 def open_adapter(path: Path) -> Iterator[Any]:
     """An adapter file that is open for reading; ValueError if it is missing, damaged or of another format."""
+    check_there(path)
+    with _opened(path) as file:
+        if (file.metadata() or {}).get("format") != str(FORMAT):
+            raise ValueError(f"{path} is not an adapter file of format {FORMAT}; train the stage again")
+        yield file
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
-    check_there(path)
     try:
         with safe_open(path, framework="pt") as file:
-            if (file.metadata() or {}).get("format") != str(FORMAT):
-                raise ValueError(f"{path} is not an adapter file of format {FORMAT}; train the stage again")
             yield file
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path} cannot be read ({brief(error)}); it may be cut off, so copy it again") from error
@@ -282,13 +251,10 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 
 def read_settings(path: Path, notes: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """(stage, settings) from an adapter file's metadata; ValueError where they cannot be read, or one is unknown."""
+    """(stage, settings) from an adapter file's metadata; ValueError where they cannot be read."""
     try:
-        stage, settings = notes["stage"], _object(notes["config"])
-        if unknown := sorted(settings.keys() - SETTINGS):
-            raise ValueError(f"unknown setting {brief(unknown[0], 40)!r}")
-        return stage, settings
-    except (KeyError, ValueError, RecursionError) as error:
+        return notes["stage"], _object(notes["config"])
+    except (KeyError, ValueError) as error:
         raise unreadable_settings(path, error) from error
 
 
@@ -319,15 +285,9 @@ def adapted_models(path: Path, baseline: bool = False) -> frozenset[str]:
     """
     with open_adapter(path) as file:
         stage, names = file.metadata().get("stage", ""), file.keys()
-    if baseline and stage not in BASELINE_STAGES:
-        raise ValueError(
-            f"{path} is from stage {stage} and fits a world, not a baseline; give a file from stage "
-            f"{' or '.join(BASELINE_STAGES)}"
-        )
-    if not baseline and stage in BASELINE_STAGES:
-        raise ValueError(
-            f"{path} is from stage {stage} and fits a baseline, not a world; give a file from another stage"
-        )
+    if baseline != (stage in BASELINE_STAGES):
+        fits, wanted = ("a world", "a baseline") if baseline else ("a baseline", "a world")
+        raise ValueError(f"{path} is from stage {stage} and fits {fits}, not {wanted}; give another stage's file")
     return frozenset(name.partition(".")[0] for name in names) - {"heads"}
 
 
@@ -336,7 +296,7 @@ def adapter_facts(path: str | Path) -> AdapterFacts:
     return _facts(str(path), *file_age(str(path)))
 
 
-def file_age(path: str) -> tuple[int, int]:
+def file_age(path: str | Path) -> tuple[int, int]:
     """(time of change, size) of an adapter file, by which cached results are looked up."""
     check_there(path)
     stat = Path(path).stat()
@@ -359,7 +319,7 @@ def _facts(path: str, _changed: int, _size: int) -> AdapterFacts:
             motion = _object(notes["motion"])
             measured = {name: str(value) for name, value in _object(motion.get("provenance")).items()}
             facts = replace(facts, motion_table=read_motion_table(_object(motion.get("table"))), provenance=measured)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ValueError(f"{path}: its training notes cannot be read ({brief(error)}); train it again") from error
     return facts
 

@@ -38,7 +38,7 @@ def _adapted(plain: World, adapters: Adapters, checked: bool) -> World:
             check_outside(Path(one.path), plain.spec)
     world = plain
     for one in facts:
-        world = as_stated(world, one)
+        world = with_facts(world, one)
     reading_of(plain, facts, checked)  # refuses files that contradict one another
     unstated = tuple(
         f"{one.path} has no motion table, because its dataset had no motion levels; shots are drawn with the values of "
@@ -49,7 +49,7 @@ def _adapted(plain: World, adapters: Adapters, checked: bool) -> World:
     return replace(world, warnings=(*world.warnings, *unstated), adapters=adapters, plain=plain)
 
 
-def as_stated(world: World, facts: AdapterFacts) -> World:
+def with_facts(world: World, facts: AdapterFacts) -> World:
     """The world with the motion table that an adapter states, and with its reading if it changes the engine."""
     if facts.reading is not None and "engine" in facts.parts:
         world = replace(world, profile=facts.reading.profile, trained_window=facts.reading.window)

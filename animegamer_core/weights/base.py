@@ -24,7 +24,6 @@ from .sizes import (
     VAE_FIXED,
     check_fields,
     check_scheduler,
-    refuse_relatives,
 )
 from .storage import CheckpointError, number, read_json, whole
 from .weight_files import OPEN_CLIP, open_weights
@@ -68,18 +67,14 @@ def open_base(folders: BaseFolders, seed: int = 0, spec: str | None = None) -> F
 
 
 def _open_vae(parts: ForeignParts, folder: Path) -> None:
-    recipes, config, path = _stock(folder, keys.VAE_DIFFUSERS)
-    check_fields(config, VAE_FIXED, path, "CogVideoX-2b")
-    vae = sizes.vae_spec(recipes)
-    parts.spec = replace(parts.spec, decoder=replace(parts.spec.decoder, vae=vae))
+    recipes, _, path = _stock(folder, keys.VAE_DIFFUSERS, VAE_FIXED)
+    parts.spec = replace(parts.spec, decoder=replace(parts.spec.decoder, vae=sizes.vae_spec(recipes)))
     parts.add("vae", RecipeSource(sizes.path_of(recipes), HALF, recipes), path)
 
 
 def _open_transformer(parts: ForeignParts, folder: Path) -> tuple[ComputedTensor, dict[str, Recipe]]:
     """(the stock text projection of zeros, the transformer's recipes); the spec gets the transformer's sizes."""
-    refuse_relatives(read_json(folder / "config.json"), folder / "config.json")
-    recipes, config, path = _stock(folder, TRANSFORMER)
-    check_fields(config, TRANSFORMER_FIXED, path, "CogVideoX-2b")
+    recipes, config, path = _stock(folder, TRANSFORMER, TRANSFORMER_FIXED)
     projection = map_keys(next(iter(recipes.values())).source, TEXT_PROJECTION)
     hidden, text = sizes.shape_of(projection, "weight", 2)
     sizes.shape_of(projection, "bias", 1)
@@ -160,9 +155,14 @@ def _add_initial(
     parts.add("engine", RecipeSource(llm, "bfloat16", mistral, made), *parts.engine_files)
 
 
-def _stock(folder: Path, table: tuple[Rule, ...]) -> tuple[dict[str, Recipe], dict[str, typing.Any], Path]:
-    """(recipes, configuration, its path) of a folder of diffusers."""
+def _stock(
+    folder: Path, table: tuple[Rule, ...], fixed: Mapping[str, typing.Any]
+) -> tuple[dict[str, Recipe], dict[str, typing.Any], Path]:
+    """(recipes, configuration, its path) of a folder of diffusers; fixed: what our models compute."""
     source = open_weights(folder, (DIFFUSERS_VAE,)) if folder.is_dir() else None
     if source is None:
         raise CheckpointError(f"{folder}: no weights; expected {DIFFUSERS_VAE}.safetensors in {LAYOUT}")
-    return map_keys(source, table), read_json(folder / "config.json"), folder / "config.json"
+    path = folder / "config.json"
+    config = read_json(path)
+    check_fields(config, fixed, path, "CogVideoX-2b")
+    return map_keys(source, table), config, path

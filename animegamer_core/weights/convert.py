@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,120 +26,7 @@ from .world import MANIFEST, World, open_world
 OnProgress = Callable[[int, int, str], None]  # (bytes done, total bytes, what is being written)
 
 PRECISIONS = ("released", "keep")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The contents of a world folder, checked before anything is written.
-
-    made_by: the world's recorded origin; a folder with another one belongs to another world. settings: part -> anything
-    else that its tensors depend on, such as a seed.
-    """
-
-    parts: ForeignParts
-    licence: str
-    made_by: Mapping[str, str]
-    settings: Mapping[str, str]
-
-
-def make_world(plan: Plan, out: Path, on_progress: OnProgress | None, precision: str) -> World:
-    """Write the parts of a plan that the folder `out` does not hold yet; returns the world.
-
-    A second run skips parts whose files, settings and checksums are unchanged. Host memory holds one shard (1 GiB)
-    besides the mapped files. Raises CheckpointError where the folder holds another world or the disk is too small,
-    and ValueError while another process writes to it.
-    """
-    with writing(out):
-        return _write(plan, out, on_progress, precision)
-
-
-def check_precision(precision: str) -> None:
-    """ValueError unless it is one of PRECISIONS."""
-    if precision not in PRECISIONS:
-        raise ValueError(f"unknown precision {precision!r}; choose one of {', '.join(PRECISIONS)}")
-
-
-def _write(plan: Plan, out: Path, on_progress: OnProgress | None, precision: str) -> World:
-    world, done = _prepare(plan, out), 0
-
-    def report(size: int, what: str) -> None:
-        nonlocal done
-        done += size
-        if on_progress is not None:
-            on_progress(done, total, what)
-
-    sources = plan.parts.sources
-    signatures = {part: _signature(plan, part, precision) for part in sources}
-    todo = [part for part in sources if not _finished(world, part, signatures[part])]
-    stored = {part: _stored(part, sources[part], precision, report) for part in todo}
-    total = sum(sum(one.sizes.values()) for one in stored.values())
-    check_room(world.folder, total + sum(sources[part].lora_bytes for part in todo), "to write")
-    for part in todo:
-        model = build_model(partial(plan.parts.build, PARTS[part].model))
-        writer = write_part(world.folder, part, model, stored[part], DEFAULT_SHARD_BYTES, sources[part].lora())
-        world = replace(world, provenance={**world.provenance, part: signatures[part]})
-        world = commit_part(world, part, writer)
-    return world
-
-
-def _stored(part: str, source: RecipeSource, precision: str, report: Callable[[int, str], None]) -> Stored:
-    """The tensors of one part, reported as they are read. Released precision stores float32 in 16 bits."""
-    half = getattr(torch, source.half)
-
-    def stored_type(key: str) -> torch.dtype:
-        own = source.dtype(key)
-        return half if precision == "released" and own == torch.float32 else own
-
-    def read(key: str) -> torch.Tensor:
-        tensor = narrowed(source.tensor(key), stored_type(key), source.where(key))
-        report(sizes[key], f"{part}: {key}")
-        return tensor
-
-    sizes = {key: math.prod(source.shape(key)) * stored_type(key).itemsize for key in source.keys()}  # noqa: SIM118
-    return Stored(sizes, read)
-
-
-def _prepare(plan: Plan, out: Path) -> World:
-    """The world folder: a new one, or one of the same sizes from an earlier run."""
-    known: Mapping[str, str] = {}
-    stated: dict[str, Any] = {"profile": plan.parts.profile}
-    if (out / MANIFEST).is_file():
-        before = open_world(out)
-        if before.spec.state != plan.parts.spec.state or before.spec.name != plan.parts.spec.name:
-            raise CheckpointError(
-                f"{out / MANIFEST}: holds world {before.spec.name!r} with other sizes or for another film; expected "
-                f"an empty folder or one left by an earlier {plan.made_by['made_by']} of these files"
-            )
-        known = before.provenance
-        for name, value in plan.made_by.items():
-            if known.get(name) != value:
-                raise CheckpointError(
-                    f"{out / MANIFEST}: its {name} is {known.get(name, 'not stated')}, expected {value}; choose "
-                    "another folder, or give the value that this world was made with"
-                )
-        # parts that a stage has trained since stay, with their reading and motion table
-        stated = {"profile": before.profile.name, "motion_table": before.motion_table}
-        stated["trained_window"] = before.trained_window
-    provenance = {**known, **plan.made_by}
-    return save_world(out, plan.parts.spec, provenance=provenance, licence=plan.licence, **stated)
-
-
-def _finished(world: World, part: str, signature: str) -> bool:
-    """Whether an earlier run made this part from the same files and finished it."""
-    if world.provenance.get(part) != signature or not world.has(part):
-        return False
-    try:
-        world.verify((part,))
-    except CheckpointError:
-        return False
-    return True
-
-
-def _signature(plan: Plan, part: str, precision: str) -> str:
-    """The names and signatures of a part's files and its settings, as one checksum."""
-    facts = [precision, *(f"{path.name}:{file_signature(path).sha256}" for path in plan.parts.files[part])]
-    facts += [plan.settings[part]] if part in plan.settings else []
-    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+SEEDS = range(2**63)
 
 
 def convert(
@@ -160,17 +46,12 @@ def convert(
     the 16-bit type that the published scripts compute in, `keep` as it is. Raises CheckpointError, which names file,
     key and expectation, and ValueError while another process writes to `out`.
     """
-    check_precision(precision)
     known = open_world(out).spec if (Path(out) / MANIFEST).is_file() else None
     published = open_published(find_downloads(Path(src), name), known)
     absent = [part for part in parts if part not in published.sources]
     if absent:
         raise CheckpointError(f"{src}: no files for the {absent[0]}; expected {PARTS[absent[0]].source}")
-    plan = Plan(published, LICENCE, {"made_by": "convert"}, {})
-    return make_world(plan, Path(out), on_progress, precision)
-
-
-SEEDS = range(2**63)
+    return _write(published, Path(out), on_progress, precision, LICENCE, {"made_by": "convert"})
 
 
 def new_world(
@@ -189,26 +70,106 @@ def new_world(
     `released` stores float32 in 16 bits, `keep` as it is. CheckpointError names file, content and expectation before
     anything is written; ValueError for a seed below 0, and while another process writes to `out`.
     """
-    check_precision(precision)
-    if spec not in (None, "release"):
-        raise ValueError(f"spec is {spec!r}; choose release, or omit it to use the sizes of the files")
     if seed not in SEEDS:
         raise ValueError(f"seed is {seed}; expected 0 to {SEEDS[-1]}")
     parts = open_base(folders, seed, spec)
-    _check_apart(folders, Path(out))
-    settings = {
-        part: f"seed {seed}: {[(name, made.shape) for name, made in source.computed.items()]}"
-        for part, source in parts.sources.items()
-        if source.computed
-    }
-    plan = Plan(parts, base_folders.LICENCE, {"made_by": "new", "seed": str(seed)}, settings)
-    return make_world(plan, Path(out), on_progress, precision)
-
-
-def _check_apart(folders: BaseFolders, out: Path) -> None:
-    """CheckpointError if the world folder would be in a folder of a base model."""
+    place = Path(out).resolve()
     for folder in folders.all:
-        if folder.resolve() in (out.resolve(), *out.resolve().parents):
+        if folder.resolve() in (place, *place.parents):
             raise CheckpointError(
                 f"{out} is inside {folder}, which is never changed; choose another folder for the world"
             )
+    return _write(parts, Path(out), on_progress, precision, base_folders.LICENCE, {"made_by": "new", "seed": str(seed)})
+
+
+def _write(
+    parts: ForeignParts,
+    out: Path,
+    on_progress: OnProgress | None,
+    precision: str,
+    licence: str,
+    origin: Mapping[str, str],
+) -> World:
+    """Write the parts that the folder `out` does not hold yet; origin: what the world records about how it was made."""
+    if precision not in PRECISIONS:
+        raise ValueError(f"unknown precision {precision!r}; choose one of {', '.join(PRECISIONS)}")
+    with writing(out):
+        world, done = _prepare(parts, out, licence, origin), 0
+
+        def report(size: int, what: str) -> None:
+            nonlocal done
+            done += size
+            if on_progress is not None:
+                on_progress(done, total, what)
+
+        signatures = {part: _signature(parts, part, precision, origin) for part in parts.sources}
+        todo = {part: source for part, source in parts.sources.items() if not _finished(world, part, signatures[part])}
+        stored = {part: _stored(part, source, precision, report) for part, source in todo.items()}
+        total = sum(sum(one.sizes.values()) for one in stored.values())
+        check_room(out, total + sum(source.lora_bytes for source in todo.values()), "to write")
+        for part, source in todo.items():
+            model = build_model(lambda part=part: parts.build(PARTS[part].model))
+            writer = write_part(out, part, model, stored[part], DEFAULT_SHARD_BYTES, source.lora())
+            world = replace(world, provenance={**world.provenance, part: signatures[part]})
+            world = commit_part(world, part, writer)
+        return world
+
+
+def _prepare(parts: ForeignParts, out: Path, licence: str, origin: Mapping[str, str]) -> World:
+    """The world folder: a new one, or one of the same sizes and origin from an earlier run."""
+    known: Mapping[str, str] = {}
+    stated: dict[str, Any] = {"profile": parts.profile}
+    if (out / MANIFEST).is_file():
+        before = open_world(out)
+        if (before.spec.state, before.spec.name) != (parts.spec.state, parts.spec.name):
+            raise CheckpointError(
+                f"{out / MANIFEST}: holds world {before.spec.name!r} with other sizes or for another film; expected "
+                f"an empty folder or one left by an earlier {origin['made_by']} of these files"
+            )
+        known = before.provenance
+        for name, value in origin.items():
+            if known.get(name) != value:
+                raise CheckpointError(
+                    f"{out / MANIFEST}: its {name} is {known.get(name, 'not stated')}, expected {value}; choose "
+                    "another folder, or give the value that this world was made with"
+                )
+        # parts that a stage has trained since stay, with their reading and motion table
+        stated = {"profile": before.profile.name, "motion_table": before.motion_table}
+        stated["trained_window"] = before.trained_window
+    return save_world(out, parts.spec, provenance={**known, **origin}, licence=licence, **stated)
+
+
+def _stored(part: str, source: RecipeSource, precision: str, report: Callable[[int, str], None]) -> Stored:
+    """The tensors of one part, reported as they are read. Released precision stores float32 in 16 bits."""
+    half = getattr(torch, source.half)
+
+    def stored_type(key: str) -> torch.dtype:
+        own = source.dtype(key)
+        return half if precision == "released" and own == torch.float32 else own
+
+    def read(key: str) -> torch.Tensor:
+        tensor = narrowed(source.tensor(key), stored_type(key), source.where(key))
+        report(sizes[key], f"{part}: {key}")
+        return tensor
+
+    sizes = {key: math.prod(source.shape(key)) * stored_type(key).itemsize for key in source.keys()}  # noqa: SIM118
+    return Stored(sizes, read)
+
+
+def _finished(world: World, part: str, signature: str) -> bool:
+    """Whether an earlier run made this part from the same files and finished it."""
+    if world.provenance.get(part) != signature or not world.has(part):
+        return False
+    try:
+        world.verify((part,))
+    except CheckpointError:
+        return False
+    return True
+
+
+def _signature(parts: ForeignParts, part: str, precision: str, origin: Mapping[str, str]) -> str:
+    """All that a part's tensors depend on, as one checksum: its files, the precision and what is computed."""
+    facts = [precision, *(f"{path.name}:{file_signature(path).sha256}" for path in parts.files[part])]
+    if computed := parts.sources[part].computed:
+        facts.append(f"{origin}: {[(name, made.shape) for name, made in computed.items()]}")
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()

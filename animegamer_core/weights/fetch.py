@@ -53,11 +53,6 @@ class Piece:
     files: Mapping[str, str]
     parts: tuple[str, ...] = ()
 
-    @property
-    def repo(self) -> str:
-        """Where it is published."""
-        return next(iter(self.files))
-
 
 # the largest first: the later ones then need no more room than it did
 WORLD_PIECES = (

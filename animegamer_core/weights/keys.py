@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .parts import LoraUpdate, LoraUpdates
-from .storage import LONGEST, CheckpointError, TensorSource, finite_extremes
+from .parts import LoraUpdate, LoraUpdates, listed
+from .storage import CheckpointError, TensorSource, finite_extremes
 
 if TYPE_CHECKING:
     import torch
@@ -106,7 +106,7 @@ class Recipe:
         source, key, rule = self.steps[role]
         tensor = source.tensor(key)
         if tensor.is_floating_point() and tensor.dtype.itemsize == 1:
-            tensor = tensor.float()  # float8 has no arithmetic
+            tensor = tensor.float()  # float8, which golden files have, has no arithmetic
         if rule.of == 1:
             return tensor
         chunks = tensor.chunk(rule.of)
@@ -121,20 +121,15 @@ class ComputedTensor(typing.NamedTuple):
     make: Callable[[], Tensor]
 
 
-@dataclass(frozen=True)
-class RecipeSource:
-    """A TensorSource of one part: tensors made by recipes, and computed ones, which replace others of their name."""
+class RecipeSource(TensorSource):
+    """The tensors of one part: made by recipes, and computed ones, which replace others of their name."""
 
-    path: Path
-    half: str
-    recipes: Mapping[str, Recipe]
-    computed: Mapping[str, ComputedTensor] = field(default_factory=dict)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files that are read."""
-        steps = [step for recipe in self.recipes.values() for step in recipe.steps.values()]
-        return tuple(dict.fromkeys(file for source, _, _ in steps for file in source.files))
+    def __init__(
+        self, path: Path, half: str, recipes: Mapping[str, Recipe], computed: Mapping[str, ComputedTensor] | None = None
+    ) -> None:
+        steps = [step for recipe in recipes.values() for step in recipe.steps.values()]
+        super().__init__(path, (file for source, _, _ in steps for file in source.files), {})
+        self.half, self.recipes, self.computed = half, recipes, computed or {}
 
     def keys(self) -> Iterable[str]:
         """Our names."""
@@ -154,7 +149,7 @@ class RecipeSource:
 
     def where(self, key: str) -> str:
         """The published file and its own key; our name for a computed tensor that stands for none."""
-        return self.recipes[key].where() if key in self.recipes else f"{self.path}: {key!r}"
+        return self.recipes[key].where() if key in self.recipes else super().where(key)
 
     def lora(self) -> LoraUpdates:
         """The LoRA of its layers."""
@@ -179,7 +174,7 @@ def map_keys(
     recipes: dict[str, Recipe] = {}
     unknown = [key for key in source.keys() if not _apply(compiled, source, key, alpha, recipes)]  # noqa: SIM118
     if unknown:
-        raise CheckpointError(f"{source.path}: {_first(unknown)} unknown; expected the published names only")
+        raise CheckpointError(f"{source.path}: {listed(unknown, 'unknown')}; expected the published names only")
     if base is not None:
         stock: dict[str, Recipe] = {}
         for key in base.keys():  # noqa: SIM118
@@ -201,13 +196,8 @@ def _apply(
     """Add one key to the recipes of every rule that matches it; False if none does."""
     matches = [(match, rule) for pattern, rule in compiled if (match := pattern.fullmatch(key))]
     for match, rule in matches:
-        if rule.target is None:
-            continue
-        if rule.of > 1 and (not source.shape(key) or source.shape(key)[0] % rule.of):
-            raise CheckpointError(
-                f"{source.path}: {key!r} has shape {source.shape(key)}; expected rows that split into {rule.of}"
-            )
-        recipes.setdefault(match.expand(rule.target), Recipe(source, alpha)).add(source, key, rule)
+        if rule.target is not None:
+            recipes.setdefault(match.expand(rule.target), Recipe(source, alpha)).add(source, key, rule)
     return bool(matches)
 
 
@@ -222,22 +212,14 @@ def _check_complete(source: TensorSource, recipes: dict[str, Recipe]) -> None:
             )
         if (LORA_A in roles) != (LORA_B in roles):
             raise CheckpointError(f"{source.path}: {recipe.key!r} has only one of lora_A and lora_B; expected both")
-        if LORA_A in roles:
-            _check_rank(source, recipe)
-
-
-def _check_rank(source: TensorSource, recipe: Recipe) -> None:
-    (a_source, a_key, _), (b_source, b_key, _) = recipe.steps[LORA_A], recipe.steps[LORA_B]
-    shape_a, shape_b, shape = a_source.shape(a_key), b_source.shape(b_key), recipe.shape
-    if len(shape) != 2 or shape_a[1:] != shape[1:] or shape_b[:1] != shape[:1] or shape_a[:1] != shape_b[1:]:
-        raise CheckpointError(
-            f"{source.path}: {a_key!r} {shape_a} and {b_key!r} {shape_b} do not multiply to {recipe.key!r} {shape}"
-        )
-
-
-def _first(keys: list[str]) -> str:
-    more = f" and {len(keys) - 3} more are" if len(keys) > 3 else " is" if len(keys) == 1 else " are"
-    return f"{', '.join(repr(key[:LONGEST]) for key in sorted(keys)[:3])}{more}"
+        if LORA_A not in roles:
+            continue
+        (a_source, a_key, _), (b_source, b_key, _) = recipe.steps[LORA_A], recipe.steps[LORA_B]
+        shape_a, shape_b, shape = a_source.shape(a_key), b_source.shape(b_key), recipe.shape
+        if len(shape) != 2 or shape_a[1:] != shape[1:] or shape_b[:1] != shape[:1] or shape_a[:1] != shape_b[1:]:
+            raise CheckpointError(
+                f"{source.path}: {a_key!r} {shape_a} and {b_key!r} {shape_b} do not multiply to {recipe.key!r} {shape}"
+            )
 
 
 # ---- the engine: MLLM-*/pytorch_model.bin, and the Mistral folder's own names for trainable-only files

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import msgspec
 import torch
 from torch import Tensor, nn
 
-from ..json_files import parse_json, to_type
+from ..json_files import parse_json
 from ..messages import brief
 from ..spec import ModelSpec
-from .adapter_files import STAGE, is_outside, read_outside, read_settings, read_tensors, unreadable_settings
-from .folders import OwnFolder
+from .adapter_files import STAGE, is_outside, read_outside, read_settings, read_tensors
 from .parts import PARTS, LoraUpdate, LoraUpdates, is_lora, part_names, plain_tensors
 from .storage import LONGEST, CheckpointError
 
 if TYPE_CHECKING:
     from peft.tuners.lora import LoraLayer
+
+    from .storage import TensorSource
 
 
 WORLD = "world"  # the adapter name of a world's own LoRA; those of adapter files are numbered
@@ -151,12 +151,6 @@ def set_strength(model: nn.Module, adapter: str, strength: float) -> None:
         layer.set_scale(adapter, strength)
 
 
-def weaken(layer: nn.Module, factor: float) -> None:
-    """Multiply the strengths of all unmerged LoRA of a layer, as if both were scaled by the factor."""
-    for adapter in getattr(layer, "scaling", {}):
-        layer.scaling[adapter] *= factor
-
-
 @torch.no_grad()
 def take_in(model: nn.Module) -> None:
     """Merge LoRA into float32 weights; LoRA of narrower weights stays unmerged."""
@@ -188,18 +182,23 @@ def changed_tensors(model: nn.Module) -> frozenset[str]:
 
 
 @torch.no_grad()
-def restore(model: nn.Module, storages: Mapping[str, OwnFolder]) -> None:
-    """Restore what the model's world stores, with the world's own LoRA only. storages: part -> where it is stored."""
+def restore(
+    model: nn.Module,
+    parts: Iterable[str],
+    source_of: Callable[[str], TensorSource],
+    lora_in: Callable[[str], LoraUpdates],
+) -> None:
+    """Restore what the model's world stores in these parts, with the world's own LoRA only."""
     changed, parameters = changed_tensors(model), plain_tensors(model)
     detach(model, *(adapter for adapter in adapters_of(model) if adapter != WORLD))
     set_strength(model, WORLD, 1.0)
-    for part, storage in storages.items():
+    for part in parts:
         names = part_names(PARTS[part].model, part, changed)
-        source = storage.source(part) if names else None
+        source = source_of(part) if names else None
         for stored, name in names.items():
             parameters[name].copy_(source.tensor(stored))
         wide = {name.removesuffix(".weight") for name in names.values() if parameters[name].element_size() >= 4}
-        updates = storage.lora(part) if wide else {}
+        updates = lora_in(part) if wide else {}
         attach(model, {name: update for name, update in updates.items() if name in wide}, WORLD)
     model.changed_tensors = frozenset()
 
@@ -279,13 +278,6 @@ def _replace(model: nn.Module, name: str, module: nn.Module) -> None:
 _Change: TypeAlias = Tensor | tuple[Tensor, Tensor]  # a tensor's new value, or (lora_A, lora_B)
 
 
-class _Lora(msgspec.Struct):
-    """The settings of an adapter file that its tensors are put in by."""
-
-    lora_rank: int = 0
-    lora_alpha: float = 1.0
-
-
 @torch.no_grad()
 def apply_adapter(path: Path, modules: Mapping[str, nn.Module], strength: float = 1.0, whole: bool = True) -> str:
     """Put an adapter file's weights into the models `encoder`, `decoder`, `engine` that it names; returns its stage.
@@ -298,7 +290,8 @@ def apply_adapter(path: Path, modules: Mapping[str, nn.Module], strength: float 
     if is_outside(path):
         return _apply_outside(path, modules, strength)
     notes, tensors = read_tensors(path)
-    stage, rank, alpha = _lora_settings(path, notes)
+    stage, settings = read_settings(path, notes)
+    rank, alpha = settings.get("lora_rank", 0), settings.get("lora_alpha", 1.0)
     wanted = {name.partition(".")[0] for name in tensors} - {"heads"}
     missing = wanted - set(modules)
     if missing and whole:
@@ -315,8 +308,9 @@ def apply_adapter(path: Path, modules: Mapping[str, nn.Module], strength: float 
         if isinstance(change, Tensor):
             parameter, trained = parameters[name], change.to(parameters[name].device, torch.float32)
             parameter.copy_(trained if strength == 1 else torch.lerp(parameter.float(), trained, strength))
-            if name.endswith(".weight"):
-                weaken(models.get_submodule(name.removesuffix(".weight")), 1 - strength)
+            layer = models.get_submodule(name.rpartition(".")[0])
+            for adapter in getattr(layer, "scaling", {}) if name.endswith(".weight") else ():
+                layer.scaling[adapter] *= 1 - strength  # as if the LoRA of this weight were a part of it
         else:
             updates[name.removesuffix(".weight")] = LoraUpdate(change[0], change[1], alpha / rank)
     attach(models, updates, free_name(models), strength)
@@ -324,7 +318,8 @@ def apply_adapter(path: Path, modules: Mapping[str, nn.Module], strength: float 
         note_changed(model, (name.removeprefix(f"{kind}.") for name in changes if name.startswith(f"{kind}.")))
     if "decoder" in given and any(name.startswith("decoder.vae.encoder.") for name in tensors):
         # latents of a newly trained encoder have another scale
-        vae, trained = given["decoder"].vae, _scaling_factor(path, notes)
+        spec = ModelSpec.from_dict(parse_json(notes.get("about", ""), dict[str, Any], f"{path}: about"))
+        vae, trained = given["decoder"].vae, spec.decoder.vae.scaling_factor
         before = vae.config.scaling_factor
         vae.register_to_config(scaling_factor=before + strength * (trained - before))
     return stage
@@ -338,25 +333,6 @@ def _apply_outside(path: Path, modules: Mapping[str, nn.Module], strength: float
         attach(decoder, updates, free_name(decoder), strength)
         note_changed(decoder, (f"{name}.weight" for name in updates))
     return STAGE
-
-
-def _scaling_factor(path: Path, notes: Mapping[str, str]) -> float:
-    """The scale of the latents of the VAE that the file's stage trained."""
-    try:
-        values = parse_json(notes.get("about", ""), dict[str, Any], "about")
-        return ModelSpec.from_dict(values).decoder.vae.scaling_factor
-    except ValueError as error:
-        raise unreadable_settings(path, error) from error
-
-
-def _lora_settings(path: Path, notes: Mapping[str, str]) -> tuple[str, int, float]:
-    """(stage, rank, alpha) of an adapter file."""
-    stage, settings = read_settings(path, notes)
-    try:
-        found = to_type(settings, _Lora, "config")
-    except ValueError as error:
-        raise unreadable_settings(path, error) from error
-    return stage, found.lora_rank, found.lora_alpha
 
 
 def _changes(path: Path, tensors: Mapping[str, Tensor], parameters: Mapping[str, Any], rank: int) -> dict[str, _Change]:

@@ -305,11 +305,9 @@ def check_names(source: TensorSource, expected: Mapping[str, Tensor]) -> None:
     """CheckpointError that names the first tensors that are missing, unknown, or of another shape or kind of number."""
     stored = set(source.keys())
     if missing := sorted(set(expected) - stored):
-        raise CheckpointError(
-            f"{source.path}: {_listed(missing, 'missing')}; expected every tensor of the world's spec"
-        )
+        raise CheckpointError(f"{source.path}: {listed(missing, 'missing')}; expected every tensor of the world's spec")
     if unknown := sorted(stored - set(expected)):
-        raise CheckpointError(f"{source.path}: {_listed(unknown, 'unknown')}; the world's spec has no such tensor")
+        raise CheckpointError(f"{source.path}: {listed(unknown, 'unknown')}; the world's spec has no such tensor")
     for name, tensor in expected.items():
         if source.shape(name) != tuple(tensor.shape):
             raise CheckpointError(
@@ -340,7 +338,8 @@ def check_parts(sources: Mapping[str, TensorSource], build: Callable[[str], nn.M
     return models
 
 
-def _listed(names: list[str], what: str) -> str:
+def listed(names: list[str], what: str) -> str:
+    """How many tensors are missing or unknown, and the first three of them."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{len(names)} {what} tensor(s): {', '.join(repr(name[:LONGEST])[1:-1] for name in names[:3])}{more}"
 

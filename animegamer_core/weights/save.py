@@ -13,7 +13,7 @@ from ..files import locked, rename
 from ..game.life import Life
 from ..game.state import MOTION_TABLES, MotionTable
 from ..spec import ModelSpec, get_profile
-from .folders import FORMAT, MANIFEST, OwnFolder, part_of, read_notes
+from .manifest import FORMAT, MANIFEST, part_of, read_notes
 from .parts import PARTS, live_tensors, parts_of, write_part
 from .storage import (
     DEFAULT_SHARD_BYTES,
@@ -22,7 +22,6 @@ from .storage import (
     note_of,
     read_json,
     temporary_path,
-    typed,
     write_json,
 )
 from .world import World, open_world
@@ -55,7 +54,8 @@ def save_world(
     path = Path(folder)
     known = open_world(path) if (path / MANIFEST).is_file() else None
     world = World(
-        storage=OwnFolder(path, known.files if known else {}),
+        folder=path,
+        files=known.files if known else {},
         spec=spec,
         profile=get_profile(profile),
         motion_table=motion_table or MOTION_TABLES["released"],
@@ -113,9 +113,9 @@ def commit_part(world: World, part: str, writer: FolderWriter) -> World:
     writer.flush()
     write_json(world.folder / COMMIT, {"process": os.getpid(), "files": _as_json(notes)})
     if len(others) != len(world.files):
-        write_manifest(replace(world, storage=OwnFolder(world.folder, others)))
+        write_manifest(replace(world, files=others))
     writer.commit()
-    world = replace(world, storage=OwnFolder(world.folder, {**others, **notes}))
+    world = replace(world, files={**others, **notes})
     write_manifest(world)
     (world.folder / COMMIT).unlink()
     return world
@@ -124,14 +124,14 @@ def commit_part(world: World, part: str, writer: FolderWriter) -> World:
 def _complete_commit(folder: Path) -> None:
     """Give a part's files their names and list them, unless one is not what was written."""
     values = read_json(folder / COMMIT)
-    notes, process = read_notes(typed(values, "files", dict)), typed(values, "process", int)
+    notes, process = read_notes(values["files"]), values["process"]
     for path in notes:
         if (written := temporary_path(folder / path, process)).is_file():
             rename(written, folder / path)
     if all((folder / path).is_file() and note_of(folder / path) == note for path, note in notes.items()):
         world, parts = open_world(folder), set(map(part_of, notes))
         others = {path: note for path, note in world.files.items() if part_of(path) not in parts}
-        write_manifest(replace(world, storage=OwnFolder(folder, {**others, **notes})))
+        write_manifest(replace(world, files={**others, **notes}))
     (folder / COMMIT).unlink()
 
 

@@ -24,24 +24,21 @@ from ..spec import (
 )
 from .base_folders import LANGUAGE_MODELS, LanguageModel
 from .keys import Recipe
-from .storage import CheckpointError, TensorSource, config_field, number, read_json, whole
+from .storage import CheckpointError, TensorSource, number, read_json, whole
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-RELATIVES = (  # setting that CogVideoX-2b does not have -> model that has it
-    ("patch_size_t", "CogVideoX1.5-5B"),
-    ("ofs_embed_dim", "CogVideoX1.5-5B-I2V"),
-    ("use_learned_positional_embeddings", "CogVideoX-5b-I2V"),
-    ("use_rotary_positional_embeddings", "CogVideoX-5b"),
-)
 # What our modules compute. A missing field means the default of diffusers or transformers, which is the same.
 TRANSFORMER_FIXED = {
     "flip_sin_to_cos": True, "freq_shift": 0, "activation_fn": "gelu-approximate", "timestep_activation_fn": "silu",
     "attention_bias": True, "norm_elementwise_affine": True, "norm_eps": 1e-5, "patch_bias": True,
     "temporal_compression_ratio": TIME_FACTOR, "temporal_interpolation_scale": 1.0,
     "max_text_seq_length": RELEASE.state.tokens,
+    # settings of its relatives, the last one of CogVideoX-5b; the table of positions is computed here
+    "patch_size_t": None, "ofs_embed_dim": None, "use_learned_positional_embeddings": False,
+    "use_rotary_positional_embeddings": False,
 }  # fmt: skip
 VAE_FIXED = {
     "act_fn": "silu", "norm_eps": 1e-6, "norm_num_groups": RELEASE.decoder.vae.norm_groups,
@@ -50,16 +47,6 @@ VAE_FIXED = {
 }  # fmt: skip
 NOISE = ("beta_start", "beta_end", "beta_schedule", "prediction_type", "rescale_betas_zero_snr", "snr_shift_scale")
 MISTRAL_FIXED = {"model_type": "mistral", "hidden_act": "silu", "tie_word_embeddings": False}
-
-
-def refuse_relatives(config: Mapping[str, typing.Any], path: Path) -> None:
-    """CheckpointError for a CogVideoX other than 2b, which has a computed table of positions."""
-    for name, whose in RELATIVES:
-        if config.get(name):
-            raise CheckpointError(
-                f"{path}: {name} is {config[name]}, as in {whose}; expected CogVideoX-2b, which has no such setting "
-                "and a computed table of positions"
-            )
 
 
 def check_scheduler(path: Path) -> None:
@@ -86,6 +73,10 @@ def mistral_spec(recipes: Recipes, mistral: Path, model: LanguageModel = LANGUAG
     config = read_json(path)
     if not math.isclose(number(config, "rms_norm_eps", path, RMS_EPS), RMS_EPS):
         raise CheckpointError(f"{path}: rms_norm_eps is {config['rms_norm_eps']}; expected {RMS_EPS}")
+    holder = config if config.get("rope_theta") else config.get("rope_parameters") or {}  # of transformers 5
+    theta = number(holder, "rope_theta", path, 10000.0)
+    if theta != model.rope_theta:  # v0.2 differs from v0.1 in nothing else
+        raise CheckpointError(f"{path}: rope_theta is {theta:g}; expected {model.rope_theta:g} of {model.name}")
     vocab, hidden = shape_of(recipes, "llm.model.embed_tokens.weight", 2)
     return EngineSpec(
         vocab_size=vocab,
@@ -94,7 +85,7 @@ def mistral_spec(recipes: Recipes, mistral: Path, model: LanguageModel = LANGUAG
         layers=count_numbers(r"llm\.model\.layers\.(\d+)\..+", recipes),
         heads=whole(config, "num_attention_heads", path),
         kv_heads=whole(config, "num_key_value_heads", path),
-        rope_theta=_rope_theta(config, path, model),
+        rope_theta=theta,
         max_positions=whole(config, "max_position_embeddings", path),
     )
 
@@ -209,25 +200,16 @@ def _clip_heads(width: int, folder: Path | None) -> int:
     """Heads of the image encoder; without a configuration file they have open_clip's width."""
     head_width = CLIP_HEAD_WIDTH
     if folder is not None and (path := folder / "open_clip_config.json").is_file():
-        config = config_field(read_json(path), "model_cfg", dict, path, {})
+        config = read_json(path).get("model_cfg") or {}
         check_fields(config, {"quick_gelu": False}, path, "the laion2b weights")
-        vision = config_field(config, "vision_cfg", dict, path, {})
+        vision = config.get("vision_cfg") or {}
         head_width = whole(vision, "head_width", path, CLIP_HEAD_WIDTH)
     elif folder is not None and (path := folder / "config.json").is_file():
-        vision = config_field(read_json(path), "vision_config", dict, path, {})
+        vision = read_json(path).get("vision_config") or {}
         check_fields(vision, {"hidden_act": "gelu"}, path, "the laion2b weights")
         if "num_attention_heads" in vision:
             return whole(vision, "num_attention_heads", path)
     return max(1, width // head_width)
-
-
-def _rope_theta(config: dict[str, typing.Any], path: Path, model: LanguageModel) -> float:
-    """transformers 5 moved it into `rope_parameters`."""
-    holder = config if config.get("rope_theta") is not None else config_field(config, "rope_parameters", dict, path, {})
-    theta = number(holder, "rope_theta", path, 10000.0)
-    if theta != model.rope_theta:  # v0.2 differs from v0.1 in nothing else
-        raise CheckpointError(f"{path}: rope_theta is {theta:g}; expected {model.rope_theta:g} of {model.name}")
-    return theta
 
 
 def shape_of(recipes: Recipes, name: str, axes: int) -> tuple[int, ...]:

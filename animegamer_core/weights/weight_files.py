@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import typing
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from pickle import UnpicklingError  # the exception only; nothing here unpickles by itself
 
@@ -20,12 +19,10 @@ import torch
 from ..messages import brief
 from .storage import (
     CheckpointError,
-    FileTensors,
     SafetensorsSource,
     TensorSource,
     find_safetensors,
     refuse_pointer,
-    shards_of,
 )
 
 if typing.TYPE_CHECKING:
@@ -40,30 +37,31 @@ _LOAD_ERRORS = (  # what torch's readers raise on a damaged or foreign file
 )  # fmt: skip
 
 
-class PickleSource(FileTensors):
-    """The tensors of files that torch.save wrote."""
+class PickleSource(TensorSource):
+    """The tensors of a file that torch.save wrote."""
 
-    def __init__(self, path: Path, inside: str | None = None, shards: tuple[str, ...] = ()) -> None:
-        """inside: the entry of the dict that holds the tensors. shards: the files of an index at `path`."""
-        files = [path.with_name(name) for name in shards] or [path]
-        tensors: dict[str, torch.Tensor] = {}
-        for file in files:
-            found = _load(file)
-            tensors |= _only_tensors(file, found if inside is None else _entry(file, found, inside))
-        super().__init__(path, files, tensors)
+    def __init__(self, path: Path, inside: str | None = None) -> None:
+        """inside: the entry of the dict that holds the tensors."""
+        tensors = _load(path)
+        if inside is not None:
+            tensors = tensors.get(inside)
+        if not isinstance(tensors, dict) or not tensors:
+            raise CheckpointError(f"{path}: holds no tensors{f' under {inside!r}' if inside else ''}; expected weights")
+        for key, value in tensors.items():
+            if not isinstance(key, str) or not isinstance(value, torch.Tensor):
+                name, kind = brief(repr(key), 80), type(value).__name__
+                raise CheckpointError(f"{path}: entry {name} is a {kind}; expected named tensors only")
+        super().__init__(path, [path], tensors)
 
 
 def open_weights(folder: Path, stems: tuple[str, ...] = ("model", "pytorch_model")) -> TensorSource | None:
-    """The weights in a folder: safetensors or torch files, whole or in shards; None if it has none by these names."""
+    """The weights in a folder: safetensors, whole or in shards, or a torch file; None if it has none by these names."""
     for stem in stems:
         path = find_safetensors(folder, stem)
         if path is not None:
             return SafetensorsSource(path)
-        index, single = folder / f"{stem}.bin.index.json", folder / f"{stem}.bin"
-        if index.is_file():
-            return PickleSource(index, shards=tuple(shards_of(index)))
-        if single.is_file():
-            return PickleSource(single)
+        if (folder / f"{stem}.bin").is_file():
+            return PickleSource(folder / f"{stem}.bin")
     return None
 
 
@@ -95,7 +93,7 @@ def decoder_file(folder: Path) -> Path:
     return path
 
 
-def _load(path: Path) -> Mapping[str, typing.Any]:
+def _load(path: Path) -> dict[str, typing.Any]:
     """What torch.save stored, which must be a dict; CheckpointError for anything else."""
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
@@ -118,22 +116,3 @@ def _numpy_globals() -> list[typing.Any]:
     names = ("numpy._core.multiarray._reconstruct", "numpy.core.multiarray._reconstruct")
     kinds = [type(numpy.dtype(name)) for name in _NUMBERS]
     return [*((rebuild, name) for name in names), numpy.ndarray, numpy.dtype, *kinds]
-
-
-def _entry(path: Path, found: Mapping[str, typing.Any], inside: str) -> Mapping[str, typing.Any]:
-    values = found.get(inside)
-    if not isinstance(values, dict):
-        there = ", ".join(brief(repr(key), 60) for key in list(found)[:3]) or "nothing"
-        raise CheckpointError(f"{path}: no dict under key {inside!r}; found {there}")
-    return values
-
-
-def _only_tensors(path: Path, found: Mapping[typing.Any, typing.Any]) -> dict[str, torch.Tensor]:
-    """The same dict, refused unless it maps names to tensors."""
-    for key, value in found.items():
-        if not isinstance(key, str) or not isinstance(value, torch.Tensor):
-            name = brief(repr(key), 80)
-            raise CheckpointError(f"{path}: entry {name} is a {type(value).__name__}; expected named tensors only")
-    if not found:
-        raise CheckpointError(f"{path}: holds no tensors; expected the published weights")
-    return dict(found)

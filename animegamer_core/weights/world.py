@@ -21,12 +21,13 @@ from ..game.recall import RECALL, RECENT, Memory
 from ..game.state import DEFAULT_WINDOW, MotionTable
 from ..spec import ModelSpec, Profile, Reading, get_profile
 from .adapter_files import PLAYED, Adapters, adapter_checksum, adapter_facts
-from .folders import MANIFEST, OwnFolder, read_manifest
-from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, load_model, parts_of
-from .storage import CheckpointError, FileNote, TensorSource
+from .manifest import MANIFEST, Notes, part_of, read_manifest
+from .parts import ADAPTER, ENCODER_PARTS, PARTS, PLAY_PARTS, TOKENIZER, LoraUpdates, load_model, parts_of, read_lora
+from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, note_of
 
 if typing.TYPE_CHECKING:
     import torch
+    from tokenizers import Tokenizer
     from torch import nn
 
     from ..model.decoder import ShotDecoder
@@ -41,12 +42,14 @@ EMBEDDED = {"toybox": Path(__file__).parent.parent / "toybox" / "weights"}
 class World:
     """An opened world. Its weights are not read before one of the `load_` methods is called.
 
-    trained_window: the past turns that its engine was trained with; None if unknown. warnings: sentences to show to the
-    player. life: the rules of its stats, and the words that it knows. adapters: what is applied to its models when they
-    are loaded; the folder does not change. plain: the world without them; None for a world that has none.
+    files: what its manifest lists. trained_window: the past turns that its engine was trained with; None if unknown.
+    warnings: sentences to show to the player. life: the rules of its stats, and the words that it knows. adapters: what
+    is applied to its models when they are loaded; the folder does not change. plain: the world without them; None for a
+    world that has none.
     """
 
-    storage: OwnFolder
+    folder: Path
+    files: Notes
     spec: ModelSpec
     profile: Profile
     motion_table: MotionTable
@@ -59,21 +62,11 @@ class World:
     plain: World | None = None
 
     @property
-    def folder(self) -> Path:
-        """Where its files are."""
-        return self.storage.folder
-
-    @property
-    def files(self) -> Mapping[str, FileNote]:
-        """Every file that a part is read from: path below the folder, with slashes -> size and checksum."""
-        return {path: note for part in PARTS for path, note in self.storage.notes(part).items()}
-
-    @property
     def fingerprint(self) -> str:
         """64 hex digits of everything that a turn depends on: weights, sizes, profile, motion table, and the contents
         and strengths of those adapters that change turns; ValueError where an adapter is gone.
         """
-        played = {path: note.sha256 for part in PLAY_PARTS for path, note in self.storage.notes(part).items()}
+        played = {path: note.sha256 for part in PLAY_PARTS for path, note in self.notes(part).items()}
         facts = {
             "files": played,
             "spec": self.spec.to_dict(),
@@ -130,9 +123,13 @@ class World:
             )
         return replace(self, profile=other.profile, warnings=warnings)
 
+    def notes(self, part: str) -> Notes:
+        """The files of a part in the manifest."""
+        return {path: note for path, note in self.files.items() if part_of(path) == part}
+
     def has(self, part: str) -> bool:
         """Whether every file of a part is there, its weights with their known size."""
-        notes = self.storage.notes(part)
+        notes = self.notes(part)
         return bool(notes) and all(
             (self.folder / path).is_file()
             and (path.endswith(".json") or (self.folder / path).stat().st_size == note.bytes)
@@ -141,20 +138,60 @@ class World:
 
     def missing(self, parts: tuple[str, ...] = tuple(PARTS)) -> tuple[str, ...]:
         """One sentence for each part that is absent or incomplete: what it is, and how to get it."""
-        return tuple(f"{part} is not complete {self.storage.remedy(part)}" for part in parts if not self.has(part))
+        cut = ", where files are missing or cut off; restore them, or train this part of a small world again"
+        return tuple(
+            f"{part} is not complete in {self.folder / PARTS[part].folder}{cut if self.notes(part) else ''}; `convert` "
+            f"or `new` makes it from {PARTS[part].source}"
+            for part in parts
+            if not self.has(part)
+        )
 
     def verify(self, parts: tuple[str, ...] = tuple(PARTS)) -> None:
         """Compare the files of these parts with their checksums; CheckpointError names the first that differs."""
-        for path, note in ((path, note) for part in parts for path, note in self.storage.notes(part).items()):
-            if not (self.folder / path).is_file() or self.storage.note(path) != note:
-                raise CheckpointError(
-                    f"{self.folder / path}: this is not the file that the world was saved with (expected sha256 "
-                    f"{note.sha256[:12]}..., {note.bytes} bytes); convert or download it again"
-                )
+        for path in (path for part in parts for path in self.notes(part)):
+            self._check(path)
+
+    def _check(self, name: str) -> Path:
+        """The path of a file that the manifest lists, which must be the one that the world was saved with."""
+        path, note = self.folder / name, self.files[name]
+        if not path.is_file() or note_of(path) != note:
+            raise CheckpointError(
+                f"{path}: this is not the file that the world was saved with (expected sha256 {note.sha256[:12]}..., "
+                f"{note.bytes} bytes); convert or download it again"
+            )
+        return path
+
+    def source(self, part: str) -> TensorSource:
+        """The part's safetensors."""
+        folder = self.folder / PARTS[part].folder
+        path = find_safetensors(folder)
+        if path is None:
+            raise CheckpointError(f"{folder}: no safetensors weights; convert again from {PARTS[part].source}")
+        return SafetensorsSource(path)
+
+    def lora(self, part: str) -> LoraUpdates:
+        """The LoRA in the part's folder, if the manifest lists it."""
+        folder = PARTS[part].folder
+        return read_lora(self.folder / folder) if f"{folder}/{ADAPTER}" in self.files else {}
 
     def tokenizer(self) -> GameTokenizer:
         """The engine's tokenizer; reads only its file."""
-        return self.storage.tokenizer(self.life.rules.stats)
+        from ..model.prompt import GameTokenizer
+
+        return GameTokenizer.from_file(self._tokenizer_file("engine"), self.life.rules.stats)
+
+    def text_tokenizer(self) -> Tokenizer | None:
+        """The text encoder's tokenizer; None without one."""
+        from ..model.prompt import read_tokenizer
+
+        path = self._tokenizer_file("text_tower")
+        return read_tokenizer(path) if path.is_file() else None
+
+    def _tokenizer_file(self, part: str) -> Path:
+        """A part's tokenizer; if it is there, the one that is listed, since any word changes prompts."""
+        name = f"{PARTS[part].folder}/{TOKENIZER}"
+        path = self.folder / name
+        return self._check(name) if name in self.files and path.is_file() else path
 
     def stored_dtype(self, model: str) -> torch.dtype:
         """The type that `engine`, `decoder` or `encoder` gets by default off the CPU: as stored, float32 as 16 bits."""
@@ -194,7 +231,7 @@ class World:
         """The shot encoder, in eval mode; dtype as for the engine. Omitted parts stay on the meta device."""
         from ..model.encoder import ShotEncoder
 
-        tokenizer = self.storage.text_tokenizer()
+        tokenizer = self.text_tokenizer()
         return self._load("encoder", lambda: ShotEncoder(self.spec, tokenizer), parts, device, dtype)
 
     def _load(
@@ -208,7 +245,7 @@ class World:
         """A model with its weights; LoRA of 16-bit weights stays unmerged."""
         model = load_model(build, self._sources(parts), device, dtype)
         for part in parts:
-            if updates := self.storage.lora(part):
+            if updates := self.lora(part):
                 from .lora import WORLD, attach, check_fit
 
                 check_fit(model, updates, self.folder / PARTS[part].folder)
@@ -224,7 +261,7 @@ class World:
         """
         from .lora import restore
 
-        restore(model, {part: self.storage for part in parts_of(kind)})
+        restore(model, parts_of(kind), self.source, self.lora)
         if kind == "decoder":
             model.vae.register_to_config(scaling_factor=self.spec.decoder.vae.scaling_factor)
         if kind != "encoder":
@@ -243,7 +280,7 @@ class World:
         missing = self.missing(parts)
         if missing:
             raise CheckpointError(f"world {self.spec.name!r} cannot load this: {missing[0]}")
-        return {part: self.storage.source(part) for part in parts}
+        return {part: self.source(part) for part in parts}
 
 
 def open_world(name: str | Path) -> World:
@@ -258,4 +295,4 @@ def open_world(name: str | Path) -> World:
             "build. Published files become one by `convert`"
         )
     fields, files = read_manifest(folder / MANIFEST)
-    return World(storage=OwnFolder(folder, files), **fields)
+    return World(folder, files, **fields)

@@ -102,7 +102,7 @@ def test_a_plan_that_cannot_be_measured_is_refused_before_measuring(changes, sen
     assert not said
 
 
-@pytest.mark.parametrize(("asked", "name"), [("optimizations", "gelu"), ("each", "halves"), ("each", "flash3")])
+@pytest.mark.parametrize(("asked", "name"), [("optimizations", "gelu"), ("each", "cfg_parallel"), ("each", "flash3")])
 def test_optimizations_of_a_gpu_are_refused_on_a_cpu(asked, name, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # one beside it is of no use to it
     dtype = torch.bfloat16 if name == "flash3" else torch.float32

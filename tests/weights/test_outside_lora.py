@@ -1,6 +1,5 @@
 """LoRA files of other programs on a world's decoder: every spelling gives the same weights, and others are refused."""
 
-import json
 import re
 
 import pytest
@@ -10,7 +9,7 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import save_file
 from tiny_world import save_tiny_world
 
-from animegamer_core.weights.adapter_files import adapted_models, adapter_facts, fits_decoder
+from animegamer_core.weights.adapter_files import adapter_facts, fits_decoder
 from animegamer_core.weights.adapters import open_with_adapters, with_adapters
 
 TARGETS = r"(transformer_blocks\.\d+\.(attn1\.(to_q|to_out\.0)|ff\.net\.0\.proj|norm1\.linear)|proj_out)"
@@ -119,11 +118,8 @@ def test_beside_16_bit_weights_it_draws_other_shots(world, trained, tmp_path):
 @pytest.mark.parametrize(
     "tensors, says",
     [
-        ({"transformer.blocks.0.attn.to_q.lora_A.weight": (2, 4)}, "'transformer.blocks.0.attn.to_q.lora_A.weight'"),
         ({"transformer_blocks.0.attn2.to_q.lora_A.weight": (2, 4)}, "is not a LoRA for a linear layer of CogVideoX"),
-        ({"transformer_blocks.0.proj_out.lora_A.weight": (2, 4)}, "is not a LoRA for a linear layer of CogVideoX"),
         ({"proj_out.lora_A.weight": (2, 4)}, "the other matrix of its layer is missing"),
-        ({"proj_out.lora_A.weight": (2, 4), "proj_out.dora_scale": (4,)}, "'proj_out.dora_scale' does not fit"),
         ({"proj_out.lora_A.weight": (2, 4), "proj_out.lora_B.weight": (9, 2)}, "for a layer of "),
         (
             {
@@ -149,12 +145,6 @@ def test_values_that_are_no_numbers_and_broken_notes_are_refused(world, trained,
     save_file(lora, path)
     with pytest.raises(ValueError, match="holds NaN"):
         open_with_adapters(world.folder, [str(path)]).load_decoder()
-    for notes in ("{", json.dumps({"transformer.lora_alpha": "much"}), json.dumps({"transformer.lora_alpha": 1e300})):
-        save_file(trained[1], path, metadata={"lora_adapter_metadata": notes})
-        with pytest.raises(ValueError, match=r"nan\.safetensors"):
-            open_with_adapters(world.folder, [str(path)]).load_decoder()
-
-
-def test_training_does_not_begin_from_it(trained, tmp_path):
-    with pytest.raises(ValueError, match="is not an adapter file of format 1"):
-        adapted_models(write(tmp_path, "kohya", trained))
+    save_file(trained[1], path, metadata={"lora_adapter_metadata": '{"transformer.lora_alpha": "much"}'})
+    with pytest.raises(ValueError, match=r"nan\.safetensors"):
+        open_with_adapters(world.folder, [str(path)]).load_decoder()

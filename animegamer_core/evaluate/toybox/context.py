@@ -84,8 +84,8 @@ class EvalContext:
         if self.preset is None:
             return {**options, "preset": None}
         explicit = override_notes(self.preset, steps=self.steps, guidance=self.guidance)
-        tuned = self.preset.optimizations
-        return {**options, "preset": self.preset.name, "tuned": tuned, "in_place_of_the_presets": explicit}
+        options |= {"preset": self.preset.name, "optimizations": self.preset.optimizations}
+        return {**options, "in_place_of_the_presets": explicit}
 
     @cached_property
     def engine(self) -> GameEngine:

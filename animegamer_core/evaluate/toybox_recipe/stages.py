@@ -248,7 +248,7 @@ def _open_models(work: BuildDir) -> WorldParts:
     absent = [name for name in MODELS if getattr(loaded, name) is None]
     fresh = WorldParts.new(world.spec, tokenizer, PROFILES["paper"], models=absent)
     if fresh.decoder is not None and world.has("vae"):  # only the transformer is missing
-        source = world.storage.source("vae")
+        source = world.source("vae")
         fresh.decoder.vae.load_state_dict({name: source.tensor(name).float() for name in source.keys()})  # noqa: SIM118
     return replace(loaded, **{name: getattr(fresh, name) for name in absent})
 

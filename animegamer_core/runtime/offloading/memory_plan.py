@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ...model.decoder import ShotDecoder
 from ...model.engine import GameEngine
 from .budget import GIB, PROMPT_TOKENS, StackBudget, plan_stack, prefill_bytes, usable_bytes
-from .stacks import Part, Stack, tensors_of, total_bytes
+from .stacks import Stack, StackModules, tensors_of, total_bytes
 
 _OFFLOADED: WeakSet[nn.Module] = WeakSet()
 
@@ -22,7 +22,7 @@ def plan_budgets(model: GameEngine | ShotDecoder, budget_bytes: int) -> tuple[St
 
     ValueError says how much memory is needed if the budget is too small.
     """
-    return tuple(plan_stack(*part.sizes, budget_bytes) for part in parts_of(model, budget_bytes))
+    return tuple(plan_stack(*part.sizes, budget_bytes) for part in stacks_of(model, budget_bytes))
 
 
 def is_offloaded(model: nn.Module) -> bool:
@@ -54,7 +54,7 @@ class MemoryPlan:
         """
         if is_offloaded(model):
             raise ValueError("this model is already offloaded; load it again to offload it elsewhere")
-        parts = parts_of(model, self.budget_bytes)
+        parts = stacks_of(model, self.budget_bytes)
         pinned = _host_can_pin(total_bytes(tensors_of(model)))
         budgets = tuple(replace(plan_stack(*part.sizes, self.budget_bytes), pinned=pinned) for part in parts)
         if isinstance(model, ShotDecoder):
@@ -87,23 +87,23 @@ class MemoryPlan:
         self._stacks = [*others, stack]
 
 
-def parts_of(model: GameEngine | ShotDecoder, budget_bytes: int) -> tuple[Part, ...]:
+def stacks_of(model: GameEngine | ShotDecoder, budget_bytes: int) -> tuple[StackModules, ...]:
     """The parts of a model that are offloaded, each with its working memory."""
     if isinstance(model, GameEngine):
         llm = model.llm
         working = prefill_bytes(model.spec, PROMPT_TOKENS, llm.lm_head.weight.element_size())
         entries = (llm.model.embed_tokens, llm.model, llm.lm_head)
-        return (Part("engine", llm, llm.model, tuple(llm.model.layers), entries, working),)
+        return (StackModules("engine", llm, llm.model, tuple(llm.model.layers), entries, working),)
     transformer, vae = model.transformer, model.vae
     blocks = tuple(transformer.transformer_blocks)
     decoding = model.tiled_bytes if _needs_tiles(model, budget_bytes) else model.working_bytes
     return (
-        Part("transformer", transformer, transformer, blocks, (transformer,), model.sampling_bytes),
-        Part("VAE", vae, vae, (), (vae.encoder, vae.decoder), decoding),
+        StackModules("transformer", transformer, transformer, blocks, (transformer,), model.sampling_bytes),
+        StackModules("VAE", vae, vae, (), (vae.encoder, vae.decoder), decoding),
     )
 
 
-def tensors_outside(model: nn.Module, parts: Iterable[Part]) -> list[Tensor]:
+def tensors_outside(model: nn.Module, parts: Iterable[StackModules]) -> list[Tensor]:
     """The model's tensors that are in none of these parts."""
     inside = {id(tensor) for part in parts for tensor in tensors_of(part.model)}
     return [tensor for tensor in tensors_of(model) if id(tensor) not in inside]

@@ -14,7 +14,7 @@ from .budget import StackBudget
 
 
 @dataclass(frozen=True)
-class Part:
+class StackModules:
     """A stack's modules in their model.
 
     root: its forward runs all blocks once. entries: the stack begins to compute when one of these modules is called.
@@ -45,7 +45,7 @@ class Stack:
     """The weights of a part: units that stay on the GPU while the stack computes, and offloaded blocks."""
 
     def __init__(
-        self, part: Part, budget: StackBudget, device: torch.device, on_entry: Callable[[Stack], None]
+        self, part: StackModules, budget: StackBudget, device: torch.device, on_entry: Callable[[Stack], None]
     ) -> None:
         """on_entry: called before the stack computes."""
         self.budget = budget

@@ -5,30 +5,158 @@ combinations. They change a loaded model in place and for good: do not train or 
 package does not import torch.
 """
 
-from .table import (
-    CACHES,
-    COMPILING,
-    OPTIMIZATIONS,
-    Optimization,
-    approximations,
-    check_names,
-    compiled_modules,
-    missing_requirement,
-    optimize,
-    supported,
-)
-from .transformer import FLASH3
+from __future__ import annotations
 
-__all__ = [
-    "CACHES",
-    "COMPILING",
-    "FLASH3",
-    "OPTIMIZATIONS",
-    "Optimization",
-    "approximations",
-    "check_names",
-    "compiled_modules",
-    "missing_requirement",
-    "optimize",
-    "supported",
-]
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...spec import dtype_name
+from . import changes, requirements
+
+if typing.TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from ...model.decoder import ShotDecoder
+
+
+@dataclass(frozen=True)
+class Optimization:
+    """One row of the table.
+
+    about: a description for the user. apply: changes a loaded decoder. approximates: whether the result differs by more
+    than rounding. device: the kind of device that it speeds up; empty for any. device_only: whether it does not run on
+    other kinds. dtypes: the number formats that it works with; empty for any. reason: says why a device does not meet
+    the requirements; empty if it does. single_shot: whether it needs batch size 1, because all shots of a batch skip
+    the same steps.
+    """
+
+    about: str
+    apply: Callable[[ShotDecoder], None]
+    approximates: bool = False
+    device: str = ""
+    device_only: bool = False
+    dtypes: tuple[str, ...] = ()
+    reason: Callable[[str], str] = lambda device: ""
+    single_shot: bool = False
+
+    def is_for(self, device: str) -> bool:
+        """Whether it speeds up a device such as `cuda:0`."""
+        return self.device in ("", device.partition(":")[0])
+
+
+OPTIMIZATIONS: dict[str, Optimization] = {
+    "cfg_parallel": Optimization(
+        "the two guidance passes on two GPUs", changes.use_second_gpu, device="cuda", device_only=True
+    ),
+    "fused": Optimization("one matrix product for query, key and value", changes.fuse_projections),
+    "layout": Optimization(
+        "channels-last convolutions in the VAE (on a GPU: only if compiled)", changes.use_channels_last
+    ),
+    "onednn": Optimization(
+        "oneDNN for all convolutions of the VAE",
+        changes.use_onednn,
+        device="cpu",
+        device_only=True,
+        dtypes=("float32",),
+        reason=requirements.onednn_reason,
+    ),
+    "flash3": Optimization(
+        "FlashAttention-3, on Hopper (its authors' package, or fa3-fwd)",
+        changes.use_flash3,
+        device="cuda",
+        device_only=True,
+        dtypes=("bfloat16",),
+        reason=requirements.flash3_reason,
+    ),
+    "gelu": Optimization("GELU fused into its matrix product", changes.fuse_gelu, device="cuda", device_only=True),
+    "blocks": Optimization(
+        "compiled transformer blocks", changes.compile_blocks, device="cuda", reason=requirements.compiler_reason
+    ),
+    "vae": Optimization(
+        "a compiled VAE decoder", changes.compile_vae, device="cuda", reason=requirements.compiler_reason
+    ),
+    "first_block": Optimization(
+        "skip the other blocks at steps where the first block changes little",
+        changes.cache_first_block,
+        approximates=True,
+        single_shot=True,
+    ),
+}
+COMPILING = {"blocks", "vae"}  # with these, the first shot of each size is slow
+EXCLUSIVE = {"cfg_parallel", "first_block"}  # the cache belongs to one transformer
+
+
+def optimize(decoder: ShotDecoder, names: Sequence[str]) -> None:
+    """Apply the named optimizations, in the table's order; ValueError for unknown names or missing requirements."""
+    from ..cfg_parallel import replicas
+
+    check_names(names)
+    for name, optimization in OPTIMIZATIONS.items():
+        if name not in names:
+            continue
+        for replica in replicas(decoder):
+            _check_requirements(name, replica.unconditional_ND)
+            optimization.apply(replica)
+
+
+def _check_requirements(name: str, constant: Tensor) -> None:
+    """ValueError if an optimization does not work with this dtype and device; constant: a tensor of the decoder."""
+    import torch
+
+    optimization, dtype, device = OPTIMIZATIONS[name], dtype_name(constant.dtype), str(constant.device)
+    if optimization.dtypes and dtype not in optimization.dtypes:
+        raise ValueError(
+            f"optimization {name} needs {' or '.join(optimization.dtypes)}, but this decoder computes in {dtype}; "
+            f"drop it, or compute in {optimization.dtypes[0]}"
+        )
+    if device == "cpu" and optimization.device == "cuda" and torch.cuda.is_available():
+        device = "cuda"  # an offloaded decoder is on the CPU for now
+    if optimization.device_only and (reason := missing_requirement(name, device)):
+        raise ValueError(f"optimization {name} is not available: {reason}; drop it")
+
+
+def compiled_modules(decoder: ShotDecoder, names: Sequence[str]) -> list[nn.Module]:
+    """The modules that these optimizations compile."""
+    modules = list(decoder.transformer.transformer_blocks) if "blocks" in names else []
+    return [*modules, decoder.vae.decoder] if "vae" in names else modules
+
+
+def check_names(names: Sequence[str]) -> None:
+    """ValueError for an unknown name, or for two that do not work together."""
+    unknown = [name for name in names if name not in OPTIMIZATIONS]
+    if unknown:
+        raise ValueError(f"unknown optimization {unknown[0]!r}; choose from {', '.join(OPTIMIZATIONS)}")
+    if set(names) >= EXCLUSIVE:
+        first, second = sorted(EXCLUSIVE)
+        raise ValueError(f"optimizations {first} and {second} do not work together; drop one of them")
+
+
+def supported(names: Sequence[str], device: str, dtype: str = "") -> tuple[tuple[str, ...], dict[str, str]]:
+    """(the names that speed up a device such as `cuda:0`; for each of the others, the reason why not).
+
+    dtype: the number format, such as `bfloat16`; empty if unknown.
+    """
+    reasons = {}
+    for name in names:
+        is_for = OPTIMIZATIONS[name].is_for(device)
+        if reason := missing_requirement(name, device, dtype) if is_for else f"no benefit on {device}":
+            reasons[name] = reason
+    if "layout" in names and device.startswith("cuda") and "vae" not in set(names) - set(reasons):
+        reasons["layout"] = "it is slower on a GPU unless the VAE is compiled"
+    return tuple(name for name in names if name not in reasons), reasons
+
+
+def missing_requirement(name: str, device: str, dtype: str = "") -> str:
+    """Why a machine cannot run an optimization; empty if it can. dtype: as for `supported`."""
+    optimization = OPTIMIZATIONS[name]
+    if dtype and optimization.dtypes and dtype not in optimization.dtypes:
+        return f"no benefit with {dtype}"
+    if optimization.is_for(device):
+        return optimization.reason(device)
+    return f"it runs only on {optimization.device}, not on {device}" if optimization.device_only else ""
+
+
+def approximations(names: Sequence[str]) -> tuple[str, ...]:
+    """The ones of these names that change the result by more than rounding."""
+    return tuple(name for name, row in OPTIMIZATIONS.items() if name in names and row.approximates)
