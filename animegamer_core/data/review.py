@@ -6,12 +6,15 @@ what it exports. Its parts are in review_page/.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ..media.page import write_page
+from ..files import write_text
 from .dataset import DatasetFolder, read_dataset
 from .films.film_index import read_film_index, strip_folder
 from .films.survey import COLUMNS, ROWS, STEP, WIDTH, picture_height
@@ -19,7 +22,13 @@ from .records import DROPPED, SET_ASIDE, ClipRecord, Dropped, SetAside, readable
 
 REVIEW = "review.html"
 _PARTS = Path(__file__).with_name("review_page")
-_SCRIPTS = ("changes.js", "grid.js", "scenes.js", "editor.js", "main.js")  # in this order, as one
+_SCRIPTS = ("dom.js", "changes.js", "grid.js", "scenes.js", "editor.js", "main.js")  # in this order, as one
+# The page may load clips and pictures from its folder, and run its own script only.
+_POLICY = (
+    "default-src 'none'; media-src 'self' file:; img-src 'self' file:; style-src {style}; script-src {script}; "
+    "base-uri 'none'; form-action 'none'"
+)
+_STRICT = '"use strict";\n'
 _KEYS = tuple(name for name in ClipRecord.__struct_fields__ if name != "said")
 _SHOWN_PROBLEMS = 200
 
@@ -32,7 +41,25 @@ def write_review(folder: str | Path) -> Path:
     read, problems = read_dataset(folder)
     if problems and not read.turns:
         raise ValueError(str(problems[0]))
-    return write_page(read.path / REVIEW, _PARTS, _SCRIPTS, page_data(read, list(map(str, problems))))
+    style, page, *scripts = (_PARTS.joinpath(name).read_text("utf-8") for name in ("style.css", "page.html", *_SCRIPTS))
+    script = _STRICT + "\n".join(scripts).replace(_STRICT, "")
+    page = page.replace("__POLICY__", _POLICY.format(style=_hash(style), script=_hash(script)))
+    page = page.replace("__STYLE__", style).replace("__SCRIPT__", script)
+    # last, since untrusted text may contain a mark
+    page = page.replace("__DATA__", _script_safe(page_data(read, list(map(str, problems)))))
+    write_text(read.path / REVIEW, page)
+    return read.path / REVIEW
+
+
+def _script_safe(value: Any) -> str:
+    """JSON that cannot end its script block, or begin a comment or a tag in it."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _hash(text: str) -> str:
+    """The source of a part in the page's content security policy."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def page_data(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 "use strict";
-// Helpers that every page uses; media/page.py puts this file in front of a page's own scripts.
+// Helpers of the page; review.py puts this file in front of the others.
 
 const $ = (id) => document.getElementById(id);
 
