@@ -21,7 +21,6 @@ from .widgets import check_choice, choice_input, schema
 
 if typing.TYPE_CHECKING:
     from ..animegamer_core.data.assemble import BuildReport
-    from ..animegamer_core.data.build import BuildSettings
     from ..animegamer_core.data.captions.pictures import Reference
     from ..animegamer_core.data.captions.run import Captioner
 
@@ -90,6 +89,7 @@ class BuildGameDataset(io.ComfyNode):
     def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
         given, fingerprinted = DatasetInputs(**inputs), inputs | _versions(inputs)
         check_choice("captioner", given.captioner, CAPTIONERS)
+        check_choice("size", given.size, SIZES)
         comfyui.require(*PACKAGES, *CAPTIONERS[given.captioner])
         from ..animegamer_core.data.review import write_review
         from ..animegamer_core.data.stats import draw_stats, stats, write_stats
@@ -114,11 +114,15 @@ class BuildGameDataset(io.ComfyNode):
 def _build(given: DatasetInputs, films: Sequence[Path]) -> tuple[BuildReport, Mapping[str, str]]:
     """Build the dataset or continue it; (its report, messages about films that cannot be read)."""
     from ..animegamer_core.data.assemble import assemble_dataset
-    from ..animegamer_core.data.build import cut_films
+    from ..animegamer_core.data.build import BuildSettings, cut_films
     from ..animegamer_core.data.captions.pictures import read_references
+    from ..animegamer_core.data.films.cutting import ClipShape
+    from ..animegamer_core.data.games import GamePlan
+    from ..animegamer_core.spec import get_spec
 
     out, progress = _dataset_folder(given.dataset), comfyui.NodeProgress()
-    settings = _settings(given.size, given.held_out).of_folder(out)
+    shape, games = ClipShape.of(get_spec(given.size).decoder), GamePlan(held_out=given.held_out)
+    settings = BuildSettings(shape=shape, games=games).of_folder(out)
     captioner = _captioner(given, out, films)
     references: Sequence[Reference] = ()
     if given.characters != NONE:
@@ -183,16 +187,6 @@ def _versions(widgets: Mapping[str, typing.Any]) -> dict[str, str]:
     folder = _characters().get(widgets.get("characters") or "")
     pictures = sorted(folder.rglob("*")) if folder is not None else ()
     return {"versions": " ".join(map(worlds.file_version, (*films, *captions, *pictures)))}
-
-
-def _settings(size: str, held_out: float) -> BuildSettings:
-    from ..animegamer_core.data.build import BuildSettings
-    from ..animegamer_core.data.films.cutting import ClipShape
-    from ..animegamer_core.data.games import GamePlan
-    from ..animegamer_core.spec import get_spec
-
-    check_choice("size", size, SIZES)
-    return BuildSettings(shape=ClipShape.of(get_spec(size).decoder), games=GamePlan(held_out=held_out))
 
 
 def _dataset_folder(name: str) -> Path:

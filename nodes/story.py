@@ -26,7 +26,6 @@ from .widgets import branch_input, schema, story_input, turn_input, window_input
 
 if typing.TYPE_CHECKING:
     from ..animegamer_core.model.prompt import GameTokenizer
-    from ..animegamer_core.weights import World
 
 RESERVED = (comfyui.RUNS, comfyui.DATASETS, comfyui.EVALUATIONS, worlds.LORAS)  # names of other folders
 NO_STORY = "none yet"
@@ -277,17 +276,12 @@ def world_facts(name: str) -> WorldFacts:
 @lru_cache(maxsize=64)
 def _world_facts(name: str, version: str) -> WorldFacts:
     """The facts of a world. Cached, since opening a world takes up to half a second."""
-    world = worlds.find_world(name)
-    words, spec = _words_of(world), world.spec
-    return WorldFacts(world.fingerprint, world.motion_table, spec.decoder.steps, words, spec.name, world.life)
-
-
-def _words_of(world: World) -> GameTokenizer | None:
-    """The world's tokenizer, if there are words that it does not know."""
     from tokenizers.models import WordLevel
 
-    tokenizer = world.tokenizer()
-    return tokenizer if isinstance(tokenizer.backend.model, WordLevel) else None
+    world = worlds.find_world(name)
+    spec, tokenizer = world.spec, world.tokenizer()
+    words = tokenizer if isinstance(tokenizer.backend.model, WordLevel) else None
+    return WorldFacts(world.fingerprint, world.motion_table, spec.decoder.steps, words, spec.name, world.life)
 
 
 def shot_path(story: Story, number: int) -> Path | None:
