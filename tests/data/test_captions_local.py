@@ -129,12 +129,3 @@ def test_code_in_a_models_folder_is_never_run(folder, tmp_path):
     with pytest.raises(ValueError, match="no vision model that transformers can open"):
         LocalModel(LocalSettings(strange))
     assert not (tmp_path / "ran").exists()
-
-
-def test_folders_that_cannot_be_used_are_named(folder, tmp_path):
-    with pytest.raises(ValueError, match="no config.json"):
-        LocalSettings(tmp_path)
-    with pytest.raises(ValueError, match="dtype 'int3'"):
-        LocalSettings(folder, dtype="int3")
-    with pytest.raises(ValueError, match="on abacus"):
-        LocalModel(LocalSettings(folder, device="abacus"))

@@ -64,20 +64,6 @@ def test_the_sheet_shows_every_reference_below_its_number(folder):
     assert order == ["Jiji", "Kiki", "Ursula"]
 
 
-def test_transparent_grey_and_turned_pictures_are_read(tmp_path):
-    picture(tmp_path / "glass.png", (255, 0, 0, 0), mode="RGBA")
-    picture(tmp_path / "grey.png", 90, mode="L")
-    turned = Image.new("RGB", (80, 40), "blue")
-    exif = turned.getexif()
-    exif[0x0112] = 6
-    turned.save(tmp_path / "turned.jpg", exif=exif)
-    glass, grey, blue = read_references(tmp_path)
-    assert near(reference_sheet([glass]).getpixel((100, 200)), (255, 255, 255))
-    assert near(reference_sheet([grey]).getpixel((100, 200)), (90, 90, 90))
-    width, height = reference_sheet([blue]).size
-    assert height > width  # upright after its turn
-
-
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from animegamer_core.data.captions.replies import (
@@ -65,23 +65,6 @@ def test_a_valid_caption_reads_as_it_was_meant(caption, gaps, quote, shouted):
     assert instruction.text.endswith(f"; Background: {caption.background}.")
 
 
-@given(captions, st.integers(1, 6), st.sampled_from(("drop", "twice", "unclosed", "empty", "before", "nested")))
-def test_a_mutated_caption_is_refused(caption, place, how):
-    values = fields(caption)
-    parts = [f"<{tag}>{value}</{tag}>" for tag, value in zip(TAGS, values, strict=True)]
-    tag = TAGS[place]
-    parts[place] = {
-        "drop": "",
-        "twice": parts[place] * 2,
-        "unclosed": parts[place].replace(f"</{tag}>", ""),
-        "empty": f"<{tag}> </{tag}>",
-        "before": f"well, {parts[place]}",
-        "nested": f"<{tag}><b>{values[place]}</b></{tag}>",
-    }[how]
-    with pytest.raises(ReplyError, match=rf"<{tag}>"):
-        parse_caption("".join(parts), STATS)
-
-
 @pytest.mark.parametrize(
     ("tag", "value", "sentence"),
     [
@@ -139,11 +122,6 @@ def test_other_matching_replies_are_refused(reply, sentence):
 
 
 @given(st.text(max_size=300), st.sampled_from(("", GOOD, PAPER)), st.integers(0, 90), st.integers(0, 12))
-@example("[Number]1[Index]1", "", 0, 0)
-@example("\u0336" * 80, "", 0, 0)
-@example("\U0001f600" * 40 + "<S>", GOOD, 0, 0)
-@example("[Index]" * 100, "", 0, 0)
-@example("[Number]2[Index]" + ",".join("2" * 600), "", 0, 0)
 def test_no_text_whatever_does_harm(noise, base, place, cut):
     text = base[:place] + noise + base[place + cut :]
     for parse in (lambda reply: parse_caption(reply, STATS), lambda reply: parse_matching(reply, 3)):

@@ -161,22 +161,6 @@ def test_a_refused_key_stops_the_run_at_once_and_the_done_part_stays(world, stub
     assert len(stub.asks) <= 4 and "stopped early" in report.text
 
 
-def test_calls_that_cannot_go_well_are_refused_before_anything_is_asked(world, stub):
-    folder, records, references = world
-    with pytest.raises(ValueError, match="00001.*no motion level"):
-        bare = msgspec.structs.replace(records[1], motion_level=None)
-        caption_clips(folder, [records[0], bare], endpoint(stub.url))
-    references[0].pictures[0].write_bytes(b"torn")
-    with pytest.raises(ValueError, match="Aoi.png: not a readable picture"):
-        caption_clips(folder, records, endpoint(stub.url), references)
-    with ReplyLog.open(folder / ANSWERS), pytest.raises(ValueError, match="another run asks these questions"):
-        caption_clips(folder, records, endpoint(stub.url))
-    (folder / SET_ASIDE).write_text('{"clip": "x"}\n')
-    with pytest.raises(ValueError, match="set_aside.jsonl:1: .*delete the line"):
-        caption_clips(folder, records, endpoint(stub.url))
-    assert stub.asks == []
-
-
 # -- the log
 
 

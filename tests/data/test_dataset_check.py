@@ -57,14 +57,6 @@ def test_a_wrong_line_is_named(folder, number, changes, sentence):
     assert f"turns.jsonl:{number}: " in str(problems[0]) and sentence in str(problems[0]), problems
 
 
-def test_a_dataset_without_any_caption_is_for_the_video_part(folder):
-    for number in range(1, 12):
-        edit(folder, "turns.jsonl", number, **dict.fromkeys(CAPTION_FIELDS))
-    problem = check(folder)[0]
-    assert not problem.serious and "turns.jsonl:1: note: clips without a caption: 11 of 11" in str(problem)
-    assert not any(problem.serious for problem in check(folder))
-
-
 def test_games_keep_the_order_of_the_film_and_what_is_held_out_stays_out(folder):
     games = [json.loads(line) for line in (folder / "games.jsonl").read_text().splitlines()]
     edit(folder, "games.jsonl", 1, clips=games[0]["clips"][::-1])

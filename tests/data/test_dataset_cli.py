@@ -110,16 +110,6 @@ def test_what_is_not_a_film_ends_in_one_sentence(tmp_path, capsys):
     assert re.search("it is not a film|is a text", one_sentence(capsys.readouterr().err))
 
 
-def test_one_broken_film_among_others_is_named_and_the_others_are_built(film, whole, again, tmp_path, capsys):
-    shutil.copy(film, tmp_path / "film.mp4")
-    (tmp_path / "bad.mp4").write_text("no film")
-    (again / "turns.jsonl").unlink()
-    assert main(build(tmp_path, again)) == 1
-    printed, words = capsys.readouterr()
-    assert "1 film, 6 clips" in printed and "bad.mp4" in one_sentence(words)
-    assert tables(again)["turns.jsonl"] == tables(whole)["turns.jsonl"]
-
-
 def test_a_film_that_breaks_off_becomes_a_dataset_as_far_as_it_goes(film, tmp_path, capsys):
     cut = tmp_path / "film.mkv"
     with av.open(str(film)) as read, av.open(str(cut), "w") as written:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 
@@ -11,7 +10,7 @@ import pytest
 
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
 from animegamer_core.data.records import CAPTION_FIELDS
-from animegamer_core.data.stats import draw_stats, stats, write_stats
+from animegamer_core.data.stats import stats, write_stats
 
 
 def change(folder, **values):
@@ -63,15 +62,6 @@ def test_what_is_missing_and_what_was_left_out_is_counted(folder):
     assert row(text, "dropped")[1] == "3 segments: duplicate 2, still 1"
     assert row(text, "other")[1:] == ["0", "0 %", "3"]
     assert row(text, "social")[4] == str(empty)
-
-
-def test_names_are_drawn_in_their_own_letters_and_are_no_formulas(folder):
-    def drawn(name):
-        change(folder, character=[name])
-        return np.asarray(draw_stats(folder)).astype(int)
-
-    pictures = [drawn(name) for name in ("\u5343\u5c0b", "$x$", "x")]
-    assert all((one != other).any() for one, other in itertools.pairwise(pictures))
 
 
 def test_the_picture_is_written_whole(folder):

@@ -7,10 +7,7 @@ import msgspec
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.records import ClipRecord, GameRecord
 from animegamer_core.data.vocabulary import words_of
-from animegamer_core.game.director import Director
 from animegamer_core.game.life import Act
-from animegamer_core.game.recall import PUBLISHED
-from animegamer_core.game.state import GameSession, GameState
 
 
 def clip(number, who="Bunny", motion="run", where="day meadow", adverb="quickly", level=4, change=(0, 1, -1)):
@@ -83,26 +80,3 @@ def test_held_out_clips_and_those_without_a_caption_are_not_among_the_words(tmp_
     words = words_of(folder(tmp_path, *clips, games=(GameRecord("a", (0, 2)), GameRecord("b", (1,), held_out=True))))
     assert words.characters == ("Bunny",) and words.places == ("meadow",) and len(words.acts) == 1
     assert words_of(folder(tmp_path, clips[2])) is None
-
-
-def test_a_game_is_proposed_from_them_alone(tmp_path):
-    """With three places, none of a main character's acts has to be new to training."""
-    who, places = ("Bunny", "Frank"), ("meadow", "tree", "burrow")
-    clips = [
-        clip(4 * (10 * place + act) + one, name, f"{place} act {act}", f"day {where}")
-        for place, where in enumerate(places)
-        for act in range(10)
-        for one, name in enumerate(who)
-    ]
-    words = words_of(folder(tmp_path, *clips))
-    session = GameSession()
-    for _ in range(100):
-        proposal = Director(words, 0)(session)[0].instruction
-        parts = PUBLISHED.fullmatch(proposal)
-        act, place = words.act_of(parts["motion"]), parts["place"].removeprefix("day ")
-        assert parts["who"] in who and act and place in places, proposal
-        assert words.tried(act.phrase, place), proposal
-        session = session.step(
-            proposal,
-            GameState(None, 3, act.change),
-        )
