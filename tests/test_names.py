@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from animegamer_core.data.benchmark import check_game_name
-from animegamer_core.data.films.film_index import FILMS, film_name, read_scenes
+from animegamer_core.data.films.film_index import film_name
 from animegamer_core.data.records import ClipRecord
 from animegamer_core.evaluate.baselines.folders import IMAGE_TO_VIDEO, open_folder
 from animegamer_core.evaluate.world.records import game_folder
@@ -42,16 +42,6 @@ def test_clips_of_a_dataset(name):
     for path in filter(lambda path: not is_inside(path), (name, f"clips/{name}", f"{name}/clip.mp4")):
         with pytest.raises(ValueError, match="clip is .*; expected the path of an .mp4 or .safetensors file inside"):
             ClipRecord(film="f", start=0, end=2, clip=path)
-
-
-@bad
-def test_finished_scenes_of_a_film(name, tmp_path):
-    (tmp_path / FILMS).mkdir()
-    cut = {"start": 0, "end": 2, "clip": name}
-    lines = json.dumps({"scene": 0, "segments": [{"start": 0, "end": 2, "dropped": "still"}, cut]}) + "\n"
-    (tmp_path / FILMS / "film.jsonl").write_text(lines)
-    with pytest.raises(ValueError, match="film.jsonl:1: a clip of this scene is not in the folder"):
-        read_scenes(tmp_path, "film")
 
 
 @bad

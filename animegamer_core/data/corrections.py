@@ -73,7 +73,7 @@ def _apply(folder: DatasetFolder, file: Path) -> int:
             if row is None:
                 raise ValueError(problem)
             if "film" in row and "clip" not in row:
-                change = SceneChange.of(row)
+                change = to_type(row, SceneChange, "this line")
                 if change.film not in films:
                     raise ValueError(f"{brief(change.film)!r} is not a film of this dataset: {', '.join(films)}")
                 before = scenes.get(change.film, list(films[change.film].survey.scenes))

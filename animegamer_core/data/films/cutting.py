@@ -7,7 +7,6 @@ of a signature, P pixels of a sample.
 from __future__ import annotations
 
 import base64
-import binascii
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -18,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...media.video import clip_suffix, write_clip
-from ...messages import brief
 from ...spec import DecoderSpec
 from ..dataset import CLIPS
 from ..flow import FlowSettings, open_flow
@@ -107,7 +105,7 @@ class Duplicates:
         """'duplicate of <name>' for a clip that looks like a kept one; else None, and the clip is kept.
 
         scene: unique name of the clip's scene. Clips of one scene are not compared: with little motion they all look
-        alike. ValueError for an invalid signature.
+        alike.
         """
         clip_SP = _unpacked(signature)
         mean_P, alike = clip_SP.mean(axis=0), min(ALIKE, ALIKE_SHARE * float(clip_SP.std()))
@@ -132,12 +130,8 @@ def signature(frames_FHWC: NDArray[np.uint8]) -> str:
 
 
 def _unpacked(text: str) -> NDArray[np.int16]:
-    """The samples (S, P) of a signature; ValueError for any other text."""
-    try:
-        pixels = np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
-        return pixels.reshape(SAMPLES, ROWS * COLUMNS).astype(np.int16)
-    except (binascii.Error, ValueError) as error:
-        raise ValueError(f"{brief(text, 40)!r} is not a clip's signature; build the film again") from error
+    """The samples (S, P) of a signature."""
+    return np.frombuffer(base64.b64decode(text), np.uint8).reshape(SAMPLES, ROWS * COLUMNS).astype(np.int16)
 
 
 def difference(first_SP: NDArray[np.int16], second_SP: NDArray[np.int16]) -> float:
@@ -274,14 +268,9 @@ def cut_span(span: Span, out: Path, shape: ClipShape, flow: FlowSettings) -> tup
     return span, cuts
 
 
-def clips_of(film: str) -> str:
-    """The path prefix of a film's clips."""
-    return f"{CLIPS}/{film}/"
-
-
 def is_cut(clip: str, film: str) -> bool:
     """Whether the clip's name is one that cutting gives; clips that a person added have other names."""
-    return clip.startswith(clips_of(film)) and PurePosixPath(clip).stem.isdecimal()
+    return clip.startswith(f"{CLIPS}/{film}/") and PurePosixPath(clip).stem.isdecimal()
 
 
 def _cut_segment(
@@ -307,7 +296,7 @@ def _cut_segment(
     reason = why_left_out(Candidate(judged, value, pages, span.most_text))
     if reason is not None:
         return Cut(start, end, dropped=reason)
-    clip = f"{clips_of(span.name)}{round(segment.start * 1000):08d}{clip_suffix()}"
+    clip = f"{CLIPS}/{span.name}/{round(segment.start * 1000):08d}{clip_suffix()}"
     write_clip(out / clip, clip_FHWC, shape.fps)
     return Cut(start, end, clip, round(value, 4), signature(judged))
 

@@ -7,7 +7,6 @@ only imported when a file is opened.
 from __future__ import annotations
 
 import math
-import stat
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,22 +23,20 @@ from ...media.limits import OPTIONS, SizeError, limit_track
 from .colour import HDR, Display
 
 if TYPE_CHECKING:
-    import numpy as np
     from av import Packet, VideoFrame
     from av.container import InputContainer
     from av.video.stream import VideoStream
-    from numpy.typing import NDArray
 
 _KNOWN_LENGTH = ("mov,mp4", "matroska", "avi", "flv", "asf")  # formats whose header has the true length
 _DOLBY = ("dvh1", "dvhe", "dva1", "dvav")  # tags of Dolby Vision
 _DECODING_TIMES = ("avi",)  # formats that store decoding times, not display times
-_LISTS = ("concat", "hls", "dash", "sdp")  # formats that only refer to other files, which must not be read unasked
+_NO_FILMS = ("concat", "hls", "dash", "sdp", "tty", "image2")  # lists of other files, which must not be read, and texts
 _MAY_JUMP = ("mpegts", "mpeg")  # formats whose clock may restart, as in joined recordings
 _MISSING = 1.0  # seconds that must be missing at the end before a file counts as truncated
 _LATE = 1.0  # seconds by which a time may exceed the film's length
 _USUAL_FPS = 25.0
 _DOUBTED_FPS = 240.0  # a stated rate from here on is often the container's clock, such as WebM's 1000
-MOST_FPS = 1000.0  # frames per second
+_MOST_FPS = 1000.0
 
 
 class FilmError(ValueError):
@@ -57,7 +54,6 @@ class Timed(NamedTuple):
 @contextmanager
 def opened(path: Path, threads: int) -> Iterator[FilmFile]:
     """An open film whose first frame can be decoded; FilmError for anything else."""
-    _check_file(path)
     with _container(path) as container:
         try:
             film = FilmFile(path, container, threads)
@@ -69,31 +65,19 @@ def opened(path: Path, threads: int) -> Iterator[FilmFile]:
 def _container(path: Path) -> InputContainer:
     import av
 
+    try:
+        with path.open("rb") as file:
+            head = file.read(12)
+    except OSError as error:
+        raise FilmError(f"{path}: cannot be read ({error.strerror}); name a film") from error
     # Local files only: a playlist must not make us fetch its addresses.
     local = {"protocol_whitelist": "file"}
     try:
         return av.open(f"file:{path}", options=OPTIONS, container_options=local, metadata_errors="ignore")
     except av.error.FFmpegError as error:
-        with path.open("rb") as file:
-            head = file.read(12)
         is_film = head[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free") or head[:4] == b"\x1a\x45\xdf\xa3"
         hint = "its index is missing, as in a truncated file" if is_film else "it is not a film"  # mp4, mov or Matroska
         raise FilmError(f"{path}: cannot be opened ({error.strerror}); {hint}") from error
-
-
-def _check_file(path: Path) -> None:
-    try:
-        kind = path.stat().st_mode
-        if stat.S_ISDIR(kind):
-            raise FilmError(f"{path}: is a folder; name a film in it")
-        if not stat.S_ISREG(kind):
-            raise FilmError(f"{path}: is not a file")
-        with path.open("rb") as file:
-            empty = not file.read(1)
-    except OSError as error:
-        raise FilmError(f"{path}: cannot be read ({error.strerror})") from error
-    if empty:
-        raise FilmError(f"{path}: is empty (0 bytes)")
 
 
 class FilmFile:
@@ -127,9 +111,7 @@ class FilmFile:
         or the file's times cannot be relied on, none if seeking fails.
         """
         origin = self._first.time
-        file, may_jump = self.path.stat(), self.container.format.name in _MAY_JUMP
-        jumps = start > 0 and may_jump and _clock_jumps(self.path, file.st_size, file.st_mtime_ns)
-        self.whole = start <= 0 or origin is None or jumps
+        self.whole = start <= 0 or origin is None or _clock_jumps(self.path, self.container.format.name)
         if self.whole:
             frames: Iterator[VideoFrame] = chain([self._first], self._decoded)
         else:
@@ -211,23 +193,18 @@ class FilmFile:
 
 
 @lru_cache(maxsize=64)
-def _clock_jumps(path: Path, size: int, changed: int) -> bool:
-    """Whether the times of a film jump back.
-
-    Reads all packets, without decoding them, once per process. size, changed: of the file, so that a changed file is
-    read again.
-    """
+def _clock_jumps(path: Path, kind: str) -> bool:
+    """Whether the times of a film jump back. kind: its format. Reads all packets, without decoding them."""
     import av
 
+    if kind not in _MAY_JUMP:
+        return False
     last = -math.inf
-    with _container(path) as container:
-        try:
-            for packet in container.demux(_video_track(path, container)):
-                if packet.dts is not None and packet.dts < last:
-                    return True
-                last = last if packet.dts is None else packet.dts
-        except av.error.FFmpegError:  # read_frames reports it
-            return False
+    with _container(path) as container, contextlib.suppress(av.error.FFmpegError):  # read_frames reports damage
+        for packet in container.demux(_video_track(path, container)):
+            if packet.dts is not None and packet.dts < last:
+                return True
+            last = last if packet.dts is None else packet.dts
     return False
 
 
@@ -236,16 +213,11 @@ def _video_track(path: Path, container: InputContainer) -> VideoStream:
     from av.stream import Disposition
 
     kind = container.format.name
-    if kind in _LISTS:
-        raise FilmError(f"{path}: is a list of other files, not a film; name one of those")
-    if kind == "tty" or kind.startswith("image2") or kind.endswith("_pipe"):
-        raise FilmError(f"{path}: is a {'text' if kind == 'tty' else 'picture'}, not a film")
+    if kind.startswith(_NO_FILMS) or kind.endswith("_pipe"):
+        raise FilmError(f"{path}: is a picture, a text or a list of other files, not a film")
     tracks = [track for track in container.streams.video if Disposition.attached_pic not in track.disposition]
-    if not tracks:
-        held = "only a cover picture" if container.streams.video else "no video"
-        raise FilmError(f"{path}: has {held}{' besides its sound' if container.streams.audio else ''}; name a film")
-    if tracks[0].codec_context is None:
-        raise FilmError(f"{path}: its video header is truncated or unknown")
+    if not tracks or tracks[0].codec_context is None:
+        raise FilmError(f"{path}: has no video that can be decoded; name a film")
     if tracks[0].codec_context.codec_tag in _DOLBY and tracks[0].codec_context.color_trc not in HDR:
         raise FilmError(
             f"{path}: is Dolby Vision without an HDR10 layer, which only Dolby's decoder can read; convert it"
@@ -262,14 +234,11 @@ def _length(container: InputContainer, track: VideoStream) -> float:
 
 
 def frame_rate(stated: float, frames: int, seconds: float) -> float:
-    """Frames per second, below MOST_FPS.
-
-    As stated; if that is doubtful, from the header's frame count and length, else 25.
-    """
+    """Frames per second: as stated; if that is doubtful, from the header's frame count and length, else 25."""
     if stated < _DOUBTED_FPS:
         return stated
     counted = (frames - 1) / seconds if seconds else 0.0
-    return counted if 0 < counted < MOST_FPS else _USUAL_FPS
+    return counted if 0 < counted < _MOST_FPS else _USUAL_FPS
 
 
 class Clock:
@@ -312,18 +281,13 @@ class FilmInfo:
     """A film's header and the shape of its first frame.
 
     width, height: as displayed, after rotation, in square pixels. fps: the average. seconds: 0.0 if the header has no
-    length. rotation: counterclockwise degrees from the stored picture (if it is to be mirrored, after that is done left
-    to right) to the displayed one: 0, 90, 180 or 270. variable: whether the frame rate varies, according to the header.
-    hdr: '', 'pq' or 'hlg'.
+    length. hdr: '', 'pq' or 'hlg'.
     """
 
     width: int
     height: int
     fps: float
     seconds: float
-    codec: str
-    rotation: int
-    variable: bool
     hdr: str
 
 
@@ -344,18 +308,7 @@ def probe(path: Path) -> FilmInfo:
     """A film's header, checked against its first frame; FilmError if no frame can be decoded."""
     with opened(Path(path), threads=1) as film:
         height, width = film.display.size
-        average = film.stream.average_rate
-        base = film.stream.base_rate or average
-        return FilmInfo(
-            width=width,
-            height=height,
-            fps=1 / film.step,
-            seconds=film.seconds,
-            codec=film.stream.codec_context.name,
-            rotation=90 * film.display.turns,
-            variable=bool(film.seconds and average and abs(float(base / average) - 1) > 0.01),
-            hdr=film.display.hdr,
-        )
+        return FilmInfo(width, height, 1 / film.step, film.seconds, film.display.hdr)
 
 
 def read_frames(path: Path, start: float = 0.0, stop: float | None = None, *, threads: int = 1) -> Iterator[FilmFrame]:

@@ -14,7 +14,6 @@ import dataclasses
 import json
 import os
 import re
-import stat
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,18 +21,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ...files import PART, append_line, is_inside, is_plain_name, write_text
-from ...json_files import JsonError, parse_json, read_limited, read_rows, to_type
+from ...files import PART, append_line, is_plain_name, write_text
+from ...json_files import JsonError, parse_json, read_limited, read_rows
 from ..dataset import CLIPS, TURNS
-from ..records import DatasetError
 from .cutting import Cut, Span, is_cut
 from .film import FILM_SUFFIXES, FilmError
 from .survey import FilmScene, Survey
 
 FILMS = "films"
 LONGEST_NAME = 60
-# Windows does not allow these file names, and a name that starts with PART counts as a leftover of a crash.
-RESERVED = re.compile(rf"(con|prn|aux|nul|com\d|lpt\d)|{PART}.*", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ def film_name(path: Path) -> str:
     name = re.sub(r"[^\w-]+", "-", path.stem).strip("-")
     if len(name) > LONGEST_NAME:  # episodes may differ only in their last letters
         name = f"{name[: LONGEST_NAME - 9]}-{zlib.crc32(path.stem.encode('utf-8', 'surrogateescape')):08x}"
-    return f"film-{name}".rstrip("-") if RESERVED.fullmatch(name) or not is_plain_name(name) else name
+    return name if is_plain_name(name) and not name.lower().startswith(PART) else f"film-{name}".rstrip("-")
 
 
 def films_by_name(films: Sequence[Path]) -> dict[str, Path]:
@@ -174,22 +170,9 @@ class _FinishedScene(TypedDict):
 
 
 def read_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
-    """The finished scenes of a film by number, in order. A line that was only partly written is ignored, so that its
-    scenes are cut again; DatasetError for one that is something else.
-    """
-    path = _finished_path(out, name)
-    scenes = {}
-    for line, value, _ in read_rows(path, Any):
-        if value is None:
-            continue
-        try:
-            row = to_type(value, _FinishedScene, f"{path}:{line}: this is not a finished scene")
-            if any(cut.dropped is None and not is_inside(cut.clip) for cut in row["segments"]):
-                raise JsonError(f"{path}:{line}: a clip of this scene is not in the folder")
-        except JsonError as error:
-            raise DatasetError(f"{error}; delete the line to cut the scene again") from error
-        scenes[row["scene"]] = row["segments"]
-    return dict(sorted(scenes.items()))
+    """The finished scenes of a film by number, in order. Scenes whose line is damaged or incomplete are cut again."""
+    rows = (row for _, row, _ in read_rows(_finished_path(out, name), _FinishedScene) if row is not None)
+    return dict(sorted((row["scene"], row["segments"]) for row in rows))
 
 
 def finished_scenes(out: Path, name: str) -> frozenset[int]:
@@ -243,11 +226,9 @@ def find_films(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
         return folder.name == CLIPS and (folder.parent.resolve() == own or (folder.parent / TURNS).is_file())
 
     for path in map(Path, paths):
-        try:
-            is_folder = stat.S_ISDIR(path.stat().st_mode)
-        except OSError as error:
-            raise FilmError(f"{path}: cannot be read ({error.strerror}); name a film or a folder of films") from error
-        if not is_folder:
+        if not path.exists():
+            raise FilmError(f"{path}: No such file; name a film or a folder of films")
+        if not path.is_dir():
             found.add(path)
             continue
         films = set()
@@ -258,9 +239,7 @@ def find_films(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
                 films.add(file)
         found |= films
         empty += [] if films else [path]
-    if empty and found:
-        raise ValueError(f"no film found in {empty[0]}; films end in {' '.join(FILM_SUFFIXES)}; drop this folder")
-    if not found:
-        places = ", ".join(map(str, paths)) or "nothing"
-        raise ValueError(f"no film found in {places}; films end in {' '.join(FILM_SUFFIXES)}")
+    if empty or not found:
+        places = ", ".join(map(str, empty)) or "nothing"
+        raise ValueError(f"no film found in {places}; films end in {' '.join(FILM_SUFFIXES)}; drop this folder")
     return sorted(found)

@@ -14,12 +14,12 @@ Lines of corrections.jsonl about a film add or remove a scene change:
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from PIL import Image
 
@@ -161,46 +161,32 @@ class ReadableFrames:
             self.broken = str(error)
 
 
-ADDED, REMOVED = "scene_change", "no_scene_change"
 LONGEST = 5.0  # seconds from before to after
 _SAME = 0.002  # seconds: times are written in milliseconds
 
 
-@dataclass(frozen=True)
-class SceneChange:
-    """A correction. before, after: seconds around an added change; both are the time of a removed one."""
+class SceneChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of corrections.jsonl about a film. scene_change: the seconds before and after an added change."""
 
     film: str
-    before: float
-    after: float
-    is_removed: bool = False
+    scene_change: tuple[float, float] | None = None
+    no_scene_change: float | None = None
 
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> SceneChange:
-        """The correction in a line of corrections.jsonl; ValueError if it is invalid."""
-        film, keys = row.get("film"), sorted(row.keys() - {"film"})
-        if not isinstance(film, str) or keys not in ([ADDED], [REMOVED]):
-            raise ValueError(f"expected film and {ADDED} or {REMOVED}, and nothing else in the line")
-        value = row[keys[0]]
-        if keys == [REMOVED]:
-            if not _is_second(value):
-                raise ValueError(f"{REMOVED} is {value!r}; expected the time in seconds at which a scene starts")
-            return cls(film, float(value), float(value), is_removed=True)
-        if not isinstance(value, list) or len(value) != 2 or not all(map(_is_second, value)):
-            raise ValueError(f"{ADDED} is {value!r}; expected two times in seconds: [before it, after it]")
-        if not 0 < value[1] - value[0] <= LONGEST:
+    def __post_init__(self) -> None:
+        if (self.scene_change is None) == (self.no_scene_change is None):
+            raise ValueError("a change of scene has either scene_change or no_scene_change")
+        if self.scene_change is not None and not 0 < self.scene_change[1] - self.scene_change[0] <= LONGEST:
             raise ValueError(
-                f"{ADDED} is {value!r}; expected the earlier time first, and at most {LONGEST:g} s between them"
+                f"scene_change is {list(self.scene_change)}; give two times in seconds, the earlier first, and at most "
+                f"{LONGEST:g} s between them"
             )
-        return cls(film, float(value[0]), float(value[1]))
 
     def apply(self, scenes: Sequence[FilmScene]) -> list[FilmScene]:
         """The corrected scenes; unchanged if the correction was applied before. ValueError if no scene matches."""
-        return _without(scenes, self.before) if self.is_removed else _with(scenes, self.before, self.after)
-
-
-def _is_second(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if self.scene_change is not None:
+            return _with(scenes, *self.scene_change)
+        assert self.no_scene_change is not None
+        return _without(scenes, self.no_scene_change)
 
 
 def _with(scenes: Sequence[FilmScene], before: float, after: float) -> list[FilmScene]:
