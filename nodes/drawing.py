@@ -13,7 +13,7 @@ from pathlib import Path
 from comfy_api.v0_0_2 import InputImpl, Types, io
 
 from ..animegamer_core.game.state import MotionScope
-from ..animegamer_core.media.video import clip_suffix, write_clip
+from ..animegamer_core.media.video import write_clip
 from ..animegamer_core.spec import GUIDANCE
 from ..animegamer_core.story.content_store import address_of
 from ..animegamer_core.story.opening import DEFAULT_TEXT, MOST_FPS, film_span, frame_at_second, open_game
@@ -250,9 +250,7 @@ def draw(model: GameModel, moment: Moment, key: ShotKey, start: StartLatent | No
 
 
 def shot_ui(shot: Shot) -> dict[str, list[typing.Any]]:
-    """The `ui` value that shows a shot as a moving clip, as in core's Save Video; empty without PyAV."""
-    if clip_suffix() != ".mp4":
-        return {}
+    """The `ui` value that shows a shot as a moving clip, as in core's Save Video."""
     path, item = comfyui.temporary_item(f"{address_of(shot.key)}.mp4")
     if not path.is_file():
         write_clip(path, bytes_of(shot.image_FHWC), shot.fps)

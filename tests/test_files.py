@@ -46,8 +46,8 @@ def test_content_and_then_names_are_flushed_to_disk(tmp_path, monkeypatch):
 def test_a_file_has_the_mode_of_the_umask(tmp_path, umask, mode):
     before = os.umask(umask)
     try:
-        write_clip(tmp_path / "clip.safetensors", np.zeros((2, 8, 8, 3), np.uint8), 8)
+        write_clip(tmp_path / "clip.mp4", np.zeros((2, 8, 8, 3), np.uint8), 8)
     finally:
         os.umask(before)
-    assert (tmp_path / "clip.safetensors").stat().st_mode & 0o777 == mode
-    assert os.listdir(tmp_path) == ["clip.safetensors"]
+    assert (tmp_path / "clip.mp4").stat().st_mode & 0o777 == mode
+    assert os.listdir(tmp_path) == ["clip.mp4"]

@@ -78,7 +78,7 @@ def test_a_dataset_states_it_from_captions_to_training(tmp_path):
     span["stats"] = {"social": 0, "entertainment": 0, "stamina": 1, "hunger": -2}
     (tmp_path / "tale.captions.jsonl").write_text(json.dumps(span))
     script = open_captioner("script", stats, sidecars={"tale": tmp_path / "tale.captions.jsonl"})
-    clips = [f"clips/{number}.safetensors" for number in range(5)]
+    clips = [f"clips/{number}.mp4" for number in range(5)]
     for clip in clips:
         write_clip(folder / clip, np.zeros((3, 4, 6, 3), np.uint8), 8)
     turns, levels = with_levels(

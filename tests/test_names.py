@@ -40,7 +40,7 @@ def test_plain_names_stay_in_their_folder(name):
 @bad
 def test_clips_of_a_dataset(name):
     for path in filter(lambda path: not is_inside(path), (name, f"clips/{name}", f"{name}/clip.mp4")):
-        with pytest.raises(ValueError, match="clip is .*; expected the path of an .mp4 or .safetensors file inside"):
+        with pytest.raises(ValueError, match="clip is .*; expected the path of an .mp4 inside"):
             ClipRecord(film="f", start=0, end=2, clip=path)
 
 

@@ -1,6 +1,6 @@
 """A dataset folder: clips of films, and what happens in each. People can read and correct it.
 
-    clips/          the shots, mp4 (without PyAV: .safetensors with one uint8 tensor `frames`)
+    clips/          the shots, mp4
     turns.jsonl     one line a clip, in the order of the film
     games.jsonl     {game, clips}: sequences of clips; `"held_out": true` keeps a game from training
     dataset.json    provenance, settings (motion: backend, threshold, the levels' edges and values)
@@ -159,16 +159,12 @@ class DatasetFolder:
 
     def frames(self, index: int) -> NDArray[np.uint8]:
         """(F, H, W, C) uint8 of one clip."""
-        return read_clip(self.path / self.turns[index].clip, self.clip_shape.get("size") or self.first_clip.size).frames
+        return read_clip(self.path / self.turns[index].clip).frames
 
     @cached_property
     def first_clip(self) -> ClipInfo:
         """What the first clip's file states; ValueError if it is damaged. No frame is decoded."""
-        path = self.path / self.turns[0].clip
-        try:
-            return read_clip_info(path)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+        return read_clip_info(self.path / self.turns[0].clip)
 
     def digest(self, captions: bool) -> str:
         """A checksum of what caches depend on: the clips, their films, and their captions if asked.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -59,11 +59,10 @@ class ClipRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     said: Text | None = None
 
     def __post_init__(self) -> None:
-        suffix = PurePosixPath(self.clip).suffix
-        if len(self.clip) > LONGEST_PATH or not is_inside(self.clip) or suffix not in (".mp4", ".safetensors"):
+        if len(self.clip) > LONGEST_PATH or not is_inside(self.clip) or not self.clip.endswith(".mp4"):
             raise ValueError(
-                f"clip is {quoted(self.clip)}; expected the path of an .mp4 or .safetensors file inside the folder, "
-                "with / and short names that every system allows"
+                f"clip is {quoted(self.clip)}; expected the path of an .mp4 inside the folder, with / and short names "
+                "that every system allows"
             )
         if not self.start < self.end:
             raise ValueError(f"start {self.start} is not before end {self.end}")

@@ -17,7 +17,6 @@ import numpy as np
 
 from ..files import replacing, write_text
 from ..game.state import clean_text
-from .limits import OPTIONS
 from .soundtrack import SoundWriter, fitted_sound
 from .video import Frames
 
@@ -92,7 +91,7 @@ def _has_captions(film: Path) -> bool:
     import av
 
     try:
-        with av.open(str(film), options=OPTIONS) as container:
+        with av.open(str(film)) as container:
             return bool(container.streams.subtitles)
     except av.error.FFmpegError:
         return False  # no film, or none that can be read

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from .limits import OPTIONS
-
 if typing.TYPE_CHECKING:
     import av
 
@@ -24,7 +22,7 @@ def read_sound(path: Path) -> np.ndarray:
     import av
 
     try:
-        with av.open(str(path), options=OPTIONS) as container:
+        with av.open(str(path)) as container:
             frames = container.decode(container.streams.audio[0]) if container.streams.audio else iter(())
             pieces = list(_resampled(map(_without_clock, frames)))
     except FileNotFoundError:  # names the file already

@@ -5,7 +5,6 @@ Shots are read one by one, so a film of thousands of turns needs no more memory 
 
 from __future__ import annotations
 
-import importlib.util
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from .story import Story
 if typing.TYPE_CHECKING:
     import numpy as np
 
-    from ..media.video import ClipInfo, Frames
+    from ..media.video import Frames
 
 FILMS = "films"  # folder of films within a story's own
 OnFrame = Callable[[int, int], object]  # (pictures so far, of)
@@ -54,8 +53,6 @@ def export_film(
     start with the clip of turn 0, if the story has it. on_frame may raise to stop; an older film of this name is then
     kept. ValueError: no drawn turn, clips of different sizes, a name of unfinished files.
     """
-    if importlib.util.find_spec("av") is None:
-        raise ValueError("a film needs PyAV; run `pip install av`")
     if is_part(path.name):
         raise ValueError(f"{path.name} would be taken for an unfinished file and removed; choose another name")
     session = story.session(len(story.entries) if turns < 0 else turns, 0)
@@ -68,7 +65,7 @@ def export_film(
     notes = (f"skipped {skipped} turns without a shot",) if skipped else ()
     if opening and (clip := story.opening_clip(session)) is not None:
         scenes.insert(0, (session.turns[0], clip))
-    infos = [_info_of(clip) for _, clip in scenes]
+    infos = [read_clip_info(clip) for _, clip in scenes]
     size, fps = infos[0].size, infos[0].fps
     for (_, clip), info in zip(scenes, infos, strict=True):
         if (info.size, info.fps) != (size, fps):
@@ -84,13 +81,6 @@ def export_film(
     frames = _frames([clip for _, clip in scenes], starts[-1], on_frame)
     files = write_film(path, frames, fps, starts[-1], story.name, captions if subtitles else (), sound)
     return Film(tuple(files), size, fps, starts[-1] / fps, notes)
-
-
-def _info_of(clip: Path) -> ClipInfo:
-    try:
-        return read_clip_info(clip)
-    except ValueError as error:
-        raise ValueError(f"{clip}: {error}") from error
 
 
 def _frames(clips: list[Path], total: int, on_frame: OnFrame | None) -> Iterator[Frames]:

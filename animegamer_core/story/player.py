@@ -148,14 +148,14 @@ def check_same_opening(story: Story, session: GameSession, opening: GameSession)
 
 def put_shot(story: Story, turn: Turn, key: ShotKey, frames: np.ndarray, fps: float) -> str:
     """Store the shot of a turn, (F, H, W, 3) uint8, with its key as metadata; returns its address."""
-    from ..media.video import clip_suffix, write_clip
+    from ..media.video import write_clip
 
     tags = {
         "title": f"turn {turn.number}",
         "comment": turn.instruction,
         "animegamer": json.dumps({**asdict(key), "turn": turn.number, "instruction": turn.instruction}),
     }
-    return story.shots.put(key, clip_suffix(), {}, lambda path: write_clip(path, frames, fps, tags))
+    return story.shots.put(key, ".mp4", {}, lambda path: write_clip(path, frames, fps, tags))
 
 
 def save_turn(

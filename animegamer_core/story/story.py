@@ -279,12 +279,11 @@ class Story:
         return replace(session, turns=(replace(session.turns[0], address=parent),))
 
     def _write_clip(self, address: str, instruction: str, clip: OpeningClip) -> None:
-        """Write the clip of an opening. Without PyAV nothing is written: a file of raw frames could not be shown."""
-        from ..media.video import clip_suffix, write_clip
+        """Write the clip of an opening."""
+        from ..media.video import write_clip
 
-        if clip_suffix() == OPENING_CLIP:
-            with replacing(self.openings.folder / f"{address}{OPENING_CLIP}") as part:
-                write_clip(part, clip.frames, clip.fps, {"title": "turn 0", "comment": instruction})
+        path = self.openings.folder / f"{address}{OPENING_CLIP}"
+        write_clip(path, clip.frames, clip.fps, {"title": "turn 0", "comment": instruction})
 
     def _known(self, address: str) -> tuple[GameState, StateKey]:
         """The state of an address, without its representation, and its key."""

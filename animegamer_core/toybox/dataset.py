@@ -16,7 +16,7 @@ from ..data.motion import DEFAULT_THRESHOLD, motion_value
 from ..data.records import ClipRecord, read_table
 from ..data.workers import parallel_map
 from ..files import append_line, make_folder, remove_torn_line
-from ..media.video import clip_suffix, write_clip
+from ..media.video import write_clip
 from .drawing.draw import draw_frame, draw_shot
 from .editions import EDITIONS, FIRST
 from .games import Game, opening_game, sample_game
@@ -85,9 +85,8 @@ def write_dataset(
     again.
     """
     games = dataset_games.scenes()
-    suffix = clip_suffix()
     scenes = {
-        f"clips/{name}-{turn:02d}{suffix}": scene for name, row in games.items() for turn, scene in enumerate(row)
+        f"clips/{name}-{turn:02d}.mp4": scene for name, row in games.items() for turn, scene in enumerate(row)
     }
     make_folder(folder / CLIPS)
     remove_torn_line(folder / TURNS)  # the clip of a line that a kill cut off is drawn again
@@ -108,7 +107,7 @@ def write_dataset(
         folder,
         [_with_adverb(record, scenes[record.clip], dataset_games.unmatched_adverbs) for record in records],
         [
-            (name, [f"clips/{name}-{turn:02d}{suffix}" for turn in range(len(row))], name.startswith("heldout"))
+            (name, [f"clips/{name}-{turn:02d}.mp4" for turn in range(len(row))], name.startswith("heldout"))
             for name, row in games.items()
         ],
         {"source": "drawn by animegamer_core.toybox", "casting": dataset_games.facts},

@@ -19,7 +19,7 @@ def record(number: int, **changes) -> ClipRecord:
         "film": "squares",
         "start": 2.0 * number,
         "end": 2.0 * number + 2,
-        "clip": f"clips/{number:04d}.safetensors",
+        "clip": f"clips/{number:04d}.mp4",
         "character": ("Miko", "Taro"),
         "motion": "fly on a broomstick",
         "background": "night harbour",
@@ -38,8 +38,8 @@ def finished(path, count: int = 10) -> DatasetFolder:
     for number in range(count):
         write_clip(path / record(number).clip, frames(number), 8)
     turns, levels = with_levels([record(number) for number in range(count)])
-    games = [("first", [f"clips/{n:04d}.safetensors" for n in range(5)], False)]
-    games.append(("second", [f"clips/{n:04d}.safetensors" for n in (7, 5, 6)], True))
+    games = [("first", [f"clips/{n:04d}.mp4" for n in range(5)], False)]
+    games.append(("second", [f"clips/{n:04d}.mp4" for n in (7, 5, 6)], True))
     motion = {"backend": "dis", "threshold": 0.2, **levels}
     return write_tables(path, turns, games, {"film": "drawn"}, {"height": 4, "motion": motion})
 
@@ -76,8 +76,8 @@ def test_a_record_says_its_instruction():
         ({"character": "Miko"}, "field character: expected a list"),
         ({"end": 1.0, "start": 3.0}, "start 3.0 is not before end 1.0"),
         ({"clip": "../secret.mp4"}, "expected the path of an .mp4"),
-        ({"clip": "clips/9999.safetensors"}, "clips/9999.safetensors is missing; restore the file"),
-        ({"clip": "clips/0001.safetensors"}, "is also in an earlier line"),
+        ({"clip": "clips/9999.mp4"}, "clips/9999.mp4 is missing; restore the file"),
+        ({"clip": "clips/0001.mp4"}, "is also in an earlier line"),
         ({"motion_value": float("nan")}, "not a line of JSON"),
         ({"motoin": "run"}, "unknown field motoin"),
     ],

@@ -38,7 +38,7 @@ from torch import nn
 from transformers import MistralConfig, MistralForCausalLM
 
 from animegamer_core.__main__ import main as animegamer
-from animegamer_core.media.video import clip_suffix, write_clip
+from animegamer_core.media.video import write_clip
 from animegamer_core.model.encoder import image_encoder, text_encoder
 from animegamer_core.model.sampler import STOCK_SCHEDULER
 from animegamer_core.spec import RELEASE, ModelSpec
@@ -108,7 +108,7 @@ def write_base(folder: Path, spec: ModelSpec, device: torch.device) -> None:
 def write_dataset(folder: Path, spec: ModelSpec) -> None:
     """Write one game of clips in which coarse noise moves, at the size that the world draws."""
     decoder, numbers = spec.decoder, np.random.default_rng(0)
-    clips = [f"clips/{number:04d}{clip_suffix()}" for number in range(TURNS)]
+    clips = [f"clips/{number:04d}.mp4" for number in range(TURNS)]
     turns = [noise_turn(number, clip, "fly on a broomstick", 1.0) for number, clip in enumerate(clips)]
     for turn in turns:
         coarse = numbers.integers(0, 256, (2, 3, 3), dtype=np.uint8)

@@ -33,7 +33,7 @@ def make_records(folder: Path, count: int) -> list[ClipRecord]:
     """Clips on disk and their records, levels 1 to 5 in turn."""
     records = []
     for number in range(count):
-        clip = f"clips/tale/{number:05d}.safetensors"
+        clip = f"clips/tale/{number:05d}.mp4"
         write_clip(folder / clip, np.full((17, 32, 48, 3), colour(number), np.uint8), 8)
         start = 2.0 * number
         values = {"motion_value": 1.0 + number, "motion_level": 1 + number % 5}

@@ -74,7 +74,7 @@ def small_world() -> tuple[tuple[ClipRecord, ...], tuple[GameRecord, ...], torch
                 film="squares",
                 start=2.0 * index,
                 end=2.0 * index + 2,
-                clip=f"clips/{index:04d}.safetensors",
+                clip=f"clips/{index:04d}.mp4",
                 character=(name,),
                 motion=motion,
                 background="day field",

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from ...media.limits import SizeError, check_pixels
 from .replies import why_unfit
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
@@ -119,11 +118,8 @@ def open_picture(path: Path) -> Image.Image:
         raise ValueError(f"{path}: there is no such file; name a picture")
     try:
         with Image.open(path) as file:
-            check_pixels(*file.size)
             moves = file.format in _MAY_MOVE and getattr(file, "is_animated", False)
             upright = ImageOps.exif_transpose(file).convert("RGBA")
-    except SizeError as error:
-        raise ValueError(f"{path}: {error}") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(f"{path}: not a readable picture ({type(error).__name__}); save it as PNG again") from error
     if moves:

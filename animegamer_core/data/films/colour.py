@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...media.limits import check_pixels
 from ...media.video import one_thread
 
 if TYPE_CHECKING:
@@ -39,14 +38,13 @@ class Display:
     """Converts the frames of one film to displayed RGB in the size of the first frame."""
 
     def __init__(self, frame: VideoFrame, stream: VideoStream) -> None:
-        """frame: the film's first decoded frame. SizeError if its pictures are too large."""
+        """frame: the film's first decoded frame."""
         from av.video.reformatter import VideoReformatter
 
         self._reformatter = VideoReformatter()  # one for all frames, since creating one is slow
         self.mirrored, self.turns = _position(frame)  # left to right, and then quarter turns to the left
         self.hdr = HDR.get(int(stream.codec_context.color_trc), "")
         self._width, self._height = _square_pixels(frame.width, frame.height, stream.sample_aspect_ratio)
-        check_pixels(self._width, self._height)
 
     @property
     def size(self) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from ...media.video import clip_suffix, write_clip
+from ...media.video import write_clip
 from ...spec import DecoderSpec
 from ..dataset import CLIPS
 from ..flow import FlowSettings, open_flow
@@ -296,7 +296,7 @@ def _cut_segment(
     reason = why_left_out(Candidate(judged, value, pages, span.most_text))
     if reason is not None:
         return Cut(start, end, dropped=reason)
-    clip = f"{CLIPS}/{span.name}/{round(segment.start * 1000):08d}{clip_suffix()}"
+    clip = f"{CLIPS}/{span.name}/{round(segment.start * 1000):08d}.mp4"
     write_clip(out / clip, clip_FHWC, shape.fps)
     return Cut(start, end, clip, round(value, 4), signature(judged))
 

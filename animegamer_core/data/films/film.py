@@ -6,6 +6,7 @@ only imported when a file is opened.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +20,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...media.limits import OPTIONS, SizeError, limit_track
 from .colour import HDR, Display
 
 if TYPE_CHECKING:
@@ -55,11 +55,7 @@ class Timed(NamedTuple):
 def opened(path: Path, threads: int) -> Iterator[FilmFile]:
     """An open film whose first frame can be decoded; FilmError for anything else."""
     with _container(path) as container:
-        try:
-            film = FilmFile(path, container, threads)
-        except SizeError as error:
-            raise FilmError(f"{path}: {error}") from error
-        yield film
+        yield FilmFile(path, container, threads)
 
 
 def _container(path: Path) -> InputContainer:
@@ -73,7 +69,7 @@ def _container(path: Path) -> InputContainer:
     # Local files only: a playlist must not make us fetch its addresses.
     local = {"protocol_whitelist": "file"}
     try:
-        return av.open(f"file:{path}", options=OPTIONS, container_options=local, metadata_errors="ignore")
+        return av.open(f"file:{path}", container_options=local, metadata_errors="ignore")
     except av.error.FFmpegError as error:
         is_film = head[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free") or head[:4] == b"\x1a\x45\xdf\xa3"
         hint = "its index is missing, as in a truncated file" if is_film else "it is not a film"  # mp4, mov or Matroska
@@ -86,7 +82,6 @@ class FilmFile:
     def __init__(self, path: Path, container: InputContainer, threads: int) -> None:
         self.path, self.container, self.broken, self.whole = path, container, "", True
         self.stream = _video_track(path, container)
-        limit_track(self.stream)
         self.stream.thread_type = "AUTO"
         self.stream.codec_context.thread_count = threads
         self.seconds = _length(container, self.stream)

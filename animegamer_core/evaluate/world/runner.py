@@ -24,7 +24,7 @@ from ...data.flow import FlowSettings
 from ...files import locked
 from ...game.state import GameSession, GameState
 from ...media.contact_sheet import contact_sheet
-from ...media.video import clip_suffix, read_clip, write_clip
+from ...media.video import read_clip, write_clip
 from ...toybox.benchmark import BENCHMARK
 from ...weights import World
 from ..players import GamePlayer, WorldPlayer
@@ -121,7 +121,7 @@ class EvaluationJob:
         player, seed, turns = self.player, game_seed(self.seed, game.name), []
         scorer = GameScorer(self.models, self.references.pictures.get(game.character, ()), game)
         for number, (asked, shot) in enumerate(zip(game.turns, player.play(game, seed), strict=True), 1):
-            clip = game_folder(self.out, game.name) / f"turn-{number:02d}{clip_suffix()}"
+            clip = game_folder(self.out, game.name) / f"turn-{number:02d}.mp4"
             about = {"title": f"{game.name}, turn {number}", "comment": asked.instruction}
             write_clip(clip, shot.frames, player.fps, about)
             motion = uncalibrated = self.meter.value(shot.frames)
