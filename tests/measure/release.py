@@ -25,11 +25,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import torch
-from noise import noise_turn
 from torch import nn
 
 from animegamer_core.data.dataset import DatasetFolder, GameRecord
+from animegamer_core.data.records import ClipRecord
 from animegamer_core.spec import PROFILES, SPECS, ModelSpec, get_spec
 from animegamer_core.train import distributed as spread
 from animegamer_core.train.parts import WorldParts
@@ -78,7 +79,11 @@ class Row:
 def random_data(spec: ModelSpec, folder: Path, device: torch.device) -> TrainingData:
     """One game whose features are noise of the right shapes."""
     motion = "fly on a broomstick over the town"
-    turns = tuple(noise_turn(number, f"clips/{number}.mp4", motion, 10.0) for number in range(TURNS))
+    turn = ClipRecord(
+        film="noise", start=0, end=2, clip="clips/0.mp4", character=("Qiqi",), motion=motion, background="day sky",
+        adverb="quickly", motion_value=10.0, motion_level=3, stats={"social": 0, "entertainment": 1, "stamina": -1},
+    )  # fmt: skip
+    turns = tuple(msgspec.structs.replace(turn, clip=f"clips/{number}.mp4") for number in range(TURNS))
     state, towers = spec.state, spec.encoder
     shapes = {
         "latents": (2, *spec.decoder.latent_shape),
