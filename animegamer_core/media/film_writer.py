@@ -11,20 +11,22 @@ import typing
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from ..files import replacing, write_text
 from ..game.state import clean_text
-from .soundtrack import SoundWriter, fitted_sound
+from .soundtrack import RATE, sound_frames
 from .video import Frames
 
 if typing.TYPE_CHECKING:
     import av
 
 _LONGEST_CAPTION = 60_000  # bytes; mov_text counts them in two
-_MP4 = {"movflags": "use_metadata_tags+faststart"}
+# The muxer holds captions and sound, which are given first, until the pictures of their time come.
+_MP4 = {"movflags": "use_metadata_tags+faststart", "max_interleave_delta": "0"}
 _X264 = {"crf": "16", "preset": "medium"}
 _UNSTYLED = str.maketrans("{}", "\uff5b\uff5d")  # players take {...} in subtitles for styles; these look alike
 # The encoder of mov_text takes the look of its text from the head of an ASS file.
@@ -119,26 +121,23 @@ def _write_mp4(
 ) -> None:
     import av
 
+    pictures = _video_frames(frames)
     with av.open(str(path), "w", format="mp4", options=_MP4) as container:
         container.metadata["title"] = clean_text(title)
         stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001), options=_X264)
-        sound = None if samples is None else SoundWriter(container, fitted_sound(samples, seconds))
+        heard = None if samples is None else container.add_stream("aac", rate=RATE, layout="stereo")
         subtitles = _subtitle_stream(container) if captions else None
-        following = iter(captions)
-        waiting = next(following, None)
-        for number, frame in enumerate(_video_frames(frames)):
-            if number == 0:
-                stream.width, stream.height, stream.pix_fmt = frame.width, frame.height, "yuv420p"
+        first = next(pictures)
+        stream.width, stream.height, stream.pix_fmt = first.width, first.height, "yuv420p"
+        for caption in captions:
+            container.mux(_caption_packet(caption, subtitles))
+        if samples is not None:
+            for frame in sound_frames(samples, seconds):
+                container.mux(heard.encode(frame))
+            container.mux(heard.encode())
+        for frame in chain([first], pictures):
             container.mux(stream.encode(frame))
-            now = number / fps
-            while waiting is not None and subtitles is not None and waiting.start <= now:
-                container.mux(_caption_packet(waiting, subtitles))
-                waiting = next(following, None)
-            if sound is not None:
-                sound.write_until(now)
         container.mux(stream.encode())
-        if sound is not None:
-            sound.write_until(None)
 
 
 def _subtitle_stream(container: av.container.OutputContainer) -> typing.Any:

@@ -24,7 +24,7 @@ def read_sound(path: Path) -> np.ndarray:
     try:
         with av.open(str(path)) as container:
             frames = container.decode(container.streams.audio[0]) if container.streams.audio else iter(())
-            pieces = list(_resampled(map(_without_clock, frames)))
+            pieces = list(_resampled(frames))
     except FileNotFoundError:  # names the file already
         raise
     except av.error.FFmpegError as error:
@@ -46,66 +46,32 @@ def resampled(samples: np.ndarray, rate: int) -> np.ndarray:
     return np.concatenate(list(_resampled(iter([frame]))), 1)
 
 
-def fitted_sound(samples: np.ndarray, seconds: float) -> Iterator[np.ndarray]:
-    """Yield the sound of a film of this length in pieces, float32 (2, n) at RATE. A shorter sound is repeated."""
+def sound_frames(samples: np.ndarray, seconds: float) -> Iterator[av.AudioFrame]:
+    """Yield the sound of a film of this length. samples: float32 (2, n) at RATE, repeated if it is shorter."""
+    import av
+
     total = round(seconds * RATE)
     faded = min(total, round(FADE * RATE))
     for first in range(0, total, _PIECE):
         places = np.arange(first, min(first + _PIECE, total))
         loudness = np.minimum(1, (total - places) / faded, dtype=np.float32)
-        yield samples[:, places % samples.shape[1]] * loudness
-
-
-def _without_clock(frame: av.AudioFrame) -> av.AudioFrame:
-    frame.pts = None  # gaps of the file's clock would be refused by the resampler
-    return frame
+        piece = np.ascontiguousarray(samples[:, places % samples.shape[1]] * loudness)
+        frame = av.AudioFrame.from_ndarray(piece, format="fltp", layout="stereo")
+        frame.rate, frame.pts = RATE, first
+        yield frame
 
 
 def _resampled(frames: Iterator[av.AudioFrame]) -> Iterator[np.ndarray]:
-    first = next(frames, None)
-    if first is None:
-        return
-    resampler = _resampler_for(first)
-    for frame in itertools.chain([first], frames, [None]):
-        for piece in resampler.resample(frame):
-            yield _as_stereo(piece)
-
-
-def _resampler_for(frame: av.AudioFrame) -> av.AudioResampler:
-    """A resampler to RATE for frames like this one; see `_as_stereo`."""
+    """Yield the sound as float32 (2, n) at RATE."""
     import av
 
-    # Mono stays mono here and is as loud in both ears as it was: libswresample would make it 3 dB softer in stereo.
-    layout = "mono" if frame.layout.nb_channels == 1 else "stereo"
-    return av.AudioResampler(format="fltp", layout=layout, rate=RATE)
-
-
-def _as_stereo(piece: av.AudioFrame) -> np.ndarray:
-    """What a resampler gave, as float32 (2, n)."""
-    return np.broadcast_to(piece.to_ndarray(), (2, piece.samples))
-
-
-class SoundWriter:
-    """Encodes a film's sound into a container next to its pictures."""
-
-    def __init__(self, container: av.container.OutputContainer, pieces: Iterator[np.ndarray]) -> None:
-        """pieces: float32 (2, n) at RATE, such as from `fitted_sound`."""
-        self._container = container
-        self._stream = container.add_stream("aac", rate=RATE, layout="stereo")
-        self._pieces = pieces
-        self._written = 0  # samples
-
-    def write_until(self, seconds: float | None) -> None:
-        """Write the sound up to this time of the film; None: all that is left."""
-        import av
-
-        while seconds is None or self._written < seconds * RATE:
-            piece = next(self._pieces, None)
-            if piece is None:
-                break
-            frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(piece), format="fltp", layout="stereo")
-            frame.rate, frame.pts = RATE, self._written
-            self._written += piece.shape[1]
-            self._container.mux(self._stream.encode(frame))
-        if seconds is None:
-            self._container.mux(self._stream.encode())
+    resampler = None
+    for frame in itertools.chain(frames, [None]):
+        if frame is not None:
+            frame.pts = None  # gaps of the file's clock would be refused by the resampler
+            if resampler is None:
+                # Mono stays mono here and is as loud in both ears as it was: libswresample would make it 3 dB softer.
+                layout = "mono" if frame.layout.nb_channels == 1 else "stereo"
+                resampler = av.AudioResampler(format="fltp", layout=layout, rate=RATE)
+        for piece in () if resampler is None else resampler.resample(frame):
+            yield np.broadcast_to(piece.to_ndarray(), (2, piece.samples))

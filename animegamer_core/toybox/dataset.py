@@ -18,7 +18,6 @@ from ..data.workers import parallel_map
 from ..files import append_line, make_folder, remove_torn_line
 from ..media.video import write_clip
 from .drawing.draw import draw_frame, draw_shot
-from .editions import EDITIONS, FIRST
 from .games import Game, opening_game, sample_game
 from .world import ADVERBS, FPS, FRAMES, MOTIONS, Scene, adverb, characters, instruction, motion_text
 
@@ -31,7 +30,7 @@ class DatasetGames:
     """How many games a dataset has for training, and how many more for validation (held_out), of `turns` turns each.
 
     first: the number of the first training game; datasets whose numbers do not overlap have different training games.
-    edition: the number of the edition whose rules the games follow (`editions.py`). unmatched_adverbs: the fraction
+    unmatched_adverbs: the fraction
     (0 to 1) of training clips whose adverb is of another motion level than the measured one. A decoder that is trained
     on them learns how much to move from the motion value, and not from the adverb; at 0.8, the adverb says nothing.
     """
@@ -40,17 +39,7 @@ class DatasetGames:
     held_out: int
     turns: int = 10
     first: int = 0
-    edition: int = FIRST.number
     unmatched_adverbs: float = 0.0
-
-    @property
-    def facts(self) -> dict[str, int | float]:
-        """The fields as dataset.json states them, without newer ones at their defaults, so that older folders match."""
-        values = dataclasses.asdict(self)
-        for name in ("edition", "unmatched_adverbs"):
-            if values[name] == getattr(DatasetGames, name):
-                del values[name]
-        return values
 
     def scenes(self) -> dict[str, tuple[Scene, ...]]:
         """Game name -> its scenes in the order of play; an opening picture, if any, is first."""
@@ -67,7 +56,7 @@ class DatasetGames:
 
     def _game(self, number: int, split: str) -> tuple[Scene, ...]:
         make: Callable[..., Game] = sample_game if number % OPENINGS else opening_game
-        game = make(number, turns=self.turns, split=split, edition=EDITIONS[self.edition])
+        game = make(number, turns=self.turns, split=split)
         return game.scenes if game.opening is None else (game.opening, *game.scenes)
 
 
@@ -85,9 +74,7 @@ def write_dataset(
     again.
     """
     games = dataset_games.scenes()
-    scenes = {
-        f"clips/{name}-{turn:02d}.mp4": scene for name, row in games.items() for turn, scene in enumerate(row)
-    }
+    scenes = {f"clips/{name}-{turn:02d}.mp4": scene for name, row in games.items() for turn, scene in enumerate(row)}
     make_folder(folder / CLIPS)
     remove_torn_line(folder / TURNS)  # the clip of a line that a kill cut off is drawn again
     turns = {turn.clip: turn for turn in read_table(folder / TURNS, ClipRecord)}
@@ -110,7 +97,7 @@ def write_dataset(
             (name, [f"clips/{name}-{turn:02d}.mp4" for turn in range(len(row))], name.startswith("heldout"))
             for name, row in games.items()
         ],
-        {"source": "drawn by animegamer_core.toybox", "casting": dataset_games.facts},
+        {"source": "drawn by animegamer_core.toybox", "casting": dataclasses.asdict(dataset_games)},
         {"fps": FPS, "frames": 1 if pictures_only else FRAMES, "motion": motion},
     )
 

@@ -12,11 +12,10 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from .editions import FIRST, GamesEdition
 from .referring import with_references
+from .splits import SEEDED, SPLITS, mains, motions_of, partners_of, places_of
 from .world import AMPLITUDES, CHARACTERS, COLOURS, MOTIONS, PROPS, TIMES, Scene
 
-SPLITS = tuple(FIRST.splits)
 NEW_SCENES = 2  # the lowest bits of the seeds in all splits whose scenes are new
 PROP_FRACTION = 0.6  # fraction of a game's turns that show its prop
 
@@ -31,36 +30,36 @@ class Game:
     opening: Scene | None = None
 
 
-def scene_seed(split: str, seed: int, turn: int, edition: GamesEdition = FIRST) -> int:
+def scene_seed(split: str, seed: int, turn: int) -> int:
     """Return a 58-bit seed; the seeds of training games, held-out games and new scenes never coincide."""
-    digest = hashlib.sha256(f"{edition.name}/{split}/{seed}/{turn}".encode()).digest()
-    return int.from_bytes(digest[:7], "big") * 4 + min(NEW_SCENES, tuple(edition.splits).index(split))
+    digest = hashlib.sha256(f"{SEEDED}/{split}/{seed}/{turn}".encode()).digest()
+    return int.from_bytes(digest[:7], "big") * 4 + min(NEW_SCENES, tuple(SPLITS).index(split))
 
 
-def sample_game(seed: int, *, turns: int = 10, split: str = "train", edition: GamesEdition = FIRST) -> Game:
-    """Return a game of `turns` turns: the same for the same seed, split, edition and number of turns.
+def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
+    """Return a game of `turns` turns: the same for the same seed, split and number of turns.
 
-    "train" and "heldout" contain nothing that the edition keeps out of training. In the other splits, every turn is new
+    "train" and "heldout" contain nothing that is kept out of training. In the other splits, every turn is new
     in the one way that the split is named after. The prop's colour is named in the first turn that shows the prop, and
     never again. ValueError for an unknown split or fewer than one turn.
     """
-    if split not in edition.splits:
-        raise ValueError(f"unknown split {split!r}; choose one of {', '.join(edition.splits)}")
+    if split not in SPLITS:
+        raise ValueError(f"unknown split {split!r}; choose one of {', '.join(SPLITS)}")
     if turns < 1:
         raise ValueError(f"a game of {turns} turns cannot be drawn; ask for at least 1")
-    rng = random.Random(f"{edition.name}/game/{split}/{seed}")
-    character = rng.choice(edition.mains(split))
+    rng = random.Random(f"{SEEDED}/game/{split}/{seed}")
+    character = rng.choice(mains(split))
     prop, colour = rng.choice(PROPS), rng.choice(tuple(COLOURS))
     visible = _visible_turns(rng, turns)
-    motions, setting = _motions(rng, edition.motions_of(split, character)), _Setting(rng)
+    motions, setting = _motions(rng, motions_of(split, character)), _Setting(rng)
     scenes = []
     for turn in range(1, turns + 1):
         motion = next(motions)
-        place, time = setting.step(edition.places_of(split, character, motion))
+        place, time = setting.step(places_of(split, character, motion))
         scene = Scene(
             film=CHARACTERS[character].film,
             character=character,
-            partner=_partner(rng, edition, split, character, motion, place),
+            partner=_partner(rng, split, character, motion, place),
             motion=motion,
             place=place,
             time=time,
@@ -68,55 +67,43 @@ def sample_game(seed: int, *, turns: int = 10, split: str = "train", edition: Ga
             prop_colour=None,
             prop_told=False,
             amplitude=_amplitude(rng),
-            seed=scene_seed(split, seed, turn, edition),
+            seed=scene_seed(split, seed, turn),
         )
         if turn in visible:
             scene = replace(scene, prop=prop, prop_colour=colour, prop_told=turn == min(visible))
         scenes.append(scene)
-    if edition.references and not edition.splits[split]:
-        return Game(
-            split,
-            seed,
-            with_references(scenes, edition, split, random.Random(f"{edition.name}/references/{split}/{seed}")),
-        )
+    if not SPLITS[split]:
+        return Game(split, seed, with_references(scenes, split, random.Random(f"{SEEDED}/references/{split}/{seed}")))
     return Game(split, seed, tuple(scenes))
 
 
-def opening_game(seed: int, *, turns: int = 10, split: str = "train", edition: GamesEdition = FIRST) -> Game:
+def opening_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
     """Return a game whose turn 0 is a picture that shows the prop; no instruction names the prop's colour."""
-    game = sample_game(seed, turns=turns, split=split, edition=edition)
+    game = sample_game(seed, turns=turns, split=split)
     first = next(scene for scene in game.scenes if scene.prop is not None)
     place = game.scenes[0].place
-    rng = random.Random(f"{edition.name}/opening/{split}/{seed}")
-    motion = next(_motions(rng, edition.motions_of(split, first.character, place)))
+    rng = random.Random(f"{SEEDED}/opening/{split}/{seed}")
+    motion = next(_motions(rng, motions_of(split, first.character, place)))
     opening = replace(
         first,
         motion=motion,
-        partner=_partner(rng, edition, split, first.character, motion, place),
+        partner=_partner(rng, split, first.character, motion, place),
         place=place,
         time=game.scenes[0].time,
         prop_told=False,
         amplitude=_amplitude(rng),
-        seed=scene_seed(split, seed, 0, edition),
+        seed=scene_seed(split, seed, 0),
         refers=None,
     )
     return replace(game, scenes=tuple(replace(scene, prop_told=False) for scene in game.scenes), opening=opening)
 
 
-def sparse_game(
-    seed: int,
-    shown: Sequence[int],
-    *,
-    turns: int,
-    split: str = "train",
-    opening: bool = False,
-    edition: GamesEdition = FIRST,
-) -> Game:
+def sparse_game(seed: int, shown: Sequence[int], *, turns: int, split: str = "train", opening: bool = False) -> Game:
     """Return a game that shows its prop only in the turns `shown`.
 
     The prop's colour is named in the first of them or, with `opening`, shown by the opening picture.
     """
-    game = (opening_game if opening else sample_game)(seed, turns=turns, split=split, edition=edition)
+    game = (opening_game if opening else sample_game)(seed, turns=turns, split=split)
     first = next(scene for scene in game.scenes if scene.prop is not None)
     bare = [replace(scene, prop=None, prop_colour=None, prop_told=False) for scene in game.scenes]
     for turn in shown:
@@ -133,14 +120,11 @@ def _motions(rng: random.Random, allowed: Sequence[str]) -> Iterator[str]:
         yield last
 
 
-def _partner(
-    rng: random.Random, edition: GamesEdition, split: str, character: str, motion: str, place: str
-) -> str | None:
+def _partner(rng: random.Random, split: str, character: str, motion: str, place: str) -> str | None:
     if not MOTIONS[motion].partner:
         return None
-    allowed, film = edition.partners_of(split, character, motion, place), CHARACTERS[character].film
-    same_film = rng.random() < edition.same_film
-    return rng.choice([name for name in allowed if (CHARACTERS[name].film == film) == same_film] or allowed)
+    rng.random()  # unused, but the training games were drawn with it
+    return rng.choice(partners_of(split, character, motion, place))
 
 
 class _Setting:

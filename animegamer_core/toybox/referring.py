@@ -9,9 +9,10 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from .editions import Casting, GamesEdition
+from .splits import Casting, allows, castings
 from .world import CHARACTERS, MOTIONS, Scene
 
+REFERRING = 0.3  # fraction of turns whose instruction may refer back
 WINDOW = 4  # turns; the default window of a game
 WEIGHTS = {"they": 6, "friend": 6}  # higher, since these rarely fit: they need an earlier shot of two characters
 HEADS = {  # reference -> the probe heads that must be right about the shot
@@ -24,9 +25,7 @@ HEADS = {  # reference -> the probe heads that must be right about the shot
 Change = Callable[[Scene, Sequence[Scene]], "Scene | None"]  # (scene, earlier scenes) -> the scene that refers to them
 
 
-def with_references(
-    scenes: Sequence[Scene], edition: GamesEdition, split: str, rng: random.Random
-) -> tuple[Scene, ...]:
+def with_references(scenes: Sequence[Scene], split: str, rng: random.Random) -> tuple[Scene, ...]:
     """A game's scenes, some of them changed so that their instruction refers back to earlier turns.
 
     A changed scene is still allowed in its split. The first scene never refers back. A kind of reference does not fit
@@ -34,11 +33,9 @@ def with_references(
     """
     done: list[Scene] = list(scenes[:1])
     for scene in scenes[1:]:
-        refers = rng.random() < edition.references
+        refers = rng.random() < REFERRING
         changed = filter(None, (change(scene, done) for change in CHANGES.values())) if refers else ()
-        fitting = [
-            found for found in changed if edition.allows(split, Casting.of(found)) and len(answers(found, edition)) > 1
-        ]
+        fitting = [found for found in changed if allows(split, Casting.of(found)) and len(answers(found)) > 1]
         weights = [WEIGHTS.get(found.refers, 1) for found in fitting]
         done.append(rng.choices(fitting, weights)[0] if fitting else scene)
     return tuple(done)
@@ -83,15 +80,15 @@ CHANGES: dict[str, Change] = {
 }
 
 
-def chance(scene: Scene, edition: GamesEdition) -> float:
+def chance(scene: Scene) -> float:
     """The accuracy of a uniform guess among the answers that fit the words of a scene that refers back.
 
     The guess knows every rule of the training games, but not the earlier turns.
     """
-    return 1 / len(answers(scene, edition))
+    return 1 / len(answers(scene))
 
 
-def answers(scene: Scene, edition: GamesEdition) -> set[tuple[str | None, ...]]:
+def answers(scene: Scene) -> set[tuple[str | None, ...]]:
     """The possible values of the reference's HEADS, given only the scene's own words and the rules of training games.
 
     ValueError for a scene that does not refer back.
@@ -103,7 +100,7 @@ def answers(scene: Scene, edition: GamesEdition) -> set[tuple[str | None, ...]]:
     pronoun = CHARACTERS[scene.character].pronoun if scene.refers in ("who", "friend") else None
     return {
         tuple(getattr(row, head) for head in heads)
-        for row in edition.castings("train")
+        for row in castings("train")
         if all(getattr(row, name) == getattr(own, name) for name in known)
         and pronoun in (None, CHARACTERS[row.character].pronoun)
     } | {tuple(getattr(own, head) for head in heads)}

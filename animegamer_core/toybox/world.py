@@ -146,20 +146,6 @@ SAME_PLACE, AGAIN, BOTH, A_FRIEND, THE_FRIEND = (
     "the friend from before",
 )
 
-# Never in training games of edition 1. Each motion keeps at least five characters, each character at least ten motions.
-UNSEEN_PAIRS: frozenset[tuple[str, str]] = frozenset(
-    {
-        ("Taro", "fly"),
-        ("Miko", "climb"),
-        ("Yuzu", "swim"),
-        ("Nori", "read"),
-        ("Beni", "run"),
-        ("Pico", "swing"),
-        ("Miko", "eat"),
-        ("Taro", "dance"),
-    }
-)
-
 # Without a drift, two of the stats could only rise. With these values, the stats stay level if 20 % of the turns are
 # restful, 13 % social and 57 % entertaining. So every character can keep them level, although in training some have
 # only one act with a second character, or two restful ones, and no act should take more than 15 % of the turns.

@@ -43,7 +43,7 @@ from animegamer_core.toybox.world import vocabulary
 from animegamer_core.train.parts import read_adapter
 from animegamer_core.weights import open_world, save_part, save_world
 
-GAMES_DRAWN = DatasetGames(games=2, held_out=1, turns=3, edition=2)
+GAMES_DRAWN = DatasetGames(games=2, held_out=1, turns=3)
 TINY = Budget(
     replace(QUICK, dataset_games=GAMES_DRAWN, engine_games=GAMES_DRAWN, calibrated_on=1), clips=2, games=1, turns=2
 )

@@ -34,9 +34,9 @@ from animegamer_core.runtime.presets import Preset
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.toybox import probes, scenes
 from animegamer_core.toybox.calibration import CALIBRATED_VALUES, DATA_VALUES
-from animegamer_core.toybox.editions import EDITION_NOTE, SECOND
-from animegamer_core.toybox.games import SPLITS, opening_game, sample_game, sparse_game
-from animegamer_core.toybox.world import REFERENCES, UNSEEN_PAIRS, vocabulary
+from animegamer_core.toybox.games import opening_game, sample_game, sparse_game
+from animegamer_core.toybox.splits import NEW_MOTIONS, NOVELTIES
+from animegamer_core.toybox.world import REFERENCES, vocabulary
 from animegamer_core.weights import open_world, save_part, save_world
 
 TABLE = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))
@@ -94,12 +94,12 @@ def test_pictures_and_motion_by_hand():
 
 def test_probe_scenes_are_apart_from_games_and_hold_every_label():
     made = [scenes.probe_scene(seed) for seed in range(600)]
-    assert {scene.seed % 4 for scene in made}.isdisjoint(range(len(SPLITS)))
+    assert {scene.seed % 4 for scene in made}.isdisjoint(range(3))
     assert len({scene.seed for scene in made}) == len(made)
     labels = scenes.labels_of(made)
     for head, classes in scenes.HEADS.items():
         assert set(labels[head]) == set(range(len(classes)))
-    assert UNSEEN_PAIRS <= {(scene.character, scene.motion) for scene in made}
+    assert NEW_MOTIONS <= {(scene.character, scene.motion) for scene in made}
 
 
 @pytest.fixture(scope="module")
@@ -287,19 +287,17 @@ def test_every_row_runs_and_repeats(tiny_world):
 
 
 def test_the_rows_of_the_harder_games(tiny_world, monkeypatch):
-    """Rows that say little of a world that was not trained on games of edition 2."""
     net = probes.load_probes(tiny_world)
     monkeypatch.setattr("animegamer_core.evaluate.toybox.context.load_probes", lambda *_: net)
     monkeypatch.setattr("animegamer_core.evaluate.toybox.rows.has_frame_probes", lambda world: True)
-    world = replace(open_world(tiny_world), provenance={EDITION_NOTE: "2"})
-    run = EvalRun(EvalContext(world, workers=1), replace(SMALLEST, references=2), seed=3)
+    run = EvalRun(EvalContext(open_world(tiny_world), workers=1), replace(SMALLEST, references=2), seed=3)
     run.shots = run.reconstructions[:5]  # the tiny decoder's own are smaller than true clips
     rows = ("motion", "sharp", "new", "references")
     report = acceptance.accept(run, rows)
     lines = {line.name: line for line in report.lines}
     assert lines["ACC-F, uncalibrated"].target == Target(0.73)
     assert lines["VAE, level 5: PSNR"].target == Target(30) and lines["shots, level 3: PSNR"].target == Target(26)
-    assert {f"new {split}: motion" for split in SECOND.new_splits} < set(lines)
+    assert {f"new {split}: motion" for split in NOVELTIES} < set(lines)
     assert sum(lines[f"shots, level {level}: sharpness"].estimate.count for level in range(1, 6)) == 5
     assert sum(lines[f"worst frame, level {level}: place"].estimate.count for level in range(1, 6)) == 5
     asked = [line for line in report.lines if line.row == "references" and "chance" in line.name]

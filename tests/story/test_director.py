@@ -15,7 +15,7 @@ from animegamer_core.game.state import GameSession, GameState
 from animegamer_core.runtime.models import PlaySettings
 from animegamer_core.story.player import Player
 from animegamer_core.story.story import Story
-from animegamer_core.toybox.editions import SECOND, SEEN, Casting
+from animegamer_core.toybox.splits import SEEN, TRAINED_LIFE, Casting, novelties
 from animegamer_core.toybox.world import LIFE, MOTIONS, RULES, WORDS, vocabulary, words
 from animegamer_core.weights import open_world, save_world
 
@@ -46,7 +46,7 @@ def act_of(proposal):
 @pytest.mark.parametrize("main", [*WORDS.characters, None])
 def test_a_long_game_stays_lively_and_in_the_vocabulary(main):
     """With each main character, who has only the acts that training showed, and with nothing left out."""
-    known = SECOND.life.words if main else WORDS
+    known = TRAINED_LIFE.words if main else WORDS
     session = GameSession(rules=RULES)
     if main:
         session = session.step(f"Character: {main}; Motion: run; Background: day forest.", RAN)
@@ -91,12 +91,12 @@ def test_nothing_is_proposed_together_that_training_never_showed_together():
     """But a place, for the two who know only six."""
     phrases, few = {row.phrase: name for name, row in MOTIONS.items()}, {"Nori", "Pico"}
     for seed in range(12):
-        for turn in played(Director(SECOND.life.words, seed), 60).turns:
+        for turn in played(Director(TRAINED_LIFE.words, seed), 60).turns:
             parts = PUBLISHED.fullmatch(turn.instruction)
             who, place = parts["who"].split(", "), parts["place"].split()[-1]
-            motion = phrases[SECOND.life.words.act_of(parts["motion"]).phrase]
+            motion = phrases[TRAINED_LIFE.words.act_of(parts["motion"]).phrase]
             casting = Casting(who[0], who[1] if len(who) > 1 else None, motion, place)
-            assert SECOND.novelties(casting) in (SEEN, {"place"} if who[0] in few else SEEN), turn.instruction
+            assert novelties(casting) in (SEEN, {"place"} if who[0] in few else SEEN), turn.instruction
 
 
 def test_the_player_may_write_anything_between():
@@ -111,7 +111,7 @@ def test_the_player_may_write_anything_between():
 
 
 def test_the_shipped_world_states_what_the_toybox_draws():
-    assert open_world("toybox").life == SECOND.life and SECOND.life.rules == LIFE.rules
+    assert open_world("toybox").life == TRAINED_LIFE and TRAINED_LIFE.rules == LIFE.rules
 
 
 def test_a_world_without_words_gets_everyday_ones_and_its_characters():

@@ -26,7 +26,8 @@ from ...toybox.probes import ChanceCheck, has_frame_probes, noise_check, read_ca
 from ...toybox.referring import HEADS as REFERRED
 from ...toybox.referring import chance
 from ...toybox.scenes import HEADS, labels_of
-from ...toybox.world import AMPLITUDES, COLOURS, Scene
+from ...toybox.splits import NOVELTIES
+from ...toybox.world import AMPLITUDES, COLOURS, REFERENCES, Scene
 from ..estimates import (
     Estimate,
     fraction,
@@ -242,11 +243,11 @@ def _all_frames_right(run: EvalRun, clips: Clips, scenes: Sequence[Scene]) -> di
 
 def new_row(run: EvalRun) -> Outcome:
     """Games of two turns whose every scene is new in one way, next to games with nothing new; all played from text."""
-    edition, lines = run.edition, []
-    splits = {"nothing new": "heldout", **{f"new {split}": split for split in edition.new_splits}}
+    lines = []
+    splits = {"nothing new": "heldout", **{f"new {split}": split for split in NOVELTIES}}
     for name, split in splits.items():
         numbers = range(run.first, run.first + run.plan.unseen)
-        games = [sample_game(number, turns=NEW_TURNS, split=split, edition=edition) for number in numbers]
+        games = [sample_game(number, turns=NEW_TURNS, split=split) for number in numbers]
         scripted = run.script(games)
         played = run.play(scripted, DEFAULT_WINDOW, scripted.all_turns)
         right = run.right(played.clips, played.scenes)
@@ -262,20 +263,17 @@ def references_row(run: EvalRun) -> Outcome:
 
     Each line is shown with the score of a uniform guess that knows the words and all rules of the training games.
     """
-    edition = run.edition
-    if not edition.references:
-        return Outcome((), notes=(f"no instruction in the games of edition {edition.number} refers back",))
     numbers = range(run.first, run.first + run.plan.references)
-    games = [sample_game(number, turns=REFERRING_TURNS, split="heldout", edition=edition) for number in numbers]
+    games = [sample_game(number, turns=REFERRING_TURNS, split="heldout") for number in numbers]
     scripted = run.script(games)
     asked = [(game, turn) for game, turn in scripted.all_turns if games[game].scenes[turn - 1].refers is not None]
     lines = []
     for window in (DEFAULT_WINDOW, 0):
         played = run.play(scripted, window, asked)
         right = run.right(played.clips, played.scenes)
-        for kind in edition.reference_kinds:
+        for kind in REFERENCES:
             rows = [scene.refers == kind for scene in played.scenes]
-            guesses = [chance(scene, edition) for scene in played.scenes if scene.refers == kind]
+            guesses = [chance(scene) for scene in played.scenes if scene.refers == kind]
             guess = float(np.mean(guesses)) if guesses else 0.0
             name = f"window {window}, {kind}: {' and '.join(REFERRED[kind])} (chance {guess:.0%})"
             found = np.all([right[head] for head in REFERRED[kind]], axis=0)
@@ -291,7 +289,7 @@ def conflict_row(run: EvalRun) -> Outcome:
     shows the prop again and names no colour. A guess among six colours gives 17 % each.
     """
     seeds = range(run.first, run.first + run.plan.conflicts)
-    games = [sparse_game(seed, (1,), turns=1, split="heldout", opening=True, edition=run.edition) for seed in seeds]
+    games = [sparse_game(seed, (1,), turns=1, split="heldout", opening=True) for seed in seeds]
     pictured = run.context.draw([game.opening for game in games if game.opening is not None])
     described = replace(pictured, scenes=tuple(map(_in_another_colour, pictured.scenes)))
     states = run.context.encode(described)
@@ -325,12 +323,9 @@ def _changes_line(row: str, prefix: str, played: PlayedGames) -> Line:
 
 def memory_row(run: EvalRun) -> Outcome:
     """Games of 64 turns in which a prop is shown again after a near, a middle and a far distance; and a long game."""
-    first, edition = run.first + MEMORY_OFFSET, run.edition
+    first = run.first + MEMORY_OFFSET
     shown = [shown_turns(first + index) for index in range(run.plan.memory)]
-    games = [
-        sparse_game(first + index, turns, turns=TURNS, split="heldout", edition=edition)
-        for index, turns in enumerate(shown)
-    ]
+    games = [sparse_game(first + index, turns, turns=TURNS, split="heldout") for index, turns in enumerate(shown)]
     scripted = run.script(games, [_levels(run, game) for game in games])
     asked = [(index, turn) for index, turns in enumerate(shown) for turn in turns[1:]]  # near to far in each game
     lines: list[Line] = []
@@ -378,7 +373,7 @@ def _long_game_line(run: EvalRun) -> Line:
     turns = run.plan.long_game
     asked = tuple(range(ASKED_EVERY, turns + 1, ASKED_EVERY))
     seed = run.first + MEMORY_OFFSET
-    game = sparse_game(seed, asked, turns=turns, split="heldout", opening=True, edition=run.edition)
+    game = sparse_game(seed, asked, turns=turns, split="heldout", opening=True)
     scripted = run.script([game], [_levels(run, game)])
     played = run.play(scripted, DEFAULT_WINDOW, [(0, turn) for turn in asked], Memory(RECALL))
     right = fraction(run.right(played.clips, played.scenes)["colour"])

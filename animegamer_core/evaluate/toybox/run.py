@@ -15,7 +15,6 @@ from torch import Tensor
 
 from ...game.recall import LAST_TURNS, Memory
 from ...game.state import DEFAULT_WINDOW, GameState, Turn
-from ...toybox.editions import GamesEdition, edition_of
 from ...toybox.games import Game, opening_game, sample_game
 from ...toybox.scenes import HEADS, labels_of
 from ...toybox.world import MOTIONS, Scene, instruction
@@ -154,15 +153,10 @@ class EvalRun:
         return (self.seed + 1) * SEED_SPAN
 
     @cached_property
-    def edition(self) -> GamesEdition:
-        """The rules of the games that the world was trained on; its held-out games follow them too."""
-        return edition_of(self.context.world.provenance)
-
-    @cached_property
     def true(self) -> TrueShots:
         """True shots of held-out scenes, each from another game, spread over all turn numbers."""
         count = max(self.plan.true, self.plan.shots)
-        games = (sample_game(self.first + index, split="heldout", edition=self.edition) for index in range(count))
+        games = (sample_game(self.first + index, split="heldout") for index in range(count))
         return self.context.draw([game.scenes[index % len(game.scenes)] for index, game in enumerate(games)])
 
     @cached_property
@@ -194,7 +188,7 @@ class EvalRun:
     def scripted(self) -> ScriptedGames:
         """Held-out games; the second half opens with a picture."""
         first, half = self.first + GAME_OFFSET, (self.plan.games + 1) // 2
-        options: dict[str, Any] = {"turns": self.plan.turns, "split": "heldout", "edition": self.edition}
+        options: dict[str, Any] = {"turns": self.plan.turns, "split": "heldout"}
         games = [sample_game(first + index, **options) for index in range(half)]
         return self.script(games + [opening_game(first + index, **options) for index in range(half, self.plan.games)])
 

@@ -38,8 +38,8 @@ class Recipe:
 # shot moves as its motion value says, also against the words (docs/evaluation.md).
 _DECODER: dict[str, Any] = {"batch": 128, "compile": True, "drop_motion": 0.1}  # half the row's batch: many tokens
 FULL = Recipe(
-    dataset_games=DatasetGames(games=2000, held_out=24, edition=2, unmatched_adverbs=0.8),
-    engine_games=DatasetGames(games=3000, held_out=24, edition=2),
+    dataset_games=DatasetGames(games=2000, held_out=24, unmatched_adverbs=0.8),
+    engine_games=DatasetGames(games=3000, held_out=24),
     probes=JudgeRecipe(steps=2500),
     frames=JudgeRecipe(steps=4000, seed=2),
     scoring=JudgeRecipe(steps=400, control_steps=80),
@@ -96,8 +96,8 @@ MINIATURE: dict[str, Any] = {
     "validate_every": 0,
 }
 QUICK = Recipe(
-    dataset_games=DatasetGames(games=4, held_out=1, turns=5, edition=2, unmatched_adverbs=0.8),
-    engine_games=DatasetGames(games=6, held_out=1, turns=5, edition=2),
+    dataset_games=DatasetGames(games=4, held_out=1, turns=5, unmatched_adverbs=0.8),
+    engine_games=DatasetGames(games=6, held_out=1, turns=5),
     probes=JudgeRecipe(clips=24, held_out=8, steps=3, control_steps=2),
     frames=JudgeRecipe(clips=24, held_out=8, steps=3, control_steps=2, seed=2),
     scoring=JudgeRecipe(clips=24, held_out=8, steps=3, control_steps=2),

@@ -22,7 +22,7 @@ from ...model.prompt import GameTokenizer
 from ...spec import PROFILES
 from ...toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VALUES, values_note
 from ...toybox.dataset import DatasetGames, write_dataset
-from ...toybox.editions import EDITION_NOTE, EDITIONS
+from ...toybox.splits import TRAINED_LIFE
 from ...toybox.world import vocabulary
 from ...train.distributed import processes
 from ...train.parts import MODELS, WorldParts, without_guidance
@@ -97,8 +97,8 @@ class BuildDir:
         """The recipe's settings of a stage, as plain JSON values."""
         recipe = self.recipe
         own = {
-            "data": recipe.dataset_games.facts,
-            "games": recipe.engine_games.facts,
+            "data": asdict(recipe.dataset_games),
+            "games": asdict(recipe.engine_games),
             "probes": asdict(recipe.probes),
             "frames": asdict(recipe.frames),
             "scorers": asdict(recipe.scoring),
@@ -200,16 +200,14 @@ def _draw(work: BuildDir) -> None:
     """Draw the dataset, and create the world with the dataset's motion table."""
     backend = draw_games(work, "dataset").info["settings"]["motion"]["backend"]
     table, recipe = work.measured_table(), work.recipe
-    edition = EDITIONS[recipe.dataset_games.edition]
     provenance = {
         BUILT_BY: BUILDER,
         "motion backend": backend,
         DATA_VALUES: values_note(table),
         "encoder and decoder trained on": recipe.dataset_games.trained_on,
         "engine trained on": f"{recipe.engine_games.trained_on}, of each clip the first picture",
-        EDITION_NOTE: str(edition.number),
     }
-    facts = {"motion_table": table, "provenance": provenance, "licence": LICENCE, "life": edition.life}
+    facts = {"motion_table": table, "provenance": provenance, "licence": LICENCE, "life": TRAINED_LIFE}
     save_world(work.world, recipe.spec, trained_window=stage_config("predict").window, **facts)
 
 
