@@ -31,7 +31,7 @@ def record(number: int, **changes) -> ClipRecord:
 
 
 def frames(number: int) -> np.ndarray:
-    return np.full((3, 4, 6, 3), number, np.uint8)
+    return np.full((3, 4, 6, 3), 20 * number, np.uint8)
 
 
 def finished(path, count: int = 10) -> DatasetFolder:
@@ -51,7 +51,7 @@ def test_a_folder_reads_back_what_was_written(tmp_path):
     assert [turn.motion_level for turn in again.turns] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]
     assert again.games[1].clips == (7, 5, 6) and again.games[1].held_out
     assert again.training_clips == (0, 1, 2, 3, 4, 8, 9) and again.held_out_clips == (5, 6, 7)
-    assert np.array_equal(again.frames(4), frames(4))
+    assert np.abs(again.frames(4).astype(int) - frames(4)).max() <= 2
     assert again.motion_table.values == (1.5, 3.5, 5.5, 7.5, 9.5)
     assert all(again.motion_table.level(turn.motion_value) == turn.motion_level for turn in again.turns)
     assert json.loads((tmp_path / "turns.jsonl").read_text().splitlines()[0]).keys() == set(KEYS)

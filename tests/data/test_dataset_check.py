@@ -99,7 +99,7 @@ def test_a_cut_off_clip_is_noticed_without_decoding(folder):
     for left in (b"", data[:5000], data[:-1]):
         (folder / CLIP).write_bytes(left)
         (line,) = problems(folder)
-        assert line.startswith(f"turns.jsonl:2: {CLIP} cannot be used: the file is ")
+        assert line.startswith(f"turns.jsonl:2: {CLIP} cannot be used: ")
 
 
 def test_clips_agree_in_size_length_and_frame_rate(folder):
