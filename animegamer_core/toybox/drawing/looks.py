@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .pen import RGB, Pen
+from .pen import RGB, Pen, points
 
 SKIN = (255, 224, 196)
 WHITE = (255, 255, 255)
@@ -52,19 +52,7 @@ def _long_back(pen: Pen, look: Look, sway: float) -> None:
 
 def _swept_front(pen: Pen, look: Look, sway: float) -> None:
     pen.blob(
-        [
-            (-15.6, 4),
-            (-16, -7),
-            (-8, -16),
-            (4, -17),
-            (14, -11),
-            (16, 4),
-            (12.4, -1),
-            (8, -6),
-            (0, -5),
-            (-7, -4),
-            (-12, 0),
-        ],
+        points("-15.6,4 -16,-7 -8,-16 4,-17 14,-11 16,4 12.4,-1 8,-6 0,-5 -7,-4 -12,0"),
         look.hair,
     )
     for side in (-1, 1):
@@ -74,44 +62,14 @@ def _swept_front(pen: Pen, look: Look, sway: float) -> None:
 
 def _spiky_back(pen: Pen, look: Look, sway: float) -> None:
     pen.shape(
-        [
-            (-13, 8),
-            (-20, 5),
-            (-16, -1),
-            (-22, -8),
-            (-15, -11),
-            (-17, -20),
-            (-7, -17),
-            (-2, -25),
-            (5, -18),
-            (14, -22),
-            (14, -12),
-            (22, -9),
-            (16, -1),
-            (20, 5),
-            (13, 8),
-        ],
+        points("-13,8 -20,5 -16,-1 -22,-8 -15,-11 -17,-20 -7,-17 -2,-25 5,-18 14,-22 14,-12 22,-9 16,-1 20,5 13,8"),
         look.hair,
     )
 
 
 def _spiky_front(pen: Pen, look: Look, sway: float) -> None:
     pen.shape(
-        [
-            (-15, 2),
-            (-16, -9),
-            (-8, -17),
-            (8, -17),
-            (16, -9),
-            (15, 2),
-            (12, -5),
-            (8, 0),
-            (4, -6),
-            (-1, -1),
-            (-5, -6),
-            (-9, 0),
-            (-12, -5),
-        ],
+        points("-15,2 -16,-9 -8,-17 8,-17 16,-9 15,2 12,-5 8,0 4,-6 -1,-1 -5,-6 -9,0 -12,-5"),
         look.hair,
         line=False,
     )
@@ -126,20 +84,7 @@ def _bun_back(pen: Pen, look: Look, sway: float) -> None:
 
 def _bun_front(pen: Pen, look: Look, sway: float) -> None:
     pen.blob(
-        [
-            (-15.4, 6),
-            (-16, -6),
-            (-9, -15.5),
-            (0, -17),
-            (9, -15.5),
-            (16, -6),
-            (15.4, 6),
-            (12, 3),
-            (11.6, -3.5),
-            (0, -4.4),
-            (-11.6, -3.5),
-            (-12, 3),
-        ],
+        points("-15.4,6 -16,-6 -9,-15.5 0,-17 9,-15.5 16,-6 15.4,6 12,3 11.6,-3.5 0,-4.4 -11.6,-3.5 -12,3"),
         look.hair,
     )
 

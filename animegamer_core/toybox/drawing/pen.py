@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -68,6 +68,12 @@ def _spline(knots: int, steps: int = 5) -> np.ndarray:
         for column in range(4):
             matrix[knot, :, (knot + column - 1) % knots] += basis[:, column] / 2
     return matrix.reshape(knots * steps, knots)
+
+
+@cache
+def points(path: str) -> np.ndarray:
+    """The points (P, 2) of a polygon that is written as in SVG: "x,y x,y ..."."""
+    return np.array([point.split(",") for point in path.split()], dtype=float)
 
 
 @dataclass(frozen=True)

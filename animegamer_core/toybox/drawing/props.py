@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .pen import RGB, Pen, mix
+from .pen import RGB, Pen, mix, points
 
 GLASS, TYRE, HUB, WOOD = (196, 226, 240), (62, 58, 70), (222, 220, 214), (140, 96, 64)
 
@@ -31,18 +31,7 @@ def draw_umbrella(pen: Pen, colour: RGB, sway: float) -> None:
     shade = mix(colour, (40, 30, 60), 0.22)
     top.stroke([(0, -50), (0, -2), (-3, 2), (-6, -1)], 2.2, WOOD)
     top.blob(
-        [
-            (-23, -34),
-            (-18, -48),
-            (0, -56),
-            (18, -48),
-            (23, -34),
-            (15, -36.5),
-            (8, -34),
-            (0, -36.5),
-            (-8, -34),
-            (-15, -36.5),
-        ],
+        points("-23,-34 -18,-48 0,-56 18,-48 23,-34 15,-36.5 8,-34 0,-36.5 -8,-34 -15,-36.5"),
         colour,
     )
     top.shape([(-8, -35), (-6, -46), (0, -55), (6, -46), (8, -35), (0, -37)], shade, line=False)
