@@ -7,7 +7,6 @@ after, and evaluations measure with both.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -54,12 +53,7 @@ def calibration_remark(own: MotionTable, before: MotionTable | None) -> str | No
 
 
 def _values(notes: Mapping[str, str], key: str) -> tuple[float, ...]:
-    try:
-        values = tuple(float(word) for word in notes[key].split())
-    except (ValueError, AttributeError):
-        values = ()
-    if len(values) != LEVELS or not all(map(math.isfinite, values)):
-        raise ValueError(
-            f"world.json says {key} {quoted(notes[key], 60)}; expected {LEVELS} numbers separated by spaces"
-        )
+    values = tuple(float(word) for word in notes[key].split())
+    if len(values) != LEVELS:
+        raise ValueError(f"world.json says {key} {quoted(notes[key], 60)}; expected {LEVELS} numbers")
     return values

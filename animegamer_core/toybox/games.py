@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from .referring import with_references
 from .splits import SEEDED, SPLITS, mains, motions_of, partners_of, places_of
@@ -18,6 +19,10 @@ from .world import AMPLITUDES, CHARACTERS, COLOURS, MOTIONS, PROPS, TIMES, Scene
 
 NEW_SCENES = 2  # the lowest bits of the seeds in all splits whose scenes are new
 PROP_FRACTION = 0.6  # fraction of a game's turns that show its prop
+# The Toybox's own benchmark: held-out games that are shipped as text. The held-out games of a dataset count from 0, and
+# those of `evaluate toybox` from 1000000, so no model has seen one of these.
+BENCHMARK = Path(__file__).with_name("games") / "benchmark.txt"
+BENCHMARK_GAMES = tuple(f"heldout-{seed}" for seed in range(900_000, 900_050))
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,11 @@ def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
     if not SPLITS[split]:
         return Game(split, seed, with_references(scenes, split, random.Random(f"{SEEDED}/references/{split}/{seed}")))
     return Game(split, seed, tuple(scenes))
+
+
+def true_game(name: str) -> Game | None:
+    """The game with its true scenes for a name of the benchmark; None for other names."""
+    return sample_game(int(name.split("-")[1]), split="heldout") if name in BENCHMARK_GAMES else None
 
 
 def opening_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:

@@ -5,6 +5,7 @@ M clips, F frames, H height, W width, C channels. Imports no torch, so that work
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ import numpy as np
 
 from ..data.motion import motion_value
 from ..data.workers import parallel_map
-from .drawing.draw import draw_shot
+from .drawing.draw import draw_frame, draw_shot
 from .world import AMPLITUDES, CHARACTERS, COLOURS, FRAMES, HEIGHT, MOTIONS, PLACES, PROPS, TIMES, WIDTH, Scene
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ HEADS: dict[str, tuple[str, ...]] = {
     "motion": tuple(MOTIONS),
     "colour": (NONE, *COLOURS),
 }
-PROBE_SPLIT = 3  # the lowest bits of these scenes' seeds, which no game's seeds have
+OWN_SPLIT = 3  # the lowest bits of the seeds of scenes made here, which no game's seeds have
+REFERENCE_SETTINGS = tuple((place, time) for place in PLACES[::2] for time in ("day", "night"))
+REFERENCE_MOTION = "wave"  # standing, facing the viewer, the whole figure in view
 PROP_FRACTION = 0.7  # fraction of probe scenes with a prop
 
 OnClip = Callable[[int, int], None]  # (clips done, clips in all)
@@ -66,7 +69,7 @@ def probe_scene(seed: int) -> Scene:
         prop_colour=rng.choice(tuple(COLOURS)) if prop else None,
         prop_told=False,
         amplitude=low * (high / low) ** rng.random(),
-        seed=rng.getrandbits(56) * 4 + PROBE_SPLIT,
+        seed=rng.getrandbits(56) * 4 + OWN_SPLIT,
     )
 
 
@@ -97,3 +100,39 @@ def _filled(rows: NDArray, results: Iterable[object], on_clip: OnClip | None) ->
         if on_clip is not None:
             on_clip(index + 1, len(rows))
     return rows
+
+
+def reference_scenes(name: str) -> tuple[Scene, ...]:
+    """Eight neutral scenes of a character: alone, waving calmly, nothing in hand, at four places by day and by night.
+
+    The places are the same for every character, so that a place does not identify a character. No game uses these
+    seeds. ValueError for an unknown character.
+    """
+    if name not in CHARACTERS:
+        raise ValueError(f"unknown Toybox character {name!r}; choose one of {', '.join(CHARACTERS)}")
+    return tuple(
+        Scene(
+            film=CHARACTERS[name].film,
+            character=name,
+            partner=None,
+            motion=REFERENCE_MOTION,
+            place=place,
+            time=time,
+            prop=None,
+            prop_colour=None,
+            prop_told=False,
+            amplitude=2 * AMPLITUDES[0],
+            seed=_seed(name, number),
+        )
+        for number, (place, time) in enumerate(REFERENCE_SETTINGS)
+    )
+
+
+def _seed(name: str, number: int) -> int:
+    digest = hashlib.sha256(f"toybox/reference/{name}/{number}".encode()).digest()
+    return int.from_bytes(digest[:7], "big") * 4 + OWN_SPLIT
+
+
+def reference_pictures(name: str) -> NDArray[np.uint8]:
+    """Draw the reference pictures, uint8 RGB (8, 96, 144, 3), always the same; ValueError for an unknown character."""
+    return np.stack([draw_frame(scene, 0) for scene in reference_scenes(name)])

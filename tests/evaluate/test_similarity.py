@@ -27,8 +27,7 @@ from animegamer_core.evaluate.toybox_recipe.scoring import (
 )
 from animegamer_core.model.encoder import CLIP_MEAN, CLIP_STD
 from animegamer_core.toybox.drawing.draw import draw_frame
-from animegamer_core.toybox.references import reference_pictures, reference_scenes
-from animegamer_core.toybox.scenes import probe_scene
+from animegamer_core.toybox.scenes import probe_scene, reference_pictures, reference_scenes
 from animegamer_core.toybox.scoring_models import load_scoring_models, read_card
 from animegamer_core.toybox.world import CHARACTERS
 from animegamer_core.weights.world import EMBEDDED

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from write_benchmark import REMARKS, benchmark_games
 
 from animegamer_core.data.benchmark import (
     FORM,
@@ -20,9 +21,7 @@ from animegamer_core.data.benchmark import (
 from animegamer_core.evaluate.toybox.run import SEED_SPAN
 from animegamer_core.game.life import STATS
 from animegamer_core.game.state import Instruction
-from animegamer_core.toybox.benchmark import BENCHMARK, benchmark_games, main, true_game
-from animegamer_core.toybox.command import run_command
-from animegamer_core.toybox.games import sample_game
+from animegamer_core.toybox.games import BENCHMARK, BENCHMARK_GAMES, sample_game, true_game
 from animegamer_core.toybox.world import ADVERBS, caption
 
 LINE = "<S>Qiqi, Ponyo</S><MD>fly on a broom</MD><EV>night sky</EV><ML>4</ML><MA>swiftly</MA>"
@@ -148,48 +147,19 @@ def test_any_text_is_read_or_refused_and_never_mended(text):
 # --- the Toybox's games ---------------------------------------------------------------------------------------------
 
 
-def test_the_shipped_file_is_what_the_module_writes(shipped):
-    assert list(benchmark_games(1, workers=1)) == list(shipped[:1])
-
-
-def test_fifty_games_of_ten_turns_ship(shipped):
-    assert [game.name for game in shipped] == [f"heldout-{seed}" for seed in range(900_000, 900_050)]
-    assert {len(game.turns) for game in shipped} == {10}
-    text = BENCHMARK.read_bytes().decode("ascii")
-    assert text == benchmark_text(shipped, [line[2:] for line in text.split("\n\n")[0].split("\n")])
+def test_the_shipped_file_is_what_its_program_writes(shipped):
+    assert list(benchmark_games(BENCHMARK_GAMES[:1], workers=1)) == list(shipped[:1])
+    assert tuple(game.name for game in shipped) == BENCHMARK_GAMES and {len(game.turns) for game in shipped} == {10}
+    assert BENCHMARK.read_bytes().decode("ascii") == benchmark_text(shipped, REMARKS)
     counts = np.bincount([turn.level for game in shipped for turn in game.turns], minlength=6)[1:]
-    assert counts.min() > 75 and counts.sum() == 500
+    assert counts.min() > 75
 
 
-def test_a_turn_is_the_true_scenes_own_instruction(shipped):
+def test_a_turn_is_the_true_scenes_own_caption(shipped):
     for game in shipped:
         true = true_game(game.name)
+        assert true == sample_game(true.seed, split="heldout") and 100_000 < true.seed < SEED_SPAN
         for turn, scene in zip(game.turns, true.scenes, strict=True):
             assert turn.instruction == caption(scene, turn.level) and turn.adverb in ADVERBS[turn.level]
             assert turn.characters[0] == game.character
-
-
-def test_only_the_benchmarks_games_are_known_and_their_seeds_are_met_nowhere_else(shipped):
-    """A dataset's held-out games count from 0, those of `evaluate toybox --seed s` from (s + 1) million."""
-    assert true_game("heldout-900049").scenes == sample_game(900_049, split="heldout").scenes
-    for name in ("heldout-00003", "heldout-900050", "heldout-0900000", "game-001", "heldout-900000\n", "train-900000"):
-        assert true_game(name) is None
-    seeds = [true_game(game.name).seed for game in shipped]
-    assert 100_000 < min(seeds) and max(seeds) < SEED_SPAN
-
-
-def test_the_module_writes_the_file_of_its_games(tmp_path, monkeypatch, shipped, capsys):
-    from animegamer_core.toybox import benchmark
-
-    monkeypatch.setattr(benchmark, "benchmark_games", lambda workers: iter(shipped))
-    assert main([str(tmp_path / "new" / "games.txt")]) == 0
-    assert (tmp_path / "new" / "games.txt").read_bytes() == BENCHMARK.read_bytes()
-    assert "games.txt" in capsys.readouterr().out
-
-
-def test_the_module_says_in_a_sentence_and_at_once_that_it_cannot_write(tmp_path, capsys):
-    (tmp_path / "taken").write_text("a file where a folder has to be")
-    with pytest.raises(SystemExit) as left:
-        run_command("benchmark", lambda: main([str(tmp_path / "taken" / "games.txt")]))
-    said = capsys.readouterr().err
-    assert left.value.code == 2 and said.startswith("benchmark: ") and "taken" in said and len(said.splitlines()) == 1
+    assert true_game("heldout-00003") is None and true_game("game-001") is None

@@ -27,8 +27,7 @@ from ...files import locked
 from ...game.state import GameState, MotionTable
 from ...model.decoder import UNCONDITIONAL_MOTION
 from ...spec import PROFILES
-from ...toybox.benchmark import BENCHMARK, true_game
-from ...toybox.games import sample_game
+from ...toybox.games import BENCHMARK, sample_game, true_game
 from ...toybox.probes import FOLDER
 from ...toybox.scenes import HEADS, NONE, Labels, labels_of
 from ...train.parts import WorldParts, with_guidance

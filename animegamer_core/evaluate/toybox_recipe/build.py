@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...files import make_folder
-from ...toybox.command import run_command
+from ...messages import escape_output
 from .recipe import FULL, QUICK, STAGES
 
 UNFINISHED = 3  # exit status
@@ -58,4 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    run_command("build", main)
+    escape_output()
+    try:
+        sys.exit(main())
+    except (ValueError, OSError) as error:
+        sys.exit(f"build: {error}")

@@ -25,7 +25,7 @@ from ...files import locked
 from ...game.state import GameSession, GameState
 from ...media.contact_sheet import contact_sheet
 from ...media.video import read_clip, write_clip
-from ...toybox.benchmark import BENCHMARK
+from ...toybox.games import BENCHMARK
 from ...weights import World
 from ..players import GamePlayer, WorldPlayer
 from ..report import machine

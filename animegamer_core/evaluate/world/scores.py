@@ -23,9 +23,9 @@ from ...data.captions.pictures import is_picture, open_picture
 from ...data.flow import FlowSettings, motion_facts, open_flow
 from ...data.motion import DEFAULT_THRESHOLD, level_of, motion_value
 from ...messages import quoted
-from ...toybox.benchmark import true_game
 from ...toybox.drawing.draw import draw_shot
-from ...toybox.references import reference_pictures
+from ...toybox.games import true_game
+from ...toybox.scenes import reference_pictures
 from ...toybox.world import CHARACTERS, characters, motion_text
 from ...weights import World
 from ..similarity import ScoringModels
