@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_film import make_film
 
-from animegamer_core.data.films.film import Clock, FilmError, FilmFrame, frames_at, probe, read_frames
+from animegamer_core.data.films.film import Clock, FilmError, probe, read_frames
 from animegamer_core.data.films.film_index import find_films
 from animegamer_core.data.films.scenes import SceneSettings
 from animegamer_core.data.films.survey import survey_film
@@ -212,14 +212,6 @@ def test_matrix_range_and_depth_are_read_correctly(matrix, full, bits, tmp_path)
         assert np.abs(next(read_frames(film)).rgb[5, 5].astype(int) - rgb).max() <= 3, rgb
 
 
-def test_an_untagged_small_picture_is_bt601_and_a_large_one_bt709(tmp_path):
-    small = plain_film(tmp_path / "small.mkv", (200, 60, 20), "bt601", False, 8, colorspace=2, color_range=0)
-    assert np.abs(next(read_frames(small)).rgb[5, 5].astype(int) - (200, 60, 20)).max() <= 2
-    picture = np.repeat(np.repeat(coded((200, 60, 20), "bt709", False, 8, "yuv420p")[:, :1], 16, 0), 1280, 1)
-    film = write_film(tmp_path / "film.mkv", [picture], codec="ffv1", tags={"height": 768, "width": 1280})
-    assert np.abs(next(read_frames(film)).rgb[5, 5].astype(int) - (200, 60, 20)).max() <= 2
-
-
 def with_matrix(film: Path, a: int, b: int, c: int, d: int) -> Path:
     """The mp4, to be displayed with each stored place (x, y) at (ax + cy, bx + dy)."""
     data = bytearray(film.read_bytes())
@@ -316,21 +308,6 @@ def test_a_film_of_24_frames_a_second_is_cut_the_same_in_a_file_of_60(tmp_path):
 
 
 # --- frames at times --------------------------------------------------------------------------------------------------
-
-
-def at(*seconds: float) -> list[FilmFrame]:
-    return [FilmFrame(n, time, np.full((2, 2, 3), n, np.uint8)) for n, time in enumerate(seconds)]
-
-
-def test_the_frame_shown_at_a_time_is_the_last_that_began():
-    shown = [int(rgb[0, 0, 0]) for rgb in frames_at(at(0.0, 0.1, 0.2, 0.7), [0.0, 0.1, 0.1, 0.15, 0.6999, 0.7, 5.0])]
-    assert shown == [0, 1, 1, 1, 3, 3, 3]
-    assert [int(rgb[0, 0, 0]) for rgb in frames_at(at(1.0, 2.0), [0.0, 0.5, 2.5])] == [0, 0, 1]
-    frames = iter(at(*(n / 10 for n in range(10))))
-    assert len(list(frames_at(frames, [0.0, 0.3]))) == 2
-    assert next(frames).index == 5, "only one frame past the last time is taken"
-    with pytest.raises(ValueError, match="no frame"):
-        list(frames_at([], [0.0]))
 
 
 # --- finding films ----------------------------------------------------------------------------------------------------

@@ -34,7 +34,6 @@ from animegamer_core.data.films.survey import (
     picture_height,
 )
 from animegamer_core.data.games import GamePlan
-from animegamer_core.data.records import DatasetError
 from animegamer_core.data.review import page_data
 from animegamer_core.json_files import to_type
 
@@ -67,12 +66,6 @@ def test_an_added_change_is_shown_by_no_clip():
     assert (first.start, first.end, first.fade_out) == (4.5, 6.5, 0.25)
     assert (second.start, second.end, second.begins, second.fade_in) == (6.5, 9.0, "cut", 0.0)
     assert scenes[2].crop == scenes[3].crop == Crop(top=2) and len(scenes) == 5
-
-
-def test_flashes_go_with_the_part_that_shows_them():
-    flashes = ((5.0, 5.1), (6.4, 6.45), (7.0, 7.1))
-    scenes = added(6.25, 6.5).apply([FilmScene(Scene(4.5, 9.0, "cut", flashes=flashes), Crop())])
-    assert [item.scene.flashes for item in scenes] == [flashes[:2], flashes[2:]]
 
 
 def test_a_removed_change_joins_two_scenes_without_the_borders_of_either():
@@ -259,22 +252,3 @@ def test_a_picture_of_the_strip_shows_its_quarter_of_a_second(tmp_path):
     assert second.getpixel((48, 27))[0] == pytest.approx(240, abs=2)
     assert second.getpixel((9 * WIDTH, 27))[0] < 3, "unused places are black"
     assert len(list((tmp_path / "strip").iterdir())) == 2
-
-
-def test_a_film_of_few_frames_repeats_them_and_an_older_strip_is_gone(tmp_path):
-    (tmp_path / "0007.jpg").write_bytes(b"old")
-    writer = StripWriter(tmp_path, 160, 90)
-    for second, level in ((0.0, 50), (2.0, 150)):
-        writer.add(FilmFrame(0, second, grey(level)))
-    writer.finish()
-    sheet = Image.open(tmp_path / "0000.jpg")
-    levels = [sheet.getpixel((at * WIDTH + 48, 27))[0] for at in range(9)]
-    assert levels[0] == pytest.approx(50, abs=2) and levels[8] == pytest.approx(150, abs=2)
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_one_wrong_line_applies_nothing(dataset):
-    before = contents(dataset)
-    with pytest.raises(DatasetError, match="'two' is not a film of this dataset: one"):
-        apply(dataset, lines_of(dataset)[0], {"film": "two", "no_scene_change": 3.0})
-    assert contents(dataset) == before

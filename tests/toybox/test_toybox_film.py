@@ -69,15 +69,6 @@ def test_scenes_follow_one_another_and_meet_at_the_cuts(rich):
     assert sorted(cut.kind for cut in truth.cuts if cut.kind != "cut") == ["black", "cross", "white"]
 
 
-def test_every_hard_cut_is_the_greatest_change_of_its_neighbourhood(rich):
-    _, truth, frames, times = rich
-    for cut in truth.cuts:
-        if cut.kind == "cut":
-            first = int(np.searchsorted(times, cut.seconds - 1e-3))
-            changes = [difference(frames[at - 1], frames[at]) for at in range(first - 3, min(first + 4, len(frames)))]
-            assert np.argmax(changes) == 3
-
-
 def test_borders_are_black_and_end_where_the_truth_says(rich):
     _, truth, frames, times = rich
     checked = set()
