@@ -245,7 +245,7 @@ def film_with_strip(folder):
     add_film(folder, "harbour", film, {}, Survey({"width": 160, "height": 90}, 12.5, scenes))
     strip = StripWriter(strip_folder(folder, "harbour"), 160, 90)
     for number in range(50):
-        strip.add(FilmFrame(number, number / 4, np.full((90, 160, 3), 5 * number, np.uint8)))
+        strip.add(FilmFrame(number / 4, np.full((90, 160, 3), 5 * number, np.uint8)))
     strip.finish()
     write_review(folder)
 

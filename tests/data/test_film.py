@@ -114,7 +114,7 @@ def test_every_kind_of_file_is_read_in_order_from_its_start_or_from_the_frame_sh
     pictures = (np.stack(numbered(60)) + rough).astype(np.uint8)
     film = write_film(tmp_path / f"film.{kind}", pictures, codec=KINDS[kind], tags={"bit_rate": 2_000_000})
     frames = list(read_frames(film))
-    assert [number_of(frame.rgb) for frame in frames] == [frame.index for frame in frames] == list(range(60))
+    assert [number_of(frame.rgb) for frame in frames] == list(range(60))
     assert [frame.seconds for frame in frames] == pytest.approx([n / FPS for n in range(60)], abs=1e-3)
     assert frames[0].seconds == 0.0
     frames = list(read_frames(film, 1.01, 1.2))
@@ -157,7 +157,7 @@ def test_joined_recordings_are_one_film_wherever_reading_begins(tmp_path):
     assert frames[-1].seconds == pytest.approx(119 / FPS, abs=1 / FPS)
     for time in (1.0, 3.5):
         shown = [frame for frame in frames if frame.seconds <= time + 1e-3][-1]
-        assert number_of(next(read_frames(film, time)).rgb) == shown.index
+        assert number_of(next(read_frames(film, time)).rgb) == number_of(shown.rgb)
 
 
 @given(st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1, max_size=40), st.sampled_from([0.0, 10.0]))
@@ -257,14 +257,13 @@ def test_pixels_that_are_not_square_are_made_so(aspect, size, tmp_path):
     assert (info.height, info.width) == next(read_frames(film)).rgb.shape[:2] == size
 
 
-@pytest.mark.parametrize(("trc", "hdr", "white"), [(16, "pq", 0.5807), (18, "hlg", 0.75)])
-def test_hdr_is_tone_mapped(trc, hdr, white, tmp_path):
+@pytest.mark.parametrize(("trc", "white"), [(16, 0.5807), (18, 0.75)], ids=["pq", "hlg"])
+def test_hdr_is_tone_mapped(trc, white, tmp_path):
     """Paper white of BT.2408 becomes nearly white, black stays black, and more light is never darker."""
     shades = []
     for number, code in enumerate([0.0, white / 2, white, 1.0]):
         rgb = [255 * code] * 3
         film = plain_film(tmp_path / f"{number}.mkv", rgb, "bt2020", False, 10, color_trc=trc, color_primaries=9)
-        assert probe(film).hdr == hdr
         shades.append(next(read_frames(film)).rgb[5, 5].astype(int))
     assert all(np.ptp(shade) <= 2 for shade in shades), "grey stays grey"
     black, dim, paper, peak = (int(shade.mean()) for shade in shades)
@@ -273,7 +272,7 @@ def test_hdr_is_tone_mapped(trc, hdr, white, tmp_path):
 
 def test_probe_reports_what_a_film_is(tmp_path):
     info = probe(write_film(tmp_path / "film.mp4", numbered(48), sound=2.0))
-    assert (info.width, info.height, info.fps, info.hdr) == (WIDTH, HEIGHT, FPS, "")
+    assert (info.width, info.height, info.fps) == (WIDTH, HEIGHT, FPS)
     assert info.seconds == pytest.approx(2.0)
 
 

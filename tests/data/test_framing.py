@@ -70,7 +70,7 @@ def shot(picture: Picture, crop: Sequence[int], seed: int, size: tuple[int, int]
 
 def samples_of(shots: Sequence[Sequence[np.ndarray]]) -> list[BorderSample]:
     frames = [frame for shot in shots for frame in shot]
-    return [border_sample(FilmFrame(-1, number * SECONDS / 6, frame)) for number, frame in enumerate(frames)]
+    return [border_sample(FilmFrame(number * SECONDS / 6, frame)) for number, frame in enumerate(frames)]
 
 
 def scenes_of(count: int) -> list[Scene]:

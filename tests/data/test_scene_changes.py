@@ -241,7 +241,7 @@ def test_a_picture_of_the_strip_shows_its_quarter_of_a_second(tmp_path):
     writer = StripWriter(tmp_path / "strip", 160, 90)
     height = picture_height(160, 90)
     for number in range(12 * 62):  # 62 s at 12 frames a second; a level a second
-        writer.add(FilmFrame(number, number / 12, grey(number // 12 * 4)))
+        writer.add(FilmFrame(number / 12, grey(number // 12 * 4)))
     writer.finish()
     first, second = (Image.open(tmp_path / "strip" / f"000{n}.jpg") for n in (0, 1))
     assert first.size == second.size == (COLUMNS * WIDTH, ROWS * height)

@@ -66,7 +66,7 @@ def found(pictures: Iterable[np.ndarray], fps: float = FPS) -> list[Scene]:
     """The scenes of pictures that are shown one after the other at a steady rate."""
     finder, count = SceneFinder(SceneSettings(), fps), 0
     for picture in pictures:
-        finder.add(FilmFrame(count, count / fps, picture))
+        finder.add(FilmFrame(count / fps, picture))
         count += 1
     return finder.finish(count / fps)
 
@@ -180,8 +180,8 @@ def test_a_fade_through_black_or_white_is_one_cut(tone, count, held):
 def test_a_cross_fade_is_found_where_pictures_are_held_for_long_and_between_scenes_that_move():
     finder, seconds = SceneFinder(SceneSettings(), 12.0), 0.0  # a varying rate: half as many frames as a steady one
     frames = [(picture(1), 9 / 24)] * 12 + [(mix, 1 / 24) for mix in mixed(picture(1), picture(2), 10)]
-    for number, (image, held) in enumerate([*frames, *[(picture(2), 9 / 24)] * 12]):
-        finder.add(FilmFrame(number, seconds, image))
+    for image, held in [*frames, *[(picture(2), 9 / 24)] * 12]:
+        finder.add(FilmFrame(seconds, image))
         seconds += held
     assert [scene.begins for scene in finder.finish(seconds)] == ["start", "fade"]
     wide = [cv2.resize(picture(seed), (640, 90), interpolation=cv2.INTER_CUBIC) for seed in (3, 8)]

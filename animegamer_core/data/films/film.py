@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, dropwhile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,14 +41,6 @@ _MOST_FPS = 1000.0
 
 class FilmError(ValueError):
     """A film cannot be read, or not to its end; the message names the file."""
-
-
-class Timed(NamedTuple):
-    """A decoded frame, its number in the film (-1: unknown), and its time in seconds since the first shown frame."""
-
-    number: int
-    seconds: float
-    frame: VideoFrame
 
 
 @contextmanager
@@ -91,7 +83,7 @@ class FilmFile:
         if self._first is None:
             raise FilmError(f"{path}: has no frame that can be decoded ({self._failure or 'zero frames'})")
         rate = self.stream.guessed_rate if self._first.time is None else self.stream.average_rate
-        self.step = 1 / frame_rate(float(rate or _USUAL_FPS), self.stream.frames, self.seconds)
+        self.step = 1 / _frame_rate(float(rate or _USUAL_FPS), self.stream.frames, self.seconds)
         self.display = Display(self._first, self.stream)
 
     @property
@@ -99,8 +91,8 @@ class FilmFile:
         """The first shown frame's time by the file's own clock, in seconds."""
         return self._first.time or 0.0
 
-    def frames(self, start: float) -> Iterator[Timed]:
-        """Yield the film's frames; call this once. Sets `broken` at the end.
+    def frames(self, start: float) -> Iterator[tuple[float, VideoFrame]]:
+        """Yield the film's frames with their seconds since the first shown one; call this once. Sets `broken`.
 
         They begin at a key frame near `start` (seconds); `whole` is then false. All frames are yielded if `start` is 0
         or the file's times cannot be relied on, none if seeking fails.
@@ -113,9 +105,9 @@ class FilmFile:
             frames = self._decode() if self._sought(origin + start) else iter(())
             frames = dropwhile(lambda frame: frame.time is None, frames)
         clock, seconds = Clock(origin, self.step, self.seconds), 0.0
-        for number, frame in enumerate(frames):
+        for frame in frames:
             seconds = clock.read(frame.time)
-            yield Timed(number if self.whole else -1, seconds, frame)
+            yield seconds, frame
         self.broken = self._what_is_missing(seconds + self.step)
 
     def show(self, frame: VideoFrame) -> NDArray[np.uint8]:
@@ -142,23 +134,19 @@ class FilmFile:
 
     def _decode(self) -> Iterator[VideoFrame]:
         """Yield the frames from here on; after a damaged one, skip to the next key frame."""
-        damaged = False
-        for frame in self._decode_all():
-            damaged = frame.is_corrupt or (damaged and not frame.key_frame)
-            if not damaged:
-                yield frame
-
-    def _decode_all(self) -> Iterator[VideoFrame]:
         import av
 
         due: deque[int | None] = deque()
+        damaged = False
         for packet in self._packets():
             if packet.size and self.container.format.name in _DECODING_TIMES:
                 due.append(packet.dts)
             try:
                 for frame in packet.decode():
                     frame.pts = due.popleft() if due else frame.pts
-                    yield frame
+                    damaged = frame.is_corrupt or (damaged and not frame.key_frame)
+                    if not damaged:
+                        yield frame
             except av.error.FFmpegError as error:  # skip the packet; if the film ends here, this is the reason
                 self._failure = error.strerror
 
@@ -228,7 +216,7 @@ def _length(container: InputContainer, track: VideoStream) -> float:
     return max(0.0, ((container.duration or 0) - max(0, before)) / 1e6)
 
 
-def frame_rate(stated: float, frames: int, seconds: float) -> float:
+def _frame_rate(stated: float, frames: int, seconds: float) -> float:
     """Frames per second: as stated; if that is doubtful, from the header's frame count and length, else 25."""
     if stated < _DOUBTED_FPS:
         return stated
@@ -276,25 +264,19 @@ class FilmInfo:
     """A film's header and the shape of its first frame.
 
     width, height: as displayed, after rotation, in square pixels. fps: the average. seconds: 0.0 if the header has no
-    length. hdr: '', 'pq' or 'hlg'.
+    length.
     """
 
     width: int
     height: int
     fps: float
     seconds: float
-    hdr: str
 
 
 @dataclass(frozen=True)
 class FilmFrame:
-    """One frame.
+    """One frame. seconds: since the first shown frame. rgb: (H, W, 3)."""
 
-    index: its number in the film, or -1 if reading did not begin at the film's start. seconds: since the first shown
-    frame. rgb: (H, W, 3).
-    """
-
-    index: int
     seconds: float
     rgb: NDArray[np.uint8]
 
@@ -303,7 +285,7 @@ def probe(path: Path) -> FilmInfo:
     """A film's header, checked against its first frame; FilmError if no frame can be decoded."""
     with opened(Path(path), threads=1) as film:
         height, width = film.display.size
-        return FilmInfo(width, height, 1 / film.step, film.seconds, film.display.hdr)
+        return FilmInfo(width, height, 1 / film.step, film.seconds)
 
 
 def read_frames(path: Path, start: float = 0.0, stop: float | None = None, *, threads: int = 1) -> Iterator[FilmFrame]:
@@ -320,21 +302,23 @@ def read_frames(path: Path, start: float = 0.0, stop: float | None = None, *, th
         with opened(Path(path), threads) as film:
             frames = film.frames(begin)
             first = next(frames, None)
-            if film.whole or (first is not None and first.seconds <= start + AT):
+            if film.whole or (first is not None and first[0] <= start + AT):
                 yield from _from_shown(film, chain([first], frames), start, stop)
                 return
 
 
-def _from_shown(film: FilmFile, frames: Iterable[Timed], start: float, stop: float | None) -> Iterator[FilmFrame]:
+def _from_shown(
+    film: FilmFile, frames: Iterable[tuple[float, VideoFrame] | None], start: float, stop: float | None
+) -> Iterator[FilmFrame]:
     shown = None
     for timed in frames:
-        if stop is not None and timed.seconds >= stop:
+        if timed is None or (stop is not None and timed[0] >= stop):
             break
-        if shown is not None and timed.seconds > start + AT:
-            yield FilmFrame(shown.number, shown.seconds, film.show(shown.frame))
+        if shown is not None and timed[0] > start + AT:
+            yield FilmFrame(shown[0], film.show(shown[1]))
         shown = timed
     if shown is not None:
-        yield FilmFrame(shown.number, shown.seconds, film.show(shown.frame))
+        yield FilmFrame(shown[0], film.show(shown[1]))
     if film.broken:
         raise FilmError(film.broken)
 
