@@ -10,6 +10,7 @@ import pytest
 from film_parts import BORDERS, FilmPlan
 from made_film import FilmTruth, make_film
 
+from animegamer_core.data.films.framing import DARK
 from animegamer_core.toybox.drawing.draw import CAMERAS, draw_frame
 from animegamer_core.toybox.games import sample_game
 
@@ -82,7 +83,7 @@ def test_borders_are_black_and_end_where_the_truth_says(rich):
             assert all(light[:, edge].max() > 60 for edge in (left + 1, width - right - 2))
             outside = light.copy()
             outside[max(0, top - 2) : height - bottom + 2, max(0, left - 2) : width - right + 2] = 0
-            assert outside.max() < 24
+            assert outside.max() < DARK, "what the borders are searched by"
             checked.add(scene.crop)
     assert len(checked) == len(RICH.borders) == len(BORDERS)
 
