@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction
@@ -35,15 +35,10 @@ class Options(TrainRequest):
         from ..train.distributed import processes
         from ..train.job import train_one_stage
 
-        report = (report or _print) if processes().is_main_process else lambda line: None
+        report = (report or partial(print, flush=True)) if processes().is_main_process else lambda line: None
         if self.stage == ALL:
             return train_all(self, report)
         for name in ("stages", "set", "plan"):
             if getattr(self, name):
                 raise ValueError(f"--{name} is for `train all`; drop it from `train {self.stage}`")
         return train_one_stage(self, report)
-
-
-def _print(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()

@@ -59,7 +59,9 @@ def train_all(request: TrainRequest, report: Report) -> int:
     for stage, config in configs.items():
         if stage not in done:
             parts = _bare_parts(models_of(stage, config.shots_every > 0), world, spec, folder)
-            _check(stage, replace(config, compile=False), parts, data)
+            check_stage(stage, config, parts, data)
+            with empty_parameters():
+                set_trainable(LEARNERS[stage](replace(config, compile=False), parts, data), config)
     report(f"plan: recipe {recipe}, world {request.world} (spec {spec.name}), dataset {folder.path}")
     for run in runs:
         saved, steps = list_checkpoints(run.out / CHECKPOINTS), configs[run.stage].steps
@@ -121,13 +123,6 @@ def _used(stage: str, files: Iterable[Path]) -> list[Path]:
     for name in reversed(STAGES_IN_ORDER):
         used |= before[name] if name in used else set()
     return [path for path in files if path.stem in used]
-
-
-def _check(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
-    """ValueError for anything that would make a stage fail before its first step."""
-    check_stage(stage, config, parts, data)
-    with empty_parameters():
-        set_trainable(LEARNERS[stage](config, parts, data), config)
 
 
 def _bare_parts(models: Sequence[str], world: World | None, spec: ModelSpec, folder: DatasetFolder) -> WorldParts:

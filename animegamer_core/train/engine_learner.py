@@ -56,23 +56,19 @@ class EngineLearner(Learner):
         return WindowSampler(data.games(held_out), config.window, config.batch, config.seed, recall)
 
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
-        states = _windows(data, "states", rows, device)
+        config, states = self.settings, _windows(data, "states", rows, device)
+        past = states[:, :-1]
+        if config.history_noise:  # of a random strength for each
+            random = SampleNoise(device, config.seed, micro, len(rows), "history")
+            strength = random.uniform(past.shape[1], 1, 1)
+            past = past + config.history_noise * strength * random.normal(*past.shape[1:])
         prompts = [self._table.prompt(clips) for clips in rows.tolist()]
         return {
             "prompts": prompts,
-            "past": self._history(states[:, :-1], micro),
+            "past": past,
             "states": states[:, -1],
             "answers": torch.stack([self._table.answer(prompt) for prompt in prompts]).to(device, non_blocking=True),
         }
-
-    def _history(self, past_BKND: Tensor, micro: MicroBatch) -> Tensor:
-        """The past representations, with noise of a random strength for each."""
-        config = self.settings
-        if not config.history_noise:
-            return past_BKND
-        random = SampleNoise(past_BKND.device, config.seed, micro, len(past_BKND), "history")
-        strength = random.uniform(past_BKND.shape[1], 1, 1)
-        return past_BKND + config.history_noise * strength * random.normal(*past_BKND.shape[1:])
 
     def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> Tensor:
         games = [game.clips for game in data.folder.games]

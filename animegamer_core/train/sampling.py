@@ -77,13 +77,11 @@ class ClipSampler:
         count = len(self.clips)
         at = torch.arange(step * self.size, (step + 1) * self.size)
         first, last = int(at[0]) // count, int(at[-1]) // count
-        self._epochs = {number: self._epoch(number) for number in range(first, last + 1)}
+        for number in {*range(first, last + 1)} - {*self._epochs}:
+            order = torch.randperm(count, generator=generator("cpu", self.seed, "order", number))
+            self._epochs[number] = self.clips[order]
+        self._epochs = {number: self._epochs[number] for number in range(first, last + 1)}
         return torch.cat([self._epochs[number][at[at // count == number] % count] for number in self._epochs])
-
-    def _epoch(self, number: int) -> Tensor:
-        if number in self._epochs:
-            return self._epochs[number]
-        return self.clips[torch.randperm(len(self.clips), generator=generator("cpu", self.seed, "order", number))]
 
 
 class WindowSampler:

@@ -44,3 +44,8 @@ def smaller_dataset(tmp_path_factory):
     folder = tmp_path_factory.mktemp("smaller")
     store = {"frames": frames[:, :, ::2, ::2].contiguous()}
     return written_dataset(TrainingData(DatasetFolder(folder, turns, games), store), folder / "dataset")
+
+
+@pytest.fixture(scope="session")
+def dataset(places):
+    return places[0]

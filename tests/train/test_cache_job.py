@@ -23,11 +23,6 @@ CLIPS = GAMES * GAME_TURNS
 
 
 @pytest.fixture(scope="module")
-def dataset(places):
-    return places[0]
-
-
-@pytest.fixture(scope="module")
 def world(places):
     return places[1]
 
@@ -91,11 +86,11 @@ def test_after_a_kill_only_what_is_missing_is_computed(dataset, world, tmp_path)
             after = cache_features(dataset, world, tmp_path / "cache", ("latents",))
         with counted() as third:
             again = cache_features(dataset, world, tmp_path / "cache", ("latents",))
+        whole = tmp_path / "whole"
+        cache_features(dataset, world, whole, ("latents",))
     assert (done, first["vae"]) == (5, 6), "the row that was computed last was not written"
     assert second["vae"] == CLIPS - 5 and after["latents"]
     assert third["vae"] == 0 and not again["latents"]
-    whole = tmp_path / "whole"
-    cache_features(dataset, world, whole, ("latents",))
     assert (whole / "latents.bin").read_bytes() == (tmp_path / "cache" / "latents.bin").read_bytes()
     (whole / "latents.bin").write_bytes((whole / "latents.bin").read_bytes()[:-5])
     with pytest.raises(ValueError, match="latents.bin is cut off; delete it"):

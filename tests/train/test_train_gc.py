@@ -11,14 +11,11 @@ import torch
 from diffusers import CogVideoXPipeline
 from test_train import TINY, run, same_tensors, tiny_config, train
 
-from animegamer_core.game.state import clean_text
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.spec import PROFILES
-from animegamer_core.train.learners import TextVideoLearner
 from animegamer_core.train.log import read_log
 from animegamer_core.train.run import prepare
-from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.text_video import new_text_video, open_text_video
 from animegamer_core.train.world_setup import words_tokenizer
 from animegamer_core.weights import save_part, save_world
@@ -43,11 +40,6 @@ def ready(data, world):
     return prepare("gc", tiny_config("gc"), new_text_video(world, data.folder, 0), data, CPU)
 
 
-@pytest.fixture(scope="module")
-def dataset(places):
-    return places[0]
-
-
 SMALL = "--steps 3 --batch 2 --lr-warmup 1 --log-every 1 --validate-every 0"
 SCRATCH = f"{SMALL} --recipe scratch"
 
@@ -66,19 +58,6 @@ def test_its_loss_falls(world, ready, tmp_path):
     losses = [line["loss"] for line in lines]
     assert np.mean(losses[-5:]) < 0.95 * np.mean(losses[:5])
     assert not any(value.requires_grad for value in parts.decoder.parameters())
-
-
-def test_it_reads_the_instruction_and_nothing_else(world, ready):
-    """The batch holds no representation and no motion value; another instruction changes what is predicted."""
-    config = tiny_config("gc", drop_text=0.0)
-    learner = TextVideoLearner(config, new_text_video(world, ready.folder, 0).decoder)
-    batch = learner.batch(ready, torch.tensor([0, 7]), MicroBatch(0), CPU)
-    assert set(batch) == {"clean", "noise", "timesteps", "text"}
-    texts = learner.decoder.text_features([clean_text(turn.instruction) for turn in ready.folder.turns])
-    torch.testing.assert_close(batch["text"], texts[[0, 7]], atol=2e-3, rtol=2e-3)
-    other = learner.batch(ready, torch.tensor([0, 7]), MicroBatch(0), CPU) | {"text": texts[[7, 0]]}
-    with torch.no_grad():
-        assert learner(batch)["loss"] != learner(other)["loss"]
 
 
 def test_the_command_leaves_a_folder_that_stock_diffusers_draws_from(world, dataset, tmp_path, capsys):

@@ -20,11 +20,6 @@ LORA = f"{FEW} --recipe lora --lora-rank 2 --accumulation 1"
 
 
 @pytest.fixture(scope="module")
-def dataset(places):
-    return places[0]
-
-
-@pytest.fixture(scope="module")
 def kept_world(places):
     """A tiny world of spec tiny, in the place of the embedded one."""
     with mock.patch.dict(EMBEDDED, {"toybox": places[1]}):
