@@ -195,8 +195,9 @@ class Play(Drawing):
             note("Type a number to play that proposal.")
         if isinstance(sys.stdin, io.TextIOWrapper):
             sys.stdin.reconfigure(errors="replace")
-        shown, offered = _Shown(player), ()
+        shown = _Shown(player)
         while True:
+            offered: Sequence[Proposal] = ()
             try:
                 offered = self._offer(player) if self.suggest else ()
             except ValueError as error:

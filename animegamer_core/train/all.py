@@ -99,7 +99,9 @@ def _stage_requests(request: TrainRequest, recipe: str) -> list[TrainRequest]:
     names = [name.strip() for name in request.stages.split(",")] if request.stages else whole
     if unknown := sorted({*names} - {*whole}):
         raise ValueError(f"--stages: recipe {recipe!r} does not run {unknown[0]!r}; choose from {', '.join(whole)}")
-    settings, trained, requests = _read_settings(request.set, whole), [], []
+    settings = _read_settings(request.set, whole)
+    trained: list[str] = []
+    requests: list[TrainRequest] = []
     for name in whole:
         out = request.out / name
         begins = () if recipe == SCRATCH else [stage_file(request.out / other, other) for other in trained]

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -72,7 +72,7 @@ def draw_losses(lines: Sequence[Mapping[str, float]]) -> Image.Image:
     for name, (label, colour) in _CURVES.items():
         points = [(line["step"], line[name]) for line in lines if math.isfinite(line.get(name, math.nan))]
         losses += [loss for _, loss in points]
-        look = {"color": colour, "linewidth": 2, "label": label}
+        look: dict[str, Any] = {"color": colour, "linewidth": 2, "label": label}
         if len(points) < _RAGGED:
             steps, values = zip(*points, strict=True) if points else ((), ())
             axes.plot(steps, values, marker="o", markersize=4, **look)

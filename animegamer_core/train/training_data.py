@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -65,26 +65,26 @@ class TrainingData:
                     f"{len(self.folder.turns)} turns but {len(rows)} rows of {name}; compute the features again"
                 )
 
-    def gather(self, name: str, rows: Tensor, device: torch.device | str) -> Tensor:
+    def gather(self, name: str, rows: Tensor | Sequence[int], device: torch.device | str) -> Tensor:
         """A feature's rows (B,), on `device`."""
         feature = self.store[name]
-        return feature[rows.to(feature.device)].to(device, non_blocking=True)
+        return feature[torch.as_tensor(rows).to(feature.device)].to(device, non_blocking=True)
+
+    def _measured(self, field: str) -> list[float]:
+        for turn in self.folder.turns:
+            if getattr(turn, field) is None:
+                raise ValueError(f"{turn.clip} has no {field}; measure the clips before training")
+        return [getattr(turn, field) for turn in self.folder.turns]
 
     @cached_property
     def motion(self) -> Tensor:
         """(n,) fp32: the clips' measured motion values; ValueError if a clip has none."""
-        for turn in self.folder.turns:
-            if turn.motion_value is None:
-                raise ValueError(f"{turn.clip} has no motion_value; measure the clips before training")
-        return torch.tensor([turn.motion_value for turn in self.folder.turns], dtype=torch.float32)
+        return torch.tensor(self._measured("motion_value"), dtype=torch.float32)
 
     @cached_property
     def levels(self) -> Tensor:
         """(n,) the clips' motion levels, 1 to 5; ValueError if a clip has none."""
-        for turn in self.folder.turns:
-            if turn.motion_level is None:
-                raise ValueError(f"{turn.clip} has no motion_level; measure the clips before training")
-        return torch.tensor([turn.motion_level for turn in self.folder.turns])
+        return torch.tensor(self._measured("motion_level"))
 
     @cached_property
     def clip_shape(self) -> tuple[int, ...]:
@@ -192,7 +192,7 @@ def write_feature(
                 file.write(values.numpy().tobytes())
                 file.flush()
                 os.fsync(file.fileno())
-                kind = str(values.dtype).removeprefix("torch.")
+                kind: Any = str(values.dtype).removeprefix("torch.")
                 index = FeatureIndex(digest, count, kind, tuple(values.shape[1:]), start + len(values))
                 write_text(note, msgspec.json.encode(index).decode())
     if path.stat().st_size != count * math.prod(index.shape) * getattr(torch, index.dtype).itemsize:
@@ -279,7 +279,7 @@ def add_frames(data: TrainingData) -> TrainingData:
 def clip_frames(data: TrainingData, part: range | Sequence[int], device: torch.device | str) -> Tensor:
     """(n, F, H, W, 3) uint8: the frames of these clips, from memory or from their files."""
     if "frames" in data.store:
-        return _rows(data, "frames", part, device)
+        return data.gather("frames", part, device)
     with ThreadPoolExecutor(READERS) as pool:  # decoding holds no Python lock
         rows = list(pool.map(lambda index: torch.from_numpy(data.folder.frames(index)), part))
     for index, frames in zip(part, rows, strict=True):
@@ -343,7 +343,7 @@ def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first") -
     device = encoder.text_norm.weight.device
 
     def compute(part: range) -> Tensor:
-        text, seen = (_rows(data, name, part, device).float() for name in ("text", IMAGE_FEATURES[frame]))
+        text, seen = (data.gather(name, part, device).float() for name in ("text", IMAGE_FEATURES[frame]))
         return encoder.mix(text, seen).half().to(_home(data, device))
 
     def depends_on() -> str:
@@ -352,10 +352,6 @@ def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first") -
         return weights_digest(torch.nn.ModuleList(mixing), *towers, frame)
 
     return data.with_feature("states", compute, 256, depends_on)
-
-
-def _rows(data: TrainingData, name: str, part: Sequence[int], device: torch.device | str) -> Tensor:
-    return data.gather(name, torch.tensor(list(part)), device)
 
 
 def _home(data: TrainingData, device: torch.device) -> torch.device | str:
