@@ -114,9 +114,10 @@ class Play(Drawing):
                     self._play_typed(player)
             except KeyboardInterrupt:
                 overwrite("")
-                how = "--resume" if self.branch is None else "--resume instead of --branch"
-                last = player.session.next_number - 1
-                note(f"\nStopped after turn {last}; all turns are saved. Continue with the same command and {how}.")
+                last, how = player.session.next_number - 1, "the same command"  # which finds the turns that are saved
+                if not (self.file or self.auto or self.resume):
+                    how += " and --resume" if self.branch is None else " and --resume instead of --branch"
+                note(f"\nStopped after turn {last}; all turns are saved. Continue with {how}.")
                 return 130
             except RuntimeError as error:
                 import torch
