@@ -32,7 +32,6 @@ from .films.film_index import (
     strip_folder,
     tidy_film,
 )
-from .films.scenes import SceneSettings
 from .films.survey import Survey, survey_film
 from .films.writing import MOST_TEXT
 from .flow import FlowSettings, motion_facts, open_flow
@@ -53,7 +52,6 @@ class BuildSettings:
     """
 
     shape: ClipShape
-    scenes: SceneSettings = SceneSettings()
     most_text: float = MOST_TEXT
     flow: FlowSettings = FlowSettings(slow_fraction=SLOW_FRACTION)
     games: GamePlan = GamePlan()
@@ -75,7 +73,7 @@ class BuildSettings:
         """What the clips depend on, as JSON values; FlowError if the flow backend cannot be used."""
         motion = motion_facts(open_flow(self.flow), self.flow.threshold, self.flow.slow_fraction)
         text = {"text_detector": writing.DETECTOR, "most_text": self.most_text, "filters": list(FILTERS)}
-        scenes = {"detector": transnet.DETECTOR, **dataclasses.asdict(self.scenes), **text}
+        scenes = {"detector": transnet.DETECTOR, **text}
         return json.loads(json.dumps({"clips": dataclasses.asdict(self.shape), "scenes": scenes, "motion": motion}))
 
 
@@ -141,7 +139,7 @@ def _survey_films(
             writing.check_installed()
     cores = worker_count(workers)
     threads = max(1, cores // max(1, len(todo)))
-    survey_one = functools.partial(_survey, settings=settings.scenes, threads=threads, device=device, out=out)
+    survey_one = functools.partial(_survey, threads=threads, device=device, out=out)
     if min(cores, len(todo)) == 1:
         surveys = (survey_one(item, report=report) for item in todo)
     else:
@@ -157,7 +155,6 @@ def _survey_films(
 
 def _survey(
     item: tuple[str, Path],
-    settings: SceneSettings,
     threads: int,
     device: str | None,
     out: Path,
@@ -181,6 +178,6 @@ def _survey(
 
     try:
         device, strip = device or transnet.best_device(), strip_folder(out, name)
-        return name, survey_film(film, settings, threads=threads, device=device, strip=strip, on_seconds=on_seconds)
+        return name, survey_film(film, threads=threads, device=device, strip=strip, on_seconds=on_seconds)
     except FilmError as error:
         return name, str(error)

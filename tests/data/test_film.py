@@ -16,7 +16,6 @@ from made_film import make_film
 
 from animegamer_core.data.films.film import Clock, FilmError, probe, read_frames
 from animegamer_core.data.films.film_index import find_films
-from animegamer_core.data.films.scenes import SceneSettings
 from animegamer_core.data.films.survey import survey_film
 
 HEIGHT, WIDTH, FPS = 48, 80, 24
@@ -288,7 +287,7 @@ def test_a_rate_that_tells_the_ticks_of_a_clock_is_not_taken_for_the_films(tmp_p
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
     assert probe(path).fps == 25
-    survey = survey_film(path, SceneSettings(), threads=1)
+    survey = survey_film(path, threads=1)
     assert survey.broken is None and survey.seconds == pytest.approx(1.04, abs=1e-3)
 
 
@@ -300,7 +299,7 @@ def test_a_film_of_24_frames_a_second_is_cut_the_same_in_a_file_of_60(tmp_path):
     shown = [frame.rgb for frame in read_frames(path)]
     repeated = [shown[index * 24 // 60] for index in range(len(shown) * 60 // 24)]
     fast = write_film(tmp_path / "fast.mp4", repeated, rate=60, size=size)
-    slow, quick = (survey_film(each, SceneSettings(), threads=1) for each in (path, fast))
+    slow, quick = (survey_film(each, threads=1) for each in (path, fast))
     assert len(slow.scenes) == 6
     starts = [[item.scene.start for item in survey.scenes] for survey in (slow, quick)]
     assert starts[1] == pytest.approx(starts[0], abs=2 / 30)

@@ -15,10 +15,8 @@ from made_film import FilmTruth, make_film
 from animegamer_core.data.films.film import FilmFrame, read_frames
 from animegamer_core.data.films.jumps import reduced
 from animegamer_core.data.films.scenes import (
-    Probabilities,
     Scene,
     SceneFinder,
-    SceneSettings,
     blank_fades,
     network_transitions,
 )
@@ -64,7 +62,7 @@ FILMS = {
 
 def found(pictures: Iterable[np.ndarray], fps: float = FPS) -> list[Scene]:
     """The scenes of pictures that are shown one after the other at a steady rate."""
-    finder, count = SceneFinder(SceneSettings(), fps), 0
+    finder, count = SceneFinder(fps), 0
     for picture in pictures:
         finder.add(FilmFrame(count / fps, picture))
         count += 1
@@ -98,7 +96,7 @@ def film(request, tmp_path_factory) -> tuple[FilmTruth, list[Scene]]:
     pytest.importorskip("av")
     path = tmp_path_factory.mktemp("scenes") / f"{request.param}.mp4"
     truth = make_film(Path(path), FILMS[request.param])
-    finder = SceneFinder(SceneSettings(), truth.fps)
+    finder = SceneFinder(truth.fps)
     for frame in read_frames(path):
         finder.add(frame)
     return truth, finder.finish(truth.seconds)
@@ -178,7 +176,7 @@ def test_a_fade_through_black_or_white_is_one_cut(tone, count, held):
 
 
 def test_a_cross_fade_is_found_where_pictures_are_held_for_long_and_between_scenes_that_move():
-    finder, seconds = SceneFinder(SceneSettings(), 12.0), 0.0  # a varying rate: half as many frames as a steady one
+    finder, seconds = SceneFinder(12.0), 0.0  # a varying rate: half as many frames as a steady one
     frames = [(picture(1), 9 / 24)] * 12 + [(mix, 1 / 24) for mix in mixed(picture(1), picture(2), 10)]
     for image, held in [*frames, *[(picture(2), 9 / 24)] * 12]:
         finder.add(FilmFrame(seconds, image))
@@ -218,22 +216,22 @@ def test_motion_is_no_cut_however_wild_and_whether_drawings_are_held_or_not():
 def test_a_film_of_one_frame_is_a_scene_and_one_of_none_has_none():
     (scene,) = found([picture(1)])
     assert (scene.start, scene.end) == (0, 1 / FPS)
-    assert SceneFinder(SceneSettings(), FPS).finish(0.0) == []
+    assert SceneFinder(FPS).finish(0.0) == []
 
 
 def test_a_sudden_change_settles_where_the_network_doubts():
     change_N, part_N = np.zeros(100, np.float32), np.zeros(100, np.float32)
     change_N[[19, 49, 79]] = 0.9, 0.1, 0.1
-    found = network_transitions(change_N, part_N, [50, 65], Probabilities())
+    found = network_transitions(change_N, part_N, [50, 65])
     assert [(item.number, item.kind) for item in found] == [(20, "cut"), (50, "cut")]
     part_N[40:60] = 0.9
     change_N[50] = 0.6
-    (_, fade) = network_transitions(change_N, part_N, [], Probabilities())
+    (_, fade) = network_transitions(change_N, part_N, [])
     assert (fade.kind, fade.begins, fade.number, fade.ends) == ("fade", 40, 51, 60)
     part_N[:], part_N[40:48], change_N[49:70] = 0, 0.9, 0.6
     change_N[48] = 0.4
     change_N[65] = 0.9
-    (_, fade) = network_transitions(change_N, part_N, [], Probabilities())
+    (_, fade) = network_transitions(change_N, part_N, [])
     assert fade.begins < fade.number <= fade.ends, "the network's two outputs need not agree"
 
 

@@ -31,7 +31,6 @@ from animegamer_core.data.films.cutting import segments_of  # noqa: E402
 from animegamer_core.data.films.film import frames_at, read_frames  # noqa: E402
 from animegamer_core.data.films.film_index import add_film, film_name, read_film_index  # noqa: E402
 from animegamer_core.data.films.framing import Crop, fit  # noqa: E402
-from animegamer_core.data.films.scenes import SceneSettings  # noqa: E402
 from animegamer_core.data.films.survey import Survey, survey_film  # noqa: E402
 from animegamer_core.data.films.transnet import best_device  # noqa: E402
 from animegamer_core.data.films.writing import MOST_TEXT, find_lines, is_credits, looked_at, reading_size  # noqa: E402
@@ -91,7 +90,7 @@ def survey_of(film: Path, surveys: Path) -> Survey:
     """The film's scenes, found now or before."""
     name = film_name(film)
     if name not in read_film_index(surveys):
-        add_film(surveys, name, film, {}, survey_film(film, SceneSettings(), device=best_device()))
+        add_film(surveys, name, film, {}, survey_film(film, device=best_device()))
     return read_film_index(surveys)[name].survey
 
 

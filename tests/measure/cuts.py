@@ -19,7 +19,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT)]
 
-from animegamer_core.data.films.scenes import SceneSettings  # noqa: E402
 from animegamer_core.data.films.survey import survey_film  # noqa: E402
 from animegamer_core.data.films.transnet import best_device  # noqa: E402
 
@@ -37,7 +36,7 @@ def main() -> None:
         name, _, film = given.partition("=")
         spans, body = labels_of(LABELS / f"{name}.txt")
         begun, used = time.perf_counter(), time.process_time()
-        survey = survey_film(Path(film), SceneSettings(), device=args.device)
+        survey = survey_film(Path(film), device=args.device)
         wall, used = time.perf_counter() - begun, time.process_time() - used
         found = [item.scene.start for item in survey.scenes[1:] if item.scene.start < body]
         missed, wrong = compared(spans, found)

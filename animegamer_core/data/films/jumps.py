@@ -112,21 +112,11 @@ NEAR, RATIO = 2, 1.5  # frames on either side, and least ratio of a jump to thei
 CACHED = 1000  # changes that are cached, since neighbouring jumps look at the same ones
 
 
-@dataclass(frozen=True)
-class JumpSettings:
-    """Thresholds of jumps.
-
-    change: least change beyond small motion, as a fraction of the pictures' contrast. outstanding: least ratio to the
-    changes around it. flash_frames: most frames of a flash, after which the picture before it comes back. returned:
-    most change, in the units of `change`, between the pictures before and after a flash. flashing: least part of the
-    picture that a flash changes; where less changes, something quick passed.
-    """
-
-    change: float = 0.04
-    outstanding: float = 1.35
-    flash_frames: int = 3
-    returned: float = 0.13
-    flashing: float = 0.3
+CHANGE = 0.04  # least change of a jump beyond small motion, as a fraction of the pictures' contrast
+OUTSTANDING = 1.35  # least ratio of a jump to the changes around it
+FLASH_FRAMES = 3  # most frames of a flash, after which the picture before it comes back
+RETURNED = 0.13  # most change, in the units of CHANGE, between the pictures before and after a flash
+FLASHING = 0.3  # least part of the picture that a flash changes; where less changes, something quick passed
 
 
 class JumpFinder:
@@ -136,8 +126,7 @@ class JumpFinder:
     frames of flashes. Quick things that pass are in neither.
     """
 
-    def __init__(self, settings: JumpSettings) -> None:
-        self.settings = settings
+    def __init__(self) -> None:
         self.jumps: list[int] = []
         self.flashed: set[int] = set()
         self._thumbnails: deque[Thumbnail] = deque(maxlen=3 * AROUND + 1)
@@ -162,14 +151,14 @@ class JumpFinder:
         if not self._differs(at):
             return
         before, after = self._thumbnails[at - 1], self._thumbnails[at]
-        own, found = self.settings.change * (before.contrast + after.contrast), self._change(before, after)
+        own, found = CHANGE * (before.contrast + after.contrast), self._change(before, after)
         # The start of a motion stands out from the calm side too, but not by much: `own / 2` must remain.
         if found <= own or not self._stands_out(at, found - own / 2):
             return
         flash = self._flash(at, found)
         if not flash:
             self.jumps.append(after.number)
-        elif changed_part(before, after) >= self.settings.flashing:
+        elif changed_part(before, after) >= FLASHING:
             self.flashed.update(self._thumbnails[place].number for place in flash)
 
     def _differs(self, at: int) -> bool:
@@ -182,7 +171,7 @@ class JumpFinder:
         calmer, wilder = sorted((self._motion(at - AROUND, at), self._motion(at + 1, at + AROUND + 1)))
         # If a picture changes to a blank one, or the reverse, motion on one side means nothing.
         empties = bool(self._thumbnails[at - 1].blank) != bool(self._thumbnails[at].blank)
-        return found > self.settings.outstanding * calmer and (empties or found > PEAK * wilder)
+        return found > OUTSTANDING * calmer and (empties or found > PEAK * wilder)
 
     def _motion(self, first: int, end: int) -> float:
         """The motion at these indices: the second largest change without flashes, since the largest may be a cut."""
@@ -203,12 +192,12 @@ class JumpFinder:
         """
         around = [value for _, value in self._changes(at - AROUND, at + AROUND + 1) if value < found / 2]
         moving = sorted(around)[-2] if len(around) > 1 else 0.0
-        for frames in range(1, self.settings.flash_frames + 1):
+        for frames in range(1, FLASH_FRAMES + 1):
             for first, last in ((at - 1, at + frames), (at - 1 - frames, at)):
                 if first < 0 or last >= len(self._thumbnails):
                     continue
                 before, after = self._thumbnails[first], self._thumbnails[last]
-                same = self.settings.returned * (before.contrast + after.contrast)
+                same = RETURNED * (before.contrast + after.contrast)
                 if self._change(before, after) < min(found / 2, max(same, (frames + 1) * moving)):
                     return range(first + 1, last)
         return range(0)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .film import FilmFrame
-from .jumps import JumpFinder, JumpSettings, Thumbnail, reduced
+from .jumps import JumpFinder, Thumbnail, reduced
 from .transnet import TransNet
 
 if TYPE_CHECKING:
@@ -32,18 +32,12 @@ GRADUAL = 0.6  # largest standard deviation next to a blank frame, as a fraction
 LONGEST_CUT = 4  # frames that the network sees a cut in; more are a dissolve or a fade
 
 
-@dataclass(frozen=True)
-class Probabilities:
-    """The least of TransNetV2's probabilities at which frames count.
-
-    change: that the shot changes, for a transition. alone: the same, for a cut where the picture does not jump. hint:
-    the same, for a cut where it jumps. part: that a frame is part of a dissolve or fade.
-    """
-
-    change: float = 0.3
-    alone: float = 0.5
-    hint: float = 0.06
-    part: float = 0.5
+# The least of TransNetV2's probabilities at which frames count.
+CHANGED = 0.3  # that the shot changes, for a transition
+ALONE = 0.5  # the same, for a cut where the picture does not jump
+HINT = 0.06  # the same, for a cut where it jumps
+PART = 0.5  # that a frame is part of a dissolve or fade
+FADE_SECONDS = 2.5  # the longest half of a fade through black or white
 
 
 @dataclass(frozen=True)
@@ -64,15 +58,15 @@ class Transition:
 
 
 def network_transitions(
-    change_N: NDArray[np.float32], part_N: NDArray[np.float32], jumps: Sequence[int], limits: Probabilities
+    change_N: NDArray[np.float32], part_N: NDArray[np.float32], jumps: Sequence[int]
 ) -> list[Transition]:
     """Cuts and gradual transitions in order.
 
     change_N, part_N: the probabilities of TransNet.finish. jumps: frames that differ suddenly from the one before, in
     order.
     """
-    parts, found = _runs(part_N >= limits.part), []
-    for first, end in _runs(change_N >= limits.change):
+    parts, found = _runs(part_N >= PART), []
+    for first, end in _runs(change_N >= CHANGED):
         near = [part for part in parts if part[0] <= end and first <= part[1]]
         begins, ends = (min(near)[0], max(near)[1]) if near else (first, end)
         if ends - begins > LONGEST_CUT:
@@ -80,12 +74,12 @@ def network_transitions(
             found.append(Transition(number, "fade", min(begins, number - 1), max(ends, number)))
             continue
         jump = next((jump for jump in reversed(jumps) if first < jump <= end + 1), None)
-        if jump is not None or change_N[first:end].max() >= limits.alone:
+        if jump is not None or change_N[first:end].max() >= ALONE:
             number = end if jump is None else jump
             found.append(Transition(number, "cut", number, number))
     for jump in jumps:
         cut = Transition(jump, "cut", jump, jump)
-        if change_N[max(0, jump - 2) : jump + 1].max() >= limits.hint and not any(cut.meets(item) for item in found):
+        if change_N[max(0, jump - 2) : jump + 1].max() >= HINT and not any(cut.meets(item) for item in found):
             found.append(cut)
     return sorted(found, key=lambda item: item.number)
 
@@ -109,12 +103,12 @@ def join_fades(transitions: Sequence[Transition], stds: Sequence[float], longest
     return joined
 
 
-def fitted(fade: Transition, part_N: NDArray[np.float32], limits: Probabilities) -> Transition:
+def fitted(fade: Transition, part_N: NDArray[np.float32]) -> Transition:
     """A fade through black or white, with the extent that the network gives it on each side where it detected it.
 
     Contrast alone would count a picture that keeps growing brighter as a part of the fade.
     """
-    gradual = [run for run in _runs(part_N >= limits.part) if run[1] - run[0] > LONGEST_CUT]
+    gradual = [run for run in _runs(part_N >= PART) if run[1] - run[0] > LONGEST_CUT]
     near = [(first, end) for first, end in gradual if first < fade.ends and fade.begins < end]
     begins = min((first for first, end in near if first + end < 2 * fade.number), default=fade.begins)
     ends = max((end for first, end in near if first + end >= 2 * fade.number), default=fade.ends)
@@ -197,25 +191,16 @@ class Scene:
     flashes: tuple[tuple[float, float], ...] = ()
 
 
-@dataclass(frozen=True)
-class SceneSettings:
-    """How scenes are found. fade_seconds: the longest half of a fade through black or white."""
-
-    probabilities: Probabilities = Probabilities()
-    jumps: JumpSettings = JumpSettings()
-    fade_seconds: float = 2.5
-
-
 class SceneFinder:
     """Finds the scenes of a film whose frames are added in order; keeps thumbnails of the last few seconds."""
 
-    def __init__(self, settings: SceneSettings, fps: float, device: str | torch.device = "cpu") -> None:
+    def __init__(self, fps: float, device: str | torch.device = "cpu") -> None:
         """fps: the average. device: of TransNetV2. ValueError if its package is not installed."""
         self._step = max(1, round(fps / SEARCHED_FPS))  # one frame of so many is searched
         self._added = 0
-        self.settings, self.fps = settings, fps / self._step
+        self.fps = fps / self._step
         self._network = TransNet(device)
-        self._jumps = JumpFinder(settings.jumps)
+        self._jumps = JumpFinder()
         self._seconds, self._stds = array("d"), array("f")
         self._blanks: list[str] = []
 
@@ -237,10 +222,9 @@ class SceneFinder:
         """The film's scenes in order, the last one ending at `end_seconds`; empty if no frame was added."""
         self._jumps.finish()
         change_N, part_N = self._network.finish()
-        flashed, longest = self._jumps.flashed, round(self.settings.fade_seconds * self.fps)
-        limits = self.settings.probabilities
-        found = network_transitions(change_N, part_N, self._jumps.jumps, limits)
-        fades = [fitted(fade, part_N, limits) for fade in blank_fades(self._blanks, self._stds, longest, flashed)]
+        flashed, longest = self._jumps.flashed, round(FADE_SECONDS * self.fps)
+        found = network_transitions(change_N, part_N, self._jumps.jumps)
+        fades = [fitted(fade, part_N) for fade in blank_fades(self._blanks, self._stds, longest, flashed)]
         others = [
             item
             for item in found

@@ -26,7 +26,7 @@ from PIL import Image
 from ...files import make_folder, replacing
 from .film import AT, FilmError, FilmFrame, probe, read_frames
 from .framing import BorderSample, Crop, border_sample, crops_of_scenes
-from .scenes import Scene, SceneFinder, SceneSettings
+from .scenes import Scene, SceneFinder
 
 if TYPE_CHECKING:
     import torch
@@ -107,7 +107,6 @@ class Survey:
 
 def survey_film(
     path: Path,
-    settings: SceneSettings,
     *,
     threads: int = 0,
     device: str | torch.device = "cpu",
@@ -121,7 +120,7 @@ def survey_film(
     about three times per second of film.
     """
     info = probe(path)
-    finder = SceneFinder(settings, info.fps, device)
+    finder = SceneFinder(info.fps, device)
     pictures = StripWriter(strip, info.width, info.height) if strip is not None else None
     samples: list[BorderSample] = []
     end = 0.0
