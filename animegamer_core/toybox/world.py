@@ -50,7 +50,7 @@ class Motion:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that a shot shows; ValueError for an impossible combination.
+    """Everything that a shot shows.
 
     amplitude: the target motion in pixels per frame at 480 px height. prop_told: whether the instruction names the
     prop's colour. seed: of small random differences, and of the choice of the adverb. refers: which part of the
@@ -69,18 +69,6 @@ class Scene:
     amplitude: float
     seed: int
     refers: str | None = None
-
-    def __post_init__(self) -> None:
-        low, high = AMPLITUDES
-        if not low <= self.amplitude <= high:
-            raise ValueError(f"a scene's amplitude is {self.amplitude}; choose one from {low} to {high} px per frame")
-        if (self.partner is not None) != MOTIONS[self.motion].partner:
-            wanted = "a second character" if MOTIONS[self.motion].partner else "no second character"
-            raise ValueError(f"a scene of {self.motion!r} has partner {self.partner!r}; it takes {wanted}")
-        if (self.prop is None) != (self.prop_colour is None):
-            raise ValueError(f"a scene has prop {self.prop!r} in {self.prop_colour!r}; give both or neither")
-        if self.refers is not None and self.refers not in REFERENCES:
-            raise ValueError(f"a scene refers to {self.refers!r}; choose one of {', '.join(REFERENCES)}")
 
 
 FILMS = ("meadow", "harbour", "lantern")

@@ -109,15 +109,6 @@ def test_the_published_form_of_an_instruction():
     assert instruction(scene_of("Taro", "hug"), 1).startswith("Character: Taro, Miko; Motion: ")
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [{"amplitude": 90.0}, {"amplitude": 0.0}, {"partner": "Taro"}, {"prop": "car"}, {"prop_colour": "red"}],
-)
-def test_an_impossible_scene_is_refused(fields):
-    with pytest.raises(ValueError, match="a scene"):
-        scene_of(**fields)
-
-
 def test_an_impossible_game_is_refused():
     with pytest.raises(ValueError, match="split"):
         sample_game(1, split="test")
