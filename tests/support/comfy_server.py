@@ -75,7 +75,6 @@ class ComfyServer:
         while time.monotonic() < begun + timeout and self.process.poll() is None:
             with contextlib.suppress(OSError):
                 self.get("/system_stats")
-                self.seconds_to_start = time.monotonic() - begun
                 return
             time.sleep(0.2)
         self.stop()
@@ -225,12 +224,6 @@ def server(tmp_path_factory):
     """The server of this test run; without a ComfyUI the test is skipped."""
     with running(tmp_path_factory.mktemp("comfyui"), OPENAI_API_KEY="secret") as comfy:
         yield comfy
-
-
-def needs_node(server, name):
-    """Skip the test where the server's ComfyUI does not have the node `name` yet."""
-    if name not in server.get("/object_info"):
-        pytest.skip(f"{OLDER}node {name!r}")
 
 
 def is_skipped(case):

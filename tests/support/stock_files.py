@@ -9,7 +9,6 @@ import string
 import torch
 from diffusers import AutoencoderKLCogVideoX, CogVideoXDDIMScheduler, CogVideoXTransformer3DModel
 from published_files import image_tower_tensors, save
-from safetensors.torch import save_file
 from tokenizers import Tokenizer, models
 from transformers import MistralConfig, MistralForCausalLM
 
@@ -107,15 +106,3 @@ def write_base(folder):
 def change_config(path, **changes):
     """Rewrite a configuration file with some fields changed."""
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-
-
-def change_weights(path, **changes):
-    """Rewrite a safetensors file with some tensors changed; two underscores stand for a dot, None removes one."""
-    from safetensors.torch import load_file
-
-    tensors = load_file(path)
-    for key, value in changes.items():
-        tensors.pop(name := key.replace("__", "."), None)
-        if value is not None:
-            tensors[name] = value
-    save_file(tensors, path, metadata={"format": "pt"})

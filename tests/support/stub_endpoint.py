@@ -88,21 +88,6 @@ class Slow(Behaviour):
 
 
 @dataclass(frozen=True)
-class Drip(Behaviour):
-    """The good answer byte by byte, some seconds apart."""
-
-    seconds: float
-
-    def send(self, handler: _Handler, ask: Ask, good: str) -> None:
-        body = json.dumps(self.completion(ask, good)).encode()
-        handler.head(200, len(body))
-        for index in range(len(body)):
-            handler.wfile.write(body[index : index + 1])
-            if handler.stub.gone.wait(self.seconds):
-                return
-
-
-@dataclass(frozen=True)
 class CutOff(Behaviour):
     """The first half of the text, ended by the limit of tokens."""
 
@@ -173,11 +158,7 @@ class Changed(Behaviour):
 
 
 GOOD = Behaviour()
-EMPTY_CHOICES = Changed({"choices": []})
-NO_USAGE = Changed({"usage": None})
-PROSE = Say(lambda good: f"Sure! Here is the description: {good} Let me know if you need more.")
 FOREIGN = Say("<S>\u5c11\u5973</S><MD>\u8d70</MD><EV>\u591c</EV><MA>\u5feb</MA><SC>0</SC><ET>0</ET><ST>-1</ST>")
-HUGE = Say("word " * 2_000_000)
 
 
 def completion(model: str, text: str | None, finish: str = "stop") -> dict[str, Any]:
@@ -200,8 +181,6 @@ class StubEndpoint:
         self.good, self.script = good, list(script)
         self.asks: list[Ask] = []
         self.gone = threading.Event()  # ends everything slow
-        self.most_at_once = 0
-        self._at_once = 0
         self._lock = threading.Lock()
 
     def __enter__(self) -> StubEndpoint:
@@ -219,14 +198,7 @@ class StubEndpoint:
         """Keep a request and choose its behaviour."""
         with self._lock:
             self.asks.append(ask)
-            self._at_once += 1
-            self.most_at_once = max(self.most_at_once, self._at_once)
             return self.script.pop(0) if self.script else GOOD
-
-    def leave(self) -> None:
-        """A request has ended."""
-        with self._lock:
-            self._at_once -= 1
 
 
 class _Server(ThreadingHTTPServer):
@@ -248,13 +220,9 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         ask = Ask(body, {name.lower(): value for name, value in self.headers.items()}, time.monotonic())
         behaviour = self.stub.take(ask)
-        try:
-            if self.path != "/v1/chat/completions":
-                behaviour = Status(404, message=f"no route {self.path}")
-            good = self.stub.good(ask) if type(behaviour) is not Status else ""
-            behaviour.send(self, ask, good)
-        finally:
-            self.stub.leave()
+        if self.path != "/v1/chat/completions":
+            behaviour = Status(404, message=f"no route {self.path}")
+        behaviour.send(self, ask, "" if type(behaviour) is Status else self.stub.good(ask))
 
     def send_json(self, code: int, value: Any, headers: dict[str, str] | None = None) -> None:
         body = json.dumps(value).encode()
