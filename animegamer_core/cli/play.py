@@ -22,7 +22,7 @@ from ..media.soundtrack import read_sound
 from ..messages import brief
 from ..runtime.device import choose_device
 from ..runtime.models import LoadedModels
-from ..runtime.presets import PresetModels, get_preset, override_notes, preset_for_device, with_preset
+from ..runtime.presets import PresetModels, get_preset, preset_for_device, with_preset
 from ..spec import dtype_name
 from ..story.film import FILMS, export_film
 from ..story.folder import check_there
@@ -157,8 +157,6 @@ class Play(Drawing):
             return settings, None
         dtype = settings.dtype or (torch.float32 if settings.device == "cpu" else world.stored_dtype("decoder"))
         preset = preset_for_device(get_preset(self.preset), settings.device, note, dtype_name(dtype))
-        for line in override_notes(preset, steps=self.steps, guidance=self.guidance):
-            note(f"preset {preset.name}: {line}")
         settings = with_preset(preset, settings, world)
         return settings, PresetModels(world, settings, preset, note)
 

@@ -77,8 +77,6 @@ class Bench:
         stock, results = measure_stock(plans[0], _say), []
         for plan in plans:
             results.append(measure_ours(plan, stock, _say))
-            for line in results[-1].facts["overrides"]:
-                print(f"preset {plan.preset.name}: {line}")
             print(results[-1].text, flush=True)
             if self.json is not None:  # after each plan, so that its results are kept if a later one fails
                 values = {"command": command_line(), "benches": [result.values() for result in results]}

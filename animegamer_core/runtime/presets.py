@@ -101,21 +101,6 @@ def get_preset(name: str) -> Preset:
     return PRESETS[name]
 
 
-def override_notes(preset: Preset, **given: object) -> tuple[str, ...]:
-    """A phrase for each field of the preset that an explicit option replaces (None: not given)."""
-    return tuple(
-        f"{name} {_in_words(value)} instead of the preset's {_in_words(getattr(preset, name))}"
-        for name, value in given.items()
-        if value is not None
-    )
-
-
-def _in_words(value: object) -> str:
-    if value is None:
-        return "default"
-    return (", ".join(value) or "none") if isinstance(value, tuple) else str(value)
-
-
 def preset_for_device(preset: Preset, device: str, say: Say = _ignore, dtype: str = "") -> Preset:
     """The preset without the optimizations that do not help on this device; say gets the reasons.
 

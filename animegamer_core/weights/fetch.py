@@ -249,13 +249,17 @@ class _Counted(io.FileIO):
         return len(data)
 
 
-@dataclass(frozen=True)
-class _Listing:
+class _Listing(typing.NamedTuple):
     """What a repository holds: its licence as stated there, and path -> (bytes, sha256 or "")."""
 
     revision: str
     licence: str
     files: Mapping[str, tuple[int, str]]
+
+    def matching(self, pattern: str, world: str) -> list[str]:
+        """The paths that a pattern of a piece matches."""
+        compiled = re.compile(pattern.replace("{film}", re.escape(world)), re.IGNORECASE)
+        return [path for path in self.files if compiled.fullmatch(path)]
 
 
 def _list_repository(repo: str) -> _Listing:
@@ -274,15 +278,13 @@ def _list_repository(repo: str) -> _Listing:
 def _choose(piece: Piece, world: str, listings: Mapping[str, _Listing], downloads: Path) -> Iterator[HubFile]:
     """The files of a piece, and Mistral's weights where the published engine holds only what was trained."""
     wanted = dict(piece.files)
-    film = re.escape(world)
     if piece.folder == "engine":
-        engine = re.compile(wanted[ANIMEGAMER].replace("{film}", film), re.IGNORECASE)
-        published = [size for path, (size, _) in listings[ANIMEGAMER].files.items() if engine.fullmatch(path)]
-        if sum(published) < FULL_ENGINE_BYTES:
+        published = listings[ANIMEGAMER]
+        if sum(published.files[path][0] for path in published.matching(wanted[ANIMEGAMER], world)) < FULL_ENGINE_BYTES:
             wanted[MISTRAL] = rf"{_TOKENIZER}|{_LLM}"
     for repo, pattern in wanted.items():
-        listing, compiled = listings[repo], re.compile(pattern.replace("{film}", film), re.IGNORECASE)
-        found = [path for path in listing.files if compiled.fullmatch(path)]
+        listing = listings[repo]
+        found = listing.matching(pattern, world)
         if not found:
             raise CheckpointError(f"{repo}: has no file for {piece.what} of {world}; is the name right?")
         for path in found:

@@ -125,5 +125,5 @@ def test_several_presets_share_one_stock_turn(tmp_path, capsys, monkeypatch):
     assert all(row[side]["median"] > 0 for row in first["rows"] for side in ("stock", "ours"))
     assert written["command"] and first["machine"]["torch"] and max(first["drift"]) < 1e-5
     assert all(f"\n{part} " in printed.out for part in PARTS) and "random weights" in printed.out
-    assert "steps 1 instead of the preset's 12" in printed.out and "optimizations: layout" in printed.out
+    assert "optimizations: layout" in printed.out
     assert "skipped flash3, gelu, blocks, vae" in printed.err

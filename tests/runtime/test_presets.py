@@ -21,7 +21,6 @@ from animegamer_core.runtime.presets import (
     apply_preset,
     check_offloading,
     get_preset,
-    override_notes,
     preset_for_device,
     tile_if_needed,
     with_preset,
@@ -112,11 +111,6 @@ def test_an_option_overrides_the_preset(world):
     settings = with_preset(PRESETS["live"], PlaySettings(steps=3), world)
     assert (settings.steps, settings.guidance, settings.precision_suffix) == (3, "cosine", "")
     assert with_preset(PRESETS["live"], PlaySettings(), world).steps == 4
-    assert override_notes(PRESETS["live"], steps=3, guidance=None) == ("steps 3 instead of the preset's 12",)
-    assert override_notes(PRESETS["exact"], optimizations=("fused",), steps=9) == (
-        "optimizations fused instead of the preset's fused, layout, onednn, flash3, gelu, blocks, vae",
-        "steps 9 instead of the preset's default",
-    )
 
 
 def test_offloading_refuses_what_does_not_work_with_it(world):
@@ -187,7 +181,6 @@ def test_presets_reuse_stored_shots_only_if_they_round(world, tmp_path, capsys, 
     exact, sketch = sorted(shots_of(tmp_path, world), key=lambda key: key["precision"])
     assert (exact["precision"], sketch["precision"]) == ("float32", "float32+first_block")
     assert (sketch["steps"], sketch["guidance"]) == (3, "constant") and exact["state"] == sketch["state"]
-    assert "preset live: steps 3 instead of the preset's 2" in capsys.readouterr().err
 
 
 def bench_plan(**changes):
@@ -199,7 +192,7 @@ def test_the_benchmark_runs_ours_by_the_preset_beside_the_worlds_steps(monkeypat
     stock = bench_run.measure_stock(plan)
     bench = bench_run.measure_ours(plan, stock)
     facts = bench.facts
-    assert (facts["stock_steps"], facts["steps"], facts["overrides"]) == (4, 2, [])
+    assert (facts["stock_steps"], facts["steps"]) == (4, 2)
     assert (facts["preset"], facts["optimizations"], facts["guidance"]) == ("quick", ["fused", "layout"], "constant")
     assert max(bench.drift) < 1e-5 and "drift of latents" in bench.text
 

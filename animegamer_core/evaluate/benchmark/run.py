@@ -12,7 +12,7 @@ import torch
 from ...model.sampler import Schedule, guidance_scale
 from ...runtime.offloading import MemoryPlan
 from ...runtime.optimizations import approximations, check_names, missing_requirement
-from ...runtime.presets import Preset, apply_preset, check_offloading, memory_plan_of, override_notes
+from ...runtime.presets import Preset, apply_preset, check_offloading, memory_plan_of
 from ...spec import PROFILES, ModelSpec, Profile, dtype_name, resolve_sampling
 from ...weights import World
 from ..report import machine
@@ -206,7 +206,6 @@ def _time_parts(parts: Mapping[str, Work], plan: BenchmarkPlan) -> Timings:
 
 def _facts(plan: BenchmarkPlan, turn: OurTurn) -> dict[str, Any]:
     preset = plan.our_preset
-    asked = {"steps": plan.steps, "guidance": plan.guidance, "optimizations": plan.optimizations}
     return {
         "spec": plan.spec.name,
         "weights": "random" if plan.world is None else plan.world.fingerprint,
@@ -217,7 +216,6 @@ def _facts(plan: BenchmarkPlan, turn: OurTurn) -> dict[str, Any]:
         "device": str(plan.device),
         "dtype": dtype_name(plan.dtype),
         "preset": preset.name or None,
-        "overrides": list(override_notes(plan.preset, **asked)) if preset.name else [],
         "optimizations": list(preset.optimizations),
         "offload_gib": preset.offload_gib,
         "machine": machine(),

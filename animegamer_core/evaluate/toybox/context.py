@@ -23,7 +23,7 @@ from ...model.decoder import ShotDecoder
 from ...model.encoder import ShotEncoder
 from ...model.engine import GameEngine
 from ...runtime.optimizations import OPTIMIZATIONS
-from ...runtime.presets import Preset, apply_preset, memory_plan_of, override_notes
+from ...runtime.presets import Preset, apply_preset, memory_plan_of
 from ...spec import resolve_sampling
 from ...toybox.probes import FRAME_WEIGHTS, ProbeNet, load_probes, recognise_frames
 from ...toybox.probes import recognise as recognise_clips
@@ -83,9 +83,7 @@ class EvalContext:
         options = {"steps": self.steps, "guidance": self.guidance, "dtype": self.dtype}
         if self.preset is None:
             return {**options, "preset": None}
-        explicit = override_notes(self.preset, steps=self.steps, guidance=self.guidance)
-        options |= {"preset": self.preset.name, "optimizations": self.preset.optimizations}
-        return {**options, "in_place_of_the_presets": explicit}
+        return {**options, "preset": self.preset.name, "optimizations": self.preset.optimizations}
 
     @cached_property
     def engine(self) -> GameEngine:
