@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
@@ -86,7 +86,7 @@ def _next_step(plan: FetchPlan) -> str:
         raise CheckpointError(f"{plan.out}: {COGVIDEO} no longer has transformer/, which a new world needs")
     given = {"cogvideox": folders.cogvideox, "mistral": folders.mistral, "t5": folders.t5, "clip": folders.clip}
     options = " ".join(f"--{name} {shell_word(path)}" for name, path in given.items() if path is not None)
-    return f"Make a world with: {PROGRAM} new --spec release {options} --out worlds/mine"
+    return f"Make a world with: {PROGRAM} new {options} --out worlds/mine"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +105,6 @@ class New:
     """Instead of base models: begin with a small world, such as toybox."""
     dataset: Path | None = None
     """With --from: the dataset whose words the new world knows too."""
-    spec: Literal["release"] | None = None
-    """Accept only models with the published sizes."""
     seed: int = 0
     """Seed of the random initial weights."""
     precision: Precision = "released"
@@ -119,7 +117,7 @@ class New:
         if self.cogvideox is None or self.mistral is None or self.dataset is not None:
             raise ValueError("give --cogvideox and --mistral, or --from and --dataset")
         folders, show = BaseFolders(self.cogvideox, self.mistral, self.t5, self.clip), Progress().show_bytes
-        world = new_world(folders, self.out, show, spec=self.spec, seed=self.seed, precision=self.precision)
+        world = new_world(folders, self.out, show, seed=self.seed, precision=self.precision)
         size = sum(note.bytes for note in world.files.values()) / 1e9
         print(f"world {world.spec.name!r} is in {world.folder}, {size:.2f} GB; it has not been trained on a film yet")
         for part, (name, option) in ADDED_BY.items():

@@ -40,10 +40,10 @@ TEXT_PROJECTION = (Rule(_TEXT_PROJECTION + "(weight|bias)", r"\1"), Rule(rf"(?!{
 MISTRAL = (Rule(r".+\.rotary_emb\.inv_freq", None), Rule(r"(?!.+\.rotary_emb\.)(.+)", r"llm.\1"))
 
 
-def open_base(folders: BaseFolders, seed: int = 0, spec: str | None = None) -> ForeignParts:
+def open_base(folders: BaseFolders, seed: int = 0) -> ForeignParts:
     """Open base models. Reads names, shapes and configurations only; CheckpointError says what does not fit.
 
-    seed: of the random initial weights. spec: `release` refuses any other sizes; None takes those of the files.
+    seed: of the random initial weights.
     """
     folders = folders.checked()
     parts = ForeignParts(replace(RELEASE, name=CUSTOM), "paper", folders.mistral, tokenizer_folder(folders.t5))
@@ -57,10 +57,6 @@ def open_base(folders: BaseFolders, seed: int = 0, spec: str | None = None) -> F
     mistral = _open_mistral(parts, folders.mistral)
     if parts.spec == replace(RELEASE, name=CUSTOM):
         parts.spec = RELEASE
-    elif spec is not None:
-        raise CheckpointError(
-            f"{folders.cogvideox}, {folders.mistral}: other sizes than those of spec {spec!r}; omit it"
-        )
     _add_initial(parts, folders.cogvideox / "transformer" / "config.json", stock, zeros_D, mistral, seed)
     parts.check()
     return parts

@@ -59,20 +59,19 @@ def new_world(
     out: str | Path,
     on_progress: OnProgress | None = None,
     *,
-    spec: str | None = None,
     seed: int = 0,
     precision: str = "released",
 ) -> World:
     """Make the world folder `out` from base models; returns the world, which is not trained yet.
 
-    spec: `release` refuses models of any other sizes; None takes the sizes of the files. seed: of random weights. A
-    second run adds parts that were missing and skips parts whose files, seed and checksums are unchanged. precision
-    `released` stores float32 in 16 bits, `keep` as it is. CheckpointError names file, content and expectation before
-    anything is written; ValueError for a seed below 0, and while another process writes to `out`.
+    Its sizes are those of the files. seed: of random weights. A second run adds parts that were missing and skips parts
+    whose files, seed and checksums are unchanged. precision `released` stores float32 in 16 bits, `keep` as it is.
+    CheckpointError names file, content and expectation before anything is written; ValueError for a seed below 0, and
+    while another process writes to `out`.
     """
     if seed not in SEEDS:
         raise ValueError(f"seed is {seed}; expected 0 to {SEEDS[-1]}")
-    parts = open_base(folders, seed, spec)
+    parts = open_base(folders, seed)
     place = Path(out).resolve()
     for folder in folders.all:
         if folder.resolve() in (place, *place.parents):
