@@ -113,7 +113,7 @@ ALLOWED = {  # module -> why it cannot do without
     "nodes/dataset.py": "the owner of ComfyUI, and no workflow, says which service gets the key",
     "animegamer_core/endpoint.py": "key and address of the service; openai is an extra",
     "animegamer_core/story/endpoint.py": "address of the service",
-    "animegamer_core/runtime/optimizations/requirements.py": "whether an optional package and a compiler are there",
+    "animegamer_core/runtime/optimizations/changes.py": "whether an optional package and a compiler are there",
     "animegamer_core/evaluate/similarity/files.py": "optional packages",
     "animegamer_core/train/trainer.py": "CUBLAS_WORKSPACE_CONFIG, without which training is not deterministic",
 }

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...spec import dtype_name
-from . import changes, requirements
+from . import changes
 
 if typing.TYPE_CHECKING:
     from torch import Tensor, nn
@@ -59,7 +59,7 @@ OPTIMIZATIONS: dict[str, Optimization] = {
         device="cpu",
         device_only=True,
         dtypes=("float32",),
-        reason=requirements.onednn_reason,
+        reason=changes.onednn_reason,
     ),
     "flash3": Optimization(
         "FlashAttention-3, on Hopper (its authors' package, or fa3-fwd)",
@@ -67,15 +67,13 @@ OPTIMIZATIONS: dict[str, Optimization] = {
         device="cuda",
         device_only=True,
         dtypes=("bfloat16",),
-        reason=requirements.flash3_reason,
+        reason=changes.flash3_reason,
     ),
     "gelu": Optimization("GELU fused into its matrix product", changes.fuse_gelu, device="cuda", device_only=True),
     "blocks": Optimization(
-        "compiled transformer blocks", changes.compile_blocks, device="cuda", reason=requirements.compiler_reason
+        "compiled transformer blocks", changes.compile_blocks, device="cuda", reason=changes.compiler_reason
     ),
-    "vae": Optimization(
-        "a compiled VAE decoder", changes.compile_vae, device="cuda", reason=requirements.compiler_reason
-    ),
+    "vae": Optimization("a compiled VAE decoder", changes.compile_vae, device="cuda", reason=changes.compiler_reason),
     "first_block": Optimization(
         "skip the other blocks at steps where the first block changes little",
         changes.cache_first_block,
@@ -88,7 +86,7 @@ EXCLUSIVE = {"cfg_parallel", "first_block"}  # the cache belongs to one transfor
 
 
 def optimize(decoder: ShotDecoder, names: Sequence[str]) -> None:
-    """Apply the named optimizations, in the table's order; ValueError for unknown names or missing requirements."""
+    """Apply the named optimizations, in the table's order; ValueError for unknown names or missing changes."""
     from ..cfg_parallel import replicas
 
     check_names(names)
