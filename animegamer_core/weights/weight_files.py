@@ -43,7 +43,7 @@ class PickleSource(TensorSource):
     def __init__(self, path: Path, inside: str | None = None) -> None:
         """inside: the entry of the dict that holds the tensors."""
         tensors = _load(path)
-        if inside is not None:
+        if inside is not None and isinstance(tensors, dict):
             tensors = tensors.get(inside)
         if not isinstance(tensors, dict) or not tensors:
             raise CheckpointError(f"{path}: holds no tensors{f' under {inside!r}' if inside else ''}; expected weights")
@@ -93,20 +93,17 @@ def decoder_file(folder: Path) -> Path:
     return path
 
 
-def _load(path: Path) -> dict[str, typing.Any]:
-    """What torch.save stored, which must be a dict; CheckpointError for anything else."""
+def _load(path: Path) -> typing.Any:
+    """What torch.save stored; CheckpointError if reading it would run code, or it is damaged."""
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     refuse_pointer(path)
     try:
         with _loading, torch.serialization.safe_globals(_numpy_globals()):
             # files from before torch 1.6 are no zip, and cannot be mapped
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except _LOAD_ERRORS as error:
         raise CheckpointError(f"{path}: torch cannot load it safely ({brief(error, 120)}); download again") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: holds a {type(content).__name__}; expected a dict of tensors by name")
-    return content
 
 
 def _numpy_globals() -> list[typing.Any]:
