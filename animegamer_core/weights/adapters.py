@@ -32,12 +32,10 @@ def with_adapters(world: World, files: Adapters, profile: str | None = None) -> 
 
 
 def _adapted(plain: World, adapters: Adapters, checked: bool) -> World:
-    facts = [adapter_facts(path) for path, _ in adapters]
+    world, facts = plain, [adapter_facts(path) for path, _ in adapters]
     for one in facts:
         if one.stage == STAGE:
             check_outside(Path(one.path), plain.spec)
-    world = plain
-    for one in facts:
         world = with_facts(world, one)
     reading_of(plain, facts, checked)  # refuses files that contradict one another
     unstated = tuple(

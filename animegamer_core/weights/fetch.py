@@ -26,7 +26,7 @@ from .world import EMBEDDED, MANIFEST, open_world
 
 OnBytes = Callable[[int, str], None]  # (bytes just done, what they belong to)
 
-LOCK, DOWNLOADS, PART = ".fetch.lock", ".downloads", ".part"
+LOCK, DOWNLOADS = ".fetch.lock", ".downloads"
 BASE = "base models"
 CLIP = "laion/CLIP-ViT-B-16-laion2B-s34B-b88K"
 FULL_ENGINE_BYTES = 10 * 10**9  # 7 billion numbers take 14 GB or more; a smaller engine holds only what was trained
@@ -132,7 +132,7 @@ class HubFile:
     @property
     def part(self) -> Path:
         """The file while it is downloaded; another revision of large files has another one."""
-        return self.local.with_name(f"{self.local.name}.{self.sha256[:8]}{PART}")
+        return self.local.with_name(f"{self.local.name}.{self.sha256[:8]}.part")
 
     @property
     def remaining(self) -> int:
