@@ -1,4 +1,4 @@
-"""The key tables: released sizes fit strictly, unknown names are errors, low-rank updates are scaled."""
+"""The key tables: released sizes fit strictly, and unknown names are errors."""
 
 from dataclasses import replace
 
@@ -140,22 +140,3 @@ def test_no_table_swallows_a_name_of_its_own_that_it_does_not_know(name):
     for key, table in own.items():
         with pytest.raises(CheckpointError, match="unknown"):
             recipes.map_keys(Shapes({key: (2, 2)}), table)
-
-
-@pytest.mark.parametrize(("rank", "rows", "alpha"), [(1, 1, 0.5), (4, 9, 64.0)])
-def test_a_low_rank_update_is_scaled_by_alpha_over_its_rank(rank, rows, alpha):
-    base, matrix_a, matrix_b = torch.randn(rows, 5), torch.randn(rank, 5), torch.randn(rows, rank)
-    stem = "llm.base_model.model.model.layers.0.mlp.up_proj."
-    tensors = {
-        stem + "base_layer.weight": base,
-        stem + "lora_A.default.weight": matrix_a,
-        stem + "lora_B.default.weight": matrix_b,
-    }
-    source = Shapes({key: value.shape for key, value in tensors.items()})
-    source.tensor, source.dtype = tensors.__getitem__, lambda key: tensors[key].dtype
-    recipe = recipes.map_keys(source, keys.ENGINE, alpha)["llm.model.layers.0.mlp.up_proj.weight"]
-    x = torch.randn(5)
-    expected = base @ x + alpha / rank * (matrix_b @ (matrix_a @ x))
-    found = recipe.tensor() + recipe.lora().delta()
-    assert torch.allclose(found @ x, expected, atol=1e-4, rtol=1e-4)
-    assert recipe.lora_bytes == matrix_a.nbytes + matrix_b.nbytes
