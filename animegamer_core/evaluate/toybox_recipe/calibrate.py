@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ...data.motion import motion_value
@@ -32,8 +31,6 @@ VALUES = 8  # motion values at which every state is drawn
 # decoder was trained, its shots move less again.
 REACH = (0.5, 1.5)
 BATCH = 32
-
-OnShot = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -65,16 +62,28 @@ def decoder_response(
     table: MotionTable,
     decoder: ShotDecoder,
     states_MND: Tensor,
-    on_shot: OnShot | None = None,
+    on_shot: Callable[[int, int], None] | None = None,
     workers: int | None = None,
 ) -> Response:
     """Measure the decoder's response over the range of `table.values`, the dataset's medians by level.
 
-    About thirty states are enough. workers: processes that measure, None for one per core.
+    About thirty states are enough; each has a noise seed of its own. workers: processes that measure, None for one per
+    core.
     """
-    conditions = np.geomspace(table.values[0] * REACH[0], table.values[-1] * REACH[1], VALUES)
-    measured = np.median(measured_motion(decoder, states_MND, conditions, on_shot, workers), axis=0)
-    return Response(tuple(conditions.tolist()), tuple(measured.tolist()))
+    conditions = np.geomspace(table.values[0] * REACH[0], table.values[-1] * REACH[1], VALUES).tolist()
+    rows = [(state, value) for state in range(len(states_MND)) for value in conditions]
+    measured: list[float] = []
+    for start in range(0, len(rows), BATCH):
+        part = rows[start : start + BATCH]
+        seeds = [state for state, _ in part]
+        motion = torch.tensor([float(value) for _, value in part])
+        latents = decoder.sample(states_MND[seeds], motion, seeds)
+        clips = [to_uint8(frames) for frames in decoder.decode_latents(latents)]
+        measured += parallel_map(motion_value, clips, workers)
+        if on_shot is not None:
+            on_shot(len(measured), len(rows))
+    medians = np.median(np.array(measured).reshape(len(states_MND), VALUES), axis=0)
+    return Response(tuple(conditions), tuple(medians.tolist()))
 
 
 @torch.inference_mode()
@@ -87,25 +96,3 @@ def played_states(scenes: Sequence[Scene], table: MotionTable, engine: GameEngin
         states.append(encoder([motion_text(text)], pictures(torch.from_numpy(clip[:1])))[0].float().cpu())
         states.append(engine.predict((), text).representation)
     return torch.stack(states)
-
-
-def measured_motion(
-    decoder: ShotDecoder,
-    states_MND: Tensor,
-    conditions: Sequence[float],
-    on_shot: OnShot | None = None,
-    workers: int | None = None,
-) -> NDArray[np.float64]:
-    """(M, values): the measured motion of each state's shot at each motion value, with one noise seed per state."""
-    rows = [(state, value) for state in range(len(states_MND)) for value in conditions]
-    measured: list[float] = []
-    for start in range(0, len(rows), BATCH):
-        part = rows[start : start + BATCH]
-        states = torch.stack([states_MND[state] for state, _ in part])
-        motion = torch.tensor([float(value) for _, value in part])
-        latents = decoder.sample(states, motion, [state for state, _ in part])
-        clips = [to_uint8(frames) for frames in decoder.decode_latents(latents)]
-        measured += parallel_map(motion_value, clips, workers)
-        if on_shot is not None:
-            on_shot(len(measured), len(rows))
-    return np.array(measured).reshape(len(states_MND), len(conditions))

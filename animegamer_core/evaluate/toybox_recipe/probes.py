@@ -33,7 +33,7 @@ from ...toybox.scenes import HEADS, Labels, draw_labelled
 LEARNING_RATE, WEIGHT_DECAY, SMOOTHING = 3e-3, 0.01, 0.02
 BATCH = 128
 
-OnLoss = Callable[[int, int, float], None]  # (steps done, steps in all, loss)
+OnLoss = Callable[[int, int, dict[str, float]], None]  # steps done, steps in all, the loss by name
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def train_network(
         optimizer.step()
         rates.step()
         if on_loss is not None and (step % 20 == 0 or step == steps - 1):
-            on_loss(step + 1, steps, loss.item())
+            on_loss(step + 1, steps, {"loss": loss.item()})
 
 
 def blurred(pictures_BCHW: Tensor, factor: int) -> Tensor:
@@ -104,21 +104,18 @@ def train_probes(
 
     def batch_loss() -> Tensor:
         rows = torch.randint(len(clips), (min(BATCH, len(clips)),), generator=draw).to(device)
-        seen = (
-            clips[rows, torch.randint(clips.shape[1], rows.shape, generator=draw).to(device)] if single else clips[rows]
-        )
-        seen = seen[:, None] if single else seen
-        return _loss(net, _degraded(seen, draw), {name: classes[rows] for name, classes in truth.items()})
+        if single:
+            seen = clips[rows, torch.randint(clips.shape[1], rows.shape, generator=draw).to(device)][:, None]
+        else:
+            seen = clips[rows]
+        seen = _degraded(seen, draw)
+        with torch.autocast(seen.device.type, torch.bfloat16, enabled=seen.is_cuda):
+            logits = net.read(seen)
+        losses = [F.cross_entropy(logits[name].float(), truth[name][rows], label_smoothing=SMOOTHING) for name in HEADS]
+        return torch.stack(losses).sum()
 
     train_network(net, batch_loss, steps, LEARNING_RATE, WEIGHT_DECAY, on_loss)
     return net.eval()
-
-
-def _loss(net: ProbeNet, clips_BTCHW: Tensor, truth: dict[str, Tensor]) -> Tensor:
-    with torch.autocast(clips_BTCHW.device.type, torch.bfloat16, enabled=clips_BTCHW.is_cuda):
-        logits = net.read(clips_BTCHW)
-    losses = [F.cross_entropy(logits[name].float(), truth[name], label_smoothing=SMOOTHING) for name in HEADS]
-    return torch.stack(losses).sum()
 
 
 def _degraded(clips_BTHWC: Tensor, draw: torch.Generator) -> Tensor:
@@ -157,16 +154,6 @@ def probe_accuracy(net: ProbeNet, frames_u8: NDArray[np.uint8], labels: Labels) 
     return {name: float((seen[name] == labels[name]).mean()) for name in HEADS}
 
 
-_Labelled = tuple[NDArray[np.uint8], Labels]  # clips and their labels
-
-
-def _drawn(recipe: JudgeRecipe, workers: int | None) -> tuple[_Labelled, _Labelled]:
-    """Draw a recipe's clips: (for training, held out)."""
-    first = recipe.seed * 1_000_000
-    seeds = (range(first, first + recipe.clips), range(first + 500_000, first + 500_000 + recipe.held_out))
-    return draw_labelled(seeds[0], workers), draw_labelled(seeds[1], workers)
-
-
 def build_probes(
     world: Path | str,
     recipe: JudgeRecipe,
@@ -179,7 +166,9 @@ def build_probes(
 
     single: probes of single frames, whose accuracy is measured on all frames of held-out clips; without controls.
     """
-    (frames, labels), held_out = _drawn(recipe, workers)
+    first = recipe.seed * 1_000_000
+    frames, labels = draw_labelled(range(first, first + recipe.clips), workers)
+    held_out = draw_labelled(range(first + 500_000, first + 500_000 + recipe.held_out), workers)
     clips = torch.from_numpy(frames)
     net = train_probes(clips, labels, recipe.steps, device, recipe.seed, on_loss, single)
     facts: dict[str, Any] = {"recipe": asdict(recipe)}

@@ -107,22 +107,19 @@ def train_scoring_models(
         rows = torch.randint(len(frames), (min(BATCH, len(frames)),), generator=draw)
         shown = frames[rows, torch.randint(PICTURES, rows.shape, generator=draw)].to(device)
         pictures = _degraded(to_pictures(shown), draw)
-        return _loss(net, pictures, [caption(captioned[row], rng) for row in rows.tolist()], draw)
+        texts = [caption(captioned[row], rng) for row in rows.tolist()]
+        ids_BL = net.text.text_ids(texts)
+        # some words are dropped, to train the embedding of UNKNOWN
+        dropped = (torch.rand(ids_BL.shape, generator=draw) < 0.02) & (ids_BL != PAD)
+        ids_BL = ids_BL.masked_fill(dropped, UNKNOWN).to(device)
+        with torch.autocast(pictures.device.type, torch.bfloat16, enabled=pictures.is_cuda):
+            images, captions = net.picture(pictures), net.text(ids_BL)
+        scale = net.warmth.exp().clamp(max=MAX_LOGIT_SCALE)
+        return contrastive(captions.float(), images.float(), scale, same_captions(texts).to(device))
 
     train_network(net, batch_loss, steps, LEARNING_RATE, WEIGHT_DECAY, on_loss)
     net.eval().picture.set_middle(to_pictures(frames[:: max(1, len(frames) // 512), 0].to(device)))
     return net
-
-
-def _loss(net: ScoringNet, pictures_BCHW: Tensor, texts: Sequence[str], draw: torch.Generator) -> Tensor:
-    ids_BL = net.text.text_ids(texts)
-    dropped = (torch.rand(ids_BL.shape, generator=draw) < 0.02) & (ids_BL != PAD)  # to train the embedding of UNKNOWN
-    ids_BL = ids_BL.masked_fill(dropped, UNKNOWN)
-    device = pictures_BCHW.device
-    with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-        images, captions = net.picture(pictures_BCHW), net.text(ids_BL.to(device))
-    scale = net.warmth.exp().clamp(max=MAX_LOGIT_SCALE)
-    return contrastive(captions.float(), images.float(), scale, same_captions(texts).to(device))
 
 
 def _degraded(pictures_BCHW: Tensor, draw: torch.Generator) -> Tensor:
@@ -146,18 +143,22 @@ def build_scoring_models(
 
     The checks are of the models in fp16, as they are shipped; noise and shuffled captions must give chance.
     """
-    base = recipe.seed * SEEDS
-    examples = draw_examples(range(base + FIRST_SEED, base + FIRST_SEED + recipe.clips), workers)
-    held_out = draw_examples(range(base + HELD_OUT_SEED, base + HELD_OUT_SEED + recipe.held_out), workers)
-    facts: dict[str, Any] = {"recipe": {**asdict(recipe), "batch": BATCH, "pictures": PICTURES}, "note": NOTE}
-    save_scoring_models(
-        train_scoring_models(examples, examples.scenes, recipe.steps, device, recipe.seed, on_loss), world, facts
-    )
+    first = recipe.seed * SEEDS + FIRST_SEED
+    examples = draw_examples(range(first, first + recipe.clips), workers)
+    first = recipe.seed * SEEDS + HELD_OUT_SEED
+    held_out = draw_examples(range(first, first + recipe.held_out), workers)
+    trained = train_scoring_models(examples, examples.scenes, recipe.steps, device, recipe.seed, on_loss)
+    save_scoring_models(trained, world, {})
     net = load_scoring_models(world, device)
-    facts |= {
+    shuffled = list(examples.scenes)
+    random.Random(f"toybox/scorers/shuffled/{recipe.seed}").shuffle(shuffled)
+    control = train_scoring_models(examples, shuffled, recipe.control_steps, device, recipe.seed)
+    facts = {
+        "recipe": {**asdict(recipe), "batch": BATCH, "pictures": PICTURES},
+        "note": NOTE,
         "retrieval": retrieval(net, held_out),
         "noise": noise_check(net, held_out, recipe.seed),
-        "shuffled": shuffled_check(examples, held_out, recipe.control_steps, device, recipe.seed),
+        "shuffled": retrieval(control, held_out),
     }
     save_scoring_models(net, world, facts)
     return facts
@@ -191,12 +192,3 @@ def noise_check(net: ScoringNet, examples: Examples, seed: int = 0) -> dict[str,
     """`retrieval` with noise instead of pictures; it must be at chance."""
     noise = np.random.default_rng(seed).integers(0, 256, examples.frames[:, :1].shape, dtype=np.uint8)
     return retrieval(net, Examples(examples.scenes, noise))
-
-
-def shuffled_check(
-    examples: Examples, held_out: Examples, steps: int, device: torch.device | str, seed: int = 0
-) -> dict[str, float]:
-    """`retrieval` of models that were trained with shuffled captions; it must be at chance."""
-    captioned = list(examples.scenes)
-    random.Random(f"toybox/scorers/shuffled/{seed}").shuffle(captioned)
-    return retrieval(train_scoring_models(examples, captioned, steps, device, seed), held_out)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -29,8 +30,7 @@ from ...train.parts import MODELS, WorldParts, without_guidance
 from ...train.run import train_stage
 from ...train.stages import stage_config
 from ...train.training_data import TrainingData, add_frames
-from ...weights import World, open_world, save_world
-from ...weights.parts import ENCODER_PARTS
+from ...weights import open_world, save_world
 from .calibrate import decoder_response, played_states
 from .probes import build_probes
 from .recipe import Recipe
@@ -38,12 +38,8 @@ from .scoring import build_scoring_models
 
 Say = Callable[[str], object]
 
-# stage -> the parts that it has added to the world when it is finished
-TRAINED_PARTS = {"vae": ("vae",), "towers": ENCODER_PARTS, "joint": ("decoder", *ENCODER_PARTS), "predict": ("engine",)}
-ROWS = {
-    "polish": "vae",
-    "pretrain": "joint",
-}  # build stage -> the stage of recipe `scratch` whose row it uses, if it has another name
+# build stage -> the stage of recipe `scratch` whose row it uses, if it has another name
+ROWS = {"polish": "vae", "pretrain": "joint"}
 SHIPPED_FILE_BYTES = 15 * 10**6  # keeps each of the world's files below 16 MB
 LICENCE = "Apache-2.0. Drawn by animegamer_core.toybox and trained on nothing else."
 
@@ -124,6 +120,18 @@ class BuildDir:
         """Whether a stage is finished."""
         return bool(self.log().get(stage, {}).get("finished"))
 
+    def progress(self, name: str) -> Callable[..., None]:
+        """A function that shows about ten lines: how much is done of all, and values by name if there are any."""
+        shown = -1
+
+        def show(done: int, total: int, values: Mapping[str, float] = MappingProxyType({})) -> None:
+            nonlocal shown
+            if 10 * done // total > shown:
+                shown = 10 * done // total
+                self.say(f"{name}: {done}/{total}" + "".join(f" {key} {value:.4g}" for key, value in values.items()))
+
+        return show
+
     def note(self, stage: str, seconds: float, finished: bool) -> None:
         """Add to a stage's seconds in the log, and note whether it is finished; only the main process writes."""
         if not processes().is_main_process:
@@ -149,7 +157,7 @@ def build(
     todo = [stage for stage in stages if not work.is_finished(stage)]
     processes().wait_for_everyone()  # all must have read the log before it changes
     known = {} if known is None else known
-    opened: tuple[str, WorldParts] | None = None  # the dataset's name and the models, for the next training stage
+    parts, read = None, ""  # the models that the last training stage left, and the dataset that it read
     for stage in todo:
         started = time.monotonic()
         work.note(stage, 0.0, finished=False)
@@ -159,16 +167,15 @@ def build(
             processes().wait_for_everyone()
         else:
             name = "games" if stage == "predict" else "dataset"
-            if name not in known:
-                known[name] = _open_data(work, name)
-            if opened is None or opened[0] != name:
-                opened = name, _open_models(work)
-            trained = _train(work, stage, opened[1], known[name], deadline.minutes)
+            data = known[name] if name in known else _open_data(work, name)
+            if parts is None or read != name:
+                parts = _open_models(work)
+            trained = _train(work, stage, parts, data, deadline.minutes)
             if trained is None:
                 work.note(stage, time.monotonic() - started, finished=False)
                 work.say(f"{stage}: time is up; run the same command again to continue")
                 return False
-            opened, known[name] = (name, trained[0]), trained[1]
+            (parts, known[name]), read = trained, name
         work.note(stage, time.monotonic() - started, finished=True)
         work.say(f"{stage}: done in {time.monotonic() - started:.0f} s")
         if broadcast_object_list([deadline.over])[0]:
@@ -180,20 +187,7 @@ def draw_games(work: BuildDir, name: str) -> DatasetFolder:
     """Folder `dataset`, or `games` with only the first picture of each clip, for the engine; draws missing clips."""
     only = name == "games"
     games: DatasetGames = work.recipe.engine_games if only else work.recipe.dataset_games
-
-    def show(done: int, total: int) -> None:
-        if done % 1000 == 0 or done == total:
-            work.say(f"{name}: {done} of {total} clips")
-
-    return write_dataset(work.dataset_folder(name), games, pictures_only=only, on_clip=show)
-
-
-def _loss_progress(work: BuildDir, stage: str, every: int) -> Callable[[int, int, float], None]:
-    def show(done: int, total: int, loss: float) -> None:
-        if done % every == 1 or done == total:
-            work.say(f"{stage}: {done}/{total} loss {loss:.3f}")
-
-    return show
+    return write_dataset(work.dataset_folder(name), games, pictures_only=only, on_clip=work.progress(name))
 
 
 def _draw(work: BuildDir) -> None:
@@ -211,24 +205,6 @@ def _draw(work: BuildDir) -> None:
     save_world(work.world, recipe.spec, trained_window=stage_config("predict").window, **facts)
 
 
-def _train_probes(work: BuildDir) -> None:
-    progress = _loss_progress(work, "probes", every=500)
-    facts = build_probes(work.world, work.recipe.probes, work.device, on_loss=progress)
-    work.say(f"probes: {facts['accuracy']}")
-
-
-def _train_frame_probes(work: BuildDir) -> None:
-    progress = _loss_progress(work, "frames", every=500)
-    facts = build_probes(work.world, work.recipe.frames, work.device, on_loss=progress, single=True)
-    work.say(f"frames: {facts['accuracy']}")
-
-
-def _train_scoring_models(work: BuildDir) -> None:
-    progress = _loss_progress(work, "scorers", every=100)
-    facts = build_scoring_models(work.world, work.recipe.scoring, work.device, on_loss=progress)
-    work.say(f"scorers: {facts['retrieval']}")
-
-
 def _open_data(work: BuildDir, name: str) -> TrainingData:
     """A dataset with its clips on the device."""
     with processes().main_process_first():
@@ -240,7 +216,6 @@ def _open_data(work: BuildDir, name: str) -> TrainingData:
 def _open_models(work: BuildDir) -> WorldParts:
     """The models trained so far, and new ones for the rest."""
     world = open_world(work.world)
-    _check_trained(work, world)
     loaded = WorldParts.load(world)
     tokenizer = GameTokenizer.from_words(vocabulary(references=True), world.spec.state.tokens)
     absent = [name for name in MODELS if getattr(loaded, name) is None]
@@ -251,28 +226,14 @@ def _open_models(work: BuildDir) -> WorldParts:
     return replace(loaded, **{name: getattr(fresh, name) for name in absent})
 
 
-def _check_trained(work: BuildDir, world: World) -> None:
-    """ValueError if the world lacks a part that a finished stage trained; it would be replaced by random weights."""
-    for stage, parts in TRAINED_PARTS.items():
-        if work.is_finished(stage) and (lacking := [part for part in parts if not world.has(part)]):
-            raise ValueError(
-                f"stage {stage} is finished, but {world.folder} is missing {', '.join(lacking)}; copy it from the "
-                "folder in which the stage was finished"
-            )
-
-
 def _train(
     work: BuildDir, stage: str, parts: WorldParts, data: TrainingData, minutes: float
 ) -> tuple[WorldParts, TrainingData] | None:
     """As `train_stage`; the world gets the trained weights."""
 
-    def show(done: int, total: int, values: dict[str, float]) -> None:
-        if done % max(1, total // 12) < 20 or done == total:
-            work.say(f"{stage}: {done}/{total} " + " ".join(f"{name} {value:.4g}" for name, value in values.items()))
-
     row, out = ROWS.get(stage, stage), work.folder / "runs" / stage
     config = replace(stage_config(row), **work.recipe.changes.get(stage, {}), minutes=minutes)
-    trained = train_stage(row, config, parts, data, out, on_step=show, device=torch.device(work.device))
+    trained = train_stage(row, config, parts, data, out, on_step=work.progress(stage), device=torch.device(work.device))
     if trained is None:
         return None
     parts, data = trained
@@ -290,12 +251,8 @@ def _calibrate(work: BuildDir) -> None:
     engine, encoder = world.load_engine(work.device), world.load_encoder(work.device)
     scenes = [row[0] for row in work.recipe.dataset_games.scenes().values()][: work.recipe.calibrated_on]
     measured = work.measured_table()
-    states = played_states(scenes, measured, engine, encoder)
-
-    def show(done: int, count: int) -> None:
-        work.say(f"calibrate: {done}/{count}")
-
-    table = decoder_response(measured, world.load_decoder(work.device), states, show).calibrated(measured)
+    states, decoder = played_states(scenes, measured, engine, encoder), world.load_decoder(work.device)
+    table = decoder_response(measured, decoder, states, work.progress("calibrate")).calibrated(measured)
     work.say(f"calibrate: shots move {measured.values} px when conditioned on {table.values}")
     provenance = {**world.provenance, CALIBRATED_VALUES: values_note(table)}
     facts = {"motion_table": table, "provenance": provenance, "licence": world.licence}
@@ -305,8 +262,12 @@ def _calibrate(work: BuildDir) -> None:
 OWN_STAGES: dict[str, Callable[[BuildDir], object]] = {  # those that are not stages of `animegamer_core.train`
     "data": _draw,
     "games": lambda work: draw_games(work, "games"),
-    "probes": _train_probes,
-    "frames": _train_frame_probes,
-    "scorers": _train_scoring_models,
+    "probes": lambda work: build_probes(work.world, work.recipe.probes, work.device, on_loss=work.progress("probes")),
+    "frames": lambda work: build_probes(
+        work.world, work.recipe.frames, work.device, on_loss=work.progress("frames"), single=True
+    ),
+    "scorers": lambda work: build_scoring_models(
+        work.world, work.recipe.scoring, work.device, on_loss=work.progress("scorers")
+    ),
     "calibrate": _calibrate,
 }
