@@ -72,13 +72,6 @@ def judge(stub, runs, out, *words):
 # --- what it is shown -----------------------------------------------------------------------------------------------
 
 
-def test_a_game_makes_a_story_of_every_five_turns(runs):
-    comparison = open_comparison(runs)
-    stories = stories_of([comparison.game(name) for name in comparison.games])
-    assert [story.name for story in stories] == ["game-001/1-5", "game-001/6-10", "game-002/1-5", "game-002/6-10"]
-    assert "walk round tree 6;" in stories[1].instructions[0] and len(stories[1].instructions) == 5
-
-
 def test_the_prompt_has_the_papers_criteria_in_order_and_no_agents_name(runs):
     comparison = open_comparison(runs)
     story = stories_of([comparison.game("game-001")])[0]
@@ -148,9 +141,7 @@ def test_a_right_reply_is_read():
     ("text", "found", "expected"),
     [
         ("", "line 1 is '', without <OA>", "six lines, <OA>, <TA>"),
-        (RIGHT.replace("<TA> 9 6\n", ""), "line 2 is '<ConC> 8 8', without <TA>", "six lines"),
         (RIGHT.replace("8 7", "8.5 7", 1), "<OA> has '8.5'", "2 whole numbers from 1 to 10 after <OA>"),
-        (RIGHT.replace("8 7", "\uff18 7", 1), "<OA> has '\\uff18'", "1 to 10"),
         (RIGHT.replace("8 7", "8", 1), "<OA> has 1 numbers", "2 whole numbers"),
         (RIGHT.replace("Both are fine.", ""), "there is no explanation", "then the explanation"),
         (f"{RIGHT}\n<OA> 1 10", "<OA> appears a second time", "each tag once"),
@@ -218,15 +209,6 @@ def test_the_same_command_goes_on_and_gives_the_same_report(stub, runs, tmp_path
     assert judge(stub, runs, tmp_path / "out")[0] == 0 and (tmp_path / "out" / "judge.json").read_bytes() == before
 
 
-def test_a_judge_that_favours_a_place_is_found_out(stub, runs, tmp_path):
-    """It gives the first place 9 and the others 4, whoever stands there."""
-    stub.good = lambda ask: "\n".join([*(f"<{tag}> 9 4 4" for tag in CRITERIA), "The first one."])
-    _, report = judge(stub, runs, tmp_path / "out")
-    scores = report["scores"]
-    assert len({scores[agent]["OA"]["value"] for agent in scores}) == 1, "in three passes nobody has gained by it"
-    assert report["places"]["OA"] == [9, 4, 4] and report["agreement"]["OA"] == 0
-
-
 def test_a_story_that_gets_no_verdict_is_told_and_left_out(stub, runs, tmp_path, capsys):
     stub.good = lambda ask: EVIL if "tree 6;" in ask.texts[-1] else faithful(ask)
     status, report = judge(stub, runs, tmp_path / "out", "--passes", "1", "--tries", "2")
@@ -244,10 +226,8 @@ def test_wrong_runs_are_refused_before_anything_is_asked(stub, runs, tmp_path):
         "a story takes 5 turns": [runs[0], short],
         "different lines for these games: game-001": [runs[0], longer],
         "is listed twice": [runs[0], runs[0]],
-        "no run.json": [tmp_path],
         "passes is 0": [*runs, "--passes", "0"],
         "--limit is 0": [*runs, "--limit", "0"],
-        "no such folder": [*runs, "--characters", str(tmp_path / "none")],
     }
     for expected, words in cases.items():
         with pytest.raises(ValueError, match=expected):

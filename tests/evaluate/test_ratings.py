@@ -55,8 +55,6 @@ def test_ranks_by_letter_become_points_of_agents(runs, tmp_path, capsys, mark):
     ("change", "said"),
     [
         (lambda line, cells: cells if line > 2 else [*cells[:3], 1, 1, 2], "line 2.*each once"),
-        (lambda line, cells: cells if line > 2 else [*cells[:3], "", 1, 2], "line 2.*each once"),
-        (lambda line, cells: cells if line > 2 else [9, *cells[1:]], "line 2: not a line"),
         (lambda line, cells: cells if line > 2 else [0, *cells[1:]], "line 2: not a line"),
         (lambda line, cells: cells if line > 2 else [2, *cells[1:]], "no line for rater 1, game 1"),
     ],
