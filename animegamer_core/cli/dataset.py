@@ -14,8 +14,8 @@ from tyro.conf import OmitArgPrefixes, Positional
 from ..data.captions.asking import AskSettings
 from ..data.captions.models import LocalSettings
 from ..data.films.writing import MOST_TEXT
-from ..data.flow import BACKENDS, FlowSettings
 from ..data.games import GamePlan
+from ..data.motion import BACKENDS, FlowSettings
 from ..data.stats import counted
 from ..endpoint import EndpointSettings
 from ..messages import shell_word

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from tyro.conf import OmitArgPrefixes
 
-from ..data.flow import BACKENDS
+from ..data.motion import BACKENDS
 from ..data.stats import counted
 from ..evaluate.ablations.variants import BUDGET_NAMES, VARIANTS, chosen
 from ..evaluate.baselines import NAMES, BaselineSettings

@@ -34,9 +34,8 @@ from .films.film_index import (
 )
 from .films.survey import Survey, survey_film
 from .films.writing import MOST_TEXT
-from .flow import FlowSettings, motion_facts, open_flow
 from .games import GamePlan
-from .motion import SLOW_FRACTION
+from .motion import SLOW_FRACTION, FlowSettings, motion_facts, open_flow
 from .workers import parallel_map, worker_count
 
 OnProgress = Callable[[str, int, int], None]  # (what, how many are done, of how many or 0 if unknown)

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from animegamer_core.data.flow import DisFlow, FlowError, FlowSettings, motion_facts, open_flow
-from animegamer_core.data.motion import motion_value
+from animegamer_core.data.motion import DisFlow, FlowError, FlowSettings, motion_facts, motion_value, open_flow
 
 
 def clip(frames: int, height: int = 96, width: int = 144) -> np.ndarray:

@@ -28,8 +28,7 @@ from animegamer_core.data.films.framing import Crop, fit
 from animegamer_core.data.films.scenes import Scene
 from animegamer_core.data.films.survey import FilmScene
 from animegamer_core.data.films.writing import MOST_TEXT, looked_at, reading_size
-from animegamer_core.data.flow import FlowSettings
-from animegamer_core.data.motion import motion_value
+from animegamer_core.data.motion import FlowSettings, motion_value
 
 cv2 = pytest.importorskip("cv2")
 

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from ...media.video import write_clip
 from ...spec import DecoderSpec
 from ..dataset import CLIPS
-from ..flow import FlowSettings, open_flow
-from ..motion import motion_value
+from ..motion import FlowSettings, motion_value, open_flow
 from .film import FilmError, frames_at, read_frames
 from .framing import Crop, fit
 from .scenes import Scene

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...data.benchmark import BenchmarkGame, benchmark_text, read_benchmark
-from ...data.flow import FlowSettings
+from ...data.motion import FlowSettings
 from ...files import locked
 from ...game.state import GameSession, GameState
 from ...media.contact_sheet import contact_sheet

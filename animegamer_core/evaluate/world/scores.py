@@ -20,8 +20,7 @@ from torch import Tensor
 
 from ...data.benchmark import BenchmarkGame, BenchmarkTurn
 from ...data.captions.pictures import is_picture, open_picture
-from ...data.flow import FlowSettings, motion_facts, open_flow
-from ...data.motion import DEFAULT_THRESHOLD, level_of, motion_value
+from ...data.motion import DEFAULT_THRESHOLD, FlowSettings, level_of, motion_facts, motion_value, open_flow
 from ...messages import quoted
 from ...toybox.drawing.draw import draw_shot
 from ...toybox.games import true_game
