@@ -219,11 +219,14 @@ class Toybox(Drawing, Samples):
         from ..evaluate.report import TABLE_HEAD, command_line, table_line
         from ..evaluate.toybox.context import EvalContext
         from ..evaluate.toybox.rows import accept
-        from ..evaluate.toybox.run import FULL, EvalRun, asked_plan
+        from ..evaluate.toybox.run import FULL, QUICK, EvalRun
         from ..runtime.device import choose_device
 
         device = choose_device(self.device)
-        plan = asked_plan(device, self.full, self.limit, self.seed)
+        if self.seed < 0:
+            raise ValueError(f"--seed is {self.seed}; expected 0 or more, because training uses the negative ones")
+        plan = FULL if self.full or device.startswith("cuda") else QUICK
+        plan = plan if self.limit is None else plan.limited(self.limit)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         preset = preset_for_device(get_preset(self.preset), device, print, self.dtype) if self.preset else None
         world = open_with_adapters(self.world, self.lora)

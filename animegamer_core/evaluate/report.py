@@ -181,8 +181,8 @@ def machine() -> dict[str, str]:
     }
 
 
-def strips(*films: Sequence[NDArray[np.uint8]]) -> Image.Image:
-    """Clips (F, H, W, 3) side by side: one row a scene, three frames of each of the films' clips of it."""
+def strips(*films: NDArray[np.uint8]) -> Image.Image:
+    """Clips (M, F, H, W, 3) side by side: one row a scene, three frames of each of the films' clips of it."""
     from PIL import Image
 
     height, width = films[0][0].shape[1:3]

@@ -71,17 +71,6 @@ FULL = Plan(
 )
 
 
-def asked_plan(device: str, full: bool, limit: int | None, seed: int) -> Plan:
-    """How much is measured: everything on a GPU or with `full`; in proportion to `limit` games if that is given.
-
-    ValueError for a seed below 0 or a limit below 1.
-    """
-    if seed < 0:
-        raise ValueError(f"--seed is {seed}; expected 0 or more, because training uses the negative ones")
-    plan = FULL if full or device.startswith("cuda") else QUICK
-    return plan if limit is None else plan.limited(limit)
-
-
 @dataclass(frozen=True)
 class ScriptedGames:
     """Games with their instructions. levels: the motion level of every scene, turn by turn."""
