@@ -98,8 +98,16 @@ def register() -> None:
     table = comfyui.routes()
     if table is None or any(getattr(at, "path", "") == "/animegamer/turn" for at in table):
         return
-    reading = {"stories": _stories, "story": _story, "words": _words, "suggestions": _suggestions, "weights": offer}
-    reading |= {"about": _about, "docs": _docs, "training": training}
+    reading: dict[str, Callable[..., typing.Any]] = {
+        "stories": _stories,
+        "story": _story,
+        "words": _words,
+        "suggestions": _suggestions,
+        "weights": offer,
+        "about": _about,
+        "docs": _docs,
+        "training": training,
+    }
     for path, read in reading.items():
         table.get(f"/animegamer/{path}")(_answering(functools.partial(_read, read)))
     table.post("/animegamer/turn")(_answering(_turn))

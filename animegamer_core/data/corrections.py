@@ -76,7 +76,7 @@ def _apply(folder: DatasetFolder, file: Path) -> int:
                 change = to_type(row, SceneChange, "this line")
                 if change.film not in films:
                     raise ValueError(f"{brief(change.film)!r} is not a film of this dataset: {', '.join(films)}")
-                before = scenes.get(change.film, list(films[change.film].survey.scenes))
+                before: Sequence = scenes.get(change.film, list(films[change.film].survey.scenes))
                 after = change.apply(before)
                 if after != before:
                     scenes[change.film] = after
@@ -92,8 +92,8 @@ def _apply(folder: DatasetFolder, file: Path) -> int:
     if problems:
         raise DatasetError("\n".join([f"{file} cannot be applied, nothing has changed:", *first_problems(problems)]))
     tables.write()  # even without a change, since a killed call may not have written all tables
-    for film, after in scenes.items():
-        change_scenes(folder.path, film, films[film], after)
+    for film in scenes:
+        change_scenes(folder.path, film, films[film], scenes[film])
     return changed
 
 
@@ -184,10 +184,11 @@ class _Tables:
     def write(self) -> None:
         """Write the tables one after another, so that the folder is readable at every moment and no clip is lost: a row
         leaves one table only after it is in another."""
-        path, games, back = self.folder.path, *self._games()
+        path = self.folder.path
+        games, back = self._games()
         dropped = [*self.by_rule, *self.dropped.values()]
         adverbs = (row for row in read_table(path / ADVERBS, ChosenAdverb) if row.clip not in self.reworded)
-        steps = [
+        steps: list[tuple[str, Any]] = [
             (DROPPED, [*dropped, *self.restored.values()]),
             (GAMES, games),
             (TURNS, self._in_order()),

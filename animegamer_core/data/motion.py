@@ -41,7 +41,7 @@ def dis_flow(frames: Sequence[NDArray[np.uint8]]) -> Iterator[NDArray[np.floatin
     """
     import cv2
 
-    flow = cv2.DISOpticalFlow_create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
+    flow = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_ULTRAFAST)
     previous = None
     for frame in frames:
         grey = cv2.cvtColor(np.ascontiguousarray(frame), cv2.COLOR_RGB2GRAY)
@@ -97,10 +97,10 @@ def level_edges(values: Sequence[float]) -> tuple[float, float, float, float]:
         raise ValueError(
             f"{len(values)} motion values are too few for {LEVELS} levels; measure at least {LEVELS} clips"
         )
-    edges = tuple(float(edge) for edge in np.quantile(np.asarray(values, dtype=float), (0.2, 0.4, 0.6, 0.8)))
-    if any(low >= high for low, high in zip(edges, edges[1:], strict=False)):
+    low, second, third, high = edges = np.quantile(np.asarray(values, dtype=float), (0.2, 0.4, 0.6, 0.8)).tolist()
+    if not low < second < third < high:
         raise ValueError(f"the quintile edges {edges} do not increase; drop still clips or add moving ones")
-    return edges
+    return low, second, third, high
 
 
 def median_by_level(values: Sequence[float], edges: Sequence[float]) -> tuple[float, ...]:

@@ -65,6 +65,7 @@ def _hash(text: str) -> str:
 def page_data(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:
     """The dataset as the page shows it, with set-aside clips in their place by film and time."""
     games = _games_of(folder)
+    found: list[tuple[ClipRecord, dict[str, str] | None, Any]]
     found = [(turn, None, games.get(turn.clip)) for turn in folder.turns]
     for row in readable_rows(folder.path / SET_ASIDE, SetAside):
         found.append((row.record, {"reason": row.reason, "reply": row.reply}, None))

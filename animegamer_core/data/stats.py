@@ -205,9 +205,9 @@ def _histogram(axes: Axes, levels: Sequence[np.ndarray]) -> None:
     if moving.size:
         low, high = moving.min() / 1.15, moving.max() * 1.15
         bins = np.geomspace(low, high, BINS + 1)
-        axes.hist([level.clip(low, high) for level in levels], bins=bins, stacked=True, color=LEVEL_COLOURS)
+        axes.hist([level.clip(low, high) for level in levels], bins=bins.tolist(), stacked=True, color=LEVEL_COLOURS)
         axes.set_xscale("log")
-        axes.yaxis.get_major_locator().set_params(integer=True)  # clips are whole
+        axes.locator_params(axis="y", integer=True)  # clips are whole
         axes.xaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
     axes.grid(axis="y", color=GRID)

@@ -138,7 +138,7 @@ def motion_error(asked: Sequence[int], measured: Sequence[int]) -> Estimate:
     return mean(np.abs(np.subtract(asked, measured)))
 
 
-def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+def rank_correlation(first: Sequence[float] | NDArray, second: Sequence[float] | NDArray) -> float:
     """Spearman's rank correlation: Pearson's of the ranks, ties sharing their mean rank; 0 if a side is constant."""
     one, other = (row - row.mean() for row in (ranks(first), ranks(second)))
     scale = math.sqrt(float((one**2).sum() * (other**2).sum()))

@@ -133,7 +133,8 @@ def engine_gaps(golden: Golden) -> Gaps:
     """Prompt, representation, levels and reply of every recorded turn, each from the recorded turns before it."""
     facts, recorded = golden.facts("mllm_io"), golden.tensors("mllm_io")
     engine = golden.world("engine").load_engine()
-    engine.tokenizer.encode_text = lambda text: facts["instruction_token_ids"][text][1:]  # the first is <TURN>
+    recorded_ids = facts["instruction_token_ids"]  # the first of each is <TURN>
+    setattr(engine.tokenizer, "encode_text", lambda text: recorded_ids[text][1:])  # noqa: B010  a method
     for name, case in facts["cases"].items():
         past = recorded_past(facts, recorded, name)
         prompt = engine.prompt_of(past, case["instruction"])

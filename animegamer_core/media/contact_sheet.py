@@ -29,7 +29,7 @@ _BAR = 15  # height of gauges and motion steps
 
 
 def contact_sheet(
-    turns: Sequence[Turn], clips: Sequence[np.ndarray], title: str, stats: Sequence[Stat] = STATS
+    turns: Sequence[Turn], clips: Sequence[np.ndarray] | np.ndarray, title: str, stats: Sequence[Stat] = STATS
 ) -> Image.Image:
     """A picture with a card per turn: evenly spaced frames, the instruction, the motion scope, the stats and changes.
 

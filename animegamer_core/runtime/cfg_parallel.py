@@ -67,10 +67,10 @@ def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str | None 
         raise ValueError(
             f"cfg_parallel needs two GPUs; the decoder is on {own}, and this machine has {count} GPUs: drop it"
         )
-    device = torch.device("cuda", ((own.index or 0) + 1) % count) if device is None else torch.device(device)
-    if device.type == "cuda" and device.index in (None, own.index):
+    other = torch.device("cuda", ((own.index or 0) + 1) % count) if device is None else torch.device(device)
+    if other.type == "cuda" and other.index in (None, own.index):
         raise ValueError(
-            f"CFG parallel needs a second GPU; {device} is the decoder's own: choose one such as "
+            f"CFG parallel needs a second GPU; {other} is the decoder's own: choose one such as "
             f"cuda:{0 if own.index else 1}"
         )
     if len(replicas(decoder)) > 1 or any(
@@ -81,8 +81,8 @@ def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str | None 
         )
     with torch.device("meta"):
         replica = ShotDecoder(decoder.spec, decoder.profile)
-    replica.transformer = _copy_to(decoder.transformer, device)
-    replica.unconditional_ND = decoder.unconditional_ND.to(device)
+    replica.transformer = _copy_to(decoder.transformer, other)
+    replica.unconditional_ND = decoder.unconditional_ND.to(other)
     replica.vae = decoder.vae  # decoding frames needs no guidance
     parallel = CfgParallel(decoder, replica)
     setattr(decoder, "velocity", parallel.velocity)  # noqa: B010  a method of this decoder only

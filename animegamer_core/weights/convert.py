@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ def _write(
         total = sum(sum(one.sizes.values()) for one in stored.values())
         check_room(out, total + sum(source.lora_bytes for source in todo.values()), "to write")
         for part, source in todo.items():
-            model = build_model(lambda part=part: parts.build(PARTS[part].model))
+            model = build_model(partial(parts.build, PARTS[part].model))
             writer = write_part(out, part, model, stored[part], DEFAULT_SHARD_BYTES, source.lora())
             world = replace(world, provenance={**world.provenance, part: signatures[part]})
             world = commit_part(world, part, writer)

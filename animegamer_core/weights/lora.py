@@ -97,7 +97,7 @@ def _put_beside(model: nn.Module, updates: LoraUpdates, adapter: str) -> None:
             half[adapter].weight = nn.Parameter(own, requires_grad=False)
         layer.lora_alpha[adapter] = update.scale * len(update.down)  # peft divides by the rank again
         if type(layer) is Linear:
-            layer.__class__ = _in_play(Linear)
+            layer.__class__ = _in_play(Linear)  # type: ignore[arg-type]
         layer.eval()
 
 

@@ -132,7 +132,9 @@ def parse_caption(text: str, stats: Sequence[Stat]) -> Caption:
     values = dict(zip(tags, match.groups(), strict=True))
     try:
         subject, *words = (phrase(tag, values[tag]) for tag in _MOST_WORDS)
-        return Caption((subject,), *words, {stat.name: _change(stat, values[stat.tag]) for stat in stats})
+        motion, background, adverb = words
+        changes = {stat.name: _change(stat, values[stat.tag]) for stat in stats}
+        return Caption((subject,), motion, background, adverb, changes)
     except ReplyError as error:
         error.reply = text
         raise

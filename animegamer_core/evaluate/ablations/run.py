@@ -281,7 +281,7 @@ class Scorer:
         values = np.full(len(true.scenes), UNCONDITIONAL_MOTION)
         if self.variant.changes.get("joint", NOTHING).get("motion_scope", True):
             known = self.encoded(self.job.training)
-            values = np.asarray(self._response(table, known).to_measure(true.values))
+            values = np.array(self._response(table, known).to_measure(true.values))
         clips = context.shoot(self.encoded(true), values, range(FIRST, FIRST + len(values)))
         groups = tuple(str(FIRST + index) for index in range(len(values)))
         return Samples(groups, self._shot_scores(clips, true.levels, true))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from ..players import GamePlayer
@@ -78,7 +78,7 @@ def open_baseline(name: str, settings: BaselineSettings) -> GamePlayer:
     """Open the baseline `gc`, `gfc` or `gsc`; ValueError if a folder or a file is missing or wrong."""
     from .players import FirstFrameToVideo, StoryToVideo, TextToVideo
 
-    players = {"gc": TextToVideo, "gfc": FirstFrameToVideo, "gsc": StoryToVideo}
+    players: dict[str, Any] = {"gc": TextToVideo, "gfc": FirstFrameToVideo, "gsc": StoryToVideo}
     if name not in players:
         raise ValueError(f"unknown baseline {name!r}; choose one of {', '.join(NAMES)}")
     return players[name](settings)

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 class _PipelineModel:
     """A pipeline from a folder, with a LoRA merged if there is one."""
 
+    size: Any  # (H, W) of what it draws
+    _sampling: Any  # settings of its sampling, for reports
+
     def __init__(self, folder: ModelFolder, settings: BaselineSettings, lora: Path | None = None) -> None:
         self._folder = folder
         self._settings = settings

@@ -94,8 +94,8 @@ class SharedAttention:
         )
         if self._sharing.active:
             pictures = len(self._sharing.seeds)
-            halves = (part.unflatten(0, (rows // pictures, pictures)) for part in (query, key, value))
-            seen = shared_attention(*halves, self._sharing).flatten(0, 1)
+            query, key, value = (part.unflatten(0, (rows // pictures, pictures)) for part in (query, key, value))
+            seen = shared_attention(query, key, value, self._sharing).flatten(0, 1)
         else:
             seen = functional.scaled_dot_product_attention(query, key, value)
         joined = seen.transpose(1, 2).flatten(2)

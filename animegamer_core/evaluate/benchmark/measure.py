@@ -53,7 +53,7 @@ def time_work(work: Work, device: torch.device, repeats: int) -> Timing:
         return time.perf_counter() - begun
 
     first = seconds_of_run()
-    memory = ()
+    memory: tuple[float, ...] = ()
     if device.type == "cuda":
         torch.cuda.empty_cache()  # memory that only the warm-up needed does not count
         torch.cuda.reset_peak_memory_stats(device)
@@ -133,8 +133,10 @@ def measure_each(
     for name in names:
         say(f"alone: {name}")
         optimized = replace(turn, decoder=copy.deepcopy(turn.decoder))
-        timings = timed(optimized, name)
-        rows.append(EachRow(name, *timings, (sampler.median, vae.median), meter.measure(optimized.decoder)))
+        alone, alone_vae = timed(optimized, name)
+        rows.append(
+            EachRow(name, alone, alone_vae, plain=(sampler.median, vae.median), drift=meter.measure(optimized.decoder))
+        )
         del optimized
         gc.collect()
     return rows

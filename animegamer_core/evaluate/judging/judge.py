@@ -236,7 +236,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
-def _pictures(clips: Sequence[Sequence[Path]], references: Sequence[Sequence[object]]) -> tuple[Image.Image, ...]:
+def _pictures(clips: Sequence[Sequence[Path]], references: Sequence[Sequence[Picture]]) -> tuple[Image.Image, ...]:
     """The reference pictures, if there are any, and each agent's scenes."""
     first = [reference_image(references)] if references else []
     return (*first, *(story_image([read_clip(clip).frames for clip in row]) for row in clips))

@@ -154,7 +154,9 @@ class EvalContext:
         ]
         return torch.cat(parts)
 
-    def shoot(self, states_MND: Sequence[Tensor] | Tensor, values: Sequence[float], seeds: Sequence[int]) -> Clips:
+    def shoot(
+        self, states_MND: Sequence[Tensor] | Tensor, values: Sequence[float] | NDArray, seeds: Sequence[int]
+    ) -> Clips:
         """The shots that the decoder draws from representations at motion values."""
         self.on_progress("shots", 0, len(seeds))
         decoder = self.world.spec.decoder

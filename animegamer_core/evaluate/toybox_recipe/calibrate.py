@@ -40,7 +40,7 @@ class Response:
     conditions: tuple[float, ...]
     measured: tuple[float, ...]
 
-    def to_measure(self, wanted: Sequence[float]) -> tuple[float, ...]:
+    def to_measure(self, wanted: Sequence[float] | np.ndarray) -> tuple[float, ...]:
         """The motion values at which the measured motion of shots is as wanted.
 
         The response is made monotone, and interpolated on log scales. Wanted values outside of its range get the value

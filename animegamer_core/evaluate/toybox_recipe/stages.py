@@ -201,8 +201,15 @@ def _draw(work: BuildDir) -> None:
         "encoder and decoder trained on": recipe.dataset_games.trained_on,
         "engine trained on": f"{recipe.engine_games.trained_on}, of each clip the first picture",
     }
-    facts = {"motion_table": table, "provenance": provenance, "licence": LICENCE, "life": TRAINED_LIFE}
-    save_world(work.world, recipe.spec, trained_window=stage_config("predict").window, **facts)
+    save_world(
+        work.world,
+        recipe.spec,
+        motion_table=table,
+        provenance=provenance,
+        licence=LICENCE,
+        trained_window=stage_config("predict").window,
+        life=TRAINED_LIFE,
+    )
 
 
 def _open_data(work: BuildDir, name: str) -> TrainingData:
@@ -255,8 +262,14 @@ def _calibrate(work: BuildDir) -> None:
     table = decoder_response(measured, decoder, states, work.progress("calibrate")).calibrated(measured)
     work.say(f"calibrate: shots move {measured.values} px when conditioned on {table.values}")
     provenance = {**world.provenance, CALIBRATED_VALUES: values_note(table)}
-    facts = {"motion_table": table, "provenance": provenance, "licence": world.licence}
-    save_world(work.world, world.spec, trained_window=world.trained_window, **facts)
+    save_world(
+        work.world,
+        world.spec,
+        motion_table=table,
+        provenance=provenance,
+        licence=world.licence,
+        trained_window=world.trained_window,
+    )
 
 
 OWN_STAGES: dict[str, Callable[[BuildDir], object]] = {  # those that are not stages of `animegamer_core.train`

@@ -115,7 +115,7 @@ class Pen:
         """Fill a rectangle."""
         self.shape([(left, top), (right, top), (right, bottom), (left, bottom)], fill, line=line)
 
-    def blob(self, knots: Sequence[Point], fill: RGB, *, line: bool = True) -> None:
+    def blob(self, knots: Sequence[Point] | np.ndarray, fill: RGB, *, line: bool = True) -> None:
         """Fill the smooth closed curve through the knots."""
         self.shape(_spline(len(knots)) @ np.asarray(knots, dtype=float), fill, line=line)
 
