@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from .game.state import clean_text
-from .messages import brief
+from .messages import shortened
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -152,7 +152,7 @@ class EndpointModel:
                 self._refused.add(refused)
                 options = self._options(question, attempt)
             except self._openai.APIConnectionError as error:  # a timeout too
-                raise CaptionerError(f"{self.name}: no answer from {self.settings.url} ({brief(error)})") from error
+                raise CaptionerError(f"{self.name}: no answer from {self.settings.url} ({shortened(error)})") from error
             except (self._openai.APIError, ValueError) as error:  # a body that is no chat completion
                 raise CaptionerError(f"{self.name}: no chat completion ({type(error).__name__})") from error
 

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 from safetensors import SafetensorError
 
-from .messages import brief
+from .messages import shortened
 
 if TYPE_CHECKING:
     from PIL import Image
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-PART = "part-"  # prefix of unfinished files, to recognise leftovers of a crash
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+UNFINISHED = "part-"  # prefix of unfinished files, to recognise leftovers of a crash
 _PORTS = (f"{port}{n}" for port in ("COM", "LPT") for n in "123456789\u00b9\u00b2\u00b3")
 _DEVICES = {"CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", *_PORTS}
 _PLAIN = re.compile(r"[^\x00\ud800-\udfff:/\\]+")
@@ -58,15 +58,15 @@ def check_folder_name(name: str, what: str = "story") -> str:
     """`name`; ValueError if it is not a valid folder name on every system. what: what the folder holds, for errors."""
     if not _NAME.fullmatch(name) or name != name.strip() or not is_plain_name(name):
         raise ValueError(
-            f"{what} name {brief(repr(name), 120)} is not a valid folder name; use up to 80 letters, digits, spaces, - "
-            "and _, and no Windows device name such as CON"
+            f"{what} name {shortened(repr(name), 120)} is not a valid folder name; use up to 80 letters, digits, "
+            "spaces, - and _, and no Windows device name such as CON"
         )
     return name
 
 
 def is_part(name: str) -> bool:
     """Whether a file of this name is what `replacing` leaves after a crash. "part-2.mp4" is not: it has no process."""
-    return re.fullmatch(rf"{PART}[0-9]+-.+", name, re.DOTALL) is not None
+    return re.fullmatch(rf"{UNFINISHED}[0-9]+-.+", name, re.DOTALL) is not None
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def room_for(path: Path, again: str = "run the same command again") -> Iterator[
         yield
     except (OSError, SafetensorError) as error:
         code = error.errno if isinstance(error, OSError) else _code_of(error)
-        if code not in FULL:
+        if code not in DISK_FULL:
             raise
         there = next(place for place in (path.absolute(), *path.absolute().parents) if place.is_dir())
         free = shutil.disk_usage(there).free / 1e6
@@ -103,7 +103,7 @@ def replacing(path: Path) -> Iterator[Path]:
     format. The file gets the mode of any new file in the folder.
     """
     make_folder(path.parent)
-    part = path.with_name(f"{PART}{os.getpid()}-{path.name}")
+    part = path.with_name(f"{UNFINISHED}{os.getpid()}-{path.name}")
     part.unlink(missing_ok=True)  # left by a crashed process with the same id; may be a hard link
     try:
         with room_for(path):

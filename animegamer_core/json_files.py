@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from .messages import brief
+from .messages import shortened
 
 Value = TypeVar("Value")
 LARGEST_FILE = 16 << 20  # bytes, which may take twenty times the memory; ours are smaller, 10,000 films take 3 MB
@@ -62,7 +62,7 @@ def parse_json(data: bytes | str, kind: type[Value], where: str) -> Value:
     except msgspec.ValidationError as error:
         raise JsonError(f"{where}: {_in_words(str(error))}") from error
     except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: not UTF-8
-        raise JsonError(f"{where}: not JSON ({brief(str(error).removeprefix('JSON is malformed: '))})") from error
+        raise JsonError(f"{where}: not JSON ({shortened(str(error).removeprefix('JSON is malformed: '))})") from error
 
 
 def to_type(value: Any, kind: type[Value], where: str) -> Value:
@@ -90,7 +90,9 @@ def read_rows(path: Path, kind: type[Value]) -> Iterator[Row]:
             except msgspec.ValidationError as error:
                 yield Row(number, None, _in_words(str(error)))
             except (msgspec.DecodeError, ValueError, RecursionError) as error:
-                yield Row(number, None, f"not a line of JSON ({brief(str(error).removeprefix('JSON is malformed: '))})")
+                yield Row(
+                    number, None, f"not a line of JSON ({shortened(str(error).removeprefix('JSON is malformed: '))})"
+                )
 
 
 def _in_words(message: str) -> str:
@@ -103,4 +105,4 @@ def _in_words(message: str) -> str:
     text = re.sub(r" matching regex .*$", " of another form", text)
     field = path.rstrip("`").removeprefix("$").removeprefix(".")
     text = text[:1].lower() + text[1:]
-    return brief(f"field {field}: {text}" if field else text)
+    return shortened(f"field {field}: {text}" if field else text)

@@ -25,7 +25,7 @@ _ESCAPED = {code: ascii(chr(code))[1:-1] for code in _ACTING if chr(code) not in
 _LINE = re.compile(r"(\r?(?:\x1b\[K)?)(.*?)(\r?(?:\x1b\[K)?)", re.DOTALL)
 
 
-def brief(text: object, most: int = 200) -> str:
+def shortened(text: object, most: int = 200) -> str:
     """A text from a file, a name or a library's error, on one line of at most `most` characters, the middle left out.
 
     What a terminal would act on is escaped.
@@ -39,8 +39,8 @@ def brief(text: object, most: int = 200) -> str:
 
 
 def quoted(value: object, most: int = 60) -> str:
-    """A value as Python writes it, in ASCII, so that letters which look alike differ; shortened like `brief`."""
-    return brief(ascii(value), most)
+    """A value as Python writes it, in ASCII, so that letters which look alike differ; shortened like `shortened`."""
+    return shortened(ascii(value), most)
 
 
 def shell_word(text: object, windows: bool = os.name == "nt") -> str:

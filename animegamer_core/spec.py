@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from .messages import brief
+from .messages import shortened
 
 PROGRAM = "python -m animegamer_core"  # the command line, as written in messages
 ENCODER_VARIANTS = ("mlp", "linear", "addition", "cross_attention")
@@ -353,14 +353,14 @@ class Reading:
         """The reading in `values`; ValueError if the profile is unknown here or differs from this program's."""
         name, window = values.get("profile"), values.get("window")
         if not isinstance(name, str) or name not in PROFILES:
-            raise ValueError(f"unknown profile {brief(name, 40)!r}; expected one of {', '.join(PROFILES)}")
+            raise ValueError(f"unknown profile {shortened(name, 40)!r}; expected one of {', '.join(PROFILES)}")
         if window is not None and (type(window) is not int or not 0 <= window <= LARGEST):
-            raise ValueError(f"window is {brief(window, 40)!r}; expected the number of past turns")
+            raise ValueError(f"window is {shortened(window, 40)!r}; expected the number of past turns")
         read = cls(PROFILES[name], window)
         for switch, ours in read.to_dict().items():
             if values.get(switch) != ours:
                 raise ValueError(
-                    f"{switch} of profile {name!r} is {brief(values.get(switch), 40)!r}, but {ours} in this program"
+                    f"{switch} of profile {name!r} is {shortened(values.get(switch), 40)!r}, but {ours} in this program"
                 )
         return read
 
@@ -439,10 +439,10 @@ def _field(kind: typing.Any, value: typing.Any, where: str) -> typing.Any:
 
 def _checked(value: typing.Any, kind: typing.Any, where: str) -> typing.Any:
     if not isinstance(value, kind) or isinstance(value, bool) and kind is not bool:
-        raise ValueError(f"{where}: {brief(value, 40)!r} is not of type {kind}")
+        raise ValueError(f"{where}: {shortened(value, 40)!r} is not of type {kind}")
     largest = MOST_LAYERS if "layers" in where.rpartition(".")[2] else LARGEST
     if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value <= largest:
-        raise ValueError(f"{where}: {brief(value, 40)} is not a valid size; expected 1 to {largest}")
+        raise ValueError(f"{where}: {shortened(value, 40)} is not a valid size; expected 1 to {largest}")
     if isinstance(value, float) and not 0 <= value <= LARGEST:
         raise ValueError(f"{where}: {value} is not a valid scale; expected 0 to {LARGEST}")
     return value

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from ..animegamer_core.files import make_folder
-from ..animegamer_core.messages import brief
+from ..animegamer_core.messages import shortened
 from ..animegamer_core.runtime.interrupts import check_before_layers
 
 if typing.TYPE_CHECKING:
@@ -212,7 +212,7 @@ def _is_loopback(address: str) -> bool:
 
 def log(line: str) -> None:
     """Write a line to ComfyUI's log. It may hold names from files, so what would act on a terminal is escaped."""
-    logging.info("AnimeGamer: %s", brief(line, _LONGEST_LINE))
+    logging.info("AnimeGamer: %s", shortened(line, _LONGEST_LINE))
 
 
 async def queue_prompt(prompt: dict[str, typing.Any]) -> tuple[int, dict[str, typing.Any]]:

@@ -23,7 +23,7 @@ from .models import GameModel
 from .values import (
     WORLD,
     ModelSocket,
-    Moment,
+    PlayedState,
     Shot,
     ShotSocket,
     StateSocket,
@@ -81,7 +81,7 @@ class EncodeShot(io.ComfyNode):
             return frames_of(frames[index : index + 1])[0]
 
         session = open_game(model.encoder(), text, frame_at, len(frames), frame, clip_fps)
-        moment = Moment(session, world.motion_table, world.tokenizer().unknown_words(text))
+        moment = PlayedState(session, world.motion_table, world.tokenizer().unknown_words(text))
         return io.NodeOutput(moment, ui=notes_of(moment, world.spec.name))
 
 
@@ -176,7 +176,7 @@ class DecodeShot(io.ComfyNode):
     def execute(
         cls,
         model: GameModel,
-        state: Moment,
+        state: PlayedState,
         motion: str,
         motion_value: float,
         steps: int,
@@ -227,7 +227,7 @@ def motion_of_turns(motion: str, value: float, turns: range, model: GameModel) -
     return dict.fromkeys(turns, motion_condition(motion, value, 0, model))
 
 
-def draw(model: GameModel, moment: Moment, key: ShotKey, start: StartLatent | None = None) -> Shot:
+def draw(model: GameModel, moment: PlayedState, key: ShotKey, start: StartLatent | None = None) -> Shot:
     """Draw a moment by its key, with progress and previews on the running node. start: the latent of the key.
 
     ValueError if the state does not fit the world.

@@ -22,7 +22,7 @@ from .values import (
     HistorySocket,
     LoraSocket,
     ModelSocket,
-    Moment,
+    PlayedState,
     StateSocket,
     notes_of,
     one_instruction,
@@ -147,7 +147,7 @@ class GameHistory(io.ComfyNode):
         window: int,
         rewind_to: int,
         history: GameSession | None = None,
-        opening: Moment | None = None,
+        opening: PlayedState | None = None,
         memory: str = AS_BEFORE,
         recalled_turns: int = RECALLED_TURNS,
         **stats: int,
@@ -193,7 +193,7 @@ class PredictNextState(io.ComfyNode):
         history = with_opening_address(model.fingerprint, history)
         session = predict_turn(world, model, history, text).follow(history, seed)
         words, warnings = engine.tokenizer.unknown_words(text), world.warnings_for(session.window)
-        moment = Moment(session, world.motion_table, words, warnings)
+        moment = PlayedState(session, world.motion_table, words, warnings)
         return io.NodeOutput(moment, session, ui=notes_of(moment, world.spec.name))
 
 
@@ -211,7 +211,7 @@ class StateDisplay(io.ComfyNode):
         )
 
     @classmethod
-    def execute(cls, state: Moment) -> io.NodeOutput:
+    def execute(cls, state: PlayedState) -> io.NodeOutput:
         return io.NodeOutput(state, ui={"animegamer_state": [state_item(state)]})
 
 
@@ -234,7 +234,7 @@ class GameTurnValues(io.ComfyNode):
         )
 
     @classmethod
-    def execute(cls, state: Moment) -> io.NodeOutput:
+    def execute(cls, state: PlayedState) -> io.NodeOutput:
         turn = state.turn
         motion, stats = turn.state.motion, (turn.character[row.name] for row in STATS)
         return io.NodeOutput(turn.number, turn.instruction, scope_name(motion), int(motion), *stats)

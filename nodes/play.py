@@ -20,7 +20,7 @@ from .story import choose_turn, clip_of, clip_ui, open_story, shot_path, story_n
 from .values import (
     HistorySocket,
     ModelSocket,
-    Moment,
+    PlayedState,
     StateSocket,
     draft_ui,
     image_of_bytes,
@@ -75,7 +75,7 @@ class PlayInputs:
     steps: int
     guidance: str
     export: bool
-    opening: Moment | None = None
+    opening: PlayedState | None = None
     memory: str = AS_BEFORE
     recalled_turns: int = RECALLED_TURNS
     autoplay: int = 0
@@ -238,9 +238,9 @@ class GameRun:
         """The number of the last turn."""
         return self.player.session.next_number - 1
 
-    def _moment(self, session: GameSession) -> Moment:
+    def _moment(self, session: GameSession) -> PlayedState:
         words = self._tokenizer.unknown_words(session.turns[-1].instruction) if session.turns else ()
-        return Moment(session, self.model.world.motion_table, words)
+        return PlayedState(session, self.model.world.motion_table, words)
 
     def play(self, instructions: tuple[str, ...], autoplay: int = 0, seed: int = 0) -> None:
         """Play these turns and then proposed ones. An interrupt keeps the finished turns. seed: the director's."""

@@ -22,12 +22,12 @@ from collections.abc import Callable
 import msgspec
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.files import FULL
+from ..animegamer_core.files import DISK_FULL
 from ..animegamer_core.game.director import SUGGESTIONS, director_for
 from ..animegamer_core.game.life import Words
 from ..animegamer_core.game.state import GameSession, MotionScope, Turn, clean_text, read_instructions, scope_name
 from ..animegamer_core.json_files import parse_json
-from ..animegamer_core.messages import brief
+from ..animegamer_core.messages import shortened
 from ..animegamer_core.story.folder import duplicate_story, rename_story, restore_story, trash_story
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
@@ -123,13 +123,13 @@ def _answering(handler: Handler) -> Callable[..., typing.Any]:
             _check_host(request.headers)
             status, values = await handler(request)
         except Refused as refused:
-            status, values = refused.status, {"error": brief(refused, LONGEST_ERROR)}
+            status, values = refused.status, {"error": shortened(refused, LONGEST_ERROR)}
         except ValueError as error:
-            status, values = 400, {"error": brief(error, LONGEST_ERROR)}
+            status, values = 400, {"error": shortened(error, LONGEST_ERROR)}
         except OSError as error:
             gone = isinstance(error, FileNotFoundError)  # a story that was moved or deleted at this moment
-            status = 507 if error.errno in FULL else 409 if gone else 500
-            values = {"error": brief(f"{error.filename or 'the disk'}: {error.strerror or error}")}
+            status = 507 if error.errno in DISK_FULL else 409 if gone else 500
+            values = {"error": shortened(f"{error.filename or 'the disk'}: {error.strerror or error}")}
         return web.Response(text=values) if isinstance(values, str) else web.json_response(values, status=status)
 
     return answer
@@ -144,8 +144,8 @@ def _check_host(headers: typing.Mapping[str, str]) -> None:
     if "Sec-Fetch-Site" not in headers and not comfyui.answers_to(host):
         raise Refused(
             403,
-            f"{brief(host, 80)} is not a name of this ComfyUI, which listens on this machine only; if it is, start "
-            f"ComfyUI with --enable-cors-header https://{brief(host, 80)}",
+            f"{shortened(host, 80)} is not a name of this ComfyUI, which listens on this machine only; if it is, start "
+            f"ComfyUI with --enable-cors-header https://{shortened(host, 80)}",
         )
 
 
@@ -188,7 +188,7 @@ def _prompt(asked: TurnRequest) -> Json:
         raise ValueError("the instruction is empty or starts with #")
     name = story_name(asked.story)
     if asked.world not in worlds.world_names():
-        raise ValueError(f"world {brief(asked.world, 80)!r} is not known; choose {', '.join(worlds.world_names())}")
+        raise ValueError(f"world {shortened(asked.world, 80)!r} is not known; choose {', '.join(worlds.world_names())}")
     motion: Json = {"motion": asked.motion}
     if not isinstance(asked.motion, str):
         motion = {"motion": "custom", "motion_value": asked.motion}
@@ -239,7 +239,7 @@ def _listed(name: str, world_of: Callable[[str, str], tuple[str, WorldFacts | No
     try:
         story = Story.read(comfyui.output_folder(), name)
     except (ValueError, OSError) as error:
-        return {"name": name, "world": "", "branch": "", "turns": 0, "error": brief(error, LONGEST_ERROR)}
+        return {"name": name, "world": "", "branch": "", "turns": 0, "error": shortened(error, LONGEST_ERROR)}
     world, _ = world_of(story.world_name, story.fingerprint)
     drawn = (entry.shot for entry in reversed(story.entries) if entry.shot is not None)
     shots = (story.shots.path(shot) for shot in drawn if story.shots.record(shot) is not None)
@@ -263,7 +263,7 @@ def _branch(story: Story, branch: str, facts: WorldFacts | None) -> Json:
         story.use(branch)
         session = story.session(len(story.entries), 0)
     except ValueError as error:
-        return {"turns": [], "error": brief(error, LONGEST_ERROR)}
+        return {"turns": [], "error": shortened(error, LONGEST_ERROR)}
     turns = [_turn_of(story, turn, facts) for turn in session.turns if turn.number > 0]
     if session.picture is None:
         return {"turns": turns, "opening": None, "opening_clip": None}
@@ -331,7 +331,7 @@ def _docs(query: Query) -> str:
     pages = {path.stem: path for path in (comfyui.PACK / "README.md", *sorted((comfyui.PACK / "docs").glob("*.md")))}
     page = query.get("page", "")
     if page not in pages:
-        raise Refused(404, f"there is no page {brief(page, 80)!r}; there are {', '.join(pages)}")
+        raise Refused(404, f"there is no page {shortened(page, 80)!r}; there are {', '.join(pages)}")
     return pages[page].read_text("utf-8")
 
 

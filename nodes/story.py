@@ -21,7 +21,7 @@ from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
-from .values import HistorySocket, Moment, Shot, ShotSocket, StateSocket, bytes_of, image_of_bytes
+from .values import HistorySocket, PlayedState, Shot, ShotSocket, StateSocket, bytes_of, image_of_bytes
 from .widgets import branch_input, schema, story_input, turn_input, window_input, window_of
 
 if typing.TYPE_CHECKING:
@@ -102,7 +102,7 @@ class LoadGameStory(io.ComfyNode):
         instructions = "\n".join(turn.instruction for turn in session.turns if turn.number > 0)
         facts = played_world(saved.world_name, saved.fingerprint)[1]
         table = None if facts is None else facts.motion_table
-        state = Moment(session, table) if session.turns else comfyui.blocked("this game has no turn yet")
+        state = PlayedState(session, table) if session.turns else comfyui.blocked("this game has no turn yet")
         images = fps = comfyui.blocked(f"turn {number} of story {story!r} was saved without a shot")
         if (clip := clip_of(saved, number)) is not None:
             images, fps = image_of_bytes(clip.frames), clip.fps

@@ -24,7 +24,7 @@ if typing.TYPE_CHECKING:
 
 ModelSocket = io.Custom("ANIMEGAMER_MODEL")  # models.GameModel
 HistorySocket = io.Custom("ANIMEGAMER_HISTORY")  # core's GameSession
-StateSocket = io.Custom("ANIMEGAMER_STATE")  # Moment
+StateSocket = io.Custom("ANIMEGAMER_STATE")  # PlayedState
 ShotSocket = io.Custom("ANIMEGAMER_SHOT")  # Shot
 LoraSocket = io.Custom("ANIMEGAMER_LORA")  # core's Adapters
 DatasetSocket = io.Custom("ANIMEGAMER_DATASET")  # the path of a dataset folder, a str
@@ -35,7 +35,7 @@ CHART_TURNS = 200  # turns that a chart on a page shows: the last ones of a long
 
 
 @dataclass(frozen=True)
-class Moment:
+class PlayedState:
     """A game after one of its turns: the last turn of `session`, which is turn 0 for an encoded opening picture.
 
     motion_table: of the world that predicted it. unknown_words: words of the instruction that were not in that world's
@@ -61,7 +61,7 @@ class Shot:
     names. precision: of the GameModel, which predicted the turn. key: every setting that the frames depend on.
     """
 
-    moment: Moment
+    moment: PlayedState
     image_FHWC: Tensor
     latent_BCTHW: Tensor
     fps: float
@@ -104,7 +104,7 @@ def frames_of(image_FHWC: Tensor) -> Tensor:
     return image_FHWC[..., :3].permute(0, 3, 1, 2).float() * 2 - 1
 
 
-def state_item(moment: Moment) -> dict[str, typing.Any]:
+def state_item(moment: PlayedState) -> dict[str, typing.Any]:
     """The `animegamer_state` item that pages show: the last turn, and the stats after each turn."""
     session, turn = moment.session, moment.turn
     table, motion = moment.motion_table, turn.state.motion
@@ -130,7 +130,7 @@ def gauges_of(rules: Rules | None) -> dict[str, dict[str, str]]:
     return {stat.name: {"label": stat.label, "colour": stat.colour} for stat in (rules or PUBLISHED_RULES).stats}
 
 
-def notes_of(moment: Moment, world: str) -> dict[str, list[str]] | None:
+def notes_of(moment: PlayedState, world: str) -> dict[str, list[str]] | None:
     """The `ui` of a node with its warnings and with words that the world does not know; None if there are none."""
     notes = [*moment.warnings, *unknown_notes(moment, world)]
     return {"animegamer_notes": notes} if notes else None
@@ -145,7 +145,7 @@ def draft_ui(steps: int, usual: int) -> dict[str, list[str]]:
     }
 
 
-def unknown_notes(moment: Moment, world: str) -> list[str]:
+def unknown_notes(moment: PlayedState, world: str) -> list[str]:
     """A warning that names the words that the world does not know; empty if it knows all of them."""
     if not moment.unknown_words:
         return []

@@ -19,7 +19,7 @@ from ..game.life import PUBLISHED_RULES
 from ..game.recall import MEMORIES, chosen_memory, turn_name
 from ..game.state import GameSession, MotionScope, MotionTable, check_length, read_instructions, scope_name
 from ..media.soundtrack import read_sound
-from ..messages import brief
+from ..messages import shortened
 from ..runtime.device import choose_device
 from ..runtime.models import LoadedModels
 from ..runtime.presets import PresetModels, get_preset, preset_for_device, with_preset
@@ -245,7 +245,7 @@ class Play(Drawing):
         else:
             if offered and line.isdecimal():
                 if not 1 <= int(line) <= len(offered):
-                    raise ValueError(f"there is no proposal {brief(line, 20)}; choose 1 to {len(offered)}")
+                    raise ValueError(f"there is no proposal {shortened(line, 20)}; choose 1 to {len(offered)}")
                 line = offered[int(line) - 1].instruction
             check_length(line, len(player.world.tokenizer().encode_text(line)))
             _warn_of_unknown_words(player.world, line)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..files import PART, locked, write_text
+from ..files import UNFINISHED, locked, write_text
 from ..game.life import STATS
 from .build import BuildSettings, OnProgress
 from .captions.pictures import Reference
@@ -78,7 +78,7 @@ def assemble_dataset(
     with locked(
         out / LOCK, f"another build is finishing {out}, or corrections are being applied; wait until that ends"
     ):
-        for leftover in out.glob(f"{PART}*"):  # of a build that was killed
+        for leftover in out.glob(f"{UNFINISHED}*"):  # of a build that was killed
             leftover.unlink(missing_ok=True)
         cutting, films = settings.cutting(), read_film_index(out)
         check_same_settings(out, films, {}, cutting)

@@ -23,7 +23,7 @@ import msgspec
 
 from ..files import locked, write_text
 from ..json_files import read_rows, to_type
-from ..messages import brief
+from ..messages import shortened
 from .dataset import GAMES, TURNS, DatasetFolder, with_level
 from .films.film_index import change_scenes, read_film_index
 from .films.survey import FilmScene, SceneChange
@@ -75,7 +75,7 @@ def _apply(folder: DatasetFolder, file: Path) -> int:
             if "film" in row and "clip" not in row:
                 change = to_type(row, SceneChange, "this line")
                 if change.film not in films:
-                    raise ValueError(f"{brief(change.film)!r} is not a film of this dataset: {', '.join(films)}")
+                    raise ValueError(f"{shortened(change.film)!r} is not a film of this dataset: {', '.join(films)}")
                 before: Sequence = scenes.get(change.film, list(films[change.film].survey.scenes))
                 after = change.apply(before)
                 if after != before:
@@ -120,7 +120,7 @@ class _Tables:
         if not asked or not asked.keys() <= set(CAPTION_FIELDS):
             found = ", ".join(asked) or "nothing"
             raise ValueError(
-                f"{clip}: {brief(found)} cannot be corrected; give drop (true or false) alone, or "
+                f"{clip}: {shortened(found)} cannot be corrected; give drop (true or false) alone, or "
                 f"any of {', '.join(CAPTION_FIELDS)}"
             )
         before = self.turns.get(clip) or self._waiting(clip)
@@ -179,7 +179,7 @@ class _Tables:
     def _absent(self, clip: str) -> str:
         if clip in self.dropped:
             return f"{clip} was dropped; restore it with drop: false first"
-        return f"{brief(clip)!r} is not a clip of this dataset; is this file for {self.folder.path}?"
+        return f"{shortened(clip)!r} is not a clip of this dataset; is this file for {self.folder.path}?"
 
     def write(self) -> None:
         """Write the tables one after another, so that the folder is readable at every moment and no clip is lost: a row
@@ -197,8 +197,8 @@ class _Tables:
             (DROPPED, dropped),
             (ADVERBS, adverbs),
         ]
-        for name, rows in steps:
-            text = jsonl_text(rows)
+        for name, lines in steps:
+            text = jsonl_text(lines)
             if text.encode() != ((path / name).read_bytes() if (path / name).is_file() else b""):
                 write_text(path / name, text)
 
@@ -206,7 +206,7 @@ class _Tables:
         """The lines of games.jsonl without dropped clips and empty games, and one for each restored clip that was held
         out and is in no game."""
         clips = [turn.clip for turn in self.folder.turns]
-        games = []
+        games: list[dict[str, Any]] = []
         for game in self.folder.games:
             if kept := [clips[clip] for clip in game.clips if clips[clip] in self.turns]:
                 games.append({"game": game.name, "clips": kept, "held_out": game.held_out})

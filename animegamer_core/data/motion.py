@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..game.state import level_of
-from ..messages import brief
+from ..messages import shortened
 from ..weights.storage import note_of
 
 MEASURE_HEIGHT = 480  # flow is in pixels per frame at this height, whatever the clip's own
@@ -192,7 +192,7 @@ class MemFlow:
             ) from error
         except (AssertionError, OSError, EOFError, LookupError, RuntimeError, UnpicklingError, ValueError) as error:
             raise FlowError(
-                f"{weights} cannot be used as ptlflow's weights of MemFlow on {settings.device} ({brief(error)})"
+                f"{weights} cannot be used as ptlflow's weights of MemFlow on {settings.device} ({shortened(error)})"
             ) from error
         self._device = settings.device
         version = str(getattr(ptlflow, "__version__", "unknown"))

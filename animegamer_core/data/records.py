@@ -22,7 +22,7 @@ from ..files import is_inside
 from ..game.life import Stat
 from ..game.state import Instruction, clean_text, motion_text
 from ..json_files import read_rows
-from ..messages import brief, quoted
+from ..messages import quoted, shortened
 
 DROPPED, SET_ASIDE, ADVERBS = "dropped.jsonl", "set_aside.jsonl", "adverbs.jsonl"
 LOCK = "build.lock"  # held while the tables are written
@@ -125,7 +125,7 @@ def check_stats(values: Mapping[str, int | None], stats: Sequence[Stat]) -> None
     """ValueError unless `values` has a change of each stat that it can have, or None."""
     names = [stat.name for stat in stats]
     if sorted(values) != sorted(names):
-        raise ValueError(f"stats names {brief(', '.join(values) or 'none')}; expected {', '.join(names)}")
+        raise ValueError(f"stats names {shortened(', '.join(values) or 'none')}; expected {', '.join(names)}")
     for stat in stats:
         if (value := values[stat.name]) is not None and value not in stat.choices:
             raise ValueError(f"{stat.name} is {value}; expected {' or '.join(map(str, stat.choices))}")
@@ -186,7 +186,7 @@ class Problem:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
-        text = brief(self.text, _LONGEST_TEXT)
+        text = shortened(self.text, _LONGEST_TEXT)
         return f"{place}: {text}" if self.serious else f"{place}: note: {text}"
 
 

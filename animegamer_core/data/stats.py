@@ -13,7 +13,7 @@ from ..files import save_picture
 from ..game.life import Stat
 from ..game.state import MotionScope
 from ..media.text import drawable, font_of
-from ..messages import brief
+from ..messages import shortened
 from .dataset import DatasetFolder
 from .records import CAPTION_FIELDS, DROPPED, SET_ASIDE, Dropped, SetAside, readable_rows
 
@@ -123,7 +123,7 @@ def _counts(title: str, counts: Counts, clips: int, dropped: Counts | None = Non
     lines = [f"{f'{title} ({len(counts)})':<42}{'clips':>8}{'share':>8}{'' if dropped is None else '  dropped'}"]
     for name, count in list(counts.items())[:MOST]:
         more = "" if dropped is None else f"{dropped.get(name, 0):>9}"
-        lines.append(f"{brief(name, 40):<42}{count:>8}{_share(count, clips):>8}{more}")
+        lines.append(f"{shortened(name, 40):<42}{count:>8}{_share(count, clips):>8}{more}")
     return [*lines, *([f"... and {len(counts) - MOST} more"] if len(counts) > MOST else [])]
 
 
@@ -174,7 +174,7 @@ def draw_stats(folder: str | Path) -> Image.Image:
     # parse_math off: a name may hold dollar signs
     with matplotlib.rc_context({"font.family": _font_families(names), "text.parse_math": False, "font.size": 10}):
         figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
-        figure.suptitle(drawable(brief(facts.name, 60)), size=18)
+        figure.suptitle(drawable(shortened(facts.name, 60)), size=18)
         grid = figure.add_gridspec(2, 6)
         _histogram(figure.add_subplot(grid[0, :2]), facts.levels)
         for place, panel in enumerate(panels, start=1):
@@ -190,7 +190,7 @@ def _bars(axes: Axes, title: str, counts: Counts, colour: str | Sequence[str]) -
     rows = list(counts.items())[:MOST]
     bars = axes.barh(range(len(rows)), [count for _, count in rows], height=0.6, color=colour)
     axes.bar_label(bars, padding=4, color=FAINT)
-    axes.set_yticks(range(len(rows)), [drawable(brief(name, 16)) for name, _ in rows])
+    axes.set_yticks(range(len(rows)), [drawable(shortened(name, 16)) for name, _ in rows])
     axes.set(title=title, xticks=[], ylim=(MOST - 0.5, -0.5))
     axes.margins(x=0.15)
     axes.tick_params(length=0)

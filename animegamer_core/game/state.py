@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..messages import brief
+from ..messages import shortened
 from .life import LIMITS, PUBLISHED_RULES, Rules, Values
 from .recall import OPENING, PUBLISHED, RECALL, RECENT, Memory, Seen
 
@@ -40,7 +40,7 @@ class MotionScope(IntEnum):
             if word in (scope.name, str(scope.value)):
                 return scope
         names = ", ".join(scope.name.lower() for scope in cls)
-        raise ValueError(f"unknown motion scope {brief(repr(text), 80)}; choose {names} or 1..5")
+        raise ValueError(f"unknown motion scope {shortened(repr(text), 80)}; choose {names} or 1..5")
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Turn:
     refused: tuple[str, ...] = ()
     clip: OpeningClip | None = None
 
-    def under(self, rules: Rules) -> Turn:
+    def counted_by(self, rules: Rules) -> Turn:
         """The turn with its new stats; until now `character` holds the stats before it."""
         before, change = self.character, self.state.change
         counted = rules.allowed(before, change)
@@ -244,7 +244,7 @@ class GameSession:
         """The session with one more turn. It drops the representations of old turns, so memory stays constant."""
         assert self.window is not None and self.rules is not None, "call with_defaults first"
         played = Turn(self.next_number, instruction, seed, state, self.character, address, self.window, recalled)
-        turn = played.under(self.rules)
+        turn = played.counted_by(self.rules)
         turns = (*self.turns, turn)
         oldest = len(turns) - 1 - max(CACHED_TURNS, self.window)
         stays = turns[0].number == OPENING and self.memory is not None and self.memory.kind == RECALL
@@ -314,8 +314,8 @@ def check_length(instruction: str, tokens: int = 0) -> None:
     if tokens > MOST_TOKENS or len(instruction) > MOST_LETTERS:
         found = f"{tokens} tokens" if tokens > MOST_TOKENS else f"{len(instruction)} letters"
         raise ValueError(
-            f"the instruction {brief(instruction, 60)!r} has {found}; shorten it to {MOST_TOKENS} tokens (about 700 "
-            f"words) and {MOST_LETTERS} letters"
+            f"the instruction {shortened(instruction, 60)!r} has {found}; shorten it to {MOST_TOKENS} tokens (about "
+            f"700 words) and {MOST_LETTERS} letters"
         )
 
 

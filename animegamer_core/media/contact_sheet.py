@@ -9,7 +9,7 @@ import numpy as np
 
 from ..game.life import STATS, Stat
 from ..game.state import Turn, scope_name
-from .text import NOTICE, Pen, fitted, is_drawable, parts_of, wrapped
+from .text import NOTICE, Pen, fitted, instruction_parts, is_drawable, wrapped
 
 if typing.TYPE_CHECKING:
     from PIL import Image
@@ -88,7 +88,7 @@ def _draw_panel(pen: Pen, turn: Turn, corner: tuple[int, int], stats: Sequence[S
 
 def _instruction_lines(instruction: str, width: int) -> list[str]:
     """At most three lines: the parts of an instruction without their labels, or plain text, wrapped."""
-    parts = parts_of(instruction)[:3]
+    parts = instruction_parts(instruction)[:3]
     lines = parts if len(parts) > 1 else wrapped(parts[0], _WORDS[0], width, 3)
     return [fitted(line, _WORDS[index > 0], width) for index, line in enumerate(lines)]
 

@@ -70,7 +70,7 @@ def wrapped(words: str, size: int, width: float, most: int) -> list[str]:
     return lines
 
 
-def parts_of(instruction: str) -> Sequence[str]:
+def instruction_parts(instruction: str) -> Sequence[str]:
     """The parts of an instruction in the published form without their labels; of other texts, the whole."""
     if not instruction.startswith("Character: "):
         return (instruction,)

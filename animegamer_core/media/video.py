@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files import FULL, replacing
+from ..files import DISK_FULL, replacing
 
 if typing.TYPE_CHECKING:
     from av.container import InputContainer
@@ -98,7 +98,7 @@ def _opened(path: Path) -> Iterator[InputContainer]:
     except FileNotFoundError:  # names the file already
         raise
     except av.error.FFmpegError as error:
-        if error.errno in FULL:  # of the file that is written within the block
+        if error.errno in DISK_FULL:  # of the file that is written within the block
             raise
         raise ValueError(f"{path}: not a readable mp4 ({error.strerror})") from error
 

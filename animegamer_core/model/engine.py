@@ -23,7 +23,7 @@ from ..game.state import GameState, Turn
 from ..spec import ModelSpec, Profile
 from .prompt import GameTokenizer, Levels, TurnPrompt, build_prompt, parse_reply
 
-PART = 2048  # tokens of a prompt that are read at a time; most prompts have fewer
+PREFILL = 2048  # tokens of a prompt that are read at a time; most prompts have fewer
 MAX_REPLY = 200  # new tokens of a free reply (docs/reference.md, replies)
 # The KV cache in calls and outputs of a Mistral: transformers 5.24 renamed it, and 5.40 drops the old name.
 CACHE = "cache" if "cache" in inspect.signature(MistralModel.forward).parameters else "past_key_values"
@@ -311,7 +311,7 @@ def _part_ends(query_L: Tensor, total: int) -> list[int]:
     """Where the parts of a prompt and its tree end; the last part has all query slots, since they see one another."""
     queries = query_L.nonzero()
     first = int(queries[0]) if len(queries) else len(query_L) - 1
-    return [*(range(PART, first + 1, PART) if total > PART else ()), total]
+    return [*(range(PREFILL, first + 1, PREFILL) if total > PREFILL else ()), total]
 
 
 def _prompt_mask(query_L: Tensor, tree: ReplyTree | None, start: int, end: int, dtype: torch.dtype) -> Tensor:

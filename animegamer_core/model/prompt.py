@@ -22,7 +22,7 @@ import msgspec
 from ..game.life import MOTION, STATS, Number, Stat
 from ..game.state import MOST_TOKENS, check_length, clean_text
 from ..json_files import read_json
-from ..messages import brief
+from ..messages import shortened
 from ..spec import Profile
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def read_tokenizer(path: Path) -> Tokenizer:
         content = {**read_json(path, dict[str, Any], LARGEST_TOKENIZER), **unused}
         return Tokenizer.from_buffer(msgspec.json.encode(content))  # from_file raises a bare Exception
     except ValueError as error:
-        why = brief(str(error).removeprefix(f"{path}: ").rpartition("buffer: ")[2])
+        why = shortened(str(error).removeprefix(f"{path}: ").rpartition("buffer: ")[2])
         raise ValueError(f"{path}: not a complete tokenizer file ({why}); convert or download it again") from error
 
 
@@ -291,6 +291,6 @@ def _read_mistral(folder: Path) -> Tokenizer:
         return LlamaTokenizerFast.from_pretrained(str(folder), legacy=False, local_files_only=True).backend_tokenizer
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{folder / 'tokenizer.model'} cannot be read ({brief(error)}); run `pip install sentencepiece "
+            f"{folder / 'tokenizer.model'} cannot be read ({shortened(error)}); run `pip install sentencepiece "
             "protobuf`, or add tokenizer.json from the same download"
         ) from error

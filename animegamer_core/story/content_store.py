@@ -21,7 +21,7 @@ from ..files import replacing, write_text
 from ..game.life import PUBLISHED_RULES, Values
 from ..game.state import GameSession, GameState
 from ..json_files import read_json, to_type
-from ..messages import brief
+from ..messages import shortened
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -211,7 +211,7 @@ def read_representation(path: Path) -> Tensor:
     try:
         found = load_file(path)["representation"].clone()  # a view would keep the file open on Windows
     except (SafetensorError, KeyError) as error:
-        raise ValueError(f"{path}: is not a saved state ({brief(error)}); {_AGAIN}") from error
+        raise ValueError(f"{path}: is not a saved state ({shortened(error)}); {_AGAIN}") from error
     if found.ndim != 2 or not found.is_floating_point() or not found.isfinite().all():
         raise ValueError(f"{path}: has values that are not a state; {_AGAIN}")
     return found

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..files import is_part
 from ..media.film_writer import Caption, write_film
-from ..media.text import parts_of
+from ..media.text import instruction_parts
 from ..media.video import read_clip, read_clip_info
 from .story import Story
 
@@ -75,7 +75,7 @@ def export_film(
             )
     starts = [0, *accumulate(info.frames for info in infos)]
     captions = [
-        Caption(start / fps, end / fps, f"{turn.number}. " + " \u00b7 ".join(parts_of(turn.instruction)))
+        Caption(start / fps, end / fps, f"{turn.number}. " + " \u00b7 ".join(instruction_parts(turn.instruction)))
         for (turn, _), (start, end) in zip(scenes, pairwise(starts), strict=True)
     ]
     frames = _frames([clip for _, clip in scenes], starts[-1], on_frame)

@@ -20,7 +20,7 @@ from typing import Annotated
 
 import msgspec
 
-from ..files import PART, check_folder_name, is_part, locked, make_folder, room_for, write_text
+from ..files import UNFINISHED, check_folder_name, is_part, locked, make_folder, room_for, write_text
 from ..game.life import Rules
 from ..game.recall import Memory
 from ..json_files import JsonError, read_json
@@ -126,7 +126,7 @@ def exclusive_access(root: Path, name: str) -> Iterator[None]:
     remedy = "wait until that ends, or choose another name"
     refusal = f"story {name!r} is being played elsewhere or exported; {remedy}"
     with locked(root / LOCKS / check_story_name(name), refusal):
-        for part in (root / name).glob(f"**/{PART}*"):
+        for part in (root / name).glob(f"**/{UNFINISHED}*"):
             if is_part(part.name) and part.is_file() and time.time() - part.stat().st_mtime > 3600:
                 part.unlink(missing_ok=True)
         yield
@@ -162,7 +162,7 @@ def duplicate_story(root: Path, name: str, new: str) -> None:
     """
     with _free(root, new), _existing(root, name), room_for(root / new, "duplicate the story again"):
         make_folder(root / TRASH)
-        with tempfile.TemporaryDirectory(prefix=PART, dir=root / TRASH, ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=root / TRASH, ignore_cleanup_errors=True) as folder:
             _copy_folder(root / name, Path(folder, new))
             os.rename(Path(folder, new), root / new)
 

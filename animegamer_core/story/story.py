@@ -29,7 +29,7 @@ from ..game.life import PUBLISHED_RULES, Rules
 from ..game.recall import OPENING, Memory
 from ..game.state import CACHED_TURNS, GameSession, GameState, OpeningClip, Turn, clean_text
 from ..json_files import to_type
-from ..messages import brief
+from ..messages import shortened
 from .content_store import (
     ContentStore,
     OpeningKey,
@@ -137,7 +137,7 @@ class Story:
         if branch not in self._turns:
             gone = ": it was removed from the output folder, or never started; start it again"
             known = f"; its branches are {', '.join(self._turns)}" if self._turns else gone
-            raise ValueError(f"story {self.name!r} has no branch {brief(repr(branch), 80)}{known}")
+            raise ValueError(f"story {self.name!r} has no branch {shortened(repr(branch), 80)}{known}")
         self.branch = branch
 
     def session(self, count: int, window: int | None, memory: Memory | None = None) -> GameSession:
@@ -156,7 +156,9 @@ class Story:
         for number, entry in enumerate(self.entries[:count], start=1):
             state, key = self._known(entry.state)
             text = clean_text(key.instruction)  # the file may have been changed by hand
-            turn = Turn(number, text, entry.seed, state, character, entry.state, key.window, key.recalled).under(rules)
+            turn = Turn(number, text, entry.seed, state, character, entry.state, key.window, key.recalled).counted_by(
+                rules
+            )
             character = turn.character
             turns.append(turn)
         return replace(session, turns=tuple(turns))

@@ -20,8 +20,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ..data.dataset import DatasetFolder
-from ..files import PART, locked, replacing
-from ..messages import brief, quoted
+from ..files import UNFINISHED, locked, replacing
+from ..messages import quoted, shortened
 from ..weights import World, storage
 from ..weights.adapter_files import GAME_STAGES
 from ..weights.storage import note_of, write_json
@@ -96,7 +96,7 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> None:
     info = StoredState(state.stage, state.step, state.seconds, steps, dataclasses.asdict(state.config))
     with replacing(folder / f"step-{state.step:07d}.safetensors") as part:
         save_file(tensors, part, {"state": msgspec.json.encode(info).decode()})
-    for old in (*list_checkpoints(folder)[:-KEPT], *folder.glob(f"{PART}*")):
+    for old in (*list_checkpoints(folder)[:-KEPT], *folder.glob(f"{UNFINISHED}*")):
         old.unlink()
 
 
@@ -117,7 +117,7 @@ def _opened(path: Path) -> Iterator[tuple[StoredState, Any]]:
         with safe_open(path, framework="pt") as file:
             yield msgspec.json.decode((file.metadata() or {}).get("state", ""), type=StoredState), file
     except (SafetensorError, msgspec.MsgspecError) as error:
-        raise ValueError(f"{path}: {brief(error)}; delete it to continue from the checkpoint before") from error
+        raise ValueError(f"{path}: {shortened(error)}; delete it to continue from the checkpoint before") from error
 
 
 def load_checkpoint(path: Path, state: RunState) -> None:
@@ -207,8 +207,8 @@ def hold_run_folder(
                 for name, value in origin.items():
                     if before.get(name) != value:
                         raise ValueError(
-                            f"{out} holds a run with another {name} ({brief(before.get(name), 40)}, now "
-                            f"{brief(value, 40)}); choose another folder for this run"
+                            f"{out} holds a run with another {name} ({shortened(before.get(name), 40)}, now "
+                            f"{shortened(value, 40)}); choose another folder for this run"
                         )
             else:
                 (out / RESULT).unlink(missing_ok=True)  # of a run whose checkpoints were removed

@@ -34,7 +34,7 @@ from ..weights.lora import (
     linear_layers,
     take_in,
 )
-from ..weights.parts import ENCODER_PARTS, is_lora, part_names, parts_of, plain_tensors
+from ..weights.parts import ENCODER_PARTS, is_lora, part_names, parts_of_model, plain_tensors
 from .distributed import processes
 from .sampling import random_seed
 from .stages import STAGES, StageConfig, matching, models_of
@@ -96,7 +96,7 @@ class WorldParts:
         made: dict[str, nn.Module] = {}
         if "engine" in models and world.has("engine"):
             made["engine"] = world.load_engine(dtype=dtype)
-        if "decoder" in models and all(world.has(part) for part in parts_of("decoder")):
+        if "decoder" in models and all(world.has(part) for part in parts_of_model("decoder")):
             made["decoder"] = world.load_decoder(dtype=dtype)
         present = tuple(part for part in ENCODER_PARTS if world.has(part))
         if "encoder" in models and "encoder" in present:
@@ -228,7 +228,7 @@ def _reload_fp32(model: nn.Module, model_name: str, world: World, patterns: Sequ
     places = plain_tensors(model)
     whole = (r"^decoder\.vae\.", r"^decoder\.unconditional_ND$")
     chosen = set(matching((*patterns, *whole), (f"{model_name}.{name}" for name in places)))
-    for part in parts_of(model_name):
+    for part in parts_of_model(model_name):
         source = world.source(part)
         for stored, name in part_names(model_name, part, places).items():
             if f"{model_name}.{name}" in chosen:

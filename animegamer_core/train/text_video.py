@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
 from ..data.dataset import DatasetFolder
-from ..files import PART, rename, room_for, sync_file
+from ..files import UNFINISHED, rename, room_for, sync_file
 from ..game.state import clean_text
 from ..model.decoder import stock_transformer
 from ..model.sampler import STOCK_SCHEDULER
@@ -156,7 +156,7 @@ def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
     The LoRA's scale is multiplied into its weights, so that diffusers' default strength is right.
     """
     _, config, tensors = read_adapter(stage_file)
-    part = folder.with_name(f"{PART}{os.getpid()}-{folder.name}")
+    part = folder.with_name(f"{UNFINISHED}{os.getpid()}-{folder.name}")
     with room_for(folder):
         if config.lora_rank:
             scale = config.lora_alpha / config.lora_rank

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..files import replacing
 from ..game.state import MotionTable
 from ..json_files import parse_json, to_type
-from ..messages import brief
+from ..messages import shortened
 from ..spec import Reading
 from .manifest import read_motion_table
 from .parts import ADAPTER, CONFIG, LoraUpdate, LoraUpdates
@@ -156,8 +156,8 @@ def _transformer_layer(name: str) -> str | None:
 
 def _unfit(path: Path, key: str, why: str) -> CheckpointError:
     return CheckpointError(
-        f"{path}: {brief(key, LONGEST)!r} does not fit: {why}; choose a LoRA file that was trained on the decoder's "
-        "base model (CogVideoX-2B for published worlds)"
+        f"{path}: {shortened(key, LONGEST)!r} does not fit: {why}; choose a LoRA file that was trained on the "
+        "decoder's base model (CogVideoX-2B for published worlds)"
     )
 
 
@@ -237,7 +237,7 @@ def _opened(path: Path) -> Iterator[Any]:
         with safe_open(path, framework="pt") as file:
             yield file
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} cannot be read ({brief(error)}); it may be cut off, so copy it again") from error
+        raise ValueError(f"{path} cannot be read ({shortened(error)}); it may be cut off, so copy it again") from error
 
 
 def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
@@ -261,7 +261,7 @@ def read_settings(path: Path, notes: Mapping[str, str]) -> tuple[str, dict[str, 
 def unreadable_settings(path: Path, error: Exception) -> ValueError:
     """The error for an adapter file whose stage or settings cannot be read."""
     return ValueError(
-        f"{path}: its stage and settings cannot be read ({brief(error)}); a newer version may have written it, so "
+        f"{path}: its stage and settings cannot be read ({shortened(error)}); a newer version may have written it, so "
         "update this pack, or train the stage again"
     )
 
@@ -320,7 +320,7 @@ def _facts(path: str, _changed: int, _size: int) -> AdapterFacts:
             measured = {name: str(value) for name, value in _object(motion.get("provenance")).items()}
             facts = replace(facts, motion_table=read_motion_table(_object(motion.get("table"))), provenance=measured)
     except ValueError as error:
-        raise ValueError(f"{path}: its training notes cannot be read ({brief(error)}); train it again") from error
+        raise ValueError(f"{path}: its training notes cannot be read ({shortened(error)}); train it again") from error
     return facts
 
 

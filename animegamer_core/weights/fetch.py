@@ -18,7 +18,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from ..files import is_inside, locked, make_folder, rename, room_for, sync_file
-from ..messages import brief
+from ..messages import shortened
 from . import base_folders
 from .downloads import ANIMEGAMER, COGVIDEO, LICENCE, MISTRAL
 from .storage import CheckpointError, check_room, find_safetensors, note_of, shards_of
@@ -289,7 +289,7 @@ def _choose(piece: Piece, world: str, listings: Mapping[str, _Listing], download
             raise CheckpointError(f"{repo}: has no file for {piece.what} of {world}; is the name right?")
         for path in found:
             if not is_inside(path):
-                raise CheckpointError(f"{repo}/{brief(path, 80)}: not a file name on every system; not downloaded")
+                raise CheckpointError(f"{repo}/{shortened(path, 80)}: not a file name on every system; not downloaded")
             yield HubFile(repo, listing.revision, path, downloads / repo.partition("/")[2] / path, *listing.files[path])
 
 
@@ -315,7 +315,9 @@ def _in_one_sentence(repo: str) -> Iterator[None]:
     except (errors.HTTPError, OSError) as error:
         if getattr(error, "errno", None):  # of the disk, not of the network
             raise
-        raise CheckpointError(f"{page}: no answer ({brief(error)}); downloaded data is kept, so try again") from error
+        raise CheckpointError(
+            f"{page}: no answer ({shortened(error)}); downloaded data is kept, so try again"
+        ) from error
 
 
 def plan_text(plan: FetchPlan) -> str:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..json_files import parse_json
-from ..messages import brief
+from ..messages import shortened
 from ..spec import ModelSpec
 from .adapter_files import STAGE, is_outside, read_outside, read_settings, read_tensors
 from .parts import PARTS, LoraUpdate, LoraUpdates, is_lora, part_names, plain_tensors
@@ -56,7 +56,7 @@ def check_fit(model: nn.Module, updates: LoraUpdates, where: Path) -> None:
     for name, update in updates.items():
         if name not in linears:
             raise CheckpointError(
-                f"{where}: has a LoRA for {brief(name, LONGEST)!r}, but this world has no such linear layer"
+                f"{where}: has a LoRA for {shortened(name, LONGEST)!r}, but this world has no such linear layer"
             )
         shape = tuple(_base(model.get_submodule(name)).weight.shape)
         if shape != update.shape:

@@ -172,14 +172,14 @@ _OPTIONAL = ("image_tower.vision_model.", "image_tower.")
 _ALIASES = {"text_tower.encoder.embed_tokens.weight": "text_tower.shared.weight"}
 
 
-def parts_of(model: str) -> tuple[str, ...]:
+def parts_of_model(model: str) -> tuple[str, ...]:
     """The parts that one model is stored in."""
     return tuple(name for name, part in PARTS.items() if part.model == model)
 
 
 def part_names(model: str, part: str, names: typing.Iterable[str]) -> dict[str, str]:
     """Name in the part's file -> name in the model, for those of the model's `names` that the part holds."""
-    claimed = {PARTS[other].prefix for other in parts_of(model)} - {""}
+    claimed = {PARTS[other].prefix for other in parts_of_model(model)} - {""}
     found = {}
     for name in names:
         if name in _ALIASES:

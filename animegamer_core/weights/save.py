@@ -14,7 +14,7 @@ from ..game.life import Life
 from ..game.state import MOTION_TABLES, MotionTable
 from ..spec import ModelSpec, get_profile
 from .manifest import FORMAT, MANIFEST, part_of, read_notes
-from .parts import PARTS, live_tensors, parts_of, write_part
+from .parts import PARTS, live_tensors, parts_of_model, write_part
 from .storage import (
     DEFAULT_SHARD_BYTES,
     FileNote,
@@ -82,7 +82,7 @@ def save_part(
     """
     from .lora import lora_of
 
-    for part in parts_of(MODEL_KINDS[type(model).__name__]):
+    for part in parts_of_model(MODEL_KINDS[type(model).__name__]):
         updates = {} if PARTS[part].prefix else lora_of(model)  # the VAE and the text and image encoder never have LoRA
         writer = write_part(world.folder, part, model, live_tensors(model, part, dtype), max_shard_bytes, updates)
         world = commit_part(world, part, writer)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..messages import brief
+from ..messages import shortened
 from ..model.sampler import STOCK_SCHEDULER
 from ..spec import (
     RELEASE,
@@ -59,7 +59,7 @@ def check_fields(config: Mapping[str, typing.Any], expected: Mapping[str, typing
     """CheckpointError that names the first field of a configuration file with another value."""
     for name, value in expected.items():
         if config.get(name, value) != value:
-            raise CheckpointError(f"{path}: {name} is {brief(config[name], 40)!r}; expected {value!r} of {whose}")
+            raise CheckpointError(f"{path}: {name} is {shortened(config[name], 40)!r}; expected {value!r} of {whose}")
 
 
 Recipes = Mapping[str, Recipe]

@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 
 from .. import json_files
-from ..files import PART, is_plain_name, make_folder, mode_of_new, room_for, sync_file, sync_folder, write_text
-from ..messages import brief
+from ..files import UNFINISHED, is_plain_name, make_folder, mode_of_new, room_for, sync_file, sync_folder, write_text
+from ..messages import shortened
 from ..spec import LARGEST
 
 if typing.TYPE_CHECKING:
@@ -82,7 +82,7 @@ def whole(config: Mapping[str, typing.Any], field: str, path: Path, default: int
     """The whole number `field` of a configuration file, 1 or more; CheckpointError where it is not that."""
     value = config.get(field, default)
     if type(value) is not int or not 1 <= value <= LARGEST:
-        raise CheckpointError(f"{path}: {field} is {brief(value, 40)!r}; expected a whole number of 1 to {LARGEST}")
+        raise CheckpointError(f"{path}: {field} is {shortened(value, 40)!r}; expected a whole number of 1 to {LARGEST}")
     return value
 
 
@@ -90,7 +90,7 @@ def number(config: Mapping[str, typing.Any], field: str, path: Path, default: fl
     """The number `field` of a configuration file; CheckpointError where it is something else or too large."""
     value = config.get(field, default)
     if type(value) not in (int, float) or not abs(value) <= LARGEST:  # the second also refuses nan
-        raise CheckpointError(f"{path}: {field} is {brief(value, 40)!r}; expected a number of at most {LARGEST}")
+        raise CheckpointError(f"{path}: {field} is {shortened(value, 40)!r}; expected a number of at most {LARGEST}")
     return float(value)
 
 
@@ -192,7 +192,7 @@ def plan_shards(sizes: Mapping[str, int], max_shard_bytes: int) -> list[list[str
 
 def temporary_path(path: Path, process: int) -> Path:
     """Where a FolderWriter in a process of this id writes a file before it gets its name."""
-    return path.with_name(f"{PART}{process}-{path.name}")
+    return path.with_name(f"{UNFINISHED}{process}-{path.name}")
 
 
 class FolderWriter:
@@ -257,7 +257,7 @@ class FolderWriter:
         for name, path in self._written.items():
             os.replace(path, self.folder / name)
         sync_folder(self.folder)
-        kinds = (f"{STEM}*.safetensors*", "adapter_*", f"{PART}*")
+        kinds = (f"{STEM}*.safetensors*", "adapter_*", f"{UNFINISHED}*")
         for old in (path for kind in kinds for path in self.folder.glob(kind)):
             if old.name not in self._written:
                 old.unlink()
@@ -288,7 +288,7 @@ def shards_of(index: Path) -> list[str]:
     foreign = [name for name in names if not is_plain_name(name)]
     if foreign:
         raise CheckpointError(
-            f"{index}: {brief(repr(foreign[0]), 60)} does not name a file in the folder; expected a bare file name"
+            f"{index}: {shortened(repr(foreign[0]), 60)} does not name a file in the folder; expected a bare file name"
         )
     return names
 
@@ -303,5 +303,5 @@ def _open_safetensors(path: Path) -> typing.Any:
         return safe_open(str(path), framework="pt")
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(
-            f"{path}: not a whole safetensors file ({brief(error)}); download or convert it again"
+            f"{path}: not a whole safetensors file ({shortened(error)}); download or convert it again"
         ) from error

@@ -16,7 +16,7 @@ from pickle import UnpicklingError  # the exception only; nothing here unpickles
 import numpy
 import torch
 
-from ..messages import brief
+from ..messages import shortened
 from .storage import (
     CheckpointError,
     SafetensorsSource,
@@ -49,7 +49,7 @@ class PickleSource(TensorSource):
             raise CheckpointError(f"{path}: holds no tensors{f' under {inside!r}' if inside else ''}; expected weights")
         for key, value in tensors.items():
             if not isinstance(key, str) or not isinstance(value, torch.Tensor):
-                name, kind = brief(repr(key), 80), type(value).__name__
+                name, kind = shortened(repr(key), 80), type(value).__name__
                 raise CheckpointError(f"{path}: entry {name} is a {kind}; expected named tensors only")
         super().__init__(path, [path], tensors)
 
@@ -86,7 +86,7 @@ def decoder_file(folder: Path) -> Path:
     text = latest.read_text(encoding="utf-8", errors="replace").strip()
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0
     if text != "release" and number < 1:
-        raise CheckpointError(f"{latest}: says {brief(text, 40)!r}; expected a number above 0 or 'release'")
+        raise CheckpointError(f"{latest}: says {shortened(text, 40)!r}; expected a number above 0 or 'release'")
     path = folder / (str(number) if number else text) / "mp_rank_00_model_states.pt"
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file, though {latest.name} says {text!r}; download the whole folder")
@@ -103,7 +103,9 @@ def _load(path: Path) -> typing.Any:
             # files from before torch 1.6 are no zip, and cannot be mapped
             return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except _LOAD_ERRORS as error:
-        raise CheckpointError(f"{path}: torch cannot load it safely ({brief(error, 120)}); download again") from error
+        raise CheckpointError(
+            f"{path}: torch cannot load it safely ({shortened(error, 120)}); download again"
+        ) from error
 
 
 def _numpy_globals() -> list[typing.Any]:

@@ -22,7 +22,17 @@ from ..game.state import DEFAULT_WINDOW, MotionTable
 from ..spec import ModelSpec, Profile, Reading, get_profile
 from .adapter_files import PLAYED, Adapters, adapter_checksum, adapter_facts
 from .manifest import MANIFEST, Notes, part_of, read_manifest
-from .parts import ADAPTER, ENCODER_PARTS, PARTS, PLAY_PARTS, TOKENIZER, LoraUpdates, load_model, parts_of, read_lora
+from .parts import (
+    ADAPTER,
+    ENCODER_PARTS,
+    PARTS,
+    PLAY_PARTS,
+    TOKENIZER,
+    LoraUpdates,
+    load_model,
+    parts_of_model,
+    read_lora,
+)
 from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, note_of
 
 if typing.TYPE_CHECKING:
@@ -261,7 +271,7 @@ class World:
         """
         from .lora import restore
 
-        restore(model, parts_of(kind), self.source, self.lora)
+        restore(model, parts_of_model(kind), self.source, self.lora)
         if kind == "decoder":
             model.vae.register_to_config(scaling_factor=self.spec.decoder.vae.scaling_factor)
         if kind != "encoder":

@@ -9,7 +9,7 @@ from graphs import PLAY, load, node
 from long_game import long_game
 from tiny_world import save_tiny_world
 
-from animegamer_core.files import PART
+from animegamer_core.files import UNFINISHED
 from animegamer_core.story.folder import INDEX
 from animegamer_core.story.story import Story
 
@@ -61,7 +61,7 @@ def content(server, story):
     return {
         path.relative_to(folder).as_posix(): path.read_bytes().replace(story.encode(), b"STORY")
         for path in files
-        if not path.name.startswith(PART)
+        if not path.name.startswith(UNFINISHED)
     }
 
 

@@ -187,7 +187,7 @@ def test_a_prompt_that_is_read_in_parts_gives_the_same_turn_in_less_memory(name,
             sizes.append(mask.numel())
 
     for part in (7, 64):
-        monkeypatch.setattr(engine_module, "PART", part)
+        monkeypatch.setattr(engine_module, "PREFILL", part)
         torch.testing.assert_close(engine.first_logits(prompt, states), whole, atol=1e-5, rtol=1e-4)
         hook = engine.llm.model.register_forward_pre_hook(note, with_kwargs=True)
         again = engine.predict(past, "run " * 300)

@@ -7,7 +7,7 @@ import pytest
 from kills import kill_often
 
 from animegamer_core.__main__ import main
-from animegamer_core.files import PART
+from animegamer_core.files import UNFINISHED
 from animegamer_core.story.folder import INDEX
 from animegamer_core.story.story import Story
 
@@ -20,7 +20,7 @@ GAME = (
 
 def content(out):
     """Everything that a finished story holds; unfinished files are removed an hour later."""
-    files = (path for path in out.rglob("*") if path.is_file() and not path.name.startswith(PART))
+    files = (path for path in out.rglob("*") if path.is_file() and not path.name.startswith(UNFINISHED))
     return {str(path.relative_to(out)): path.read_bytes() for path in files}
 
 

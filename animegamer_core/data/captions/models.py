@@ -19,7 +19,7 @@ import msgspec
 from ...endpoint import VARIED, Cancelled, CaptionerError, CaptionerUnavailable, Question, Reply
 from ...game.life import STATS, Stat
 from ...json_files import read_rows
-from ...messages import brief, quoted
+from ...messages import quoted, shortened
 from ...spec import DTYPES
 from ..motion import LEVELS
 from ..records import ClipRecord, Seconds, check_stats
@@ -86,7 +86,7 @@ class LocalModel:
         except torch.cuda.OutOfMemoryError as error:
             raise CaptionerUnavailable(f"{self.name}: the device ran out of memory") from error
         except (RuntimeError, ValueError, IndexError) as error:
-            raise CaptionerError(f"{self.name} cannot answer: {brief(error)}") from error
+            raise CaptionerError(f"{self.name} cannot answer: {shortened(error)}") from error
         if stop.is_set():
             raise Cancelled("the run was stopped")
         said = ids_BL[0, inputs["input_ids"].shape[1] :]
@@ -129,7 +129,7 @@ def _load(settings: LocalSettings) -> tuple[Any, Any]:
         model = AutoModelForImageTextToText.from_pretrained(folder, dtype=settings.dtype, use_safetensors=True, **known)
         model = model.to(device)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, AssertionError) as error:  # no CUDA: an assertion
-        why = brief(error)
+        why = shortened(error)
         raise ValueError(f"{folder}: no vision model that transformers can open on {device} ({why})") from error
     if not getattr(processor, "chat_template", None):
         raise ValueError(f"{folder} has no chat template; choose an instruction-tuned model")
@@ -155,7 +155,9 @@ class Span(msgspec.Struct, forbid_unknown_fields=True):
         if (self.adverb is None) == (self.adverbs is None):
             raise ValueError("expected either adverb (a word) or adverbs ({level: word})")
         if sorted(self.by_level) != list(_LEVELS):
-            raise ValueError(f"adverbs has {brief(', '.join(self.by_level))}; expected a word for {', '.join(_LEVELS)}")
+            raise ValueError(
+                f"adverbs has {shortened(', '.join(self.by_level))}; expected a word for {', '.join(_LEVELS)}"
+            )
         words = [("motion", self.motion), ("background", self.background)]
         words += [("character", name) for name in self.names]
         words += [(f"adverb of level {level}", word) for level, word in self.by_level.items()]

@@ -21,7 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict
 
-from ...files import PART, append_line, is_plain_name, write_text
+from ...files import UNFINISHED, append_line, is_plain_name, write_text
 from ...json_files import JsonError, parse_json, read_limited, read_rows
 from ..dataset import CLIPS, TURNS
 from .cutting import Cut, Span, is_cut
@@ -53,7 +53,7 @@ def film_name(path: Path) -> str:
     name = re.sub(r"[^\w-]+", "-", path.stem).strip("-")
     if len(name) > LONGEST_NAME:  # episodes may differ only in their last letters
         name = f"{name[: LONGEST_NAME - 9]}-{zlib.crc32(path.stem.encode('utf-8', 'surrogateescape')):08x}"
-    return name if is_plain_name(name) and not name.lower().startswith(PART) else f"film-{name}".rstrip("-")
+    return name if is_plain_name(name) and not name.lower().startswith(UNFINISHED) else f"film-{name}".rstrip("-")
 
 
 def films_by_name(films: Sequence[Path]) -> dict[str, Path]:
@@ -72,7 +72,7 @@ def films_by_name(films: Sequence[Path]) -> dict[str, Path]:
 def read_film_index(out: Path) -> dict[str, FilmEntry]:
     """The surveyed films of a folder, by name; ValueError for a damaged entry."""
     paths = sorted((out / FILMS).glob("*.json"), key=lambda path: path.stem)
-    return {path.stem: _read(path) for path in paths if not path.name.startswith(PART)}
+    return {path.stem: _read(path) for path in paths if not path.name.startswith(UNFINISHED)}
 
 
 def _read(path: Path) -> FilmEntry:
@@ -195,9 +195,9 @@ def tidy_film(out: Path, name: str) -> None:
     lines = _lines(read_scenes(out, name))
     if path.is_file() and path.read_bytes() != lines.encode():
         write_text(path, lines)
-    ours = re.compile(rf"{PART}[0-9]+-{re.escape(name)}\.jsonl?")
-    notes = (path for path in (out / FILMS).glob(f"{PART}*") if ours.fullmatch(path.name))
-    for leftover in (*(out / CLIPS / name).glob(f"{PART}*"), *notes):
+    ours = re.compile(rf"{UNFINISHED}[0-9]+-{re.escape(name)}\.jsonl?")
+    notes = (path for path in (out / FILMS).glob(f"{UNFINISHED}*") if ours.fullmatch(path.name))
+    for leftover in (*(out / CLIPS / name).glob(f"{UNFINISHED}*"), *notes):
         leftover.unlink(missing_ok=True)
 
 

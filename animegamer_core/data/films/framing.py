@@ -19,7 +19,7 @@ from .film import FilmFrame
 from .scenes import Scene
 
 DARK = 28  # brightest channel of a black pixel: borders have noise, and some are not quite black
-FULL = 255
+ALL = 255
 _CLEAR = 0.3  # least fraction of bright pixels in the brighter lines of a picture that shows its borders
 _BORDER, _PICTURE = 0.35, 0.5  # relative to those lines: most in a line of a border, least in a line of the picture
 _SOMETHING = 0.1  # least fraction of bright pixels in a line that shows anything
@@ -54,7 +54,7 @@ def border_sample(frame: FilmFrame) -> BorderSample:
     """Measure the rows and columns of one frame; about three frames per second are enough."""
     rgb = frame.rgb
     brightest = np.maximum(np.maximum(rgb[..., 0], rgb[..., 1]), rgb[..., 2])
-    shares = (brightest > DARK).view(np.uint8) * np.uint8(FULL)
+    shares = (brightest > DARK).view(np.uint8) * np.uint8(ALL)
     rows, columns = (np.stack([shares.mean(axis=axis), brightest.mean(axis=axis)]).astype(np.uint8) for axis in (1, 0))
     return BorderSample(frame.seconds, rows, columns)
 
@@ -109,8 +109,8 @@ def _sides(samples: Sequence[BorderSample]) -> tuple[_Side, _Side]:
         return _Side(), _Side()
     rows, columns = np.stack([sample.rows for sample in samples]), np.stack([sample.columns for sample in samples])
     # The median over the frames ignores flashes and short texts.
-    usual = [np.quantile(lines, 0.5, axis=0, method="lower") / FULL for lines in (rows, columns)]
-    most = [np.quantile(lines[:, 0], 0.9, axis=0, method="lower") / FULL for lines in (rows, columns)]
+    usual = [np.quantile(lines, 0.5, axis=0, method="lower") / ALL for lines in (rows, columns)]
+    most = [np.quantile(lines[:, 0], 0.9, axis=0, method="lower") / ALL for lines in (rows, columns)]
     heights = [float(np.quantile(lines[0], 0.9)) for lines in usual]
     is_clear = min(heights) >= _CLEAR
     rows_side, columns_side = (

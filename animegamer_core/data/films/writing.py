@@ -28,7 +28,7 @@ MULTIPLE, HEIGHT = 32, 384  # pixels: sides must be multiples; the height at whi
 
 INK = 0.3  # least probability at which a pixel counts as text
 SCORE, TALL_SCORE = 0.8, 0.9  # least mean probability of a line; hair, hands and fur rarely reach 0.9
-FULL = 0.85  # least fraction of a tall line's box that it fills: letters do, animals do not
+FILLED = 0.85  # least fraction of a tall line's box that it fills: letters do, animals do not
 TALL, TALLEST = 0.1, 0.25  # of the picture's height: large letters, and the largest
 FLAT = 2.0  # least width of a line, in heights
 THIN = 3  # least pixels of a line's height
@@ -127,7 +127,7 @@ def find_lines(page_HWC: NDArray[np.uint8]) -> list[Line]:
             continue
         box = slice(y, y + high), slice(x, x + wide)
         score, tall = probability_HW[box][labels_HW[box] == label].mean(), high > TALL * height
-        if score >= (TALL_SCORE if tall else SCORE) and (not tall or area >= FULL * wide * high):
+        if score >= (TALL_SCORE if tall else SCORE) and (not tall or area >= FILLED * wide * high):
             found.append(Line(*(float(value) for value in (x / width, y / height, wide / width, high / height))))
     return found
 

@@ -17,7 +17,7 @@ import msgspec
 
 from ...files import is_plain_name
 from ...json_files import JsonError, Value, read_json
-from ...messages import brief
+from ...messages import shortened
 from ...runtime.device import choose_device
 from ...weights.downloads import file_signature
 from ...weights.storage import note_of
@@ -133,7 +133,7 @@ def open_folder(path: Path | None, kind: FolderKind, baseline: str) -> ModelFold
         raise ValueError(f"{path} has no {INDEX}, which {baseline} reads; fetch {kind.repository} ({kind.licence})")
     index = _read(path / INDEX, dict[str, Any])
     if index.get("_class_name") != kind.pipeline:
-        found = repr(brief(index.get("_class_name"), 60))
+        found = repr(shortened(index.get("_class_name"), 60))
         raise ValueError(
             f"{path} holds {found}, and {baseline} needs {kind.pipeline} as `{kind.setting}`; "
             f"fetch {kind.repository} ({kind.licence}), or name the folder of a model like it"
@@ -186,7 +186,7 @@ def _components(path: Path, index: Mapping[str, Any]) -> tuple[str, ...]:
         if isinstance(value, list) and len(value) == 2 and value[1] is not None:
             if not is_plain_name(name) or value[0] not in LIBRARIES:
                 raise ValueError(
-                    f"{path / INDEX}: {brief(name)} of {brief(value[0])!r} is no stock model in this folder; "
+                    f"{path / INDEX}: {shortened(name)} of {shortened(value[0])!r} is no stock model in this folder; "
                     "expected one of diffusers or transformers"
                 )
             if not (path / name).is_dir():
@@ -296,4 +296,4 @@ def _peft_scale(path: Path) -> float:
 
 
 def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {brief(error)}"
+    return f"{type(error).__name__}: {shortened(error)}"

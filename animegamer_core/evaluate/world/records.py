@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ...data.benchmark import BenchmarkTurn, check_game_name, parse_turn
-from ...files import PART, write_text
+from ...files import UNFINISHED, write_text
 from ...game.life import Values
 from ...json_files import JsonError, read_json
 
@@ -145,7 +145,7 @@ def begin_run(out: Path, asked: Mapping[str, Any], about: Mapping[str, Any]) -> 
     """
     asked = json.loads(json.dumps(dict(asked), allow_nan=False))
     if not (out / RUN).is_file():
-        if out.is_dir() and any(path.name != LOCK and not path.name.startswith(PART) for path in out.iterdir()):
+        if out.is_dir() and any(path.name != LOCK and not path.name.startswith(UNFINISHED) for path in out.iterdir()):
             raise ValueError(f"{out} holds other files and no {RUN}; choose a new folder")
         write_text(out / RUN, json.dumps({**asked, ABOUT: dict(about)}, indent=1, ensure_ascii=False) + "\n")
         return
