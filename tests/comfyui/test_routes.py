@@ -4,14 +4,11 @@ import json
 import re
 import shlex
 import shutil
-import time
 import urllib.error
 import urllib.parse
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from comfy_server import message
 from graphs import RUN, WAVE
 from tiny_world import save_tiny_world
 
@@ -114,34 +111,6 @@ def test_a_story_that_cannot_be_read(server, name, status):
     with pytest.raises(urllib.error.HTTPError) as error:
         server.get(f"/animegamer/story?name={name}")
     assert error.value.code == status and json.loads(error.value.read())["error"]
-
-
-def test_waiting_does_not_block_the_server_and_reports_turns_that_were_not_played(server, story):
-    """While a long game runs, the server answers; turns that are removed or interrupted get an answer too."""
-    play(server, story)
-    prompt = next(iter(server.get("/history?max_items=1").values()))["prompt"][2]
-    prompt["animegamer-turn"]["inputs"] |= {"steps": 1000, "story": f"{story} long"}
-    ahead = server.queue(prompt)
-    with ThreadPoolExecutor(2) as pool:
-
-        def ask(name):
-            return pool.submit(server.post, "/animegamer/turn?wait=1", turn(f"{story} {name}"))
-
-        asked = [ask(1), ask(2)]
-        server.wait_until(lambda: len(server.get("/queue")["queue_pending"]) == 2)
-        for item in server.get("/queue")["queue_pending"]:
-            server.post("/queue", {"delete": [item[1]]})
-        answers = [answer.result(30) for answer in asked]
-        assert [status for status, _ in answers] == [409, 409]
-        assert "removed from the queue" in answers[0][1]["error"]
-        server.post("/interrupt", {})
-        assert message(server.wait(ahead), "execution_interrupted") is not None
-        long = pool.submit(server.post, "/animegamer/turn?wait=1", turn(f"{story} last", world="toybox"))
-        server.wait_until(lambda: server.get("/queue")["queue_running"])
-        time.sleep(0.3)
-        server.post("/interrupt", {})
-        status, answer = long.result(30)
-        assert status == 409 and "interrupted" in answer["error"]
 
 
 def test_the_words_of_a_world(server):

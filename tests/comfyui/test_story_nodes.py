@@ -151,23 +151,6 @@ def test_empty_instructions_read_and_export_a_branch(server, story):
     assert saved(server, story).branches() == ["main", "branch-2"] and instructions_of(server, story) == [WAVE, DANCE]
 
 
-@pytest.mark.parametrize(
-    "more, named",
-    [
-        ({"story": "../up"}, "story name '../up'"),
-        ({"story": "Runs"}, "reserved for other files"),
-        ({"instructions": "# nothing"}, "no story"),
-        ({"branch": "../main"}, "no branch '../main'"),
-    ],
-)
-def test_invalid_inputs_are_refused_in_one_sentence(server, story, more, named):
-    prompt = play(story, WAVE)
-    prompt["play"]["inputs"] |= more
-    assert named in server.refusal(prompt)
-    assert not (server.output_dir / "animegamer" / story).exists()
-    assert not (server.output_dir / "up").exists()
-
-
 def test_an_interrupt_keeps_the_finished_turns(server, story):
     game = [WAVE, RUN, SLEEP, DANCE]
     prompt_id = server.queue(play(story, *game, steps=300))

@@ -64,25 +64,6 @@ def test_the_sheet_shows_every_reference_below_its_number(folder):
     assert order == ["Jiji", "Kiki", "Ursula"]
 
 
-@pytest.mark.parametrize(
-    ("make", "sentence"),
-    [
-        (lambda folder: None, "has 0 characters"),
-        (lambda folder: picture(folder / "a;b.png", "red"), "has ';'"),
-        (lambda folder: picture(folder / "a, b.png", "red"), "has a comma"),
-        (
-            lambda folder: (picture(folder / "Kiki.png", "red"), picture(folder / "kiki" / "1.png", "red")),
-            "are both named",
-        ),
-        (lambda folder: [picture(folder / f"{n}.png", "red", (2, 2)) for n in range(31)], "has 31 characters"),
-    ],
-)
-def test_folders_that_cannot_be_matched_are_refused(tmp_path, make, sentence):
-    make(tmp_path)
-    with pytest.raises(ValueError, match=sentence):
-        read_references(tmp_path)
-
-
 def test_frames_stand_in_the_order_of_time():
     frames = np.zeros((17, 30, 48, 3), np.uint8)
     frames[:] = (np.arange(17) * 15)[:, None, None, None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,28 +64,6 @@ def test_a_valid_caption_reads_as_it_was_meant(caption, gaps, quote, shouted):
     assert instruction.text.endswith(f"; Background: {caption.background}.")
 
 
-@pytest.mark.parametrize(
-    ("tag", "value", "sentence"),
-    [
-        ("S", "girl; Motion", "<S> is 'girl; Motion'"),
-        ("S", "girl, boy", "letters only"),
-        ("S", "\u5c11\u5973", "letters only"),
-        ("S", "a girl with hat", "1 to 3 English words"),
-        ("S", "-", "1 to 3 English words"),
-        ("MD", "run.", "letters only"),
-        ("MD", "run " * 13, "1 to 12 English words"),
-        ("EV", "forest", "time of day"),
-        ("MA", "as slowly as can be", "1 to 2"),
-        ("SC", "2", "<SC> is '2'; expected 0 or 1"),
-    ],
-)
-def test_a_field_that_cannot_stand_in_an_instruction_is_refused(tag, value, sentence):
-    broken = re.sub(f"<{tag}>.*</{tag}>", lambda _: f"<{tag}>{value}</{tag}>", GOOD)
-    with pytest.raises(ReplyError, match=sentence) as caught:
-        parse_caption(broken, STATS)
-    assert caught.value.reply == broken
-
-
 @given(
     st.sampled_from(("[Num]", "[Number]")),
     st.sampled_from(("[ID]", "[Index]")),
@@ -104,21 +81,6 @@ def test_a_valid_matching_reply_reads_as_it_was_meant(number, index, indices, co
 def test_the_papers_own_example_reads():
     assert parse_matching(PAPER, 3) == (1, 3)
     assert parse_matching("[Number]0[Index]0", 3) == ()
-
-
-@pytest.mark.parametrize(
-    ("reply", "sentence"),
-    [
-        ("[Index]1,3[Number]2", "how many, then"),
-        ("[Number]2[Index]1,3 (the girl and the cat)", "nothing else"),
-        ("[Number]3[Index]1,3", "number is 3"),
-        ("[Number]2[Index]1,4", "indices from 1 to 3"),
-        ("[Number]2[Index]1,1", "each once"),
-    ],
-)
-def test_other_matching_replies_are_refused(reply, sentence):
-    with pytest.raises(ReplyError, match=sentence):
-        parse_matching(reply, 3)
 
 
 @given(st.text(max_size=300), st.sampled_from(("", GOOD, PAPER)), st.integers(0, 90), st.integers(0, 12))

@@ -68,31 +68,6 @@ def test_a_record_says_its_instruction():
         _ = msgspec.structs.replace(turn, motion=None).instruction
 
 
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"motion_level": 7}, "field motion_level: expected a whole number <= 5"),
-        ({"stats": {"social": 1, "entertainment": 1, "stamina": 0}}, "stamina is 0; expected -1 or 1"),
-        ({"character": "Miko"}, "field character: expected a list"),
-        ({"end": 1.0, "start": 3.0}, "start 3.0 is not before end 1.0"),
-        ({"clip": "../secret.mp4"}, "expected the path of an .mp4"),
-        ({"clip": "clips/9999.mp4"}, "clips/9999.mp4 is missing; restore the file"),
-        ({"clip": "clips/0001.mp4"}, "is also in an earlier line"),
-        ({"motion_value": float("nan")}, "not a line of JSON"),
-        ({"motoin": "run"}, "unknown field motoin"),
-    ],
-)
-def test_errors_name_the_line(tmp_path, change, sentence):
-    finished(tmp_path)
-    path = tmp_path / "turns.jsonl"
-    lines = path.read_text().splitlines()
-    lines[3] = json.dumps({**json.loads(lines[3]), **change})
-    path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(DatasetError) as caught:
-        DatasetFolder.open(tmp_path)
-    assert "turns.jsonl:4: " in str(caught.value) and sentence in str(caught.value)
-
-
 def test_what_is_not_a_dataset_is_reported(tmp_path):
     with pytest.raises(DatasetError, match=r"turns.jsonl: is missing"):
         DatasetFolder.open(tmp_path)

@@ -46,7 +46,6 @@ if __name__ == "__main__":
     sys.exit(main(["dataset", *sys.argv[1:]]))
 """
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
-needs_root = pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root may do this")
 
 
 @pytest.fixture(scope="module")
@@ -137,28 +136,6 @@ def test_a_folder_that_cannot_be_written_to_is_reported_before_a_film_is_read(tm
     assert main(build(tmp_path / "film.mp4", tmp_path / out)) == 2
     message = one_sentence(capsys.readouterr().err)
     assert message.startswith(f"dataset: {tmp_path / out}")
-
-
-@needs_root
-def test_a_full_disk_is_reported_and_the_build_continues_once_there_is_room(film, whole, tmp_path):
-    clips, strip = (sum(path.stat().st_size for path in whole.rglob(f"*.{kind}")) // 1024 for kind in ("mp4", "jpg"))
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(tmp_path)], capture_output=True).returncode:
-        pytest.skip("no file system may be mounted here")
-    try:
-        for room in (16, strip + clips // 2):
-            subprocess.run(["mount", "-o", f"remount,size={room}k", str(tmp_path)], check=True)
-            process = spawn(film, tmp_path / "out", "--captioner", "script")
-            _, words = process.communicate(timeout=120)
-            assert process.returncode == 2
-            assert one_sentence(words).endswith("finished work is kept; free some space and run the same command again")
-        assert list((tmp_path / "out").rglob("*.mp4"))
-        subprocess.run(["mount", "-o", "remount,size=64m", str(tmp_path)], check=True)
-        assert spawn(film, tmp_path / "out").wait(timeout=120) == 0
-        assert tables(tmp_path / "out").keys() >= tables(whole).keys()
-        same = [name for name in tables(whole) if name.endswith(".mp4") or name == "turns.jsonl"]
-        assert all(tables(tmp_path / "out")[name] == tables(whole)[name] for name in same)
-    finally:
-        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of a terminal")

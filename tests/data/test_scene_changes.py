@@ -17,7 +17,6 @@ from animegamer_core.data import corrections
 from animegamer_core.data.assemble import assemble_dataset
 from animegamer_core.data.build import BuildSettings, cut_films
 from animegamer_core.data.corrections import apply_corrections
-from animegamer_core.data.films import film_index
 from animegamer_core.data.films.cutting import ClipShape, segments_of
 from animegamer_core.data.films.film import FilmFrame
 from animegamer_core.data.films.film_index import read_film_index, read_scenes, scenes_to_cut
@@ -188,29 +187,6 @@ def test_corrected_scenes_are_cut_again_and_no_others(film, dataset):
     assert same and all(path.stat().st_mtime_ns == written[path] for path in same)
     assert clips_in(dataset) == sorted({cut.clip.rsplit("/", 1)[1] for cut in cuts if cut.clip})
     assert apply(dataset, *lines) == 0 and scenes_to_cut(dataset) == {}
-
-
-def test_a_stop_at_any_write_leaves_what_the_same_call_and_a_build_complete(film, built, tmp_path, monkeypatch):
-    whole = shutil.copytree(built, tmp_path / "whole" / "dataset")
-    lines = lines_of(whole)
-    apply(whole, *lines)
-    wanted = contents(build(film, whole))
-    real = film_index.write_text
-    for stop in range(3):
-        folder = shutil.copytree(built, tmp_path / str(stop) / "dataset")
-        left = iter(range(stop))
-
-        def write(path, text, left=left):
-            if next(left, None) is None:
-                raise KeyboardInterrupt
-            real(path, text)
-
-        monkeypatch.setattr(film_index, "write_text", write)
-        with pytest.raises(KeyboardInterrupt):
-            apply(folder, *lines)
-        monkeypatch.setattr(film_index, "write_text", real)
-        apply(folder, *lines)
-        assert contents(build(film, folder)) == wanted
 
 
 def contents(folder):

@@ -23,8 +23,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from animegamer_core.cli.evaluate import World
-from animegamer_core.cli.options import parse
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
 from animegamer_core.evaluate.baselines import BaselineSettings, models, open_baseline
 from animegamer_core.evaluate.baselines.folders import FLUX, SDXL, TEXT_TO_VIDEO, ModelFolder, open_folder, picture_size
@@ -42,7 +40,6 @@ def game(name, *motions):
     return BenchmarkGame(name, tuple(turns))
 
 
-THREE = game("three", "runs", "sits", "reads")
 ONE = game("one", "runs")
 TWO = game("two", "flies", "sits")
 
@@ -210,21 +207,6 @@ def test_a_lora_that_is_none_or_another_models_is_refused(folders, tmp_path):
 # --- folders --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "said"),
-    [
-        ("gc", {"video": None}, r"GC needs a folder .* fetch THUDM/CogVideoX-2b \(Apache-2\.0\)"),
-        ("gfc", {"video": None}, r"fetch THUDM/CogVideoX-5b-I2V \(CogVideoX LICENSE"),
-        ("gfc", {"pictures": None}, r"fetch black-forest-labs/FLUX\.1-dev \(FLUX\.1 \[dev\] Non-Commercial License\)"),
-        ("gsc", {"pictures": None}, r"stable-diffusion-xl-base-1\.0 \(CreativeML Open RAIL\+\+-M License\)"),
-    ],
-)
-def test_a_folder_that_was_not_named_is_one_sentence(folders, name, changes, said):
-    with pytest.raises(ValueError, match=said) as caught:
-        open_baseline(name, settings(folders, name, **changes))
-    assert "\n" not in str(caught.value)
-
-
 def test_a_wrong_or_unfinished_folder_is_one_sentence(folders, tmp_path):
     with pytest.raises(ValueError, match=r"absent has no model_index\.json.*fetch THUDM/CogVideoX-2b"):
         open_baseline("gc", settings(folders, "gc", video=tmp_path / "absent"))
@@ -356,35 +338,3 @@ def test_one_instruction_changes_the_other_pictures_only_where_they_see_it(folde
 
 
 # --- settings -------------------------------------------------------------------------------------------------------
-
-
-def test_the_command_line_offers_every_setting():
-    def parsed(line):
-        return parse(World, f"--out o {line}".split(), "evaluate world", "")
-
-    nothing = parsed("")
-    assert nothing.baseline is None and nothing.baseline_settings("auto") == BaselineSettings()
-    line = "--baseline gsc --baseline-video v --baseline-pictures p --baseline-guidance-scale 2.5 "
-    line += "--baseline-take first --baseline-offload --baseline-batch 4 --baseline-style anime --baseline-share 0.3"
-    args = parsed(f"{line} --dtype float16 --steps 20")
-    found = args.baseline_settings("cpu")
-    assert args.baseline == "gsc" and (str(found.video), str(found.pictures)) == ("v", "p")
-    assert (found.steps, found.guidance_scale, found.take, found.offload) == (20, 2.5, "first", True)
-    assert (found.batch, found.style, found.share) == (4, "anime", 0.3)
-    assert (found.device, found.dtype) == ("cpu", "float16")
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"dtype": "int8"},
-        {"steps": 0},
-        {"clip_frames": 13},
-        {"batch": 1},
-        {"share": 1.5},
-        {"guidance_scale": math.nan},
-    ],
-)
-def test_wrong_settings_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        BaselineSettings(**wrong)

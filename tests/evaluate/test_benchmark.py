@@ -81,27 +81,6 @@ def test_wrong_arguments_say_what_to_do(words, sentence, capsys):
     assert sentence in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"guidance": "linear"}, "unknown guidance 'linear'"),
-        ({"steps": 1001}, "steps is 1001"),
-        ({"each": ("faster",)}, "unknown optimization"),
-        (
-            {"optimizations": ("fused", "flash3")},
-            "optimization flash3 cannot be measured here: no benefit with float32; drop it",
-        ),
-        ({"device": torch.device("cuda"), "each": ("blocks",)}, "triton is not installed"),
-    ],
-)
-def test_a_plan_that_cannot_be_measured_is_refused_before_measuring(changes, sentence, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    said = []
-    with pytest.raises(ValueError, match=sentence):
-        run_benchmark(plan(**changes), said.append)
-    assert not said
-
-
 @pytest.mark.parametrize(("asked", "name"), [("optimizations", "gelu"), ("each", "cfg_parallel"), ("each", "flash3")])
 def test_optimizations_of_a_gpu_are_refused_on_a_cpu(asked, name, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # one beside it is of no use to it

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from judging_world import line, story
 from PIL import Image
-from stub_endpoint import GOOD, CutOff, Reset, Say, Slow, Status, StubEndpoint
+from stub_endpoint import GOOD, CutOff, Reset, Say, Status, StubEndpoint
 
 from animegamer_core.cli.judge import Write
 from animegamer_core.cli.options import parse
@@ -139,28 +133,6 @@ def test_a_wrong_reply_is_refused_and_our_words_say_why(text, found, expected):
     assert "IGNORE" not in raised.value.expected and len(str(raised.value)) < 900 and raised.value.reply == text
 
 
-@given(
-    st.text(max_size=400)
-    | st.builds(
-        lambda at, noise: (lambda text: text[: at % len(text)] + noise + text[at % len(text) :])(
-            changed(0, "walk", "walk")
-        ),
-        st.integers(0, 2000),
-        st.text(max_size=12),
-    )
-)
-def test_any_reply_is_a_story_of_the_plan_or_refused(text):
-    try:
-        turns = parse_story(text, PLAN)
-    except ReplyError as error:
-        assert len(error.expected) < 1200 and error.expected.isprintable()
-        return
-    assert len(turns) == 3
-    for turn in turns:
-        assert turn.characters[0] == "Miko" and set(turn.characters[1:]) <= {"Taro", "Yuzu"}
-        assert turn.instruction.isprintable() and turn.instruction.count(";") == 2
-
-
 # --- a run ----------------------------------------------------------------------------------------------------------
 
 
@@ -203,28 +175,6 @@ def test_a_service_that_is_away_ends_the_run_and_what_is_paid_for_stays(stub, tm
     stub.script.clear()
     asked = len(stub.asks)
     assert len(write(stub, tmp_path / "games.txt", 6)[0]) == 6 and len(stub.asks) == asked + 4
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows knows no such signals")
-def test_what_was_paid_for_survives_a_kill(stub, tmp_path):
-    """Killed while two questions are under way and others are answered; the same command asks for the rest alone."""
-    command = [sys.executable, "-m", "animegamer_core", "evaluate", "write", "--characters", "Miko,Taro", "--url"]
-    command += [stub.url, "--model", "stub-llm", "--stories", "9", "--out", str(tmp_path / "g.txt"), "--asked-at-once"]
-    command += ["2", "--max-tokens", "2048"]
-    stub.script[:] = [GOOD, GOOD, GOOD, *[Slow(60.0)] * 9]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while len(stub.asks) < 5:
-        time.sleep(0.02)
-        assert process.poll() is None
-    process.kill()
-    process.wait(20)
-    kept = (tmp_path / "g.txt.replies.jsonl").read_text("utf-8").count("\n")
-    assert kept >= 3 and not (tmp_path / "g.txt").exists()
-    stub.script.clear()
-    asked = len(stub.asks)
-    plans = plan_stories(("Miko", "Taro"), 9)
-    games, _ = write_stories(tmp_path / "g.txt", plans, model(stub), AskSettings())
-    assert len(games) == 9 and len(stub.asks) == asked + 9 - kept
 
 
 def test_the_task_writes_and_tells(stub, tmp_path, capsys):

@@ -12,7 +12,6 @@ from stub_endpoint import GOOD, Status, StubEndpoint
 
 from animegamer_core.cli.judge import Judge
 from animegamer_core.cli.options import parse
-from animegamer_core.data.captions.replies import ReplyError
 from animegamer_core.evaluate.judging.comparison import concordance, open_comparison, shown_order
 from animegamer_core.evaluate.judging.judge import (
     CRITERIA,
@@ -135,24 +134,6 @@ def test_a_right_reply_is_read():
     assert verdict.scores == {"OA": (8, 7), "TA": (9, 6), "ConC": (8, 8), "ChaC": (10, 1), "EC": (5, 5), "VC": (6, 7)}
     assert verdict.explanation == "Both are fine."
     assert parse_verdict(f"```\n{RIGHT}\n\n```".replace("\n", "\r\n").replace("> ", ">\t"), 2) == verdict
-
-
-@pytest.mark.parametrize(
-    ("text", "found", "expected"),
-    [
-        ("", "line 1 is '', without <OA>", "six lines, <OA>, <TA>"),
-        (RIGHT.replace("8 7", "8.5 7", 1), "<OA> has '8.5'", "2 whole numbers from 1 to 10 after <OA>"),
-        (RIGHT.replace("8 7", "8", 1), "<OA> has 1 numbers", "2 whole numbers"),
-        (RIGHT.replace("Both are fine.", ""), "there is no explanation", "then the explanation"),
-        (f"{RIGHT}\n<OA> 1 10", "<OA> appears a second time", "each tag once"),
-        (RIGHT.replace("8 7", EVIL.replace(" ", ""), 1), '<OA> has "\\U0001f98a', "whole numbers"),
-    ],
-)
-def test_a_wrong_reply_is_refused_and_our_words_say_why(text, found, expected):
-    with pytest.raises(ReplyError) as raised:
-        parse_verdict(text, 2)
-    assert raised.value.found.startswith(found) and expected in raised.value.expected
-    assert "IGNORE" not in raised.value.expected and len(raised.value.found) < 400
 
 
 # --- what is made of them -------------------------------------------------------------------------------------------

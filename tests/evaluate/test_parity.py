@@ -1,13 +1,11 @@
 """Golden figures: the verb's rows, and what users do not see: masks, logits, hidden states, traces of the solver."""
 
-import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from animegamer_core.__main__ import main
 from animegamer_core.evaluate.parity import Golden, gap, parity, recorded_past
@@ -43,26 +41,6 @@ def test_the_whole_set_agrees():
     assert len(rows) == 10 and not absent
     assert all(difference <= tolerance for _, _, difference, tolerance in rows), rows
     assert {part: cases for part, cases, _, _ in rows}["representations"] == 9, "turns 1 to 4 of windows 1 to 3"
-
-
-@pytest.mark.parametrize(
-    ("place", "wrong"),
-    [
-        ("dit_io:enc.mix_emb", "shot encoder"),
-        ("dit_state:model.diffusion_model.transformer.layers.1.attention.dense.matrix_A.0", "transformer"),
-        ("clip_state:clip_img_encoder.model.visual.transformer.resblocks.1.attn.in_proj_bias", "image encoder"),
-    ],
-)
-def test_a_difference_of_a_thousandth_is_found(tmp_path, capsys, place, wrong):
-    file, _, name = place.partition(":")
-    for path in KEPT.glob(f"{file.partition('_')[0]}*"):
-        shutil.copyfile(path, tmp_path / path.name)
-    tensors = load_file(tmp_path / f"{file}.safetensors")
-    tensors[name] = tensors[name] + torch.tensor(1e-3, dtype=tensors[name].dtype)
-    save_file(tensors, tmp_path / f"{file}.safetensors")
-    assert main(["parity", str(tmp_path)]) == 1
-    found = [line for line in capsys.readouterr().out.splitlines() if line.endswith("NOT OK")]
-    assert [line[:24].strip() for line in found] == [wrong]
 
 
 def test_a_folder_without_figures_is_no_parity(tmp_path, capsys):

@@ -1,6 +1,5 @@
 """A story as a film: what is seen, heard and read in it, and what happens when it cannot be written."""
 
-import shutil
 import wave
 
 import av
@@ -117,24 +116,3 @@ def tune(folder, seconds=1.0):
         file.setparams((1, 2, 8000, 0, "NONE", ""))
         file.writeframes((32767 * tone(seconds)).astype("<i2").tobytes())
     return path
-
-
-def test_the_verb_says_what_it_wrote_and_what_is_wrong(root, tmp_path, capsys):
-    folder, sound = str(root / "tale"), tmp_path / "sound.mp4"
-    assert main(["export", folder, "--branch", "main", "--subtitles", "--audio", str(tune(tmp_path))]) == 0
-    written = capsys.readouterr()
-    assert written.out.splitlines() == [str(root / "tale" / "films" / name) for name in ("film.mp4", "film.srt")]
-    assert "8 frames per second" in written.err
-    with av.open(written.out.splitlines()[0]) as file:
-        assert sorted(stream.type for stream in file.streams) == ["audio", "subtitle", "video"]
-    shutil.copy(root / "tale" / "story.json", sound)
-    for words, expected in (
-        (["--out", str(tmp_path / "a.gif")], "end it in .mp4"),
-        (["--audio", str(sound)], "not a readable audio file"),
-        (["--audio", str(root / "tale" / "turn-001.mp4")], "contains no sound"),
-        (["--branch", "branch-9"], "its branches are main, branch-2"),
-        (["--turns", "9"], "has 3 turns"),
-        (["--out", str(tmp_path / "part-1-sea.mp4")], "part-1-sea.mp4 would be taken for an unfinished file"),
-    ):
-        assert main(["export", folder, "--branch", "main", *words]) == 2
-        assert expected in capsys.readouterr().err

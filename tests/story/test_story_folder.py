@@ -1,10 +1,7 @@
 """The folders of stories: their names, their locks, and how they are renamed, copied, thrown away and taken back."""
 
-import contextlib
 import errno
 import os
-import random
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -172,38 +169,3 @@ def test_a_story_that_is_played_stays(root):
             with pytest.raises(ValueError, match="is being played"):
                 act(root, "game", "new")
     assert story_names(root) == ["game"] and not (root / TRASH).exists()
-
-
-def test_many_at_once_lose_no_story_and_leave_nothing(root):
-    """Each answer is done or a sentence; at the end every folder is a story, and each can be taken back."""
-    for number in range(3):
-        duplicate_story(root, "game", f"game {number}")
-    before, tickets = content(root / "game"), []
-
-    def manage(seed):
-        rng = random.Random(seed)
-        for _ in range(150):
-            one, other = (f"game {rng.randrange(4)}" for _ in range(2))
-            with contextlib.suppress(ValueError):
-                match rng.randrange(4):
-                    case 0:
-                        rename_story(root, one, other)
-                    case 1:
-                        tickets.append(trash_story(root, one))
-                    case 2:
-                        restore_story(root, rng.choice(tickets or [""]))
-                    case 3:
-                        story_names(root)
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(manage, range(4)))
-    folders = sorted(path.name for path in root.iterdir() if not path.name.startswith("."))
-    assert folders == sorted(story_names(root)), "a folder is left that is no story"
-    for name in folders:
-        rename_story(root, name, f"kept {name}")
-    for ticket in tickets:
-        with contextlib.suppress(ValueError):  # taken back before
-            name = restore_story(root, ticket)
-            rename_story(root, name, f"back {ticket}")
-    names = story_names(root)
-    assert len(names) == 4 and all(content(root / name) == before for name in names)
