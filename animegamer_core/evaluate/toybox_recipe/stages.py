@@ -31,6 +31,7 @@ from ...train.run import train_stage
 from ...train.stages import stage_config
 from ...train.training_data import TrainingData, add_frames
 from ...weights import open_world, save_world
+from ...weights.parts import ENCODER_PARTS
 from .calibrate import decoder_response, played_states
 from .probes import build_probes
 from .recipe import Recipe
@@ -38,6 +39,7 @@ from .scoring import build_scoring_models
 
 Say = Callable[[str], object]
 
+TRAINED_PARTS = {"vae": ("vae",), "towers": ENCODER_PARTS, "joint": ("decoder", *ENCODER_PARTS), "predict": ("engine",)}
 # build stage -> the stage of recipe `scratch` whose row it uses, if it has another name
 ROWS = {"polish": "vae", "pretrain": "joint"}
 SHIPPED_FILE_BYTES = 15 * 10**6  # keeps each of the world's files below 16 MB
@@ -223,6 +225,12 @@ def _open_data(work: BuildDir, name: str) -> TrainingData:
 def _open_models(work: BuildDir) -> WorldParts:
     """The models trained so far, and new ones for the rest."""
     world = open_world(work.world)
+    for stage, parts in TRAINED_PARTS.items():  # a lost part would be replaced by random weights
+        if work.is_finished(stage) and (lacking := [part for part in parts if not world.has(part)]):
+            raise ValueError(
+                f"stage {stage} is finished, but {world.folder} is missing {', '.join(lacking)}; copy it from the "
+                "folder in which the stage was finished"
+            )
     loaded = WorldParts.load(world)
     tokenizer = GameTokenizer.from_words(vocabulary(references=True), world.spec.state.tokens)
     absent = [name for name in MODELS if getattr(loaded, name) is None]
