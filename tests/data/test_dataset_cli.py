@@ -96,9 +96,9 @@ def test_a_build_reports_what_it_did_and_what_comes_next(film, again, capsys):
     assert "clips have no caption" in capsys.readouterr().out
     assert main(build(film, again, "--captioner", "script")) == 0
     printed, progress = capsys.readouterr()
-    assert "1 film, 6 clips" in printed and "captions: 6 new" in printed and "review.html" in printed
+    assert "1 film, 7 clips" in printed and "captions: 7 new" in printed and "review.html" in printed
     assert f"train all --dataset '{again}' --world WORLD --spec tiny --out RUN" in printed
-    assert progress.splitlines()[-1] == "  clips captioned: 6 of 6"
+    assert progress.splitlines()[-1] == "  clips captioned: 7 of 7"
     assert (again / "review.html").is_file() and (again / "stats.png").is_file()
     assert main(["dataset", "check", str(again)]) == 0
 
@@ -123,7 +123,7 @@ def test_a_film_that_breaks_off_becomes_a_dataset_as_far_as_it_goes(film, tmp_pa
     for _ in range(2):
         assert main(build(cut, tmp_path / "out")) == 1
         printed, words = capsys.readouterr()
-        assert "film.mkv: ends at" in one_sentence(words) and "1 film, 5 clips" in printed
+        assert "film.mkv: ends at" in one_sentence(words) and "1 film, 6 clips" in printed
     info = json.loads((tmp_path / "out" / "dataset.json").read_text())
     assert "ends at" in info["provenance"]["films"]["film"]["broken"]
     assert main(["dataset", "check", str(tmp_path / "out")]) == 0
