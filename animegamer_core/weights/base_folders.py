@@ -26,7 +26,7 @@ LAYOUT = "the diffusers layout of zai-org/CogVideoX-2b: transformer/, vae/, text
 @dataclass(frozen=True)
 class LanguageModel:
     """A Mistral that an engine can begin with. name: of its folder. entries: of its vocabulary. rope_theta: the base of
-    the periods of its positions.
+    the periods of its positions. No two have the same entries and rope_theta.
     """
 
     name: str
@@ -36,6 +36,7 @@ class LanguageModel:
 
 LANGUAGE_MODELS = (  # the first is the one that the published engines were trained from
     LanguageModel("Mistral-7B-Instruct-v0.1", 32000, 1e4),
+    LanguageModel("Mistral-7B-Instruct-v0.2", 32000, 1e6),
     LanguageModel("Mistral-7B-Instruct-v0.3", 32768, 1e6),
 )
 

@@ -58,13 +58,15 @@ def test_the_first_velocity_is_that_of_stock_cogvideox_with_a_zero_text(world, d
     assert expected.std() > 0.1, "a velocity of nothing would prove nothing"
 
 
-def test_another_mistral_is_a_row_of_the_table(src, tmp_path):
-    """v0.3 has more entries and slower positions; the game's own tokens come after its own."""
+@pytest.mark.parametrize(("version", "rows"), [("v0.2", 32000), ("v0.3", 32768)])
+def test_another_mistral_is_a_row_of_the_table(version, rows, src, tmp_path):
+    """v0.3 has more entries, both have slower positions; the game's own tokens come after its own."""
     shutil.rmtree(src / "Mistral-7B-Instruct-v0.1")
-    made.write_mistral(src / "Mistral-7B-Instruct-v0.3", rows=32768, rope_theta=1e6)
+    made.write_mistral(src / f"Mistral-7B-Instruct-{version}", rows=rows, rope_theta=1e6)
     engine = new_world(find_base(src), tmp_path / "w").load_engine()
-    assert (engine.spec.engine.vocab_size, engine.spec.engine.rope_theta) == (33052, 1e6)
-    assert engine.tokenizer.strength(0) == 33035 and engine.llm.model.embed_tokens.weight.shape == (33052, 16)
+    size = rows + 284
+    assert (engine.spec.engine.vocab_size, engine.spec.engine.rope_theta) == (size, 1e6)
+    assert engine.tokenizer.strength(0) == size - 17 and engine.llm.model.embed_tokens.weight.shape == (size, 16)
 
 
 # ---- from the command line to a game
