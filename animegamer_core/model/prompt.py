@@ -71,7 +71,10 @@ class GameTokenizer:
         self.numbers: tuple[Number, ...] = (MOTION, *stats)
         missing = [name for name in tag_tokens(0, stats) if tokenizer.token_to_id(name) is None]
         if missing:
-            raise ValueError(f"this tokenizer has no token {missing[0]!r}; make it with from_mistral or from_words")
+            raise ValueError(
+                f"this tokenizer has no token {missing[0]!r}; a world's stats are those of the dataset that it was "
+                "trained on (docs/playing.md), so take the row out of its world.json, or train a world with it"
+            )
 
     @classmethod
     def from_file(cls, path: str | Path, stats: Sequence[Stat] = STATS) -> GameTokenizer:
