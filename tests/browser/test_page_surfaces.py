@@ -37,6 +37,27 @@ def page(tab):
     return tab.page
 
 
+def test_a_turn_is_played_by_keys_alone(page, tab):
+    press(page, "Shift+P")
+    tab.begin("keys alone")
+    tab.sketch()
+    page.fill(".ag-text", "Character: Miko; Motion: dance; Background: day beach.")
+    page.keyboard.press("Alt+Enter")
+    tab.wait_for_turn(1)
+    press(page, "Shift+U")
+    page.wait_for_function("() => document.querySelector('.ag-text').value.includes('dance')")
+    assert not page.locator(".ag-stage .ag-number").is_visible()
+    page.press(".ag-text", "Shift+Enter")
+    page.wait_for_function("() => document.querySelectorAll('.ag-takes video').length === 4", timeout=240_000)
+    tab.wait_until_idle()
+    first = shown(page)
+    seen = []
+    for _ in range(4):
+        press(page, "Shift+T")
+        seen.append(shown(page))
+    assert len(set(seen)) == 4 and seen[-1] == first
+
+
 def test_the_settings_stand_together_in_comfyuis_dialog(page, tab):
     page.evaluate("() => app.extensionManager.command.execute('Comfy.ShowSettingsDialog')")
     dialog = page.locator("[role=dialog]").last
