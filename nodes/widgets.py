@@ -1,6 +1,6 @@
 """The schema of a node, and the widgets that several nodes share: the same range and meaning everywhere.
 
-What a node and its inputs are for is told in locales/en, next to the translations.
+What a node and its inputs are for stands in locales/en, next to the translations.
 """
 
 from __future__ import annotations

@@ -44,7 +44,6 @@ from .records import (
     read_table,
 )
 
-CORRECTIONS = "corrections.jsonl"
 REVIEWED = "dropped in review"  # the reason in dropped.jsonl
 
 

@@ -102,13 +102,6 @@ def recognise(
     return found
 
 
-def probabilities(
-    net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int = 32
-) -> dict[str, NDArray[np.float32]]:
-    """Predict the probabilities (M, classes) of every head for clips (M, 17, H, W, 3). net: in eval mode."""
-    return {name: logits.softmax(dim=-1).numpy() for name, logits in _logits(net, frames_u8, batch).items()}
-
-
 @torch.inference_mode()
 def _logits(net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int) -> dict[str, Tensor]:
     """The logits (M, classes) of every head for clips (M, 17, H, W, 3), on the CPU."""

@@ -127,10 +127,8 @@ def _open_mistral(parts: ForeignParts, folder: Path) -> dict[str, Recipe]:
     if not models:
         known = ", ".join(f"{model.entries} of {model.name}" for model in LANGUAGE_MODELS)
         raise CheckpointError(f"{source.path}: has {entries} token rows; expected {known}")
-    theta = sizes.rope_theta(config, path)  # v0.1 and v0.2 have the same entries
-    model = next((model for model in models if model.rope_theta == theta), models[0])
-    check_fields(config, MISTRAL_FIXED, path, model.name)
-    engine = sizes.mistral_spec(recipes, folder, model)
+    check_fields(config, MISTRAL_FIXED, path, models[0].name)
+    engine = sizes.mistral_spec(recipes, folder, models)
     parts.spec = replace(parts.spec, engine=replace(engine, vocab_size=entries + ADDED_TOKENS))
     return recipes
 

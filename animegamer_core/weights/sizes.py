@@ -6,7 +6,7 @@ import dataclasses
 import math
 import re
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,21 +67,17 @@ CLIP_HEAD_WIDTH = 64  # open_clip's default, and ViT-B-16's
 RMS_EPS = 1e-5
 
 
-def rope_theta(config: Mapping[str, typing.Any], path: Path) -> float:
-    """The base of the periods of a Mistral's positions, from its config.json at `path`."""
-    holder = config if config.get("rope_theta") else config.get("rope_parameters") or {}  # of transformers 5
-    return number(holder, "rope_theta", path, 10000.0)
-
-
-def mistral_spec(recipes: Recipes, mistral: Path, model: LanguageModel = LANGUAGE_MODELS[0]) -> EngineSpec:
-    """Sizes of a Mistral from its tensors and its folder's config.json; CheckpointError for another model's."""
+def mistral_spec(recipes: Recipes, mistral: Path, models: Sequence[LanguageModel] = LANGUAGE_MODELS[:1]) -> EngineSpec:
+    """Sizes of a Mistral from its tensors and its folder's config.json; CheckpointError if it is none of `models`."""
     path = mistral / "config.json"
     config = read_json(path)
     if not math.isclose(number(config, "rms_norm_eps", path, RMS_EPS), RMS_EPS):
         raise CheckpointError(f"{path}: rms_norm_eps is {config['rms_norm_eps']}; expected {RMS_EPS}")
-    theta = rope_theta(config, path)
-    if theta != model.rope_theta:  # v0.2 differs from v0.1 in nothing else
-        raise CheckpointError(f"{path}: rope_theta is {theta:g}; expected {model.rope_theta:g} of {model.name}")
+    holder = config if config.get("rope_theta") else config.get("rope_parameters") or {}  # of transformers 5
+    theta = number(holder, "rope_theta", path, 10000.0)
+    if theta not in (model.rope_theta for model in models):  # v0.2 differs from v0.1 in nothing else
+        known = " or ".join(f"{model.rope_theta:g} of {model.name}" for model in models)
+        raise CheckpointError(f"{path}: rope_theta is {theta:g}; expected {known}")
     vocab, hidden = shape_of(recipes, "llm.model.embed_tokens.weight", 2)
     return EngineSpec(
         vocab_size=vocab,

@@ -44,7 +44,7 @@ def place_layers(film: str, place: str, time: str) -> PlaceLayers:
     )
     _sky(behind, setting)
     (OUTDOORS | INDOORS)[place](behind, before, setting)
-    _ornament(before, setting, indoors=place in INDOORS)
+    _ornament(before, setting)
     return PlaceLayers(far.reduce(SUPERSAMPLE), near.reduce(SUPERSAMPLE).convert("RGBa"))
 
 
@@ -89,7 +89,7 @@ def _cloud(pen: Pen, colour: RGB, film: str) -> None:
         )
 
 
-def _ornament(pen: Pen, setting: Setting, indoors: bool) -> None:
+def _ornament(pen: Pen, setting: Setting) -> None:
     """Draw the film's garland (lanterns, flags or leaves) along the top of a place."""
     unlit = unlit_pen(pen)
     for x in range(LEFT, RIGHT, 36):
