@@ -190,7 +190,7 @@ class PredictNextState(io.ComfyNode):
         text = one_instruction(instruction)
         engine = model.engine()
         history = history.with_defaults(world.window, world.memory, world.life.rules)
-        history = with_opening_address(model.fingerprint, history)
+        history = with_opening_address(model.world.fingerprint, history)
         session = predict_turn(world, model, history, text).follow(history, seed)
         words, warnings = engine.tokenizer.unknown_words(text), world.warnings_for(session.window)
         moment = PlayedState(session, world.motion_table, words, warnings)

@@ -71,11 +71,6 @@ class GameModel:
     _held: dict[str, _Loaded] = field(default_factory=dict, repr=False)
 
     @property
-    def fingerprint(self) -> str:
-        """64 hex digits that identify the world with its LoRA files."""
-        return self.world.fingerprint
-
-    @property
     def precision(self) -> str:
         """The number types of engine and decoder, as stories name them in their keys."""
         names = (dtype_name(self._dtype(kind)) for kind in ("engine", "decoder"))
@@ -120,7 +115,7 @@ class GameModel:
             preset = self._drawing if kind == "decoder" else None
             # Worlds that differ only in LoRA files share a model, which is refitted for each, so that another strength
             # does not load it again. An optimized decoder has other layers and cannot be refitted.
-            world = self.fingerprint if preset and preset.optimizations else self.world.base.fingerprint
+            world = self.world.fingerprint if preset and preset.optimizations else self.world.base.fingerprint
             key = (world, kind, self._dtype(kind), self.placement, preset)
             loaded = _SHARED.get(key)
             if loaded is None:
@@ -128,11 +123,11 @@ class GameModel:
                 loaded = _SHARED[key] = self._load(kind, load)
             self._held[kind] = loaded
         loaded = self._held[kind]
-        if loaded.fitted != self.fingerprint:
+        if loaded.fitted != self.world.fingerprint:
             self.world.refit(kind, loaded.patcher.model)
             if kind == "decoder":
                 loaded.patcher.model.profile = self._drawing.adapt_profile(self.world.profile)
-            loaded.fitted = self.fingerprint
+            loaded.fitted = self.world.fingerprint
         return comfyui.place(loaded.patcher, loaded.working_bytes)
 
     def _load(self, kind: str, load: Callable[..., nn.Module]) -> _Loaded:
@@ -142,7 +137,7 @@ class GameModel:
         comfyui.make_interruptible(model, compiled)
         size = _size_of(model)
         working = model.working_bytes if kind == "decoder" else size // 8
-        return _Loaded(comfyui.wrap(model, devices), working, self.fingerprint)
+        return _Loaded(comfyui.wrap(model, devices), working, self.world.fingerprint)
 
     def _apply_preset(self, decoder: ShotDecoder) -> list[nn.Module]:
         """Apply the preset to a decoder; returns the modules that torch compiles. The log says what is left out."""

@@ -132,7 +132,7 @@ class PlayGameStory(io.ComfyNode):
         comfyui.require(*PACKAGES)
         instructions = read_instructions(given.instructions)
         model, count = given.model, len(instructions) + given.autoplay
-        story = open_story(given.story, model.world.spec.name, model.fingerprint, must_exist=not count)
+        story = open_story(given.story, model.world.spec.name, model.world.fingerprint, must_exist=not count)
         with story.lock():
             after = choose_turn(story, given.after, given.branch, reading=not count)
             turns = range(after + 1, after + 1 + count)
@@ -207,7 +207,7 @@ class PlayGameTakes(io.ComfyNode):
         seeds, instructions, node = take_seeds(takes, seed), read_instructions(text), str(cls.hidden.unique_id)
         if not instructions:
             raise ValueError("text holds no instruction; write one per line")
-        opened = open_story(story_name(story), model.world.spec.name, model.fingerprint)
+        opened = open_story(story_name(story), model.world.spec.name, model.world.fingerprint)
         motion = motion_of_turns(drawing["motion"], drawing["motion_value"], range(1, len(instructions) + 1), model)
         chosen = model.settings(drawing["steps"], drawing["guidance"], window=window_of(window), motion=motion)
 

@@ -14,6 +14,7 @@ import json
 import typing
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from ..game.life import Life
@@ -70,8 +71,9 @@ class World:
     life: Life = Life()
     adapters: Adapters = ()
     plain: World | None = None
+    _stored_dtypes: dict[str, torch.dtype] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """64 hex digits of everything that a turn depends on: weights, sizes, profile, motion table, and the contents
         and strengths of those adapters that change turns; ValueError where an adapter is gone.
@@ -207,12 +209,14 @@ class World:
         """The type that `engine`, `decoder` or `encoder` gets by default off the CPU: as stored, float32 as 16 bits."""
         import torch
 
-        source = self._sources((model,))[model]
-        matrix = next((key for key in source.keys() if len(source.shape(key)) == 2), None)  # noqa: SIM118
-        if matrix is None:
-            raise CheckpointError(f"{source.path}: has no matrix; expected the weights of the {model}")
-        dtype = source.dtype(matrix)
-        return getattr(torch, source.half) if dtype == torch.float32 else dtype
+        if model not in self._stored_dtypes:
+            source = self._sources((model,))[model]
+            matrix = next((key for key in source.keys() if len(source.shape(key)) == 2), None)  # noqa: SIM118
+            if matrix is None:
+                raise CheckpointError(f"{source.path}: has no matrix; expected the weights of the {model}")
+            dtype = source.dtype(matrix)
+            self._stored_dtypes[model] = getattr(torch, source.half) if dtype == torch.float32 else dtype
+        return self._stored_dtypes[model]
 
     def load_engine(self, device: str | torch.device = "cpu", dtype: torch.dtype | None = None) -> GameEngine:
         """The game engine, in eval mode. dtype None: float32 on the CPU, else as stored (float32 as 16 bits)."""

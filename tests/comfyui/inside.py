@@ -177,7 +177,7 @@ def check_stage_files():
     save_adapter(path, "predict", config, {"engine.project_in.0.bias": weight + 1}, {})
     found = worlds.find_lora("mine/brighter.safetensors")
     whole, half = (GameModel(with_adapters(world, ((str(found), strength),))) for strength in (1.0, 0.5))
-    prints = {plain.fingerprint, whole.fingerprint, half.fingerprint}
+    prints = {plain.world.fingerprint, whole.world.fingerprint, half.world.fingerprint}
     moved = [float((value.engine().project_in[0].bias - weight).detach().mean()) for value in (whole, half)]
     shared = whole.engine() is half.engine() is plain.engine()
     restored = torch.equal(plain.engine().project_in[0].bias, weight)
@@ -186,7 +186,7 @@ def check_stage_files():
     save_adapter(path, "predict", config, {"engine.project_in.0.bias": weight + 2}, {})
     return {
         "listed": worlds.lora_names(),
-        "fingerprints": len(prints | {GameModel(with_adapters(world, ((str(found), 1.0),))).fingerprint}),
+        "fingerprints": len(prints | {GameModel(with_adapters(world, ((str(found), 1.0),))).world.fingerprint}),
         "moved": [round(value, 4) for value in moved],
         "decoder is the same": same,
         "loaded once": shared and restored,
