@@ -7,15 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from PIL import Image
-from stub_endpoint import (
-    GOOD,
-    Body,
-    Changed,
-    CutBody,
-    Reset,
-    Status,
-    StubEndpoint,
-)
+from stub_endpoint import CUT_BODY, GOOD, RESET, Answer, StubEndpoint, refusal
 
 from animegamer_core.data.captions.replies import parse_caption
 from animegamer_core.endpoint import (
@@ -67,7 +59,7 @@ def test_a_question_arrives_whole_and_its_reply_comes_back(stub):
     reply = ask(stub, pictures=pictures)
     assert (reply.text, reply.problem, reply.tokens_in, reply.tokens_out) == (CAPTION, "", 100, 2)
     (asked,) = stub.asks
-    assert asked.texts == ["Image-1:", "Image-2:", "what?"] and asked.model == "tiny-vl"
+    assert asked.texts == ["Image-1:", "Image-2:", "what?"] and asked.body["model"] == "tiny-vl"
     red, blue = (picture.getpixel((20, 15)) for picture in asked.pictures)
     assert red[0] > 240 and red[2] < 20 and blue[2] > 240 and blue[0] < 20
     assert asked.headers["authorization"] == f"Bearer {SECRET}"
@@ -76,14 +68,15 @@ def test_a_question_arrives_whole_and_its_reply_comes_back(stub):
     assert stub.asks[1].body["temperature"] > 0.3
 
 
-@pytest.mark.parametrize("fault", [Status(500), Status(429, {"Retry-After": "0.1"}), Reset(), CutBody()])
+@pytest.mark.parametrize("fault", [refusal(500), refusal(429, Retry_After="0.1"), RESET, CUT_BODY])
 def test_a_temporary_fault_is_asked_again(stub, fault):
     assert ask(stub, [fault, fault]).text == CAPTION
     assert len(stub.asks) == 3
 
 
 @pytest.mark.parametrize(
-    "refusal", [Status(401, message=f"bad key {SECRET}"), Body({"error": {"code": 402, "message": f"pay, {SECRET}"}})]
+    "refusal",
+    [refusal(401, message=f"bad key {SECRET}"), Answer(body={"error": {"code": 402, "message": f"pay, {SECRET}"}})],
 )
 def test_a_refused_key_or_account_stops_the_run_and_shows_no_key(stub, refusal):
     with pytest.raises(CaptionerUnavailable, match="bad key|pay") as caught:
@@ -101,7 +94,7 @@ def test_options_that_a_model_refuses_are_found_once_for_all_threads():
     class Strict(StubEndpoint):
         def take(self, asked):
             behaviour, refused = super().take(asked), strict(asked)
-            return behaviour if refused == CAPTION else Status(422, message=f"{refused}: extra input not permitted")
+            return behaviour if refused == CAPTION else refusal(422, message=f"{refused}: extra input not permitted")
 
     with Strict(lambda asked: CAPTION) as stub:
         shared = model(stub, retries=0)
@@ -123,9 +116,7 @@ def test_options_that_a_model_refuses_are_found_once_for_all_threads():
     ],
 )
 def test_a_caption_is_read_whatever_a_server_wraps_around_it(stub, said):
-    caption = parse_caption(
-        ask(stub, [Changed(choice={"message": {"role": "assistant", "content": said}})]).text, STATS
-    )
+    caption = parse_caption(ask(stub, [Answer(said)]).text, STATS)
     assert (caption.character, caption.background, caption.stats["stamina"]) == (("girl",), "day forest", -1)
 
 

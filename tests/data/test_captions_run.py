@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from captions_world import NAMES, answer, endpoint, expected, make_characters, make_records, seen
-from stub_endpoint import FOREIGN, GOOD, CutOff, Say, Status, StubEndpoint
+from stub_endpoint import CUT_OFF, FOREIGN, GOOD, Answer, StubEndpoint, refusal
 
 from animegamer_core.data.captions.asking import ReplyLog
 from animegamer_core.data.captions.pictures import read_references
@@ -96,7 +96,7 @@ def test_what_a_reply_depends_on_decides_what_is_asked_again(world, stub, tmp_pa
 
 def test_a_reply_that_is_invalid_is_asked_for_again_with_our_own_words(world, stub):
     folder, records, references = world
-    stub.script[:] = [Say("a girl"), GOOD, FOREIGN, CutOff(), GOOD]
+    stub.script[:] = [Answer("a girl"), GOOD, FOREIGN, CUT_OFF, GOOD]
     report = caption_clips(folder, records[:1], endpoint(stub.url), references)
     assert report.records == wanted(records)[:1]
     steps = [seen(ask)[0] for ask in stub.asks]
@@ -144,7 +144,7 @@ def test_a_clip_that_cannot_be_asked_about_is_left_for_the_next_run(world, stub)
     good = stub.good
     (folder / records[3].clip).write_bytes(b"torn")
     stub.good = lambda ask: good(ask)
-    stub.script[:] = [GOOD, Status(400, message="too large")]
+    stub.script[:] = [GOOD, refusal(400, message="too large")]
     report = caption_clips(folder, records[:5], endpoint(stub.url))
     assert set(report.failures) == {records[1].clip, records[3].clip}
     assert "too large" in report.failures[records[1].clip] and "cannot be read" in report.failures[records[3].clip]
@@ -155,7 +155,7 @@ def test_a_clip_that_cannot_be_asked_about_is_left_for_the_next_run(world, stub)
 
 def test_a_refused_key_stops_the_run_at_once_and_the_done_part_stays(world, stub):
     folder, records, _ = world
-    stub.script[:] = [GOOD, GOOD, *[Status(401, message="who are you")] * 30]
+    stub.script[:] = [GOOD, GOOD, *[refusal(401, message="who are you")] * 30]
     report = caption_clips(folder, records, endpoint(stub.url))
     assert "who are you" in report.stopped and report.captioned == 2 and report.uncaptioned == 10
     assert len(stub.asks) <= 4 and "stopped early" in report.text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from judging_world import line, story
 from PIL import Image
-from stub_endpoint import GOOD, CutOff, Reset, Say, Status, StubEndpoint
+from stub_endpoint import CUT_OFF, GOOD, RESET, Answer, StubEndpoint, refusal
 
 from animegamer_core.cli.judge import Write
 from animegamer_core.cli.options import parse
@@ -152,7 +152,7 @@ def test_stories_become_a_benchmark_and_more_stories_ask_only_for_what_is_new(st
 
 def test_an_invalid_reply_is_asked_for_again_in_our_words(stub, tmp_path):
     wrong = lambda good: good.replace("<ML>1", f"<ML>{EVIL}", 1)  # noqa: E731
-    stub.script[:] = [Say(wrong), CutOff(), GOOD]
+    stub.script[:] = [Answer(wrong), CUT_OFF, GOOD]
     games, _ = write(stub, tmp_path / "games.txt", stories=1)
     first, second, third = (ask.texts[-1] for ask in stub.asks)
     assert second.startswith(first) and "in line 1: 1 or 2 or 3 or 4 or 5 in <ML>" in second
@@ -169,7 +169,7 @@ def test_a_story_that_stays_invalid_is_set_aside(stub, tmp_path):
 
 
 def test_a_service_that_is_away_ends_the_run_and_what_is_paid_for_stays(stub, tmp_path):
-    stub.script[:] = [Status(500), Reset(), GOOD, GOOD, *[Status(401, message=f"bad key {EVIL}")] * 9]
+    stub.script[:] = [refusal(500), RESET, GOOD, GOOD, *[refusal(401, message=f"bad key {EVIL}")] * 9]
     games, text = write(stub, tmp_path / "games.txt", 6, AskSettings(asked_at_once=1))
     assert not games and not (tmp_path / "games.txt").exists() and "stopped early" in text and "401" in text
     stub.script.clear()

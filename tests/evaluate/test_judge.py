@@ -8,7 +8,7 @@ import json
 import pytest
 from judging_world import make_run
 from PIL import Image
-from stub_endpoint import GOOD, Status, StubEndpoint
+from stub_endpoint import GOOD, StubEndpoint, refusal
 
 from animegamer_core.cli.judge import Judge
 from animegamer_core.cli.options import parse
@@ -179,7 +179,7 @@ def test_a_whole_run(stub, runs, tmp_path, capsys):
 
 
 def test_the_same_command_goes_on_and_gives_the_same_report(stub, runs, tmp_path):
-    stub.script[:] = [GOOD] * 5 + [Status(401, message="no key")] * 20
+    stub.script[:] = [GOOD] * 5 + [refusal(401, message="no key")] * 20
     status, report = judge(stub, runs, tmp_path / "out", "--asked-at-once", "1")
     assert status == 1 and report["answered"] == "5 of 12"
     before = len(stub.asks)

@@ -1,10 +1,10 @@
-"""A tiny OpenAI-compatible chat endpoint with pictures, over a function from request to reply, with faults to order.
+"""A tiny OpenAI-compatible chat endpoint with pictures, over a function from request to text, with faults to order.
 
-    with StubEndpoint(lambda ask: "hello", script=[Status(500), Slow(0.2)]) as stub:
+    with StubEndpoint(lambda ask: "hello") as stub:
+        stub.script[:] = [refusal(500), GOOD]
         client = OpenAI(base_url=stub.url, api_key="none")
 
-Each request takes the next behaviour of the script; once that is used up, `good` ones follow. Every request is kept
-in `asks` as it came, whatever was made of it.
+Each request takes the next answer of the script; once that is used up, good ones follow. `asks` keeps every request.
 """
 
 from __future__ import annotations
@@ -15,24 +15,20 @@ import json
 import socket
 import struct
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from PIL import Image
+
 
 @dataclass(frozen=True)
 class Ask:
-    """One request. texts and pictures in the order of the last message; at: seconds on the monotonic clock."""
+    """One request. texts and pictures (Pillow's) in the order of the last message."""
 
     body: dict[str, Any]
     headers: dict[str, str]
-    at: float
-
-    @property
-    def model(self) -> str:
-        return self.body["model"]
 
     @property
     def _parts(self) -> list[dict[str, Any]]:
@@ -44,132 +40,47 @@ class Ask:
         return [part["text"] for part in self._parts if part["type"] == "text"]
 
     @property
-    def pictures(self) -> list[Any]:
-        """Pillow pictures, decoded from their data URLs."""
-        from PIL import Image
-
+    def pictures(self) -> list[Image.Image]:
         urls = [part["image_url"]["url"] for part in self._parts if part["type"] == "image_url"]
         return [Image.open(io.BytesIO(base64.b64decode(url.split(",", 1)[1]))).convert("RGB") for url in urls]
 
 
 @dataclass(frozen=True)
-class Behaviour:
-    """How one request is treated; this one answers as asked. Subclasses change one step of it."""
+class Answer:
+    """How one request is answered.
 
-    def text(self, good: str) -> str | None:
-        return good
+    content: in place of the good text, or made of it. cut_off: only the first half of it, ended by the limit of tokens.
+    body: JSON in place of a completion. sent: the fraction of the bytes that is sent before the connection ends; 0: it
+    is reset.
+    """
 
-    def completion(self, ask: Ask, good: str) -> Any:
-        return completion(ask.model, self.text(good))
-
-    def send(self, handler: _Handler, ask: Ask, good: str) -> None:
-        handler.send_json(200, self.completion(ask, good))
-
-
-@dataclass(frozen=True)
-class Say(Behaviour):
-    """Another text than the good one: prose around tags, a foreign script, something huge."""
-
-    words: str | Callable[[str], str] | None
-
-    def text(self, good: str) -> str | None:
-        return self.words(good) if callable(self.words) else self.words
+    content: Any = None
+    cut_off: bool = False
+    body: Any = None
+    code: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    sent: float = 1.0
 
 
-@dataclass(frozen=True)
-class Slow(Behaviour):
-    """The good answer, some seconds late."""
-
-    seconds: float
-
-    def send(self, handler: _Handler, ask: Ask, good: str) -> None:
-        handler.stub.gone.wait(self.seconds)
-        super().send(handler, ask, good)
+GOOD, CUT_OFF, CUT_BODY, RESET = Answer(), Answer(cut_off=True), Answer(sent=0.5), Answer(sent=0)
+FOREIGN = Answer("<S>\u5c11\u5973</S><MD>\u8d70</MD><EV>\u591c</EV><MA>\u5feb</MA><SC>0</SC><ET>0</ET><ST>-1</ST>")
 
 
-@dataclass(frozen=True)
-class CutOff(Behaviour):
-    """The first half of the text, ended by the limit of tokens."""
-
-    def completion(self, ask: Ask, good: str) -> Any:
-        return completion(ask.model, good[: len(good) // 2], finish="length")
+def refusal(code: int, message: str = "no", **headers: str) -> Answer:
+    """A status in place of an answer: 429, 500, 400 that names a parameter ..."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Answer(body={"error": {"message": message, "type": "stub", "code": None}}, code=code, headers=named)
 
 
-@dataclass(frozen=True)
-class CutBody(Behaviour):
-    """Half of the answer's bytes, then the connection is closed."""
-
-    def send(self, handler: _Handler, ask: Ask, good: str) -> None:
-        body = json.dumps(self.completion(ask, good)).encode()
-        handler.head(200, len(body))
-        handler.wfile.write(body[: len(body) // 2])
-        handler.close_connection = True
-
-
-@dataclass(frozen=True)
-class Reset(Behaviour):
-    """No answer: the connection is reset."""
-
-    def send(self, handler: _Handler, ask: Ask, good: str) -> None:
-        handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        handler.connection.close()
-        handler.close_connection = True
-
-
-@dataclass(frozen=True)
-class Status(Behaviour):
-    """A refusal: 429 with Retry-After, 500, 400 that names a parameter ... A header may be made when it is sent."""
-
-    code: int
-    headers: dict[str, str | Callable[[], str]] = field(default_factory=dict)
-    message: str = "no"
-    param: str | None = None
-
-    def send(self, handler: _Handler, ask: Ask, good: str) -> None:
-        error = {"message": self.message, "type": "stub", "param": self.param, "code": None}
-        headers = {name: value() if callable(value) else value for name, value in self.headers.items()}
-        handler.send_json(self.code, {"error": error}, headers)
-
-
-@dataclass(frozen=True)
-class Body(Behaviour):
-    """A status of 200 with some other body: empty choices, no json, a web page, a huge one."""
-
-    content: Any
-
-    def send(self, handler: _Handler, ask: Ask, good: str) -> None:
-        raw = self.content if isinstance(self.content, bytes) else json.dumps(self.content).encode()
-        handler.head(200, len(raw))
-        handler.wfile.write(raw)
-
-
-@dataclass(frozen=True)
-class Changed(Behaviour):
-    """The good answer with some of its top-level or choice's fields changed: no usage, another finish_reason ..."""
-
-    answer: dict[str, Any] = field(default_factory=dict)
-    choice: dict[str, Any] = field(default_factory=dict)
-
-    def completion(self, ask: Ask, good: str) -> Any:
-        whole = completion(ask.model, good) | self.answer
-        for choice in whole["choices"]:
-            choice.update(self.choice)
-        return whole
-
-
-GOOD = Behaviour()
-FOREIGN = Say("<S>\u5c11\u5973</S><MD>\u8d70</MD><EV>\u591c</EV><MA>\u5feb</MA><SC>0</SC><ET>0</ET><ST>-1</ST>")
-
-
-def completion(model: str, text: str | None, finish: str = "stop") -> dict[str, Any]:
+def completion(model: str, content: Any, finish: str) -> dict[str, Any]:
     """A chat completion as services send it. Tokens are counted as 100 in and a word out each."""
-    words = len((text or "").split())
+    words = len(content.split()) if isinstance(content, str) else 0
     return {
         "id": "stub-1",
         "object": "chat.completion",
         "created": 0,
         "model": model,
-        "choices": [{"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": text}}],
+        "choices": [{"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": content}}],
         "usage": {"prompt_tokens": 100, "completion_tokens": words, "total_tokens": 100 + words},
     }
 
@@ -177,10 +88,9 @@ def completion(model: str, text: str | None, finish: str = "stop") -> dict[str, 
 class StubEndpoint:
     """The server; `url` is what a client takes as its base. It runs in threads of this process."""
 
-    def __init__(self, good: Callable[[Ask], str], script: Sequence[Behaviour] = ()) -> None:
-        self.good, self.script = good, list(script)
+    def __init__(self, good: Callable[[Ask], str]) -> None:
+        self.good, self.script = good, list[Answer]()
         self.asks: list[Ask] = []
-        self.gone = threading.Event()  # ends everything slow
         self._lock = threading.Lock()
 
     def __enter__(self) -> StubEndpoint:
@@ -190,12 +100,11 @@ class StubEndpoint:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.gone.set()
         self._server.shutdown()
         self._server.server_close()
 
-    def take(self, ask: Ask) -> Behaviour:
-        """Keep a request and choose its behaviour."""
+    def take(self, ask: Ask) -> Answer:
+        """Keep a request and choose its answer."""
         with self._lock:
             self.asks.append(ask)
             return self.script.pop(0) if self.script else GOOD
@@ -217,20 +126,29 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        ask = Ask(body, {name.lower(): value for name, value in self.headers.items()}, time.monotonic())
-        behaviour = self.stub.take(ask)
-        if self.path != "/v1/chat/completions":
-            behaviour = Status(404, message=f"no route {self.path}")
-        behaviour.send(self, ask, "" if type(behaviour) is Status else self.stub.good(ask))
-
-    def send_json(self, code: int, value: Any, headers: dict[str, str] | None = None) -> None:
+        assert self.path == "/v1/chat/completions"
+        sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        ask = Ask(sent, {name.lower(): value for name, value in self.headers.items()})
+        answer = self.stub.take(ask)
+        if not answer.sent:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+            self.close_connection = True
+            return
+        value = answer.body
+        if value is None:
+            good, content = self.stub.good(ask), answer.content
+            content = good if content is None else content(good) if callable(content) else content
+            content, finish = (content[: len(content) // 2], "length") if answer.cut_off else (content, "stop")
+            value = completion(sent["model"], content, finish)
         body = json.dumps(value).encode()
-        self.head(code, len(body), headers)
-        self.wfile.write(body)
-
-    def head(self, code: int, length: int, headers: dict[str, str] | None = None) -> None:
-        self.send_response(code)
-        for name, value in {"Content-Type": "application/json", "Content-Length": length, **(headers or {})}.items():
-            self.send_header(name, str(value))
+        self.send_response(answer.code)
+        for name, text in {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            **answer.headers,
+        }.items():
+            self.send_header(name, text)
         self.end_headers()
+        self.wfile.write(body[: int(len(body) * answer.sent)])
+        self.close_connection = self.close_connection or answer.sent < 1
