@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from .colour import HDR, Display
+from .colour import Display
 
 if TYPE_CHECKING:
     from av import Packet, VideoFrame
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 _KNOWN_LENGTH = ("mov,mp4", "matroska", "avi", "flv", "asf")  # formats whose header has the true length
+_HDR = (16, 18)  # transfer characteristics of ITU-T H.273: PQ and HLG
 _DOLBY = ("dvh1", "dvhe", "dva1", "dvav")  # tags of Dolby Vision
 _DECODING_TIMES = ("avi",)  # formats that store decoding times, not display times
 _NO_FILMS = ("concat", "hls", "dash", "sdp", "tty", "image2")  # lists of other files, which must not be read, and texts
@@ -201,10 +202,8 @@ def _video_track(path: Path, container: InputContainer) -> VideoStream:
     tracks = [track for track in container.streams.video if Disposition.attached_pic not in track.disposition]
     if not tracks or tracks[0].codec_context is None:
         raise FilmError(f"{path}: has no video that can be decoded; name a film")
-    if tracks[0].codec_context.codec_tag in _DOLBY and tracks[0].codec_context.color_trc not in HDR:
-        raise FilmError(
-            f"{path}: is Dolby Vision without an HDR10 layer, which only Dolby's decoder can read; convert it"
-        )
+    if tracks[0].codec_context.codec_tag in _DOLBY or tracks[0].codec_context.color_trc in _HDR:
+        raise FilmError(f"{path}: is in HDR, and its colours would be wrong; convert it to SDR (BT.709)")
     return tracks[0]
 
 
