@@ -69,27 +69,15 @@ class Judge:
     def run(self) -> int:
         """Judge, print and save; 1 if a question has no answer."""
         from ..evaluate.judging.comparison import open_comparison
-        from ..evaluate.judging.judge import (
-            SCENES,
-            Judged,
-            questions_of,
-            references_in,
-            save_report,
-            stories_of,
-            tasks_of,
-        )
+        from ..evaluate.judging.judge import Judged, questions_of, save_report, stories_of, tasks_of
+        from ..evaluate.world.scores import references_of
 
         comparison = open_comparison(self.runs)
-        if self.limit is not None and self.limit < 1:
-            raise ValueError(f"--limit is {self.limit}; expected 1 game or more")
-        stories = stories_of([comparison.game(name) for name in comparison.games[: self.limit]])
-        if not stories:
-            raise ValueError(
-                f"a story takes {SCENES} turns, but no game that all runs share is that long; play longer games"
-            )
+        stories = stories_of(comparison, self.limit)
         questions = questions_of(stories, len(comparison.agents), self.passes, self.seed)
-        references = references_in(stories, self.characters)
-        missing = sorted({name for story in stories for name in story.characters} - set(references.pictures))
+        characters = {name: None for story in stories for name in story.characters}
+        references = references_of(characters, self.characters)
+        missing = sorted(set(characters) - set(references.pictures))
         terms, model = AskSettings(**self.asking), EndpointModel(EndpointSettings(**self.endpoint))
         with ReplyLog.open(self.out / "replies.jsonl") as kept:
             tasks = list(tasks_of(questions, comparison, references))
@@ -100,7 +88,7 @@ class Judge:
                 "agents": ", ".join(comparison.agents),
                 "judge": model.name,
                 "answered": f"{len(answers.values)} of {len(questions)}",
-                "games": len({story.game.name for story in stories}),
+                "games": len({story.game for story in stories}),
                 "stories": len(stories),
                 "passes": self.passes,
                 "seed": self.seed,

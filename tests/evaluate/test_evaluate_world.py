@@ -250,27 +250,23 @@ def test_without_edges_there_is_no_level_unless_some_are_given(world):
             edges_of(wrong)
 
 
-def named_game(name):
-    turns = tuple(replace(turn, characters=(name,)) for turn in small_games(1)[0].turns)
-    return BenchmarkGame("named", turns)
-
-
 def test_pictures_of_a_character_lie_under_their_name(tmp_path):
     folder = tmp_path / "folder"
     (folder / "zo\u00eb").mkdir(parents=True)
     for name in ("Zoe\u0308.PNG", "zo\u00eb/b.webp", "other.png", "../secret.png"):  # macOS stores accents as letters
         Image.new("RGB", (6, 4)).save(folder / name)
     (folder / "zo\u00eb" / "notes.txt").write_text("not a picture")
-    references = references_of([named_game("Zo\u00eb")], folder)
+    references = references_of(["Zo\u00eb"], folder)
     assert len(references.pictures["Zo\u00eb"]) == 2 and references.remarks == ()
-    references = references_of([named_game("../secret")], folder)
+    references = references_of(["../secret"], folder)
     assert references.pictures == {} and "has none" in references.remarks[0], "a name never becomes a path"
 
 
 def test_the_toybox_draws_its_own_characters_and_nobody_elses():
-    drawn = references_of(small_games())
-    assert set(drawn.pictures) == {"Miko", "Taro", "Yuzu"} and drawn.facts == references_of(small_games()).facts
-    other = references_of([*small_games(), named_game("Qiqi")])
+    names = [game.character for game in small_games()]
+    drawn = references_of(names)
+    assert set(drawn.pictures) == {"Miko", "Taro", "Yuzu"} and drawn.facts == references_of(names).facts
+    other = references_of([*names, "Qiqi"])
     assert other.pictures == {} and "--characters" in other.remarks[0]
 
 

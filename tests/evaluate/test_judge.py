@@ -17,9 +17,8 @@ from animegamer_core.evaluate.judging.judge import (
     CRITERIA,
     Judged,
     Question,
-    Verdict,
     judge_prompt,
-    parse_verdict,
+    parse_scores,
     stories_of,
 )
 
@@ -73,7 +72,7 @@ def judge(stub, runs, out, *words):
 
 def test_the_prompt_has_the_papers_criteria_in_order_and_no_agents_name(runs):
     comparison = open_comparison(runs)
-    story = stories_of([comparison.game("game-001")])[0]
+    story = stories_of(comparison)[0]
     prompt = judge_prompt(story, 3, ["Miko"])
     places = [prompt.index(f"<{tag}> {name}") for tag, (name, _) in CRITERIA.items()]
     assert places == sorted(places) and list(CRITERIA) == ["OA", "TA", "ConC", "ChaC", "EC", "VC"]
@@ -130,10 +129,9 @@ RIGHT = "<OA> 8 7\n<TA> 9 6\n<ConC> 8 8\n<ChaC> 10 1\n<EC> 5 5\n<VC> 6 7\nBoth a
 
 
 def test_a_right_reply_is_read():
-    verdict = parse_verdict(RIGHT, 2)
-    assert verdict.scores == {"OA": (8, 7), "TA": (9, 6), "ConC": (8, 8), "ChaC": (10, 1), "EC": (5, 5), "VC": (6, 7)}
-    assert verdict.explanation == "Both are fine."
-    assert parse_verdict(f"```\n{RIGHT}\n\n```".replace("\n", "\r\n").replace("> ", ">\t"), 2) == verdict
+    scores = parse_scores(RIGHT, 2)
+    assert scores == {"OA": (8, 7), "TA": (9, 6), "ConC": (8, 8), "ChaC": (10, 1), "EC": (5, 5), "VC": (6, 7)}
+    assert parse_scores(f"```\n{RIGHT}\n\n```".replace("\n", "\r\n").replace("> ", ">\t"), 2) == scores
 
 
 # --- what is made of them -------------------------------------------------------------------------------------------
@@ -153,10 +151,10 @@ def test_kendalls_w_by_hand():
 
 def test_scores_go_back_to_their_agents_and_places_keep_theirs(runs):
     comparison = open_comparison(runs[:2])
-    story = stories_of([comparison.game("game-001")])[0]
+    story = stories_of(comparison)[0]
     questions = [Question(story, 0, (1, 0)), Question(story, 1, (0, 1)), Question(story, 2, (1, 0))]
-    verdicts = [Verdict({tag: scores for tag in CRITERIA}, "x") for scores in ((4, 8), (6, 4))]
-    judged = Judged(comparison.agents, tuple(zip(questions, verdicts, strict=False)))
+    given = [dict.fromkeys(CRITERIA, scores) for scores in ((4, 8), (6, 4))]
+    judged = Judged(comparison.agents, tuple(zip(questions, given, strict=False)))
     assert judged.score(0, "OA").value == 7 and judged.score(1, "OA").value == 4 and judged.score(0, "OA").count == 2
     assert judged.by_place("VC") == [5, 6] and judged.agreement("EC") == 1
 
@@ -205,7 +203,7 @@ def test_wrong_runs_are_refused_before_anything_is_asked(stub, runs, tmp_path):
     cases = {
         "no finished game in common": [runs[0], other],
         "a story takes 5 turns": [runs[0], short],
-        "different lines for these games: game-001": [runs[0], longer],
+        "different lines for game game-001": [runs[0], longer],
         "is listed twice": [runs[0], runs[0]],
         "passes is 0": [*runs, "--passes", "0"],
         "--limit is 0": [*runs, "--limit", "0"],

@@ -41,8 +41,7 @@ def test_ranks_by_letter_become_points_of_agents(runs, tmp_path, capsys, mark):
         for letter, agent in zip("ABC", order, strict=True):
             clip = next((out / "clips").glob(f"game-{number:02}-turn-02-{letter}.*"))
             comparison = open_comparison(runs)
-            source = comparison.folder(agent, game) / comparison.record(agent, game).turns[1].clip
-            assert clip.read_bytes() == source.read_bytes()
+            assert clip.read_bytes() == comparison.clips(agent, game)[1].read_bytes()
     fill(out, mark=mark)
     assert Raters(out=out).run() == 0
     assert "Zeta" in capsys.readouterr().out

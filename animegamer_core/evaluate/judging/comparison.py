@@ -4,50 +4,39 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...data.benchmark import BenchmarkGame
+from ...files import write_text
+from ...weights.storage import write_json
 from ..estimates import Estimate
-from ..world.records import GameRecord, PlayedRun, game_folder, read_run
+from ..world.records import GameRecord, game_folder, read_run
 
 MOST_AGENTS = 8
-_SHOWN = 3  # games in an error
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs of one benchmark. agents: each run's player, with the folder if several players have the same name."""
+    """Runs of one benchmark.
 
-    runs: tuple[PlayedRun, ...]
+    agents: each run's player, with the folder if several players have the same name. games: the games that every run
+    has finished, by name, as each agent (0, 1, ...) played it.
+    """
+
     agents: tuple[str, ...]
+    folders: tuple[Path, ...]
+    games: Mapping[str, tuple[GameRecord, ...]]
 
-    @cached_property
-    def games(self) -> tuple[str, ...]:
-        """The games that every run has finished, in the first run's order."""
-        first, *others = self._records
-        return tuple(name for name in first if all(name in other for other in others))
-
-    def record(self, agent: int, game: str) -> GameRecord:
-        """The game as an agent (0, 1, ...) played it."""
-        return self._records[agent][game]
-
-    def folder(self, agent: int, game: str) -> Path:
-        """The folder with an agent's clips of a game."""
-        return game_folder(self.runs[agent].folder, game)
-
-    def game(self, name: str) -> BenchmarkGame:
-        """The game as it is in the benchmark."""
-        return BenchmarkGame(name, tuple(turn.asked for turn in self.record(0, name).turns))
-
-    @cached_property
-    def _records(self) -> tuple[dict[str, GameRecord], ...]:
-        return tuple({record.name: record for record in run.games} for run in self.runs)
+    def clips(self, agent: int, game: str) -> list[Path]:
+        """The clips of a game, as an agent played it."""
+        folder = game_folder(self.folders[agent], game)
+        return [folder / turn.clip for turn in self.games[game][agent].turns]
 
 
 def open_comparison(folders: Sequence[Path]) -> Comparison:
@@ -56,23 +45,17 @@ def open_comparison(folders: Sequence[Path]) -> Comparison:
         raise ValueError(f"{len(folders)} runs; expected 1 to {MOST_AGENTS} folders of `evaluate world`")
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ValueError("a run is listed twice; name each folder once")
-    runs = tuple(read_run(folder) for folder in folders)
+    runs = [read_run(folder) for folder in folders]
     names = [run.name for run in runs]
-    agents = [
-        name if names.count(name) == 1 else f"{name} ({run.folder})" for name, run in zip(names, runs, strict=True)
-    ]
-    comparison = Comparison(runs, tuple(agents))
-    if not comparison.games:
+    agents = (run.name if names.count(run.name) == 1 else f"{run.name} ({run.folder})" for run in runs)
+    records = [{record.name: record for record in run.games} for run in runs]
+    games = {name: tuple(run[name] for run in records) for name in records[0] if all(name in run for run in records)}
+    if not games:
         raise ValueError("the runs have no finished game in common; play the same --games with each")
-    different = []
-    for name in comparison.games:
-        asked = [[turn.line for turn in comparison.record(agent, name).turns] for agent in range(len(runs))]
-        if any(lines != asked[0] for lines in asked):
-            different.append(name)
-    if different:
-        named = ", ".join(different[:_SHOWN])
-        raise ValueError(f"the runs have different lines for these games: {named}; compare runs of the same --games")
-    return comparison
+    for name, played in games.items():
+        if len({tuple(turn.line for turn in record.turns) for record in played}) > 1:
+            raise ValueError(f"the runs have different lines for game {name}; compare runs of the same --games")
+    return Comparison(tuple(agents), tuple(folders), games)
 
 
 def shown_order(about: str, turn: int, count: int) -> tuple[int, ...]:
@@ -112,22 +95,45 @@ def mean_concordance(groups: Iterable[ArrayLike]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table with numbers aligned to the right."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+def save_scores(
+    path: Path,
+    title: str,
+    criteria: Mapping[str, str],
+    scores: Mapping[str, Mapping[str, Estimate]],
+    agreement: Mapping[str, float | None],
+    paper: Mapping[str, Mapping[str, float]],
+    notes: str,
+    facts: Mapping[str, Any] = MappingProxyType({}),
+    places: Mapping[str, Sequence[float]] = MappingProxyType({}),
+) -> list[Path]:
+    """Write PATH.json and PATH.md, a table with a row for each agent; returns their paths.
+
+    criteria: the columns' heads, by the keys of scores (agent -> estimates), agreement (Kendall's W), the paper's
+    scores and places (the mean score of each place in the order shown, for more rows).
+    """
+    rows = [[_plain(agent), *(_interval(row[key]) for key in criteria)] for agent, row in scores.items()]
+    rows += [[f"{agent} (paper)", *(_number(row.get(key)) for key in criteria)] for agent, row in paper.items()]
+    rows.append(["W", *(_number(agreement[key]) for key in criteria)])
+    for number, means in enumerate(zip(*places.values(), strict=True), start=1):
+        rows.append([f"Place {number}", *map(_number, means)])
+    table = [["Agent", *criteria.values()], ["---", *["---:"] * len(criteria)], *rows]
+    parts = [f"# {title}", "\n".join(f"| {' | '.join(line)} |" for line in table)]
+    parts += ["\n".join(f"- {_plain(name)}: {_plain(str(value))}" for name, value in facts.items()), notes]
+    estimates = {agent: {key: asdict(value) for key, value in row.items()} for agent, row in scores.items()}
+    values = {**facts, "scores": estimates, "agreement": agreement, "places": dict(places)}
+    write_json(path.with_suffix(".json"), values)
+    write_text(path.with_suffix(".md"), "\n\n".join(filter(None, parts)) + "\n")
+    return [path.with_suffix(".json"), path.with_suffix(".md")]
 
 
-def interval_cell(estimate: Estimate) -> str:
-    """An estimate with its interval, for a table."""
+def _interval(estimate: Estimate) -> str:
     return "-" if estimate.count == 0 else f"{estimate.value:.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
 
 
-def number_cell(value: float | None) -> str:
-    """A number for a table; `-` for None."""
+def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def plain(name: str) -> str:
+def _plain(name: str) -> str:
     """A name, escaped for a cell of a Markdown table."""
     return re.sub(r"([\\|`*_<>\[\]])", r"\\\1", " ".join(name.split()))

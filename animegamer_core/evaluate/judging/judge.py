@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,19 +20,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.benchmark import BenchmarkGame
+from ...data.benchmark import BenchmarkTurn
 from ...data.captions.pictures import evenly
 from ...data.captions.replies import ReplyError
-from ...files import write_text
-from ...game.state import clean_text
 from ...media.video import read_clip
 from ...messages import quoted
-from ...weights.storage import write_json
 from ..estimates import FEW, Estimate, mean_over_games, ranks
 from ..world.metrics import SOURCE
-from ..world.scores import CharacterReferences, references_of
+from ..world.scores import CharacterReferences
 from .asking import Task, whole_reply
-from .comparison import Comparison, interval_cell, mean_concordance, number_cell, plain, shown_order, table
+from .comparison import Comparison, mean_concordance, save_scores, shown_order
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -40,10 +37,10 @@ if TYPE_CHECKING:
 Picture = NDArray[np.uint8]  # (H, W, 3) RGB
 FRAMES = 5  # for each scene (supplement, section 4)
 LONGEST_SIDE = 1536  # px of an image
-_GAP, _PAPER = 8, "#ffffff"
+REFERENCE_HEIGHT = 240  # px of a reference picture
+_GAP = 8
 SCENES = 5  # of a story
 LOWEST, HIGHEST = 1, 10
-LONGEST_VERDICT = 4000  # most characters of a reply; valid ones have a few hundred
 MOST_PASSES = 20
 MOST_PICTURES = 3  # of each character
 CRITERIA: dict[str, tuple[str, str]] = {  # tag -> its name and question, in the order of the reply
@@ -68,28 +65,19 @@ Scores = dict[str, tuple[int, ...]]  # tag -> a score for each agent
 class Story:
     """The SCENES turns of a game that are judged together. first: the number of the first turn."""
 
-    game: BenchmarkGame
+    game: str
     first: int
+    turns: tuple[BenchmarkTurn, ...]
 
     @property
     def name(self) -> str:
         """The name in stored replies and reports, such as heldout-900000/1-5."""
-        return f"{self.game.name}/{self.first}-{self.first + SCENES - 1}"
-
-    @property
-    def turns(self) -> slice:
-        """The slice of its turns in the game."""
-        return slice(self.first - 1, self.first - 1 + SCENES)
+        return f"{self.game}/{self.first}-{self.first + SCENES - 1}"
 
     @property
     def characters(self) -> tuple[str, ...]:
         """All characters in the order of appearance."""
-        return tuple(dict.fromkeys(name for turn in self.game.turns[self.turns] for name in turn.characters))
-
-    @property
-    def instructions(self) -> tuple[str, ...]:
-        """The instruction of each scene."""
-        return tuple(turn.instruction for turn in self.game.turns[self.turns])
+        return tuple(dict.fromkeys(name for turn in self.turns for name in turn.characters))
 
 
 @dataclass(frozen=True)
@@ -109,17 +97,20 @@ class Question:
         return f"{self.story.name} pass {self.turn + 1}"
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """A valid reply: scores in the order in which agents were shown, and an explanation on one line."""
-
-    scores: Scores
-    explanation: str
-
-
-def stories_of(games: Sequence[BenchmarkGame]) -> list[Story]:
-    """The stories of these games: every five turns, from the first turn on."""
-    return [Story(game, first + 1) for game in games for first in range(0, len(game.turns) - SCENES + 1, SCENES)]
+def stories_of(comparison: Comparison, limit: int | None = None) -> list[Story]:
+    """The stories of the first `limit` games: every five turns, from the first turn on; ValueError if there is none."""
+    if limit is not None and limit < 1:
+        raise ValueError(f"--limit is {limit}; expected 1 game or more")
+    stories = []
+    for name in list(comparison.games)[:limit]:
+        turns = tuple(turn.asked for turn in comparison.games[name][0].turns)
+        starts = range(0, len(turns) - SCENES + 1, SCENES)
+        stories += [Story(name, start + 1, turns[start : start + SCENES]) for start in starts]
+    if not stories:
+        raise ValueError(
+            f"a story takes {SCENES} turns, but no game that all runs share is that long; play longer games"
+        )
+    return stories
 
 
 def questions_of(stories: Sequence[Story], agents: int, passes: int, seed: int) -> list[Question]:
@@ -133,28 +124,19 @@ def questions_of(stories: Sequence[Story], agents: int, passes: int, seed: int) 
     ]
 
 
-def references_in(stories: Sequence[Story], folder: Path | None) -> CharacterReferences:
-    """Reference pictures of all characters in the stories, found like those of `references_of`."""
-    games = {}
-    for story in stories:
-        turn = story.game.turns[0]
-        for name in story.characters:  # `references_of` looks only for main characters
-            games[name] = BenchmarkGame("alone", (replace(turn, characters=(name,)),))
-    return references_of(tuple(games.values()), folder)
-
-
 def tasks_of(
     questions: Sequence[Question], comparison: Comparison, references: CharacterReferences
-) -> Iterator[Task[Verdict]]:
+) -> Iterator[Task[Scores]]:
     """Yield the questions as tasks for a model, with the available reference pictures. OSError if a clip is missing."""
     for question in questions:
-        clips = [_clips(comparison, agent, question.story) for agent in question.order]
-        known = [name for name in question.story.characters if name in references.pictures]
+        story, start = question.story, question.story.first - 1
+        clips = [comparison.clips(agent, story.game)[start : start + SCENES] for agent in question.order]
+        known = [name for name in story.characters if name in references.pictures]
         shown = {name: references.facts["pictures"][name] for name in known}
         yield Task(
             name=question.name,
-            prompt=judge_prompt(question.story, len(clips), known),
-            parse=partial(parse_verdict, count=len(clips)),
+            prompt=judge_prompt(story, len(clips), known),
+            parse=partial(parse_scores, count=len(clips)),
             pictures=partial(_pictures, clips, [references.pictures[name][:MOST_PICTURES] for name in known]),
             depends=(question.turn, shown, [[_digest(clip) for clip in row] for row in clips]),
             about={"order": [comparison.agents[agent] for agent in question.order]},
@@ -163,7 +145,7 @@ def tasks_of(
 
 def judge_prompt(story: Story, agents: int, known: Sequence[str]) -> str:
     """The judge's prompt. known: characters with a row in Image-1; if empty, the agents' pictures come first."""
-    scenes = "\n".join(f"Scene {number}: {text}" for number, text in enumerate(story.instructions, start=1))
+    scenes = "\n".join(f"Scene {number}: {turn.instruction}" for number, turn in enumerate(story.turns, start=1))
     first = 2 if known else 1
     shown = ", ".join(f"Image-{number + first} is by agent {number + 1}" for number in range(agents))
     references = (
@@ -188,48 +170,22 @@ def judge_prompt(story: Story, agents: int, known: Sequence[str]) -> str:
     )
 
 
-def parse_verdict(text: str, count: int) -> Verdict:
+def parse_scores(text: str, count: int) -> Scores:
     """The scores of `count` agents in a reply; ReplyError for a wrong line. Only whole numbers are accepted."""
-    whole = whole_reply(text)
-    if len(whole) > LONGEST_VERDICT:
-        raise ReplyError(f"the reply has {len(whole)} characters", f"{_FORM}, all of it short", text)
-    lines = [line.strip() for line in whole.split("\n") if line.strip()]
+    lines = [line.strip() for line in whole_reply(text).split("\n") if line.strip()]
+    allowed = {str(score): score for score in range(LOWEST, HIGHEST + 1)}
     scores: Scores = {}
     for number, tag in enumerate(CRITERIA):
         line = lines[number] if number < len(lines) else ""
         if not line.startswith(f"<{tag}>"):
             found = f"line {number + 1} is {quoted(line, 60)}, without <{tag}> at its beginning"
             raise ReplyError(found, _FORM, text)
-        scores[tag] = _numbers(tag, line[len(tag) + 2 :].split(), count, text)
-    explanation = clean_text(" ".join(lines[len(CRITERIA) :]))
-    if not explanation:
-        raise ReplyError("there is no explanation", _FORM, text)
-    repeated = next((tag for tag in CRITERIA if any(f"<{tag}>" in line for line in lines[len(CRITERIA) :])), None)
-    if repeated is not None:
-        raise ReplyError(f"<{repeated}> appears a second time", f"{_FORM}, each tag once", text)
-    return Verdict(scores, explanation)
-
-
-def _numbers(tag: str, words: list[str], count: int, text: str) -> tuple[int, ...]:
-    allowed = {str(score): score for score in range(LOWEST, HIGHEST + 1)}
-    expected = f"{count} whole numbers from {LOWEST} to {HIGHEST} after <{tag}>, with spaces between and nothing else"
-    odd = next((word for word in words if word not in allowed), None)
-    if odd is not None:
-        raise ReplyError(f"<{tag}> has {quoted(odd, 60)}", expected, text)
-    if len(words) != count:
-        raise ReplyError(f"<{tag}> has {len(words)} numbers", expected, text)
-    return tuple(allowed[word] for word in words)
-
-
-def by_agent(question: Question, verdict: Verdict) -> Mapping[str, tuple[int, ...]]:
-    """A verdict's scores in the order of the agents."""
-    places = [question.order.index(agent) for agent in range(len(question.order))]
-    return {tag: tuple(scores[place] for place in places) for tag, scores in verdict.scores.items()}
-
-
-def _clips(comparison: Comparison, agent: int, story: Story) -> list[Path]:
-    turns = comparison.record(agent, story.game.name).turns[story.turns]
-    return [comparison.folder(agent, story.game.name) / turn.clip for turn in turns]
+        words = line.removeprefix(f"<{tag}>").split()
+        if len(words) != count or not all(word in allowed for word in words):
+            expected = f"{count} whole numbers from {LOWEST} to {HIGHEST} after <{tag}>, with spaces between"
+            raise ReplyError(f"<{tag}> has {quoted(' '.join(words), 60)}", f"{expected} and nothing else", text)
+        scores[tag] = tuple(allowed[word] for word in words)
+    return scores
 
 
 def _digest(path: Path) -> str:
@@ -237,35 +193,31 @@ def _digest(path: Path) -> str:
 
 
 def _pictures(clips: Sequence[Sequence[Path]], references: Sequence[Sequence[Picture]]) -> tuple[Image.Image, ...]:
-    """The reference pictures, if there are any, and each agent's scenes."""
-    first = [reference_image(references)] if references else []
-    return (*first, *(story_image([read_clip(clip).frames for clip in row]) for row in clips))
+    """The reference pictures, if there are any, a row for each character; then each agent's scenes.
 
-
-def story_image(clips_FHWC: Sequence[NDArray[np.uint8]]) -> Image.Image:
-    """An image with one row per scene: 5 evenly spaced frames of its clip, from the first to the last."""
-    rows = [[clip[index] for index in evenly(len(clip), FRAMES)] for clip in clips_FHWC]
-    height, width = rows[0][0].shape[:2]
-    return tiled(rows, (width, height))
-
-
-def reference_image(pictures: Sequence[Sequence[Picture]]) -> Image.Image:
-    """An image with one row per character: its pictures side by side, 240 px high, with their own aspect."""
-    return tiled(pictures, (0, 240))
-
-
-def tiled(rows: Sequence[Sequence[Picture]], size: tuple[int, int]) -> Image.Image:
-    """Rows of pictures on white, each resized to `size` (width, height); width 0 keeps the aspect.
-
-    The image is shrunk to LONGEST_SIDE if it is larger.
+    A scene is a row of 5 evenly spaced frames of its clip, from the first to the last.
     """
+    shown = [_tiled(references, REFERENCE_HEIGHT)] if references else []
+    for row in clips:
+        scenes = [read_clip(clip).frames for clip in row]
+        frames = [[scene[index] for index in evenly(len(scene), FRAMES)] for scene in scenes]
+        shown.append(_tiled(frames, scenes[0].shape[1]))
+    return tuple(shown)
+
+
+def _tiled(rows: Sequence[Sequence[Picture]], height: int) -> Image.Image:
+    """Rows of pictures on white, each `height` px high with its own aspect; shrunk to LONGEST_SIDE if it is larger."""
     from PIL import Image
 
-    width, height = size
-    scaled = [[_scaled(picture, width, height) for picture in row] for row in rows]
-    widest = max(sum(picture.width + _GAP for picture in row) for row in scaled) - _GAP
-    image = Image.new("RGB", (widest, len(scaled) * (height + _GAP) - _GAP), _PAPER)
-    for number, row in enumerate(scaled):
+    def scaled(picture: Picture) -> Image.Image:
+        image = Image.fromarray(picture)
+        size = (max(1, round(image.width * height / image.height)), height)
+        return image.resize(size, Image.Resampling.LANCZOS)
+
+    tiles = [[scaled(picture) for picture in row] for row in rows]
+    widest = max(sum(picture.width + _GAP for picture in row) for row in tiles) - _GAP
+    image = Image.new("RGB", (widest, len(tiles) * (height + _GAP) - _GAP), "white")
+    for number, row in enumerate(tiles):
         x = 0
         for picture in row:
             image.paste(picture, (x, number * (height + _GAP)))
@@ -274,66 +226,49 @@ def tiled(rows: Sequence[Sequence[Picture]], size: tuple[int, int]) -> Image.Ima
     return image
 
 
-def _scaled(picture: Picture, width: int, height: int) -> Image.Image:
-    from PIL import Image
-
-    image = Image.fromarray(picture)
-    size = (width or max(1, round(image.width * height / image.height)), height)
-    return image if image.size == size else image.resize(size, Image.Resampling.LANCZOS)
-
-
 @dataclass(frozen=True)
 class Judged:
-    """The answered questions with their verdicts. agents: names, in the numbering of the questions' orders."""
+    """The answered questions with their scores. agents: names, in the numbering of the questions' orders."""
 
     agents: tuple[str, ...]
-    given: tuple[tuple[Question, Verdict], ...]
+    given: tuple[tuple[Question, Scores], ...]
 
     def score(self, agent: int, tag: str) -> Estimate:
         """An agent's mean score, with its interval over games."""
         games: dict[str, list[float]] = {}
-        for question, verdict in self.given:
-            score = float(by_agent(question, verdict)[tag][agent])
-            games.setdefault(question.story.game.name, []).append(score)
+        for question, scores in self.given:
+            games.setdefault(question.story.game, []).append(scores[tag][question.order.index(agent)])
         return mean_over_games(list(games.values()))
 
     def agreement(self, tag: str) -> float | None:
         """Kendall's W of the passes, averaged over stories."""
         stories: dict[str, list[NDArray[np.float64]]] = {}
-        for question, verdict in self.given:
-            scores = np.asarray(by_agent(question, verdict)[tag], dtype=float)
-            stories.setdefault(question.story.name, []).append(ranks(-scores) + 1)
+        for question, scores in self.given:
+            by_agent = np.asarray(scores[tag], dtype=float)[np.argsort(question.order)]
+            stories.setdefault(question.story.name, []).append(ranks(-by_agent) + 1)
         return mean_concordance(stories.values())
 
     def by_place(self, tag: str) -> list[float]:
         """The mean score of each place, in the order shown: far apart if the judge favours a place."""
-        return [float(mean) for mean in np.mean([verdict.scores[tag] for _, verdict in self.given], axis=0)]
+        return [float(mean) for mean in np.mean([scores[tag] for _, scores in self.given], axis=0)]
 
 
 def save_report(out: Path, judged: Judged, facts: Mapping[str, Any]) -> list[Path]:
     """Write judge.json and judge.md; returns their paths."""
-    scores = {agent: {tag: judged.score(number, tag) for tag in CRITERIA} for number, agent in enumerate(judged.agents)}
-    agreement = {tag: judged.agreement(tag) for tag in CRITERIA}
-    values = {
-        **facts,
-        "scores": {agent: {tag: asdict(value) for tag, value in row.items()} for agent, row in scores.items()},
-        "agreement": agreement,
-        "places": {tag: judged.by_place(tag) for tag in CRITERIA},
-    }
-    names = [f"{name} &lt;{tag}&gt;" for tag, (name, _) in CRITERIA.items()]
-    rows = [[plain(agent), *map(interval_cell, row.values())] for agent, row in scores.items()]
-    rows += [[f"{agent} (paper)", *(number_cell(row.get(tag)) for tag in CRITERIA)] for agent, row in JUDGED.items()]
-    rows.append(["W", *map(number_cell, agreement.values())])
-    for number in range(len(judged.agents)):
-        rows.append([f"Place {number + 1}", *(number_cell(judged.by_place(tag)[number]) for tag in CRITERIA)])
     notes = (
         f"Scores from 1 to 10; a story is {SCENES} turns. Intervals: 95 %, bootstrap over games; with fewer than {FEW} "
         "they are too narrow. W: Kendall's coefficient of concordance of the passes, mean over stories; 1 is full "
         f"agreement. Place: the mean score of the agents shown there. (paper): GPT-4V's scores of other games, from "
         f"{SOURCE}; `-`: not given."
     )
-    lines = "\n".join(f"- {plain(name)}: {plain(str(value))}" for name, value in facts.items())
-    write_json(out / "judge.json", values)
-    parts = ["# Judged by a model", table(["Agent", *names], rows), lines, notes]
-    write_text(out / "judge.md", "\n\n".join(parts) + "\n")
-    return [out / "judge.json", out / "judge.md"]
+    return save_scores(
+        out / "judge",
+        "Judged by a model",
+        {tag: f"{name} &lt;{tag}&gt;" for tag, (name, _) in CRITERIA.items()},
+        {agent: {tag: judged.score(number, tag) for tag in CRITERIA} for number, agent in enumerate(judged.agents)},
+        {tag: judged.agreement(tag) for tag in CRITERIA},
+        JUDGED,
+        notes,
+        facts,
+        {tag: judged.by_place(tag) for tag in CRITERIA},
+    )

@@ -10,37 +10,27 @@ import csv
 import random
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...files import make_folder, replacing, write_text
+from ...files import make_folder, replacing
 from ...json_files import read_json
 from ...weights.storage import write_json
 from ..estimates import DRAWS, FEW, Estimate
 from ..world.metrics import SOURCE
-from .comparison import Comparison, interval_cell, mean_concordance, number_cell, plain, shown_order, table
+from .comparison import Comparison, mean_concordance, save_scores, shown_order
 
 CSV, KEY, CLIPS = "ratings.csv", "key.json", "clips"
 LETTERS = "ABCD"
 POINTS = (10, 7, 4, 1)  # for ranks 1 to 4 (supplement, section 5)
-CRITERIA: dict[str, str] = {  # name -> the question to raters
-    "Overall": "Which game would you rather play?",
-    "Instruction following": "Whose shots show best what each turn asks for?",
-    "Context consistency": "Whose places, things and story fit together best from turn to turn?",
-    "Character consistency": "Whose characters look most like themselves all along?",
-}
+CRITERIA = ("Overall", "Instruction following", "Context consistency", "Character consistency")
 # The paper's scores by people, out of 10.
 RANKED: dict[str, dict[str, float]] = {
-    "AnimeGamer": {
-        "Overall": 10.0,
-        "Instruction following": 9.95,
-        "Context consistency": 9.95,
-        "Character consistency": 9.86,
-    },
-    "GC": {"Overall": 7.38, "Instruction following": 7.37, "Context consistency": 6.89, "Character consistency": 7.55},
+    "AnimeGamer": dict(zip(CRITERIA, (10.0, 9.95, 9.95, 9.86), strict=True)),
+    "GC": dict(zip(CRITERIA, (7.38, 7.37, 6.89, 7.55), strict=True)),
 }
 
 
@@ -72,15 +62,13 @@ def write_study(comparison: Comparison, out: Path, raters: int, games: int, seed
         raise ValueError(f"{raters} raters of {games} games; expected 1 or more, and 1 to {len(comparison.games)}")
     if (out / KEY).exists():
         raise ValueError(f"{out} holds a study; choose a new folder")
-    chosen = random.Random(f"raters/{seed}").sample(comparison.games, games)
+    chosen = random.Random(f"raters/{seed}").sample(list(comparison.games), games)
     orders = {game: shown_order(f"raters/{seed}", number, count) for number, game in enumerate(chosen)}
-    make_folder(out)
+    make_folder(out / CLIPS)
     for number, game in enumerate(chosen, start=1):
         for letter, agent in zip(LETTERS, orders[game], strict=False):
-            for turn, record in enumerate(comparison.record(agent, game).turns, start=1):
-                source = comparison.folder(agent, game) / record.clip
-                make_folder(out / CLIPS)
-                shutil.copyfile(source, out / CLIPS / f"game-{number:02}-turn-{turn:02}-{letter}{source.suffix}")
+            for turn, clip in enumerate(comparison.clips(agent, game), start=1):
+                shutil.copyfile(clip, out / CLIPS / f"game-{number:02}-turn-{turn:02}-{letter}{clip.suffix}")
     with replacing(out / CSV) as part, part.open("w", newline="", encoding="utf-8-sig") as file:
         lines = csv.writer(file)
         lines.writerow(["rater", "game", "criterion", *LETTERS[:count]])
@@ -138,24 +126,17 @@ def mean_over_both(values_RG: NDArray[np.float64]) -> Estimate:
 
 def save_ratings(out: Path, ratings: Ratings) -> list[Path]:
     """Write ranks.json and ranks.md; returns their paths."""
-    scores = {
-        agent: {name: ratings.score(number, name) for name in CRITERIA} for number, agent in enumerate(ratings.agents)
-    }
-    agreement = {name: ratings.agreement(name) for name in CRITERIA}
-    rows = [[plain(agent), *map(interval_cell, found.values())] for agent, found in scores.items()]
-    rows += [[f"{agent} (paper)", *map(number_cell, known.values())] for agent, known in RANKED.items()]
-    rows.append(["W", *map(number_cell, agreement.values())])
     notes = (
         "Points: 10, 7, 4 and 1 for ranks 1 to 4. Intervals: 95 %, bootstrap over raters and games, both drawn with "
         f"replacement (Owen 2007); with fewer than {FEW} of either they are too narrow. W: Kendall's coefficient of "
         f"concordance of the raters' ranks, mean over games; 1 is full agreement. (paper): {SOURCE}; `-`: not given."
     )
-    values = {
-        "scores": {agent: {name: asdict(value) for name, value in found.items()} for agent, found in scores.items()},
-        "agreement": agreement,
-        "ranks": {name: ranks.tolist() for name, ranks in ratings.ranks.items()},
-    }
-    paths = [out / "ranks.json", out / "ranks.md"]
-    write_json(paths[0], values)
-    write_text(paths[1], "\n\n".join(["# Ranked by people", table(["Agent", *CRITERIA], rows), notes]) + "\n")
-    return paths
+    return save_scores(
+        out / "ranks",
+        "Ranked by people",
+        dict(zip(CRITERIA, CRITERIA, strict=True)),
+        {name: {key: ratings.score(index, key) for key in CRITERIA} for index, name in enumerate(ratings.agents)},
+        {name: ratings.agreement(name) for name in CRITERIA},
+        RANKED,
+        notes,
+    )

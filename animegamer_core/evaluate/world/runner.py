@@ -88,7 +88,7 @@ class EvaluationJob:
     @cached_property
     def references(self) -> CharacterReferences:
         """The main characters' pictures."""
-        return references_of(self.games, self.characters)
+        return references_of((game.character for game in self.games), self.characters)
 
     def remarks(self) -> list[str]:
         """Remarks to show before playing: missing reference pictures, calibration, and words unknown to the world."""

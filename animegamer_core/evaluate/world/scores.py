@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -98,29 +98,29 @@ class CharacterReferences:
     remarks: tuple[str, ...] = ()
 
 
-def references_of(games: Sequence[BenchmarkGame], folder: Path | None = None) -> CharacterReferences:
-    """Reference pictures of the games' main characters: from a folder, or drawn if all characters are the Toybox's.
+def references_of(names: Iterable[str], folder: Path | None = None) -> CharacterReferences:
+    """Reference pictures of characters: from a folder, or drawn if all characters are the Toybox's.
 
     The folder holds NAME.png (or .jpg, .webp, .bmp), or NAME/ with such pictures; case does not matter, nor how accents
     are stored. ValueError if the folder is missing.
     """
-    mains = tuple(dict.fromkeys(game.character for game in games))
+    names = tuple(dict.fromkeys(names))
     found: dict[str, tuple[Picture, ...]] = {}
     if folder is not None:
-        found = {name: _pictures_in(folder, name) for name in mains}
-    elif all(name in CHARACTERS for game in games for turn in game.turns for name in turn.characters):
-        found = {name: tuple(reference_pictures(name)) for name in mains}
+        found = {name: _pictures_in(folder, name) for name in names}
+    elif all(name in CHARACTERS for name in names):
+        found = {name: tuple(reference_pictures(name)) for name in names}
     pictures = {name: own for name, own in found.items() if own}
     facts = {
         "from": "folder" if folder is not None else "drawn" if pictures else "none",
         "pictures": {name: _digest(own) for name, own in pictures.items()},
     }
-    missing = [name for name in mains if name not in pictures]
+    missing = [name for name in names if name not in pictures]
     if not missing:
         return CharacterReferences(pictures, facts)
-    names = ", ".join(missing[:SHOWN]) + (f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else "")
+    shown = ", ".join(missing[:SHOWN]) + (f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else "")
     where = f"{folder} has none" if folder is not None else "on the command line, give some with --characters DIR"
-    remark = f"no picture of {names}, so their games do not count for CLIP-I and DreamSim; {where}"
+    remark = f"no picture of {shown}, so their games do not count for CLIP-I and DreamSim; {where}"
     return CharacterReferences(pictures, facts, (remark,))
 
 
