@@ -109,10 +109,12 @@ class Bench:
             steps=self.steps,
             guidance=self.guidance,
             repeats=self.repeats,
-            optimizations=self.optimizations,
             each=self.each,
         )
-        return [replace(plan, preset=preset) for preset in self._presets(plan)] or [plan]
+        presets = self._presets(plan) or [plan.preset]
+        if self.optimizations is not None:
+            presets = [replace(preset, optimizations=self.optimizations) for preset in presets]
+        return [replace(plan, preset=preset) for preset in presets]
 
     def _presets(self, plan: BenchmarkPlan) -> list[RuntimePreset]:
         """The presets for the plan's device; ValueError if one offloads and is not the last."""

@@ -11,7 +11,7 @@ from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.evaluate.benchmark import run as bench_run
-from animegamer_core.evaluate.benchmark.run import BenchmarkPlan, run_benchmark
+from animegamer_core.evaluate.benchmark.run import BenchmarkPlan
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.runtime.optimizations import check_names
 from animegamer_core.runtime.presets import (
@@ -119,7 +119,7 @@ def test_offloading_refuses_what_does_not_work_with_it(world):
     with pytest.raises(ValueError, match="drop --cfg-parallel"):
         PresetModels(world, PlaySettings(cfg_parallel="cuda:1"), PRESETS["low_vram"])
     with pytest.raises(ValueError, match="--each does not work with offloading"):
-        run_benchmark(bench_plan(preset=PRESETS["low_vram"], each=("fused",)))
+        bench_plan(preset=PRESETS["low_vram"], each=("fused",)).check()
     for name in ("blocks", "vae"):
         with pytest.raises(ValueError, match=f"optimization {name} does not work with offloading"):
             check_offloading(replace(PRESETS["low_vram"], optimizations=(name,)))

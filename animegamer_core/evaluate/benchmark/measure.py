@@ -25,6 +25,7 @@ GIB = 2**30
 DRIFT_STEPS = 10
 
 Drift = tuple[float, float]  # of latents, of frames
+Shot = tuple[Tensor, Tensor]  # latents, frames
 
 
 @dataclass(frozen=True)
@@ -68,24 +69,12 @@ def drift(found: Tensor, plain: Tensor) -> float:
     return float((found - plain).pow(2).mean().sqrt() / plain.pow(2).mean().sqrt())
 
 
-class DriftMeter:
-    """Keeps a decoder's plain shot. of_format: its drift from float32; None if its weights are float32."""
-
-    def __init__(self, decoder: ShotDecoder) -> None:
-        self._plain = _short_shot(decoder)
-        exact = _in_float32(decoder)
-        self.of_format: Drift | None = None if exact is None else _drifts(self._plain, exact)
-
-    def measure(self, decoder: ShotDecoder) -> Drift:
-        """The drift of the same decoder after optimizations."""
-        return _drifts(_short_shot(decoder), self._plain)
-
-
-def _drifts(found: Sequence[Tensor], plain: Sequence[Tensor]) -> Drift:
+def drifts(found: Shot, plain: Shot) -> Drift:
+    """The drift of the latents, and that of the frames."""
     return drift(found[0], plain[0]), drift(found[1], plain[1])
 
 
-def _short_shot(decoder: ShotDecoder) -> tuple[Tensor, Tensor]:
+def short_shot(decoder: ShotDecoder) -> Shot:
     """The latents of a shot with DRIFT_STEPS steps, and frames decoded from noise, on the CPU."""
     state, generator = past_turns(decoder.spec)[0].state.representation, torch.Generator().manual_seed(DRIFT_STEPS)
     latents = decoder.sample(state[None], torch.tensor([10.0]), [1], steps=DRIFT_STEPS).cpu()
@@ -93,7 +82,7 @@ def _short_shot(decoder: ShotDecoder) -> tuple[Tensor, Tensor]:
     return latents, decoder.decode_latents(noise.to(decoder.unconditional_ND.device)).cpu()
 
 
-def _in_float32(decoder: ShotDecoder) -> tuple[Tensor, Tensor] | None:
+def short_shot_in_float32(decoder: ShotDecoder) -> Shot | None:
     """The short shot of a float32 copy, without a GPU's TF32; None if the weights are float32 already."""
     if decoder.unconditional_ND.dtype == torch.float32:
         return None
@@ -101,7 +90,7 @@ def _in_float32(decoder: ShotDecoder) -> tuple[Tensor, Tensor] | None:
     torch.backends.cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
     try:
-        return _short_shot(copy.deepcopy(decoder).float())
+        return short_shot(copy.deepcopy(decoder).float())
     finally:
         torch.backends.cudnn.allow_tf32 = before[0]
         torch.set_float32_matmul_precision(before[1])
@@ -119,9 +108,9 @@ class EachRow:
 
 
 def measure_each(
-    turn: OurTurn, names: Sequence[str], repeats: int, meter: DriftMeter, say: Callable[[str], object]
+    turn: OurTurn, names: Sequence[str], repeats: int, plain: Shot, say: Callable[[str], object]
 ) -> list[EachRow]:
-    """Measure each optimization on a copy of the plain decoder."""
+    """Measure each optimization on a copy of the plain decoder. plain: that decoder's short shot."""
 
     def timed(turn: OurTurn, *optimizations: str) -> list[Timing]:
         parts = turn.parts()  # this takes a step, so it comes before optimizing: the first optimized step is timed
@@ -133,10 +122,8 @@ def measure_each(
     for name in names:
         say(f"alone: {name}")
         optimized = replace(turn, decoder=copy.deepcopy(turn.decoder))
-        alone, alone_vae = timed(optimized, name)
-        rows.append(
-            EachRow(name, alone, alone_vae, plain=(sampler.median, vae.median), drift=meter.measure(optimized.decoder))
-        )
+        alone = timed(optimized, name)
+        rows.append(EachRow(name, *alone, (sampler.median, vae.median), drifts(short_shot(optimized.decoder), plain)))
         del optimized
         gc.collect()
     return rows

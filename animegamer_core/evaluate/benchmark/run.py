@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
-from ...model.sampler import Schedule, guidance_scale
+from ...model.sampler import Schedule
 from ...runtime.offloading import MemoryPlan
 from ...runtime.optimizations import approximations, check_names, missing_requirement
 from ...runtime.presets import Preset, apply_preset, check_offloading, memory_plan_of
 from ...spec import PROFILES, ModelSpec, Profile, dtype_name, resolve_sampling
 from ...weights import World
 from ..report import machine
-from .measure import Drift, DriftMeter, EachRow, Timing, measure_each, time_work
+from .measure import Drift, EachRow, Timing, drifts, measure_each, short_shot, short_shot_in_float32, time_work
 from .turn import OurTurn, StockTurn, Work, host_models, random_models
 
 NO_PRESET = Preset("", "as the world says, without optimizations")
-PARTS = ("engine", "sampler", "vae", "turn")
 HEAD = f"{'part':8} {'stock s':>9} {'ours s':>9} {'spread':>15} {'ratio':>6} {'GiB held':>13} {'reserved':>13}"
 EACH_HEAD = f"{'alone':13} {'sampler s':>10} {'ratio':>6} {'vae s':>8} {'ratio':>6} {'first run s':>12} {'drift':>18}"
 
@@ -33,8 +32,8 @@ class BenchmarkPlan:
     """What is measured, and how often.
 
     world: its weights are used instead of random ones. preset: how our turn is computed. steps, guidance: used instead
-    of the preset's, the world's and the profile's. repeats: timed runs of each part. optimizations: names for our turn;
-    None for the preset's. each: names that are measured one by one, on a plain decoder.
+    of the preset's, the world's and the profile's. repeats: timed runs of each part. each: optimizations that are
+    measured one by one, on a plain decoder.
     """
 
     spec: ModelSpec
@@ -46,7 +45,6 @@ class BenchmarkPlan:
     steps: int | None = None
     guidance: str | None = None
     repeats: int = 3
-    optimizations: tuple[str, ...] | None = None
     each: tuple[str, ...] = ()
 
     @property
@@ -54,21 +52,10 @@ class BenchmarkPlan:
         """Steps of the stock turn; a preset does not change them, so that ratios show what the preset saves."""
         return resolve_sampling(self.spec, self.profile, self.steps).steps
 
-    @property
-    def sampler_steps(self) -> int:
-        """Steps of our turn."""
-        return resolve_sampling(self.spec, self.profile, self.steps, preset=self.preset).steps
-
-    @property
-    def our_preset(self) -> Preset:
-        """The preset with the plan's own optimizations, if it has any."""
-        return self.preset if self.optimizations is None else replace(self.preset, optimizations=self.optimizations)
-
     def check(self) -> None:
         """ValueError, before minutes of measuring, for wrong names and numbers and for what this machine cannot run."""
-        schedule, preset = Schedule.of(self.sampler_steps), self.our_preset
-        if self.guidance is not None:
-            guidance_scale(self.guidance, self.spec.decoder.guidance_scale, 0, schedule)  # checks the name
+        preset = self.preset
+        Schedule.of(resolve_sampling(self.spec, self.profile, self.steps, preset=preset).steps)
         check_offloading(preset)
         if self.each and preset.offload_gib is not None:
             raise ValueError(f"--each does not work with offloading, which preset {preset.name} uses; drop it")
@@ -148,12 +135,6 @@ def _drift_text(found: Drift) -> str:
     return f"{found[0]:.2e}, {found[1]:.2e}"
 
 
-def run_benchmark(plan: BenchmarkPlan, say: Say = lambda line: None) -> BenchmarkResult:
-    """Measure the stock turn, then ours, then single optimizations. say: gets lines of progress."""
-    plan.check()
-    return measure_ours(plan, measure_stock(plan, say), say)
-
-
 def measure_stock(plan: BenchmarkPlan, say: Say = lambda line: None) -> Timings:
     """Measure the stock turn. Presets do not change it, so it needs to be measured only once."""
     say(f"stock modules of spec {plan.spec.name}")
@@ -165,48 +146,11 @@ def measure_ours(plan: BenchmarkPlan, stock: Timings, say: Say = lambda line: No
     gc.collect()  # compiled and offloaded models are in reference cycles, and hold GPU memory
     if plan.device.type == "cuda":
         torch.cuda.empty_cache()
-    preset = plan.our_preset
+    preset = plan.preset
     say(f"ours{f', preset {preset.name}' if preset.name else ''}")
     memory_plan = memory_plan_of(preset, str(plan.device))
     turn = our_turn(plan, memory_plan, say)
-    facts = _facts(plan, turn)
-    if memory_plan is not None:
-        apply_preset(turn.decoder, preset, memory_plan, say)  # offloads the decoder, which is on the host until then
-        return BenchmarkResult(facts, stock, _time_parts(turn.parts(), plan))
-    meter = DriftMeter(turn.decoder) if plan.each or preset.optimizations else None
-    each = measure_each(turn, plan.each, plan.repeats, meter, say) if meter and plan.each else ()
-    parts = turn.parts()  # this takes a step, so it comes before the preset: the first optimized step is timed
-    apply_preset(turn.decoder, preset)
-    ours = _time_parts(parts, plan)
-    drift = meter.measure(turn.decoder) if meter and preset.optimizations else None
-    return BenchmarkResult(facts, stock, ours, each, drift, meter.of_format if meter else None)
-
-
-def our_turn(plan: BenchmarkPlan, memory_plan: MemoryPlan | None = None, say: Say = lambda line: None) -> OurTurn:
-    """Our plain turn. With a memory plan, its engine is offloaded and its decoder is on the host."""
-    preset, device = plan.our_preset, plan.device if memory_plan is None else torch.device("cpu")
-    if plan.world is not None:
-        engine = plan.world.load_engine(device, plan.dtype)
-        decoder = plan.world.load_decoder(device, plan.dtype)
-    elif memory_plan is None:
-        engine, decoder = random_models(plan.spec, plan.profile, device, plan.dtype)
-    else:
-        engine, decoder = host_models(plan.spec, plan.profile, plan.dtype)
-    decoder.profile = preset.adapt_profile(decoder.profile)
-    if memory_plan is not None:
-        for budget in memory_plan.offload(engine):
-            say(budget.text)
-    sampling = resolve_sampling(plan.spec, decoder.profile, plan.steps, plan.guidance, preset)
-    return OurTurn(engine, decoder, sampling.steps, sampling.guidance)
-
-
-def _time_parts(parts: Mapping[str, Work], plan: BenchmarkPlan) -> Timings:
-    return {name: time_work(work, plan.device, plan.repeats) for name, work in parts.items()}
-
-
-def _facts(plan: BenchmarkPlan, turn: OurTurn) -> dict[str, Any]:
-    preset = plan.our_preset
-    return {
+    facts = {
         "spec": plan.spec.name,
         "weights": "random" if plan.world is None else plan.world.fingerprint,
         "profile": turn.decoder.profile.name,
@@ -220,3 +164,37 @@ def _facts(plan: BenchmarkPlan, turn: OurTurn) -> dict[str, Any]:
         "offload_gib": preset.offload_gib,
         "machine": machine(),
     }
+    if memory_plan is not None:
+        apply_preset(turn.decoder, preset, memory_plan, say)  # offloads the decoder, which is on the host until then
+        return BenchmarkResult(facts, stock, _time_parts(turn.parts(), plan))
+    if not plan.each and not preset.optimizations:
+        return BenchmarkResult(facts, stock, _time_parts(turn.parts(), plan))
+    plain, exact = short_shot(turn.decoder), short_shot_in_float32(turn.decoder)
+    each = measure_each(turn, plan.each, plan.repeats, plain, say) if plan.each else ()
+    parts = turn.parts()  # this takes a step, so it comes before the preset: the first optimized step is timed
+    apply_preset(turn.decoder, preset)
+    ours = _time_parts(parts, plan)
+    drift = drifts(short_shot(turn.decoder), plain) if preset.optimizations else None
+    return BenchmarkResult(facts, stock, ours, each, drift, None if exact is None else drifts(plain, exact))
+
+
+def our_turn(plan: BenchmarkPlan, memory_plan: MemoryPlan | None = None, say: Say = lambda line: None) -> OurTurn:
+    """Our plain turn. With a memory plan, its engine is offloaded and its decoder is on the host."""
+    device = plan.device if memory_plan is None else torch.device("cpu")
+    if plan.world is not None:
+        engine = plan.world.load_engine(device, plan.dtype)
+        decoder = plan.world.load_decoder(device, plan.dtype)
+    elif memory_plan is None:
+        engine, decoder = random_models(plan.spec, plan.profile, device, plan.dtype)
+    else:
+        engine, decoder = host_models(plan.spec, plan.profile, plan.dtype)
+    decoder.profile = plan.preset.adapt_profile(decoder.profile)
+    if memory_plan is not None:
+        for budget in memory_plan.offload(engine):
+            say(budget.text)
+    sampling = resolve_sampling(plan.spec, decoder.profile, plan.steps, plan.guidance, plan.preset)
+    return OurTurn(engine, decoder, sampling.steps, sampling.guidance)
+
+
+def _time_parts(parts: Mapping[str, Work], plan: BenchmarkPlan) -> Timings:
+    return {name: time_work(work, plan.device, plan.repeats) for name, work in parts.items()}
