@@ -6,13 +6,13 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 CHUNK = 4  # items that a process takes at a time
-POLL_SECONDS = 1.0  # between checks whether all processes live
 
 
 def worker_count(workers: int | None) -> int:
@@ -33,36 +33,31 @@ def parallel_map(
     """work(item) for each item, in several processes if there are enough items; workers None: one per core.
 
     chunk: items that a process takes at a time. ordered: in the order of the items, else as they are done.
-    ValueError: a program on standard input, whose processes cannot start; a process that was killed; workers below 1.
+    ValueError: processes that cannot start, as those of a program on standard input, or were killed; workers below 1.
     """
     workers = min(worker_count(workers), -(-len(items) // chunk))
     if workers <= 1:
         yield from map(work, items)
         return
-    main = sys.modules["__main__"]  # new processes import it, and would fail again and again if they cannot
-    path = getattr(main, "__file__", None)
-    if path is not None and getattr(main, "__spec__", None) is None and not os.path.isfile(path):
-        raise ValueError("worker processes cannot start from a script on standard input; save it as a file, or use 1")
     before = set(multiprocessing.active_children())
-    with _sigint_blocked():
-        # spawn, not fork: OpenCV's and CUDA's threads do not survive a fork
-        pool = multiprocessing.get_context("spawn").Pool(workers, _init_worker)
-    processes = [process for process in multiprocessing.active_children() if process not in before]
-    with pool:
-        parts = [items[start : start + chunk] for start in range(0, len(items), chunk)]
-        results = (pool.imap if ordered else pool.imap_unordered)(partial(_map_all, work), parts)
-        while True:
-            try:
-                part = results.next(timeout=POLL_SECONDS)
-            except StopIteration:
-                return
-            except multiprocessing.TimeoutError as error:  # the pool would wait for a killed process for ever
-                if not all(process.is_alive() for process in processes):
-                    raise ValueError(
-                        "a worker process was killed, perhaps because memory ran out; run again with fewer workers"
-                    ) from error
-            else:
-                yield from part
+    # spawn, not fork: OpenCV's and CUDA's threads do not survive a fork
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _init_worker)
+    try:
+        with _sigint_blocked():
+            starts = range(0, len(items), chunk)
+            parts = deque(pool.submit(_map_all, work, items[start : start + chunk]) for start in starts)
+        # one after the other is let go, since results may be large
+        for part in (parts.popleft() for _ in starts) if ordered else as_completed(parts):
+            yield from part.result()
+    except BrokenProcessPool as error:
+        raise ValueError(
+            "a worker process was killed, perhaps because memory ran out, or could not start, as from a script on "
+            "standard input; run again with fewer workers, or 1"
+        ) from error
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - before:
+            process.terminate()  # after an interrupt, a process may still read a film for minutes
 
 
 def _map_all(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
