@@ -33,7 +33,6 @@ from .values import (
     image_of,
     image_of_bytes,
     notes_of,
-    one_instruction,
 )
 from .widgets import number_input, schema, seed_input
 
@@ -75,13 +74,13 @@ class EncodeShot(io.ComfyNode):
     def execute(
         cls, model: GameModel, frames: Tensor, motion_text: str, frame: int = 0, clip_fps: float = 0.0
     ) -> io.NodeOutput:
-        world, text = model.world, one_instruction(motion_text)
+        world = model.world
 
         def frame_at(index: int) -> Tensor:
             return frames_of(frames[index : index + 1])[0]
 
-        session = open_game(model.encoder(), text, frame_at, len(frames), frame, clip_fps)
-        moment = PlayedState(session, world.motion_table, world.tokenizer().unknown_words(text))
+        session = open_game(model.encoder(), motion_text, frame_at, len(frames), frame, clip_fps)
+        moment = PlayedState(session, world.motion_table, world.tokenizer().unknown_words(session.turns[0].instruction))
         return io.NodeOutput(moment, ui=notes_of(moment, world.spec.name))
 
 

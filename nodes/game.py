@@ -8,7 +8,7 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.game.life import STATS
 from ..animegamer_core.game.recall import RECALLED_TURNS
-from ..animegamer_core.game.state import GameSession, Instruction, read_instructions, scope_name
+from ..animegamer_core.game.state import GameSession, Instruction, read_instruction, read_instructions, scope_name
 from ..animegamer_core.spec import PROFILES
 from ..animegamer_core.story.content_store import with_opening_address
 from ..animegamer_core.story.turn import predict_turn
@@ -25,7 +25,6 @@ from .values import (
     PlayedState,
     StateSocket,
     notes_of,
-    one_instruction,
     state_item,
 )
 from .widgets import (
@@ -187,7 +186,7 @@ class PredictNextState(io.ComfyNode):
     @classmethod
     def execute(cls, model: GameModel, history: GameSession, instruction: str, seed: int) -> io.NodeOutput:
         world = model.world
-        text = one_instruction(instruction)
+        text = read_instruction(instruction)
         engine = model.engine()
         history = history.with_defaults(world.window, world.memory, world.life.rules)
         history = with_opening_address(model.world.fingerprint, history)

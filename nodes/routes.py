@@ -25,7 +25,7 @@ from comfy_api.v0_0_2 import io
 from ..animegamer_core.files import DISK_FULL
 from ..animegamer_core.game.director import SUGGESTIONS, director_for
 from ..animegamer_core.game.life import Words
-from ..animegamer_core.game.state import GameSession, MotionScope, Turn, clean_text, read_instructions, scope_name
+from ..animegamer_core.game.state import GameSession, MotionScope, Turn, read_instruction, scope_name
 from ..animegamer_core.json_files import parse_json
 from ..animegamer_core.messages import shortened
 from ..animegamer_core.story.folder import duplicate_story, rename_story, restore_story, trash_story
@@ -183,9 +183,9 @@ async def _body_of(request: web.Request) -> bytes:
 
 def _prompt(asked: TurnRequest) -> Json:
     """The prompt in API form that plays the requested turn; ValueError if the request is not valid."""
-    instruction = clean_text(asked.instruction)
-    if read_instructions(instruction) != (instruction,):
-        raise ValueError("the instruction is empty or starts with #")
+    instruction = read_instruction(asked.instruction)
+    if instruction.startswith("#"):
+        raise ValueError("the instruction starts with #, like a comment")
     name = story_name(asked.story)
     if asked.world not in worlds.world_names():
         raise ValueError(f"world {shortened(asked.world, 80)!r} is not known; choose {', '.join(worlds.world_names())}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from comfy_api.v0_0_2 import io, ui
 
 from ..animegamer_core.game.life import PUBLISHED_RULES, Rules
-from ..animegamer_core.game.state import GameSession, MotionTable, Turn, clean_text, scope_name
+from ..animegamer_core.game.state import GameSession, MotionTable, Turn, scope_name
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable
@@ -162,11 +162,3 @@ def report_ui(
     if lines := list(notes):
         values["animegamer_notes"] = lines
     return values
-
-
-def one_instruction(text: str) -> str:
-    """The text of a widget as one clean line; ValueError if it is empty."""
-    cleaned = clean_text(text)
-    if not cleaned:
-        raise ValueError("the instruction is empty; say who does what, and where")
-    return cleaned

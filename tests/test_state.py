@@ -92,7 +92,7 @@ def test_the_published_form_of_an_instruction():
     text = Instruction(("Pazu", "Qiqi"), "talk", "street", "softly", "night").text
     assert text == "Character: Pazu, Qiqi; Motion: softly talk; Background: night street."
     assert motion_text(text) == "softly talk"
-    assert motion_text("just  dance") == "just dance"
+    assert motion_text("just dance") == "just dance"
 
 
 @given(st.text())

@@ -83,7 +83,7 @@ class ClipRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def instruction(self) -> str:
         """What a player says to get this clip; ValueError without a caption."""
-        return self.caption if self.said is None else self.said
+        return self.caption if self.said is None else clean_text(self.said)
 
     @property
     def caption(self) -> str:

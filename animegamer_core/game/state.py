@@ -294,8 +294,8 @@ class Instruction:
 
 def motion_text(instruction: str) -> str:
     """The motion part of an instruction with its adverb, for the shot encoder; all of a text without parts."""
-    match = PUBLISHED.fullmatch(clean_text(instruction))
-    return match["motion"] if match else clean_text(instruction)
+    match = PUBLISHED.fullmatch(instruction)
+    return match["motion"] if match else instruction
 
 
 def clean_text(text: str) -> str:
@@ -319,12 +319,21 @@ def check_length(instruction: str, tokens: int = 0) -> None:
         )
 
 
-def read_instructions(text: str) -> tuple[str, ...]:
-    """The instructions of a file, one per line, without blank lines and comment lines (`#`).
+def read_instruction(text: str) -> str:
+    """A typed instruction, cleaned: everything after this reads it as it is. ValueError if it is empty or too long."""
+    instruction = clean_text(text)
+    if not instruction:
+        raise ValueError("the instruction is empty; say who does what, and where")
+    check_length(instruction)
+    return instruction
 
-    ValueError for an instruction of more than MOST_LETTERS letters.
+
+def read_instructions(text: str) -> tuple[str, ...]:
+    """The instructions of a file, one per line, cleaned; blank lines and comments (`#`) are passed over.
+
+    ValueError for one that is too long.
     """
-    lines = (clean_text(line) for line in text.splitlines())
+    lines = map(clean_text, text.splitlines())
     found = tuple(line for line in lines if line and not line.startswith("#"))
     for line in found:
         check_length(line)

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import CLIPVisionConfig, CLIPVisionModel, T5Config, T5EncoderModel
 
-from ..game.state import clean_text, motion_text
+from ..game.state import motion_text
 from ..spec import ImageEncoderSpec, ModelSpec, TextEncoderSpec
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
@@ -45,7 +45,7 @@ class ShotEncoder(nn.Module):
             self.image_attention = nn.MultiheadAttention(width, spec.decoder.heads, batch_first=True)
 
     def text_ids(self, texts: Sequence[str]) -> Tensor:
-        """(B, L) int64 ids of motion texts, truncated or zero-padded to the state's number of text tokens.
+        """(B, L) int64 ids of (cleaned) motion texts, truncated or zero-padded to the state's number of text tokens.
 
         ValueError if the encoder has no tokenizer.
         """
@@ -55,7 +55,7 @@ class ShotEncoder(nn.Module):
         end = self.tokenizer.token_to_id("</s>")
         rows = []
         for text in texts:
-            ids = self.tokenizer.encode(clean_text(text), add_special_tokens=False).ids[: length - 1] + [end]
+            ids = self.tokenizer.encode(text, add_special_tokens=False).ids[: length - 1] + [end]
             rows.append(ids + [0] * (length - len(ids)))
         return torch.tensor(rows)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..game.life import MOTION, STATS, Number, Stat
-from ..game.state import MOST_TOKENS, check_length, clean_text
+from ..game.state import MOST_TOKENS, check_length
 from ..json_files import read_json
 from ..messages import shortened
 from ..spec import Profile
@@ -154,9 +154,10 @@ class GameTokenizer:
         return [self.token(f"<frame_{index:05d}>") for index in range(count)]
 
     def encode_text(self, text: str) -> list[int]:
-        """The ids of user text, cleaned so that it cannot contain a tag."""
+        """The ids of an instruction, which was cleaned where it entered the game, so that it cannot contain a tag."""
+        assert "<" not in text, f"not cleaned: {text!r}"
         # After a tag, no tokenizer puts a space piece before the first word.
-        return self.backend.encode("<TURN>" + clean_text(text), add_special_tokens=False).ids[1:]
+        return self.backend.encode("<TURN>" + text, add_special_tokens=False).ids[1:]
 
     def decode_with_tags(self, ids: Sequence[int]) -> str:
         """Token ids as text with one space between tags, as the released parser expects."""
@@ -178,11 +179,10 @@ class GameTokenizer:
 
 def unknown_words(tokenizer: Tokenizer, text: str) -> tuple[str, ...]:
     """Like `GameTokenizer.unknown_words`, for any tokenizer, even without the game's tags."""
-    cleaned = clean_text(text)
     unknown = tokenizer.token_to_id("<unk>")
-    encoding = tokenizer.encode(cleaned, add_special_tokens=False)
+    encoding = tokenizer.encode(text, add_special_tokens=False)
     spans = [span for index, span in zip(encoding.ids, encoding.offsets, strict=True) if index == unknown]
-    words = dict.fromkeys(cleaned[start:end] for start, end in spans)
+    words = dict.fromkeys(text[start:end] for start, end in spans)
     return tuple(word for word in words if any(char.isalnum() for char in word))
 
 
@@ -210,11 +210,9 @@ def build_prompt(
 ) -> TurnPrompt:
     """The prompt of the next turn. past: (instruction, levels) of the turns in the window, oldest first.
 
-    ValueError for an instruction that is too long.
+    ValueError for an instruction of too many tokens.
     """
     import torch
-
-    check_length(instruction)
 
     ids, past_mask, query_mask = [tokenizer.token("<s>")], [False], [False]
 

@@ -12,7 +12,7 @@ import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ..game.state import GameSession, GameState, OpeningClip, check_length, clean_text
+from ..game.state import GameSession, GameState, OpeningClip, read_instruction
 from ..spec import DecoderSpec
 
 if typing.TYPE_CHECKING:
@@ -41,10 +41,7 @@ def open_game(
     from ..media.video import to_uint8
     from ..model.latents import fitted
 
-    words, decoder = clean_text(text), encoder.spec.decoder
-    if not words:
-        raise ValueError("the opening has no text; describe what happens in the picture")
-    check_length(words)
+    words, decoder = read_instruction(text), encoder.spec.decoder
     if not -count <= frame < count:
         raise ValueError(
             f"frame is {frame}, but the clip has {count} frames; choose 0 to {count - 1}, or -1 for the last one"

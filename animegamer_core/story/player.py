@@ -14,7 +14,7 @@ from pathlib import Path
 from ..files import save_picture
 from ..game.director import Director, director_for
 from ..game.life import PUBLISHED_RULES
-from ..game.state import GameSession, Turn, clean_text
+from ..game.state import GameSession, Turn
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
 from .content_store import ShotKey, address_of, opening_address
 from .story import Story
@@ -74,12 +74,13 @@ class Player:
     def step(
         self, instruction: str, on_step: OnStep | None = None, draw: bool = True, proposed_by: str = ""
     ) -> PlayedTurn:
-        """Play one turn and save it in the story; without `draw` only its state. proposed_by: is noted there."""
+        """Play one turn and save it in the story; without `draw` only its state. proposed_by: is noted there.
+
+        instruction: as from `read_instruction`.
+        """
         from ..media.video import to_uint8
 
-        instruction, number = clean_text(instruction), self.session.next_number
-        if not instruction:
-            raise ValueError("the instruction is empty; say who does what, and where")
+        number = self.session.next_number
         if number == 1:
             self.session = self.story.put_opening(self.session)
         prediction = predict_turn(self.world, self.models, self.session, instruction, self.story)

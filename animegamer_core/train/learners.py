@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from ..game.state import MotionScope, clean_text
+from ..game.state import MotionScope
 from ..model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
 from ..model.encoder import ShotEncoder, clip_pixels
 from ..model.sampler import scale_at
@@ -144,7 +144,7 @@ class ContrastiveLearner(Learner):
         numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
         self._captions = torch.tensor([numbers[text] for text in texts])
         end, tokenizer = encoder.tokenizer.token_to_id("</s>"), encoder.tokenizer
-        ids = [[*tokenizer.encode(clean_text(text), add_special_tokens=False).ids, end] for text in texts]
+        ids = [[*tokenizer.encode(text, add_special_tokens=False).ids, end] for text in texts]
         self._ids = nn.utils.rnn.pad_sequence(list(map(torch.tensor, ids)), batch_first=True)  # padded with zeros
 
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:

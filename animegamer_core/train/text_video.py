@@ -24,7 +24,6 @@ from transformers import PreTrainedTokenizerFast
 
 from ..data.dataset import DatasetFolder
 from ..files import UNFINISHED, rename, room_for, sync_file
-from ..game.state import clean_text
 from ..model.decoder import stock_transformer
 from ..model.sampler import STOCK_SCHEDULER
 from ..spec import RELEASE, DecoderSpec, ModelSpec, VaeSpec
@@ -80,7 +79,7 @@ class TextVideo(nn.Module):
 @torch.no_grad()
 def add_instructions(data: TrainingData, model: TextVideo) -> TrainingData:
     """Add the text encoder's features of whole instructions, `instruction`, and those of '' as blank_text."""
-    texts = [clean_text(turn.instruction) for turn in data.folder.turns]
+    texts = [turn.instruction for turn in data.folder.turns]
     weights = f"{weights_digest(model.text_encoder)}-{model.text_length}"
     home = "cpu" if data.cache else model.text_encoder.device
     model.text_encoder.eval()
@@ -134,7 +133,7 @@ def new_text_video(world: World, dataset: DatasetFolder, seed: int) -> WorldPart
     name_weights(vae, name_of(world, "vae"))
     name_weights(encoder.text_tower, name_of(world, "text_tower"))
     tokenizer = _stock_tokenizer(encoder.tokenizer)
-    longest = max((len(tokenizer(clean_text(turn.instruction)).input_ids) for turn in dataset.turns), default=1)
+    longest = max((len(tokenizer(turn.instruction).input_ids) for turn in dataset.turns), default=1)
     length = -(-longest // TEXT_STEP) * TEXT_STEP
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(random_seed(seed, "gc"))

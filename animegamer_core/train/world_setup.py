@@ -12,7 +12,6 @@ from ..data.dataset import DatasetFolder
 from ..data.records import ClipRecord
 from ..data.vocabulary import life_of
 from ..game.life import STATS, Stat
-from ..game.state import clean_text
 from ..model.prompt import GameTokenizer
 from ..spec import ModelSpec
 from ..weights import World, save_world
@@ -39,7 +38,7 @@ def words_tokenizer(
 
     splitter = Whitespace()
     captioned = [turn for turn in turns if turn.captioned]
-    texts = (clean_text(text).lower() for turn in captioned for text in (turn.caption, turn.instruction))
+    texts = (text.lower() for turn in captioned for text in (turn.caption, turn.instruction))
     words = [*words, *sorted({word for text in texts for word, _ in splitter.pre_tokenize_str(text)})]
     tokenizer = GameTokenizer.from_words(words, spec.state.tokens, stats)
     if tokenizer.size > spec.engine.vocab_size:

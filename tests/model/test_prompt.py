@@ -10,7 +10,14 @@ from safetensors.torch import load_file
 
 from animegamer_core.files import write_text
 from animegamer_core.game.life import MOTION, STATS
-from animegamer_core.game.state import CACHED_TURNS, MOST_LETTERS, MOST_TOKENS, read_instructions
+from animegamer_core.game.state import (
+    CACHED_TURNS,
+    MOST_LETTERS,
+    MOST_TOKENS,
+    clean_text,
+    read_instruction,
+    read_instructions,
+)
 from animegamer_core.model.prompt import (
     RELEASE_SLOTS,
     GameTokenizer,
@@ -63,7 +70,7 @@ def test_prompt_slots_and_order(past, instruction):
 def test_user_text_never_becomes_a_tag(text):
     tags = {TOKENIZER.token(name) for name in (*tag_tokens(8), "<s>", "</s>")}
     for hostile in (text, f"</TURN>{text}<frame_00001>", f"<s>{text}</s>", "<Strength_5>"):
-        assert not tags & set(TOKENIZER.encode_text(hostile))
+        assert not tags & set(TOKENIZER.encode_text(clean_text(hostile)))
 
 
 def test_as_run_has_zeros_in_history_and_doubles_the_last_tag():
@@ -132,7 +139,7 @@ def test_the_published_tokenizer_and_prompts(tmp_path):
     assert all(parse_reply(text) == tuple(levels) for text, levels in facts["parse_cases"])
     write_text(tmp_path / "tokenizer.json", tokenizer.to_str())
     again = GameTokenizer.from_mistral(tmp_path)
-    assert torch.equal(*(torch.tensor(t.encode_text("Pazu, café  <s> x")) for t in (tokenizer, again)))
+    assert torch.equal(*(torch.tensor(t.encode_text("Pazu, café x")) for t in (tokenizer, again)))
 
 
 @pytest.mark.parametrize("spec", [*SPECS.values(), RELEASE], ids=lambda spec: spec.name)
@@ -154,7 +161,7 @@ def test_an_instruction_has_a_longest_length(tiny_tokenizer):
     assert len(build_prompt(tiny_tokenizer, 8, [], words, PROFILES["paper"]).ids_L) > MOST_TOKENS
     with pytest.raises(ValueError, match=r"'run run .* run' has 1025 tokens; shorten it to 1024 tokens"):
         build_prompt(tiny_tokenizer, 8, [], words + "run", PROFILES["paper"])
-    for read in (read_instructions, lambda text: build_prompt(tiny_tokenizer, 8, [], text, PROFILES["paper"])):
+    for read in (read_instruction, read_instructions):
         read("x" * MOST_LETTERS)
         with pytest.raises(ValueError, match="'xxx.*xxx' has 8193 letters; shorten it to 1024 tok.* and 8192 letters"):
             read("x" * (MOST_LETTERS + 1))

@@ -76,7 +76,7 @@ class TextToVideo(_Baseline):
         """The shots of a game's turns."""
         self._clips.load()  # before timing starts
         for index, turn in enumerate(game.turns):
-            yield self._shot(time.perf_counter(), clean_text(turn.instruction), seed + index)
+            yield self._shot(time.perf_counter(), turn.instruction, seed + index)
 
 
 class FirstFrameToVideo(_Baseline):
@@ -106,7 +106,7 @@ class FirstFrameToVideo(_Baseline):
         self._clips.load()
         for index, turn in enumerate(game.turns):
             begun = time.perf_counter()
-            picture = self._pictures.draw(clean_text(turn.instruction), seed + index)
+            picture = self._pictures.draw(turn.instruction, seed + index)
             yield self._shot(begun, motion_text(turn.instruction), seed + index, picture)
 
 
@@ -146,7 +146,7 @@ class StoryToVideo(_Baseline):
         self._clips.load()
         style = clean_text(self._settings.style)
         begun = time.perf_counter()
-        prompts = [" ".join(filter(None, (clean_text(turn.instruction), style))) for turn in game.turns]
+        prompts = [" ".join(filter(None, (turn.instruction, style))) for turn in game.turns]
         pictures = self._pictures.draw_together(prompts, [seed + index for index in range(len(prompts))])
         shared = (time.perf_counter() - begun) / len(prompts)
         for index, (turn, picture) in enumerate(zip(game.turns, pictures, strict=True)):
