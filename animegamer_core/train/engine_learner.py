@@ -128,8 +128,8 @@ def add_predictions(data: TrainingData, engine: GameEngine, window: int) -> Trai
         return found
 
     def depends_on() -> str:
-        games = [game.clips for game in data.folder.games]
-        return weights_digest(engine, window, games, data.stored_digest("states"))
+        games, states = [game.clips for game in data.folder.games], data.index("states")
+        return weights_digest(engine, window, games, states.digest if states else "")
 
     return data.with_feature("predicted", predict, 1024, depends_on)
 

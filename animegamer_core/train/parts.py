@@ -38,7 +38,7 @@ from ..weights.parts import ENCODER_PARTS, is_lora, part_names, parts_of_model, 
 from .distributed import processes
 from .sampling import random_seed
 from .stages import STAGES, StageConfig, matching, models_of
-from .training_data import IMAGE_FEATURES, TrainingData, digest_of, forget_names, name_weights
+from .training_data import IMAGE_FEATURES, TrainingData, digest_of, forget_names
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -220,7 +220,7 @@ def name_stored(models: Mapping[str, nn.Module], world: World) -> None:
     for path in ("decoder.vae", "encoder.text_tower", "encoder.image_tower"):
         model, _, part = path.partition(".")
         if model in models and world.has(part):
-            name_weights(models[model].get_submodule(part), name_of(world, part))
+            models[model].get_submodule(part).weights_name = name_of(world, part)
 
 
 def _reload_fp32(model: nn.Module, model_name: str, world: World, patterns: Sequence[str]) -> None:

@@ -5,7 +5,6 @@ Also `dataset cache`, which computes the features of a dataset for later runs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -41,11 +40,11 @@ from .training_data import (
     add_latents,
     add_states,
     autocast,
-    cached_features,
     check_captions,
     check_clips,
     forget_names,
     pictures,
+    weights_digest,
 )
 
 if TYPE_CHECKING:
@@ -170,10 +169,17 @@ def _check_clips(stage: str, config: StageConfig, parts: WorldParts, data: Train
     if "frames" in data.store:
         found = tuple(data.store["frames"].shape[1:])
     else:
-        computed = _missing_features(stage, config, data) & {"frames", "latents", *IMAGE_FEATURES.values()}
+        made_by = {"latents": parts.decoder and parts.decoder.vae}
+        made_by |= dict.fromkeys(IMAGE_FEATURES.values(), parts.encoder and parts.encoder.image_tower)
+
+        def is_cached(name: str) -> bool:
+            model = made_by.get(name) if data.cache else None
+            count = len(data.folder.turns)
+            return model is not None and data.is_cached(name, count, data.digest(name, weights_digest(model)))
+
         draws_sheets = stage == "predict" and config.shots_every and parts.decoder is not None
         shown = draws_sheets and "latents" not in data.store
-        if not shown and computed <= cached_features(data, parts.encoder, parts.decoder):
+        if not shown and all(map(is_cached, _missing_features(stage, config, data) & {"frames", *made_by})):
             return  # the clips may be missing
         DatasetFolder.open(data.folder.path)  # checks that the clips exist
         found = data.clip_shape
@@ -267,8 +273,6 @@ def measured_scale(parts: WorldParts, data: TrainingData) -> float:
 
 DEFAULT_FEATURES = ("latents", "text", "image")  # those that stages warmup and joint read
 FEATURES = (*DEFAULT_FEATURES, "image_random", "states")  # states must be computed again after the encoder is trained
-CLIP_BYTES = 2**28  # bytes of clips that are read at a time for the image encoder
-ENCODER_ROWS = 64
 
 
 @torch.no_grad()
@@ -289,7 +293,7 @@ def cache_features(
     """
     if unknown := [name for name in features if name not in FEATURES]:
         raise ValueError(f"unknown feature {unknown[0]!r}; choose from {', '.join(FEATURES)}")
-    opened, folder, place = open_world(world), DatasetFolder.open(dataset), torch.device(choose_device(device))
+    opened, place = open_world(world), torch.device(choose_device(device))
     fresh: set[str] = set()
 
     def computed(name: str, done: int, count: int) -> None:
@@ -297,13 +301,11 @@ def cache_features(
         if on_progress is not None:
             on_progress(name, done, count)
 
-    data = TrainingData(folder, cache=cache, on_progress=computed)
-    if not folder.turns:
-        raise ValueError(f"{folder.path} has no clips; build the dataset first")
+    data = TrainingData(DatasetFolder.open(dataset), cache=cache, on_progress=computed)
     check_clips(data.clip_shape, opened.spec)
     encoded = {*features} - {"latents"}
     if encoded:
-        check_captions(folder, "caption or drop them, or cache only latents")
+        check_captions(data.folder)
     parts = (*(("decoder", "vae") if "latents" in features else ()), *(ENCODER_PARTS if encoded else ()))
     if missing := opened.missing(parts):
         raise ValueError(missing[0])
@@ -315,11 +317,10 @@ def cache_features(
         del decoder
     if encoded:
         encoder = WorldParts.load(opened, ("encoder",)).of("encoder")
-        rows = max(1, min(ENCODER_ROWS, CLIP_BYTES // math.prod(data.clip_shape)))
         with on_device(encoder, place):
             for frame, image in IMAGE_FEATURES.items():
                 if image in encoded or (frame == "first" and {"text", "states"} & encoded):
-                    data = add_encoder_features(data, encoder, frame, rows)
+                    data = add_encoder_features(data, encoder, frame)
             if "states" in encoded:
                 data = add_states(data, encoder)
     return {name: name in fresh for name in data.store}

@@ -31,7 +31,7 @@ from ..weights import World
 from ..weights.storage import write_json
 from .parts import ADAPTER, WorldParts, is_trained_lora, name_of, read_adapter, with_guidance
 from .sampling import random_seed
-from .training_data import TrainingData, name_weights, weights_digest
+from .training_data import TrainingData, weights_digest
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -130,8 +130,7 @@ def new_text_video(world: World, dataset: DatasetFolder, seed: int) -> WorldPart
         raise ValueError(missing[0])
     vae = world.load_decoder(dtype=torch.float32, parts=("vae",)).vae
     encoder = world.load_encoder(dtype=torch.float32, parts=("text_tower",))
-    name_weights(vae, name_of(world, "vae"))
-    name_weights(encoder.text_tower, name_of(world, "text_tower"))
+    vae.weights_name, encoder.text_tower.weights_name = name_of(world, "vae"), name_of(world, "text_tower")
     tokenizer = _stock_tokenizer(encoder.tokenizer)
     longest = max((len(tokenizer(turn.instruction).input_ids) for turn in dataset.turns), default=1)
     length = -(-longest // TEXT_STEP) * TEXT_STEP

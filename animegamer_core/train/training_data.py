@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -28,7 +28,7 @@ from torch import Tensor
 from ..data.dataset import DatasetFolder
 from ..data.records import GameRecord
 from ..files import make_folder, room_for, write_text
-from ..json_files import JsonError, read_json
+from ..json_files import read_json
 from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder
 from ..spec import ModelSpec
@@ -39,6 +39,7 @@ from .sampling import generator
 IMAGE_FEATURES = {"first": "image", "random": "image_random"}  # by the frame that the encoder reads
 WITHOUT_CAPTION = ("frames", "latents", *IMAGE_FEATURES.values())  # features that do not depend on captions
 ENCODED_PIXELS = 4_000_000  # that the VAE encodes at a time: 17 clips of the Toybox, or one of the published size
+READ_PIXELS = 90_000_000  # of clips that are read at a time for the image encoder
 READERS = min(8, os.cpu_count() or 1)  # threads that read clips
 POLL_S = 0.5  # seconds between checks whether the main process has computed a feature
 Progress = Callable[[str, int, int], None]  # (feature, clips done, clips in all)
@@ -70,21 +71,15 @@ class TrainingData:
         feature = self.store[name]
         return feature[torch.as_tensor(rows).to(feature.device)].to(device, non_blocking=True)
 
-    def _measured(self, field: str) -> list[float]:
-        for turn in self.folder.turns:
-            if getattr(turn, field) is None:
-                raise ValueError(f"{turn.clip} has no {field}; measure the clips before training")
-        return [getattr(turn, field) for turn in self.folder.turns]
-
     @cached_property
     def motion(self) -> Tensor:
-        """(n,) fp32: the clips' measured motion values; ValueError if a clip has none."""
-        return torch.tensor(self._measured("motion_value"), dtype=torch.float32)
+        """(n,) fp32: the clips' measured motion values, which every captioned clip has."""
+        return torch.tensor([turn.motion_value for turn in self.folder.turns], dtype=torch.float32)
 
     @cached_property
     def levels(self) -> Tensor:
-        """(n,) the clips' motion levels, 1 to 5; ValueError if a clip has none."""
-        return torch.tensor(self._measured("motion_level"))
+        """(n,) the clips' motion levels, 1 to 5, which every captioned clip has."""
+        return torch.tensor([turn.motion_level for turn in self.folder.turns])
 
     @cached_property
     def clip_shape(self) -> tuple[int, ...]:
@@ -119,31 +114,55 @@ class TrainingData:
             pieces = (range(start, min(count, start + rows)) for start in range(0, count, rows))
             feature = torch.cat([reported(piece) for piece in pieces])
         else:
-            feature = self._cached(name, count, reported, rows, depends_on())
+            feature = self.through_cache(name, count, reported, rows, depends_on())
         return replace(self, store={**self.store, name: feature})
-
-    def _cached(self, name: str, count: int, compute: Callable[[range], Tensor], rows: int, weights: str) -> Tensor:
-        """A feature of the cache folder, mapped from disk. The main process computes what is missing, others wait."""
-        # the main process's digest: sums on another GPU may differ in their last digits
-        digest = broadcast_object_list([self.digest(name, weights)])[0]
-        if not processes().is_main_process:
-            while not self.is_cached(name, count, digest):
-                time.sleep(POLL_S)  # not a barrier, which times out after some minutes
-        return write_feature(self.cache, name, count, compute, rows, digest)
 
     def digest(self, name: str, weights: str) -> str:
         """The digest of what a feature depends on: the clips, their captions if it reads these, and weights."""
         return f"{self.folder.digest(captions=name not in WITHOUT_CAPTION)}-{weights}"
 
-    def stored_digest(self, name: str) -> str:
-        """The digest with which a feature was stored in the cache folder; '' if it is not there."""
-        index = None if self.cache is None else read_index(self.cache / f"{name}.json")
-        return index.digest if index else ""
+    def index(self, name: str) -> FeatureIndex | None:
+        """What the cache folder states about a feature; None if it is not there, ValueError if that is damaged."""
+        path = None if self.cache is None else self.cache / f"{name}.json"
+        return read_json(path, FeatureIndex) if path is not None and path.is_file() else None
 
     def is_cached(self, name: str, count: int, digest: str) -> bool:
         """Whether the cache folder holds all rows of a feature with this digest."""
-        index = None if self.cache is None else read_index(self.cache / f"{name}.json")
+        index = self.index(name)
         return index is not None and (index.digest, index.count, index.done) == (digest, count, count)
+
+    def through_cache(
+        self, name: str, count: int, compute: Callable[[range], Tensor], rows: int, weights: str
+    ) -> Tensor:
+        """A feature, mapped from the cache folder. The main process computes the rows that it lacks, others wait."""
+        # the main process's digest: sums on another GPU may differ in their last digits
+        digest = broadcast_object_list([self.digest(name, weights)])[0]
+        if not processes().is_main_process:
+            while not self.is_cached(name, count, digest):
+                time.sleep(POLL_S)  # not a barrier, which times out after some minutes
+        note, path, index = self.cache / f"{name}.json", self.cache / f"{name}.bin", self.index(name)
+        if index is None or (index.digest, index.count) != (digest, count):
+            note.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)  # not overwritten, since a stage before may have mapped it
+            index = None
+        done = index.done if index else 0
+        if done < count:
+            make_folder(self.cache)
+            with room_for(path), path.open("r+b" if done else "wb") as file:
+                for start in range(done, count, rows):
+                    values = compute(range(start, min(count, start + rows))).detach().cpu().contiguous()
+                    file.seek(start * values[0].nbytes)
+                    file.write(values.numpy().tobytes())
+                    file.flush()
+                    os.fsync(file.fileno())
+                    kind: Any = str(values.dtype).removeprefix("torch.")
+                    index = FeatureIndex(digest, count, kind, tuple(values.shape[1:]), start + len(values))
+                    write_text(note, msgspec.json.encode(index).decode())
+        if path.stat().st_size != count * math.prod(index.shape) * getattr(torch, index.dtype).itemsize:
+            raise ValueError(f"{path} is cut off; delete it and {note.name} to compute the feature again")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the rows are read-only, and nothing writes to them
+            return torch.from_numpy(np.memmap(path, index.dtype, "r", shape=(count, *index.shape)))
 
     def without(self, *names: str) -> TrainingData:
         """The data without these features, to free their memory."""
@@ -154,52 +173,10 @@ class FeatureIndex(msgspec.Struct):
     """What a cache folder states about a feature. shape: of a row. done: rows that are written, of `count`."""
 
     digest: str
-    count: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)]
+    count: int
     dtype: Literal["float16", "float32", "uint8"]
-    shape: tuple[Annotated[int, msgspec.Meta(ge=1, le=1 << 40)], ...]
-    done: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
-
-
-def read_index(path: Path) -> FeatureIndex | None:
-    """A feature's index; None without the file, ValueError for a damaged one."""
-    try:
-        return read_json(path, FeatureIndex) if path.is_file() else None
-    except JsonError as error:
-        raise ValueError(f"{error}; delete it to compute the feature again") from error
-
-
-def write_feature(
-    folder: Path, name: str, count: int, compute: Callable[[range], Tensor], rows: int, digest: str
-) -> Tensor:
-    """Compute a feature, `rows` rows at a time, except those that an earlier run with the same digest wrote.
-
-    compute(range) returns those rows on any device. digest: of everything that the feature depends on.
-    Returns it mapped from disk; ValueError for a file that is cut off.
-    """
-    note, path = folder / f"{name}.json", folder / f"{name}.bin"
-    index = read_index(note)
-    if index is None or (index.digest, index.count) != (digest, count):
-        note.unlink(missing_ok=True)
-        path.unlink(missing_ok=True)  # not overwritten, since a stage before may have mapped it
-        index = None
-    done = index.done if index else 0
-    if done < count:
-        make_folder(folder)
-        with room_for(path), path.open("r+b" if done else "wb") as file:
-            for start in range(done, count, rows):
-                values = compute(range(start, min(count, start + rows))).detach().cpu().contiguous()
-                file.seek(start * values[0].nbytes)
-                file.write(values.numpy().tobytes())
-                file.flush()
-                os.fsync(file.fileno())
-                kind: Any = str(values.dtype).removeprefix("torch.")
-                index = FeatureIndex(digest, count, kind, tuple(values.shape[1:]), start + len(values))
-                write_text(note, msgspec.json.encode(index).decode())
-    if path.stat().st_size != count * math.prod(index.shape) * getattr(torch, index.dtype).itemsize:
-        raise ValueError(f"{path} is cut off; delete it and {note.name} to compute the feature again")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the rows are read-only, and nothing writes to them
-        return torch.from_numpy(np.memmap(path, index.dtype, "r", shape=(count, *index.shape)))
+    shape: tuple[int, ...]
+    done: int
 
 
 def check_clips(found: Sequence[int], spec: ModelSpec, frames: int | None = None) -> None:
@@ -212,11 +189,12 @@ def check_clips(found: Sequence[int], spec: ModelSpec, frames: int | None = None
         )
 
 
-def check_captions(folder: DatasetFolder, remedy: str = "caption them first") -> None:
-    """ValueError if clips have no caption. remedy: the end of the message, which says what to do."""
-    uncaptioned = [turn.clip for turn in folder.turns if not turn.captioned]
-    if uncaptioned:
-        raise ValueError(f"{len(uncaptioned)} clips have no caption, the first of them {uncaptioned[0]}; {remedy}")
+def check_captions(folder: DatasetFolder) -> None:
+    """ValueError if clips have no caption or no measured motion."""
+    if open_clips := [turn.clip for turn in folder.turns if not turn.captioned]:
+        raise ValueError(
+            f"{len(open_clips)} clips have no caption, the first of them {open_clips[0]}; caption or drop them first"
+        )
 
 
 def pictures(frames_uint8: Tensor) -> Tensor:
@@ -230,13 +208,8 @@ def autocast(device: torch.device | str, precision: str = "bf16") -> torch.autoc
     return torch.autocast(kind, torch.bfloat16, enabled=precision == "bf16" and kind != "cpu")
 
 
-def name_weights(module: torch.nn.Module, name: str) -> None:
-    """Name a module's weights, for example by the checksums of their files; call `forget_names` when they change."""
-    module.weights_name = name
-
-
 def forget_names(model: torch.nn.Module, changed: Iterable[str]) -> None:
-    """Remove the names of a model's modules that have changed parameters. changed: the parameters' names."""
+    """Remove `weights_name`, by which caches know a module, where weights changed. changed: the parameters' names."""
     changed = tuple(changed)
     for path, module in model.named_modules():
         if hasattr(module, "weights_name") and any(name.startswith(f"{path}.") for name in changed):
@@ -257,18 +230,6 @@ def weights_digest(module: torch.nn.Module, *extra: object) -> str:
 def digest_of(parts: Sequence[object], *extra: object) -> str:
     """A short digest of these values."""
     return str(generator("cpu", repr(parts), *map(str, extra)).initial_seed())
-
-
-def cached_features(data: TrainingData, encoder: ShotEncoder | None, decoder: ShotDecoder | None) -> set[str]:
-    """Which features the cache folder holds of these models; they may be on the meta device if they are named."""
-    made_by = {"latents": decoder and decoder.vae, "text": encoder and encoder.text_tower}
-    made_by |= {name: encoder and encoder.image_tower for name in IMAGE_FEATURES.values()}
-    count = len(data.folder.turns)
-    return {
-        name
-        for name, model in made_by.items()
-        if data.cache and model and data.is_cached(name, count, data.digest(name, weights_digest(model)))
-    }
 
 
 def add_frames(data: TrainingData) -> TrainingData:
@@ -292,9 +253,9 @@ def clip_frames(data: TrainingData, part: range | Sequence[int], device: torch.d
 @torch.no_grad()
 def add_latents(data: TrainingData, decoder: ShotDecoder) -> TrainingData:
     """Add `latents` (n, 2, T, C, h, w) fp16: the posterior's mean and standard deviation, times the scaling factor."""
-    vae, spec = decoder.vae.eval(), decoder.spec.decoder
+    vae = decoder.vae.eval()
     device = vae.device
-    rows = max(1, ENCODED_PIXELS // (spec.frames * spec.height * spec.width))
+    rows = _clips_of(ENCODED_PIXELS, decoder)
 
     def compute(part: range) -> Tensor:
         frames = clip_frames(data, part, device)
@@ -307,18 +268,18 @@ def add_latents(data: TrainingData, decoder: ShotDecoder) -> TrainingData:
 
 
 @torch.no_grad()
-def add_encoder_features(
-    data: TrainingData, encoder: ShotEncoder, frame: str = "first", rows: int = 64
-) -> TrainingData:
+def add_encoder_features(data: TrainingData, encoder: ShotEncoder, frame: str = "first") -> TrainingData:
     """Add features of the text and image encoder: `text`, and `image` (of first frames) or `image_random`.
 
-    frame: "first" or "random". rows: clips at a time.
+    frame: "first" or "random".
     """
     encoder.eval()
     device, home = encoder.text_norm.weight.device, _home(data, encoder.text_norm.weight.device)
     texts = [turn.motion_text for turn in data.folder.turns]
     frames = encoder.spec.decoder.frames if frame == "random" else 1
     at = torch.randint(frames, (len(texts),), generator=generator("cpu", "random frame")).to(device)
+
+    rows = min(64, _clips_of(READ_PIXELS, encoder))
 
     def text_of(texts: Sequence[str]) -> Tensor:
         return encoder.text_features(encoder.text_ids(texts)).half().to(home)
@@ -334,7 +295,7 @@ def add_encoder_features(
     data = data.with_feature(IMAGE_FEATURES[frame], image, rows, lambda: weights_digest(encoder.image_tower))
     if data.cache is None:
         return replace(data, blank_text=text_of([""])[0])
-    return replace(data, blank_text=data._cached("blank_text", 1, lambda _: text_of([""]), 1, weights)[0])
+    return replace(data, blank_text=data.through_cache("blank_text", 1, lambda _: text_of([""]), 1, weights)[0])
 
 
 @torch.no_grad()
@@ -352,6 +313,12 @@ def add_states(data: TrainingData, encoder: ShotEncoder, frame: str = "first") -
         return weights_digest(torch.nn.ModuleList(mixing), *towers, frame)
 
     return data.with_feature("states", compute, 256, depends_on)
+
+
+def _clips_of(pixels: int, model: ShotDecoder | ShotEncoder) -> int:
+    """How many of the model's clips have this number of pixels, at least 1."""
+    shape = model.spec.decoder
+    return max(1, pixels // (shape.frames * shape.height * shape.width))
 
 
 def _home(data: TrainingData, device: torch.device) -> torch.device | str:
