@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -31,6 +34,7 @@ from animegamer_core.evaluate.similarity import ScoringModels
 from animegamer_core.evaluate.toybox_recipe.calibrate import Response
 from animegamer_core.evaluate.toybox_recipe.recipe import QUICK
 from animegamer_core.evaluate.toybox_recipe.stages import Deadline
+from animegamer_core.files import locked
 from animegamer_core.game.state import MotionTable
 from animegamer_core.model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
@@ -42,6 +46,7 @@ from animegamer_core.toybox.dataset import DatasetGames
 from animegamer_core.toybox.world import vocabulary
 from animegamer_core.train.parts import read_adapter
 from animegamer_core.weights import open_world, save_part, save_world
+from animegamer_core.weights.storage import read_json
 
 GAMES_DRAWN = DatasetGames(games=2, held_out=1, turns=3)
 TINY = Budget(
@@ -105,15 +110,18 @@ def weights(job, name, stage, seed=0):
 
 def test_rows_are_the_recipe_with_overrides():
     assert tuple(BUDGETS) == BUDGET_NAMES
-    begun = tuple((FULL, stage) for stage in (PRETRAIN, "warmup", "joint"))
-    assert VARIANTS["cosine_loss"].path(GAMES) == (*begun, ("cosine_loss", "predict"), ("cosine_loss", "adapt"))
-    assert VARIANTS["no_warm_up"].path(RECONSTRUCTION) == (begun[0], ("no_warm_up", "joint"))
+    begun = [(FULL, stage) for stage in (PRETRAIN, "warmup", "joint")]
+    paths = [
+        [(owner.name, stage) for owner, stage in VARIANTS[name].path(family)]
+        for name, family in (("cosine_loss", GAMES), ("no_warm_up", RECONSTRUCTION), ("window_0", GAMES))
+    ]
+    assert paths[0] == [*begun, ("cosine_loss", "predict"), ("cosine_loss", "adapt")]
+    assert paths[1] == [begun[0], ("no_warm_up", "joint")] and paths[2][3:] == [(FULL, "predict"), (FULL, "adapt")]
     for budget in BUDGETS.values():
         full = budget.recipe_of(VARIANTS[FULL], 3).changes
         assert full["joint"] == {**budget.recipe.changes["joint"], "seed": 3}
-        for row in VARIANTS.values():
-            for stage in set(row.own) - ({"joint"} if row.skipped else set()):
-                assert budget.recipe_of(row, 3).changes[stage] == {**full[stage], **row.changes.get(stage, {})}
+        narrow = budget.recipe_of(VARIANTS["random_frame"], 3).changes
+        assert narrow["joint"] == {**full["joint"], "encoder_frame": "random"} and narrow["adapt"] == full["adapt"]
         longer = budget.recipe_of(VARIANTS["no_warm_up"], 3).changes["joint"]["steps"]
         assert longer == full["joint"]["steps"] + full["warmup"]["steps"]
     with pytest.raises(ValueError, match="unknown variant 'none'"):
@@ -123,7 +131,7 @@ def test_rows_are_the_recipe_with_overrides():
 def test_every_variant_is_trained_and_scored_and_is_what_it_says(done):
     for row in chosen(TRAINED):
         for family in row.families:
-            samples = Samples.read(done.seed_folder(row, 0) / f"{family}.json")
+            samples = read_json(done.seed_folder(row, 0) / f"{family}.json", Samples)
             count = TINY.clips if family == RECONSTRUCTION else TINY.games * TINY.turns
             assert {len(column) for column in (samples.groups, *samples.columns.values())} == {count}
             wanted = {"clip_i", "dreamsim", "acc_f", "mae_f", "psnr", "character", "place", "time", "motion"}
@@ -175,10 +183,14 @@ def test_what_is_done_is_skipped_and_a_stopped_one_goes_on_to_the_same_weights(d
     assert done.run(chosen(TRAINED), [0], NEVER)
 
 
-def test_another_process_is_waited_for(done, tmp_path):
-    other = replace(done, folder=tmp_path)
-    with other._lock(tmp_path, NEVER) as mine, other._lock(tmp_path, Deadline(0)) as second:
-        assert mine and not second
+def test_another_process_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "WAIT_S", 0.01)
+    other = ExitStack()
+    other.enter_context(locked(tmp_path / "lock", "held"))
+    threading.Timer(0.2, other.close).start()
+    begun = time.monotonic()
+    with run._only_one(tmp_path):
+        assert time.monotonic() - begun >= 0.15
 
 
 def test_a_folder_of_another_job_is_refused(done):
@@ -264,7 +276,7 @@ def test_the_joint_interval_covers_what_it_should():
     rng, held = np.random.default_rng(5), 0
     for _ in range(400):
         values = rng.normal(0, 0.3, (3, 1)) + rng.normal(0, 0.3, (1, 12)) + rng.normal(0, 0.1, (3, 12))
-        found = table.column([samples(clip_i=row.tolist()) for row in values], "clip_i")
+        found = table.estimate([(list("abcdefghijkl"), row.tolist()) for row in values])
         held += found.low <= 0 <= found.high
     assert 0.93 <= held / 400 <= 0.995
 

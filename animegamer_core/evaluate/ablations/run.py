@@ -9,12 +9,13 @@ M clips, N state tokens, D state width.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -44,8 +45,8 @@ from ..toybox_recipe.recipe import FULL as FULL_RECIPE
 from ..toybox_recipe.recipe import QUICK as QUICK_RECIPE
 from ..toybox_recipe.recipe import Recipe
 from ..toybox_recipe.stages import BuildDir, Deadline, Say, build, draw_games
-from ..world.scores import compared_frames, rowwise_cosine, scored_text
-from .variants import NOTHING, PRETRAIN, READS_SHOTS, RECONSTRUCTION, VARIANTS, Variant
+from ..world.scores import compared_frames, mean_cosine, rowwise_cosine, scored_text
+from .variants import FULL, NOTHING, PRETRAIN, READS_SHOTS, RECONSTRUCTION, VARIANTS, Variant
 
 FIRST = 800_000  # first seed of the games that clips come from; the benchmark's seeds begin at 900,000
 DISCARDED = 1000  # added to the seed for the encoder of pretraining
@@ -87,6 +88,17 @@ BUDGETS: Mapping[str, Budget] = {
 
 
 @dataclass(frozen=True)
+class Samples:
+    """The scores of one variant for each shot. groups: the game of each shot.
+
+    columns: by metric; 1 means right and 0 wrong, None that a shot has nothing to score, such as no prop's colour.
+    """
+
+    groups: tuple[str, ...]
+    columns: Mapping[str, Column]
+
+
+@dataclass(frozen=True)
 class Ablations:
     """A work folder. world: the base, whose VAE, text and image encoder, tokenizer and probes all variants use.
 
@@ -110,9 +122,9 @@ class Ablations:
         if path.is_file() and read_json(path) != job:
             raise ValueError(f"{self.folder} holds ablations of another world or other scoring models; change --work")
         write_json(path, job)
-        with self._lock(self.folder, Deadline()):
+        with _only_one(self.folder):
             for name in ("dataset", "games"):
-                draw_games(self.step(VARIANTS["full"], 0, PRETRAIN), name)
+                draw_games(self.step(VARIANTS[FULL], 0, PRETRAIN), name)
 
     def step(self, variant: Variant, seed: int, stage: str) -> BuildDir:
         """The build of one stage."""
@@ -129,37 +141,32 @@ class Ablations:
         Returns False if the time ran out, or if a variant to be scored is not trained.
         """
         done = True
-        for seed in seeds:
-            for variant in variants:
-                for family in variant.families:
-                    scores = self.seed_folder(variant, seed) / f"{family}.json"
-                    if scores.is_file():
-                        continue
-                    if train and not self.train(variant, family, seed, deadline):
-                        self.say(f"{variant.name}, seed {seed}: time is up; the same command continues here")
-                        return False
-                    steps = [self.step(VARIANTS[name], seed, stage) for name, stage in variant.path(family)]
-                    if not all(
-                        step.is_finished(stage) for step, (_, stage) in zip(steps, variant.path(family), strict=True)
-                    ):
-                        self.say(f"{variant.name}, seed {seed}: not trained yet, so its {family} cannot be scored")
-                        done = False
-                        continue
-                    context = EvalContext(open_world(steps[-1].world), self.device, self.workers)
-                    Scorer(self, variant, context).score(family).save(scores)
-                    self.say(f"{variant.name}, seed {seed}: {family} scored")
+        for seed, variant in itertools.product(seeds, variants):
+            for family in variant.families:
+                scores, name = self.seed_folder(variant, seed) / f"{family}.json", f"{variant.name}, seed {seed}"
+                if scores.is_file():
+                    continue
+                if train and not self._train(variant, family, seed, deadline):
+                    self.say(f"{name}: time is up; the same command continues here")
+                    return False
+                steps = [self.step(owner, seed, stage) for owner, stage in variant.path(family)]
+                if not all(step.is_finished(step.folder.name) for step in steps):
+                    self.say(f"{name}: not trained yet, so its {family} cannot be scored")
+                    done = False
+                    continue
+                context = EvalContext(open_world(steps[-1].world), self.device, self.workers)
+                write_json(scores, asdict(Scorer(self, variant, context).score(family)))
+                self.say(f"{name}: {family} scored")
         return done
 
-    def train(self, variant: Variant, family: str, seed: int, deadline: Deadline) -> bool:
+    def _train(self, variant: Variant, family: str, seed: int, deadline: Deadline) -> bool:
         """Train the stages that a variant still lacks for a family of scores; False if the time ran out."""
         before = None
-        for name, stage in variant.path(family):
-            step = self.step(VARIANTS[name], seed, stage)
-            with self._lock(step.folder, deadline) as owned:
-                if not owned:
-                    return False
+        for owner, stage in variant.path(family):
+            step = self.step(owner, seed, stage)
+            with _only_one(step.folder):
                 if not step.world.is_dir():
-                    self._begin(step, VARIANTS[name], stage, seed, before)
+                    self._begin(step, owner, stage, seed, before)
                 if not build(step, [stage], deadline, self.known):
                     return False
             before = step
@@ -195,20 +202,11 @@ class Ablations:
             shutil.copytree(base.folder / FOLDER, world.folder / FOLDER)
             world.folder.rename(step.world)
 
-    @contextmanager
-    def _lock(self, folder: Path, deadline: Deadline) -> Iterator[bool]:
-        """Hold a folder's lock; waits while another process holds it. Yields False without it if the time ran out."""
-        with ExitStack() as stack:
-            while True:
-                try:
-                    stack.enter_context(locked(folder / "lock", f"{folder} is held"))
-                    break
-                except ValueError:
-                    if deadline.over:
-                        yield False
-                        return
-                    time.sleep(WAIT_S)
-            yield True
+    @cached_property
+    def table(self) -> MotionTable:
+        """The medians of the dataset's levels, and the base world's edges; not calibrated."""
+        measured = self.step(VARIANTS[FULL], 0, PRETRAIN).measured_table()
+        return replace(measured, edges=self.world.motion_table.edges)
 
     @cached_property
     def true(self) -> TrueShots:
@@ -240,27 +238,6 @@ class Ablations:
 
 
 @dataclass(frozen=True)
-class Samples:
-    """The scores of one variant for each shot. groups: the game of each shot.
-
-    columns: by metric; 1 means right and 0 wrong, None that a shot has nothing to score, such as no prop's colour.
-    """
-
-    groups: tuple[str, ...]
-    columns: Mapping[str, Column]
-
-    def save(self, path: Path) -> None:
-        """Write the scores as JSON."""
-        write_json(path, {"groups": self.groups, "columns": self.columns})
-
-    @classmethod
-    def read(cls, path: Path) -> Samples:
-        """Read the file that `save` wrote."""
-        values = read_json(path)
-        return cls(tuple(values["groups"]), values["columns"])
-
-
-@dataclass(frozen=True)
 class Scorer:
     """Scores a trained variant. context: its world with the probes."""
 
@@ -270,27 +247,22 @@ class Scorer:
 
     def score(self, family: str) -> Samples:
         """Score one family of a variant."""
-        edges = self.job.world.motion_table.edges
-        measured = self.job.step(self.variant, 0, PRETRAIN).measured_table()
-        table = MotionTable("toybox", measured.values, edges)
-        return self._rebuilt(table) if family == RECONSTRUCTION else self._played(table)
+        return self._rebuilt() if family == RECONSTRUCTION else self._played()
 
-    def _rebuilt(self, table: MotionTable) -> Samples:
+    def _rebuilt(self) -> Samples:
         """Score true clips, encoded and decoded again; the decoder gets their measured motion values, calibrated."""
-        context, true = self.context, self.job.true
-        values = np.full(len(true.scenes), UNCONDITIONAL_MOTION)
+        true, values = self.job.true, np.full(len(self.job.true.scenes), UNCONDITIONAL_MOTION)
         if self.variant.changes.get("joint", NOTHING).get("motion_scope", True):
-            known = self.encoded(self.job.training)
-            values = np.array(self._response(table, known).to_measure(true.values))
-        clips = context.shoot(self.encoded(true), values, range(FIRST, FIRST + len(values)))
-        groups = tuple(str(FIRST + index) for index in range(len(values)))
-        return Samples(groups, self._shot_scores(clips, true.levels, true))
+            values = np.array(self._response(self.encoded(self.job.training)).to_measure(true.values))
+        seeds = range(FIRST, FIRST + len(values))
+        clips = self.context.shoot(self.encoded(true), values, seeds)
+        return Samples(tuple(map(str, seeds)), self._shot_scores(clips, true.levels, true))
 
-    def _played(self, table: MotionTable) -> Samples:
+    def _played(self) -> Samples:
         """Score games that the engine plays; each shot is drawn with the calibrated value of the predicted level."""
         context, games, true = self.context, self.job.benchmark, self.job.played_truth
-        known = played_states(self.job.training.scenes, table, context.engine, context.encoder)
-        table = self._response(table, known).calibrated(table)
+        known = played_states(self.job.training.scenes, self.job.table, context.engine, context.encoder)
+        table = self._response(known).calibrated(self.job.table)
         scripts = [Script(tuple(turn.instruction for turn in game.turns)) for game in games]
         played = [turn.state for turns in play_games(context.engine, scripts, self.variant.window) for turn in turns]
         values = [table.value(state.motion) for state in played]
@@ -298,18 +270,19 @@ class Scorer:
         asked = [turn for game in games for turn in game.turns]
         columns = {**_states(played, asked), **self._shot_scores(clips, [turn.level for turn in asked], true)}
         if self.job.models is not None:
-            clip, texts = self.job.models.clip, [scored_text(turn) for turn in asked]
+            clip, pairs = self.job.models.clip, zip(clips, asked, strict=True)
             columns["clip_t"] = [
-                float((clip.embed_images(compared_frames(shot)).double() @ clip.embed_texts([text]).double().T).mean())
-                for shot, text in zip(clips, texts, strict=True)
+                mean_cosine(clip.embed_images(compared_frames(shot)), clip.embed_texts([scored_text(turn)]))
+                for shot, turn in pairs
             ]
-        named_before = [scene.prop is not None and not scene.prop_told for scene in true.scenes]
-        pairs = zip(columns["colour"], named_before, strict=True)
-        columns["remembered"] = [right if before else None for right, before in pairs]
+        columns["remembered"] = [
+            right if scene.prop is not None and not scene.prop_told else None
+            for right, scene in zip(columns["colour"], true.scenes, strict=True)
+        ]
         return Samples(tuple(game.name for game in games for _ in game.turns), columns)
 
-    def _response(self, table: MotionTable, known: Tensor) -> Response:
-        return decoder_response(table, self.context.decoder, known, workers=self.context.workers)
+    def _response(self, known: Tensor) -> Response:
+        return decoder_response(self.job.table, self.context.decoder, known, workers=self.context.workers)
 
     def encoded(self, shots: TrueShots) -> Tensor:
         """(M, N, D): the shots' representations, from each one's first frame or, as trained, a random one."""
@@ -323,18 +296,14 @@ class Scorer:
         """The scores of both families: similarity to the true clip, motion level, and what the probes recognise."""
         measured = self.context.levels(self.context.measure(clips))
         models = self.job.models
+        columns: dict[str, Column] = {}
         similar = {} if models is None else {"clip_i": models.clip, "dreamsim": models.dreamsim}
+        for name, model in similar.items():
+            if model is not None:
+                embedded = ([model.embed_images(compared_frames(one)) for one in row] for row in (clips, true.clips))
+                columns[name] = [rowwise_cosine(*pair) for pair in zip(*embedded, strict=True)]
         return {
-            **{
-                name: [  # mean cosine of four frames with the same frames of the true clip
-                    rowwise_cosine(
-                        model.embed_images(compared_frames(shot)), model.embed_images(compared_frames(other))
-                    )
-                    for shot, other in zip(clips, true.clips, strict=True)
-                ]
-                for name, model in similar.items()
-                if model is not None
-            },
+            **columns,
             "acc_f": [float(one == other) for one, other in zip(asked, measured, strict=True)],
             "mae_f": [float(abs(one - other)) for one, other in zip(asked, measured, strict=True)],
             "psnr": [min(MOST_DB, psnr(*pair)) for pair in zip(clips, true.clips, strict=True)],
@@ -342,18 +311,28 @@ class Scorer:
         }
 
 
+@contextmanager
+def _only_one(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock while the block runs; waits while another process holds it."""
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(locked(folder / "lock", "held"))
+                break
+            except ValueError:
+                time.sleep(WAIT_S)
+        yield
+
+
 def _states(played: Sequence[GameState], asked: Sequence[BenchmarkTurn]) -> dict[str, Column]:
     """Predictions compared with requests: all changes right, their mean error in units, motion level right."""
-    pairs = zip(played, asked, strict=True)
-    error = np.array(
-        [[abs(state.change.get(name, 0) - units) for name, units in turn.change.items()] for state, turn in pairs]
-    )
-    columns = {
-        "states_right": (error == 0).all(1),
-        "states_mae": error.mean(1),
-        "level_right": np.equal([state.motion for state in played], [turn.level for turn in asked]),
+    pairs = list(zip(played, asked, strict=True))
+    errors = [[abs(state.change.get(name, 0) - units) for name, units in turn.change.items()] for state, turn in pairs]
+    return {
+        "states_right": [float(not any(row)) for row in errors],
+        "states_mae": [sum(row) / len(row) for row in errors],
+        "level_right": [float(state.motion == turn.level) for state, turn in pairs],
     }
-    return {name: [float(value) for value in values] for name, values in columns.items()}
 
 
 def _recognised(seen: Labels, truth: Labels) -> dict[str, Column]:

@@ -14,13 +14,14 @@ import numpy as np
 
 from ...files import write_text
 from ...toybox.scenes import HEADS
-from ...weights.storage import write_json
+from ...weights.storage import read_json, write_json
+from ..estimates import UNMEASURED as NOT_MEASURED
 from ..estimates import Estimate, fraction_over_games, mean_over_games
 from ..report import machine
 from ..similarity import STAND_IN
 from ..world.metrics import SOURCE
 from .run import Ablations, Samples
-from .variants import CLAIMS, FAMILIES, FULL, GAMES, RECONSTRUCTION, VARIANTS, Claim
+from .variants import CLAIMS, FULL, GAMES, RECONSTRUCTION, VARIANTS, Claim
 
 ERRORS = ("mae_f", "states_mae")  # lower is better
 COLUMNS = {  # metric -> the column's head
@@ -54,42 +55,31 @@ Scores = Mapping[tuple[str, str], Mapping[int, Samples]]  # (variant, family) ->
 Values = Sequence[tuple[Sequence[str], Sequence[float | None]]]  # for each seed, the games and values of its samples
 
 
-def over_seeds(over_games: Estimate, seed_means: Sequence[float]) -> Estimate:
-    """An estimate whose interval covers the choice of games and of seeds.
-
-    over_games: the estimate from all seeds' values, with its interval over games. seed_means: each seed's mean on the
-    same games. The interval of these means is +- t s / sqrt(S), with Student's t, their sample standard deviation s and
-    their number S. It is independent of the choice of games, so half the joint interval is the root of the sum of
-    squares of both half intervals. With one seed, the estimate is returned unchanged.
-    """
-    count = len(seed_means)
-    if count < 2 or not over_games.count:
-        return over_games
-    point = STUDENT[min(count - 1, len(STUDENT)) - 1]  # for more seeds, a little too wide
-    half = point * float(np.std(seed_means, ddof=1)) / math.sqrt(count)
-    value = over_games.value
-    below, above = (math.hypot(side, half) for side in (value - over_games.low, over_games.high - value))
-    return replace(over_games, low=value - below, high=value + above)
-
-
 def estimate(seeds: Values, is_fraction: bool = False) -> Estimate:
-    """Fractions have Wilson's interval over games, means a bootstrap interval; both are widened by the seeds."""
+    """The estimate from all seeds' values, with an interval that covers the choice of games and of seeds.
+
+    Over games, fractions have Wilson's interval and means a bootstrap interval. The interval of the seeds' means is
+    +- t s / sqrt(S), with Student's t, their sample standard deviation s and their number S. It is independent of the
+    choice of games, so half the joint interval is the root of the sum of squares of both half intervals.
+    """
     games: dict[str, list[float]] = {}
+    means: list[float] = []
     for groups, values in seeds:
-        for game, value in zip(groups, values, strict=False):
-            if value is not None:
-                games.setdefault(game, []).append(value)
+        known = [(game, value) for game, value in zip(groups, values, strict=False) if value is not None]
+        for game, value in known:
+            games.setdefault(game, []).append(value)
+        if known:
+            means.append(sum(value for _, value in known) / len(known))
     if is_fraction:
         found = fraction_over_games([[value > 0.5 for value in values] for values in games.values()])
     else:
         found = mean_over_games(list(games.values()))
-    measured = [[value for value in values if value is not None] for _, values in seeds]
-    return over_seeds(found, [sum(values) / len(values) for values in measured if values])
-
-
-def column(samples: Sequence[Samples], metric: str) -> Estimate:
-    """A column's estimate from the samples of each seed."""
-    return estimate([(row.groups, row.columns.get(metric, ())) for row in samples], metric in FRACTIONS)
+    if len(means) < 2:
+        return found
+    point = STUDENT[min(len(means) - 1, len(STUDENT)) - 1]  # for more seeds, a little too wide
+    half = point * float(np.std(means, ddof=1)) / math.sqrt(len(means))
+    below, above = (math.hypot(side, half) for side in (found.value - found.low, found.high - found.value))
+    return replace(found, low=found.value - below, high=found.value + above)
 
 
 @dataclass(frozen=True)
@@ -110,12 +100,13 @@ def check_claim(claim: Claim, variant: Mapping[int, Samples], full: Mapping[int,
 
     The interval of the differences must exclude 0, and there must be enough games and seeds.
     """
-    pairs = [(variant[seed].columns, full[seed]) for seed in sorted(variant.keys() & full.keys())]
-    values = [
-        (row.groups, _differences(claim, ours[claim.metric], row.columns[claim.metric]))
-        for ours, row in pairs
-        if claim.metric in ours and claim.metric in row.columns
-    ]
+    values = []
+    for seed in sorted(variant.keys() & full.keys()):
+        ours, theirs = (samples[seed].columns.get(claim.metric) for samples in (variant, full))
+        if ours is not None and theirs is not None:
+            pairs = zip(ours, theirs, strict=True)
+            differences = [None if None in pair else pair[0] - claim.part * pair[1] for pair in pairs]
+            values.append((full[seed].groups, differences))
     difference = estimate(values)
     games = {game for groups, row in values for game, value in zip(groups, row, strict=True) if value is not None}
     low, high = difference.low, difference.high
@@ -130,43 +121,35 @@ def check_claim(claim: Claim, variant: Mapping[int, Samples], full: Mapping[int,
     return ClaimResult(claim, difference, agrees, len(values))
 
 
-def _differences(claim: Claim, ours: Sequence[float | None], full: Sequence[float | None]) -> list[float | None]:
-    return [None if None in pair else pair[0] - claim.part * pair[1] for pair in zip(ours, full, strict=True)]
-
-
 def read_scores(folder: Path) -> Scores:
     """Read all scores that exist."""
     found: dict[tuple[str, str], dict[int, Samples]] = {}
     for row in VARIANTS.values():
         for family in row.families:
             paths = (folder / "variants" / row.name).glob(f"seed-*/{family}.json")
-            if samples := {int(path.parent.name.removeprefix("seed-")): Samples.read(path) for path in paths}:
+            if samples := {int(path.parent.name.removeprefix("seed-")): read_json(path, Samples) for path in paths}:
                 found[row.name, family] = dict(sorted(samples.items()))
     return found
 
 
-def claim_results(scores: Scores) -> list[ClaimResult]:
-    """Test all claims against full's scores of the same family."""
-    families = {claim: VARIANTS[claim.variant].families[0] for claim in CLAIMS}
-    return [
-        check_claim(claim, *(scores.get((name, family), {}) for name in (claim.variant, FULL)))
-        for claim, family in families.items()
-    ]
-
-
 def write_table(job: Ablations, out: Path, command: str) -> list[Path]:
-    """Write ablations.md and ablations.json, with every sample, from all scores; returns their paths."""
-    scores = read_scores(job.folder)
-    results = claim_results(scores)
-    rows = [
-        {
-            "variant": name,
-            "family": family,
-            "figures": {metric: column(list(seeds.values()), metric).json_values for metric in _metrics(seeds)},
-            "samples": {seed: {"groups": row.groups, **row.columns} for seed, row in seeds.items()},
+    """Write ablations.md and ablations.json, with every sample, from all scores; returns their paths.
+
+    docs/evaluation.md says how the figures are measured.
+    """
+    scores, rows, results, tables = read_scores(job.folder), [], [], {}
+    for (name, family), seeds in scores.items():
+        figures = {
+            metric: estimate([(one.groups, one.columns.get(metric, ())) for one in seeds.values()], metric in FRACTIONS)
+            for metric in dict.fromkeys(metric for one in seeds.values() for metric in one.columns)
         }
-        for (name, family), seeds in scores.items()
-    ]
+        samples = {seed: {"groups": one.groups, **one.columns} for seed, one in seeds.items()}
+        values = {metric: found.json_values for metric, found in figures.items()}
+        rows.append({"variant": name, "family": family, "figures": values, "samples": samples})
+        tables.setdefault(family, {})[name] = (len(seeds), figures)
+    for claim in CLAIMS:  # against full's scores of the same family
+        family = VARIANTS[claim.variant].families[0]
+        results.append(check_claim(claim, *(scores.get((name, family), {}) for name in (claim.variant, FULL))))
     claims = [
         {
             "says": result.claim.says,
@@ -179,41 +162,32 @@ def write_table(job: Ablations, out: Path, command: str) -> list[Path]:
     ]
     facts = {"command": command, "base_world": job.world.fingerprint, "machine": machine()}
     write_json(out / "ablations.json", {**facts, "rows": rows, "claims": claims})
-    stand_in = job.models is not None and job.models.stand_in
-    write_text(out / "ablations.md", markdown(scores, results, command, stand_in))
-    return [out / "ablations.md", out / "ablations.json"]
 
-
-def _metrics(seeds: Mapping[int, Samples]) -> list[str]:
-    return list(dict.fromkeys(name for row in seeds.values() for name in row.columns))
-
-
-def markdown(scores: Scores, results: Sequence[ClaimResult], command: str, stand_in: bool = False) -> str:
-    """The report as Markdown. docs/evaluation.md says how the figures are measured."""
     lines = ["# Ablations in the Toybox", "", f"`{command}`", ""]
     lines += [f"Values with 95 % intervals over games and seeds; in brackets the paper's ({SOURCE})."]
-    lines += [f"CLIP and DreamSim are {STAND_IN}."] if stand_in else []
-    for family in FAMILIES:
-        rows = {name: seeds for (name, kind), seeds in scores.items() if kind == family}
-        if rows:
-            lines += ["", f"## {TITLES[family]}", "", *_table(rows, family)]
+    lines += [f"CLIP and DreamSim are {STAND_IN}."] if job.models is not None and job.models.stand_in else []
+    for family, title in TITLES.items():
+        if family in tables:
+            lines += ["", f"## {title}", "", *_table(tables[family], family)]
     lines += ["", "## What the paper says", "", "| the paper says | there | difference here | seeds | agrees |"]
     lines += ["| --- " * 5 + "|"]
     for result in results:
         paper = "-" if result.claim.published is None else "{:.3f}, full {:.3f}".format(*result.claim.published)
         difference = f"{_cell(result.difference)} to {result.claim.part:g} full"
         lines.append(f"| {result.claim.says} | {paper} | {difference} | {result.seeds} | {result.agrees} |")
-    return "\n".join([*lines, ""])
+    write_text(out / "ablations.md", "\n".join([*lines, ""]))
+    return [out / "ablations.md", out / "ablations.json"]
 
 
-def _table(rows: Mapping[str, Mapping[int, Samples]], family: str) -> list[str]:
-    scored = {name for seeds in rows.values() for name in _metrics(seeds)}.difference(NOT_SHOWN[family])
-    seen = [name for name in COLUMNS if name in scored]
+def _table(rows: Mapping[str, tuple[int, Mapping[str, Estimate]]], family: str) -> list[str]:
+    """rows: variant -> its number of seeds, and its figures by metric."""
+    scored = {metric for _, figures in rows.values() for metric in figures}.difference(NOT_SHOWN[family])
+    seen = [metric for metric in COLUMNS if metric in scored]
     lines = [f"| variant | seeds | {' | '.join(COLUMNS[name] for name in seen)} |", "| --- " * (2 + len(seen)) + "|"]
-    for name, seeds in rows.items():
+    for name, (seeds, figures) in rows.items():
         paper = VARIANTS[name].published(family)
-        cells = (_cell(column(list(seeds.values()), metric), paper.get(metric)) for metric in seen)
-        lines.append(f"| {name} | {len(seeds)} | {' | '.join(cells)} |")
+        cells = (_cell(figures.get(metric, NOT_MEASURED), paper.get(metric)) for metric in seen)
+        lines.append(f"| {name} | {seeds} | {' | '.join(cells)} |")
     return [*lines, "", *(f"- {name}: {VARIANTS[name].about}" for name in rows)]
 
 

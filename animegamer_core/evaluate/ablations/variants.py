@@ -31,17 +31,17 @@ READS_SHOTS = "project_in"  # the engine's module that reads past representation
 class Variant:
     """One row of the table.
 
-    families: how it is scored. paper: its name in the paper's ablation table, "" if it is not there. own: the stages
-    that it trains itself; the other stages are `full`'s. skipped: stages that are left out; stage joint gets their
-    steps. encoder: the variant in EncoderSpec. changes: fields of StageConfig by stage. window: past turns that the
-    engine reads in play. reads_shots: whether it reads their representations as well as their text.
+    families: how it is scored. own: the first stage that it trains itself; `full` trains those before it, and all if it
+    is "". paper: its name in the paper's ablation table, "" if it is not there. skipped: stages that are left out;
+    stage joint gets their steps. encoder: the variant in EncoderSpec. changes: fields of StageConfig by stage. window:
+    past turns that the engine reads in play. reads_shots: whether it reads their representations as well as their text.
     """
 
     name: str
     about: str
     families: tuple[str, ...]
+    own: str = ""
     paper: str = ""
-    own: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     encoder: str = "mlp"
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: NOTHING)
@@ -56,86 +56,71 @@ class Variant:
         """
         return PAPER["AnimeGamer"] if (self.name, family) == (FULL, GAMES) else ABLATIONS.get(self.paper, NOTHING)
 
-    def path(self, family: str) -> tuple[tuple[str, str], ...]:
-        """(variant, stage) of all stages up to the scored models, in order; `full` trains the others."""
-        stages = (stage for stage in STAGES[family] if stage not in self.skipped)
-        return tuple((self.name if stage in self.own else FULL, stage) for stage in stages)
-
-
-def _both(**changes: Any) -> dict[str, dict[str, Any]]:
-    """The same changes for both stages that train the encoder."""
-    return {stage: changes for stage in _ENCODED}
-
-
-def _window(size: int) -> Variant:
-    return Variant(f"window_{size}", f"full, but the engine reads {size} past turns in play", (GAMES,), window=size)
+    def path(self, family: str) -> list[tuple[Variant, str]]:
+        """All stages up to the scored models, in order, each with the variant that trains it."""
+        stages = [stage for stage in STAGES[family] if stage not in self.skipped]
+        shared = stages.index(self.own) if self.own else len(stages)
+        return [(VARIANTS[FULL] if index < shared else self, stage) for index, stage in enumerate(stages)]
 
 
 FULL = "full"
-_ENCODED = ("warmup", "joint")
+_CLIPS, _PLAYED = (RECONSTRUCTION,), (GAMES,)
 _ROWS = (
-    Variant(FULL, f"the whole recipe (window {DEFAULT_WINDOW})", FAMILIES, "full", own=STAGES[GAMES]),
+    Variant(FULL, f"the whole recipe (window {DEFAULT_WINDOW})", FAMILIES, PRETRAIN, "full"),
     Variant(
         "random_frame",
         "the encoder reads a random frame of the clip, in training and in scoring",
-        (RECONSTRUCTION,),
+        _CLIPS,
+        "warmup",
         "w/ random frame",
-        own=_ENCODED,
-        changes=_both(encoder_frame="random"),
+        changes=dict.fromkeys(("warmup", "joint"), {"encoder_frame": "random"}),
     ),
-    Variant(
-        "less_parameters", "one linear layer instead of each MLP", (RECONSTRUCTION,), own=_ENCODED, encoder="linear"
-    ),
-    Variant(
-        "addition", "each side's tokens receive the other's mean", (RECONSTRUCTION,), own=_ENCODED, encoder="addition"
-    ),
-    Variant(
-        "cross_attention",
-        "each side's tokens attend to the other's",
-        (RECONSTRUCTION,),
-        own=_ENCODED,
-        encoder="cross_attention",
-    ),
+    Variant("less_parameters", "one linear layer instead of each MLP", _CLIPS, "warmup", encoder="linear"),
+    Variant("addition", "each side's tokens receive the other's mean", _CLIPS, "warmup", encoder="addition"),
+    Variant("cross_attention", "each side's tokens attend to the other's", _CLIPS, "warmup", encoder="cross_attention"),
     Variant(
         "no_warm_up",
         "no stage warmup; stage joint takes its steps too",
-        (RECONSTRUCTION,),
+        _CLIPS,
+        "joint",
         "w/o warm-up",
-        own=("joint",),
         skipped=("warmup",),
     ),
     Variant(
         "no_motion_scope",
         "the decoder gets one motion value for all clips, in training and in scoring",
-        (RECONSTRUCTION,),
+        _CLIPS,
+        "warmup",
         "w/o f_ms",
-        own=_ENCODED,
-        changes=_both(motion_scope=False),
+        changes=dict.fromkeys(("warmup", "joint"), {"motion_scope": False}),
     ),
     Variant(
         "no_adaptation",
         "stage adapt reads true representations only, never the engine's predictions",
-        (GAMES,),
+        _PLAYED,
+        "adapt",
         "w/o adapt",
-        own=("adapt",),
         changes={"adapt": {"true_states": 1.0}},
     ),
     Variant(
         "text_history",
         "of past turns, the engine reads the instructions and the state changes, but not the representations",
-        (GAMES,),
-        own=("predict", "adapt"),
+        _PLAYED,
+        "predict",
         changes={"predict": {"trainable": (rf"^engine\.(?!{READS_SHOTS}\.)",)}},
         reads_shots=False,
     ),
     Variant(
         "cosine_loss",
         "squared error and 1 - cosine at weight 0.5 each, and a decoder adapted to that engine",
-        (GAMES,),
-        own=("predict", "adapt"),
+        _PLAYED,
+        "predict",
         changes={"predict": {"alpha": 0.5, "beta": 0.5}},
     ),
-    *(_window(size) for size in (0, 1, 2, 8)),
+    *(
+        Variant(f"window_{size}", f"full, but the engine reads {size} past turns in play", _PLAYED, window=size)
+        for size in (0, 1, 2, 8)
+    ),
 )
 VARIANTS: Mapping[str, Variant] = MappingProxyType({row.name: row for row in _ROWS})
 
