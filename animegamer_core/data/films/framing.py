@@ -8,9 +8,9 @@ F frames, H height, W width, C channels.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ _BORDER, _PICTURE = 0.35, 0.5  # relative to those lines: most in a line of a bo
 _SOMETHING = 0.1  # least fraction of bright pixels in a line that shows anything
 _SOFT = 4  # pixels over which a border may blend into the picture
 _ALIKE = 3  # pixels: borders that differ by less are the same
-_SCENES = 3  # scenes that must agree before opposite borders of different width are accepted
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,7 @@ def crops_of_scenes(samples: Sequence[BorderSample], scenes: Sequence[Scene]) ->
     would cut off something visible. If no scene shows borders, nothing is cropped.
     """
     sides = [_sides(_inside(samples, scene)) for scene in scenes]
-    upright = _agreed([rows for rows, _ in sides], scenes)
-    level = _agreed([columns for _, columns in sides], scenes)
+    upright, level = (_borders([axes[axis] for axes in sides], scenes) for axis in (0, 1))
     return [Crop(*vertical, *horizontal) for vertical, horizontal in zip(upright, level, strict=True)]
 
 
@@ -79,32 +77,23 @@ def _inside(samples: Sequence[BorderSample], scene: Scene) -> Sequence[BorderSam
     return clear or own
 
 
-Pair = tuple[int, int]  # borders at two opposite sides
+Pair = tuple[int, int]  # pixels at two opposite sides
 
 
-@dataclass(frozen=True)
-class _Side:
-    """What a scene shows at two opposite sides, in pixels.
+class _Side(NamedTuple):
+    """What a scene shows at two opposite sides. borders: None if unknown. dark: how many dark lines are outside of
+    everything visible, which a crop may remove; None if nothing is visible."""
 
-    before, after: the borders, None if unknown. dark: how many dark lines are outside of everything visible, which a
-    crop may remove; None if nothing is visible.
-    """
-
-    before: int | None = None
-    after: int | None = None
+    borders: Pair | None = None
     dark: Pair | None = None
 
-    @property
-    def pair(self) -> Pair | None:
-        return None if self.before is None or self.after is None else (self.before, self.after)
-
-    def allows(self, pair: Pair) -> bool:
-        """Whether cropping borders of this width removes nothing visible from this scene."""
-        return self.dark is None or all(other < own + _ALIKE for own, other in zip(self.dark, pair, strict=True))
+    def allows(self, borders: Pair) -> bool:
+        """Whether cropping these borders removes nothing visible from this scene."""
+        return self.dark is None or all(other < own + _ALIKE for own, other in zip(self.dark, borders, strict=True))
 
 
 def _sides(samples: Sequence[BorderSample]) -> tuple[_Side, _Side]:
-    """The (top, bottom) and the (left, right) borders of one scene, from its frames."""
+    """The (top, bottom) and the (left, right) of one scene, from its frames."""
     if not samples:
         return _Side(), _Side()
     rows, columns = np.stack([sample.rows for sample in samples]), np.stack([sample.columns for sample in samples])
@@ -123,16 +112,18 @@ def _sides(samples: Sequence[BorderSample]) -> tuple[_Side, _Side]:
 def _side(
     shares: NDArray[np.floating], light: NDArray[np.floating], fullest: NDArray[np.floating], is_clear: bool
 ) -> _Side:
-    """The borders at two opposite sides, from measurements of each line.
+    """What two opposite sides show, from measurements of each line.
 
     shares, light: the bright fraction, relative to that of the brighter lines, and the brightness, in most frames.
     fullest: the bright fraction in the fullest frames without flashes.
     """
     some = np.flatnonzero(fullest >= _SOMETHING)
     dark = (int(some[0]), int(len(fullest) - 1 - some[-1])) if some.size else None
-    if not is_clear:
-        return _Side(dark=dark)
-    return _Side(_border(shares, light), _border(shares[::-1], light[::-1]), dark)
+    before, after = (_border(shares, light), _border(shares[::-1], light[::-1])) if is_clear else (None, None)
+    if before is None or after is None:
+        return _Side(None, dark)
+    # Borders have about the same width on both sides; the rest is mostly a dark sky over bright ground.
+    return _Side((before, after) if abs(before - after) <= _SOFT else (min(before, after),) * 2, dark)
 
 
 def _border(shares: NDArray[np.floating], light: NDArray[np.floating]) -> int | None:
@@ -147,63 +138,18 @@ def _border(shares: NDArray[np.floating], light: NDArray[np.floating]) -> int | 
     return first if shares[first] >= _PICTURE and shares[outside].max() < _BORDER and dark else None
 
 
-def _agreed(sides: Sequence[_Side], scenes: Sequence[Scene]) -> list[Pair]:
-    """The borders of each scene at two opposite sides, given all scenes."""
-    seen = [side.pair for side in sides]
-    seen = [pair if pair and _is_plausible(pair, seen) else None for pair in seen]
-    counts = Counter(pair for pair in seen if pair)
-    usual = {pair: _usual(pair, counts) for pair in counts}
-    seen = [pair and usual[pair] for pair in seen]
-    return [pair or _borrowed(index, sides[index], seen, scenes) for index, pair in enumerate(seen)]
+def _borders(sides: Sequence[_Side], scenes: Sequence[Scene]) -> list[Pair]:
+    """The borders of each scene at two opposite sides: its own, else those of the nearest scene that fit it."""
 
+    def borrowed(side: _Side, scene: Scene) -> Pair:
+        fitting = (
+            (max(other.start - scene.end, scene.start - other.end), borders)
+            for (borders, _), other in zip(sides, scenes, strict=True)
+            if borders and side.allows(borders)
+        )
+        return min(fitting, default=(0, (0, 0)))[1]
 
-def _alike(pair: Pair, other: Pair | None) -> bool:
-    return other is not None and abs(pair[0] - other[0]) < _ALIKE and abs(pair[1] - other[1]) < _ALIKE
-
-
-def _is_plausible(pair: Pair, seen: Sequence[Pair | None]) -> bool:
-    """Whether a pair can be real borders: usually, these have the same width on both sides.
-
-    Others are mostly a dark sky over bright ground. They count only if several scenes show the same, and no scene shows
-    even borders of which one has the same width.
-    """
-    if _even(pair):
-        return True
-    contradicted = any(other and _even(other) and _meet(pair, other) for other in seen)
-    return not contradicted and sum(_alike(pair, other) for other in seen) >= _SCENES
-
-
-def _even(pair: Pair) -> bool:
-    return abs(pair[0] - pair[1]) <= _SOFT
-
-
-def _meet(pair: tuple[int | None, int | None], other: Pair) -> bool:
-    """Whether at least one border has the same width."""
-    return any(one is not None and abs(one - two) < _ALIKE for one, two in zip(pair, other, strict=True))
-
-
-def _usual(pair: Pair, counts: Counter[Pair]) -> Pair:
-    """The median of all borders that are nearly the same, so that crops do not vary by a pixel."""
-    same = np.array([other for other in counts.elements() if _alike(pair, other)])
-    before, after = np.median(same, axis=0)
-    return round(float(before)), round(float(after))
-
-
-def _borrowed(index: int, side: _Side, seen: Sequence[Pair | None], scenes: Sequence[Scene]) -> Pair:
-    """Borders for a scene whose own are unknown or implausible.
-
-    The choices in order: those of the nearest scene with one border in common; its own narrower border on both sides;
-    those of the nearest scene; none. Borders that would cut off something visible are never used.
-    """
-
-    def gap(other: int) -> float:
-        return max(scenes[other].start - scenes[index].end, scenes[index].start - scenes[other].end)
-
-    fitting = [other for other, pair in enumerate(seen) if pair and side.allows(pair)]
-    meeting = [other for other in fitting if _meet((side.before, side.after), seen[other])]
-    if side.pair and not meeting:
-        return min(side.pair), min(side.pair)
-    return seen[min(meeting or fitting, key=gap)] if fitting else (0, 0)
+    return [side.borders or borrowed(side, scene) for side, scene in zip(sides, scenes, strict=True)]
 
 
 def fit(frame_HWC: NDArray[np.uint8], crop: Crop, size: tuple[int, int]) -> NDArray[np.uint8]:
