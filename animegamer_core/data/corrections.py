@@ -26,7 +26,8 @@ from ..json_files import read_rows, to_type
 from ..messages import shortened
 from .dataset import GAMES, TURNS, DatasetFolder, with_level
 from .films.film_index import change_scenes, read_film_index
-from .films.survey import FilmScene, SceneChange
+from .films.scenes import Scene
+from .films.survey import SceneChange
 from .records import (
     ADVERBS,
     CAPTION_FIELDS,
@@ -64,7 +65,7 @@ def _apply(folder: DatasetFolder, file: Path) -> int:
     if not rows:
         raise DatasetError(f"{file} has no corrections; export them from the review page and give that file")
     tables, films = _Tables(folder), read_film_index(folder.path)
-    scenes: dict[str, Sequence[FilmScene]] = {}  # of films whose scenes change
+    scenes: dict[str, Sequence[Scene]] = {}  # of films whose scenes change
     seen: set[str] = set()
     problems, changed = [], 0
     for number, row, problem in rows:

@@ -102,13 +102,12 @@ def _films_of(folder: DatasetFolder, problems: list[str]) -> list[dict[str, Any]
         width, height = film.survey.facts.get("width"), film.survey.facts.get("height")
         has_strip = bool(width and height) and any(strip_folder(folder.path, name).glob("*.jpg"))
         sheets = {"step": STEP, "columns": COLUMNS, "rows": ROWS, "width": WIDTH}
-        scenes = [item.scene for item in film.survey.scenes]
         found.append(
             {
                 "name": name,
                 "seconds": film.survey.seconds,
                 "strip": {**sheets, "height": picture_height(width, height)} if has_strip else None,
-                "scenes": [[round(scene.start, 3), round(scene.end, 3), scene.begins] for scene in scenes],
+                "scenes": [[round(scene.start, 3), round(scene.end, 3), scene.begins] for scene in film.survey.scenes],
             }
         )
     return found

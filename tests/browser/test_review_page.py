@@ -15,9 +15,8 @@ from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.films.film import FilmFrame
 from animegamer_core.data.films.film_index import add_film, strip_folder
-from animegamer_core.data.films.framing import Crop
 from animegamer_core.data.films.scenes import Scene
-from animegamer_core.data.films.survey import FilmScene, StripWriter, Survey
+from animegamer_core.data.films.survey import StripWriter, Survey
 from animegamer_core.data.records import CAPTION_FIELDS
 from animegamer_core.data.review import write_review
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
@@ -238,7 +237,7 @@ def test_corrections_go_from_the_page_into_the_dataset(review):
 
 def film_with_strip(folder):
     """Make the dataset look as if its film "harbour" was cut into five scenes of 2.5 s."""
-    scenes = tuple(FilmScene(Scene(2.5 * n, 2.5 * n + 2.5, "cut" if n else "start"), Crop()) for n in range(5))
+    scenes = tuple(Scene(2.5 * n, 2.5 * n + 2.5, "cut" if n else "start") for n in range(5))
     film = folder.parent / "harbour.mp4"
     film.write_bytes(b"film")
     add_film(folder, "harbour", film, {}, Survey({"width": 160, "height": 90}, 12.5, scenes))

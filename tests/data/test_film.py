@@ -294,7 +294,7 @@ def test_a_film_of_24_frames_a_second_is_cut_the_same_in_a_file_of_60(tmp_path):
     fast = write_film(tmp_path / "fast.mp4", repeated, rate=60, size=size)
     slow, quick = (survey_film(each, threads=1) for each in (path, fast))
     assert len(slow.scenes) == 6
-    starts = [[item.scene.start for item in survey.scenes] for survey in (slow, quick)]
+    starts = [[scene.start for scene in survey.scenes] for survey in (slow, quick)]
     assert starts[1] == pytest.approx(starts[0], abs=2 / 30)
 
 

@@ -62,16 +62,16 @@ def built(film: Path, out: Path, spec: str) -> DatasetFolder:
 def test_cuts_and_crops_are_those_of_the_truth(film, dataset):
     _, truth = film
     scenes = read_film_index(dataset.path)["film"].survey.scenes
-    found = [item.scene.start for item in scenes[1:]]
+    found = [scene.start for scene in scenes[1:]]
     hard = [cut.seconds for cut in truth.cuts if cut.kind == "cut"]
     frame = 1.01 / PLAN.fps
     matched = [cut for cut in hard if any(abs(cut - own) <= frame for own in found)]
     transitions = [own for own in found if any(cut.start - frame <= own <= cut.end + frame for cut in truth.cuts)]
     assert len(matched) >= 0.98 * len(hard) and len(transitions) >= 0.98 * len(found)
-    for item in scenes:
-        true = truth.scene_at((item.scene.start + item.scene.end) / 2)
+    for scene in scenes:
+        true = truth.scene_at((scene.start + scene.end) / 2)
         if true.crop is not None:
-            assert np.abs(np.subtract(dataclasses.astuple(item.crop), true.crop)).max() <= 2
+            assert np.abs(np.subtract(dataclasses.astuple(scene.crop), true.crop)).max() <= 2
 
 
 def test_clips_lie_within_scenes_and_in_order(film, dataset):

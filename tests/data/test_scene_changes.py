@@ -27,7 +27,6 @@ from animegamer_core.data.films.survey import (
     ROWS,
     STEP,
     WIDTH,
-    FilmScene,
     SceneChange,
     StripWriter,
     picture_height,
@@ -46,9 +45,7 @@ STARTS = (0.0, 3.0, 4.5, 9.0, 12.0)
 
 def scenes_from(starts):
     spans = zip(starts, starts[1:], strict=False)
-    return [
-        FilmScene(Scene(start, end, "cut" if start else "start"), Crop(top=at)) for at, (start, end) in enumerate(spans)
-    ]
+    return [Scene(start, end, "cut" if start else "start", crop=Crop(top=at)) for at, (start, end) in enumerate(spans)]
 
 
 def added(before, after):
@@ -61,7 +58,7 @@ def removed(second):
 
 def test_an_added_change_is_shown_by_no_clip():
     scenes = added(6.25, 6.5).apply(scenes_from(STARTS))
-    first, second = scenes[2].scene, scenes[3].scene
+    first, second = scenes[2], scenes[3]
     assert (first.start, first.end, first.fade_out) == (4.5, 6.5, 0.25)
     assert (second.start, second.end, second.begins, second.fade_in) == (6.5, 9.0, "cut", 0.0)
     assert scenes[2].crop == scenes[3].crop == Crop(top=2) and len(scenes) == 5
@@ -69,7 +66,7 @@ def test_an_added_change_is_shown_by_no_clip():
 
 def test_a_removed_change_joins_two_scenes_without_the_borders_of_either():
     scenes = removed(4.5).apply(scenes_from(STARTS))
-    assert [(item.scene.start, item.scene.end) for item in scenes] == [(0.0, 3.0), (3.0, 9.0), (9.0, 12.0)]
+    assert [(scene.start, scene.end) for scene in scenes] == [(0.0, 3.0), (3.0, 9.0), (9.0, 12.0)]
     assert scenes[1].crop == Crop(top=2)
 
 
@@ -89,8 +86,8 @@ def test_whatever_is_corrected_the_scenes_follow_each_other_and_a_second_time_ch
             assert change.scene_change  # it lies across a change that is there already
             continue
         assert change.apply(scenes) == scenes
-    assert scenes[0].scene.start == 0.0 and scenes[-1].scene.end == 12.0
-    assert all(one.scene.end == next_one.scene.start for one, next_one in zip(scenes, scenes[1:], strict=False))
+    assert scenes[0].start == 0.0 and scenes[-1].end == 12.0
+    assert all(one.end == next_one.start for one, next_one in zip(scenes, scenes[1:], strict=False))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +141,7 @@ def build(film, out):
 
 
 def scenes_of(folder):
-    return [item.scene for item in read_film_index(folder)["one"].survey.scenes]
+    return read_film_index(folder)["one"].survey.scenes
 
 
 def apply(folder, *lines):

@@ -26,7 +26,6 @@ from animegamer_core.data.films.cutting import (
 from animegamer_core.data.films.film import frames_at, read_frames
 from animegamer_core.data.films.framing import Crop, fit
 from animegamer_core.data.films.scenes import Scene
-from animegamer_core.data.films.survey import FilmScene
 from animegamer_core.data.films.writing import MOST_TEXT, looked_at, reading_size
 from animegamer_core.data.motion import FlowSettings, motion_value
 
@@ -134,7 +133,7 @@ def test_credits_stay_where_text_may_cover_all_of_the_picture(film, tmp_path):
     pytest.importorskip("rapidocr", reason="credits are found by a model in rapidocr, of the extra data")
     path, truth = film
     roll = truth.scenes[-1]
-    scene = FilmScene(Scene(roll.start, roll.end, "cut"), Crop())
+    scene = Scene(roll.start, roll.end, "cut")
     reasons = {}
     for most_text in (MOST_TEXT, 1.0):
         span = Span(path, "film", 0, (scene,), True, most_text)

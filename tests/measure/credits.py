@@ -96,7 +96,7 @@ def survey_of(film: Path, surveys: Path) -> Survey:
 
 def clips_of(film: Path, survey: Survey) -> Iterator[tuple[float, Pages]]:
     """The start of each clip, and its frames that are looked at."""
-    clips = [(item.crop, segment) for item in survey.scenes for segment in segments_of(item.scene)]
+    clips = [(scene.crop, segment) for scene in survey.scenes for segment in segments_of(scene)]
     times = [segment.times[index] for _, segment in clips for index in looked_at(FRAMES)]
     pictures = frames_at(read_frames(film), times)
     for crop, segment in clips:

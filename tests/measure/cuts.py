@@ -38,7 +38,7 @@ def main() -> None:
         begun, used = time.perf_counter(), time.process_time()
         survey = survey_film(Path(film), device=args.device)
         wall, used = time.perf_counter() - begun, time.process_time() - used
-        found = [item.scene.start for item in survey.scenes[1:] if item.scene.start < body]
+        found = [scene.start for scene in survey.scenes[1:] if scene.start < body]
         missed, wrong = compared(spans, found)
         right, frames, load = len(spans) - len(missed), survey.seconds * survey.facts["fps"], os.getloadavg()[0]
         print(

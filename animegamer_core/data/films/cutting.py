@@ -20,10 +20,10 @@ from ...media.video import write_clip
 from ...spec import DecoderSpec
 from ..dataset import CLIPS
 from ..motion import FlowSettings, motion_value, open_flow
-from .film import FilmError, frames_at, read_frames
-from .framing import Crop, fit
-from .scenes import Scene
-from .survey import FilmScene, ReadableFrames, Survey
+from .film import FilmError, frames_at, read_frames, until_broken
+from .framing import fit
+from .scenes import Crop, Scene
+from .survey import Survey
 from .writing import MOST_TEXT, is_credits, looked_at, reading_size
 
 # Seconds before a scene's end: its last frame is still shown at up to 30 frames a second. In faster films, a cut may be
@@ -228,7 +228,7 @@ class Span:
     film: Path
     name: str
     first: int
-    scenes: tuple[FilmScene, ...]
+    scenes: tuple[Scene, ...]
     whole: bool
     most_text: float = MOST_TEXT
 
@@ -237,31 +237,31 @@ def spans_of(
     film: Path, name: str, survey: Survey, done: Collection[int], most_text: float = MOST_TEXT
 ) -> Iterator[Span]:
     """Yield the unfinished scenes in spans of about 20 seconds. done: numbers of the finished scenes."""
-    held: list[FilmScene] = []
-    for number, item in enumerate((*survey.scenes, None)):
-        full = held and held[-1].scene.end - held[0].scene.start >= SPAN_SECONDS
-        if held and (full or item is None or number in done):
+    held: list[Scene] = []
+    for number, scene in enumerate((*survey.scenes, None)):
+        full = held and held[-1].end - held[0].start >= SPAN_SECONDS
+        if held and (full or scene is None or number in done):
             yield Span(film, name, number - len(held), tuple(held), survey.broken is None, most_text)
             held = []
-        if item is not None and number not in done:
-            held.append(item)
+        if scene is not None and number not in done:
+            held.append(scene)
 
 
 def cut_span(span: Span, out: Path, shape: ClipShape, flow: FlowSettings) -> tuple[Span, list[list[Cut]] | str]:
     """Write the clips of a span; returns the span, and the segments of each scene or a message if reading failed."""
-    plans = [segments_of(item.scene, shape.frames, shape.fps) for item in span.scenes]
+    plans = [segments_of(scene, shape.frames, shape.fps) for scene in span.scenes]
     times = [time for plan in plans for segment in plan for time in segment.times]
     if not times:
         return span, [[] for _ in plans]
-    frames = read_frames(span.film, times[0], span.scenes[-1].scene.end)
-    pictures = frames_at(frames if span.whole else ReadableFrames(frames), times)
+    frames = read_frames(span.film, times[0], span.scenes[-1].end)
+    pictures = frames_at(frames if span.whole else until_broken(frames), times)
     measure = functools.partial(motion_value, backend=_flow(flow), **flow.left_out)
     cuts: list[list[Cut]] = []
     try:
-        for item, plan in zip(span.scenes, plans, strict=True):
+        for scene, plan in zip(span.scenes, plans, strict=True):
             cuts.append([])
             for segment in plan:
-                cuts[-1].append(_cut_segment(pictures, segment, item.crop, span, shape, measure, out))
+                cuts[-1].append(_cut_segment(pictures, segment, scene.crop, span, shape, measure, out))
     except FilmError as error:
         return span, str(error)
     return span, cuts

@@ -322,6 +322,12 @@ def _from_shown(
         raise FilmError(film.broken)
 
 
+def until_broken(frames: Iterable[FilmFrame]) -> Iterator[FilmFrame]:
+    """Yield the frames of a film that is known to break off."""
+    with contextlib.suppress(FilmError):
+        yield from frames
+
+
 def frames_at(frames: Iterable[FilmFrame], times: Sequence[float]) -> Iterator[NDArray[np.uint8]]:
     """Yield the picture at each time (seconds, in ascending order): the last frame with seconds <= time.
 

@@ -26,7 +26,8 @@ from ...json_files import JsonError, parse_json, read_limited, read_rows
 from ..dataset import CLIPS, TURNS
 from .cutting import Cut, Span, is_cut
 from .film import FILM_SUFFIXES, FilmError
-from .survey import FilmScene, Survey
+from .scenes import Scene
+from .survey import Survey
 
 FILMS = "films"
 LONGEST_NAME = 60
@@ -98,14 +99,14 @@ def strip_folder(out: Path, name: str) -> Path:
     return out / FILMS / name
 
 
-def change_scenes(out: Path, name: str, entry: FilmEntry, scenes: Sequence[FilmScene]) -> None:
+def change_scenes(out: Path, name: str, entry: FilmEntry, scenes: Sequence[Scene]) -> None:
     """Replace a film's scenes; scenes that it already had stay finished, new ones must be cut. entry: the present one.
 
     If the program is killed meanwhile, some scenes are cut again, but a number never refers to a different scene.
     """
     path = _finished_path(out, name)
     before, finished = entry.survey.scenes, read_scenes(out, name)
-    numbers = {item: number for number, item in enumerate(scenes)}
+    numbers = {scene: number for number, scene in enumerate(scenes)}
     moved = {numbers[before[number]]: cuts for number, cuts in finished.items() if before[number] in numbers}
     write_text(path, _lines({number: cuts for number, cuts in moved.items() if finished.get(number) is cuts}))
     _write(out, name, dataclasses.replace(entry, survey=dataclasses.replace(entry.survey, scenes=tuple(scenes))))

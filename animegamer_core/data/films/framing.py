@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .film import FilmFrame
-from .scenes import Scene
+from .scenes import Crop, Scene
 
 DARK = 28  # brightest channel of a black pixel: borders have noise, and some are not quite black
 ALL = 255
@@ -25,16 +25,6 @@ _BORDER, _PICTURE = 0.35, 0.5  # relative to those lines: most in a line of a bo
 _SOMETHING = 0.1  # least fraction of bright pixels in a line that shows anything
 _SOFT = 4  # pixels over which a border may blend into the picture
 _ALIKE = 3  # pixels: borders that differ by less are the same
-
-
-@dataclass(frozen=True)
-class Crop:
-    """Pixels to crop from each side of the displayed frame."""
-
-    top: int = 0
-    bottom: int = 0
-    left: int = 0
-    right: int = 0
 
 
 @dataclass(frozen=True)

@@ -176,11 +176,22 @@ CLOSE = 5  # frames: two cuts nearer than this are one, with a flash or a broken
 
 
 @dataclass(frozen=True)
+class Crop:
+    """Pixels to crop from each side of the displayed frame."""
+
+    top: int = 0
+    bottom: int = 0
+    left: int = 0
+    right: int = 0
+
+
+@dataclass(frozen=True)
 class Scene:
     """One scene: start and end in seconds; end is the time of the next scene's first frame, or the film's end.
 
     begins: "start" (of the film), "cut" or "fade" (a dissolve too). fade_in, fade_out: seconds that a fade takes at
-    either end. flashes: (start, end) in seconds of each frame with a flash, which must not count as motion.
+    either end. flashes: (start, end) in seconds of each frame with a flash, which must not count as motion. crop: its
+    borders.
     """
 
     start: float
@@ -189,6 +200,7 @@ class Scene:
     fade_in: float = 0.0
     fade_out: float = 0.0
     flashes: tuple[tuple[float, float], ...] = ()
+    crop: Crop = Crop()
 
 
 class SceneFinder:

@@ -14,7 +14,7 @@ Lines of corrections.jsonl about a film add or remove a scene change:
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +25,8 @@ from PIL import Image
 
 from ...files import make_folder, replacing
 from .film import AT, FilmError, FilmFrame, probe, read_frames
-from .framing import BorderSample, Crop, border_sample, crops_of_scenes
-from .scenes import Scene, SceneFinder
+from .framing import BorderSample, border_sample, crops_of_scenes
+from .scenes import Crop, Scene, SceneFinder
 
 if TYPE_CHECKING:
     import torch
@@ -85,14 +85,6 @@ OnSeconds = Callable[[float, float], None]  # (seconds of film read, the film's 
 
 
 @dataclass(frozen=True)
-class FilmScene:
-    """A scene and its crop."""
-
-    scene: Scene
-    crop: Crop
-
-
-@dataclass(frozen=True)
 class Survey:
     """What the first pass found.
 
@@ -101,7 +93,7 @@ class Survey:
 
     facts: Mapping[str, Any]
     seconds: float
-    scenes: tuple[FilmScene, ...]
+    scenes: tuple[Scene, ...]
     broken: str | None = None
 
 
@@ -123,41 +115,27 @@ def survey_film(
     finder = SceneFinder(info.fps, device)
     pictures = StripWriter(strip, info.width, info.height) if strip is not None else None
     samples: list[BorderSample] = []
-    end = 0.0
-    frames = ReadableFrames(read_frames(path, threads=threads))
-    for frame in frames:
-        finder.add(frame)
-        if pictures is not None:
-            pictures.add(frame)
-        if not samples or frame.seconds >= samples[-1].seconds + SAMPLED:
-            samples.append(border_sample(frame))
-            if on_seconds is not None:
-                on_seconds(frame.seconds, info.seconds)
-        end = frame.seconds + 1 / info.fps
+    end, broken = 0.0, None
+    try:
+        for frame in read_frames(path, threads=threads):
+            finder.add(frame)
+            if pictures is not None:
+                pictures.add(frame)
+            if not samples or frame.seconds >= samples[-1].seconds + SAMPLED:
+                samples.append(border_sample(frame))
+                if on_seconds is not None:
+                    on_seconds(frame.seconds, info.seconds)
+            end = frame.seconds + 1 / info.fps
+    except FilmError as error:
+        if not end:
+            raise
+        broken = str(error)
     if pictures is not None:
         pictures.finish()
     scenes = finder.finish(end)
-    framed = tuple(map(FilmScene, scenes, crops_of_scenes(samples, scenes)))
-    return Survey(dataclasses.asdict(info), round(end, 6), framed, frames.broken)
-
-
-class ReadableFrames:
-    """The readable frames of a film; `broken` then says why they end early, if so. FilmError if there are none."""
-
-    def __init__(self, frames: Iterable[FilmFrame]) -> None:
-        self._frames = frames
-        self.broken: str | None = None
-
-    def __iter__(self) -> Iterator[FilmFrame]:
-        begun = False
-        try:
-            for frame in self._frames:
-                begun = True
-                yield frame
-        except FilmError as error:
-            if not begun:
-                raise
-            self.broken = str(error)
+    crops = crops_of_scenes(samples, scenes)
+    framed = tuple(dataclasses.replace(scene, crop=crop) for scene, crop in zip(scenes, crops, strict=True))
+    return Survey(dataclasses.asdict(info), round(end, 6), framed, broken)
 
 
 LONGEST = 5.0  # seconds from before to after
@@ -180,7 +158,7 @@ class SceneChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"{LONGEST:g} s between them"
             )
 
-    def apply(self, scenes: Sequence[FilmScene]) -> list[FilmScene]:
+    def apply(self, scenes: Sequence[Scene]) -> list[Scene]:
         """The corrected scenes; unchanged if the correction was applied before. ValueError if no scene matches."""
         if self.scene_change is not None:
             return _with(scenes, *self.scene_change)
@@ -188,34 +166,29 @@ class SceneChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return _without(scenes, self.no_scene_change)
 
 
-def _with(scenes: Sequence[FilmScene], before: float, after: float) -> list[FilmScene]:
+def _with(scenes: Sequence[Scene], before: float, after: float) -> list[Scene]:
     """The scenes, with the one that contains both times split there."""
-    if any(before < item.scene.start <= after + _SAME for item in scenes):
+    if any(before < scene.start <= after + _SAME for scene in scenes):
         return list(scenes)  # a scene begins there already
-    for at, item in enumerate(scenes):
-        if item.scene.start <= before and after < item.scene.end:
-            return [*scenes[:at], *_divided(item, before, after), *scenes[at + 1 :]]
+    for at, scene in enumerate(scenes):
+        if scene.start <= before and after < scene.end:
+            earlier = tuple(flash for flash in scene.flashes if flash[0] < after)
+            first = dataclasses.replace(scene, end=after, fade_out=after - before, flashes=earlier)
+            later = scene.flashes[len(earlier) :]
+            second = dataclasses.replace(scene, start=after, begins="cut", fade_in=0.0, flashes=later)
+            return [*scenes[:at], first, second, *scenes[at + 1 :]]
     raise ValueError(f"no scene of the film contains both {before:g} s and {after:g} s")
 
 
-def _divided(item: FilmScene, before: float, after: float) -> tuple[FilmScene, FilmScene]:
-    scene = item.scene
-    earlier = tuple(flash for flash in scene.flashes if flash[0] < after)
-    later = scene.flashes[len(earlier) :]
-    first = dataclasses.replace(scene, end=after, fade_out=after - before, flashes=earlier)
-    second = dataclasses.replace(scene, start=after, begins="cut", fade_in=0.0, flashes=later)
-    return FilmScene(first, item.crop), FilmScene(second, item.crop)
-
-
-def _without(scenes: Sequence[FilmScene], second: float) -> list[FilmScene]:
+def _without(scenes: Sequence[Scene], second: float) -> list[Scene]:
     """The scenes, with the one that begins at `second` joined to the one before it."""
-    at = next((at for at, item in enumerate(scenes) if abs(item.scene.start - second) <= _SAME), None)
-    if at == 0 or not scenes or not scenes[0].scene.start < second < scenes[-1].scene.end:
+    at = next((at for at, scene in enumerate(scenes) if abs(scene.start - second) <= _SAME), None)
+    if at == 0 or not scenes or not scenes[0].start < second < scenes[-1].end:
         raise ValueError(f"no scene change at {second:g} s can be removed: the film starts or ends there")
     if at is None:
         return list(scenes)  # removed already
     first, then = scenes[at - 1], scenes[at]
-    flashes = first.scene.flashes + then.scene.flashes
-    joined = dataclasses.replace(first.scene, end=then.scene.end, fade_out=then.scene.fade_out, flashes=flashes)
-    sides = zip(dataclasses.astuple(first.crop), dataclasses.astuple(then.crop), strict=True)
-    return [*scenes[: at - 1], FilmScene(joined, Crop(*map(max, sides))), *scenes[at + 1 :]]
+    crop = Crop(*map(max, zip(dataclasses.astuple(first.crop), dataclasses.astuple(then.crop), strict=True)))
+    flashes = first.flashes + then.flashes
+    joined = dataclasses.replace(first, end=then.end, fade_out=then.fade_out, flashes=flashes, crop=crop)
+    return [*scenes[: at - 1], joined, *scenes[at + 1 :]]
