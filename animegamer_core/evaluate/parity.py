@@ -10,7 +10,7 @@ import json
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from ..game.state import GameState, Turn
 from ..media.video import to_uint8
 from ..model.encoder import clip_pixels, image_tokens
 from ..model.prompt import RELEASE_BASE
+from ..spec import RELEASE
 from ..weights import World
 from ..weights.convert import convert
 
@@ -59,23 +60,45 @@ class Golden:
         if "vae" in parts:
             _write(source / "3d-vae.pt", {"state_dict": self.tensors("vae_state")})
         if "image_tower" in parts:
-            folder, sizes = source / "CLIP-ViT-B-16-laion2B", self.facts("clip_io")["P"]
             bare = {key.split(".model.")[1]: value for key, value in self.tensors("clip_state").items()}
-            _write(folder / "open_clip_pytorch_model.bin", bare)
-            vision = {"head_width": sizes["width"] // sizes["heads"]}
-            _write(folder / "open_clip_config.json", {"model_cfg": {"vision_cfg": vision}})
+            _write(source / "CLIP-ViT-B-16-laion2B" / "open_clip_pytorch_model.bin", bare)
         if "engine" in parts:
             folder, facts = source / "Mistral-7B-Instruct-v0.1", self.facts("mllm_io")
             _write(source / "MLLM-Golden" / "pytorch_model.bin", {**self.tensors("mllm_state"), **changed})
             _write(source / "MLLM-Golden" / "adapter_config.json", {"lora_alpha": facts["lora_alpha"]})
-            heads = {"num_attention_heads": facts["P"]["heads"], "num_key_value_heads": facts["P"]["kv_heads"]}
-            positions = {"max_position_embeddings": 32768, "rope_theta": 10000.0, "rms_norm_eps": 1e-5}
-            _write(folder / "config.json", {**heads, **positions})
+            _write(folder / "config.json", {"rope_theta": 10000.0})
             # Nobody asks this tokenizer: the ids of the instructions are recorded.
             words = ["<unk>", "<s>", "</s>", *(f"piece-{index}" for index in range(3, RELEASE_BASE))]
             model = models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="<unk>")
             Tokenizer(model).save(str(folder / "tokenizer.json"))
+        _write(source / "spec.json", self._sizes(parts, changed))
         return convert(source, source / "world", precision="keep", parts=parts).with_profile("as_run")
+
+    def _sizes(self, parts: tuple[str, ...], changed: Mapping[str, Tensor]) -> dict:
+        """The sizes of these parts as a spec; those of the others are the released ones."""
+        sizes = RELEASE.to_dict()
+        decoder, encoder, rows = sizes["decoder"], sizes["encoder"], {"layers": "layers", "heads": "heads"}
+        if "engine" in parts:
+            P = self.facts("mllm_io")["P"]
+            names = {**rows, "hidden": "hidden", "intermediate": "inter", "kv_heads": "kv_heads"}
+            sizes["engine"] |= {ours: P[theirs] for ours, theirs in names.items()}
+            width = len(changed["output_resampler.proj.2.weight"]) if changed else P["mm"]
+            sizes["state"]["width"], decoder["heads"], decoder["head_width"] = width, 1, width
+        if "vae" in parts:
+            P = self.facts("vae_io")["P"]
+            channels = [P["ch"] * factor for factor in P["ch_mult"]]
+            decoder["vae"] |= {"channels": channels, "layers_per_block": P["num_res_blocks"]}
+        if "decoder" in parts:
+            P, pixels = self.facts("dit_io")["P"], 2 ** (len(decoder["vae"]["channels"]) - 1)
+            decoder |= {"layers": P["num_layers"], "heads": P["num_attention_heads"], "time_width": P["time_embed_dim"]}
+            decoder |= {side: P[f"latent_{side}"] * pixels for side in ("height", "width")}
+            decoder["head_width"] = P["hidden_size"] // P["num_attention_heads"]
+            sizes["state"]["width"], encoder["text"]["width"] = P["hidden_size"], P["text_hidden_size"]
+        if "image_tower" in parts:
+            P = self.facts("clip_io")["P"]
+            encoder["image"] |= {name: P[name] for name in ("image_size", "patch", "width", *rows)}
+            encoder["image"]["intermediate"] = 4 * P["width"]
+        return sizes
 
 
 def _write(path: Path, content: dict) -> None:

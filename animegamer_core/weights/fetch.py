@@ -61,7 +61,7 @@ WORLD_PIECES = (
         "the game engine",
         15 * 10**9,
         {
-            ANIMEGAMER: r"MLLM-{film}/(?:(?:pytorch_)?model.*\.(?:bin|safetensors|index\.json)|adapter_config\.json)",
+            ANIMEGAMER: r"MLLM-{film}/(?:(?:pytorch_)?model.*\.(?:bin|safetensors|json)|(?:adapter_config|spec)\.json)",
             MISTRAL: _TOKENIZER,
         },
         ("engine",),
@@ -71,7 +71,7 @@ WORLD_PIECES = (
         "the shot decoder",
         44 * 10**8,
         {
-            ANIMEGAMER: r"VDM_Decoder-{film}/(?:latest|(?:[0-9]+|release)/mp_rank_00_model_states\.pt)",
+            ANIMEGAMER: r"VDM_Decoder-{film}/(?:latest|spec\.json|(?:[0-9]+|release)/mp_rank_00_model_states\.pt)",
             COGVIDEO: _VAE,
         },
         ("vae", "decoder", "encoder"),

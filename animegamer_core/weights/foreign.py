@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tokenizers import Tokenizer
 from torch import nn
 
 from ..model.prompt import RELEASE_SLOTS, GameTokenizer, read_tokenizer, tag_tokens
-from ..spec import ModelSpec, get_profile
-from . import keys, sizes
+from ..spec import RELEASE, ModelSpec, get_profile
+from . import keys
 from .keys import RecipeSource, map_keys
 from .parts import check_parts
-from .storage import CheckpointError, TensorSource
+from .storage import CheckpointError, TensorSource, number, read_json
 
 ADDED_TOKENS = len(tag_tokens(RELEASE_SLOTS))  # that a game adds to a language model's own
 HALF = "float16"  # what the published scripts compute in, except for the engine
+SIZES = "spec.json"  # next to weights whose sizes are not the released ones: a ModelSpec
+
+
+def stated_sizes(*folders: Path | None) -> ModelSpec:
+    """The sizes that a spec.json in one of these folders states; without any, the released ones."""
+    path = next((folder / SIZES for folder in folders if folder and (folder / SIZES).is_file()), None)
+    if path is None:
+        return RELEASE
+    try:
+        return ModelSpec.from_dict(read_json(path))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def rope_theta(mistral: Path) -> float:
+    """The base of the periods of a Mistral's positions, by which v0.1 and v0.2 differ."""
+    path = mistral / "config.json"
+    config = read_json(path)
+    holder = config if config.get("rope_theta") else config.get("rope_parameters") or {}  # of transformers 5
+    return number(holder, "rope_theta", path, 10000.0)
 
 
 @dataclass
@@ -44,28 +64,15 @@ class ForeignParts:
         tokenizer = self.mistral / "tokenizer.json"
         return self.mistral / "config.json", tokenizer if tokenizer.is_file() else self.mistral / "tokenizer.model"
 
-    def add_text_encoder(self, source: TensorSource | None, folder: Path) -> None:
-        """Add T5, whose configuration is in its folder. CheckpointError if the source is None or does not fit."""
-        if source is None:
-            raise CheckpointError(f"{folder}: no weights; expected those of t5-v1_1-xxl (safetensors or .bin)")
+    def add_text_encoder(self, source: TensorSource) -> None:
+        """Add T5."""
         recipes = map_keys(source, keys.TEXT_ENCODER)
-        text = sizes.text_encoder_spec(recipes, folder)
-        self.spec = replace(self.spec, encoder=replace(self.spec.encoder, text=text))
-        beside = (folder / "config.json", self.t5 / "tokenizer.json", self.t5 / "spiece.model")
+        beside = (self.t5 / "tokenizer.json", self.t5 / "spiece.model")
         self.add("text_tower", RecipeSource(source.path, HALF, recipes), *beside)
 
-    def add_image_encoder(self, source: TensorSource | None, folder: Path | None) -> None:
-        """Add CLIP's image encoder. folder: of its configuration; None if it comes with the decoder.
-
-        CheckpointError if the source is None or does not fit.
-        """
-        if source is None:
-            raise CheckpointError(f"{folder}: no weights; expected open_clip_pytorch_model.bin of laion2b_s34b_b88k")
-        recipes = map_keys(source, keys.IMAGE_ENCODER)
-        image = sizes.image_encoder_spec(recipes, folder)
-        self.spec = replace(self.spec, encoder=replace(self.spec.encoder, image=image))
-        configs = () if folder is None else (folder / "open_clip_config.json", folder / "config.json")
-        self.add("image_tower", RecipeSource(source.path, HALF, recipes), *configs)
+    def add_image_encoder(self, source: TensorSource) -> None:
+        """Add CLIP's image encoder."""
+        self.add("image_tower", RecipeSource(source.path, HALF, map_keys(source, keys.IMAGE_ENCODER)))
 
     def build(self, kind: str) -> nn.Module:
         """A new engine, decoder or encoder of these sizes with its tokenizer."""
@@ -101,14 +108,7 @@ class ForeignParts:
 
         Returns the models by kind. CheckpointError as for `check_names`.
         """
-        models = check_parts(self.sources, self.build)
-        patches = (self.spec.encoder.image.image_size // self.spec.encoder.image.patch) ** 2
-        if {"encoder", "image_tower"} <= set(self.sources) and patches != self.spec.state.image_tokens:
-            raise CheckpointError(
-                f"{self.sources['image_tower'].path}: splits a picture into {patches} patches; expected "
-                f"{self.spec.state.image_tokens}, like the released ViT-B-16"
-            )
-        return models
+        return check_parts(self.sources, self.build)
 
 
 def tokenizer_folder(t5: Path | None) -> Path | None:

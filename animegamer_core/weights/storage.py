@@ -78,14 +78,6 @@ def read_json(path: Path, kind: typing.Any = dict[str, typing.Any]) -> typing.An
         raise CheckpointError(str(error)) from error
 
 
-def whole(config: Mapping[str, typing.Any], field: str, path: Path, default: int | None = None) -> int:
-    """The whole number `field` of a configuration file, 1 or more; CheckpointError where it is not that."""
-    value = config.get(field, default)
-    if type(value) is not int or not 1 <= value <= LARGEST:
-        raise CheckpointError(f"{path}: {field} is {shortened(value, 40)!r}; expected a whole number of 1 to {LARGEST}")
-    return value
-
-
 def number(config: Mapping[str, typing.Any], field: str, path: Path, default: float) -> float:
     """The number `field` of a configuration file; CheckpointError where it is something else or too large."""
     value = config.get(field, default)

@@ -29,7 +29,6 @@ if typing.TYPE_CHECKING:
     from torch import Tensor
 
 _NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
-OPEN_CLIP = ("open_clip_model", "open_clip_pytorch_model", "model", "pytorch_model")  # names of CLIP weights
 _loading = threading.Lock()  # torch keeps one allow-list for all threads: one that ends would take another's away
 _LOAD_ERRORS = (  # what torch's readers raise on a damaged or foreign file
     RuntimeError, UnpicklingError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError, AttributeError,
@@ -54,15 +53,18 @@ class PickleSource(TensorSource):
         super().__init__(path, [path], tensors)
 
 
-def open_weights(folder: Path, stems: tuple[str, ...] = ("model", "pytorch_model")) -> TensorSource | None:
-    """The weights in a folder: safetensors, whole or in shards, or a torch file; None if it has none by these names."""
-    for stem in stems:
+_STEMS = ("model", "pytorch_model", "open_clip_model", "open_clip_pytorch_model", "diffusion_pytorch_model")
+
+
+def open_weights(folder: Path, whose: str) -> TensorSource:
+    """The weights in a folder: safetensors, whole or in shards, or a torch file. CheckpointError names `whose`."""
+    for stem in _STEMS:
         path = find_safetensors(folder, stem)
         if path is not None:
             return SafetensorsSource(path)
         if (folder / f"{stem}.bin").is_file():
             return PickleSource(folder / f"{stem}.bin")
-    return None
+    raise CheckpointError(f"{folder}: no weights; expected those of {whose} (safetensors or .bin)")
 
 
 def read_state(path: Path) -> dict[str, Tensor]:

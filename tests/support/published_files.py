@@ -44,18 +44,10 @@ class Originals:
     encoder: ShotEncoder
 
 
-def write_mistral(folder, engine=None):
-    """Config and a tokenizer of 32000 entries; with `engine`, also base weights under Mistral's own names."""
+def write_mistral(folder):
+    """Config and a tokenizer of 32000 entries."""
     folder.mkdir(parents=True)
-    sizes = SPEC.engine
-    config = {
-        "num_attention_heads": sizes.heads,
-        "num_key_value_heads": sizes.kv_heads,
-        "max_position_embeddings": sizes.max_positions,
-        "rope_theta": sizes.rope_theta,
-        "rms_norm_eps": 1e-5,
-    }
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps({"rope_theta": SPEC.engine.rope_theta}))
     words = ["<unk>", "<s>", "</s>", *(f"piece-{index}" for index in range(3, 32000))]
     Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>")).save(
         str(folder / "tokenizer.json")
@@ -215,6 +207,12 @@ def save(path, content):
     return path
 
 
+def state_sizes(folder):
+    """Note in a folder of a pair, or in the one above, that this world's sizes are not the released ones."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "spec.json").write_text(json.dumps(SPEC.to_dict()))
+
+
 def write_decoder(src, tensors, latest="1", beside=True):
     extras = {
         "optimizer": None,
@@ -234,5 +232,7 @@ def write_all(src, originals, dtype=torch.float32):
     """A whole download below `src`, next to its Mistral folder, which must be there."""
     cast = lambda tensors: {name: value.to(dtype) for name, value in tensors.items()}  # noqa: E731
     save(src / "MLLM-Qiqi" / "pytorch_model.bin", cast(engine_tensors(originals.engine)[0]))
+    for kind in ("MLLM", "VDM_Decoder"):
+        state_sizes(src / f"{kind}-Qiqi")
     write_decoder(src, cast(decoder_tensors(originals.decoder, originals.encoder)))
     save(src / "3d-vae.pt", {"state_dict": cast(vae_tensors(originals.decoder.vae))})

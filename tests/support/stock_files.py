@@ -14,9 +14,30 @@ from transformers import MistralConfig, MistralForCausalLM
 
 from animegamer_core.model.encoder import image_encoder, text_encoder
 from animegamer_core.model.sampler import STOCK_SCHEDULER
-from animegamer_core.spec import ImageEncoderSpec, TextEncoderSpec
+from animegamer_core.spec import (
+    DecoderSpec,
+    EncoderSpec,
+    EngineSpec,
+    ImageEncoderSpec,
+    ModelSpec,
+    StateSpec,
+    TextEncoderSpec,
+    VaeSpec,
+)
 
 WIDTH, TEXT = 32, 16  # of the transformer and of its text encoder
+SPEC = ModelSpec(
+    "stock",
+    StateSpec(width=WIDTH),
+    EncoderSpec(
+        TextEncoderSpec(vocab_size=128, width=TEXT, head_width=8, heads=2, intermediate=32, layers=2),
+        ImageEncoderSpec(image_size=28, patch=2, width=16, layers=2, heads=2, intermediate=32),
+    ),
+    EngineSpec(hidden=16, intermediate=24, layers=2, heads=4, kv_heads=2, max_positions=4096),
+    DecoderSpec(
+        layers=2, heads=2, head_width=16, time_width=24, height=8, width=12, vae=VaeSpec((32, 64), 1, 4)
+    ),
+)  # fmt: skip
 CLIP = "CLIP-ViT-B-16-laion2B-s34B-b88K"
 LETTERS = string.ascii_letters + string.digits + string.punctuation
 
@@ -38,38 +59,36 @@ def write_letters(path, entries, space=" "):
     Tokenizer(models.BPE(vocabulary, [], unk_token="<unk>")).save(str(path))
 
 
-def write_cogvideox(folder, shard="10GB", text_encoder=True, **changes):
-    """CogVideoX-2b with 2 layers, 32 wide, for shots of 8 x 12; returns the folder. changes: of the transformer."""
+def write_cogvideox(folder):
+    """CogVideoX-2b with 2 layers, 32 wide, for shots of 8 x 12."""
     torch.manual_seed(3)
     settings = dict(
         num_attention_heads=2, attention_head_dim=16, in_channels=4, out_channels=4, time_embed_dim=24,
         text_embed_dim=TEXT, num_layers=2, sample_width=6, sample_height=4, sample_frames=49, patch_size=2,
     )  # fmt: skip
-    transformer = rough(CogVideoXTransformer3DModel(**settings | changes), 1)
-    transformer.save_pretrained(folder / "transformer", max_shard_size=shard)
+    transformer = rough(CogVideoXTransformer3DModel(**settings), 1)
+    transformer.save_pretrained(folder / "transformer")
     vae = AutoencoderKLCogVideoX(
         block_out_channels=(32, 64), layers_per_block=1, latent_channels=4, sample_height=8, sample_width=12,
         down_block_types=("CogVideoXDownBlock3D",) * 2, up_block_types=("CogVideoXUpBlock3D",) * 2,
     )  # fmt: skip
-    rough(vae, 2).save_pretrained(folder / "vae", max_shard_size=shard)
+    rough(vae, 2).save_pretrained(folder / "vae")
     schedule = dict(STOCK_SCHEDULER, timestep_spacing="linspace")  # as CogVideoX-2b's own file has it
     CogVideoXDDIMScheduler(**schedule).save_pretrained(folder / "scheduler")
     (folder / "model_index.json").write_text('{"_class_name": "CogVideoXPipeline"}')
-    if text_encoder:
-        write_t5(folder / "text_encoder", folder / "tokenizer")
-    return folder
+    write_t5(folder / "text_encoder", folder / "tokenizer")
+    (folder / "spec.json").write_text(json.dumps(SPEC.to_dict()))
 
 
 def write_t5(folder, tokenizer):
     """T5 of version 1.1, 16 wide; its tokenizer in a folder of its own."""
     torch.manual_seed(4)
-    sizes = TextEncoderSpec(vocab_size=128, width=TEXT, head_width=8, heads=2, intermediate=32, layers=2)
-    rough(text_encoder(sizes), 3).save_pretrained(folder)
+    rough(text_encoder(SPEC.encoder.text), 3).save_pretrained(folder)
     write_letters(tokenizer / "tokenizer.json", 128)
     return folder
 
 
-def write_mistral(folder, shard="10GB", rows=32000, **changes):
+def write_mistral(folder, rows=32000, **changes):
     """Mistral-7B-Instruct-v0.1 with 2 layers, 16 wide; returns the folder."""
     torch.manual_seed(5)
     settings = dict(
@@ -78,7 +97,7 @@ def write_mistral(folder, shard="10GB", rows=32000, **changes):
         tie_word_embeddings=False,
     )  # fmt: skip
     model = rough(MistralForCausalLM(MistralConfig(**settings)), 4)
-    model.bfloat16().save_pretrained(folder, max_shard_size=shard)
+    model.bfloat16().save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
     config.pop("rope_parameters", None)  # of transformers 5; published ones have the field below
     (folder / "config.json").write_text(json.dumps({**config, "rope_theta": 10000.0, **changes}))
@@ -89,9 +108,8 @@ def write_mistral(folder, shard="10GB", rows=32000, **changes):
 def write_clip(folder):
     """open_clip's ViT-B-16, 16 wide, which sees a picture as 196 patches."""
     torch.manual_seed(6)
-    sizes = ImageEncoderSpec(image_size=28, patch=2, width=16, layers=2, heads=2, intermediate=32)
-    save(folder / "open_clip_pytorch_model.bin", image_tower_tensors(rough(image_encoder(sizes), 5)))
-    (folder / "open_clip_config.json").write_text('{"model_cfg": {"vision_cfg": {"head_width": 8}}}')
+    tower = rough(image_encoder(SPEC.encoder.image), 5)
+    save(folder / "open_clip_pytorch_model.bin", image_tower_tensors(tower))
     return folder
 
 
@@ -101,8 +119,3 @@ def write_base(folder):
     write_mistral(folder / "Mistral-7B-Instruct-v0.1")
     write_clip(folder / CLIP)
     return folder
-
-
-def change_config(path, **changes):
-    """Rewrite a configuration file with some fields changed."""
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))

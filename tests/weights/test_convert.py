@@ -21,6 +21,7 @@ ENGINE_ONLY, DECODER_ONLY, VAE_ONLY = ("engine",), ("decoder",), ("vae",)
 def src(tmp_path, mistral):
     """A download folder that holds Mistral's config and tokenizer."""
     shutil.copytree(mistral, tmp_path / "src" / mistral.name)
+    made.state_sizes(tmp_path / "src")
     return tmp_path / "src"
 
 
@@ -71,7 +72,7 @@ def test_forms_of_a_full_engine_file(src, originals, tmp_path, form):
 def test_a_trainable_only_engine_takes_its_base_from_mistral(src, originals, tmp_path):
     tensors, base = made.engine_tensors(originals.engine, trainable_only=True)
     made.save(src / "MLLM-Qiqi" / "pytorch_model.bin", tensors)
-    with pytest.raises(CheckpointError, match="only the trained weights.*Mistral-7B-Instruct-v0.1"):
+    with pytest.raises(CheckpointError, match="Mistral-7B-Instruct-v0.1, since .* holds only what was trained"):
         convert(src, tmp_path / "w", parts=ENGINE_ONLY)
     base = {**base, "model.embed_tokens.weight": torch.zeros(32000, 16), "model.norm.weight": torch.zeros(16)}
     save_file(base, src / "Mistral-7B-Instruct-v0.1" / "model.safetensors")
@@ -120,26 +121,14 @@ def write_text_encoder(src, originals):
     shutil.copy(src / "Mistral-7B-Instruct-v0.1" / "tokenizer.json", folder)
 
 
-def write_image_encoder(src, originals, config):
-    """A CLIP folder, of which only the image encoder is read."""
-    folder = src / "CLIP-ViT-B-16-laion2B-s34B-b88K"
-    clip = made.image_tower_tensors(originals.encoder.image_tower)
-    made.save(folder / "open_clip_pytorch_model.bin", {**clip, "logit_scale": torch.zeros(1)})
-    for name, content in config.items():
-        (folder / name).write_text(json.dumps(content))
-
-
 def test_text_and_image_encoders_are_converted_if_present(own_copy, originals, tmp_path):
     write_text_encoder(own_copy, originals)
-    config = {"open_clip_config.json": {"model_cfg": {"vision_cfg": {"head_width": 8}}}}
-    write_image_encoder(own_copy, originals, config)
-    with pytest.raises(CheckpointError, match="4 patches.*196"):
-        convert(own_copy, tmp_path / "w", precision="keep")
-    shutil.rmtree(own_copy / "VDM_Decoder-Qiqi")
-    alone = convert(own_copy, tmp_path / "alone", precision="keep", parts=("image_tower",))
-    assert alone.spec.encoder.image == made.SPEC.encoder.image
-    assert_same(alone.load_encoder(parts=("image_tower",)).image_tower, originals.encoder.image_tower)
-    assert_same(alone.load_encoder(parts=("text_tower",)).text_tower, originals.encoder.text_tower)
+    clip = made.image_tower_tensors(originals.encoder.image_tower)  # of its file, only the image encoder is read
+    folder = own_copy / "CLIP-ViT-B-16-laion2B-s34B-b88K"
+    made.save(folder / "open_clip_pytorch_model.bin", {**clip, "logit_scale": torch.zeros(1)})
+    world = convert(own_copy, tmp_path / "w", precision="keep")
+    assert not world.missing()
+    assert_same(world.load_encoder(), originals.encoder)
 
 
 def test_a_second_run_only_redoes_what_changed(download, converted, copied):
@@ -265,7 +254,6 @@ def test_truncated_files_and_files_of_another_kind(src, decoder_file, tmp_path):
             {"final_layer__linear__weight": torch.zeros(16, 32, dtype=torch.int64)},
             "has type int64, .*one like float32",
         ),
-        ({"patch_embed__proj__weight": torch.zeros(32, 0, 2, 2)}, "has shape .32, 0, 2, 2.; expected stored values"),
         ({"time_embed__0__bias": "a string"}, "time_embed.0.bias' is a str; expected named tensors"),
     ],
 )
@@ -291,7 +279,7 @@ def test_engine_and_decoder_must_be_one_pair(src, originals, decoder_file, tmp_p
     for key in ("input_resampler.proj.0.weight", "output_resampler.proj.2.weight"):
         tensors[key] = torch.zeros(16, 40)
     made.save(src / "MLLM-Qiqi" / "pytorch_model.bin", tensors)
-    refuse(src, tmp_path / "w", "states of width 40, but the decoder reads 32", ("engine", "decoder"))
+    refuse(src, tmp_path / "w", "project_in.0.weight' has shape .16, 40., .*expects .16, 32.", ("engine", "decoder"))
 
 
 @pytest.fixture
@@ -314,8 +302,6 @@ MISTRAL, T5, ADAPTER = (
     [
         (MISTRAL, {"rope_theta": [1]}, r"rope_theta is '\[1\]'; expected a number"),
         (MISTRAL, {"rope_theta": 1e6}, "rope_theta is 1e\\+06; expected 10000 of Mistral-7B-Instruct-v0.1"),
-        (MISTRAL, {"rms_norm_eps": 1e-3}, "rms_norm_eps is 0.001; expected 1e-05"),
-        (MISTRAL, {"num_attention_heads": True}, "num_attention_heads is 'True'; expected a whole number"),
         (ADAPTER, {"lora_alpha": 10**400}, r"lora_alpha is '10+ \.\.\. 0+'; expected a number"),
     ],
 )
