@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -26,8 +26,6 @@ from .replies import ReplyError, again_prompt
 
 T = TypeVar("T")
 GIVE_UP = 8  # jobs in a row without an answer: the service is unavailable
-FORM = 1  # of the questions; raising it makes stored replies unused
-LONGEST_KEPT = 20_000  # most characters of a stored reply; a longer one is invalid anyway
 
 Job = Callable[[threading.Event], T]  # given an event that tells it to stop
 OnProgress = Callable[[int, int], None]  # (jobs done, jobs in all)
@@ -112,26 +110,20 @@ def run_batch(
     return result
 
 
-class _StoredReply(msgspec.Struct):
+class _Line(msgspec.Struct):
     """What every line of a log has."""
 
-    attempt: int
     key: str
-    reply: str
-    problem: str
-    tokens_in: int | None
-    tokens_out: int | None
+    attempt: int
+    reply: Reply
 
 
 class ReplyLog:
     """The replies in a JSON Lines file, found by question and attempt. Several threads may append."""
 
-    def __init__(self, path: Path, stored: Sequence[_StoredReply]) -> None:
+    def __init__(self, path: Path, lines: Sequence[_Line]) -> None:
         self._path, self._lock = path, threading.Lock()
-        self._replies = {
-            (line.key, line.attempt): Reply(line.reply, line.problem, line.tokens_in, line.tokens_out)
-            for line in stored
-        }
+        self._replies = {(line.key, line.attempt): line.reply for line in lines}
         self.written: list[Reply] = []  # by this run
 
     @classmethod
@@ -143,7 +135,7 @@ class ReplyLog:
         """
         with locked(path.with_suffix(".lock"), f"{path}: another run asks these questions; wait for it, or stop it"):
             remove_torn_line(path)
-            yield cls(path, read_table(path, _StoredReply))
+            yield cls(path, read_table(path, _Line))
 
     def get(self, key: str, attempt: int) -> Reply | None:
         """The stored reply to a question, or None."""
@@ -154,11 +146,10 @@ class ReplyLog:
 
         about: more keys of its line, for people.
         """
-        text = reply.text[:LONGEST_KEPT].encode("utf-8", "replace").decode("utf-8")  # half characters: as ?
-        reply = replace(reply, text=text)
-        stored = _StoredReply(attempt, key, reply.text, reply.problem, reply.tokens_in, reply.tokens_out)
+        reply = replace(reply, text=reply.text.encode("utf-8", "replace").decode("utf-8"))  # half characters: as ?
+        line = {**about, "key": key, "attempt": attempt, "reply": asdict(reply)}
         with self._lock:
-            append_line(self._path, json.dumps({**about, **msgspec.structs.asdict(stored)}) + "\n")
+            append_line(self._path, json.dumps(line) + "\n")
             self._replies[key, attempt] = reply
             self.written.append(reply)
         return reply
@@ -183,7 +174,7 @@ class Task(Generic[T]):
 
 def first_valid_reply(task: Task[T], model: VisionModel, log: ReplyLog, tries: int, stop: threading.Event) -> T:
     """What the first valid reply says, from the log or from the model; ReplyError if all `tries` are invalid."""
-    key = hashlib.sha256(json.dumps([FORM, model.name, *task.depends]).encode()).hexdigest()[:20]
+    key = hashlib.sha256(json.dumps([model.name, *task.depends]).encode()).hexdigest()[:20]
     prompt = task.prompt
     for attempt in range(1, tries + 1):
         reply = log.get(key, attempt)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,25 +67,29 @@ class LocalModel:
 
     def answer(self, question: Question, attempt: int, stop: threading.Event) -> Reply:
         """The model's most likely reply; from the second attempt on a sample with the attempt as seed."""
+        import torch
+        from transformers import StoppingCriteriaList
+
+        def stopped(ids_BL: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
+            return torch.full((len(ids_BL),), stop.is_set(), device=ids_BL.device)
+
+        options = {"max_new_tokens": self.settings.max_tokens, "stopping_criteria": StoppingCriteriaList([stopped])}
+        varied = {"do_sample": True, "temperature": VARIED, "top_p": 1.0, "top_k": 0}
+        options |= varied if attempt > 1 else {"do_sample": False}
+        devices = [self._model.device] if self._model.device.type == "cuda" else []
         with self._lock:  # generate() is not thread-safe, and memory is for one question
             if stop.is_set():
                 raise Cancelled("the run was stopped")
-            return self._generate(question, attempt, stop)
-
-    def _generate(self, question: Question, attempt: int, stop: threading.Event) -> Reply:
-        import torch
-
-        try:
-            inputs = self._inputs(question)
-            # Sampling has the attempt as seed, and leaves the process's own random state unchanged.
-            devices = [self._model.device] if self._model.device.type == "cuda" else []
-            with torch.inference_mode(), torch.random.fork_rng(devices=devices):
-                torch.manual_seed(attempt)
-                ids_BL = self._model.generate(**inputs, **self._options(attempt, stop))
-        except torch.cuda.OutOfMemoryError as error:
-            raise CaptionerUnavailable(f"{self.name}: the device ran out of memory") from error
-        except (RuntimeError, ValueError, IndexError) as error:
-            raise CaptionerError(f"{self.name} cannot answer: {shortened(error)}") from error
+            try:
+                inputs = self._inputs(question)
+                # Sampling has the attempt as seed, and leaves the process's own random state unchanged.
+                with torch.inference_mode(), torch.random.fork_rng(devices=devices):
+                    torch.manual_seed(attempt)
+                    ids_BL = self._model.generate(**inputs, **options)
+            except torch.cuda.OutOfMemoryError as error:
+                raise CaptionerUnavailable(f"{self.name}: the device ran out of memory") from error
+            except (RuntimeError, ValueError, IndexError) as error:
+                raise CaptionerError(f"{self.name} cannot answer: {shortened(error)}") from error
         if stop.is_set():
             raise Cancelled("the run was stopped")
         said = ids_BL[0, inputs["input_ids"].shape[1] :]
@@ -103,17 +106,6 @@ class LocalModel:
             [message], add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
         )
         return inputs.to(self._model.device, dtype=self._model.dtype)
-
-    def _options(self, attempt: int, stop: threading.Event) -> dict[str, Any]:
-        import torch
-        from transformers import StoppingCriteriaList
-
-        def stopped(ids_BL: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
-            return torch.full((len(ids_BL),), stop.is_set(), device=ids_BL.device)
-
-        options = {"max_new_tokens": self.settings.max_tokens, "stopping_criteria": StoppingCriteriaList([stopped])}
-        varied = {"do_sample": True, "temperature": VARIED, "top_p": 1.0, "top_k": 0}
-        return {**options, **(varied if attempt > 1 else {"do_sample": False})}
 
 
 def _load(settings: LocalSettings) -> tuple[Any, Any]:
@@ -185,24 +177,17 @@ class ScriptCaptioner:
         self._spans = {film: read_spans(Path(path), stats) for film, path in sidecars.items()}
 
     def caption(self, record: ClipRecord) -> Caption:
-        """The caption of the span that covers most of the clip; ReplyError if that is less than half of it, or if
-        spans that overlap each other cover half of it."""
-        spans = _covering(self._spans.get(record.film, ()), record.start, record.end)
-        if len(spans) != 1:
-            found = f"{len(spans)} spans of {record.film!r} cover half of {record.start:.2f} to {record.end:.2f} s"
-            raise ReplyError(found, f"one line of {record.film}{SIDECAR} that does")
-        (span,) = spans
+        """The caption of the span that covers most of the clip, the first of two halves, as the shot encoder reads the
+        clip's first frame; ReplyError if that is less than half of it."""
+
+        def covered(span: Span) -> float:
+            return round(min(span.end, record.end) - max(span.start, record.start), 6)
+
+        span = max(self._spans.get(record.film, ()), key=covered, default=None)
+        if span is None or covered(span) < LEAST * (record.end - record.start) - CLOSENESS:
+            found = f"no span of {record.film!r} covers half of {record.start:.2f} to {record.end:.2f} s"
+            raise ReplyError(found, f"a line of {record.film}{SIDECAR} that does")
         return Caption(span.names, span.motion, span.background, span.by_level[str(record.motion_level)], span.stats)
-
-
-def _covering(spans: Sequence[Span], start: float, end: float) -> list[Span]:
-    """The spans that cover at least half of a clip. Of two halves the first counts, as the shot encoder reads the
-    clip's first frame; only spans that overlap each other leave more than one."""
-    half = LEAST * (end - start) - CLOSENESS
-    found = [span for span in spans if min(span.end, end) - max(span.start, start) >= half]
-    found.sort(key=lambda span: span.start)
-    apart = all(before.end <= after.start for before, after in pairwise(found))
-    return found[:1] if apart else found
 
 
 def read_spans(path: Path, stats: Sequence[Stat] = STATS) -> list[Span]:

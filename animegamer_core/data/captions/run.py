@@ -35,21 +35,11 @@ SHOWN_REPLY = 500  # characters of a reply in set_aside.jsonl
 CAPTIONERS = ("none", "endpoint", "transformers", "script")
 
 
-@dataclass(frozen=True)
 class ModelCaptioner:
     """Captions clips with a vision model. tries: replies to one question before the clip is set aside."""
 
-    model: VisionModel
-    stats: Sequence[Stat] = STATS
-    tries: int = AskSettings.tries
-
-    def __post_init__(self) -> None:
-        AskSettings(self.tries)
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self.model.name
+    def __init__(self, model: VisionModel, stats: Sequence[Stat] = STATS, tries: int = AskSettings.tries) -> None:
+        self.model, self.name, self.stats, self.tries = model, model.name, stats, AskSettings(tries).tries
 
     def caption(
         self,
@@ -70,8 +60,7 @@ class ModelCaptioner:
             )
 
         indices: tuple[int, ...] = ()
-        count = len(known.references)
-        if count:
+        if count := len(known.references):
             indices = ask(
                 "matching",
                 known.digest,
