@@ -17,7 +17,7 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.files import check_folder_name
 from ..animegamer_core.spec import TRAINED_PROFILES
-from ..animegamer_core.train.stages import OPTIONAL_STAGES, STAGES_IN_ORDER, lr_warning, stage_config
+from ..animegamer_core.train.stages import OPTIONAL_STAGES, STAGES_IN_ORDER, stage_config
 from ..animegamer_core.weights.adapter_files import Adapters
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
@@ -121,9 +121,8 @@ class TrainLoRAStage(io.ComfyNode):
         plot = image_of_picture(draw_losses(lines))
         report = _report(given.stage, lines, job["dataset"], file)
         TRAINED.record(fingerprinted, str(file))
-        notes = [*job["world"].warnings, *filter(None, [lr_warning(config)])]
         lora = (*(given.lora or ()), (str(file), 1.0))
-        return io.NodeOutput(lora, plot, report, ui=report_ui(cls, plot, report, notes))
+        return io.NodeOutput(lora, plot, report, ui=report_ui(cls, plot, report, job["world"].warnings))
 
 
 def dataset_folders() -> dict[str, Path]:

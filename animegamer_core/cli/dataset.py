@@ -172,30 +172,6 @@ class Stats:
         return 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cache:
-    """Compute what training needs once: latents, text and image features."""
-
-    folder: Positional[Path]
-    """The dataset."""
-    world: str
-    """The world whose VAE and encoders compute them."""
-    out: Path
-    """The folder for `train --cache`."""
-    features: tuple[str, ...] = ()
-    """Some of latents, text, image, image_random, states; unset: the first three."""
-    device: Device = "auto"
-
-    def run(self) -> int:
-        from ..train.run import DEFAULT_FEATURES, cache_features
-
-        features = self.features or DEFAULT_FEATURES
-        done = cache_features(self.folder, self.world, self.out, features, Progress().show, self.device)
-        for name, is_new in done.items():
-            print(f"{name}: {'computed' if is_new else 'was there'}")
-        return 0
-
-
 def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
     """The sidecar of each film; ValueError if a film of the dataset is not named, since its clips need one too."""
     from ..data.captions.models import sidecar_of
@@ -242,4 +218,4 @@ def _write_pictures(folder: Path) -> None:
     print(write_review(folder))
 
 
-Options = Build | Check | Stats | Cache
+Options = Build | Check | Stats

@@ -12,7 +12,6 @@ import time
 import typing
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -27,9 +26,17 @@ from .checkpoints import CHECKPOINTS, RESULT, list_checkpoints, step_of
 from .distributed import processes
 from .job import FEATURES, is_in_world, train_one_stage
 from .log import Report
-from .parts import WorldParts, name_stored, new_model, set_trainable
+from .parts import WorldParts, name_stored, set_trainable
 from .run import LEARNERS, check_free, check_stage, stage_file
-from .stages import SCRATCH, SCRATCH_SPECS, STAGES, STAGES_IN_ORDER, StageConfig, TrainRequest, models_of
+from .stages import (
+    ADAPTER_STAGES,
+    SCRATCH,
+    SCRATCH_SPECS,
+    STAGES_IN_ORDER,
+    StageConfig,
+    TrainRequest,
+    models_of,
+)
 from .training_data import TrainingData
 from .world_setup import words_tokenizer, world_exists
 
@@ -95,52 +102,40 @@ def _stage_requests(request: TrainRequest, recipe: str) -> list[TrainRequest]:
 
     ValueError for a folder that holds a run and no --resume, and for an unfinished stage in it that is not included.
     """
-    whole = tuple(name for name in STAGES_IN_ORDER if recipe == SCRATCH or STAGES[name].after is not None)
+    whole = STAGES_IN_ORDER if recipe == SCRATCH else ADAPTER_STAGES
     names = [name.strip() for name in request.stages.split(",")] if request.stages else whole
     if unknown := sorted({*names} - {*whole}):
         raise ValueError(f"--stages: recipe {recipe!r} does not run {unknown[0]!r}; choose from {', '.join(whole)}")
     settings = _read_settings(request.set, whole)
-    trained: list[str] = []
+    trained: list[Path] = []
     requests: list[TrainRequest] = []
     for name in whole:
         out = request.out / name
-        begins = () if recipe == SCRATCH else [stage_file(request.out / other, other) for other in trained]
         if name in names:
             check_free(out, request.resume or request.plan)
             stage = replace(request, stage=name, out=out, options={**request.options, **settings[name]})
-            stage = replace(stage, start=(*request.start, *_used(name, begins)))
+            stage = replace(stage, start=(*request.start, *trained))
             requests.append(stage if name in GAME_STAGES else replace(stage, profile=None))  # others read no turns
         elif recipe != SCRATCH and not _is_done(out):
             if list_checkpoints(out / CHECKPOINTS):
                 raise ValueError(f"{out} holds an unfinished run; add {name} to --stages, or move it away")
             continue
-        trained.append(name)
+        if recipe != SCRATCH:
+            trained.append(stage_file(out, name))
     return requests
-
-
-def _used(stage: str, files: Iterable[Path]) -> list[Path]:
-    """Those of the adapters that a stage starts from: of the stages named in its `after`, and of theirs."""
-    before = {name: set(STAGES[name].after or ()) for name in STAGES}
-    used = before[stage]
-    for name in reversed(STAGES_IN_ORDER):
-        used |= before[name] if name in used else set()
-    return [path for path in files if path.stem in used]
 
 
 def _bare_parts(models: Sequence[str], world: World | None, spec: ModelSpec, folder: DatasetFolder) -> WorldParts:
     """The world's models on the meta device, named by the world's files."""
     has_engine = world is not None and world.has("engine")
     tokenizer = world.tokenizer() if has_engine else words_tokenizer(folder.turns, spec, folder.stats)
-    reader = tokenizer.backend
-    if world is not None and world.has("encoder"):
-        reader = world.text_tokenizer() if world.has("text_tower") else None
     profile = world.profile if world is not None else get_profile("paper")
-    made = {name: build_model(partial(new_model, name, spec, tokenizer, profile, reader)) for name in models}
-    if "encoder" in made:  # on the meta device, T5's shared embedding is created twice
-        made["encoder"].text_tower.set_input_embeddings(made["encoder"].text_tower.get_input_embeddings())
+    parts = build_model(lambda: WorldParts.new(spec, tokenizer, profile, models=models))
+    if parts.encoder is not None:  # on the meta device, T5's shared embedding is created twice
+        parts.encoder.text_tower.set_input_embeddings(parts.encoder.text_tower.get_input_embeddings())
     if world is not None:
-        name_stored(made, world)
-    return WorldParts(spec, **made)
+        name_stored(parts.models, world)
+    return parts
 
 
 def _report_how_to_play(last: TrainRequest, recipe: str, report: Report) -> None:

@@ -44,19 +44,12 @@ def fsdp_wanted() -> bool:
 
 
 def data_parallel(learner: nn.Module, unused: bool) -> nn.Module:
-    """The learner under DDP, complete on every process. unused: whether some trained parameters may get no gradient.
-
-    On a CPU, gradients are always added in the same order, so that a continued run is reproducible. DDP rebuilds its
-    buckets after the first step, and with three or more processes, a value's place in its bucket decides in which order
-    the processes' gradients are added. With find_unused_parameters, DDP keeps its buckets, and warns once if no
-    parameter is unused.
-    """
+    """The learner under DDP, complete on every process. unused: whether some trained parameters may get no gradient."""
     trained = {name for name, value in learner.named_parameters() if value.requires_grad}
     names = (*dict(learner.named_parameters()), *dict(learner.named_buffers()))
     # DDP cannot hold meta tensors, and does not need the frozen ones
     learner._ddp_params_and_buffers_to_ignore = [name for name in names if name not in trained]
-    keep_buckets = processes().device.type == "cpu" and processes().num_processes > 2
-    return nn.parallel.DistributedDataParallel(learner, find_unused_parameters=unused or keep_buckets)
+    return nn.parallel.DistributedDataParallel(learner, find_unused_parameters=unused)
 
 
 def shard_learner(learner: nn.Module, device: torch.device) -> nn.Module:

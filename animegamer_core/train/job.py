@@ -24,12 +24,12 @@ from ..weights.adapters import with_facts
 from ..weights.save import writing
 from ..weights.storage import read_json, write_json
 from ..weights.world import EMBEDDED
-from .checkpoints import CHECKPOINTS, RESULT, hold_run_folder, list_checkpoints
+from .checkpoints import RESULT, hold_run_folder
 from .distributed import close_at_exit, processes
 from .log import LOG, PICTURE, Report, RunProgress, how_it_stopped, plot_log, read_log
 from .parts import WorldParts, needed_parts, world_for_stage
 from .run import check_free, stage_file, train_stage
-from .stages import SCRATCH, SCRATCH_SPECS, STAGES, StageConfig, TrainRequest, lr_warning, models_of
+from .stages import SCRATCH, SCRATCH_SPECS, STAGES, StageConfig, TrainRequest, models_of
 from .training_data import Progress, TrainingData
 from .world_setup import words_tokenizer, world_exists
 
@@ -58,11 +58,9 @@ def train_one_stage(request: TrainRequest, report: Report) -> int:
         report(how_it_stopped(request.out))
         return 130
     except torch.OutOfMemoryError as error:
-        reason = str(error).partition(". ")[0]
-        saved = list_checkpoints(request.out / CHECKPOINTS)
         raise ValueError(
-            f"stage {request.stage} does not fit in GPU memory ({reason}); try --checkpointing, a smaller --per-card, "
-            f"or several GPUs with FSDP2{', each with --resume to continue' if saved else ''}"
+            f"stage {request.stage} does not fit in GPU memory ({str(error).partition('. ')[0]}); try --checkpointing, "
+            "a smaller --per-card, or several GPUs with FSDP2; --resume continues from a saved step"
         ) from error
 
 
@@ -245,7 +243,7 @@ def _models_to_create(stage: str, world: str, there: Container[str]) -> tuple[st
 
 
 def _config(request: TrainRequest, recipe: str, report: Report, world: World | None) -> StageConfig:
-    """The stage's configuration; reports a warning if its learning rate is unusual.
+    """The stage's configuration.
 
     A CPU computes only a few samples at a time, unless that would change the loss or the request sets the number.
     """
@@ -257,23 +255,17 @@ def _config(request: TrainRequest, recipe: str, report: Report, world: World | N
     if processes().device.type == "cpu" and may_split and min(at_once, config.per_card or at_once) > CPU_SAMPLES:
         config = replace(config, per_card=CPU_SAMPLES)
         report(f"to save memory, a CPU computes at most {CPU_SAMPLES} samples at a time; --per-card allows more")
-    if (warning := lr_warning(config)) is not None:
-        report(f"warning: {warning}")
     return config
 
 
 def is_in_world(request: TrainRequest) -> bool:
     """Whether the folder's run is done and this world has its weights; ValueError if another world has them."""
-    path = request.out / RESULT
+    path, world = request.out / RESULT, str(Path(request.world).resolve())
     result = read_json(path) if path.is_file() else {}
-    if result.get("stage") != request.stage or IN_WORLD not in result:
-        return False
-    if result[IN_WORLD] != str(Path(request.world).resolve()):
-        raise ValueError(
-            f"{request.out} is finished, and {result[IN_WORLD]} has its weights, not {request.world}; choose another "
-            f"--out, or use {stage_file(request.out, request.stage)} (--lora to play with it, --start to train)"
-        )
-    return True
+    holder = result.get(IN_WORLD) if result.get("stage") == request.stage else None
+    if holder not in (None, world):
+        raise ValueError(f"{request.out} is finished, and {holder} has its weights, not {world}; choose another --out")
+    return holder is not None
 
 
 def short_config(row: StageConfig, **chosen: Any) -> StageConfig:

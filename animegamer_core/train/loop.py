@@ -131,8 +131,11 @@ WIDEST = 1600  # pixels of a sheet
 def draw_sheet(trainer: Trainer, parts: WorldParts, vae: nn.Module | None, out: Path) -> None:
     """Write the sheet of this step, if the stage can show shots and a decoder is loaded; all processes must call this.
 
-    It shows held-out clips, or training clips if none are held out. vae: the decoder's, which may be on the CPU.
+    It shows held-out clips, or training clips if none are held out: three frames of each to the left, three of its shot
+    to the right. vae: the decoder's, which may be on the CPU.
     """
+    from PIL import Image
+
     learner, data, config, device = trainer.learner, trainer.data, trainer.config, trainer.device
     clips = data.clips(held_out=True) or data.clips()
     count = min(CLIPS, len(clips))
@@ -151,40 +154,26 @@ def draw_sheet(trainer: Trainer, parts: WorldParts, vae: nn.Module | None, out: 
     reshard(learner)
     if not trainer.processes.is_main_process:
         return
-    with on_device(vae, device), _with_vae(parts.decoder, vae, device) as decoder:
+    decoder, before = parts.decoder, (parts.decoder.vae, parts.decoder.tiled)
+    with on_device(vae, device), autocast(device):
+        decoder.vae, decoder.tiled = vae.eval(), device.type != "cpu"  # tiles save a GPU's memory
         shots = _pictures(decoder, latents)
         if "latents" in data.store and "frames" not in data.store:  # then the clips' files may be missing
             true = _pictures(decoder, data.gather("latents", rows, device)[:, 0].float())
         else:
             true = list(clip_frames(data, seeds, "cpu").numpy())
-    _save_sheet(true, shots, out / SHEETS / f"step-{trainer.state.step:07d}.png")
-
-
-def _save_sheet(true: list[np.ndarray], shots: list[np.ndarray], path: Path) -> None:
-    """Per clip a row with three of its frames to the left, and three of its shot to the right; uint8 (F, H, W, 3)."""
-    from PIL import Image
-
-    rows = [
-        np.concatenate([frame for frames in pair for frame in frames[[0, len(frames) // 2, -1]]], axis=1)
-        for pair in zip(true, shots, strict=True)
-    ]
-    picture = Image.fromarray(np.concatenate(rows))
-    picture.thumbnail((WIDEST, WIDEST))
-    save_picture(picture, path)
-
-
-@contextmanager
-def _with_vae(decoder: ShotDecoder, vae: nn.Module, device: torch.device) -> Iterator[ShotDecoder]:
-    """The decoder with its VAE while the block runs; on a GPU it decodes in tiles, to save memory."""
-    before = decoder.vae, decoder.tiled
-    decoder.vae, decoder.tiled = vae.eval(), device.type != "cpu"
-    try:
-        with autocast(device):
-            yield decoder
-    finally:
         decoder.vae, decoder.tiled = before
+    pairs = zip(map(_three, true), map(_three, shots), strict=True)
+    picture = Image.fromarray(np.concatenate([np.concatenate([*clip, *shot], axis=1) for clip, shot in pairs]))
+    picture.thumbnail((WIDEST, WIDEST))
+    save_picture(picture, out / SHEETS / f"step-{trainer.state.step:07d}.png")
 
 
 def _pictures(decoder: ShotDecoder, latents_BTCHW: Tensor) -> list[np.ndarray]:
     """Decode rows of latents one at a time: uint8 (F, H, W, 3) each."""
     return [to_uint8(decoder.decode_latents(row[None])[0]) for row in latents_BTCHW]
+
+
+def _three(frames_FHWC: np.ndarray) -> np.ndarray:
+    """The first, the middle and the last frame."""
+    return frames_FHWC[[0, len(frames_FHWC) // 2, -1]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -40,9 +40,6 @@ from .sampling import random_seed
 from .stages import STAGES, StageConfig, matching, models_of
 from .training_data import IMAGE_FEATURES, TrainingData, digest_of, forget_names
 
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
 MODELS = ("encoder", "decoder", "engine")
 ADAPTER = "default"  # peft's name of the LoRA that a stage trains
 FEATURE_ENCODERS = ("text_tower", "image_tower")  # a world's parts that compute features of texts and clips
@@ -74,7 +71,12 @@ class WorldParts:
         for name in models:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(random_seed(seed, name))
-                made[name] = new_model(name, spec, tokenizer, profile, tokenizer.backend)
+                if name == "encoder":
+                    made[name] = ShotEncoder(spec, tokenizer.backend)
+                else:
+                    made[name] = (
+                        ShotDecoder(spec, profile) if name == "decoder" else GameEngine(spec, tokenizer, profile)
+                    )
         return cls(spec, **made)
 
     @classmethod
@@ -199,15 +201,6 @@ def with_guidance(spec: ModelSpec) -> ModelSpec:
         return spec
     usual = SPECS[spec.name].decoder.guidance_scale if spec.name in SPECS else DecoderSpec.guidance_scale
     return replace(spec, decoder=replace(spec.decoder, guidance_scale=usual))
-
-
-def new_model(
-    name: str, spec: ModelSpec, tokenizer: GameTokenizer, profile: Profile, reader: Tokenizer | None
-) -> nn.Module:
-    """A model with random weights. reader: the text encoder's tokenizer."""
-    if name == "encoder":
-        return ShotEncoder(spec, reader)
-    return ShotDecoder(spec, profile) if name == "decoder" else GameEngine(spec, tokenizer, profile)
 
 
 def name_of(world: World, part: str) -> str:

@@ -1,11 +1,8 @@
-"""Runs one stage: checks it, computes features, trains, and puts the result into the world's models.
-
-Also `dataset cache`, which computes the features of a dataset for later runs.
-"""
+"""Runs one stage: checks it, computes features, trains, and puts the result into the world's models."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +12,9 @@ from torch import Tensor
 
 from ..data.dataset import DatasetFolder
 from ..model.prompt import unknown_words
-from ..runtime.device import choose_device
 from ..spec import Reading
-from ..weights import open_world
 from ..weights.adapter_files import GAME_STAGES, MOTION_STAGES, save_adapter
 from ..weights.lora import attach, detach, free_name, lora_of
-from ..weights.parts import ENCODER_PARTS
 from ..weights.storage import write_json
 from . import distributed
 from .checkpoints import CHECKPOINTS, RESULT, continued_config, list_checkpoints
@@ -33,7 +27,6 @@ from .stages import STAGES, StageConfig
 from .trainer import Trainer, copy_into, idle_on_cpu, on_device
 from .training_data import (
     IMAGE_FEATURES,
-    Progress,
     TrainingData,
     add_encoder_features,
     add_frames,
@@ -262,65 +255,9 @@ def measured_scale(parts: WorldParts, data: TrainingData) -> float:
     """The scaling factor: 1 / (standard deviation of the VAE's latents), measured on up to MEASURED_CLIPS clips."""
     vae, clips = parts.of("decoder").vae, data.clips()
     chosen = torch.tensor(clips[:: max(1, len(clips) // MEASURED_CLIPS)][:MEASURED_CLIPS])
-    total, squares, count = 0.0, 0.0, 0
+    means = []
     for rows in chosen.split(8):
         frames = data.gather("frames", rows, vae.device)
         with autocast(vae.device):
-            mean = vae.encode(pictures(frames).transpose(1, 2)).latent_dist.mean.double()
-        total, squares, count = total + mean.sum().item(), squares + (mean**2).sum().item(), count + mean.numel()
-    return (squares / count - (total / count) ** 2) ** -0.5
-
-
-DEFAULT_FEATURES = ("latents", "text", "image")  # those that stages warmup and joint read
-FEATURES = (*DEFAULT_FEATURES, "image_random", "states")  # states must be computed again after the encoder is trained
-
-
-@torch.no_grad()
-def cache_features(
-    dataset: Path,
-    world: str | Path,
-    cache: Path,
-    features: Sequence[str] = DEFAULT_FEATURES,
-    on_progress: Progress | None = None,
-    device: str = "auto",
-) -> dict[str, bool]:
-    """Compute features of a dataset with a world's models, and store those in a cache folder that it lacks.
-
-    features: some of FEATURES; text and image are always computed together. Returns for each whether some of it was
-    computed now. Clips are read a few at a time and only one model is in memory, so memory does not grow with the
-    dataset. After an interruption, the same call continues with the unfinished shard.
-    ValueError, before anything is computed, if dataset, world and features do not fit together.
-    """
-    if unknown := [name for name in features if name not in FEATURES]:
-        raise ValueError(f"unknown feature {unknown[0]!r}; choose from {', '.join(FEATURES)}")
-    opened, place = open_world(world), torch.device(choose_device(device))
-    fresh: set[str] = set()
-
-    def computed(name: str, done: int, count: int) -> None:
-        fresh.add(name)
-        if on_progress is not None:
-            on_progress(name, done, count)
-
-    data = TrainingData(DatasetFolder.open(dataset), cache=cache, on_progress=computed)
-    check_clips(data.clip_shape, opened.spec)
-    encoded = {*features} - {"latents"}
-    if encoded:
-        check_captions(data.folder)
-    parts = (*(("decoder", "vae") if "latents" in features else ()), *(ENCODER_PARTS if encoded else ()))
-    if missing := opened.missing(parts):
-        raise ValueError(missing[0])
-    if "latents" in features:
-        # only the decoder's VAE is used, which is loaded in fp32 anyway
-        decoder = WorldParts.load(opened, ("decoder",), torch.bfloat16).of("decoder")
-        with on_device(decoder.vae, place):
-            data = add_latents(data, decoder)
-        del decoder
-    if encoded:
-        encoder = WorldParts.load(opened, ("encoder",)).of("encoder")
-        with on_device(encoder, place):
-            for frame, image in IMAGE_FEATURES.items():
-                if image in encoded or (frame == "first" and {"text", "states"} & encoded):
-                    data = add_encoder_features(data, encoder, frame)
-            if "states" in encoded:
-                data = add_states(data, encoder)
-    return {name: name in fresh for name in data.store}
+            means.append(vae.encode(pictures(frames).transpose(1, 2)).latent_dist.mean.double())
+    return 1 / torch.cat(means).std(correction=0).item()

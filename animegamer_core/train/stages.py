@@ -30,18 +30,16 @@ class Stage:
 
     needs: the models that it trains or computes features with. reads: features, as `training_data` names them; `image`
     is of the frame that the encoder reads. makes: those of the models that it creates, with random weights, if a small
-    world lacks them. outdates: features that must be computed again after it. after: the stages whose adapters it
-    starts from when a published world is trained; None if published weights are not trained by it. captions: whether
-    every clip needs one. mixes: whether it trains the layers that compute the decoder's unconditional state. contrasts:
-    whether its loss compares the samples of a micro-batch, so that their number changes it. optional: whether a world
-    is complete without it.
+    world lacks them. outdates: features that must be computed again after it. captions: whether every clip needs one.
+    mixes: whether it trains the layers that compute the decoder's unconditional state. contrasts: whether its loss
+    compares the samples of a micro-batch, so that their number changes it. optional: whether a world is complete
+    without it.
     """
 
     needs: tuple[str, ...]
     reads: tuple[str, ...]
     makes: tuple[str, ...] = ()
     outdates: tuple[str, ...] = ()
-    after: tuple[str, ...] | None = None
     captions: bool = True
     mixes: bool = False
     contrasts: bool = False
@@ -61,17 +59,16 @@ STAGES = {
         outdates=("text", "image", "image_random", *_REPRESENTED),
         contrasts=True,
     ),
-    "warmup": Stage(needs=("encoder", "decoder"), reads=_ENCODED, outdates=_REPRESENTED, after=(), mixes=True),
-    "joint": Stage(needs=("encoder", "decoder"), reads=_ENCODED, outdates=_REPRESENTED, after=("warmup",), mixes=True),
-    "predict": Stage(
-        needs=("encoder", "engine"), reads=("states",), makes=("engine",), outdates=("predicted",), after=("joint",)
-    ),
-    "adapt": Stage(needs=_EVERY, reads=_PLAYED, after=("joint", "predict")),
+    "warmup": Stage(needs=("encoder", "decoder"), reads=_ENCODED, outdates=_REPRESENTED, mixes=True),
+    "joint": Stage(needs=("encoder", "decoder"), reads=_ENCODED, outdates=_REPRESENTED, mixes=True),
+    "predict": Stage(needs=("encoder", "engine"), reads=("states",), makes=("engine",), outdates=("predicted",)),
+    "adapt": Stage(needs=_EVERY, reads=_PLAYED),
     "distill": Stage(needs=_EVERY, reads=_PLAYED, optional=True),  # for faster sampling
     "gc": Stage(needs=("decoder",), reads=("latents", "instruction"), optional=True),  # a baseline, and no world
 }
 ALL_STAGES = tuple(STAGES)
 STAGES_IN_ORDER = tuple(name for name, stage in STAGES.items() if not stage.optional)
+ADAPTER_STAGES = STAGES_IN_ORDER[2:]  # which train a published world, each from the adapters of those before
 OPTIONAL_STAGES = tuple(name for name, stage in STAGES.items() if stage.optional and name not in BASELINE_STAGES)
 
 
@@ -323,9 +320,6 @@ DROP_MOTION = 0.1  # fraction of samples, for a world whose spec guides motion
 # These save memory at the published sizes, but only cost time for a small world.
 _SMALL_WORLD: dict[str, Any] = {"per_card": 0, "checkpointing": False}
 
-# Learning rates outside these ranges rarely work: (low, high) for LoRA and for whole weights.
-_LR_BANDS = {"lora": (1e-5, 1e-3), "whole": (1e-5, 5e-3)}
-
 
 def stage_config(stage: str, recipe: str = "scratch", spec: ModelSpec | None = None) -> StageConfig:
     """The row of a stage in a recipe. spec: of the world that is trained. ValueError if the recipe lacks the stage."""
@@ -367,7 +361,7 @@ class TrainRequest:
     """Prompt format in training, and then in play; unset: what the engine was trained with, or paper if this program
     has not trained it yet."""
     cache: Path | None = None
-    """Folder of computed features (`dataset cache`); unset: one in --out."""
+    """Folder of computed features, which stages may share; unset: one in --out."""
     stages: str | None = None
     """train all: only these stages, separated by commas."""
     set: tuple[str, ...] = ()
@@ -381,14 +375,6 @@ class TrainRequest:
     def config(self, recipe: str, spec: ModelSpec | None = None) -> StageConfig:
         """The recipe's row for the stage, with the options applied. spec: of the world that is trained."""
         return replace(stage_config(self.stage, recipe, spec), **self.options)
-
-
-def lr_warning(config: StageConfig) -> str | None:
-    """A warning if the learning rate is outside the range known to work."""
-    low, high = _LR_BANDS["lora" if config.lora_rank else "whole"]
-    if not low <= config.lr <= high:
-        return f"learning rate {config.lr:g} is outside {low:g} to {high:g}, the range known to work"
-    return None
 
 
 def matching(patterns: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:

@@ -9,7 +9,6 @@ B batch, L text tokens, W text width, T latent frames, C channels, H height, W w
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
 from ..data.dataset import DatasetFolder
-from ..files import UNFINISHED, rename, room_for, sync_file
+from ..files import room_for
 from ..model.decoder import stock_transformer
 from ..model.sampler import STOCK_SCHEDULER
 from ..spec import RELEASE, DecoderSpec, ModelSpec, VaeSpec
@@ -51,17 +50,13 @@ class TextVideo(nn.Module):
         self.vae: AutoencoderKLCogVideoX = pipeline.vae
         self.text_encoder = pipeline.text_encoder
         self.tokenizer, self.scheduler = pipeline.tokenizer, pipeline.scheduler
+        self.text_length = pipeline.transformer.config.max_text_seq_length  # L, the tokens of every text
 
     @property
     def pipeline(self) -> CogVideoXPipeline:
         """The models as a diffusers pipeline, to draw with or to save."""
         names = ("tokenizer", "text_encoder", "vae", "transformer", "scheduler")
         return CogVideoXPipeline(**{name: getattr(self, name) for name in names})
-
-    @property
-    def text_length(self) -> int:
-        """L, the number of tokens of every text; the pipeline's max_sequence_length."""
-        return self.transformer.config.max_text_seq_length
 
     def text_features(self, texts: Sequence[str]) -> Tensor:
         """(B, L, W): features of texts, truncated or padded as in the pipeline; padding is attended to."""
@@ -154,7 +149,8 @@ def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
     The LoRA's scale is multiplied into its weights, so that diffusers' default strength is right.
     """
     _, config, tensors = read_adapter(stage_file)
-    part = folder.with_name(f"{UNFINISHED}{os.getpid()}-{folder.name}")
+    if folder.exists():
+        shutil.rmtree(folder)
     with room_for(folder):
         if config.lora_rank:
             scale = config.lora_alpha / config.lora_rank
@@ -164,18 +160,12 @@ def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
                 for name, value in tensors.items()
                 if is_trained_lora(name)
             }
-            CogVideoXPipeline.save_lora_weights(str(part), transformer_lora_layers=layers)
+            CogVideoXPipeline.save_lora_weights(str(folder), transformer_lora_layers=layers)
         else:
-            model.pipeline.save_pretrained(str(part))
+            model.pipeline.save_pretrained(str(folder))
     decoder = model.spec.decoder
     sampling = {"steps": decoder.steps, "guidance_scale": decoder.guidance_scale, "frames": decoder.frames}
-    write_json(part / SAMPLING, sampling)
-    if folder.exists():
-        shutil.rmtree(folder)
-    for path in part.rglob("*"):
-        if path.is_file():
-            sync_file(path)
-    rename(part, folder)
+    write_json(folder / SAMPLING, sampling)
     return folder
 
 

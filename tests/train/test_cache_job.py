@@ -1,4 +1,4 @@
-"""`dataset cache`: computed once, in bounded memory, gone on with after a kill, and found by `train --cache`."""
+"""`train --cache`: features are computed once, found by later stages, and gone on with after a kill."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 from unittest import mock
 
 import pytest
+import torch
 from test_train import GAME_TURNS, GAMES, new_parts, tiny_config
 
 from animegamer_core.data import dataset as dataset_module
@@ -15,7 +16,7 @@ from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.train import training_data
 from animegamer_core.train.parts import needed_parts
-from animegamer_core.train.run import cache_features, train_stage
+from animegamer_core.train.run import prepare, train_stage
 from animegamer_core.train.training_data import TrainingData
 from animegamer_core.weights import open_world, save_part
 
@@ -53,16 +54,33 @@ def counted():
 
 def train(stage, dataset, world, cache, out):
     """Two steps of a stage as `train --cache` runs them."""
-    data = TrainingData(DatasetFolder.open(dataset), cache=cache)
+    data = TrainingData(DatasetFolder.open(dataset, clips=False), cache=cache)
     config = tiny_config(stage, steps=2, batch=2)
-    return train_stage(stage, config, needed_parts(stage, config, open_world(world), data), data, out)
+    parts = needed_parts(stage, config, open_world(world), data)
+    assert all(value.is_meta for value in parts.encoder.text_tower.parameters()), "it is not loaded"
+    return train_stage(stage, config, parts, data, out)
 
 
-def test_stages_find_all_features_and_decode_no_clip(dataset, world, tmp_path):
-    cached = cache_features(dataset, world, tmp_path / "cache", ("latents", "text", "image", "states"))
-    assert cached == dict.fromkeys(("latents", "text", "image", "states"), True)
+def cached(dataset, world, cache, stage="joint", on_progress=lambda *_: None):
+    """Compute what a stage reads; returns the features of which some was computed now."""
+    fresh = set()
+
+    def seen(name, done, count):
+        fresh.add(name)
+        on_progress(name, done)
+
+    data, config = TrainingData(DatasetFolder.open(dataset), cache=cache, on_progress=seen), tiny_config(stage)
+    prepare(stage, config, needed_parts(stage, config, open_world(world), data), data, torch.device("cpu"))
+    return fresh
+
+
+def test_stages_find_all_features_and_need_neither_clips_nor_encoders(dataset, world, tmp_path):
+    dataset = shutil.copytree(dataset, tmp_path / "dataset")
+    fresh = cached(dataset, world, tmp_path / "cache") | cached(dataset, world, tmp_path / "cache", "predict")
+    assert fresh == {"latents", "text", "image", "states"}
     before = {file.name: file.read_bytes() for file in (tmp_path / "cache").iterdir()}
     assert not [name for name in before if name.startswith("frames")]
+    shutil.rmtree(dataset / "clips")
     for stage in ("joint", "predict"):
         with counted() as counts:
             assert train(stage, dataset, world, tmp_path / "cache", tmp_path / stage)
@@ -74,35 +92,34 @@ def test_after_a_kill_only_what_is_missing_is_computed(dataset, world, tmp_path)
     class Killed(BaseException):
         pass
 
-    def kill(name, done, count):
+    def kill(name, done):
         if name == "latents" and done >= 6:
             raise Killed
 
     with mock.patch.object(training_data, "ENCODED_PIXELS", 17 * 16 * 24):
         with counted() as first, pytest.raises(Killed):
-            cache_features(dataset, world, tmp_path / "cache", ("latents",), kill)
+            cached(dataset, world, tmp_path / "cache", on_progress=kill)
         done = json.loads((tmp_path / "cache" / "latents.json").read_text())["done"]
         with counted() as second:
-            after = cache_features(dataset, world, tmp_path / "cache", ("latents",))
+            after = cached(dataset, world, tmp_path / "cache")
         with counted() as third:
-            again = cache_features(dataset, world, tmp_path / "cache", ("latents",))
+            again = cached(dataset, world, tmp_path / "cache")
         whole = tmp_path / "whole"
-        cache_features(dataset, world, whole, ("latents",))
+        cached(dataset, world, whole)
     assert (done, first["vae"]) == (5, 6), "the row that was computed last was not written"
-    assert second["vae"] == CLIPS - 5 and after["latents"]
-    assert third["vae"] == 0 and not again["latents"]
+    assert second["vae"] == CLIPS - 5 and "latents" in after
+    assert third["vae"] == 0 and not again
     assert (whole / "latents.bin").read_bytes() == (tmp_path / "cache" / "latents.bin").read_bytes()
     (whole / "latents.bin").write_bytes((whole / "latents.bin").read_bytes()[:-5])
     with pytest.raises(ValueError, match="latents.bin is cut off; delete it"):
-        cache_features(dataset, world, whole, ("latents",))
+        cached(dataset, world, whole)
 
 
 def test_other_weights_or_captions_are_computed_anew(data, dataset, world, tmp_path):
     folder = shutil.copytree(dataset, tmp_path / "dataset")
 
     def fresh(world):
-        found = cache_features(folder, world, tmp_path / "cache", ("latents", "text", "image"))
-        return {name for name, is_new in found.items() if is_new}
+        return cached(folder, world, tmp_path / "cache")
 
     assert fresh(world) == {"latents", "text", "image"}
     text = (folder / "turns.jsonl").read_text()

@@ -29,11 +29,7 @@ from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import draw_losses, plot_log, read_log
 from animegamer_core.train.parts import WorldParts, is_trained_lora, read_adapter, set_trainable
 from animegamer_core.train.run import train_stage
-from animegamer_core.train.stages import (
-    LORA,
-    STAGES_IN_ORDER,
-    stage_config,
-)
+from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, stage_config
 from animegamer_core.train.trainer import learning_rate
 from animegamer_core.train.training_data import TrainingData, add_latents
 from animegamer_core.train.world_setup import words_tokenizer
@@ -234,7 +230,7 @@ def joint(ready, tmp_path_factory):
     return out / "joint.safetensors", trained
 
 
-def test_a_stage_file_brings_the_trained_weights_to_other_parts(joint, ready, tmp_path):
+def test_a_stage_file_brings_the_trained_weights_to_other_parts(joint, ready):
     (file, trained), other, plain = joint, new_parts(ready), new_parts(ready).decoder.state_dict()
     assert apply_adapter(file, {"encoder": other.encoder, "decoder": other.decoder}) == "joint"
     left, right = trained.decoder.state_dict(), other.decoder.state_dict()
@@ -247,10 +243,6 @@ def test_a_stage_file_brings_the_trained_weights_to_other_parts(joint, ready, tm
     other.decoder.transformer.transformer_blocks[0].attn1.to_q = torch.nn.Linear(3, 5)
     with pytest.raises(ValueError, match="for another spec"):
         apply_adapter(file, {"encoder": other.encoder, "decoder": other.decoder})
-    cut = tmp_path / "cut.safetensors"
-    cut.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(ValueError, match="cut off"):
-        apply_adapter(cut, {"encoder": other.encoder, "decoder": other.decoder})
 
 
 def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data, tmp_path):
@@ -300,7 +292,7 @@ def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
     names = ("somersault", "cartwheel", "handstand", "headspin")
     odd = tuple(msgspec.structs.replace(turn, motion=name) for turn, name in zip(folder.turns, names, strict=False))
     unknown = dataclasses.replace(folder, turns=(*odd, *folder.turns[len(names) :]))
-    lacking_words = "does not have 'somersault', 'cartwheel', 'handstand', ... from the captions in .*train a new world"
+    lacking_words = "does not have 'somersault', 'cartwheel', 'handstand', ... .*train a new world"
     for stage, given, sentence in (
         ("vae", wide, "24, 3"),
         ("towers", dataclasses.replace(data, folder=bare), "no caption"),

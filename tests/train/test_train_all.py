@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import re
 import shlex
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from unittest import mock
 
@@ -21,7 +17,6 @@ from test_train_worlds import ages
 
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.vocabulary import words_of
-from animegamer_core.train.checkpoints import list_checkpoints
 from animegamer_core.train.parts import read_adapter
 from animegamer_core.train.run import stage_file
 from animegamer_core.weights import open_world
@@ -30,18 +25,6 @@ from animegamer_core.weights.adapters import open_with_adapters
 STAGES = ("warmup", "joint", "predict", "adapt")
 EVERY = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --save-every 2 --accumulation 1"
 RANKS = " ".join(f"--set {stage}.lora_rank=2" for stage in STAGES[1:])
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-WAITS_IN_JOINT = """
-import sys, time
-from animegamer_core.train import loop
-def save_and_wait(folder, state, *rest, save=loop.save_checkpoint):
-    save(folder, state, *rest)
-    if state.stage == "joint":
-        time.sleep(600)
-loop.save_checkpoint = save_and_wait
-from animegamer_core.__main__ import main
-sys.exit(main(sys.argv[1:]))
-"""
 LORA = f"--steps 4 {EVERY} --recipe lora {RANKS}"
 
 
@@ -94,28 +77,6 @@ def test_a_new_world_is_trained_in_place_through_all_six_stages(places, tmp_path
         said.clear()
         assert train("all", places[0], world, out, f"{options} --resume", said.append) == 0
         assert open_world(world).fingerprint == trained.fingerprint and not any(" 1/2 " in line for line in said)
-        with pytest.raises(ValueError, match=f"{world} has its weights, not .*other; choose another --out"):
-            train("all", places[0], tmp_path / "other", out, f"{options} --resume")
-    assert not (tmp_path / "other").exists()
-
-
-def test_a_killed_run_continues_at_its_stage_and_step(whole, places, tmp_path):
-    out = tmp_path / "run"
-    options = f"{LORA} --out {out} --stages warmup,joint"
-    command = [sys.executable, "-c", WAITS_IN_JOINT, "train", "all", *options.split()]
-    command += ["--dataset", str(places[0]), "--world", str(places[1])]
-    with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, cwd=tmp_path) as running:
-        while not list_checkpoints(out / "joint" / "checkpoints") and running.poll() is None:
-            time.sleep(0.01)
-        running.send_signal(signal.SIGKILL)
-    assert running.returncode == -signal.SIGKILL and not (out / "joint" / "joint.safetensors").exists()
-    warmed, kept = ages(out / "warmup"), list_checkpoints(out / "joint" / "checkpoints")
-    said = []
-    assert train("all", *places, out, f"{LORA} --stages warmup,joint --resume", said.append) == 0
-    printed = "\n".join(said)
-    assert ages(out / "warmup") == warmed and kept, "a stage that is done is not touched"
-    assert "warmup 1/4" not in printed and "joint 1/4" not in printed and "joint 4/4" in printed
-    assert same_weights(out, whole[0], ["warmup", "joint"]), "as if it had never stopped"
 
 
 def test_ctrl_c_keeps_the_stages_that_are_done(whole, places, tmp_path):
@@ -133,15 +94,6 @@ def test_ctrl_c_keeps_the_stages_that_are_done(whole, places, tmp_path):
     assert ages(out / "warmup") == done and same_weights(out, whole[0], ["warmup", "joint"])
 
 
-def test_a_done_run_is_left_as_it_is_and_says_how_to_play(whole, places, tmp_path):
-    out, before = tmp_path / "run", whole[1][-1]
-    shutil.copytree(whole[0], out)
-    shutil.rmtree(out / "warmup" / "checkpoints")  # as somebody does who needs the room
-    files, said = ages(out), []
-    assert train("all", *places, out, f"{LORA} --resume", said.append) == 0
-    assert ages(out) == files and said[-1] == before.replace(str(whole[0]), str(out))
-
-
 def test_some_stages_alone_go_on_from_the_files_that_are_there(whole, places, tmp_path):
     for name in ("warmup", "joint"):
         shutil.copytree(whole[0] / name, tmp_path / name)
@@ -157,8 +109,7 @@ def test_some_stages_alone_go_on_from_the_files_that_are_there(whole, places, tm
     ("options", "sentence"),
     [
         ("--set joint.step=3", "--set joint.step=3: there is no stage option 'step'"),
-        ("--set jont.steps=3", "--set jont.steps=3: no stage 'jont' in this recipe; choose from warmup, joint"),
-        ("--set joint.steps", "--set joint.steps: expected STAGE.OPTION=VALUE, such as joint.steps=2000"),
+        ("--set jont.steps=3", "--set jont.steps=3: no stage 'jont'"),
         ("--set joint.steps=many", "--set joint.steps=many: Expected `int`"),
         ("--stages joint,vae", "--stages: recipe 'lora' does not run 'vae'; choose from warmup, joint, predict, adapt"),
         ("--set predict.window=500", "prompts with window 500 reach"),

@@ -1,8 +1,7 @@
-"""What lets large stages fit into memory: frozen weights in bf16, micro-batches, cached features, 8-bit moments."""
+"""What lets large stages fit into memory: frozen weights in bf16, micro-batches, contact sheets."""
 
 from __future__ import annotations
 
-import shutil
 from unittest import mock
 
 import numpy as np
@@ -16,15 +15,12 @@ from test_train import (
     new_parts,
     run,
     same_tensors,
-    train,
-    written_dataset,
 )
 
 from animegamer_core.train.learners import DiffusionLearner
-from animegamer_core.train.log import read_log
 from animegamer_core.train.parts import needed_parts
 from animegamer_core.train.stages import LORA, matching
-from animegamer_core.weights import open_world, save_world
+from animegamer_core.weights import save_world
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
 
@@ -53,36 +49,6 @@ def test_frozen_weights_are_loaded_in_bf16_and_trained_ones_in_fp32(stage, world
     assert halved > 10
     for model in needed_parts(stage, config, world, ready, CPU).models.values():
         assert {value.dtype for value in model.parameters()} == {torch.float32}, "the CPU computes in fp32"
-
-
-@pytest.fixture
-def command(ready, tmp_path):
-    """The command line on a tiny world of its own recipe, with a cache folder; returns the logged losses."""
-    written_dataset(ready, tmp_path / "dataset")
-    new_parts(ready).save(save_world(tmp_path / "world", TINY))
-
-    def call(stage: str, out: str, more: str = "") -> list[float]:
-        options = "--recipe lora24 --steps 2 --batch 2 --log-every 1 --lora-rank 2 --lr 1e-3"
-        places = (tmp_path / "dataset", tmp_path / "world", tmp_path / out)
-        assert train(stage, *places, f"{options} --cache {tmp_path / 'cache'} {more}") == 0
-        return losses_of(read_log(tmp_path / out / "log.jsonl"))
-
-    return call
-
-
-def test_once_cached_neither_clips_nor_encoders_are_needed(command, tmp_path):
-    first = command("adapt", "first")
-    shutil.rmtree(tmp_path / "dataset" / "clips")
-    world = open_world(tmp_path / "world")
-    loaded, loads = [], type(world).load_encoder
-
-    def load(self, *args, parts, **kwargs):
-        loaded.append(parts)
-        return loads(self, *args, parts=parts, **kwargs)
-
-    with mock.patch.object(type(world), "load_encoder", load):
-        again = command("adapt", "again")
-    assert again == first and loaded == [("encoder",)]
 
 
 @pytest.mark.parametrize("stage", ["joint", "predict"])
