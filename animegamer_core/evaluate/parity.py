@@ -52,26 +52,31 @@ class Golden:
 
         changed: used instead of the engine's tensors of the same names.
         """
-        source = Path(tempfile.mkdtemp(dir=self.scratch))
+        files: dict[str, dict | str] = {"spec.json": self._sizes(parts, changed)}
         if "decoder" in parts:
-            folder = source / "VDM_Decoder-Golden"
-            _write(folder / "1" / "mp_rank_00_model_states.pt", {"module": self.tensors("dit_state"), "iteration": 1})
-            (folder / "latest").write_text("1", encoding="utf-8")
+            state = {"module": self.tensors("dit_state"), "iteration": 1}
+            files |= {"VDM_Decoder-X/1/mp_rank_00_model_states.pt": state, "VDM_Decoder-X/latest": "1"}
         if "vae" in parts:
-            _write(source / "3d-vae.pt", {"state_dict": self.tensors("vae_state")})
+            files["3d-vae.pt"] = {"state_dict": self.tensors("vae_state")}
         if "image_tower" in parts:
             bare = {key.split(".model.")[1]: value for key, value in self.tensors("clip_state").items()}
-            _write(source / "CLIP-ViT-B-16-laion2B" / "open_clip_pytorch_model.bin", bare)
+            files["CLIP-ViT-B-16-laion2B/open_clip_pytorch_model.bin"] = bare
         if "engine" in parts:
-            folder, facts = source / "Mistral-7B-Instruct-v0.1", self.facts("mllm_io")
-            _write(source / "MLLM-Golden" / "pytorch_model.bin", {**self.tensors("mllm_state"), **changed})
-            _write(source / "MLLM-Golden" / "adapter_config.json", {"lora_alpha": facts["lora_alpha"]})
-            _write(folder / "config.json", {"rope_theta": 10000.0})
             # Nobody asks this tokenizer: the ids of the instructions are recorded.
             words = ["<unk>", "<s>", "</s>", *(f"piece-{index}" for index in range(3, RELEASE_BASE))]
             model = models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="<unk>")
-            Tokenizer(model).save(str(folder / "tokenizer.json"))
-        _write(source / "spec.json", self._sizes(parts, changed))
+            files["MLLM-X/pytorch_model.bin"] = {**self.tensors("mllm_state"), **changed}
+            files["MLLM-X/adapter_config.json"] = {"lora_alpha": self.facts("mllm_io")["lora_alpha"]}
+            files["Mistral-7B-Instruct-v0.1/config.json"] = {"rope_theta": 10000.0}
+            files["Mistral-7B-Instruct-v0.1/tokenizer.json"] = Tokenizer(model).to_str()
+        source = Path(tempfile.mkdtemp(dir=self.scratch))
+        for name, content in files.items():
+            path = source / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if path.suffix in (".pt", ".bin"):
+                torch.save(content, path)
+            else:
+                path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return convert(source, source / "world", precision="keep", parts=parts).with_profile("as_run")
 
     def _sizes(self, parts: tuple[str, ...], changed: Mapping[str, Tensor]) -> dict:
@@ -99,14 +104,6 @@ class Golden:
             encoder["image"] |= {name: P[name] for name in ("image_size", "patch", "width", *rows)}
             encoder["image"]["intermediate"] = 4 * P["width"]
         return sizes
-
-
-def _write(path: Path, content: dict) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".json":
-        path.write_text(json.dumps(content), encoding="utf-8")
-    else:
-        torch.save(content, path)
 
 
 def gap(ours: Tensor, theirs: Tensor) -> float:
@@ -166,11 +163,8 @@ def engine_gaps(golden: Golden) -> Gaps:
             state = engine.predict(past, case["instruction"])
             reply = engine.reply(prompt, engine.past_states(past))
             yield "representations", 5e-5, gap(state.representation, recorded[f"{name}.vid_output"][0])
-            yield (
-                "replies and levels",
-                0.0,
-                float((reply, list(engine.levels(state))) != (case["text"], case["states"])),
-            )
+            right = (reply, list(engine.levels(state))) == (case["text"], case["states"])
+            yield "replies and levels", 0.0, float(not right)
 
 
 def recorded_past(facts: dict, recorded: dict[str, Tensor], name: str) -> list[Turn]:
@@ -215,13 +209,12 @@ def parity(folder: str | Path) -> tuple[list[tuple[str, int, float, float]], lis
     if not Path(folder).is_dir():
         raise ValueError(f"{folder}: no such folder; give a folder of golden fixtures")
     cases: dict[tuple[str, float], list[float]] = {}
-    absent = []
+    absent: set[str] = set()
     with tempfile.TemporaryDirectory() as scratch, torch.inference_mode():
         golden = Golden(Path(folder), Path(scratch))
         for check, names in CHECKS.items():
-            lacking = [name for name in names if not (golden.folder / f"{name}.safetensors").is_file()]
-            absent += lacking
+            lacking = {name for name in names if not (golden.folder / f"{name}.safetensors").is_file()}
+            absent |= lacking
             for part, tolerance, difference in () if lacking else check(golden):
                 cases.setdefault((part, tolerance), []).append(difference)
-    rows = [(part, len(found), max(found), tolerance) for (part, tolerance), found in cases.items()]
-    return rows, sorted(set(absent))
+    return [(part, len(found), max(found), tolerance) for (part, tolerance), found in cases.items()], sorted(absent)
