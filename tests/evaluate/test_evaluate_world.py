@@ -54,6 +54,7 @@ from animegamer_core.weights import open_world
 
 ROOT = pathlib.Path(__file__).parents[2]
 LAUNCH = "-m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no".split()
+STILL = np.zeros((3, 16, 16, 3), np.uint8)
 LAUNCH += "--dynamo_backend no --main_process_port 0".split()
 
 
@@ -229,7 +230,7 @@ def test_a_shot_is_scored_against_character_turn_before_and_truth():
 def test_motion_is_measured_as_the_world_says(world):
     meter = MotionMeter(world, flow_of(world))
     assert meter.edges == TABLE.edges and meter.remarks == [] and meter.facts["backend"] == "dis"
-    assert [meter.level(value) for value in (0.5, 1.0, 1.01, 9)] == [1, 1, 2, 5]
+    assert meter.measure(STILL) == (0.0, 1)
     with pytest.raises(ValueError, match="choose dis, not memflow"):
         flow_of(world, "memflow")
     notes = {"motion backend": "memflow", "motion threshold": "0.4", "motion slow_fraction": "0.1"}
@@ -242,9 +243,9 @@ def test_motion_is_measured_as_the_world_says(world):
 def test_without_edges_there_is_no_level_unless_some_are_given(world):
     published = replace(world, motion_table=replace(TABLE, edges=None), provenance={})
     meter = MotionMeter(published, flow_of(published))
-    assert meter.level(3.0) is None and "--motion-edges" in meter.remarks[0]
+    assert meter.measure(STILL) == (0.0, None) and "--motion-edges" in meter.remarks[0]
     meter = MotionMeter(published, flow_of(published), edges_of("1,2,3.5,4"))
-    assert meter.level(3.6) == 4 and "come from --motion-edges" in meter.remarks[0]
+    assert meter.measure(STILL)[1] == 1 and "come from --motion-edges" in meter.remarks[0]
     for wrong in ("1,2,3", "1,2,2,3", "a,b"):
         with pytest.raises(ValueError, match=f"'{wrong}'; expected four rising numbers"):
             edges_of(wrong)

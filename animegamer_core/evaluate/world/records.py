@@ -64,11 +64,6 @@ class TurnRecord:
         """What the benchmark asks for in this turn."""
         return parse_turn(self.line)
 
-    @property
-    def instruction(self) -> str:
-        """The player's instruction."""
-        return self.asked.instruction
-
 
 @dataclass(frozen=True)
 class GameRecord:
@@ -83,7 +78,7 @@ class GameRecord:
 
     def save(self, out: Path) -> None:
         """Write game.json, which marks the game as finished; with the instructions, for people who read the file."""
-        turns = [{**msgspec.to_builtins(turn), "instruction": turn.instruction} for turn in self.turns]
+        turns = [{**msgspec.to_builtins(turn), "instruction": turn.asked.instruction} for turn in self.turns]
         text = json.dumps({**msgspec.to_builtins(self), "turns": turns}, indent=1, ensure_ascii=False, allow_nan=False)
         write_text(game_folder(out, self.name) / GAME, text + "\n")
 

@@ -32,15 +32,13 @@ from ..report import machine
 from ..similarity import ScoringModels, open_scoring_models
 from .records import LOCK, RUN, GameRecord, PlayedRun, TurnRecord, begin_run, game_folder, read_asked, read_game
 from .report import PaperTable, table_of
-from .scores import CharacterReferences, GameScorer, MotionMeter, references_of
+from .scores import CharacterReferences, GameScorer, MotionMeter, listed, references_of
 
 if TYPE_CHECKING:
     from PIL import Image
 
 OnTurn = Callable[[str, int, int], None]  # (the game's name, turns done, turns in all)
 OnGame = Callable[[GameRecord], None]
-OnProgress = Callable[[str, int, int], None]  # (unit, such as "turns"; how many are done; how many in all)
-UNKNOWN = 10  # how many unknown words a remark lists
 _POLL_S = 0.5  # seconds between checks for what other processes write
 
 
@@ -98,8 +96,7 @@ class EvaluationJob:
         remarks += [] if player.calibration is None else [player.calibration]
         instructions = " ".join(turn.instruction for game in self.played for turn in game.turns)
         if words := player.world.tokenizer().unknown_words(instructions):
-            shown = ", ".join(words[:UNKNOWN]) + (f" and {len(words) - UNKNOWN} more" if len(words) > UNKNOWN else "")
-            remarks.append(f"world {player.name!r} was not trained with these words of the benchmark: {shown}")
+            remarks.append(f"world {player.name!r} was not trained with these words of the benchmark: {listed(words)}")
         return remarks
 
     def play(self, on_turn: OnTurn = silent, on_game: OnGame = silent, part: int = 0, parts: int = 1) -> None:
@@ -124,9 +121,9 @@ class EvaluationJob:
             clip = game_folder(self.out, game.name) / f"turn-{number:02d}.mp4"
             about = {"title": f"{game.name}, turn {number}", "comment": asked.instruction}
             write_clip(clip, shot.frames, player.fps, about)
-            motion = uncalibrated = self.meter.value(shot.frames)
+            motion, level = measured = self.meter.measure(shot.frames)
             if shot.uncalibrated is not shot.frames:
-                uncalibrated = None if shot.uncalibrated is None else self.meter.value(shot.uncalibrated)
+                measured = (None, None) if shot.uncalibrated is None else self.meter.measure(shot.uncalibrated)
             turns.append(
                 TurnRecord(
                     number=number,
@@ -134,17 +131,21 @@ class EvaluationJob:
                     level=shot.level,
                     change=shot.change,
                     motion_value=motion,
-                    motion_level=self.meter.level(motion),
+                    motion_level=level,
                     scores=scorer.score(shot.frames),
                     seconds=shot.seconds,
                     warm_up=warm_up and number == 1,
                     clip=clip.name,
-                    uncalibrated_value=uncalibrated,
-                    uncalibrated_level=None if uncalibrated is None else self.meter.level(uncalibrated),
+                    uncalibrated_value=measured[0],
+                    uncalibrated_level=measured[1],
                 )
             )
             on_turn(game.name, number, len(game.turns))
-        return GameRecord(game.name, player.name, seed, player.fps, _played_on(self.device), tuple(turns))
+        device = torch.device(self.device)  # it and torch's version change the last digits of a game's scores
+        on_gpu = device.type == "cuda"
+        chip = torch.cuda.get_device_name(device) if on_gpu else platform.processor() or platform.machine()
+        played_on = {"device": f"{device.type} {chip}", "torch": str(torch.__version__)}
+        return GameRecord(game.name, player.name, seed, player.fps, played_on, tuple(turns))
 
     def report(self, beside: Sequence[Path] = (), facts: Mapping[str, Any] | None = None) -> PaperTable:
         """The table of the finished games. beside: folders of other runs to show next to it; facts: see `table_of`."""
@@ -168,27 +169,8 @@ def open_job(job: EvaluationJob, main: bool = True) -> Iterator[EvaluationJob]:
     """
     if job.limit is not None and job.limit < 1:
         raise ValueError(f"{job.limit} games cannot be played; expected 1 or more")
-    asked = _asked(job)
-    with ExitStack() as stack:
-        if main:
-            refusal = f"{job.out}: another process is writing there; wait for it, or give another folder"
-            stack.enter_context(locked(job.out / LOCK, refusal))
-        else:
-            while not (job.out / RUN).is_file():
-                time.sleep(_POLL_S)
-        begin_run(job.out, asked, {"machine": machine()})
-        yield job
-
-
-def read_games(file: Path | None) -> tuple[BenchmarkGame, ...]:
-    """The games of a file; None for the Toybox's frozen benchmark."""
-    return read_benchmark(BENCHMARK if file is None else file)
-
-
-def _asked(job: EvaluationJob) -> dict[str, Any]:
-    """Everything that decides the numbers, for run.json."""
     world, text = job.world, benchmark_text(job.games)
-    return {
+    decides = {  # the numbers
         "world": {"name": world.spec.name, "fingerprint": world.fingerprint, "profile": world.profile.name},
         "player": {"name": job.player.name, **job.player.facts},
         "benchmark": {
@@ -200,13 +182,20 @@ def _asked(job: EvaluationJob) -> dict[str, Any]:
         "towers": job.models.facts,
         "references": job.references.facts,
     }
+    with ExitStack() as stack:
+        if main:
+            refusal = f"{job.out}: another process is writing there; wait for it, or give another folder"
+            stack.enter_context(locked(job.out / LOCK, refusal))
+        else:
+            while not (job.out / RUN).is_file():
+                time.sleep(_POLL_S)
+        begin_run(job.out, decides, {"machine": machine()})
+        yield job
 
 
-def _played_on(device: str) -> dict[str, str]:
-    """The device and torch's version, which change the last digits of a game's scores."""
-    kind = torch.device(device)
-    name = torch.cuda.get_device_name(kind) if kind.type == "cuda" else platform.processor() or platform.machine()
-    return {"device": f"{kind.type} {name}", "torch": str(torch.__version__)}
+def read_games(file: Path | None) -> tuple[BenchmarkGame, ...]:
+    """The games of a file; None for the Toybox's frozen benchmark."""
+    return read_benchmark(BENCHMARK if file is None else file)
 
 
 def game_seed(seed: int, name: str) -> int:
@@ -225,13 +214,13 @@ def wait_for_games(job: EvaluationJob) -> Iterator[int]:
 
 
 def evaluate_small(
-    player: WorldPlayer, root: Path, games: int, seed: int, on_progress: OnProgress, models: ScoringModels | None = None
+    player: WorldPlayer, root: Path, games: int, seed: int, on_progress: OnTurn, models: ScoringModels | None = None
 ) -> tuple[str, Image.Image]:
     """The table of the first `games` games as text, and the first game's contact sheet.
 
     They are played in a folder below `root`, which the text names. Its name is a hash of the world, its settings, the
-    models and the seed, so finished games are not played again. An exception from on_progress ends the run after that
-    turn. models: None for the Toybox's.
+    models and the seed, so finished games are not played again. on_progress gets ("turns", turns done, turns in all).
+    models: None for the Toybox's.
     """
     models = models or open_scoring_models("toybox", device=player.settings.device)
     decides = json.dumps([player.facts, models.facts, seed], sort_keys=True)
@@ -258,6 +247,6 @@ def _sheet_of(game: GameRecord, out: Path) -> Image.Image:
     session, clips = GameSession(), []
     for turn in game.turns:
         assert turn.level is not None and turn.change is not None
-        session = session.step(turn.instruction, GameState(None, turn.level, turn.change))
+        session = session.step(turn.asked.instruction, GameState(None, turn.level, turn.change))
         clips.append(read_clip(game_folder(out, game.name) / turn.clip).frames)
     return contact_sheet(session.turns, clips, game.name)

@@ -21,7 +21,6 @@ from torch import Tensor
 from ...data.benchmark import BenchmarkGame, BenchmarkTurn
 from ...data.captions.pictures import is_picture, open_picture
 from ...data.motion import DEFAULT_THRESHOLD, FlowSettings, level_of, motion_facts, motion_value, open_flow
-from ...messages import quoted
 from ...toybox.drawing.draw import draw_shot
 from ...toybox.games import true_game
 from ...toybox.scenes import reference_pictures
@@ -33,7 +32,7 @@ from .records import FRAMES_COMPARED, SHOT_SCORES
 BACKEND, THRESHOLD, FRACTION = "motion backend", "motion threshold", "motion slow_fraction"  # provenance keys
 Picture = NDArray[np.uint8]  # (H, W, 3)
 MOST = 16  # most pictures per character that are used, by file name
-SHOWN = 5  # most names in a remark
+SHOWN = 8  # most names in a remark
 
 Embeddings = dict[str, Tensor]  # `clip_i`, and `dreamsim` if there is such a model: unit vectors (M, E) of images
 
@@ -118,28 +117,31 @@ def references_of(names: Iterable[str], folder: Path | None = None) -> Character
     missing = [name for name in names if name not in pictures]
     if not missing:
         return CharacterReferences(pictures, facts)
-    shown = ", ".join(missing[:SHOWN]) + (f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else "")
     where = f"{folder} has none" if folder is not None else "on the command line, give some with --characters DIR"
-    remark = f"no picture of {shown}, so their games do not count for CLIP-I and DreamSim; {where}"
+    remark = f"no picture of {listed(missing)}, so their games do not count for CLIP-I and DreamSim; {where}"
     return CharacterReferences(pictures, facts, (remark,))
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names of a list, and how many more there are."""
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 
 
 def _pictures_in(folder: Path, name: str) -> tuple[Picture, ...]:
     """At most MOST pictures of a character in the user's folder."""
     if not folder.is_dir():
         raise ValueError(f"{folder}: no such folder; give --characters a folder with NAME.png or NAME/ for each name")
+
+    def same(other: str) -> bool:  # macOS stores accents as separate characters
+        return unicodedata.normalize("NFC", other).casefold() == unicodedata.normalize("NFC", name).casefold()
+
     paths: list[Path] = []
     for path in sorted(folder.iterdir()):
-        if path.is_dir() and _normalised(path.name) == _normalised(name):
+        if path.is_dir() and same(path.name):
             paths += sorted(filter(is_picture, path.iterdir()))
-        elif is_picture(path) and _normalised(path.stem) == _normalised(name):
+        elif is_picture(path) and same(path.stem):
             paths.append(path)
     return tuple(np.array(open_picture(path)) for path in paths[:MOST])
-
-
-def _normalised(name: str) -> str:
-    """A name in the form in which names are compared; macOS stores accents as separate characters."""
-    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _digest(pictures: Sequence[Picture]) -> str:
@@ -181,17 +183,12 @@ class MotionMeter:
                 "missing; on the command line, give them with --motion-edges A,B,C,D"
             )
         if BACKEND not in world.provenance:
-            self.remarks.append(
-                f"world.json does not say which backend measured its motion; {flow.backend} is used here"
-            )
+            self.remarks.append(f"world.json does not say what measured its motion; {flow.backend} is used here")
 
-    def value(self, frames_FHWC: NDArray[np.uint8]) -> float:
-        """The motion value of a shot, px per frame at 480 px height."""
-        return motion_value(frames_FHWC, backend=self._flow, **self._settings.left_out)
-
-    def level(self, value: float) -> int | None:
-        """The level 1..5 of a motion value; None without edges."""
-        return None if self.edges is None else level_of(value, self.edges)
+    def measure(self, frames_FHWC: NDArray[np.uint8]) -> tuple[float, int | None]:
+        """The motion value of a shot, px per frame at 480 px height, and its level 1..5; None without edges."""
+        value = motion_value(frames_FHWC, backend=self._flow, **self._settings.left_out)
+        return value, None if self.edges is None else level_of(value, self.edges)
 
 
 def flow_of(world: World, backend: str | None = None, **given: Any) -> FlowSettings:
@@ -200,22 +197,23 @@ def flow_of(world: World, backend: str | None = None, **given: Any) -> FlowSetti
     backend: None for the world's own, or DIS if its provenance names none. given: weights and device of FlowSettings.
     ValueError if the world was measured by another backend, or if weights are needed and not given.
     """
-    own = world.provenance.get(BACKEND)
+    notes, name = world.provenance, world.spec.name
+    own = notes.get(BACKEND)
     wanted = FlowSettings(
         backend=backend or own or "dis",
-        threshold=_number(world, THRESHOLD, DEFAULT_THRESHOLD),
-        slow_fraction=_number(world, FRACTION, 0.0),
+        threshold=float(notes.get(THRESHOLD, DEFAULT_THRESHOLD)),
+        slow_fraction=float(notes.get(FRACTION, 0.0)),
         **given,
     )
     if own is not None and own != wanted.backend:
         raise ValueError(
-            f"the motion of world {world.spec.name!r} was measured by the flow backend {own}, and backends differ by "
-            f"large factors; choose {own}, not {wanted.backend}"
+            f"the motion of world {name!r} was measured by the flow backend {own}, and backends differ by large "
+            f"factors; choose {own}, not {wanted.backend}"
         )
     if wanted.backend != "dis" and wanted.weights is None:
         raise ValueError(
-            f"the motion of world {world.spec.name!r} is measured by the flow backend {wanted.backend}; on the "
-            f"command line, give it --flow-weights FILE"
+            f"the motion of world {name!r} is measured by the flow backend {wanted.backend}; on the command line, give "
+            "it --flow-weights FILE"
         )
     return wanted
 
@@ -229,12 +227,3 @@ def edges_of(text: str) -> tuple[float, ...]:
     if len(edges) != 4 or not np.isfinite(edges).all() or any(low >= high for low, high in itertools.pairwise(edges)):
         raise ValueError(f"--motion-edges is {text!r}; expected four rising numbers, such as 1.2,2.3,4.7,10")
     return edges
-
-
-def _number(world: World, key: str, default: float) -> float:
-    """A number of the world's provenance, or the default if it has none; ValueError for any other text."""
-    text = world.provenance.get(key)
-    try:
-        return default if text is None else float(text)
-    except ValueError as error:
-        raise ValueError(f"world.json says {key} {quoted(text, 40)}; expected a number") from error
