@@ -54,7 +54,7 @@ def test_files_of_weights(name, tmp_path):
         read_notes({f"engine/{name}": {"sha256": "0" * 64, "bytes": 1}})
     folder = {"_class_name": IMAGE_TO_VIDEO.pipeline, name: ["diffusers", "AutoencoderKL"]}
     (tmp_path / "model_index.json").write_text(json.dumps(folder))
-    with pytest.raises(ValueError, match="is no stock model in this folder"):
+    with pytest.raises(ValueError, match="is no stock model"):
         open_folder(tmp_path, IMAGE_TO_VIDEO, "GFC")
 
 

@@ -25,8 +25,8 @@ from safetensors.torch import load_file, save_file
 
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
 from animegamer_core.evaluate.baselines import BaselineSettings, models, open_baseline
-from animegamer_core.evaluate.baselines.folders import FLUX, SDXL, TEXT_TO_VIDEO, ModelFolder, open_folder, picture_size
-from animegamer_core.evaluate.baselines.models import ImageModel, frame_indices, speed
+from animegamer_core.evaluate.baselines.folders import FLUX, SDXL, TEXT_TO_VIDEO, ModelFolder, open_folder
+from animegamer_core.evaluate.baselines.models import ImageModel, frame_indices, picture_size, speed
 from animegamer_core.evaluate.baselines.sharing import SharedAttention, Sharing, groups, shared_attention
 
 QUICK = {"steps": 1, "picture_steps": 2, "picture_side": 32, "share_after": 0}
@@ -92,8 +92,7 @@ def test_first_frames_read_the_instruction_and_clips_its_motion(folders, monkeyp
     read = {"FluxPipeline": [], "CogVideoXImageToVideoPipeline": []}
     player = open_baseline("gfc", settings(folders, "gfc"))
     for model in (player._pictures, player._clips):
-        pipeline = model.load()
-        kind = type(pipeline)
+        kind = type(model.pipeline)
 
         def call(self, *args, prompt, _kind=kind, _call=kind.__call__, **options):
             read[_kind.__name__].append(prompt)
@@ -166,25 +165,6 @@ def test_a_lora_changes_the_shots_of_its_baseline(folders):
         assert model["lora"]["file"] == "pytorch_lora_weights.safetensors" and len(model["lora"]["sha256"]) == 64
 
 
-def test_a_file_of_peft_is_the_same_lora_at_its_own_scale(folders, tmp_path):
-    named = load_file(folders.text_lora)
-    rank = next(tensor.shape[0] for name, tensor in named.items() if "lora_A" in name)
-    file = tmp_path / "adapter_model.safetensors"
-    save_file({name.replace("transformer.", "base_model.model.", 1): tensor for name, tensor in named.items()}, file)
-    drawn = {}
-    with pytest.raises(ValueError, match=r"adapter_config\.json is missing"):
-        shots(open_baseline("gc", settings(folders, "gc", lora=file)))
-    for alpha in (0, rank):
-        (tmp_path / "adapter_config.json").write_text(json.dumps({"r": rank, "lora_alpha": alpha}))
-        drawn[alpha] = shots(open_baseline("gc", settings(folders, "gc", lora=file)))
-    np.testing.assert_array_equal(drawn[0], shots(open_baseline("gc", settings(folders, "gc"))))
-    whole = shots(open_baseline("gc", settings(folders, "gc", lora=folders.text_lora)))
-    np.testing.assert_array_equal(drawn[rank], whole)
-    (tmp_path / "adapter_config.json").write_text('{"r": 0, "lora_alpha": 1}')
-    with pytest.raises(ValueError, match=r"adapter_config\.json: .*expected"):
-        shots(open_baseline("gc", settings(folders, "gc", lora=file)))
-
-
 def test_a_lora_that_is_none_or_another_models_is_refused(folders, tmp_path):
     for path in (tmp_path / "absent.safetensors", folders.text):
         with pytest.raises(ValueError, match=r"is not a LoRA file; give a \.safetensors file"):
@@ -208,7 +188,7 @@ def test_a_lora_that_is_none_or_another_models_is_refused(folders, tmp_path):
 
 
 def test_a_wrong_or_unfinished_folder_is_one_sentence(folders, tmp_path):
-    with pytest.raises(ValueError, match=r"absent has no model_index\.json.*fetch THUDM/CogVideoX-2b"):
+    with pytest.raises(ValueError, match=r"absent has no model_index\.json, and GC needs .*fetch THUDM/CogVideoX-2b"):
         open_baseline("gc", settings(folders, "gc", video=tmp_path / "absent"))
     with pytest.raises(ValueError, match=r"holds 'CogVideoXImageToVideoPipeline', and GC needs CogVideoXPipeline"):
         open_baseline("gc", settings(folders, "gc", video=folders.picture))
@@ -222,7 +202,7 @@ def test_a_folder_with_code_of_its_own_or_of_a_second_generation_is_refused(fold
     folder = shutil.copytree(folders.text, tmp_path / "coded")
     index = json.loads((folder / "model_index.json").read_text())
     (folder / "model_index.json").write_text(json.dumps({**index, "scheduler": ["mine", "MyScheduler"]}))
-    with pytest.raises(ValueError, match=r"scheduler of 'mine' is no stock model in this folder"):
+    with pytest.raises(ValueError, match=r"scheduler of 'mine' is no stock model"):
         open_baseline("gc", settings(folders, "gc", video=folder))
     folder = shutil.copytree(folders.picture, tmp_path / "later")
     config = json.loads((folder / "transformer" / "config.json").read_text())
@@ -324,7 +304,7 @@ def first_frames(folders, texts, **options):
     asked = settings(folders, "gsc", **options)
     model = ImageModel(open_folder(folders.sdxl, SDXL, "GSC"), asked, (32, 48))
     pictures = model.draw_together(texts, range(len(texts)))
-    assert not any(type(one) is SharedAttention for one in model.load().unet.attn_processors.values())
+    assert not any(type(one) is SharedAttention for one in model.pipeline.unet.attn_processors.values())
     return [np.asarray(picture).astype(int) for picture in pictures]
 
 
@@ -335,6 +315,3 @@ def test_one_instruction_changes_the_other_pictures_only_where_they_see_it(folde
     for apart in ({"share": 0.0}, {"share_after": 2}):  # of two steps
         one, two = (first_frames(folders, texts_given, **apart) for texts_given in (texts, other))
         assert [np.abs(a - b).max() > 0 for a, b in zip(one, two, strict=True)] == [False, False, True]
-
-
-# --- settings -------------------------------------------------------------------------------------------------------

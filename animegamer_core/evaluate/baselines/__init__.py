@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from ..players import GamePlayer
 
 NAMES = ("gc", "gfc", "gsc")
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 FPS = 8  # CogVideoX's clips and the benchmark's shots
 SHOT_FRAMES = 17
 
@@ -58,8 +57,6 @@ class BaselineSettings:
     steps: int | None = None
 
     def __post_init__(self) -> None:
-        if self.dtype not in DTYPES:
-            raise ValueError(f"dtype is {self.dtype!r}; choose {' or '.join(DTYPES)}")
         for name in ("steps", "picture_steps", "picture_side"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -73,12 +70,17 @@ class BaselineSettings:
         if self.guidance_scale is not None and not self.guidance_scale >= 0:
             raise ValueError(f"guidance_scale is {self.guidance_scale}; expected 0 or more (1: no guidance)")
 
+    @property
+    def dtype_name(self) -> str:
+        """The name of the models' dtype."""
+        from ...runtime.device import choose_device
+
+        on_cpu = choose_device(self.device) == "cpu"
+        return self.dtype if self.dtype != "auto" else "float32" if on_cpu else "bfloat16"
+
 
 def open_baseline(name: str, settings: BaselineSettings) -> GamePlayer:
     """Open the baseline `gc`, `gfc` or `gsc`; ValueError if a folder or a file is missing or wrong."""
-    from .players import FirstFrameToVideo, StoryToVideo, TextToVideo
+    from . import players
 
-    players: dict[str, Any] = {"gc": TextToVideo, "gfc": FirstFrameToVideo, "gsc": StoryToVideo}
-    if name not in players:
-        raise ValueError(f"unknown baseline {name!r}; choose one of {', '.join(NAMES)}")
-    return players[name](settings)
+    return getattr(players, name.upper())(settings)
