@@ -17,7 +17,7 @@ from ..animegamer_core.media.video import write_clip
 from ..animegamer_core.spec import GUIDANCE
 from ..animegamer_core.story.content_store import address_of
 from ..animegamer_core.story.opening import DEFAULT_TEXT, MOST_FPS, film_span, frame_at_second, open_game
-from ..animegamer_core.story.turn import draw_turn_latent, shot_key
+from ..animegamer_core.story.turn import draw_turn, shot_key
 from . import comfyui
 from .models import GameModel
 from .values import (
@@ -40,8 +40,6 @@ if typing.TYPE_CHECKING:
     from torch import Tensor
 
     from ..animegamer_core.model.decoder import ShotDecoder
-    from ..animegamer_core.model.latents import StartLatent
-    from ..animegamer_core.story.content_store import ShotKey
 
 PREDICTED, CUSTOM = "predicted", "custom"
 MOTIONS = (PREDICTED, *(scope.name.lower() for scope in MotionScope), CUSTOM)
@@ -194,10 +192,23 @@ class DecodeShot(io.ComfyNode):
                 raise ValueError("the latent has a noise mask, which shots do not support; connect it without its mask")
             start = start_latent(latent.get("samples"), denoise, model.world.spec.decoder)
         key = shot_key(model.world, model, settings, state.turn, value, None if seed < 0 else seed, start)
-        shot = draw(model, state, key, start)
-        values = shot_ui(shot) | draft_ui(shot.key.steps, model.usual_steps)
-        video, latent_out = video_of(shot.image_FHWC, shot.fps), {"samples": shot.latent_BCTHW}
-        return io.NodeOutput(shot.image_FHWC, shot.fps, video, shot, latent_out, ui=values)
+        decoder, report = model.decoder(), comfyui.progress(key.steps)
+        latent_BCTHW = draw_turn(decoder, state.turn, key, step_watcher(decoder, report), start)
+        image = image_of(decoder.decode_vae(latent_BCTHW)[0])
+        report(key.steps, picture_of(image))  # otherwise the page keeps showing the last, unfinished preview
+        home, world = comfyui.result_device(), model.world
+        shot = Shot(
+            moment=state,
+            image_FHWC=image.to(home),
+            fps=float(world.spec.decoder.fps),
+            world=world.spec.name,
+            profile=world.profile.name,
+            precision=model.precision,
+            key=key,
+        )
+        video, latent_out = video_of(shot.image_FHWC, shot.fps), {"samples": latent_BCTHW.to(home)}
+        ui = shot_ui(shot) | draft_ui(key.steps, model.usual.steps)
+        return io.NodeOutput(shot.image_FHWC, shot.fps, video, shot, latent_out, ui=ui)
 
 
 def shot_inputs() -> list[io.Input]:
@@ -224,28 +235,6 @@ def motion_of_turns(motion: str, value: float, turns: range, model: GameModel) -
     if motion == PREDICTED or not turns:
         return {}
     return dict.fromkeys(turns, motion_condition(motion, value, 0, model))
-
-
-def draw(model: GameModel, moment: PlayedState, key: ShotKey, start: StartLatent | None = None) -> Shot:
-    """Draw a moment by its key, with progress and previews on the running node. start: the latent of the key.
-
-    ValueError if the state does not fit the world.
-    """
-    world = model.world
-    decoder, report = model.decoder(), comfyui.progress(key.steps)
-    latent = draw_turn_latent(decoder, moment.turn, key, step_watcher(decoder, report), start)
-    image = image_of(decoder.decode_vae(latent)[0])
-    report(key.steps, picture_of(image))  # otherwise the page keeps showing the last, unfinished preview
-    return Shot(
-        moment=moment,
-        image_FHWC=image.to(comfyui.result_device()),
-        latent_BCTHW=latent.to(comfyui.result_device()),
-        fps=float(world.spec.decoder.fps),
-        world=world.spec.name,
-        profile=world.profile.name,
-        precision=model.precision,
-        key=key,
-    )
 
 
 def shot_ui(shot: Shot) -> dict[str, list[typing.Any]]:

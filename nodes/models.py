@@ -9,7 +9,7 @@ from __future__ import annotations
 import typing
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ..animegamer_core.runtime.models import PlaySettings
@@ -76,18 +76,18 @@ class GameModel:
         names = (dtype_name(self._dtype(kind)) for kind in ("engine", "decoder"))
         return "+".join(dict.fromkeys(names))
 
+    @cached_property
+    def usual(self) -> PlaySettings:
+        """How shots are drawn if no widget says otherwise: as the preset says, or else the world."""
+        return with_preset(self._drawing, PlaySettings(), self.world)
+
     def settings(self, steps: int, guidance: str, **others: typing.Any) -> PlaySettings:
-        """How shots are drawn, from two widgets: steps 0 and guidance `world` mean the preset's, or else the world's.
+        """How shots are drawn, from two widgets: steps 0 and guidance `world` mean the usual ones.
 
         others: further fields of PlaySettings.
         """
-        given = PlaySettings(steps=steps or None, guidance=None if guidance == WORLD else guidance, **others)
-        return with_preset(self._drawing, given, self.world)
-
-    @property
-    def usual_steps(self) -> int:
-        """The sampling steps of a shot for which no number is given: the preset's, or else the world's."""
-        return self.settings(0, WORLD).steps
+        chosen = {"steps": steps or None, "guidance": None if guidance == WORLD else guidance}
+        return replace(self.usual, **{name: value for name, value in chosen.items() if value is not None}, **others)
 
     def engine(self) -> GameEngine:
         """The world's game engine, on its device."""

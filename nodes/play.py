@@ -266,7 +266,7 @@ class GameRun:
             values["animegamer_state"] = [state_item(moment)]
         if self.notes:
             values["animegamer_notes"] = self.notes
-        values |= draft_ui(self.player.settings.steps, self.model.usual_steps)
+        values |= draft_ui(self.player.settings.steps, self.model.usual.steps)
         return io.NodeOutput(moment.session, moment, images, fps, video_of(images, fps), self.story.name, ui=values)
 
     def _on_step(self, report: typing.Callable[..., None], before: int) -> OnStep:

@@ -57,13 +57,12 @@ class PlayedState:
 class Shot:
     """A drawn turn with every setting that its frames depend on, so that a story can save it.
 
-    image_FHWC: as ComfyUI's IMAGE. latent_BCTHW: (1, C, T, H, W), what it was decoded from. world, profile: their
-    names. precision: of the GameModel, which predicted the turn. key: every setting that the frames depend on.
+    image_FHWC: as ComfyUI's IMAGE. world, profile: their names. precision: of the GameModel, which predicted the turn.
+    key: every setting that the frames depend on.
     """
 
     moment: PlayedState
     image_FHWC: Tensor
-    latent_BCTHW: Tensor
     fps: float
     world: str
     profile: str

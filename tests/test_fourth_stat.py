@@ -65,7 +65,7 @@ def test_its_tags_stand_in_the_prompt_and_its_question_in_what_captioners_are_as
     engine = world.load_engine("cpu", torch.float32)
     state = engine.predict((), LINE)
     session = GameSession(rules=world.life.rules).step(LINE, state)
-    prompt = engine.prompt_of(session.past(), LINE)
+    prompt = engine.prompt(session.past(), LINE)
     text = engine.tokenizer.decode_with_tags(prompt.ids_L.tolist())
     units = f"<Strength_{state.change['hunger']}>"
     assert f"</ST> <HU> {units} </HU> </TURN>" in text

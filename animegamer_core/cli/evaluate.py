@@ -133,7 +133,6 @@ class World(Drawing, Scoring):
             characters=self.characters,
             flow=flow_of(world, self.flow, **flow),
             edges=None if self.motion_edges is None else edges_of(self.motion_edges),
-            device=device,
         )
 
     def baseline_settings(self, device: str) -> BaselineSettings:

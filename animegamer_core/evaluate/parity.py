@@ -157,7 +157,7 @@ def engine_gaps(golden: Golden) -> Gaps:
     setattr(engine.tokenizer, "encode_text", lambda text: recorded_ids[text][1:])  # noqa: B010  a method
     for name, case in facts["cases"].items():
         past = recorded_past(facts, recorded, name)
-        prompt = engine.prompt_of(past, case["instruction"])
+        prompt = engine.prompt(past, case["instruction"])
         yield "prompts", 0.0, gap(prompt.ids_L, recorded[f"{name}.input_ids"])
         if "same_as" not in case:
             state = engine.predict(past, case["instruction"])
@@ -187,7 +187,7 @@ def whole_gaps(golden: Golden) -> Gaps:
     state_1ND = golden.tensors("mllm_io")[facts["P"]["ar_key"]]
     noise = iter([recorded["x0"], *recorded["draws"][::2]])  # the scripts drew twice a step and used the second
     motion = torch.tensor([float(facts["flow"])])
-    latents = decoder.denoise(state_1ND, motion, lambda: next(noise), steps=facts["P"]["steps"])
+    latents = decoder.sample(state_1ND, motion, (), steps=facts["P"]["steps"], draw=lambda: next(noise))
     frames = torch.from_numpy(to_uint8(decoder.decode_latents(latents)[0])).permute(0, 3, 1, 2)
     yield "whole decode (levels)", 1.0, gap(frames[facts["frames_kept"]], recorded["frames_u8"])
 

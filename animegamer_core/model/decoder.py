@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
 from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
@@ -17,7 +16,7 @@ from diffusers.models.embeddings import TimestepEmbedding, Timesteps
 from einops import rearrange
 from torch import Tensor, nn
 
-from ..spec import PROFILES, TIME_FACTOR, ModelSpec, Profile, resolve_sampling
+from ..spec import PROFILES, TIME_FACTOR, ModelSpec, Profile
 from .latents import StartLatent
 from .sampler import Guidance, OnStep, Schedule, partial_steps, solve
 
@@ -47,11 +46,6 @@ class ShotDecoder(nn.Module):
         self.transformer = _transformer(spec)
         self.vae = _vae(spec)
         self.register_buffer("unconditional_ND", torch.zeros(spec.state.tokens, spec.state.width))
-
-    def schedule(self, steps: int | None = None) -> Schedule:
-        """The schedule of a shot in this profile. steps: None for the world's number."""
-        steps = resolve_sampling(self.spec, self.profile, steps).steps
-        return Schedule.of(steps, self.profile.released_timesteps)
 
     def velocity(self, latents_BTCHW: Tensor, timesteps_B: Tensor, states_BND: Tensor, motion_B: Tensor) -> Tensor:
         """(B, T, C, H, W) predicted velocity v of noised latents."""
@@ -85,29 +79,12 @@ class ShotDecoder(nn.Module):
         """(F, 3, H, W) fp32 frames of one state, in [-1, 1] up to the VAE's overshoot.
 
         motion: the motion value, px per frame at 480 px height. The same seed gives the same noise on every device.
-        steps, guidance: as in `resolve_sampling`. ValueError for a state of another world's size, an impossible number
-        of steps, or an unknown guidance.
+        steps, guidance: None is the world's. ValueError for a state of another world's size, an impossible number of
+        steps, or an unknown guidance.
         """
-        return self.decode_vae(
-            self.draw_latent(state_ND, motion, seed=seed, steps=steps, guidance=guidance, on_step=on_step)
+        return self.decode_latents(
+            self.sample(state_ND[None], torch.tensor([motion]), [seed], steps=steps, guidance=guidance, on_step=on_step)
         )[0]
-
-    def draw_latent(
-        self,
-        state_ND: Tensor,
-        motion: float,
-        *,
-        seed: int,
-        start: StartLatent | None = None,
-        **how: Any,
-    ) -> Tensor:
-        """(1, C, T, H, W) fp32: the latent of a shot, in the VAE's own scale, for `decode_vae`.
-
-        start: the latent to start from; with denoise 0, it is returned. how: steps, guidance and on_step of `shoot`.
-        """
-        if start is not None and start.denoise == 0:
-            return start.latent_BCTHW
-        return self.to_vae(self.sample(state_ND[None], torch.tensor([motion]), [seed], start=start, **how))
 
     @torch.inference_mode()
     def sample(
@@ -120,36 +97,14 @@ class ShotDecoder(nn.Module):
         guidance: str | None = None,
         on_step: OnStep | None = None,
         start: StartLatent | None = None,
+        draw: Callable[[], Tensor] | None = None,
     ) -> Tensor:
         """(B, T, C, H, W) fp32 latents of a batch of states; each row is the same as in a batch of one.
 
-        start: the latent that all rows start from, with denoise above 0; None to start from noise.
+        start: the latent that all rows start from, with denoise above 0; None to start from noise. draw: gives the
+        first latents, and the noise of every step but the last, instead of the seeds. ValueError as for `shoot`.
         """
-        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-
-        def draw() -> Tensor:
-            shape = self.spec.decoder.latent_shape
-            return torch.stack([torch.randn(shape, generator=generator) for generator in generators])
-
-        return self.denoise(states_BND, motion_B, draw, steps=steps, guidance=guidance, on_step=on_step, start=start)
-
-    @torch.inference_mode()
-    def denoise(
-        self,
-        states_BND: Tensor,
-        motion_B: Tensor,
-        draw: Callable[[], Tensor],
-        *,
-        steps: int | None = None,
-        guidance: str | None = None,
-        on_step: OnStep | None = None,
-        start: StartLatent | None = None,
-    ) -> Tensor:
-        """`sample` with noise from draw(), which is called for the first latents and in every step but the last.
-
-        ValueError as for `shoot`.
-        """
-        state = self.spec.state
+        state, shape = self.spec.state, self.spec.decoder.latent_shape
         if states_BND.shape[1:] != (state.tokens, state.width):
             raise ValueError(
                 f"a representation of shape {tuple(states_BND.shape[1:])} does not fit this world, which has states "
@@ -159,6 +114,7 @@ class ShotDecoder(nn.Module):
         states, motion = states_BND.to(device), motion_B.to(device)
         both = torch.cat([self.unconditional_ND.to(states).expand_as(states), states]), self.guided_motion(motion)
         cache = _StepCache(self.transformer)
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
         def velocity(latents: Tensor, timestep: int, skip_uncond: bool) -> Tensor:
             conditions = (states, motion) if skip_uncond else both
@@ -168,20 +124,20 @@ class ShotDecoder(nn.Module):
                 return self.velocity(rows, timesteps, *conditions)
 
         def noise() -> Tensor:
-            drawn = draw()
+            drawn = draw() if draw else torch.stack([torch.randn(shape, generator=own) for own in generators])
             if device.type == "cuda":  # pinned memory makes the copy asynchronous
                 drawn = drawn.pin_memory()
             return drawn.to(device, non_blocking=True)
 
-        sampling = resolve_sampling(self.spec, self.profile, steps, guidance)
-        scaled = Guidance(sampling.guidance, self.spec.decoder.guidance_scale, self.profile.skip_guidance_below)
-        first = noise()
-        if start is None:
-            return solve(velocity, first, self.schedule(sampling.steps), scaled, noise, on_step)
-        whole, skipped = partial_steps(sampling.steps, start.denoise)
-        schedule = self.schedule(whole).starting_at(skipped)
-        clean = rearrange(start.latent_BCTHW.to(first), "b c t h w -> b t c h w") * self.vae.config.scaling_factor
-        return solve(velocity, schedule.noised(clean, first), schedule, scaled, noise, on_step)
+        steps = self.spec.decoder.steps if steps is None else steps
+        guidance = self.profile.guidance if guidance is None else guidance
+        scaled = Guidance(guidance, self.spec.decoder.guidance_scale, self.profile.skip_guidance_below)
+        whole, skipped = (steps, 0) if start is None else partial_steps(steps, start.denoise)
+        schedule, first = Schedule.of(whole, self.profile.released_timesteps, skipped), noise()
+        if start is not None:
+            clean = rearrange(start.latent_BCTHW.to(first), "b c t h w -> b t c h w") * self.vae.config.scaling_factor
+            first = schedule.noised(clean, first)
+        return solve(velocity, first, schedule, scaled, noise, on_step)
 
     def decode_latents(self, latents_BTCHW: Tensor) -> Tensor:
         """(B, F, 3, H, W) fp32 frames of the transformer's latents."""

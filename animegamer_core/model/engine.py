@@ -56,13 +56,10 @@ class GameEngine(nn.Module):
         self.project_in = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, hidden))
         self.project_out = nn.Sequential(nn.Linear(hidden, width), nn.GELU(), nn.Linear(width, width))
 
-    def prompt(self, past: Sequence[tuple[str, Levels]], instruction: str) -> TurnPrompt:
-        """The prompt of a turn in this engine's vocabulary, state size and profile."""
-        return build_prompt(self.tokenizer, self.spec.state.tokens, past, instruction, self.profile)
-
-    def prompt_of(self, past: Sequence[Turn], instruction: str) -> TurnPrompt:
-        """The prompt of a turn after these."""
-        return self.prompt([(turn.instruction, self.levels(turn.state)) for turn in past], instruction)
+    def prompt(self, past: Sequence[Turn], instruction: str) -> TurnPrompt:
+        """The prompt of a turn after these, in this engine's vocabulary, state size and profile."""
+        before = [(turn.instruction, self.levels(turn.state)) for turn in past]
+        return build_prompt(self.tokenizer, self.spec.state.tokens, before, instruction, self.profile)
 
     def levels(self, state: GameState) -> Levels:
         """The numbers of a state, in the order of the prompt."""
@@ -75,7 +72,7 @@ class GameEngine(nn.Module):
         ValueError if the prompt has more tokens than the engine has positions, or as in `build_prompt` and
         `past_states`.
         """
-        prompt = self.prompt_of(past, instruction)
+        prompt = self.prompt(past, instruction)
         if len(prompt.ids_L) > self.spec.engine.max_positions:
             raise ValueError(
                 f"this turn and the {len(past)} before it take {len(prompt.ids_L)} tokens, but the engine has only "

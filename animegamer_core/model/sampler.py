@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -83,7 +83,7 @@ class Schedule:
     first: int = 0
 
     @classmethod
-    def of(cls, steps: int, released: bool = False) -> Schedule:
+    def of(cls, steps: int, released: bool = False, first: int = 0) -> Schedule:
         """The schedule of 1 to 1000 steps; ValueError for another number.
 
         released: use the released scripts' timesteps. For 34 numbers of steps, some of these are lower by one.
@@ -95,14 +95,10 @@ class Schedule:
         selected = _rescaled(_shifted_table()[ascending]) if steps > 1 else torch.zeros(1)
         sqrt_alphas = torch.cat([selected.flip(0), torch.ones(1)])
         nearest = (train_table()[None] - sqrt_alphas[:-1, None]).abs().argmin(dim=1)
-        return cls(tuple(reversed(ascending)), sqrt_alphas, train_table()[nearest])
+        return cls(tuple(reversed(ascending)), sqrt_alphas, train_table()[nearest], first)
 
     def __len__(self) -> int:
         return len(self.timesteps)
-
-    def starting_at(self, first: int) -> Schedule:
-        """The same schedule without the steps before this index."""
-        return replace(self, first=first)
 
     def noised(self, clean: Tensor, noise: Tensor) -> Tensor:
         """A clean latent with the noise of the first computed step; only the noise if that is step 0."""

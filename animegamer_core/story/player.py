@@ -16,6 +16,7 @@ from ..game.director import Director, director_for
 from ..game.life import PUBLISHED_RULES
 from ..game.state import GameSession, Turn
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
+from ..spec import resolve_sampling
 from .content_store import ShotKey, address_of, opening_address
 from .story import Story
 from .turn import draw_turn, predict_turn, shot_key, state_key
@@ -59,7 +60,8 @@ class Player:
         """
         self.world = world
         self.story = story
-        self.settings = settings
+        sampling = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance)
+        self.settings = replace(settings, steps=sampling.steps, guidance=sampling.guidance)
         self.models: Models = models or LoadedModels(world, settings)
         memory = settings.memory or story.memory or world.memory
         story.memory, story.rules = story.memory or memory, story.rules or world.life.rules
@@ -96,8 +98,10 @@ class Player:
             shot = address_of(key)
             drawn = self.story.shots.find(shot) is None
             if drawn:
-                frames = draw_turn(self.models, self.story.load_turn(turn), key, on_step)
-                put_shot(self.story, turn, key, to_uint8(frames), self.world.spec.decoder.fps)
+                decoder = self.models.decoder()
+                latent = draw_turn(decoder, self.story.load_turn(turn), key, on_step)
+                frames = to_uint8(decoder.decode_vae(latent)[0])
+                put_shot(self.story, turn, key, frames, self.world.spec.decoder.fps)
         clip = self.story.add_turn(turn, shot, proposed_by=proposed_by)
         self.session = session
         return PlayedTurn(turn, clip, motion, not prediction.known, drawn)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ..game.state import GameSession, GameState, Turn
 from ..runtime.models import Models, PlaySettings
-from ..spec import resolve_sampling
 from .content_store import ShotKey, StateKey, address_of, opening_address
 
 if typing.TYPE_CHECKING:
@@ -76,45 +75,46 @@ def shot_key(
     seed: int | None = None,
     start: StartLatent | None = None,
 ) -> ShotKey:
-    """The key of a turn's shot. motion: in px per frame at 480 px height. seed: None is the turn's own.
+    """The key of a turn's shot. settings: with steps and guidance. motion: in px per frame at 480 px height.
 
-    start: the latent that it starts from; None: from noise.
+    seed: None is the turn's own. start: the latent that it starts from; None: from noise.
     """
-    sampling = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance)
+    assert settings.steps is not None and settings.guidance is not None, "call with_preset first"
     return ShotKey(
         world=world.fingerprint,
         state=turn.address or "",
         seed=turn.seed if seed is None else seed,
         motion=motion,
-        steps=sampling.steps,
-        guidance=sampling.guidance,
+        steps=settings.steps,
+        guidance=settings.guidance,
         precision=f"{models.precision}{settings.precision_suffix}",
         latent="" if start is None else start.digest,
         denoise=1.0 if start is None else start.denoise,
     )
 
 
-def draw_turn(models: Models, turn: Turn, key: ShotKey, on_step: OnStep | None = None) -> Tensor:
-    """The shot of a turn by its key: (F, 3, H, W) frames as from `ShotDecoder.shoot`."""
-    return models.decoder().shoot(_representation(turn), key.motion, **_settings(key), on_step=on_step)
-
-
-def draw_turn_latent(
+def draw_turn(
     decoder: ShotDecoder, turn: Turn, key: ShotKey, on_step: OnStep | None = None, start: StartLatent | None = None
 ) -> Tensor:
-    """The latent of a turn's shot by its key: (1, C, T, H, W) as from `ShotDecoder.draw_latent`.
+    """The latent of a turn's shot by its key: (1, C, T, H, W) fp32, for `ShotDecoder.decode_vae`.
 
-    start: the latent that the key was made with.
+    start: the latent that the key was made with; with denoise 0, it is returned.
     """
+    import torch
+
     assert key.latent == ("" if start is None else start.digest)
-    return decoder.draw_latent(_representation(turn), key.motion, **_settings(key), on_step=on_step, start=start)
-
-
-def _representation(turn: Turn) -> Tensor:
-    if turn.state.representation is None:
+    if start is not None and start.denoise == 0:
+        return start.latent_BCTHW
+    state_ND = turn.state.representation
+    if state_ND is None:
         raise ValueError(f"the representation of turn {turn.number} is not in memory; load the turn from its story")
-    return turn.state.representation
-
-
-def _settings(key: ShotKey) -> dict[str, typing.Any]:
-    return {"seed": key.seed, "steps": key.steps, "guidance": key.guidance}
+    latents = decoder.sample(
+        state_ND[None],
+        torch.tensor([key.motion]),
+        [key.seed],
+        steps=key.steps,
+        guidance=key.guidance,
+        on_step=on_step,
+        start=start,
+    )
+    return decoder.to_vae(latents)

@@ -32,7 +32,7 @@ def test_the_stock_turn_is_of_the_same_sizes():
     spec = SPECS["tiny"]
     stock = StockTurn.of(spec, CPU, torch.float32, steps=1)
     engine, decoder = random_models(spec, PROFILES["paper"], CPU, torch.float32)
-    assert stock.length == len(engine.prompt_of(past_turns(spec), INSTRUCTION).ids_L)
+    assert stock.length == len(engine.prompt(past_turns(spec), INSTRUCTION).ids_L)
     assert stock._sample().shape == (1, *spec.decoder.latent_shape)
     assert stock._decode(stock._noise()).shape[2:] == (spec.decoder.frames, spec.decoder.height, spec.decoder.width)
     for theirs, ours in ((stock.vae, decoder.vae), (stock.engine, engine.llm)):

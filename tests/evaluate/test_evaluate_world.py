@@ -134,7 +134,7 @@ def turn_of(asked, level=None, change=None, measured=None, seconds=1.0, **scores
 
 def game_of(*turns, name="by-hand"):
     numbered = tuple(replace(turn, number=number) for number, turn in enumerate(turns, 1))
-    return GameRecord(name, "by hand", 0, 8.0, {}, numbered)
+    return GameRecord(name, "by hand", 0, 8.0, numbered)
 
 
 def test_rows_by_hand():

@@ -128,7 +128,7 @@ def test_what_the_engine_computes_on_the_way(golden, engine, monkeypatch):
     hook = engine.llm.model.register_forward_hook(lambda _, __, output: seen.append(output.last_hidden_state[0]))
     for name, case in facts["cases"].items():
         past = recorded_past(facts, recorded, name)
-        prompt = engine.prompt_of(past, case["instruction"])
+        prompt = engine.prompt(past, case["instruction"])
         assert torch.equal(prompt.query_L, recorded[f"{name}.ids_gen_mask"].bool())
         assert torch.equal(prompt.past_L, recorded[f"{name}.ids_cmp_mask"].bool())
         assert torch.equal(1 - 2 * prompt.query_L.long(), recorded[f"{name}.attention_mask"].long())

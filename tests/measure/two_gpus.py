@@ -60,7 +60,7 @@ def shoot(decoder: ShotDecoder, steps: int, guidance: str = "constant") -> Tenso
 @torch.inference_mode()
 def one_by_one(engine: GameEngine, past: tuple[Turn, ...]) -> None:
     """A prediction with one pass over the prompt, then one for each number after the first."""
-    hidden_LH, cache = engine._read(engine.prompt_of(past, INSTRUCTION), engine.past_states(past))
+    hidden_LH, cache = engine._read(engine.prompt(past, INSTRUCTION), engine.past_states(past))
     engine.project_out(hidden_LH[-engine.spec.state.tokens :]).float().cpu()
     for _ in range(3):
         int(engine._logits(hidden_LH).argmax())

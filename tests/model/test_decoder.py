@@ -3,10 +3,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+from animegamer_core.game.state import GameState, Turn
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.latents import shot_clip, start_latent
 from animegamer_core.model.sampler import Schedule
 from animegamer_core.spec import PROFILES, SPECS, ModelSpec
+from animegamer_core.story.content_store import ShotKey
+from animegamer_core.story.turn import draw_turn
 from animegamer_core.toybox.drawing.draw import draw_shot
 from animegamer_core.toybox.games import sample_game
 from animegamer_core.weights import open_world
@@ -52,8 +55,6 @@ def test_a_batch_gives_the_same_as_single_shots(tiny_decoder, states):
 def test_invalid_settings_do_not_become_the_default(tiny_decoder, states, how, named):
     with pytest.raises(ValueError, match=named):
         tiny_decoder.shoot(states[0], 1.0, seed=0, **how)
-    with pytest.raises(ValueError, match=named):
-        tiny_decoder.denoise(states[:1], torch.ones(1), lambda: torch.randn(1, *TINY.decoder.latent_shape), **how)
 
 
 def test_a_world_may_guide_motion_too(tiny_decoder, states):
@@ -84,8 +85,7 @@ def test_a_shot_takes_the_timesteps_of_its_profile(name, released, tiny_decoder,
         seen.clear()
         decoder.sample(states[:1], torch.ones(1), [0], steps=99, guidance=guidance)
         assert seen[77] == 999 * 22 // 99 - released and seen[88] == 999 * 11 // 99 - released
-        assert tuple(seen) == Schedule.of(99, released).timesteps == decoder.schedule(99).timesteps
-    assert len(decoder.schedule()) == TINY.decoder.steps
+        assert tuple(seen) == Schedule.of(99, released).timesteps
 
 
 def test_decoding_is_three_latent_frames_and_then_two_and_encoding_their_mean_or_a_sample(tiny_decoder):
@@ -133,18 +133,19 @@ def start_of(latent, denoise):
 
 
 def test_a_shots_latent_decodes_to_the_shot_and_may_begin_another_one(tiny_decoder, states):
-    shot = tiny_decoder.shoot(states[0], 2.5, seed=7)
-    latent = tiny_decoder.draw_latent(states[0], 2.5, seed=7)
+    turn = Turn(1, "run", 7, GameState(states[0], 3), {})
+    key = ShotKey("", "", 7, 2.5, 4, "cosine", "float32")
+    latent = draw_turn(tiny_decoder, turn, key)
     frames, channels, height, width = TINY.decoder.latent_shape
     assert latent.shape == (1, channels, frames, height, width) and latent.dtype == torch.float32
-    assert torch.equal(tiny_decoder.decode_vae(latent.clone())[0], shot)
+    assert torch.equal(tiny_decoder.decode_vae(latent.clone())[0], tiny_decoder.shoot(states[0], 2.5, seed=7))
     other = torch.randn(latent.shape, generator=torch.Generator().manual_seed(5))
 
-    def drawn(denoise, begin=other, **how):
-        steps = []
-        found = tiny_decoder.draw_latent(
-            states[0], 2.5, seed=7, start=start_of(begin, denoise), on_step=lambda *step: steps.append(step[:2]), **how
-        )
+    def drawn(denoise, begin=other, **changes):
+        steps, start = [], start_of(begin, denoise)
+        digest = "" if start is None else start.digest
+        begun = replace(key, latent=digest, denoise=denoise, **changes)
+        found = draw_turn(tiny_decoder, turn, begun, lambda *step: steps.append(step[:2]), start)
         assert denoise == 0 or steps[-1][0] == steps[-1][1] == len(steps)
         return found, len(steps)
 

@@ -110,7 +110,7 @@ def test_training_in_a_padded_batch_equals_playing(answered, name, tiny_engine, 
     engine = with_profile(tiny_engine, name)
     first = play(engine, LINES[:1]).turns[0]
     past = first.state.representation[None]
-    asked = [engine.prompt([], LINES[0]), engine.prompt([(LINES[0], engine.levels(first.state))], LINES[1])]
+    asked = [engine.prompt([], LINES[0]), engine.prompt([first], LINES[1])]
     block = state_block(tiny_tokenizer, (3, 1, 0, -1), engine.profile)[1:] if answered else []
     with torch.no_grad():
         output = engine([prompt.followed_by(block) for prompt in asked], [past[:0], past], answers=len(block))
@@ -125,7 +125,7 @@ def test_training_in_a_padded_batch_equals_playing(answered, name, tiny_engine, 
 
 def chosen_one_by_one(engine, past, instruction):
     """Levels and unconstrained choices, from one pass per number over a growing prompt."""
-    prompt = engine.prompt([(turn.instruction, engine.levels(turn.state)) for turn in past], instruction)
+    prompt = engine.prompt(past, instruction)
     states, tokenizer = engine.past_states(past), engine.tokenizer
     levels, raw_choices = (), ()
     for choice, following in zip(GRAMMAR, (*GRAMMAR[1:], None), strict=True):
@@ -166,9 +166,7 @@ def test_a_turn_is_one_pass_and_the_reply_tree_does_not_change_the_state(name, p
     state = engine.predict(past, LINES[2])
     layer.remove()
     assert len(kept) == passes
-    alone = engine.represent(
-        engine.prompt([(t.instruction, engine.levels(t.state)) for t in past], LINES[2]), engine.past_states(past)
-    )
+    alone = engine.represent(engine.prompt(past, LINES[2]), engine.past_states(past))
     torch.testing.assert_close(state.representation, alone, atol=1e-6, rtol=1e-5)
 
 
@@ -177,7 +175,7 @@ def test_a_turn_is_one_pass_and_the_reply_tree_does_not_change_the_state(name, p
 def test_a_prompt_that_is_read_in_parts_gives_the_same_turn_in_less_memory(name, grammar, tiny_engine, monkeypatch):
     engine = with_profile(tiny_engine, name, grammar=grammar)
     past = play(engine, LINES[:3]).past()
-    prompt = engine.prompt([(turn.instruction, engine.levels(turn.state)) for turn in past], "run " * 300)
+    prompt = engine.prompt(past, "run " * 300)
     states = engine.past_states(past)
     whole, turn = engine.first_logits(prompt, states), engine.predict(past, "run " * 300)
     sizes = []
@@ -199,7 +197,7 @@ def test_a_prompt_that_is_read_in_parts_gives_the_same_turn_in_less_memory(name,
 
 
 def test_the_second_causal_pass_differs_from_the_shared_one(tiny_engine):
-    prompt = tiny_engine.prompt([(LINES[0], (3, 1, 0, -1))], LINES[1])
+    prompt = tiny_engine.prompt(play(tiny_engine, LINES[:1]).turns, LINES[1])
     states = torch.randn(1, 8, 32, generator=torch.Generator().manual_seed(0))
     causal = with_profile(tiny_engine, shared_prefill=False)
     blind = with_profile(tiny_engine, shared_prefill=False, text_sees_states=False)

@@ -231,16 +231,16 @@ def test_what_is_played_next(world, tmp_path):
 
 
 def test_ctrl_c_loses_no_turn_and_the_same_command_goes_on(world, tmp_path, game, monkeypatch):
-    shoot, drawn = ShotDecoder.shoot, []
+    sample, drawn = ShotDecoder.sample, []
 
     def interrupted(decoder, *given, **options):
         if len(drawn) == 2:
             raise KeyboardInterrupt
-        drawn.append(shoot(decoder, *given, **options))
+        drawn.append(sample(decoder, *given, **options))
         return drawn[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(ShotDecoder, "shoot", interrupted)
+        patch.setattr(ShotDecoder, "sample", interrupted)
         assert run_play(world, tmp_path, game) == 130
     assert len(opened(world, tmp_path / "out").entries) == 2
     assert run_play(world, tmp_path, game, "--resume") == 0

@@ -108,8 +108,10 @@ def graph(world, opening=None, window=4, instructions=GAME[:3], memory=None):
         session = with_opening_address(world.fingerprint, session)
         session = predict_turn(world, models, session, instruction).follow(session, number)
         turn = session.turns[-1]
-        key = shot_key(world, models, PlaySettings(), turn, world.motion_table.value(turn.state.motion))
-        turns.append((session, key, to_uint8(draw_turn(models, turn, key))))
+        settings = PlaySettings(steps=world.spec.decoder.steps, guidance=world.profile.guidance)
+        key = shot_key(world, models, settings, turn, world.motion_table.value(turn.state.motion))
+        decoder = models.decoder()
+        turns.append((session, key, to_uint8(decoder.decode_vae(draw_turn(decoder, turn, key))[0])))
     return turns
 
 

@@ -45,16 +45,16 @@ def test_a_game_is_played_in_takes_and_again_for_nothing(takes_of, tmp_path, mon
 
 
 def test_takes_go_on_after_an_interrupt(takes_of, tmp_path, monkeypatch):
-    out, shoot, drawn = tmp_path / "out", ShotDecoder.shoot, []
+    out, sample, drawn = tmp_path / "out", ShotDecoder.sample, []
 
     def interrupted(decoder, *args, **options):
         if len(drawn) == 3:  # in the second take
             raise KeyboardInterrupt
-        drawn.append(shoot(decoder, *args, **options))
+        drawn.append(sample(decoder, *args, **options))
         return drawn[-1]
 
     with monkeypatch.context() as patch:
-        patch.setattr(ShotDecoder, "shoot", interrupted)
+        patch.setattr(ShotDecoder, "sample", interrupted)
         status, said, _ = takes_of(out)
     assert status == 130 and said == "seed 5  branch main\n"
     before = shots_in(out)

@@ -46,7 +46,7 @@ def make_run(folder: Path, name: str, games: dict[str, int], shade: int, change:
             frames[:, :, :8] = np.linspace(0, 255, 9, dtype=np.uint8)[:, None, None, None]  # time can be seen
             write_clip(game_folder(folder, game) / clip, frames, 8)
             turns.append(turn_record(number, line("Miko", number), clip, change))
-        GameRecord(game, name, 0, 8.0, {}, tuple(turns)).save(folder)
+        GameRecord(game, name, 0, 8.0, tuple(turns)).save(folder)
     return folder
 
 

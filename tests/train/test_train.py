@@ -21,6 +21,7 @@ from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
 from animegamer_core.data.dataset import ClipRecord, GameRecord
 from animegamer_core.media.video import write_clip
+from animegamer_core.model.prompt import build_prompt
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.train.checkpoints import list_checkpoints, step_of
 from animegamer_core.train.engine_learner import PromptTable
@@ -269,9 +270,8 @@ def test_training_prompts_are_the_prompts_of_play(profile, data):
     turns = data.folder.turns
     table = PromptTable(engine, turns)
     for clips in ((3,), (1, 2), (6, 7, 8, 9, 10)):
-        wanted = engine.prompt(
-            [(turns[c].instruction, levels_of(turns[c])) for c in clips[:-1]], turns[clips[-1]].instruction
-        )
+        past = [(turns[c].instruction, levels_of(turns[c])) for c in clips[:-1]]
+        wanted = build_prompt(engine.tokenizer, TINY.state.tokens, past, turns[clips[-1]].instruction, engine.profile)
         short, whole = table.prompt(clips, answered=False), table.prompt(clips)
         for name in ("ids_L", "past_L", "query_L"):
             assert torch.equal(getattr(short, name), getattr(wanted, name))

@@ -71,13 +71,13 @@ def test_play_computes_what_training_reached_and_draws_it(dataset, published, tm
 
     reached = json.loads((tmp_path / "p" / "log.jsonl").read_text().splitlines()[-1])["mse"]
     wanted = targets(dataset, published)
-    drawn, shoot = [], ShotDecoder.shoot
+    drawn, sample = [], ShotDecoder.sample
 
-    def seen(decoder, state, motion, **how):
-        drawn.append((state, motion))
-        return shoot(decoder, state, motion, **how)
+    def seen(decoder, states, motion, seeds, **how):
+        drawn.append((states[0], float(motion)))
+        return sample(decoder, states, motion, seeds, **how)
 
-    monkeypatch.setattr(ShotDecoder, "shoot", seen)
+    monkeypatch.setattr(ShotDecoder, "sample", seen)
     states, story = played(published, dataset, tmp_path, predict, adapt)
     error = (states - wanted).square().mean().item()
     assert reached < 0.05 * wanted.var() and error < max(2 * reached, 1e-3), (error, reached)

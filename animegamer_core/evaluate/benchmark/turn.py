@@ -128,7 +128,7 @@ class StockTurn:
         """Stock models with a spec's sizes."""
         engine, decoder = random_models(spec, PROFILES["paper"], torch.device("meta"), dtype)  # for their configs
         config = {**decoder.transformer.config, "text_embed_dim": spec.encoder.text.width}
-        length = len(engine.prompt_of(past_turns(spec), INSTRUCTION).ids_L)
+        length = len(engine.prompt(past_turns(spec), INSTRUCTION).ids_L)
         with torch_defaults(device, dtype):
             return cls(
                 spec,

@@ -234,7 +234,7 @@ def predict_batch(engine: GameEngine, pasts: Sequence[Sequence[Turn]], instructi
     if not (engine.profile.shared_prefill and engine.profile.grammar and engine.profile.aligned_queries):
         return [engine.predict(past, text) for past, text in zip(pasts, instructions, strict=True)]
     tokenizer = engine.tokenizer
-    prompts = [engine.prompt_of(past, text) for past, text in zip(pasts, instructions, strict=True)]
+    prompts = [engine.prompt(past, text) for past, text in zip(pasts, instructions, strict=True)]
     known = [engine.past_states(past) for past in pasts]
     chosen: list[tuple[int, ...]] = [()] * len(prompts)
     first_choices: list[tuple[int | None, ...]] = [()] * len(prompts)

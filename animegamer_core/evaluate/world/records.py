@@ -67,13 +67,12 @@ class TurnRecord:
 
 @dataclass(frozen=True)
 class GameRecord:
-    """A finished game. seed: of the first turn's noise. played_on: the device and torch's version."""
+    """A finished game. seed: of the first turn's noise."""
 
     name: str
     player: str
     seed: int
     fps: float
-    played_on: Mapping[str, str]
     turns: tuple[TurnRecord, ...]
 
     def save(self, out: Path) -> None:

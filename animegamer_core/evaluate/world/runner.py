@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import platform
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,8 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from ...data.benchmark import BenchmarkGame, benchmark_text, read_benchmark
 from ...data.motion import FlowSettings
@@ -52,7 +49,7 @@ class EvaluationJob:
 
     world: shots are measured with its motion settings; the player's own world, or any for a baseline. flow: how motion
     is measured. edges: the borders between motion levels, None for the world's. characters: a folder of reference
-    pictures. device: where the player runs.
+    pictures.
     """
 
     world: World
@@ -65,7 +62,6 @@ class EvaluationJob:
     characters: Path | None = None
     flow: FlowSettings = FlowSettings()
     edges: tuple[float, ...] | None = None
-    device: str = "cpu"
 
     @property
     def played(self) -> tuple[BenchmarkGame, ...]:
@@ -141,11 +137,7 @@ class EvaluationJob:
                 )
             )
             on_turn(game.name, number, len(game.turns))
-        device = torch.device(self.device)  # it and torch's version change the last digits of a game's scores
-        on_gpu = device.type == "cuda"
-        chip = torch.cuda.get_device_name(device) if on_gpu else platform.processor() or platform.machine()
-        played_on = {"device": f"{device.type} {chip}", "torch": str(torch.__version__)}
-        return GameRecord(game.name, player.name, seed, player.fps, played_on, tuple(turns))
+        return GameRecord(game.name, player.name, seed, player.fps, tuple(turns))
 
     def report(self, beside: Sequence[Path] = (), facts: Mapping[str, Any] | None = None) -> PaperTable:
         """The table of the finished games. beside: folders of other runs to show next to it; facts: see `table_of`."""
@@ -232,7 +224,6 @@ def evaluate_small(
         out=root / f"{player.world.fingerprint[:8]}-{hashlib.sha256(decides.encode()).hexdigest()[:8]}",
         limit=games,
         seed=seed,
-        device=player.settings.device,
     )
     counted, total = itertools.count(1), sum(len(game.turns) for game in job.played)
     with open_job(job):
