@@ -22,7 +22,7 @@ from ..json_files import parse_json, to_type
 from ..messages import shortened
 from ..spec import Reading
 from .manifest import read_motion_table
-from .parts import ADAPTER, CONFIG, LoraUpdate, LoraUpdates
+from .parts import LoraUpdate, LoraUpdates
 from .storage import LONGEST, CheckpointError, SafetensorsSource, finite_extremes, note_of, number, read_json
 
 if TYPE_CHECKING:
@@ -103,8 +103,9 @@ def _scale(path: Path, config: Mapping[str, typing.Any], layer: str, rank: int, 
 
 def _config_of(path: Path) -> Mapping[str, typing.Any]:
     """The settings that diffusers writes into a file, or peft next to it; empty without either."""
-    if path.name == ADAPTER and path.with_name(CONFIG).is_file():
-        return read_json(path.with_name(CONFIG))
+    beside = path.with_name("adapter_config.json")
+    if path.name == "adapter_model.safetensors" and beside.is_file():
+        return read_json(beside)
     with _opened(path) as file:
         notes = parse_json((file.metadata() or {}).get(_NOTES, "{}"), dict[str, typing.Any], f"{path}: {_NOTES}")
     return {name.removeprefix("transformer."): value for name, value in notes.items()}

@@ -18,10 +18,10 @@ from .base_folders import BaseFolders
 from .downloads import LICENCE, file_signature, find_downloads
 from .foreign import ForeignParts
 from .keys import RecipeSource
-from .parts import PARTS, PLAY_PARTS, Stored, build_model, narrowed, write_part
+from .parts import PARTS, PLAY_PARTS, Stored, build_model, narrowed
 from .published import open_published
-from .save import commit_part, save_world, writing
-from .storage import DEFAULT_SHARD_BYTES, CheckpointError, check_room
+from .save import save_world, write_part, writing
+from .storage import CheckpointError, check_room
 from .world import MANIFEST, World, open_world
 
 OnProgress = Callable[[int, int, str], None]  # (bytes done, total bytes, what is being written)
@@ -109,9 +109,8 @@ def _write(
         check_room(out, total + sum(source.lora_bytes for source in todo.values()), "to write")
         for part, source in todo.items():
             model = build_model(partial(parts.build, PARTS[part].model))
-            writer = write_part(out, part, model, stored[part], DEFAULT_SHARD_BYTES, source.lora())
             world = replace(world, provenance={**world.provenance, part: signatures[part]})
-            world = commit_part(world, part, writer)
+            world = write_part(world, part, model, stored[part], source.lora())
         return world
 
 

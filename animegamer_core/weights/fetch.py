@@ -21,7 +21,7 @@ from ..files import is_inside, locked, make_folder, rename, room_for, sync_file
 from ..messages import shortened
 from . import base_folders
 from .downloads import ANIMEGAMER, COGVIDEO, LICENCE, MISTRAL
-from .storage import CheckpointError, check_room, find_safetensors, note_of, shards_of
+from .storage import CheckpointError, check_room, find_safetensors, note_of
 from .world import EMBEDDED, MANIFEST, open_world
 
 OnBytes = Callable[[int, str], None]  # (bytes just done, what they belong to)
@@ -101,10 +101,8 @@ def missing_pieces(world: str, out: Path, encoders: bool = False) -> tuple[Piece
 
 def _has_weights(folder: Path) -> bool:
     """Whether a folder of a base model has all its weight files, by their names."""
-    found = next(filter(None, (find_safetensors(folder, stem) for stem in ("model", "diffusion_pytorch_model"))), None)
-    if found is None or found.suffix == ".safetensors":
-        return found is not None or (folder / "open_clip_pytorch_model.bin").is_file()
-    return all((folder / name).is_file() for name in shards_of(found))
+    found = find_safetensors(folder, "model") or find_safetensors(folder, "diffusion_pytorch_model")
+    return all(path.is_file() for path in found or (folder / "open_clip_pytorch_model.bin",))
 
 
 def missing_text(pieces: tuple[Piece, ...]) -> str:

@@ -27,6 +27,7 @@ def part_of(path: str) -> str:
 
 FORMAT = 1  # raised when an older program could misread the folder
 MANIFEST = "world.json"
+TENSORS, LORA, TOKENIZER = "model", "lora", "tokenizer"  # how the names of a part's files begin
 Number = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 
 

@@ -6,6 +6,7 @@ image encoders have diffusers' and transformers' names).
 
 from __future__ import annotations
 
+import json
 import re
 import typing
 from collections.abc import Callable, Mapping
@@ -13,30 +14,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ..files import write_text
+from ..json_files import parse_json
 from ..spec import dtype_name
-from .storage import (
-    LONGEST,
-    CheckpointError,
-    FolderWriter,
-    SafetensorsSource,
-    TensorSource,
-    finite_extremes,
-    number,
-    read_json,
-)
+from .storage import LONGEST, CheckpointError, SafetensorsSource, TensorSource, finite_extremes
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
 
-ADAPTER, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-_KEYS = ("base_model.model.{}.lora_A.weight", "base_model.model.{}.lora_B.weight")  # base_model: peft's wrapper
-_KEY = re.compile(r"base_model\.model\.(.+)\.lora_[AB]\.weight")
+_KEYS, _SCALES = ("{}.lora_A.weight", "{}.lora_B.weight"), "scales"
 _LORA = re.compile(r"\.lora_[AB]\.")
 
 
@@ -72,58 +61,25 @@ def plain_tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name.replace(".base_layer.", "."): value for name, value in state.items() if not is_lora(name)}
 
 
-def write_lora(writer: FolderWriter, updates: LoraUpdates) -> None:
-    """Write a part's LoRA to its own file; the numbers keep their type."""
-    from safetensors.torch import save_file
-
-    if not updates:
-        return
+def lora_file(updates: LoraUpdates) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """(tensors, metadata) of the file that holds a part's LoRA; the numbers keep their type."""
     tensors = {}
     for name, update in updates.items():
         for key, value in zip(_KEYS, (update.down, update.up), strict=True):
             tensors[key.format(name)] = value.detach().cpu().contiguous()
-    writer.write_file(ADAPTER, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
-    writer.write_json(CONFIG, _config(updates))
+    return tensors, {_SCALES: json.dumps({name: update.scale for name, update in updates.items()})}
 
 
-def _config(updates: LoraUpdates) -> dict[str, typing.Any]:
-    """The settings that peft needs to load the file; layers that differ from the first one are listed in patterns."""
-    ranks = {name: len(update.down) for name, update in updates.items()}
-    alphas = {name: update.scale * len(update.down) for name, update in updates.items()}
-    rank, alpha = next(iter(ranks.values())), next(iter(alphas.values()))
-    return {
-        "peft_type": "LORA",
-        "r": rank,
-        "lora_alpha": alpha,
-        "target_modules": sorted(updates),
-        "rank_pattern": {name: own for name, own in ranks.items() if own != rank},
-        "alpha_pattern": {name: own for name, own in alphas.items() if own != alpha},
-        "bias": "none",
-    }
-
-
-def read_lora(folder: Path) -> LoraUpdates:
-    """The LoRA in a part's folder; CheckpointError where lora_A or lora_B is missing, or their shapes do not fit."""
-    source, config = SafetensorsSource(folder / ADAPTER), read_json(folder / CONFIG)
-    alphas = config.get("alpha_pattern", {})
-    if not isinstance(alphas, dict):
-        raise CheckpointError(f"{folder / CONFIG}: alpha_pattern is not an object of layer names and numbers")
-    keys, found = set(source.keys()), {}
-    for name in dict.fromkeys(match[1] if (match := _KEY.fullmatch(key)) else key for key in keys):
-        down_key, up_key = (key.format(name) for key in _KEYS)
-        if not {down_key, up_key} <= keys:
-            raise CheckpointError(f"{source.path}: {name!r} has only one of lora_A and lora_B; expected both")
-        down, up = source.tensor(down_key), source.tensor(up_key)
-        for key, tensor in ((down_key, down), (up_key, up)):
-            finite_extremes(tensor, f"{source.path}: {key!r}")
-        if down.dim() != 2 or up.dim() != 2 or not 0 < len(down) == up.shape[1]:
-            raise CheckpointError(
-                f"{source.path}: lora_A and lora_B of {name!r} have shapes {tuple(down.shape)} and {tuple(up.shape)}; "
-                "expected (rank, inputs) and (outputs, rank)"
-            )
-        alpha = number(alphas, name, folder / CONFIG, number(config, "lora_alpha", folder / CONFIG, 0))
-        found[name] = LoraUpdate(down, up, alpha / len(down))
-    return found
+def read_lora(path: Path) -> LoraUpdates:
+    """The LoRA in the file of a part; ValueError where it is damaged, or a tensor is missing or not finite."""
+    source = SafetensorsSource(path)
+    scales = parse_json(source.metadata.get(_SCALES, ""), dict[str, float], f"{path}: {_SCALES}")
+    keys = {name: [key.format(name) for key in _KEYS] for name in scales}
+    if unlike := set(source.keys()) ^ {key for pair in keys.values() for key in pair}:
+        raise CheckpointError(f"{path}: {listed(sorted(unlike), 'missing or unknown')}; expected both of each layer")
+    for key in source.keys():  # noqa: SIM118  not a mapping
+        finite_extremes(source.tensor(key), source.where(key))
+    return {name: LoraUpdate(*map(source.tensor, pair), scales[name]) for name, pair in keys.items()}
 
 
 def empty_parameters() -> AbstractContextManager[None]:
@@ -133,35 +89,26 @@ def empty_parameters() -> AbstractContextManager[None]:
     return init_empty_weights(include_buffers=False)
 
 
-TOKENIZER = "tokenizer.json"
-
-
 Module = typing.TypeVar("Module", bound="nn.Module")
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part: its folder, its model, the prefix of its tensor names, and the published files it is made from.
-
-    stock: the library's model in it, whose configuration other programs read; None if it has none.
-    """
+    """One part: its folder, its model, the prefix of its tensor names, and the published files it is made from."""
 
     folder: str
     model: str  # engine, decoder or encoder
     prefix: str  # removed in the file; "" for all tensors that no other part of the model has
     source: str
-    stock: str | None = None
 
 
 PARTS: dict[str, Part] = {
-    "engine": Part("engine", "engine", "", "MLLM-*/pytorch_model.bin and the Mistral-7B-Instruct-v0.1 folder", "llm"),
-    "decoder": Part("decoder", "decoder", "", "VDM_Decoder-*/", "transformer"),
-    "vae": Part("vae", "decoder", "vae.", "3d-vae.pt, or the vae/ folder of CogVideoX-2b", "vae"),
+    "engine": Part("engine", "engine", "", "MLLM-*/pytorch_model.bin and the Mistral-7B-Instruct-v0.1 folder"),
+    "decoder": Part("decoder", "decoder", "", "VDM_Decoder-*/"),
+    "vae": Part("vae", "decoder", "vae.", "3d-vae.pt, or the vae/ folder of CogVideoX-2b"),
     "encoder": Part("encoder", "encoder", "", "VDM_Decoder-*/"),
-    "text_tower": Part("encoder/text_tower", "encoder", "text_tower.", "the t5-v1_1-xxl/ folder", "text_tower"),
-    "image_tower": Part(
-        "encoder/image_tower", "encoder", "image_tower.", "the CLIP-ViT-B-16-laion2B/ folder", "image_tower"
-    ),
+    "text_tower": Part("encoder/text_tower", "encoder", "text_tower.", "the t5-v1_1-xxl/ folder"),
+    "image_tower": Part("encoder/image_tower", "encoder", "image_tower.", "the CLIP-ViT-B-16-laion2B/ folder"),
 }
 PLAY_PARTS = ("engine", "decoder", "vae")
 ENCODER_PARTS = ("encoder", "text_tower", "image_tower")
@@ -231,31 +178,6 @@ class Stored(typing.NamedTuple):
     read: Callable[[str], Tensor]
 
 
-def write_part(
-    folder: Path,
-    part: str,
-    model: nn.Module,
-    stored: Stored,
-    max_shard_bytes: int,
-    updates: LoraUpdates = MappingProxyType({}),
-) -> FolderWriter:
-    """Write one part under temporary names; the caller commits.
-
-    model: may be empty; gives the order of the tensors, the tokenizer and the configuration. updates: the LoRA of its
-    layers, which gets its own file.
-    """
-    writer = FolderWriter(folder / PARTS[part].folder)
-    try:
-        names = part_names(PARTS[part].model, part, plain_tensors(model))
-        writer.write_tensors({name: stored.sizes[name] for name in names}, stored.read, max_shard_bytes)
-        write_lora(writer, updates)
-        _write_texts(writer, part, model)
-    except BaseException:
-        writer.discard()
-        raise
-    return writer
-
-
 def live_tensors(model: nn.Module, part: str, dtype: torch.dtype | None) -> Stored:
     """The tensors of one part of a loaded model, without unmerged LoRA. dtype None keeps their types."""
     state = plain_tensors(model)
@@ -266,18 +188,6 @@ def live_tensors(model: nn.Module, part: str, dtype: torch.dtype | None) -> Stor
     }
     sizes = {name: tensor.numel() * dtypes[name].itemsize for name, tensor in tensors.items()}
     return Stored(sizes, lambda name: narrowed(tensors[name], dtypes[name], name).cpu())
-
-
-def _write_texts(writer: FolderWriter, part: str, model: nn.Module) -> None:
-    """Write the part's tokenizer, if it has one, and its stock model's configuration."""
-    if PARTS[part].stock is not None:
-        inner = getattr(model, PARTS[part].stock)
-        config = inner if hasattr(inner, "to_json_string") else inner.config
-        writer.write_file("config.json", lambda path: write_text(path, config.to_json_string()))
-    tokenizer = getattr(model, "tokenizer", None)
-    if tokenizer is not None and part in ("engine", "text_tower"):
-        text = tokenizer.to_str(pretty=True)  # its own `save` hides what is wrong
-        writer.write_file(TOKENIZER, lambda path: write_text(path, text))
 
 
 def narrowed(tensor: Tensor, dtype: torch.dtype, where: str) -> Tensor:

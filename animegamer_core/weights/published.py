@@ -9,12 +9,12 @@ import torch
 
 from ..spec import ModelSpec
 from . import keys
-from .downloads import DIFFUSERS_VAE, Downloads
+from .downloads import Downloads
 from .foreign import HALF, ForeignParts, rope_theta, stated_sizes, tokenizer_folder
 from .initial import UNCONDITIONAL
 from .keys import ComputedTensor, RecipeSource, map_keys
 from .parts import load_model
-from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, number, read_json
+from .storage import CheckpointError, TensorSource, number, read_json
 from .weight_files import PickleSource, decoder_file, open_weights
 
 TABLE_TOLERANCE = 1e-2  # of positions in -1..1; bfloat16 rounds them by 4e-3
@@ -95,7 +95,7 @@ def _open_vae(parts: ForeignParts, path: Path | None, decoder: TensorSource | No
     source: TensorSource
     table = keys.vae_table(len(parts.spec.decoder.vae.channels))
     if path is not None and path.is_dir():
-        source, table = SafetensorsSource(find_safetensors(path, DIFFUSERS_VAE)), keys.VAE_DIFFUSERS
+        source, table = open_weights(path, "CogVideoX-2b's VAE"), keys.VAE_DIFFUSERS
     elif path is not None:
         source = PickleSource(path, "state_dict")
     elif _has(decoder, "first_stage_model."):

@@ -1,29 +1,26 @@
-"""Write world folders of our own, part by part."""
+"""Write world folders of our own, part by part.
+
+A file of a part has the beginning of its checksum in its name, so a save never changes a file that the manifest lists.
+A part is saved at the moment when the manifest, which is replaced at once, lists its new files; a crash leaves the old
+part. What the manifest does not list is removed then, or when the world is next written to.
+"""
 
 from __future__ import annotations
 
-import os
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import MappingProxyType
 
-from ..files import locked, rename
+from ..files import UNFINISHED, locked, rename, replacing, write_text
 from ..game.life import Life
 from ..game.state import MOTION_TABLES, MotionTable
 from ..spec import ModelSpec, get_profile
-from .manifest import FORMAT, MANIFEST, part_of, read_notes
-from .parts import PARTS, live_tensors, parts_of_model, write_part
-from .storage import (
-    DEFAULT_SHARD_BYTES,
-    FileNote,
-    FolderWriter,
-    note_of,
-    read_json,
-    temporary_path,
-    write_json,
-)
+from .manifest import FORMAT, LORA, MANIFEST, TENSORS, TOKENIZER, part_of
+from .parts import PARTS, LoraUpdates, Stored, live_tensors, lora_file, part_names, parts_of_model, plain_tensors
+from .storage import FileNote, note_of, write_json
 from .world import World, open_world
 
 if typing.TYPE_CHECKING:
@@ -31,7 +28,8 @@ if typing.TYPE_CHECKING:
     from torch import nn
 
 LOCK = ".writer.lock"
-COMMIT = ".commit.json"  # there while a part gets its names: the process that wrote it, and its files
+SHARD_BYTES = 1 << 30
+NEW = "new-"  # prefix of a whole file before it gets its name
 MODEL_KINDS = {"GameEngine": "engine", "ShotDecoder": "decoder", "ShotEncoder": "encoder"}
 
 
@@ -69,74 +67,103 @@ def save_world(
 
 
 def save_part(
-    world: World,
-    model: nn.Module,
-    *,
-    dtype: torch.dtype | None = None,
-    max_shard_bytes: int = DEFAULT_SHARD_BYTES,
+    world: World, model: nn.Module, *, dtype: torch.dtype | None = None, max_shard_bytes: int = SHARD_BYTES
 ) -> World:
     """Store a GameEngine, ShotDecoder or ShotEncoder (and its tokenizer) in the world; returns the world as it is now.
 
-    dtype None keeps the tensors' types; no file passes max_shard_bytes unless one tensor alone does. A crash leaves
-    the old part, or one that `missing` reports until the folder is locked for `writing` again.
+    dtype None keeps the tensors' types; no file passes max_shard_bytes unless one tensor alone does.
     """
     from .lora import lora_of
 
     for part in parts_of_model(MODEL_KINDS[type(model).__name__]):
         updates = {} if PARTS[part].prefix else lora_of(model)  # the VAE and the text and image encoder never have LoRA
-        writer = write_part(world.folder, part, model, live_tensors(model, part, dtype), max_shard_bytes, updates)
-        world = commit_part(world, part, writer)
+        world = write_part(world, part, model, live_tensors(model, part, dtype), updates, max_shard_bytes)
     return world
 
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Lock a world folder for writing, and complete what a crash broke off. ValueError while it is locked, since a
-    second writer would restore old parts.
+    """Lock a world folder for writing, and remove what a crash left. ValueError while it is locked, since a second
+    writer would restore old parts.
     """
     refusal = (
         f"{folder}: another conversion or training is writing to this world; wait for it, stop it, or choose another "
         "folder"
     )
     with locked(folder / LOCK, refusal):
-        if (folder / COMMIT).is_file():
-            _complete_commit(folder)
+        if (folder / MANIFEST).is_file():
+            _remove_unlisted(open_world(folder), PARTS)
         yield
 
 
-def commit_part(world: World, part: str, writer: FolderWriter) -> World:
-    """Commit a written part. The manifest drops the old part first, so after a crash the part counts as missing; all
-    its files are there then, and `writing` completes it.
+def write_part(
+    world: World,
+    part: str,
+    model: nn.Module,
+    stored: Stored,
+    updates: LoraUpdates = MappingProxyType({}),
+    max_shard_bytes: int = SHARD_BYTES,
+) -> World:
+    """Write one part; returns the world with it. The host holds one shard at a time.
+
+    model: may be empty; gives the order of the tensors and the tokenizer. updates: the LoRA of its layers, which gets a
+    file of its own.
     """
-    notes = {f"{PARTS[part].folder}/{name}": note for name, note in writer.notes().items()}
+    from safetensors.torch import save_file
+
+    notes: dict[str, FileNote] = {}
+
+    def put(stem: str, suffix: str, write: Callable[[Path], object]) -> None:
+        path = world.folder / PARTS[part].folder / f"{NEW}{stem}{suffix}"
+        with replacing(path) as unfinished:
+            write(unfinished)
+        note = note_of(path)
+        named = path.with_name(f"{stem}-{note.sha256[:8]}{suffix}")
+        rename(path, named)
+        notes[named.relative_to(world.folder).as_posix()] = note
+
+    def put_tensors(names: list[str]) -> None:
+        tensors = {name: stored.read(name).contiguous() for name in names}
+        put(TENSORS, ".safetensors", lambda path: save_file(tensors, path, metadata={"format": "pt"}))
+
+    names = part_names(PARTS[part].model, part, plain_tensors(model))
+    for shard in plan_shards({name: stored.sizes[name] for name in names}, max_shard_bytes):
+        put_tensors(shard)
+    if updates:
+        tensors, facts = lora_file(updates)
+        put(LORA, ".safetensors", lambda path: save_file(tensors, path, metadata=facts))
+    tokenizer = getattr(model, "tokenizer", None)
+    if tokenizer is not None and part in ("engine", "text_tower"):
+        text = tokenizer.to_str(pretty=True)  # its own `save` hides what is wrong
+        put(TOKENIZER, ".json", lambda path: write_text(path, text))
     others = {path: note for path, note in world.files.items() if part_of(path) != part}
-    writer.flush()
-    write_json(world.folder / COMMIT, {"process": os.getpid(), "files": _as_json(notes)})
-    if len(others) != len(world.files):
-        write_manifest(replace(world, files=others))
-    writer.commit()
     world = replace(world, files={**others, **notes})
     write_manifest(world)
-    (world.folder / COMMIT).unlink()
+    _remove_unlisted(world, [part])
     return world
 
 
-def _complete_commit(folder: Path) -> None:
-    """Give a part's files their names and list them, unless one is not what was written."""
-    values = read_json(folder / COMMIT)
-    notes, process = read_notes(values["files"]), values["process"]
-    for path in notes:
-        if (written := temporary_path(folder / path, process)).is_file():
-            rename(written, folder / path)
-    if all((folder / path).is_file() and note_of(folder / path) == note for path, note in notes.items()):
-        world, parts = open_world(folder), set(map(part_of, notes))
-        others = {path: note for path, note in world.files.items() if part_of(path) not in parts}
-        write_manifest(replace(world, files={**others, **notes}))
-    (folder / COMMIT).unlink()
+def plan_shards(sizes: Mapping[str, int], max_shard_bytes: int) -> list[list[str]]:
+    """Tensor names grouped, in order, so that no group passes `max_shard_bytes` unless one tensor alone does."""
+    shards: list[list[str]] = []
+    room = 0
+    for name, size in sizes.items():
+        if not shards or size > room:
+            shards.append([])
+            room = max_shard_bytes
+        shards[-1].append(name)
+        room -= size
+    return shards
 
 
-def _as_json(notes: Mapping[str, FileNote]) -> dict[str, dict[str, typing.Any]]:
-    return {path: asdict(note) for path, note in sorted(notes.items())}
+def _remove_unlisted(world: World, parts: typing.Iterable[str]) -> None:
+    """Remove the files of these parts that no manifest lists any more, or does not list yet."""
+    for part in parts:
+        folder = world.folder / PARTS[part].folder
+        for kind in (f"{TENSORS}*.safetensors*", f"{LORA}*", f"{TOKENIZER}*.json", f"{NEW}*", f"{UNFINISHED}*"):
+            for path in folder.glob(kind):
+                if path.relative_to(world.folder).as_posix() not in world.files:
+                    path.unlink()
 
 
 def write_manifest(world: World) -> None:
@@ -148,7 +175,7 @@ def write_manifest(world: World) -> None:
         "motion_table": asdict(world.motion_table),
         "provenance": dict(world.provenance),
         "licence": world.licence,
-        "files": _as_json(world.files),
+        "files": {path: asdict(note) for path, note in sorted(world.files.items())},
     }
     if world.trained_window is not None:
         values["window"] = world.trained_window

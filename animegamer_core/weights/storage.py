@@ -1,4 +1,4 @@
-"""Our tensor folders and json files. A crash while writing leaves the old part, or one that is reported as missing.
+"""Tensors in files, and json files.
 
 Importing this imports no torch, so that worlds are listed at once.
 """
@@ -7,25 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import stat
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from .. import json_files
-from ..files import UNFINISHED, is_plain_name, make_folder, mode_of_new, room_for, sync_file, sync_folder, write_text
+from ..files import is_plain_name, write_text
 from ..messages import shortened
 from ..spec import LARGEST
 
 if typing.TYPE_CHECKING:
     import torch
 
-STEM = "model"  # our parts are `model.safetensors`, or `model-00001-of-0000n.safetensors` with an index
-DEFAULT_SHARD_BYTES = 1 << 30
 LONGEST = 120  # characters of a foreign tensor's name that a message quotes
 _BLOCK = 1 << 20
 _LARGEST_JSON = 32 << 20  # bytes; the index of a published model has some 100 KB
@@ -148,117 +143,25 @@ class TensorSource:
 
 
 class SafetensorsSource(TensorSource):
-    """The tensors of one safetensors file, or of the shards that an index file lists."""
+    """The tensors of safetensors files."""
 
-    def __init__(self, path: Path) -> None:
-        """`path` is a .safetensors file or a .safetensors.index.json; CheckpointError if it cannot be read."""
-        names = [path.name] if path.suffix == ".safetensors" else shards_of(path)
-        files, tensors = [path.with_name(name) for name in names], {}
+    def __init__(self, *files: Path) -> None:
+        """CheckpointError for a file that cannot be read."""
+        tensors, self.metadata = {}, {}
         for file in files:
             handle = _open_safetensors(file)
+            self.metadata |= handle.metadata() or {}
             for key in handle.keys():  # noqa: SIM118  a safetensors handle is not a mapping
                 tensors[key] = handle.get_tensor(key)
-        super().__init__(path, files, tensors)
+        super().__init__(files[0], files, tensors)
 
 
-def find_safetensors(folder: Path, stem: str = STEM) -> Path | None:
-    """The tensors of a folder: its index if it is sharded, else its single file, else None."""
-    for name in (f"{stem}.safetensors.index.json", f"{stem}.safetensors"):
-        if (folder / name).is_file():
-            return folder / name
-    return None
-
-
-def plan_shards(sizes: Mapping[str, int], max_shard_bytes: int) -> list[list[str]]:
-    """Tensor names grouped, in order, so that no group passes `max_shard_bytes` unless one tensor alone does."""
-    shards: list[list[str]] = []
-    room = 0
-    for name, size in sizes.items():
-        if not shards or size > room:
-            shards.append([])
-            room = max_shard_bytes
-        shards[-1].append(name)
-        room -= size
-    return shards
-
-
-def temporary_path(path: Path, process: int) -> Path:
-    """Where a FolderWriter in a process of this id writes a file before it gets its name."""
-    return path.with_name(f"{UNFINISHED}{process}-{path.name}")
-
-
-class FolderWriter:
-    """Writes the files of one folder under temporary names, and then renames them all together."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._written: dict[str, Path] = {}
-        make_folder(folder)
-
-    def path(self, name: str) -> Path:
-        """The temporary path of the file that `commit` renames to `name`."""
-        self._written[name] = temporary_path(self.folder / name, os.getpid())
-        return self._written[name]
-
-    def write_tensors(
-        self, sizes: Mapping[str, int], fetch: Callable[[str], torch.Tensor], max_shard_bytes: int
-    ) -> None:
-        """Write all tensors of `sizes` (name -> bytes), fetched one shard at a time to hold memory low."""
-        from safetensors.torch import save_file
-
-        shards = plan_shards(sizes, max_shard_bytes)
-        files = [f"{STEM}-{i + 1:05}-of-{len(shards):05}.safetensors" for i in range(len(shards))]
-        if len(shards) == 1:
-            files = [f"{STEM}.safetensors"]
-        for file, names in zip(files, shards, strict=True):
-            tensors = {name: fetch(name).contiguous() for name in names}
-            self.write_file(file, partial(save_file, tensors, metadata={"format": "pt"}))
-            del tensors
-        if len(shards) > 1:
-            index = {name: file for file, names in zip(files, shards, strict=True) for name in names}
-            self.write_json(
-                f"{STEM}.safetensors.index.json",
-                {"metadata": {"total_size": sum(sizes.values())}, "weight_map": index},
-            )
-
-    def write_file(self, name: str, write: Callable[[Path], object]) -> None:
-        """Write a file by calling `write` with its temporary path."""
-        with room_for(self.folder / name):
-            mode = mode_of_new(self.path(name))
-            write(self._written[name])
-        self._written[name].chmod(stat.S_IMODE(mode))  # safetensors makes files that only their owner can read
-
-    def write_json(self, name: str, values: Mapping[str, typing.Any]) -> None:
-        """Write a json file."""
-        self.write_file(name, lambda path: write_json(path, values))
-
-    def notes(self) -> dict[str, FileNote]:
-        """Checksum and size of every written file, by its final name."""
-        return {name: note_of(path) for name, path in self._written.items()}
-
-    def flush(self) -> None:
-        """Flush the written files and their temporary names to disk."""
-        for path in self._written.values():
-            with room_for(path):
-                sync_file(path)
-        sync_folder(self.folder)
-
-    def commit(self) -> None:
-        """Rename the written files and remove other files of the same kinds that an earlier save left."""
-        self.flush()  # before they get their names: after a power cut no name is empty
-        for name, path in self._written.items():
-            os.replace(path, self.folder / name)
-        sync_folder(self.folder)
-        kinds = (f"{STEM}*.safetensors*", "adapter_*", f"{UNFINISHED}*")
-        for old in (path for kind in kinds for path in self.folder.glob(kind)):
-            if old.name not in self._written:
-                old.unlink()
-        self._written = {}
-
-    def discard(self) -> None:
-        """Remove the written files that were not committed."""
-        for path in self._written.values():
-            path.unlink(missing_ok=True)
+def find_safetensors(folder: Path, stem: str) -> tuple[Path, ...]:
+    """The files of a foreign folder with tensors: those that its index lists, else its single file, else none."""
+    index, single = folder / f"{stem}.safetensors.index.json", folder / f"{stem}.safetensors"
+    if index.is_file():
+        return tuple(folder / name for name in shards_of(index))
+    return (single,) if single.is_file() else ()
 
 
 def refuse_pointer(path: Path) -> None:

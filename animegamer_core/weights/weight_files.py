@@ -59,9 +59,8 @@ _STEMS = ("model", "pytorch_model", "open_clip_model", "open_clip_pytorch_model"
 def open_weights(folder: Path, whose: str) -> TensorSource:
     """The weights in a folder: safetensors, whole or in shards, or a torch file. CheckpointError names `whose`."""
     for stem in _STEMS:
-        path = find_safetensors(folder, stem)
-        if path is not None:
-            return SafetensorsSource(path)
+        if files := find_safetensors(folder, stem):
+            return SafetensorsSource(*files)
         if (folder / f"{stem}.bin").is_file():
             return PickleSource(folder / f"{stem}.bin")
     raise CheckpointError(f"{folder}: no weights; expected those of {whose} (safetensors or .bin)")

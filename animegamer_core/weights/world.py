@@ -1,7 +1,7 @@
 """Open and load worlds. A world is a folder:
     world.json            format, spec, profile, motion table, provenance, licence notice, checksums; its life's
                           rules and words
-    engine/               GameEngine, and tokenizer.json
+    engine/               GameEngine, and its tokenizer
     decoder/  vae/        ShotDecoder in two parts, with the constant unconditional rows
     encoder/              ShotEncoder: mixes text and image features; text_tower/ and image_tower/ inside
 Playing needs engine, decoder and vae. Opening a folder reads json only and imports no torch.
@@ -22,19 +22,17 @@ from ..game.recall import RECALL, RECENT, Memory
 from ..game.state import DEFAULT_WINDOW, MotionTable
 from ..spec import ModelSpec, Profile, Reading, get_profile
 from .adapter_files import PLAYED, Adapters, adapter_checksum, adapter_facts
-from .manifest import MANIFEST, Notes, part_of, read_manifest
+from .manifest import LORA, MANIFEST, TENSORS, TOKENIZER, Notes, part_of, read_manifest
 from .parts import (
-    ADAPTER,
     ENCODER_PARTS,
     PARTS,
     PLAY_PARTS,
-    TOKENIZER,
     LoraUpdates,
     load_model,
     parts_of_model,
     read_lora,
 )
-from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, note_of
+from .storage import CheckpointError, SafetensorsSource, TensorSource, note_of
 
 if typing.TYPE_CHECKING:
     import torch
@@ -161,12 +159,12 @@ class World:
     def verify(self, parts: tuple[str, ...] = tuple(PARTS)) -> None:
         """Compare the files of these parts with their checksums; CheckpointError names the first that differs."""
         for path in (path for part in parts for path in self.notes(part)):
-            self._check(path)
+            self._checked(self.folder / path)
 
-    def _check(self, name: str) -> Path:
-        """The path of a file that the manifest lists, which must be the one that the world was saved with."""
-        path, note = self.folder / name, self.files[name]
-        if not path.is_file() or note_of(path) != note:
+    def _checked(self, path: Path) -> Path:
+        """The path of a file; if the manifest lists it, it must be the one that the world was saved with."""
+        note = self.files.get(path.relative_to(self.folder).as_posix())
+        if note is not None and (not path.is_file() or note_of(path) != note):
             raise CheckpointError(
                 f"{path}: this is not the file that the world was saved with (expected sha256 {note.sha256[:12]}..., "
                 f"{note.bytes} bytes); convert or download it again"
@@ -174,36 +172,34 @@ class World:
         return path
 
     def source(self, part: str) -> TensorSource:
-        """The part's safetensors."""
-        folder = self.folder / PARTS[part].folder
-        path = find_safetensors(folder)
-        if path is None:
-            raise CheckpointError(f"{folder}: no safetensors weights; convert again from {PARTS[part].source}")
-        return SafetensorsSource(path)
+        """The part's tensors, without its LoRA."""
+        files = self._files(part, TENSORS)
+        if not files:
+            raise CheckpointError(f"{self.folder / MANIFEST}: lists no tensors of {part}; convert again")
+        return SafetensorsSource(*files)
 
     def lora(self, part: str) -> LoraUpdates:
-        """The LoRA in the part's folder, if the manifest lists it."""
-        folder = PARTS[part].folder
-        return read_lora(self.folder / folder) if f"{folder}/{ADAPTER}" in self.files else {}
+        """The part's LoRA; empty without any."""
+        files = self._files(part, LORA)
+        return read_lora(files[0]) if files else {}
+
+    def _files(self, part: str, stem: str) -> list[Path]:
+        """The files of a part in the manifest whose names begin so; no name of one kind begins like another kind's."""
+        return [self.folder / path for path in self.notes(part) if path.rpartition("/")[2].startswith(stem)]
 
     def tokenizer(self) -> GameTokenizer:
         """The engine's tokenizer; reads only its file."""
         from ..model.prompt import GameTokenizer
 
-        return GameTokenizer.from_file(self._tokenizer_file("engine"), self.life.rules.stats)
+        (path,) = self._files("engine", TOKENIZER) or (self.folder / PARTS["engine"].folder / f"{TOKENIZER}.json",)
+        return GameTokenizer.from_file(self._checked(path), self.life.rules.stats)
 
     def text_tokenizer(self) -> Tokenizer | None:
         """The text encoder's tokenizer; None without one."""
         from ..model.prompt import read_tokenizer
 
-        path = self._tokenizer_file("text_tower")
-        return read_tokenizer(path) if path.is_file() else None
-
-    def _tokenizer_file(self, part: str) -> Path:
-        """A part's tokenizer; if it is there, the one that is listed, since any word changes prompts."""
-        name = f"{PARTS[part].folder}/{TOKENIZER}"
-        path = self.folder / name
-        return self._check(name) if name in self.files and path.is_file() else path
+        files = [path for path in self._files("text_tower", TOKENIZER) if path.is_file()]
+        return read_tokenizer(self._checked(files[0])) if files else None
 
     def stored_dtype(self, model: str) -> torch.dtype:
         """The type that `engine`, `decoder` or `encoder` gets by default off the CPU: as stored, float32 as 16 bits."""

@@ -59,7 +59,8 @@ def test_released_precision_stores_16_bits(converted):
     assert {p.dtype for p in converted.load_engine(dtype=torch.bfloat16).parameters()} == {torch.bfloat16}
     engine = converted.load_engine()
     weights = sum(p.numel() for p in engine.parameters())
-    assert weights * 2 < converted.files["engine/model.safetensors"].bytes < weights * 2 + 20_000
+    (note,) = (note for path, note in converted.files.items() if path.startswith("engine/model"))
+    assert weights * 2 < note.bytes < weights * 2 + 20_000
     assert {p.dtype for p in engine.parameters()} == {torch.float32}, "the CPU computes in float32"
 
 
@@ -135,7 +136,7 @@ def test_a_second_run_only_redoes_what_changed(download, converted, copied):
     times = {path: (copied / path).stat().st_mtime_ns for path in converted.files}
     assert convert(download, copied).files == converted.files
     assert times == {path: (copied / path).stat().st_mtime_ns for path in converted.files}
-    broken = copied / "vae" / "model.safetensors"
+    (broken,) = (copied / "vae").glob("model*")
     content = bytearray(broken.read_bytes())
     content[-1] ^= 1
     broken.write_bytes(content)
