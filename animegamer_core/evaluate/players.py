@@ -94,12 +94,10 @@ class WorldPlayer:
 
     @cached_property
     def engine(self) -> GameEngine:
-        """The world's engine."""
         return self.world.load_engine(self.settings.device, self.settings.dtype)
 
     @cached_property
     def decoder(self) -> ShotDecoder:
-        """The world's decoder."""
         return self.world.load_decoder(self.settings.device, self.settings.dtype)
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:

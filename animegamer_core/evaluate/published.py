@@ -37,11 +37,8 @@ TOKENIZERS = ("tokenizer.json", "vocab.json")
 # CLIP was trained with straight quotes; its authors' tokenizer replaces curly ones, transformers' does not.
 STRAIGHT = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 # The files that the `dreamsim` package reads for each of its models. It loads DINO (code and weights) by torch.hub.
-_DINO = (
-    "dino_vitb16_pretrain.pth",
-    "facebookresearch_dino_main/hubconf.py",
-    "checkpoints/dino_vitbase16_pretrain.pth",
-)
+_HUB = ("facebookresearch_dino_main/hubconf.py", "checkpoints/dino_vitbase16_pretrain.pth")
+_DINO = ("dino_vitb16_pretrain.pth", *_HUB)
 DREAMSIM_FILES: dict[str, tuple[str, ...]] = {
     "ensemble": (*_DINO, "open_clip_vitb16_pretrain.pth.tar", "clip_vitb16_pretrain.pth.tar"),
     "dino_vitb16": _DINO,
@@ -190,15 +187,11 @@ def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> Published
     the folder, so give a folder that you downloaded yourself.
     """
     tuned = {kind: "ensemble_lora" if kind == "ensemble" else f"{kind}_single_lora" for kind in DREAMSIM_FILES}
-    adapters = {kind: tuple(f"{lora}/{name}" for name in ADAPTERS) for kind, lora in tuned.items()}
-    lacking = {
-        kind: _missing(folder, (*names, f"{tuned[kind]}/adapter_config.json", adapters[kind]))
-        for kind, names in DREAMSIM_FILES.items()
-    }
-    kind = min(lacking, key=lambda kind: len(lacking[kind]) / len(DREAMSIM_FILES[kind]))
-    if lacking[kind]:
+    kind = next((kind for kind, lora in tuned.items() if (folder / lora).is_dir()), "ensemble")
+    adapters = tuple(f"{tuned[kind]}/{name}" for name in ADAPTERS)
+    if lacking := _missing(folder, (*DREAMSIM_FILES[kind], f"{tuned[kind]}/adapter_config.json", adapters)):
         raise ValueError(
-            f"{folder} has no complete DreamSim model; {kind!r} is missing {', '.join(lacking[kind])}. Download "
+            f"{folder} has no complete DreamSim model; {kind!r} is missing {', '.join(lacking)}. Download "
             'it yourself on a machine with network access: `python -c "from dreamsim import dreamsim; '
             f"dreamsim(device='cpu', cache_dir='DIR', dreamsim_type='{kind}')\"`, and give DIR "
             "(https://github.com/ssundaram21/dreamsim)"
@@ -219,7 +212,7 @@ def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> Published
     finally:
         torch.hub.set_dir(hub)  # which the package changes
     weights = [folder / name for name in DREAMSIM_FILES[kind] if name.endswith((".pth", ".tar"))]
-    facts = {"files": _hashes([*weights, _first_file(folder, adapters[kind])])}
+    facts = {"files": _hashes([*weights, _first_file(folder, adapters)])}
     return PublishedDreamSim(f"DreamSim {kind}", facts, model, device)
 
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 OK, SHORT, UNSURE = "ok", "short", "unsure"
 STRIP_FRAMES = 3  # of each clip in a comparison picture
 SHEET_WIDTH = 1200  # px
-LIBRARIES = ("torch", "diffusers", "transformers", "numpy")
 
 
 @dataclass(frozen=True)
@@ -86,13 +85,7 @@ class Report:
 
     @property
     def lines(self) -> list[Line]:
-        """All lines in order."""
         return [line for outcome in self.outcomes for line in outcome.lines]
-
-    @property
-    def notes(self) -> list[str]:
-        """All remarks."""
-        return [note for outcome in self.outcomes for note in outcome.notes]
 
     @property
     def failed(self) -> list[str]:
@@ -101,7 +94,6 @@ class Report:
 
     @property
     def pictures(self) -> dict[str, Image.Image]:
-        """All pictures by file name."""
         return {name: picture for outcome in self.outcomes for name, picture in outcome.pictures.items()}
 
     @property
@@ -111,9 +103,8 @@ class Report:
 
     @property
     def text(self) -> str:
-        """The printed table with its remarks."""
-        lines = (table_line(line, self.few) for line in self.lines)
-        return "\n".join([TABLE_HEAD, *lines, *(f"({note})" for note in self.notes)])
+        notes = [f"({note})" for outcome in self.outcomes for note in outcome.notes]
+        return "\n".join([TABLE_HEAD, *(table_line(line, self.few) for line in self.lines), *notes])
 
     def sheet(self) -> Image.Image | None:
         """All pictures in one column, each scaled to SHEET_WIDTH; None if no row has a picture."""
@@ -121,17 +112,15 @@ class Report:
 
         pictures = self.pictures.values()
         scaled = [one.resize((SHEET_WIDTH, round(one.height * SHEET_WIDTH / one.width))) for one in pictures]
-        if not scaled:
-            return None
-        sheet = Image.new("RGB", (SHEET_WIDTH, sum(picture.height for picture in scaled)), "white")
-        top = 0
-        for picture in scaled:
-            sheet.paste(picture, (0, top))
-            top += picture.height
-        return sheet
+        return Image.fromarray(np.vstack([np.asarray(one.convert("RGB")) for one in scaled])) if scaled else None
 
     def save(self, folder: Path) -> list[Path]:
         """Write report.json and the pictures; returns their paths."""
+        lines = []
+        for line in self.lines:
+            ends = line.target and [end if math.isfinite(end) else None for end in (line.target.low, line.target.high)]
+            about = {"row": line.row, "name": line.name, "unit": line.unit, "target": ends}
+            lines.append({**about, **line.estimate.json_values, "verdict": line.verdict(self.few)})
         values = {
             **self.facts,
             "few_samples": self.few,
@@ -139,8 +128,8 @@ class Report:
             "partial": bool(self.to_come),
             "to_come": list(self.to_come),
             "failed": self.failed,
-            "lines": [_line_values(line, self.few) for line in self.lines],
-            "notes": self.notes,
+            "lines": lines,
+            "notes": [note for outcome in self.outcomes for note in outcome.notes],
         }
         write_text(folder / "report.json", json.dumps(values, indent=2, allow_nan=False) + "\n")
         for name, picture in self.pictures.items():
@@ -148,18 +137,16 @@ class Report:
         return [folder / "report.json", *(folder / f"{name}.png" for name in self.pictures)]
 
 
+TABLE_HEAD = f"{'row':9} {'measure':46} {'target':>16} {'n':>6} {'value':>9} {'95 % interval':>19}"
+
+
 def table_line(line: Line, few: bool) -> str:
     """One line of the printed table: row, name, target, count, value, interval, verdict."""
-    estimate, target, value, interval = line.estimate, "", "-", "-"
-    if line.target is not None:
-        target = _span(line.target.low, line.target.high, line.unit)
-    if estimate.count:
-        value, interval = _number(estimate.value, line.unit), _span(estimate.low, estimate.high, line.unit)
-    verdict = line.verdict(few)
-    return f"{line.row:9} {line.name:46} {target:>16} {estimate.count:>6} {value:>9} {interval:>19}  {verdict}".rstrip()
-
-
-TABLE_HEAD = f"{'row':9} {'measure':46} {'target':>16} {'n':>6} {'value':>9} {'95 % interval':>19}"
+    found, unit = line.estimate, line.unit
+    target = _span(line.target.low, line.target.high, unit) if line.target else ""
+    value, interval = (_number(found.value, unit), _span(found.low, found.high, unit)) if found.count else ("-", "-")
+    row = f"{line.row:9} {line.name:46} {target:>16} {found.count:>6} {value:>9} {interval:>19}"
+    return f"{row}  {line.verdict(few)}".rstrip()
 
 
 def command_line() -> str:
@@ -171,13 +158,12 @@ def machine() -> dict[str, str]:
     """The machine and the versions of the libraries that compute, for a report."""
     import torch
 
-    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
     return {
         "system": platform.platform(),
         "python": platform.python_version(),
         "processor": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
-        "gpu": gpu,
-        **{name: metadata.version(name) for name in LIBRARIES},
+        "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none",
+        **{name: metadata.version(name) for name in ("torch", "diffusers", "transformers", "numpy")},
     }
 
 
@@ -193,13 +179,6 @@ def strips(*films: NDArray[np.uint8]) -> Image.Image:
     return Image.fromarray(np.vstack(rows))
 
 
-def _line_values(line: Line, few: bool) -> dict[str, Any]:
-    target = line.target
-    ends = None if target is None else [end if math.isfinite(end) else None for end in (target.low, target.high)]
-    about = {"row": line.row, "name": line.name, "unit": line.unit, "target": ends}
-    return {**about, **line.estimate.json_values, "verdict": line.verdict(few)}
-
-
 def _span(low: float, high: float, unit: str) -> str:
     if math.isinf(high):
         return f">= {_number(low, unit)}"
@@ -209,6 +188,4 @@ def _span(low: float, high: float, unit: str) -> str:
 
 
 def _number(value: float, unit: str) -> str:
-    if unit == "%":
-        return f"{100 * value:.1f} %"
-    return f"{value:.3g} {unit}".rstrip()
+    return f"{100 * value:.1f} %" if unit == "%" else f"{value:.3g} {unit}".rstrip()

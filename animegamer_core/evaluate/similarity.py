@@ -70,11 +70,9 @@ class ToyboxModel:
     name: str = STAND_IN
 
     def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
-        """Embed RGB images of one size: (M, E) fp32 unit vectors on the CPU."""
         return self.net.embed_pictures(frames_MHWC, self.perceptual)
 
     def embed_texts(self, texts: Sequence[str]) -> Tensor:
-        """Embed texts: (M, E) fp32 unit vectors on the CPU."""
         return self.net.embed_texts(texts)
 
 

@@ -127,12 +127,10 @@ class Ablations:
                 draw_games(self.step(VARIANTS[FULL], 0, PRETRAIN), name)
 
     def step(self, variant: Variant, seed: int, stage: str) -> BuildDir:
-        """The build of one stage."""
         folder = self.seed_folder(variant, seed) / stage
         return BuildDir(folder, self.budget.recipe_of(variant, seed), self.device, self.say, self.folder)
 
     def seed_folder(self, variant: Variant, seed: int) -> Path:
-        """The folder of a variant trained with one seed."""
         return self.folder / "variants" / variant.name / f"seed-{seed}"
 
     def run(self, variants: Sequence[Variant], seeds: Sequence[int], deadline: Deadline, train: bool = True) -> bool:
@@ -246,7 +244,6 @@ class Scorer:
     context: EvalContext
 
     def score(self, family: str) -> Samples:
-        """Score one family of a variant."""
         return self._rebuilt() if family == RECONSTRUCTION else self._played()
 
     def _rebuilt(self) -> Samples:

@@ -72,7 +72,6 @@ class BaselineSettings:
 
     @property
     def dtype_name(self) -> str:
-        """The name of the models' dtype."""
         from ...runtime.device import choose_device
 
         on_cpu = choose_device(self.device) == "cpu"

@@ -100,7 +100,6 @@ class ModelFolder:
     components: tuple[str, ...]
 
     def config(self, component: str) -> ModelConfig:
-        """The configuration of one model in the folder."""
         return _read(self.path / component / "config.json", ModelConfig)
 
     def sampling(self, lora: Path | None) -> dict[str, Any]:

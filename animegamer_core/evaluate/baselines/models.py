@@ -50,7 +50,6 @@ class _PipelineModel:
 
     @cached_property
     def pipeline(self) -> DiffusionPipeline:
-        """The pipeline on its device."""
         return load_pipeline(self._folder, self._settings, self._lora)
 
     def _run(self, seeds: Sequence[int], **options: Any) -> Any:

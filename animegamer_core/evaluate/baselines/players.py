@@ -75,7 +75,6 @@ class GC(_Baseline):
         super().__init__(settings, TEXT_TO_VIDEO, settings.lora)
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
-        """The shots of a game's turns."""
         self._clips.pipeline  # noqa: B018  loaded before timing starts
         for index, turn in enumerate(game.turns):
             yield self._shot(time.perf_counter(), clean_text(turn.instruction), seed + index)
@@ -95,7 +94,6 @@ class GFC(_Baseline):
         self._open_pictures(FLUX, settings.lora)
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
-        """The shots of a game's turns."""
         self._pictures.pipeline, self._clips.pipeline  # noqa: B018
         for index, turn in enumerate(game.turns):
             begun = time.perf_counter()

@@ -51,11 +51,9 @@ class Sharing:
 
     @property
     def active(self) -> bool:
-        """Whether pictures share tokens in this step."""
         return self.rate > 0 and self.step >= self.after and len(self.seeds) > 1
 
     def seen_by(self, picture: int) -> list[int]:
-        """The other pictures that a picture sees."""
         last = self.identity if picture < self.identity else len(self.seeds)
         return [other for other in range(last) if other != picture]
 

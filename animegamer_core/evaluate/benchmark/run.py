@@ -83,7 +83,6 @@ class BenchmarkResult:
 
     @property
     def text(self) -> str:
-        """The printed table."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -119,7 +118,6 @@ class BenchmarkResult:
             yield f"(the number format drifts from float32 by {_drift_text(self.format_drift)})"
 
     def values(self) -> dict[str, Any]:
-        """Plain values for a json file."""
         rows = [
             {"part": part, "stock": asdict(self.stock[part]), "ours": asdict(self.ours[part])} for part in self.ours
         ]

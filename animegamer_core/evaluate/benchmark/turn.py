@@ -125,7 +125,6 @@ class StockTurn:
 
     @classmethod
     def of(cls, spec: ModelSpec, device: torch.device, dtype: torch.dtype, steps: int) -> StockTurn:
-        """Stock models with a spec's sizes."""
         engine, decoder = random_models(spec, PROFILES["paper"], torch.device("meta"), dtype)  # for their configs
         config = {**decoder.transformer.config, "text_embed_dim": spec.encoder.text.width}
         length = len(engine.prompt(past_turns(spec), INSTRUCTION).ids_L)

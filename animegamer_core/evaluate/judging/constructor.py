@@ -86,7 +86,6 @@ def plan_stories(characters: Sequence[str], stories: int, panels: int = PANELS, 
 
 
 def story_prompt(plan: StoryPlan) -> str:
-    """The prompt for one story."""
     others = f"at most one supporting character, one of: {', '.join(plan.others)}" if plan.others else "nobody else"
     return (
         "You are the world model of a game that simulates the life of an anime character, and you tell what happens in "

@@ -76,7 +76,6 @@ class Story:
 
     @property
     def characters(self) -> tuple[str, ...]:
-        """All characters in the order of appearance."""
         return tuple(dict.fromkeys(name for turn in self.turns for name in turn.characters))
 
 

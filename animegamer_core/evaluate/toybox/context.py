@@ -87,7 +87,6 @@ class EvalContext:
 
     @cached_property
     def engine(self) -> GameEngine:
-        """The world's engine."""
         return self.world.load_engine(self.device, torch.float32)
 
     @cached_property
@@ -103,17 +102,14 @@ class EvalContext:
 
     @cached_property
     def encoder(self) -> ShotEncoder:
-        """The world's encoder."""
         return self.world.load_encoder(self.device, torch.float32)
 
     @cached_property
     def probes(self) -> ProbeNet:
-        """The world's probes."""
         return load_probes(self.world.folder, self.device)
 
     @cached_property
     def frame_probes(self) -> ProbeNet:
-        """The world's probes of single frames."""
         return load_probes(self.world.folder, self.device, FRAME_WEIGHTS)
 
     @property
@@ -123,7 +119,6 @@ class EvalContext:
         return asdict(resolve_sampling(world.spec, world.profile, self.steps, self.guidance, self.preset))
 
     def draw(self, scenes: Sequence[Scene]) -> TrueShots:
-        """The true clips of the scenes, measured."""
         clips = draw_clips(scenes, self.workers, functools.partial(self.on_progress, "true clips"))
         values = self.measure(clips)
         return TrueShots(tuple(scenes), clips, values, self.levels(values))
@@ -133,7 +128,6 @@ class EvalContext:
         return measure_clips(clips, self.workers, functools.partial(self.on_progress, "motion of clips"))
 
     def levels(self, values: NDArray[np.float64]) -> tuple[int, ...]:
-        """The world's motion level of each value."""
         return tuple(int(self.world.motion_table.level(float(value))) for value in values)
 
     def recognise(self, clips: Clips, present: Collection[str] = ()) -> Labels:

@@ -99,17 +99,14 @@ class PlayedGames:
 
     @property
     def scenes(self) -> list[Scene]:
-        """The true scene of each shot."""
         return [self.scripted.games[game].scenes[number - 1] for game, number in self.shots]
 
     @property
     def levels(self) -> list[int]:
-        """The true motion level of each shot."""
         return [self.scripted.levels[game][number - 1] for game, number in self.shots]
 
     @property
     def states(self) -> list[GameState]:
-        """The predicted state of each shot."""
         return [self.turns[game][number - 1].state for game, number in self.shots]
 
     @property

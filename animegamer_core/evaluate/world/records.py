@@ -92,7 +92,6 @@ class PlayedRun:
 
     @property
     def name(self) -> str:
-        """The player's name."""
         return self.asked["player"]["name"]
 
 

@@ -57,7 +57,6 @@ class PaperTable:
 
     @property
     def text(self) -> str:
-        """The printed report: heading, table and remarks."""
         return "\n\n".join([self.heading, self.table, *(f"({remark})" for remark in self.remarks)])
 
     def save(self, out: Path) -> list[Path]:

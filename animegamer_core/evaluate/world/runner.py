@@ -40,7 +40,7 @@ _POLL_S = 0.5  # seconds between checks for what other processes write
 
 
 def silent(*_: object) -> None:
-    """A callback that does nothing."""
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,23 +65,19 @@ class EvaluationJob:
 
     @property
     def played(self) -> tuple[BenchmarkGame, ...]:
-        """The games that are played."""
         return self.games[: self.limit]
 
     @property
     def finished(self) -> tuple[GameRecord, ...]:
-        """The records of the finished games."""
         records = (read_game(self.out, game.name) for game in self.played)
         return tuple(record for record in records if record is not None)
 
     @cached_property
     def meter(self) -> MotionMeter:
-        """Measures the shots' motion."""
         return MotionMeter(self.world, self.flow, self.edges)
 
     @cached_property
     def references(self) -> CharacterReferences:
-        """The main characters' pictures."""
         return references_of((game.character for game in self.games), self.characters)
 
     def remarks(self) -> list[str]:
