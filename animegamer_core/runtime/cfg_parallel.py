@@ -57,10 +57,9 @@ class CfgParallel:
 def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str | None = None) -> CfgParallel:
     """From now on, compute the decoder's guided steps on two devices; `device` gets a replica of its transformer.
 
-    device None: the GPU next to the decoder's own.
-
-    Apply other changes of the transformer afterwards, to all `replicas`. ValueError if some were applied before, if CFG
-    parallel is enabled already, or if the decoder itself is on that GPU.
+    device None: the GPU next to the decoder's own. Apply other changes of the transformer afterwards, to all
+    `replicas`; compiled or cached blocks cannot be copied. ValueError without a second GPU, or if the decoder itself is
+    on that one.
     """
     own, count = decoder.unconditional_ND.device, torch.cuda.device_count()
     if device is None and (own.type != "cuda" or count < 2):
@@ -72,12 +71,6 @@ def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str | None 
         raise ValueError(
             f"CFG parallel needs a second GPU; {other} is the decoder's own: choose one such as "
             f"cuda:{0 if own.index else 1}"
-        )
-    if len(replicas(decoder)) > 1 or any(
-        "forward" in vars(module) or module._compiled_call_impl is not None for module in decoder.transformer.modules()
-    ):
-        raise ValueError(
-            "CFG parallel must be enabled once, and before compiling, caching or offloading; load the decoder again"
         )
     with torch.device("meta"):
         replica = ShotDecoder(decoder.spec, decoder.profile)

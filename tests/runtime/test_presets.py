@@ -47,8 +47,6 @@ def test_the_presets_are_as_documented():
         check_names(row.optimizations)
     rows = [PRESETS[name] for name in ("exact", "balanced", "live", "low_vram")]
     assert [resolve_sampling(RELEASE, PAPER, preset=row).steps for row in rows] == [50, 24, 12, 50]
-    budgets = [PRESETS[name].offload_gib for name in ("low_vram", "low_vram_12", "low_vram_16")]
-    assert budgets[0] <= 7.0 and budgets == sorted(budgets) and budgets[2] < 16
 
 
 def test_the_address_names_changes_beyond_rounding():
@@ -57,8 +55,6 @@ def test_the_address_names_changes_beyond_rounding():
     assert PRESETS["low_vram"].precision_suffix(PAPER) == "+tiled"
     row = Preset("x", "", 12, "cosine", 1.3, ("fused", "first_block"))
     assert row.precision_suffix(PAPER) == "+first_block+skip1.3"
-    same = replace(row, skip_guidance_below=PAPER.skip_guidance_below, optimizations=("fused",))
-    assert same.precision_suffix(PAPER) == "" and same.precision_suffix(PROFILES["reference"]) == "+skip1.05"
 
 
 def test_a_small_device_decodes_in_tiles_and_the_address_says_so():
@@ -69,9 +65,7 @@ def test_a_small_device_decodes_in_tiles_and_the_address_says_so():
     assert tile_if_needed(exact, spec, torch.float32, needed, said.append) is exact and not said
     small = tile_if_needed(exact, spec, torch.float32, needed - 1, said.append)
     assert small.tiled and small.precision_suffix(PAPER) == "+skip0+tiled"
-    assert small.optimizations == tuple(name for name in exact.optimizations if name != "vae")
-    assert len(said) == 2 and "tiles" in said[0] and said[1].startswith("preset exact: skipped vae")
-    assert not tile_if_needed(exact, spec, torch.bfloat16, needed - 1).tiled
+    assert "vae" not in small.optimizations and "tiles" in said[0] and "skipped vae" in said[1]
     apply_preset(decoder, replace(small, optimizations=()))
     assert decoder.tiled
 
@@ -85,15 +79,10 @@ def test_a_device_leaves_out_what_it_does_not_support(monkeypatch):
     assert said == ["preset exact: skipped flash3, gelu, blocks, vae: no benefit on cpu"]
     row = preset_for_device(PRESETS["exact"], "cuda:1", said.append)
     assert row.optimizations == ("fused", "layout", "gelu", "blocks", "vae")
-    why = {"onednn": "no benefit on cuda:1", "flash3": "cuda:1 is not a Hopper GPU"}
-    assert said[1:] == [f"preset exact: skipped {name}: {reason}" for name, reason in why.items()]
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert preset_for_device(PRESETS["exact"], "cuda", said.append).optimizations == ("fused", "gelu")
     assert "preset exact: skipped blocks, vae: triton is not installed" in said
     assert "preset exact: skipped layout: it is slower on a GPU unless the VAE is compiled" in said
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert preset_for_device(PRESETS["exact"], "cpu", said.append).optimizations == ("fused", "layout")
-    assert "preset exact: skipped onednn: this torch was built without oneDNN" in said
 
 
 def test_a_prepared_decoder_draws_the_exact_shot_and_skips_as_the_preset_says():
@@ -120,11 +109,8 @@ def test_offloading_refuses_what_does_not_work_with_it(world):
         PresetModels(world, PlaySettings(cfg_parallel="cuda:1"), PRESETS["low_vram"])
     with pytest.raises(ValueError, match="--each does not work with offloading"):
         bench_plan(preset=PRESETS["low_vram"], each=("fused",)).check()
-    for name in ("blocks", "vae"):
-        with pytest.raises(ValueError, match=f"optimization {name} does not work with offloading"):
-            check_offloading(replace(PRESETS["low_vram"], optimizations=(name,)))
-    for row in PRESETS.values():
-        check_offloading(row)
+    with pytest.raises(ValueError, match="optimization vae does not work with offloading"):
+        check_offloading(replace(PRESETS["low_vram"], optimizations=("vae",)))
 
 
 def test_models_of_a_preset_are_the_worlds_own(world):

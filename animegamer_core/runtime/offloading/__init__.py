@@ -8,6 +8,6 @@ and nothing is copied between stacks that fit side by side.
 """
 
 from .budget import GIB, StackBudget
-from .memory_plan import MemoryPlan, is_offloaded, plan_budgets
+from .memory_plan import MemoryPlan
 
-__all__ = ["GIB", "MemoryPlan", "StackBudget", "is_offloaded", "plan_budgets"]
+__all__ = ["GIB", "MemoryPlan", "StackBudget"]

@@ -2,32 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from weakref import WeakSet
 
 import torch
-from torch import Tensor, nn
 
 from ...model.decoder import ShotDecoder
 from ...model.engine import GameEngine
 from .budget import GIB, PROMPT_TOKENS, StackBudget, plan_stack, prefill_bytes, usable_bytes
 from .stacks import Stack, StackModules, tensors_of, total_bytes
-
-_OFFLOADED: WeakSet[nn.Module] = WeakSet()
-
-
-def plan_budgets(model: GameEngine | ShotDecoder, budget_bytes: int) -> tuple[StackBudget, ...]:
-    """The budget of each of a model's stacks. Only sizes matter, so the model may be on the meta device.
-
-    ValueError says how much memory is needed if the budget is too small.
-    """
-    return tuple(plan_stack(*part.sizes, budget_bytes) for part in stacks_of(model, budget_bytes))
-
-
-def is_offloaded(model: nn.Module) -> bool:
-    """Whether a model's weights are offloaded; it then computes in one thread, and only on its plan's GPU."""
-    return model in _OFFLOADED
 
 
 class MemoryPlan:
@@ -50,20 +32,19 @@ class MemoryPlan:
 
         Changes the model in place and for good: optimize it before, and do not move it afterwards. A decoder then
         decodes in tiles if decoding whole shots does not fit. ValueError if the budget is too small for one of the
-        stacks, or the model is offloaded already.
+        stacks.
         """
-        if is_offloaded(model):
-            raise ValueError("this model is already offloaded; load it again to offload it elsewhere")
         parts = stacks_of(model, self.budget_bytes)
         pinned = _host_can_pin(total_bytes(tensors_of(model)))
         budgets = tuple(replace(plan_stack(*part.sizes, self.budget_bytes), pinned=pinned) for part in parts)
         if isinstance(model, ShotDecoder):
             model.tiled = _needs_tiles(model, self.budget_bytes)
         stacks = [Stack(part, budget, self.device, self.make_room) for part, budget in zip(parts, budgets, strict=True)]
-        for tensor in tensors_outside(model, parts):  # other code finds out a model's device from these
-            tensor.data = tensor.data.to(self.device)
+        inside = {id(tensor) for part in parts for tensor in tensors_of(part.model)}
+        for tensor in tensors_of(model):  # other code finds out a model's device from those outside
+            if id(tensor) not in inside:
+                tensor.data = tensor.data.to(self.device)
         self._stacks = [*stacks, *self._stacks]
-        _OFFLOADED.add(model)
         return budgets
 
     @property
@@ -101,12 +82,6 @@ def stacks_of(model: GameEngine | ShotDecoder, budget_bytes: int) -> tuple[Stack
         StackModules("transformer", transformer, transformer, blocks, (transformer,), model.sampling_bytes),
         StackModules("VAE", vae, vae, (), (vae.encoder, vae.decoder), decoding),
     )
-
-
-def tensors_outside(model: nn.Module, parts: Iterable[StackModules]) -> list[Tensor]:
-    """The model's tensors that are in none of these parts."""
-    inside = {id(tensor) for part in parts for tensor in tensors_of(part.model)}
-    return [tensor for tensor in tensors_of(model) if id(tensor) not in inside]
 
 
 def _needs_tiles(decoder: ShotDecoder, budget_bytes: int) -> bool:

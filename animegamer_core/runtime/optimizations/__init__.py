@@ -25,30 +25,22 @@ class Optimization:
     """One row of the table.
 
     about: a description for the user. apply: changes a loaded decoder. approximates: whether the result differs by more
-    than rounding. device: the kind of device that it speeds up; empty for any. device_only: whether it does not run on
-    other kinds. dtypes: the number formats that it works with; empty for any. reason: says why a device does not meet
-    the requirements; empty if it does. single_shot: whether it needs batch size 1, because all shots of a batch skip
-    the same steps.
+    than rounding. device, dtype: the kind of device and the number format that it is for; empty for any. reason: says
+    why a device does not meet the requirements; empty if it does. single_shot: whether it needs batch size 1, because
+    all shots of a batch skip the same steps.
     """
 
     about: str
     apply: Callable[[ShotDecoder], None]
     approximates: bool = False
     device: str = ""
-    device_only: bool = False
-    dtypes: tuple[str, ...] = ()
+    dtype: str = ""
     reason: Callable[[str], str] = lambda device: ""
     single_shot: bool = False
 
-    def is_for(self, device: str) -> bool:
-        """Whether it speeds up a device such as `cuda:0`."""
-        return self.device in ("", device.partition(":")[0])
-
 
 OPTIMIZATIONS: dict[str, Optimization] = {
-    "cfg_parallel": Optimization(
-        "the two guidance passes on two GPUs", changes.use_second_gpu, device="cuda", device_only=True
-    ),
+    "cfg_parallel": Optimization("the two guidance passes on two GPUs", changes.use_second_gpu, device="cuda"),
     "fused": Optimization("one matrix product for query, key and value", changes.fuse_projections),
     "layout": Optimization(
         "channels-last convolutions in the VAE (on a GPU: only if compiled)", changes.use_channels_last
@@ -57,19 +49,17 @@ OPTIMIZATIONS: dict[str, Optimization] = {
         "oneDNN for all convolutions of the VAE",
         changes.use_onednn,
         device="cpu",
-        device_only=True,
-        dtypes=("float32",),
+        dtype="float32",
         reason=changes.onednn_reason,
     ),
     "flash3": Optimization(
         "FlashAttention-3, on Hopper (its authors' package, or fa3-fwd)",
         changes.use_flash3,
         device="cuda",
-        device_only=True,
-        dtypes=("bfloat16",),
+        dtype="bfloat16",
         reason=changes.flash3_reason,
     ),
-    "gelu": Optimization("GELU fused into its matrix product", changes.fuse_gelu, device="cuda", device_only=True),
+    "gelu": Optimization("GELU fused into its matrix product", changes.fuse_gelu, device="cuda"),
     "blocks": Optimization(
         "compiled transformer blocks", changes.compile_blocks, device="cuda", reason=changes.compiler_reason
     ),
@@ -102,15 +92,10 @@ def _check_requirements(name: str, constant: Tensor) -> None:
     """ValueError if an optimization does not work with this dtype and device; constant: a tensor of the decoder."""
     import torch
 
-    optimization, dtype, device = OPTIMIZATIONS[name], dtype_name(constant.dtype), str(constant.device)
-    if optimization.dtypes and dtype not in optimization.dtypes:
-        raise ValueError(
-            f"optimization {name} needs {' or '.join(optimization.dtypes)}, but this decoder computes in {dtype}; "
-            f"drop it, or compute in {optimization.dtypes[0]}"
-        )
-    if device == "cpu" and optimization.device == "cuda" and torch.cuda.is_available():
+    device = str(constant.device)
+    if device == "cpu" and OPTIMIZATIONS[name].device == "cuda" and torch.cuda.is_available():
         device = "cuda"  # an offloaded decoder is on the CPU for now
-    if optimization.device_only and (reason := missing_requirement(name, device)):
+    if reason := missing_requirement(name, device, dtype_name(constant.dtype)):
         raise ValueError(f"optimization {name} is not available: {reason}; drop it")
 
 
@@ -135,24 +120,20 @@ def supported(names: Sequence[str], device: str, dtype: str = "") -> tuple[tuple
 
     dtype: the number format, such as `bfloat16`; empty if unknown.
     """
-    reasons = {}
-    for name in names:
-        is_for = OPTIMIZATIONS[name].is_for(device)
-        if reason := missing_requirement(name, device, dtype) if is_for else f"no benefit on {device}":
-            reasons[name] = reason
+    reasons = {name: reason for name in names if (reason := missing_requirement(name, device, dtype))}
     if "layout" in names and device.startswith("cuda") and "vae" not in set(names) - set(reasons):
         reasons["layout"] = "it is slower on a GPU unless the VAE is compiled"
     return tuple(name for name in names if name not in reasons), reasons
 
 
 def missing_requirement(name: str, device: str, dtype: str = "") -> str:
-    """Why a machine cannot run an optimization; empty if it can. dtype: as for `supported`."""
+    """Why an optimization does not help on a machine; empty if it does. dtype: as for `supported`."""
     optimization = OPTIMIZATIONS[name]
-    if dtype and optimization.dtypes and dtype not in optimization.dtypes:
+    if optimization.device not in ("", device.partition(":")[0]):
+        return f"no benefit on {device}"
+    if dtype and optimization.dtype not in ("", dtype):
         return f"no benefit with {dtype}"
-    if optimization.is_for(device):
-        return optimization.reason(device)
-    return f"it runs only on {optimization.device}, not on {device}" if optimization.device_only else ""
+    return optimization.reason(device)
 
 
 def approximations(names: Sequence[str]) -> tuple[str, ...]:

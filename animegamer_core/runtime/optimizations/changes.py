@@ -96,16 +96,11 @@ def cache_first_block(decoder: ShotDecoder, threshold: float = FIRST_BLOCK_THRES
     """Skip the other blocks while the first block's residual is close to that of the last computed step.
 
     The skipped blocks add what they added at that step. threshold: the relative change from which on they are computed
-    again; 0 computes every step. ValueError if diffusers is too old.
+    again; 0 computes every step.
     """
-    from diffusers import hooks
+    from diffusers.hooks import FirstBlockCacheConfig
 
-    if not hasattr(hooks, "FirstBlockCacheConfig"):
-        raise ValueError(
-            "optimization first_block needs diffusers with FirstBlockCacheConfig; run `pip install -U diffusers`, or "
-            "drop it"
-        )
-    decoder.transformer.enable_cache(hooks.FirstBlockCacheConfig(threshold=threshold))
+    decoder.transformer.enable_cache(FirstBlockCacheConfig(threshold=threshold))
 
 
 def use_channels_last(decoder: ShotDecoder) -> None:
