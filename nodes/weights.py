@@ -13,14 +13,11 @@ from ..animegamer_core.files import check_folder_name
 from ..animegamer_core.weights import base_folders
 from ..animegamer_core.weights.base_folders import BaseFolders, find_base
 from ..animegamer_core.weights.downloads import ENGINE, LICENCE, published_worlds, world_of
-from ..animegamer_core.weights.fetch import BASE_PIECES, ENCODER_PIECES, WORLD_PIECES, missing_pieces, size_text
+from ..animegamer_core.weights.fetch import missing_pieces, size_text
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
 from .widgets import check_choice, choice_input, schema
-
-if typing.TYPE_CHECKING:
-    pass
 
 CHOICES = (*worlds.PUBLISHED, worlds.BASE_WEIGHTS)
 MIB = 1 << 20
@@ -89,9 +86,8 @@ def offer(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
     weights, towers = query.get("weights", ""), query.get("towers", "0") not in ("", "0", "false")
     check_choice("weights", weights, CHOICES)
     folder = worlds.weights_folder(weights)
-    known = BASE_PIECES if weights == worlds.BASE_WEIGHTS else (*WORLD_PIECES, *(ENCODER_PIECES if towers else ()))
     missing = missing_pieces(weights, folder, towers)
-    repos = dict.fromkeys(repo for piece in known for repo in piece.files)
+    repos = dict.fromkeys(repo for piece in missing for repo in piece.files)
     sizes = [piece.bytes for piece in missing]
     # the largest download and what it is converted into are there together
     room = sum(sizes) + (0 if weights == worlds.BASE_WEIGHTS else max(sizes, default=0))

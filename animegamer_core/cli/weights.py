@@ -13,7 +13,7 @@ from ..data.dataset import DatasetFolder
 from ..messages import shell_word
 from ..spec import PROGRAM
 from ..weights import CheckpointError, base_folders, open_world
-from ..weights.base_folders import BaseFolders
+from ..weights.base_folders import LANGUAGE_MODELS, BaseFolders
 from ..weights.convert import PRECISIONS, convert, new_world
 from ..weights.downloads import COGVIDEO
 from ..weights.fetch import BASE, FetchPlan, fetch, plan_fetch, plan_text
@@ -48,6 +48,8 @@ class Fetch:
     """qiqi or sosuke."""
     base: Flag = False
     """The free base models from which `new` makes a world."""
+    mistral: Annotated[str, one_of([model.name for model in LANGUAGE_MODELS])] = LANGUAGE_MODELS[0].name
+    """With --base: the language model."""
     out: Path | None = None
     """The world folder to make, or the folder for the base models; default: worlds/WORLD, or downloads."""
     towers: Flag = False
@@ -60,7 +62,8 @@ class Fetch:
         if self.base == (self.world is not None):
             raise ValueError("give either the name of a world (qiqi, sosuke) or --base")
         what = self.world.lower() if self.world else BASE
-        plan = plan_fetch(what, self.out or Path("downloads" if self.base else f"worlds/{what}"), encoders=self.towers)
+        out = self.out or Path("downloads" if self.base else f"worlds/{what}")
+        plan = plan_fetch(what, out, encoders=self.towers, mistral=self.mistral)
         print(plan_text(plan), end="")
         if plan.steps and not self.yes and not confirmed("Download this, under these licences?"):
             print("Nothing was downloaded.")
@@ -96,7 +99,7 @@ class New:
     cogvideox: Path | None = None
     """CogVideoX-2b in the diffusers layout."""
     mistral: Path | None = None
-    """Mistral-7B-Instruct-v0.1 for transformers."""
+    """Mistral-7B-Instruct-v0.1, v0.2 or v0.3 for transformers."""
     t5: Path | None = None
     """t5-v1_1-xxl; unset: CogVideoX-2b's own text_encoder."""
     clip: Path | None = None

@@ -1,6 +1,6 @@
 """The folders of the free base models of a new world, as they are downloaded. Importing this imports no torch.
 
-CogVideoX-2b/                transformer/  vae/  scheduler/  text_encoder/  tokenizer/   (diffusers)
+CogVideoX-2b/                transformer/  vae/  text_encoder/  tokenizer/   (diffusers)
 Mistral-7B-Instruct-v0.1/    config.json, tokenizer and weights; or another row of LANGUAGE_MODELS  (transformers)
 t5-v1_1-xxl/  CLIP-ViT-B-16-laion2B*/   only to encode shots and to train; T5 may be CogVideoX's own
 """
@@ -20,7 +20,7 @@ The weights of this world begin from files that other people published; this pro
 No weights of AnimeGamer are among them.
 """
 COGVIDEO, T5, CLIP = "CogVideoX-2b", "t5-v1_1-xxl", "CLIP-ViT-B-16"
-LAYOUT = "the diffusers layout of zai-org/CogVideoX-2b: transformer/, vae/, text_encoder/, tokenizer/, scheduler/"
+LAYOUT = "the diffusers layout of zai-org/CogVideoX-2b: transformer/, vae/, text_encoder/, tokenizer/"
 
 
 @dataclass(frozen=True)

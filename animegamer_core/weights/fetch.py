@@ -20,6 +20,7 @@ from pathlib import Path
 from ..files import is_inside, locked, make_folder, rename, room_for, sync_file
 from ..messages import shortened
 from . import base_folders
+from .base_folders import LANGUAGE_MODELS
 from .downloads import ANIMEGAMER, COGVIDEO, LICENCE, MISTRAL
 from .storage import CheckpointError, check_room, find_safetensors, note_of
 from .world import EMBEDDED, MANIFEST, open_world
@@ -81,19 +82,25 @@ ENCODER_PIECES = (
     Piece("encoder/text_tower", "the text encoder", 95 * 10**8, {COGVIDEO: _T5}, ("text_tower",)),
     Piece("encoder/image_tower", "the image encoder", 600 * 10**6, {CLIP: _CLIP}, ("image_tower",)),
 )
-BASE_PIECES = (
-    Piece("CogVideoX-2b/transformer", "the video model", 34 * 10**8, {COGVIDEO: _TRANSFORMER}),
-    Piece("CogVideoX-2b/vae", "the VAE", 430 * 10**6, {COGVIDEO: rf"{_VAE}|scheduler/.+\.json|model_index\.json"}),
-    Piece("CogVideoX-2b/text_encoder", "T5", 95 * 10**8, {COGVIDEO: _T5}),
-    Piece("Mistral-7B-Instruct-v0.1", "the language model", 145 * 10**8, {MISTRAL: rf"{_TOKENIZER}|{_LLM}"}),
-    Piece(CLIP.partition("/")[2], "the image encoder", 600 * 10**6, {CLIP: _CLIP}),
-)
+
+
+def base_pieces(mistral: str) -> tuple[Piece, ...]:
+    """The base models. mistral: a name of LANGUAGE_MODELS."""
+    return (
+        Piece("CogVideoX-2b/transformer", "the video model", 34 * 10**8, {COGVIDEO: _TRANSFORMER}),
+        Piece("CogVideoX-2b/vae", "the VAE", 430 * 10**6, {COGVIDEO: _VAE}),
+        Piece("CogVideoX-2b/text_encoder", "T5", 95 * 10**8, {COGVIDEO: _T5}),
+        Piece(mistral, "the language model", 145 * 10**8, {f"mistralai/{mistral}": rf"{_TOKENIZER}|{_LLM}"}),
+        Piece(CLIP.partition("/")[2], "the image encoder", 600 * 10**6, {CLIP: _CLIP}),
+    )
 
 
 def missing_pieces(world: str, out: Path, encoders: bool = False) -> tuple[Piece, ...]:
     """What a world, or BASE, lacks in the folder `out`; asks no hub, imports no torch. encoders: also T5 and CLIP."""
     if world == BASE:
-        return tuple(piece for piece in BASE_PIECES if not _has_weights(out / piece.folder))
+        known = (model.name for model in LANGUAGE_MODELS if _has_weights(out / model.name))
+        pieces = base_pieces(next(known, LANGUAGE_MODELS[0].name))
+        return tuple(piece for piece in pieces if not _has_weights(out / piece.folder))
     made = open_world(out) if (out / MANIFEST).is_file() else None
     known = (*WORLD_PIECES, *(ENCODER_PIECES if encoders else ()))
     return tuple(piece for piece in known if made is None or not all(map(made.has, piece.parts)))
@@ -171,16 +178,18 @@ class FetchPlan:
         return base_folders.LICENCE if self.world == BASE else LICENCE
 
 
-def plan_fetch(world: str, out: str | Path, *, encoders: bool = False) -> FetchPlan:
+def plan_fetch(
+    world: str, out: str | Path, *, encoders: bool = False, mistral: str = LANGUAGE_MODELS[0].name
+) -> FetchPlan:
     """Plan what `world` (qiqi, sosuke, or BASE) still needs in the folder `out`; downloads nothing.
 
-    encoders: also the text and image encoder, needed only to encode shots. CheckpointError: no such world, no access,
-    no connection, or a full disk.
+    encoders: also the text and image encoder, needed only to encode shots. mistral: the language model of BASE.
+    CheckpointError: no such world, no access, no connection, or a full disk.
     """
     if world in EMBEDDED:
         raise CheckpointError(f"{world}: comes with this program; nothing to download")
     out = Path(out)
-    pieces = BASE_PIECES if world == BASE else missing_pieces(world, out, encoders)
+    pieces = base_pieces(mistral) if world == BASE else missing_pieces(world, out, encoders)
     repos = dict.fromkeys(repo for piece in pieces for repo in piece.files)
     listings = {repo: _list_repository(repo) for repo in repos}
     downloads = out if world == BASE else out / DOWNLOADS
