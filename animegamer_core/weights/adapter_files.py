@@ -32,14 +32,10 @@ if TYPE_CHECKING:
 
 
 STAGE = "other"  # what facts name as the stage of such a file
-# Endings of the names of the two matrices: of peft and newer diffusers, of kohya, of older diffusers.
-_PAIRS = (
-    (".lora_A.weight", ".lora_B.weight"),
-    (".lora_A.default.weight", ".lora_B.default.weight"),
-    (".lora_down.weight", ".lora_up.weight"),
-    (".lora.down.weight", ".lora.up.weight"),
-)
-_ALPHA = ".alpha"
+_ENDINGS = {  # of the names of a layer's tensors: of peft and diffusers, of kohya
+    ".lora_A.weight": "down", ".lora_B.weight": "up", ".lora_down.weight": "down", ".lora_up.weight": "up",
+    ".alpha": "alpha",
+}  # fmt: skip
 _PREFIX = re.compile(r"(?:base_model\.model\.|diffusion_model\.|transformer\.)*")
 _FLAT = re.compile(r"lora_(?:unet|transformer)_+(.+)")  # kohya writes the dots of a name as underscores
 _BLOCK = ("attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "ff.net.0.proj", "ff.net.2")
@@ -137,8 +133,7 @@ def _layers(path: Path, keys: typing.Iterable[str]) -> dict[str, dict[str, str]]
 
 def _layer_of(key: str) -> tuple[str | None, str]:
     """(layer of the transformer, or None; which of its tensors: down, up or alpha)."""
-    endings = [(ending, kind) for pair in _PAIRS for ending, kind in zip(pair, ("down", "up"), strict=True)]
-    for ending, kind in (*endings, (_ALPHA, "alpha")):
+    for ending, kind in _ENDINGS.items():
         if key.endswith(ending):
             return _transformer_layer(key.removesuffix(ending)), kind
     return None, ""

@@ -68,10 +68,8 @@ def test_the_fingerprint_tells_files_strengths_and_contents_apart(world, file):
     ("given", "says"),
     [
         ("absent.safetensors", "no adapter file absent.safetensors; give"),
-        (".", "no adapter file .; give"),
         ("x=much", "expected FILE or FILE=STRENGTH"),
         ("x=nan", "must be a finite number; 1 is as trained"),
-        ("x=-inf", "must be a finite number; 1 is as trained"),
     ],
 )
 def test_what_is_not_there_is_said_before_anything_is_loaded(world, given, says):

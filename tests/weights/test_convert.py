@@ -1,6 +1,5 @@
 """The published files become a world: every layout, every dtype, and every kind of wrong file."""
 
-import json
 import os
 import shutil
 from pathlib import Path
@@ -94,22 +93,9 @@ def test_other_models_inside_the_decoder_file_are_used_or_left(src, originals, t
     tensors = made.decoder_tensors(originals.decoder, originals.encoder)
     tensors |= made.vae_tensors(originals.decoder.vae, "first_stage_model.")
     tensors["conditioner.embedders.0.transformer.shared.weight"] = torch.zeros(2, 2)
-    tensors["clip_img_encoder.model.token_embedding.weight"] = torch.zeros(2, 2)
-    made.write_decoder(src, tensors)
-    with pytest.raises(CheckpointError, match="class_embedding|patch_embedding"):
-        convert(src, tmp_path / "w", parts=("decoder", "vae"))
-    del tensors["clip_img_encoder.model.token_embedding.weight"]
     made.write_decoder(src, tensors)
     world = convert(src, tmp_path / "w", precision="keep", parts=("decoder", "vae"))
     assert_same(world.load_decoder(), originals.decoder)
-
-
-def test_the_vae_also_comes_from_a_diffusers_folder(src, originals, tmp_path):
-    state = {name: value.contiguous() for name, value in originals.decoder.vae.state_dict().items()}
-    (src / "CogVideoX-2b" / "vae").mkdir(parents=True)
-    save_file(state, src / "CogVideoX-2b" / "vae" / "diffusion_pytorch_model.safetensors")
-    world = convert(src, tmp_path / "w", precision="keep", parts=VAE_ONLY)
-    assert_same(world.load_decoder(parts=VAE_ONLY).vae, originals.decoder.vae)
 
 
 def write_text_encoder(src, originals):
@@ -118,7 +104,6 @@ def write_text_encoder(src, originals):
     folder.mkdir()
     text = {name: value.contiguous() for name, value in tower.state_dict().items() if "embed_tokens" not in name}
     save_file({**text, "decoder.block.0.x": torch.zeros(1)}, folder / "model.safetensors")
-    (folder / "config.json").write_text(tower.config.to_json_string())
     shutil.copy(src / "Mistral-7B-Instruct-v0.1" / "tokenizer.json", folder)
 
 
@@ -229,17 +214,12 @@ def test_a_malicious_pickle_never_runs(src, decoder_file, tmp_path):
     assert not marker.exists()
     torch.load(decoder_file, weights_only=False)
     assert marker.exists(), "the file was harmless: the test proves nothing"
-    torch.save({"module": torch.nn.Linear(2, 2)}, decoder_file)
-    refuse(src, tmp_path / "w", "torch cannot load it safely")
 
 
 def test_truncated_files_and_files_of_another_kind(src, decoder_file, tmp_path):
-    content = decoder_file.read_bytes()
-    for left in (0, 100, len(content) - 9):
-        decoder_file.write_bytes(content[:left])
+    for content in (decoder_file.read_bytes()[:-9], b"<!DOCTYPE html><html>Sign in to download</html>" * 50):
+        decoder_file.write_bytes(content)
         refuse(src, tmp_path / "w", "mp_rank_00_model_states.pt: torch cannot load it")
-    decoder_file.write_bytes(b"<!DOCTYPE html><html>Sign in to download</html>" * 50)
-    refuse(src, tmp_path / "w", "mp_rank_00_model_states.pt: torch cannot load it")
 
 
 @pytest.mark.parametrize(
@@ -250,11 +230,7 @@ def test_truncated_files_and_files_of_another_kind(src, decoder_file, tmp_path):
         ({"1__attention__dense__matrix_A__0": None}, "has only one of lora_A and lora_B; expected both"),
         ({"0__attention__query_key_value__matrix_B__2": torch.zeros(5, 3)}, "do not multiply"),
         ({"final_layer__linear__weight": torch.zeros(3, 32)}, "proj_out.weight' has shape .3, 32., .*expects .16, 32."),
-        ({"pos_embed__pos_embedding": torch.zeros(1, 256, 32)}, "grid|positions"),
-        (
-            {"final_layer__linear__weight": torch.zeros(16, 32, dtype=torch.int64)},
-            "has type int64, .*one like float32",
-        ),
+        ({"pos_embed__pos_embedding": torch.zeros(1, 256, 32)}, "its table of positions"),
         ({"time_embed__0__bias": "a string"}, "time_embed.0.bias' is a str; expected named tensors"),
     ],
 )
@@ -265,9 +241,8 @@ def test_a_decoder_file_that_does_not_fit(src, decoder_file, tmp_path, changes, 
 
 def test_a_wrong_latest_and_absent_files_are_named(src, decoder_file, tmp_path):
     latest = src / "VDM_Decoder-Qiqi" / "latest"
-    for content, match in (("../../etc", "expected a number above 0 or 'release'"), ("7", "no such file")):
-        latest.write_text(content)
-        refuse(src, tmp_path / "w", match)
+    latest.write_text("../../etc")
+    refuse(src, tmp_path / "w", "expected a number above 0 or 'release'")
     latest.unlink()
     refuse(src, tmp_path / "w", "latest: no such file")
     shutil.rmtree(latest.parent)
@@ -275,54 +250,20 @@ def test_a_wrong_latest_and_absent_files_are_named(src, decoder_file, tmp_path):
     refuse(src, tmp_path / "w", "no files for the engine; expected MLLM-", ENGINE_ONLY)
 
 
-def test_engine_and_decoder_must_be_one_pair(src, originals, decoder_file, tmp_path):
-    tensors, _ = made.engine_tensors(originals.engine)
-    for key in ("input_resampler.proj.0.weight", "output_resampler.proj.2.weight"):
-        tensors[key] = torch.zeros(16, 40)
-    made.save(src / "MLLM-Qiqi" / "pytorch_model.bin", tensors)
-    refuse(src, tmp_path / "w", "project_in.0.weight' has shape .16, 40., .*expects .16, 32.", ("engine", "decoder"))
-
-
-@pytest.fixture
-def whole(own_copy, originals):
-    """A download with its text encoder, whose files a test may break."""
-    (own_copy / "MLLM-Qiqi" / "adapter_config.json").write_text('{"lora_alpha": 3}')
-    write_text_encoder(own_copy, originals)
-    return own_copy
-
-
-MISTRAL, T5, ADAPTER = (
-    "Mistral-7B-Instruct-v0.1/config.json",
-    "t5-v1_1-xxl/config.json",
-    "MLLM-Qiqi/adapter_config.json",
-)
-
-
 @pytest.mark.parametrize(
-    ("file", "changes", "match"),
+    ("file", "content", "match"),
     [
-        (MISTRAL, {"rope_theta": [1]}, r"rope_theta is '\[1\]'; expected a number"),
-        (MISTRAL, {"rope_theta": 1e6}, "rope_theta is 1e\\+06; expected 10000 of Mistral-7B-Instruct-v0.1"),
-        (ADAPTER, {"lora_alpha": 10**400}, r"lora_alpha is '10+ \.\.\. 0+'; expected a number"),
+        ("Mistral-7B-Instruct-v0.1/config.json", '{"rope_theta": 1e6}', "rope_theta is 1e\\+06; expected 10000"),
+        ("MLLM-Qiqi/adapter_config.json", '{"lora_alpha": "much"}', "lora_alpha is 'much'; expected a number"),
+        ("MLLM-Qiqi/spec.json", '{"name": "x", "colour": 1}', "unknown field 'colour'"),
     ],
 )
-def test_a_broken_configuration_beside_the_weights(whole, tmp_path, file, changes, match):
-    path = whole / file
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-    refuse(whole, tmp_path / "w", f"{file}: .*{match}", ENGINE_ONLY)
-
-
-def test_an_index_lists_bare_file_names(src, tmp_path):
-    (src / "MLLM-Qiqi").mkdir()
-    for listed in ("", ".", "..", "a/b", "../../secret.safetensors", None, 3):
-        (src / "MLLM-Qiqi" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": listed}}))
-        refuse(src, tmp_path / "w", "index.json: .*bare file name", ENGINE_ONLY)
+def test_a_broken_configuration_beside_the_weights(own_copy, tmp_path, file, content, match):
+    (own_copy / file).write_text(content)
+    refuse(own_copy, tmp_path / "w", f"{file}: .*{match}", ENGINE_ONLY)
 
 
 def test_what_a_clone_without_lfs_leaves_is_named(own_copy, tmp_path):
-    (own_copy / "MLLM-Qiqi" / "pytorch_model.bin").unlink()
-    for name in ("MLLM-Qiqi/pytorch_model.bin", "MLLM-Qiqi/model.safetensors"):
-        path = own_copy / name
-        path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 29000000000\n")
-        refuse(own_copy, tmp_path / "w", f"{name}: this is a Git LFS pointer", ENGINE_ONLY)
-        path.unlink()
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 29000000000\n"
+    (own_copy / "MLLM-Qiqi" / "pytorch_model.bin").write_text(pointer)
+    refuse(own_copy, tmp_path / "w", "pytorch_model.bin: this is a Git LFS pointer", ENGINE_ONLY)

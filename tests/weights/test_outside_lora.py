@@ -69,9 +69,6 @@ def write(folder, spelling, trained):
             "kohya": kohya,
             "video fun": lambda name: kohya(name, "lora_unet__"),
             "comfyui": "diffusion_model.{}".format,
-            "old diffusers": lambda name: (
-                f"transformer.{name.replace('lora_A', 'lora.down').replace('lora_B', 'lora.up')}"
-            ),
         }[spelling]
         named = {respell(name): value for name, value in lora.items()}
         dotted = {f"{key.split('.lora')[0]}.alpha": torch.tensor(ALPHA) for key in named}
@@ -79,7 +76,7 @@ def write(folder, spelling, trained):
     return path
 
 
-@pytest.mark.parametrize("spelling", ["diffusers", "peft", "kohya", "video fun", "comfyui", "old diffusers"])
+@pytest.mark.parametrize("spelling", ["diffusers", "peft", "kohya", "video fun", "comfyui"])
 def test_every_spelling_gives_the_weights_that_peft_gives(world, trained, merged, tmp_path, spelling):
     path = write(tmp_path, spelling, trained)
     assert fits_decoder(path) and adapter_facts(path).parts == {"decoder"}
@@ -121,13 +118,6 @@ def test_beside_16_bit_weights_it_draws_other_shots(world, trained, tmp_path):
         ({"transformer_blocks.0.attn2.to_q.lora_A.weight": (2, 4)}, "is not a LoRA for a linear layer of CogVideoX"),
         ({"proj_out.lora_A.weight": (2, 4)}, "the other matrix of its layer is missing"),
         ({"proj_out.lora_A.weight": (2, 4), "proj_out.lora_B.weight": (9, 2)}, "for a layer of "),
-        (
-            {
-                f"transformer_blocks.29.attn1.to_q.lora_{half}.weight": shape
-                for half, shape in (("A", (2, 32)), ("B", (32, 2)))
-            },
-            "has no layer 'transformer_blocks.29.attn1.to_q'",
-        ),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused_by_its_first_key(world, tmp_path, tensors, says):
@@ -138,13 +128,10 @@ def test_a_file_that_does_not_fit_is_refused_by_its_first_key(world, tmp_path, t
     assert str(path) in str(caught.value) and "choose a LoRA file" in str(caught.value)
 
 
-def test_values_that_are_no_numbers_and_broken_notes_are_refused(world, trained, tmp_path):
+def test_values_that_are_no_numbers_are_refused(world, trained, tmp_path):
     lora = {name: value.clone() for name, value in trained[1].items()}
     next(iter(lora.values()))[0, 0] = float("nan")
     path = tmp_path / "nan.safetensors"
     save_file(lora, path)
     with pytest.raises(ValueError, match="holds NaN"):
-        open_with_adapters(world.folder, [str(path)]).load_decoder()
-    save_file(trained[1], path, metadata={"lora_adapter_metadata": '{"transformer.lora_alpha": "much"}'})
-    with pytest.raises(ValueError, match=r"nan\.safetensors"):
         open_with_adapters(world.folder, [str(path)]).load_decoder()
