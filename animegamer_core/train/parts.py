@@ -166,8 +166,8 @@ class WorldParts:
         for path, strength in files:
             if not adapted_models(path, baseline) & set(models):
                 continue
-            apply_adapter(path, models, strength, whole=False)  # predict has no decoder, which joint trained too
             for kind, model in models.items():
+                apply_adapter(path, kind, model, strength)
                 changed = (f"{kind}.{name}" for name in changed_tensors(model))
                 forget_names(nn.ModuleDict({kind: model}), changed)
             if self.decoder is not None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..json_files import parse_json
 from ..messages import shortened
 from ..spec import ModelSpec
-from .adapter_files import STAGE, is_outside, read_outside, read_settings, read_tensors
+from .adapter_files import is_outside, read_outside, read_settings, read_tensors
 from .parts import PARTS, LoraUpdate, LoraUpdates, is_lora, part_names, plain_tensors
 from .storage import LONGEST, CheckpointError
 
@@ -233,26 +233,16 @@ def stacked_lora(layers: Sequence[nn.Module]) -> dict[str, LoraUpdate]:
     of them has LoRA.
     """
     own = [_updates(layer) if hasattr(layer, "lora_A") else {} for layer in layers]
-    return {
-        adapter: _stacked([updates.get(adapter) for updates in own], [len(layer.weight) for layer in layers])
-        for adapter in dict.fromkeys(name for updates in own for name in updates)
-    }
-
-
-def _stacked(updates: Sequence[LoraUpdate | None], rows: Sequence[int]) -> LoraUpdate:
-    found = [update for update in updates if update is not None]
-    scales = {update.scale for update in found}
-    shared = scales.pop() if len(scales) == 1 else None  # else each goes into its own rows
-    ups = [
-        found[0].up.new_zeros(count, 0)
-        if update is None
-        else update.up
-        if shared is not None
-        else update.scale * update.up
-        for update, count in zip(updates, rows, strict=True)
-    ]
-    down = torch.cat([update.down for update in found])
-    return LoraUpdate(down, torch.block_diag(*ups), 1.0 if shared is None else shared)
+    found = {}
+    for adapter in dict.fromkeys(name for updates in own for name in updates):
+        updates = [each.get(adapter) for each in own]
+        downs = [update.down for update in updates if update is not None]
+        ups = [
+            downs[0].new_zeros(len(layer.weight), 0) if update is None else update.scale * update.up
+            for layer, update in zip(layers, updates, strict=True)
+        ]
+        found[adapter] = LoraUpdate(torch.cat(downs), torch.block_diag(*ups))
+    return found
 
 
 def strengths_of(model: nn.Module) -> list[tuple[str, str, float]]:
@@ -279,60 +269,42 @@ _Change: TypeAlias = Tensor | tuple[Tensor, Tensor]  # a tensor's new value, or 
 
 
 @torch.no_grad()
-def apply_adapter(path: Path, modules: Mapping[str, nn.Module], strength: float = 1.0, whole: bool = True) -> str:
-    """Put an adapter file's weights into the models `encoder`, `decoder`, `engine` that it names; returns its stage.
+def apply_adapter(path: Path, kind: str, model: nn.Module, strength: float = 1.0) -> None:
+    """Put what an adapter file has for one model, `encoder`, `decoder` or `engine`, into it.
 
     strength: 0 leaves the weights as they are, 1 gives the trained ones, others interpolate or extrapolate. LoRA is
-    merged into float32 weights, and stays unmerged for narrower ones. whole: all models that the file trained must be
-    given; False allows to apply it model by model. ValueError names the first tensor that the models lack, or whose
-    shape differs.
+    merged into float32 weights, and stays unmerged for narrower ones. ValueError names the first tensor that the model
+    lacks, or whose shape differs.
     """
     if is_outside(path):
-        return _apply_outside(path, modules, strength)
+        if kind == "decoder":
+            updates = {f"transformer.{layer}": update for layer, update in read_outside(path).items()}
+            check_fit(model, updates, path)
+            attach(model, updates, free_name(model), strength)
+            note_changed(model, (f"{name}.weight" for name in updates))
+        return
     notes, tensors = read_tensors(path)
-    stage, settings = read_settings(path, notes)
+    settings = read_settings(path, notes)[1]
     rank, alpha = settings.get("lora_rank", 0), settings.get("lora_alpha", 1.0)
-    wanted = {name.partition(".")[0] for name in tensors} - {"heads"}
-    missing = wanted - set(modules)
-    if missing and whole:
-        raise ValueError(f"{path} trains the {missing.pop()}, which was not given; it fits {', '.join(sorted(wanted))}")
-    given = {name: modules[name] for name in sorted(wanted - missing)}
-    models = nn.Module()
-    for name, model in given.items():
-        models.add_module(name, model)
-    parameters = plain_tensors(models)
-    ours = {name: value for name, value in tensors.items() if name.partition(".")[0] in given}
+    ours = {name.removeprefix(f"{kind}."): value for name, value in tensors.items() if name.startswith(f"{kind}.")}
+    parameters, updates = plain_tensors(model), {}
     changes = _changes(path, ours, parameters, rank)
-    updates = {}
     for name, change in changes.items():
         if isinstance(change, Tensor):
             parameter, trained = parameters[name], change.to(parameters[name].device, torch.float32)
             parameter.copy_(trained if strength == 1 else torch.lerp(parameter.float(), trained, strength))
-            layer = models.get_submodule(name.rpartition(".")[0])
+            layer = model.get_submodule(name.rpartition(".")[0])
             for adapter in getattr(layer, "scaling", {}) if name.endswith(".weight") else ():
                 layer.scaling[adapter] *= 1 - strength  # as if the LoRA of this weight were a part of it
         else:
             updates[name.removesuffix(".weight")] = LoraUpdate(change[0], change[1], alpha / rank)
-    attach(models, updates, free_name(models), strength)
-    for kind, model in given.items():
-        note_changed(model, (name.removeprefix(f"{kind}.") for name in changes if name.startswith(f"{kind}.")))
-    if "decoder" in given and any(name.startswith("decoder.vae.encoder.") for name in tensors):
+    attach(model, updates, free_name(model), strength)
+    note_changed(model, changes)
+    if kind == "decoder" and any(name.startswith("vae.encoder.") for name in ours):
         # latents of a newly trained encoder have another scale
         spec = ModelSpec.from_dict(parse_json(notes.get("about", ""), dict[str, Any], f"{path}: about"))
-        vae, trained = given["decoder"].vae, spec.decoder.vae.scaling_factor
-        before = vae.config.scaling_factor
-        vae.register_to_config(scaling_factor=before + strength * (trained - before))
-    return stage
-
-
-def _apply_outside(path: Path, modules: Mapping[str, nn.Module], strength: float) -> str:
-    """Put another program's LoRA onto the decoder, if it is given."""
-    if decoder := modules.get("decoder"):
-        updates = {f"transformer.{layer}": update for layer, update in read_outside(path).items()}
-        check_fit(decoder, updates, path)
-        attach(decoder, updates, free_name(decoder), strength)
-        note_changed(decoder, (f"{name}.weight" for name in updates))
-    return STAGE
+        before, trained = model.vae.config.scaling_factor, spec.decoder.vae.scaling_factor
+        model.vae.register_to_config(scaling_factor=before + strength * (trained - before))
 
 
 def _changes(path: Path, tensors: Mapping[str, Tensor], parameters: Mapping[str, Any], rank: int) -> dict[str, _Change]:

@@ -283,7 +283,7 @@ class World:
         from .lora import apply_adapter
 
         for path, strength in self.adapters:
-            apply_adapter(Path(path), {kind: model}, strength=strength, whole=False)
+            apply_adapter(Path(path), kind, model, strength)
         return model
 
     def _sources(self, parts: tuple[str, ...]) -> dict[str, TensorSource]:

@@ -59,7 +59,7 @@ def test_an_update_of_a_thousandth_keeps_its_effect_beside_16_bit_weights(wide, 
         tensors[f"decoder.{name}.lora_B.default.weight"] = update.up
     save_adapter(tmp_path / "joint.safetensors", "joint", JOINT, tensors, {})
     before = {name: copy.deepcopy(decoder.get_submodule(name)) for name in ATTENTION}
-    apply_adapter(tmp_path / "joint.safetensors", {"decoder": decoder})
+    apply_adapter(tmp_path / "joint.safetensors", "decoder", decoder)
     for name, update in updates.items():
         assert effect_error(decoder.get_submodule(name), before[name], update, rows) <= 0.01
         merged = copy.deepcopy(before[name])
