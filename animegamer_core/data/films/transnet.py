@@ -26,6 +26,13 @@ STEP = WINDOW - 2 * CONTEXT
 BATCH = 8  # windows that a GPU reads at a time (about 1 GB); a CPU is fastest with one
 
 
+def reduced(picture_HWC: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A frame (H, W, C) of any size as (27, 48, C)."""
+    import cv2
+
+    return cv2.resize(picture_HWC, (48, 27), interpolation=cv2.INTER_AREA)
+
+
 class TransNet:
     """Computes the probabilities of a film's frames, which are added one by one; keeps only the last windows."""
 
