@@ -11,7 +11,7 @@ from animegamer_core.__main__ import main
 from animegamer_core.evaluate.benchmark import run as bench_run
 from animegamer_core.evaluate.benchmark.measure import drift, drifts, short_shot, short_shot_in_float32
 from animegamer_core.evaluate.benchmark.run import NO_PRESET, BenchmarkPlan
-from animegamer_core.evaluate.benchmark.turn import INSTRUCTION, StockTurn, past_turns, random_models
+from animegamer_core.evaluate.benchmark.turn import random_models, stock_parts
 from animegamer_core.spec import PROFILES, SPECS
 
 CPU = torch.device("cpu")
@@ -30,13 +30,9 @@ def quick():
 
 def test_the_stock_turn_is_of_the_same_sizes():
     spec = SPECS["tiny"]
-    stock = StockTurn.of(spec, CPU, torch.float32, steps=1)
-    engine, decoder = random_models(spec, PROFILES["paper"], CPU, torch.float32)
-    assert stock.length == len(engine.prompt(past_turns(spec), INSTRUCTION).ids_L)
-    assert stock._sample().shape == (1, *spec.decoder.latent_shape)
-    assert stock._decode(stock._noise()).shape[2:] == (spec.decoder.frames, spec.decoder.height, spec.decoder.width)
-    for theirs, ours in ((stock.vae, decoder.vae), (stock.engine, engine.llm)):
-        assert sum(p.numel() for p in theirs.parameters()) == sum(p.numel() for p in ours.parameters())
+    parts = stock_parts(spec, CPU, torch.float32, 1)
+    assert parts["sampler"]().shape == (1, *spec.decoder.latent_shape)
+    assert parts["vae"]().shape[2:] == (spec.decoder.frames, spec.decoder.height, spec.decoder.width)
 
 
 def test_a_worlds_own_weights_are_taken(tmp_path):
@@ -96,8 +92,8 @@ def test_optimizations_of_a_gpu_are_refused_on_a_cpu(name, monkeypatch):
 
 def test_several_presets_share_one_stock_turn(tmp_path, capsys, monkeypatch):
     """The command prints a table for each, what overrides them and what is left out, and writes all of it as JSON."""
-    turns, of = [], StockTurn.of
-    monkeypatch.setattr(StockTurn, "of", lambda *given: turns.append(given) or of(*given))
+    turns, parts = [], stock_parts
+    monkeypatch.setattr(bench_run, "stock_parts", lambda *given: turns.append(given) or parts(*given))
     words = ["bench", "--spec", "tiny", "--device", "cpu", "--repeats", "1", "--preset", "exact", "live"]
     words += ["--steps", "1", "--with", "layout", "--json", str(tmp_path / "b.json")]
     assert main(words) == 0

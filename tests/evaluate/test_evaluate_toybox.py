@@ -3,11 +3,7 @@
 import itertools
 import json
 import math
-import subprocess
-import sys
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,7 +21,7 @@ from animegamer_core.evaluate.toybox.rows import DISTANCES, TURNS, shown_turns
 from animegamer_core.evaluate.toybox.run import FULL, QUICK, EvalRun, Plan
 from animegamer_core.evaluate.toybox_recipe import probes as probe_training
 from animegamer_core.game.recall import Memory
-from animegamer_core.game.state import CACHED_TURNS, GameState, MotionTable
+from animegamer_core.game.state import CACHED_TURNS, MotionTable
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.model.engine import GameEngine
@@ -107,15 +103,6 @@ def few_clips():
     return scenes.draw_labelled(range(10), workers=1)
 
 
-def test_a_script_on_standard_input_gets_a_sentence_and_no_hang():
-    code = "from animegamer_core.data.workers import parallel_map; print(list(parallel_map(abs, range(-9, 0), {})))"
-    root, run = Path(__file__).parents[2], partial(subprocess.run, text=True, capture_output=True, timeout=60)
-    refused = run([sys.executable, "-"], input=code.format(2), cwd=root)
-    assert "standard input" in refused.stderr.splitlines()[-1]
-    alone = run([sys.executable, "-"], input=code.format(1), cwd=root)
-    assert alone.stdout.strip() == str([*range(9, 0, -1)])
-
-
 @pytest.fixture(scope="module")
 def learned(few_clips):
     clips, labels = few_clips
@@ -152,25 +139,7 @@ def test_noise_and_shuffled_labels_leave_probes_blind(learned, few_clips, tmp_pa
 # games --------------------------------------------------------------------------------------------------------------
 
 
-def test_lockstep_says_what_predict_says(tiny_engine):
-    state = tiny_engine.spec.state
-    opening = GameState.of_picture(torch.randn(state.tokens, state.width, generator=torch.Generator().manual_seed(3)))
-    scripts = [
-        Script(("Character: Miko; Motion: gently run; Background: day beach.", "wave hello", "sleep")),
-        Script(("dance", "eat noodles with the red car, calmly", "read a book"), ("an umbrella", opening)),
-    ]
-    for script, turns in zip(scripts, play_games(tiny_engine, scripts, 2), strict=True):
-        session = script.session(2)
-        for text, turn in zip(script.instructions, turns, strict=True):
-            alone = tiny_engine.predict(session.past(), text)
-            assert (alone.motion, alone.change) == (turn.state.motion, turn.state.change)
-            assert alone.raw_choices == turn.state.raw_choices
-            assert torch.allclose(alone.representation, turn.state.representation, atol=1e-4)
-            session = session.step(text, alone)
-        assert [turn.number for turn in turns] == [1, 2, 3]
-
-
-def test_batched_games_recall_as_a_player_does(tiny_engine):
+def test_games_recall_as_a_player_does(tiny_engine):
     """Also turns whose representations a session has dropped."""
     plain = "Character: Miko; Motion: gently run; Background: day beach."
     named, asked = plain.replace("run", "run with a red scarf"), plain.replace("run", "run with the scarf")
@@ -201,14 +170,6 @@ def test_a_sparse_game_shows_its_prop_where_asked():
     opened = sparse_game(5, (7,), turns=9, split="heldout", opening=True)
     assert not any(scene.prop_told for scene in opened.scenes)
     assert opened.opening.prop_colour == opened.scenes[6].prop_colour
-
-
-def test_other_profiles_are_asked_game_by_game(tiny_tokenizer):
-    torch.manual_seed(4)
-    engine = GameEngine(SPECS["tiny"], tiny_tokenizer, PROFILES["as_run"]).eval()
-    (turns,) = play_games(engine, [Script(("run", "sleep"))], 4)
-    alone = engine.predict((), "run")
-    assert (turns[0].state.motion, turns[0].state.change) == (alone.motion, alone.change)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([2, 4]), st.booleans())

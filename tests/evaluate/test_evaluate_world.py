@@ -20,12 +20,10 @@ from animegamer_core.cli import evaluate as cli
 from animegamer_core.cli.options import parse
 from animegamer_core.data.benchmark import BenchmarkGame, benchmark_text
 from animegamer_core.evaluate import estimates, similarity
-from animegamer_core.evaluate.judging.judge import JUDGED
-from animegamer_core.evaluate.judging.ratings import RANKED
 from animegamer_core.evaluate.players import WorldPlayer
 from animegamer_core.evaluate.similarity import ScoringModels
 from animegamer_core.evaluate.world import runner
-from animegamer_core.evaluate.world.metrics import METRICS, PAPER, estimates_of
+from animegamer_core.evaluate.world.metrics import METRICS, estimates_of
 from animegamer_core.evaluate.world.records import (
     SHOT_SCORES,
     GameRecord,
@@ -164,21 +162,6 @@ def test_who_predicts_nothing_has_no_state_and_fractions_have_wilsons_interval()
     assert estimates_of(games)["acc_f"] == estimates.fraction([True, False])
     error = estimates_of(games)["mae_f"]
     assert (error.value, error.low, error.high) == (2.0, 0.0, 4.0)
-
-
-def test_the_papers_rows_are_those_of_its_main_table():
-    printed = {  # CLIP-I, DreamSim, CLIP-T, ACC-F, MAE-F, seconds a turn
-        "GSC": [0.786, 0.502, 0.333, 0.316, 0.826, 50],
-        "GFC": [0.766, 0.580, 0.333, 0.292, 1.021, 63],
-        "GC": [0.796, 0.642, 0.334, 0.425, 0.722, 25],
-        "AnimeGamer": [0.813, 0.740, 0.416, 0.674, 0.424, 24],
-    }
-    assert {name: [*row.values()] for name, row in PAPER.items()} == printed
-    assert list(PAPER["GC"]) == ["clip_i", "dreamsim", "clip_t", "acc_f", "mae_f", "seconds"]
-    # of its judges (overall, instruction, context, character): GPT and people
-    assert [*JUDGED["GC"].values()] == [6.42, 7.29, 6.58, 7.49] and [*RANKED["GC"].values()] == [7.38, 7.37, 6.89, 7.55]
-    assert [*JUDGED["AnimeGamer"].values()] == [8.36, 9.14, 8.41, 9.11]
-    assert [*RANKED["AnimeGamer"].values()] == [10.0, 9.95, 9.95, 9.86]
 
 
 # one shot -----------------------------------------------------------------------------------------------------------
@@ -334,8 +317,6 @@ def test_another_runs_folder_is_refused_with_what_differs(world, played, tmp_pat
     before = {path: path.read_bytes() for path in played.rglob("*") if path.is_file()}
     cases = {
         "seed": {"seed": 5},
-        "player": {"player": WorldPlayer(world, PlaySettings(window=0, steps=2))},
-        "benchmark": {"games": small_games(2)},
         "towers": {"models": ScoringModels(TinyTower(9), None)},
     }
     for sentence, changes in cases.items():

@@ -26,9 +26,8 @@ from animegamer_core.evaluate.toybox_recipe.scoring import (
 )
 from animegamer_core.model.encoder import CLIP_MEAN, CLIP_STD
 from animegamer_core.toybox.drawing.draw import draw_frame
-from animegamer_core.toybox.scenes import probe_scene, reference_pictures, reference_scenes
+from animegamer_core.toybox.scenes import probe_scene
 from animegamer_core.toybox.scoring_models import load_scoring_models, read_card
-from animegamer_core.toybox.world import CHARACTERS
 from animegamer_core.weights.world import EMBEDDED
 
 SIZE = 32  # px, of the tiny CLIP
@@ -216,16 +215,6 @@ def test_vectors_are_unit_deterministic_and_independent_of_company():
         torch.testing.assert_close(rows[2:3], see(frames[2:3]), atol=1e-5, rtol=0)
     both = models.clip.embed_texts(["run", "gently wave hello with a red car, day beach"])
     torch.testing.assert_close(both[:1], models.clip.embed_texts(["run"]), atol=1e-5, rtol=0)  # padding says nothing
-
-
-def test_references_show_the_character_alone_in_every_setting():
-    for name in CHARACTERS:
-        scenes = reference_scenes(name)
-        assert {(scene.character, scene.partner, scene.prop) for scene in scenes} == {(name, None, None)}
-        assert len({(scene.place, scene.time) for scene in scenes}) == len(scenes) == 8
-    assert reference_pictures("Miko").shape == (8, 96, 144, 3)
-    with pytest.raises(ValueError, match="unknown Toybox character 'Qiqi'"):
-        reference_pictures("Qiqi")
 
 
 def test_a_build_of_scoring_models_is_saved_with_its_card_and_is_the_same_again(tmp_path):

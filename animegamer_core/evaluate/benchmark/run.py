@@ -17,7 +17,7 @@ from ...spec import PROFILES, ModelSpec, Profile, dtype_name, resolve_sampling
 from ...weights import World
 from ..report import machine
 from .measure import Drift, EachRow, Timing, drifts, measure_each, short_shot, short_shot_in_float32, time_work
-from .turn import OurTurn, StockTurn, Work, host_models, random_models
+from .turn import OurTurn, Work, host_models, random_models, stock_parts
 
 NO_PRESET = Preset("", "as the world says, without optimizations")
 HEAD = f"{'part':8} {'stock s':>9} {'ours s':>9} {'spread':>15} {'ratio':>6} {'GiB held':>13} {'reserved':>13}"
@@ -136,7 +136,7 @@ def _drift_text(found: Drift) -> str:
 def measure_stock(plan: BenchmarkPlan, say: Say = lambda line: None) -> Timings:
     """Measure the stock turn. Presets do not change it, so it needs to be measured only once."""
     say(f"stock modules of spec {plan.spec.name}")
-    return _time_parts(StockTurn.of(plan.spec, plan.device, plan.dtype, plan.stock_steps).parts(), plan)
+    return _time_parts(stock_parts(plan.spec, plan.device, plan.dtype, plan.stock_steps), plan)
 
 
 def measure_ours(plan: BenchmarkPlan, stock: Timings, say: Say = lambda line: None) -> BenchmarkResult:

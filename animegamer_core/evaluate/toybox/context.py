@@ -1,6 +1,6 @@
-"""A world under test with its models and the probes: plays games in batches, draws true scenes, decodes and measures.
+"""A world under test with its models and the probes: plays games, draws true scenes, decodes and measures.
 
-M clips, N state tokens, D state width, F frames, H height, W width, B games. Clips are uint8 RGB (M, F, H, W, 3).
+M clips, N state tokens, D state width, F frames, H height, W width. Clips are uint8 RGB (M, F, H, W, 3).
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from ...weights import World
 
 Clips = NDArray[np.uint8]
 OnProgress = Callable[[str, int, int], None]  # (what, done, of how many)
-BATCH_GAMES = 32  # games that one engine plays turn by turn, so that a GPU has a batch to work on
 
 
 @dataclass(frozen=True)
@@ -197,52 +196,20 @@ class Script:
 def play_games(
     engine: GameEngine, scripts: Sequence[Script], window: int, memory: Memory = LAST_TURNS
 ) -> list[tuple[Turn, ...]]:
-    """The turns 1, 2 ... of every game, all with representations; all scripts have the same number of instructions."""
-    played: list[tuple[Turn, ...]] = []
-    for start in range(0, len(scripts), BATCH_GAMES):
-        batch = scripts[start : start + BATCH_GAMES]
-        sessions = [script.session(window, memory) for script in batch]
-        states = [{turn.number: turn.state for turn in session.turns} for session in sessions]  # sessions drop some
-        for texts in zip(*(script.instructions for script in batch), strict=True):
-            recalled = [session.recall(text, stored=True) for session, text in zip(sessions, texts, strict=True)]
-            pasts = [_whole(game.past(known), own) for game, known, own in zip(sessions, recalled, states, strict=True)]
-            for index, state in enumerate(predict_batch(engine, pasts, texts)):
-                states[index][sessions[index].next_number] = state
-                sessions[index] = sessions[index].step(texts[index], state, recalled=recalled[index])
-        games = (_whole(session.turns, own) for session, own in zip(sessions, states, strict=True))
-        played += [tuple(turn for turn in turns if turn.number > 0) for turns in games]
+    """The turns 1, 2 ... of every game, all with representations."""
+    played = []
+    for script in scripts:
+        session = script.session(window, memory)
+        states = {turn.number: turn.state for turn in session.turns}  # the session drops some
+        for text in script.instructions:
+            recalled = session.recall(text, stored=True)
+            state = engine.predict(_whole(session.past(recalled), states), text)
+            states[session.next_number] = state
+            session = session.step(text, state, recalled=recalled)
+        played.append(tuple(turn for turn in _whole(session.turns, states) if turn.number > 0))
     return played
 
 
 def _whole(turns: Iterable[Turn], states: Mapping[int, GameState]) -> list[Turn]:
     """The turns with their representations."""
     return [replace(turn, state=states[turn.number]) for turn in turns]
-
-
-@torch.inference_mode()
-def predict_batch(engine: GameEngine, pasts: Sequence[Sequence[Turn]], instructions: Sequence[str]) -> list[GameState]:
-    """What `engine.predict` returns for each game, up to rounding, from a few forward passes over all games.
-
-    Profiles with a separate pass for text are run game by game.
-    """
-    if not (engine.profile.shared_prefill and engine.profile.grammar and engine.profile.aligned_queries):
-        return [engine.predict(past, text) for past, text in zip(pasts, instructions, strict=True)]
-    tokenizer = engine.tokenizer
-    prompts = [engine.prompt(past, text) for past, text in zip(pasts, instructions, strict=True)]
-    known = [engine.past_states(past) for past in pasts]
-    chosen: list[tuple[int, ...]] = [()] * len(prompts)
-    first_choices: list[tuple[int | None, ...]] = [()] * len(prompts)
-    states_BND = None
-    for index, choice in enumerate(tokenizer.numbers):
-        output = engine(prompts, known)
-        states_BND = output.states_BND if states_BND is None else states_BND
-        logits_BV = output.logits_BAV[:, -1].float().cpu()
-        for game, logits_V in enumerate(logits_BV):
-            number, first = engine.choose(choice, logits_V)
-            chosen[game], first_choices[game] = (*chosen[game], number), (*first_choices[game], first)
-        if index + 1 < len(tokenizer.numbers):
-            tags = tokenizer.token(choice.closing), tokenizer.token(tokenizer.numbers[index + 1].opening)
-            prompts = [
-                prompt.followed_by([tokenizer.strength(chosen[game][-1]), *tags]) for game, prompt in enumerate(prompts)
-            ]
-    return [engine.state_of(*row) for row in zip(states_BND.float().cpu(), chosen, first_choices, strict=True)]
