@@ -14,7 +14,7 @@ from tyro.conf import OmitArgPrefixes
 
 from ..data.motion import BACKENDS
 from ..data.stats import counted
-from ..evaluate.ablations.variants import BUDGET_NAMES, VARIANTS, chosen
+from ..evaluate.ablations.variants import VARIANTS, chosen
 from ..evaluate.baselines import NAMES, BaselineSettings
 from ..evaluate.similarity import KINDS
 from ..game.state import DEFAULT_WINDOW
@@ -276,8 +276,6 @@ class Ablations(Scoring):
     """Work folder; the same command continues in it."""
     variants: tuple[Annotated[str, one_of(VARIANTS)], ...] | None = None
     """Unset: all."""
-    budget: Annotated[str, one_of(BUDGET_NAMES)] = "full"
-    """full: the recipe's steps; quick: a miniature."""
     minutes: float | None = None
     """Stop after this many minutes; the same command continues."""
     score_only: Flag = False
@@ -314,8 +312,7 @@ class Ablations(Scoring):
         def say(line: str) -> None:
             note(f"[{time.monotonic() - begun:6.1f} s] {line}")
 
-        world, budget = open_world(self.world), run.BUDGETS[self.budget]
-        job = run.Ablations(self.work, world, budget, models, say, device, self.workers)
+        job = run.Ablations(self.work, open_world(self.world), run.BUDGET, models, say, device, self.workers)
         job.begin()
         finished = job.run(variants, tuple(dict.fromkeys(self.seeds)), deadline, train=not self.score_only)
         print(*table.write_table(job, self.out or self.work / "table", command_line()), sep="\n")

@@ -16,9 +16,8 @@ import torch
 
 from animegamer_core.__main__ import main
 from animegamer_core.evaluate.ablations import run, table
-from animegamer_core.evaluate.ablations.run import BUDGETS, Ablations, Budget, Samples, Scorer
+from animegamer_core.evaluate.ablations.run import BUDGET, Ablations, Budget, Samples, Scorer
 from animegamer_core.evaluate.ablations.variants import (
-    BUDGET_NAMES,
     CLAIMS,
     FULL,
     GAMES,
@@ -107,7 +106,6 @@ def weights(job, name, stage, seed=0):
 
 
 def test_rows_are_the_recipe_with_overrides():
-    assert tuple(BUDGETS) == BUDGET_NAMES
     begun = [(FULL, stage) for stage in (PRETRAIN, "warmup", "joint")]
     paths = [
         [(owner.name, stage) for owner, stage in VARIANTS[name].path(family)]
@@ -115,13 +113,12 @@ def test_rows_are_the_recipe_with_overrides():
     ]
     assert paths[0] == [*begun, ("cosine_loss", "predict"), ("cosine_loss", "adapt")]
     assert paths[1] == [begun[0], ("no_warm_up", "joint")] and paths[2][3:] == [(FULL, "predict"), (FULL, "adapt")]
-    for budget in BUDGETS.values():
-        full = budget.recipe_of(VARIANTS[FULL], 3).changes
-        assert full["joint"] == {**budget.recipe.changes["joint"], "seed": 3}
-        narrow = budget.recipe_of(VARIANTS["random_frame"], 3).changes
-        assert narrow["joint"] == {**full["joint"], "encoder_frame": "random"} and narrow["adapt"] == full["adapt"]
-        longer = budget.recipe_of(VARIANTS["no_warm_up"], 3).changes["joint"]["steps"]
-        assert longer == full["joint"]["steps"] + full["warmup"]["steps"]
+    full = BUDGET.recipe_of(VARIANTS[FULL], 3).changes
+    assert full["joint"] == {**BUDGET.recipe.changes["joint"], "seed": 3}
+    narrow = BUDGET.recipe_of(VARIANTS["random_frame"], 3).changes
+    assert narrow["joint"] == {**full["joint"], "encoder_frame": "random"} and narrow["adapt"] == full["adapt"]
+    longer = BUDGET.recipe_of(VARIANTS["no_warm_up"], 3).changes["joint"]["steps"]
+    assert longer == full["joint"]["steps"] + full["warmup"]["steps"]
     with pytest.raises(ValueError, match="unknown variant 'none'"):
         chosen(["none"])
 
@@ -296,10 +293,10 @@ def test_the_table_has_every_row_and_follows_the_scores(done, tmp_path):
 
 
 def test_the_command_trains_scores_and_stops_in_time(done, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(run, "BUDGETS", {"quick": TINY})
+    monkeypatch.setattr(run, "BUDGET", TINY)
     for name in ("dataset", "games"):
         (tmp_path / name).symlink_to(done.folder / name)
-    words = ["evaluate", "ablations", "--work", str(tmp_path), "--world", str(done.world.folder), "--budget", "quick"]
+    words = ["evaluate", "ablations", "--work", str(tmp_path), "--world", str(done.world.folder)]
     words += ["--variants", "addition", "--towers", "none", "--device", "cpu", "--workers", "1"]
     assert main([*words, "--minutes", "0"]) == 3
     assert main(words) == 0

@@ -41,8 +41,7 @@ from ..estimates import psnr
 from ..similarity import ScoringModels
 from ..toybox.context import Clips, EvalContext, Script, TrueShots, play_games
 from ..toybox_recipe.calibrate import Response, decoder_response, played_states
-from ..toybox_recipe.recipe import FULL as FULL_RECIPE
-from ..toybox_recipe.recipe import QUICK as QUICK_RECIPE
+from ..toybox_recipe.recipe import FULL as RECIPE
 from ..toybox_recipe.recipe import Recipe
 from ..toybox_recipe.stages import BuildDir, Deadline, Say, build, draw_games
 from ..world.scores import compared_frames, mean_cosine, rowwise_cosine, scored_text
@@ -81,10 +80,7 @@ class Budget:
         return replace(self.recipe, changes=changes)
 
 
-BUDGETS: Mapping[str, Budget] = {
-    "full": Budget(FULL_RECIPE, clips=400, games=50, turns=10),
-    "quick": Budget(QUICK_RECIPE, clips=2, games=1, turns=2),  # tests the code; too short to learn anything
-}
+BUDGET = Budget(RECIPE, clips=400, games=50, turns=10)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,6 @@ STAGES = {  # training stages before a world is scored
     RECONSTRUCTION: (PRETRAIN, "warmup", "joint"),
     GAMES: (PRETRAIN, "warmup", "joint", "predict", "adapt"),
 }
-BUDGET_NAMES = ("full", "quick")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 READS_SHOTS = "project_in"  # the engine's module that reads past representations
 

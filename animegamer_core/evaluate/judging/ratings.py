@@ -42,8 +42,15 @@ class Ratings:
     ranks: Mapping[str, NDArray[np.int64]]
 
     def score(self, agent: int, criterion: str) -> Estimate:
-        """An agent's mean points, with an interval over raters and games."""
-        return mean_over_both(np.asarray(POINTS, dtype=float)[self.ranks[criterion][:, :, agent] - 1])
+        """An agent's mean points, with a bootstrap interval over raters and games, both drawn (2.5 % to 97.5 %)."""
+        points_RG = np.asarray(POINTS, dtype=float)[self.ranks[criterion][:, :, agent] - 1]
+        chance = np.random.default_rng(0)
+        # how often each rater, and each game, was drawn with replacement
+        times = [chance.multinomial(size, np.full(size, 1 / size), DRAWS) for size in points_RG.shape]
+        means = np.einsum("dr,rg,dg->d", times[0], points_RG, times[1]) / points_RG.size
+        middle = float(points_RG.mean())
+        low, high = (float(end) for end in np.quantile(means, (0.025, 0.975)))
+        return Estimate(middle, min(middle, low), max(middle, high), points_RG.size)
 
     def agreement(self, criterion: str) -> float | None:
         """Kendall's W of the raters, averaged over games; None for one rater."""
@@ -111,17 +118,6 @@ def read_study(out: Path) -> Ratings:
             rater, game = (int(place[0]) + 1 for place in np.nonzero(ranks_RGA.min(-1) == 0))
             raise ValueError(f"{path}: no line for rater {rater}, game {game}, {name}; rank every line")
     return Ratings(agents, ranks)
-
-
-def mean_over_both(values_RG: NDArray[np.float64]) -> Estimate:
-    """The mean with a bootstrap interval over rows and columns, both drawn with replacement (2.5 % to 97.5 %)."""
-    chance = np.random.default_rng(0)
-    # how often each row, and each column, was drawn
-    times = [chance.multinomial(size, np.full(size, 1 / size), DRAWS) for size in values_RG.shape]
-    means = np.einsum("dr,rg,dg->d", times[0], values_RG, times[1]) / values_RG.size
-    middle = float(values_RG.mean())
-    low, high = (float(end) for end in np.quantile(means, (0.025, 0.975)))
-    return Estimate(middle, min(middle, low), max(middle, high), values_RG.size)
 
 
 def save_ratings(out: Path, ratings: Ratings) -> list[Path]:

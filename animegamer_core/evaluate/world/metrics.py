@@ -77,22 +77,22 @@ class Metric:
         """Whether scoring models compute it; its label then names them."""
         return self.value is None
 
+    def of_turn(self, turn: TurnRecord) -> Value:
+        return turn.scores.get(self.key) if self.value is None else self.value(turn)
+
     def published(self, player: str) -> float | None:
         """The paper's value for one of its players; None if the paper gives none."""
         return PAPER[player].get(self.paper or self.key)
 
 
-def estimate_of(metric: Metric, games: Sequence[GameRecord]) -> Estimate:
-    """A row's estimate over all turns that have a value."""
-    value = metric.value or (lambda turn: turn.scores.get(metric.key))
-    rows = ([value(turn) for turn in game.turns] for game in games)
-    known: list[list[Any]] = [[found for found in row if found is not None] for row in rows]
-    return fraction_over_games(known) if metric.fraction else mean_over_games(known)
-
-
 def estimates_of(games: Sequence[GameRecord]) -> dict[str, Estimate]:
-    """The estimates of all rows by key."""
-    return {metric.key: estimate_of(metric, games) for metric in METRICS}
+    """The estimates of all rows by key, each over all turns that have a value."""
+    estimates = {}
+    for metric in METRICS:
+        rows = [[metric.of_turn(turn) for turn in game.turns] for game in games]
+        known: list[list[Any]] = [[found for found in row if found is not None] for row in rows]
+        estimates[metric.key] = fraction_over_games(known) if metric.fraction else mean_over_games(known)
+    return estimates
 
 
 def _right(found: object, asked: object) -> Value:
@@ -103,10 +103,6 @@ def _right(found: object, asked: object) -> Value:
 def _motion_off(level: int | None, turn: TurnRecord) -> Value:
     """The distance of a measured level from the requested one; None if it was not measured."""
     return None if level is None else float(abs(level - turn.asked.level))
-
-
-def _stat_right(name: str) -> Callable[[TurnRecord], Value]:
-    return lambda turn: None if turn.change is None else turn.change[name] == turn.asked.change[name]
 
 
 def _state_off(turn: TurnRecord) -> Value:
@@ -200,7 +196,7 @@ METRICS: tuple[Metric, ...] = (
             f"State accuracy, {name}",
             f"Fraction of turns whose predicted change of {name} is that of the line.",
             _STATE,
-            _stat_right(name),
+            lambda turn, name=name: None if turn.change is None else turn.change[name] == turn.asked.change[name],
             fraction=True,
         )
         for name in PUBLISHED_RULES.names

@@ -107,7 +107,9 @@ class EvaluationJob:
 
     def _play(self, game: BenchmarkGame, warm_up: bool, on_turn: OnTurn) -> GameRecord:
         """Play and score a game, and write its clips. warm_up: whether its first turn is the first after loading."""
-        player, seed, turns = self.player, game_seed(self.seed, game.name), []
+        player, turns = self.player, []
+        # the noise depends only on the run's seed and the game's name
+        seed = int.from_bytes(hashlib.sha256(f"{self.seed}/{game.name}".encode()).digest()[:6], "big")
         scorer = GameScorer(self.models, self.references.pictures.get(game.character, ()), game)
         for number, (asked, shot) in enumerate(zip(game.turns, player.play(game, seed), strict=True), 1):
             clip = game_folder(self.out, game.name) / f"turn-{number:02d}.mp4"
@@ -184,11 +186,6 @@ def open_job(job: EvaluationJob, main: bool = True) -> Iterator[EvaluationJob]:
 def read_games(file: Path | None) -> tuple[BenchmarkGame, ...]:
     """The games of a file; None for the Toybox's frozen benchmark."""
     return read_benchmark(BENCHMARK if file is None else file)
-
-
-def game_seed(seed: int, name: str) -> int:
-    """The noise seed of a game's first turn; it depends only on the run's seed and the game's name."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{name}".encode()).digest()[:6], "big")
 
 
 def wait_for_games(job: EvaluationJob) -> Iterator[int]:
