@@ -98,6 +98,7 @@ def test_reference_pictures_are_shown_and_without_them_the_first_scene_stands_fo
     stub.good = lambda ask: "\n".join([*(f"<{tag}> 5 5 5" for tag in CRITERIA), "Alike."])
     pictures = tmp_path / "pictures"
     pictures.mkdir()
+    Image.new("RGB", (60, 60)).save(pictures / "somebody.png")
     words = ("--passes", "1", "--limit", "1", "--characters", str(pictures))
     _, report = judge(stub, runs, tmp_path / "out", *words)
     first = stub.asks[0]

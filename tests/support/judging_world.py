@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from animegamer_core.data.benchmark import BenchmarkGame, parse_turn
 from animegamer_core.evaluate.world.records import GameRecord, TurnRecord, begin_run, game_folder
 from animegamer_core.media.video import write_clip
 
@@ -35,7 +34,7 @@ def story(prompt: str) -> str:
     return "\n".join(line(main, number, others[number % 2]) for number in range(count))
 
 
-def make_run(folder: Path, name: str, games: dict[str, int], shade: int, change: dict[str, int] | None = None) -> Path:
+def make_run(folder: Path, name: str, games: dict[str, int], shade: int) -> Path:
     """A finished run of a player: games by name with their number of turns, every clip of one shade."""
     begin_run(folder, {"player": {"name": name}, "benchmark": {"games": list(games)}, "seed": 0}, {})
     for game, count in games.items():
@@ -45,26 +44,6 @@ def make_run(folder: Path, name: str, games: dict[str, int], shade: int, change:
             frames = np.full((9, 32, 48, 3), (shade, 20 * number, 40), np.uint8)
             frames[:, :, :8] = np.linspace(0, 255, 9, dtype=np.uint8)[:, None, None, None]  # time can be seen
             write_clip(game_folder(folder, game) / clip, frames, 8)
-            turns.append(turn_record(number, line("Miko", number), clip, change))
+            turns.append(TurnRecord(number, line("Miko", number), None, None, 1.0, 2, {}, 1.0, number == 1, clip))
         GameRecord(game, name, 0, 8.0, tuple(turns)).save(folder)
     return folder
-
-
-def turn_record(number: int, text: str, clip: str, change: dict[str, int] | None) -> TurnRecord:
-    return TurnRecord(
-        number=number,
-        line=text,
-        level=None if change is None else 3,
-        change=change,
-        motion_value=1.0,
-        motion_level=2,
-        scores={},
-        seconds=1.0,
-        warm_up=number == 1,
-        clip=clip,
-    )
-
-
-def game(name: str, count: int) -> BenchmarkGame:
-    """The benchmark's game behind `make_run`."""
-    return BenchmarkGame(name, tuple(parse_turn(line("Miko", number)) for number in range(1, count + 1)))

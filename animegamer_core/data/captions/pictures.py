@@ -36,17 +36,18 @@ class Reference:
     pictures: tuple[Path, ...]
 
 
-def read_references(folder: str | Path) -> list[Reference]:
+def read_references(folder: str | Path, most: int = MOST_PICTURES) -> list[Reference]:
     """The references of a folder, `<name>.png` or `<name>/*.png` (or .jpg, .webp, .bmp), in the order of their names.
 
-    ValueError: no such folder, no picture, a name that does not fit in an instruction, a name twice, too many.
+    most: pictures of a character, by file name. ValueError: no such folder, no picture, a name that does not fit in an
+    instruction, a name twice, too many.
     """
     folder, found = Path(folder), {}
     if not folder.is_dir():
         raise ValueError(f"{folder} is not a folder; give one with a picture or a folder of pictures per character")
     for path in sorted(folder.iterdir()):
         files = sorted(path.iterdir()) if path.is_dir() else [path]
-        if pictures := tuple(file for file in files if is_picture(file))[:MOST_PICTURES]:
+        if pictures := tuple(file for file in files if is_picture(file))[:most]:
             name = unicodedata.normalize("NFC", path.name if path.is_dir() else path.stem)
             problem = why_unfit(name) or ("has a comma, which separates names" if "," in name else None)
             if problem:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...data.benchmark import BenchmarkGame, BenchmarkTurn
-from ...data.captions.pictures import is_picture, open_picture
+from ...data.captions.pictures import open_picture, read_references
 from ...data.motion import DEFAULT_THRESHOLD, FlowSettings, level_of, motion_facts, motion_value, open_flow
 from ...toybox.drawing.draw import draw_shot
 from ...toybox.games import true_game
@@ -100,16 +100,18 @@ class CharacterReferences:
 def references_of(names: Iterable[str], folder: Path | None = None) -> CharacterReferences:
     """Reference pictures of characters: from a folder, or drawn if all characters are the Toybox's.
 
-    The folder holds NAME.png (or .jpg, .webp, .bmp), or NAME/ with such pictures; case does not matter, nor how accents
-    are stored. ValueError if the folder is missing.
+    The folder is one of `read_references`, which says what raises ValueError; case does not matter.
     """
     names = tuple(dict.fromkeys(names))
-    found: dict[str, tuple[Picture, ...]] = {}
+    pictures: dict[str, tuple[Picture, ...]] = {}
     if folder is not None:
-        found = {name: _pictures_in(folder, name) for name in names}
+        given = {reference.name.casefold(): reference.pictures for reference in read_references(folder, MOST)}
+        for name in names:
+            # macOS stores accents as separate characters
+            if paths := given.get(unicodedata.normalize("NFC", name).casefold()):
+                pictures[name] = tuple(np.array(open_picture(path)) for path in paths)
     elif all(name in CHARACTERS for name in names):
-        found = {name: tuple(reference_pictures(name)) for name in names}
-    pictures = {name: own for name, own in found.items() if own}
+        pictures = {name: tuple(reference_pictures(name)) for name in names}
     facts = {
         "from": "folder" if folder is not None else "drawn" if pictures else "none",
         "pictures": {name: _digest(own) for name, own in pictures.items()},
@@ -125,23 +127,6 @@ def references_of(names: Iterable[str], folder: Path | None = None) -> Character
 def listed(names: Sequence[str]) -> str:
     """The first names of a list, and how many more there are."""
     return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-
-
-def _pictures_in(folder: Path, name: str) -> tuple[Picture, ...]:
-    """At most MOST pictures of a character in the user's folder."""
-    if not folder.is_dir():
-        raise ValueError(f"{folder}: no such folder; give --characters a folder with NAME.png or NAME/ for each name")
-
-    def same(other: str) -> bool:  # macOS stores accents as separate characters
-        return unicodedata.normalize("NFC", other).casefold() == unicodedata.normalize("NFC", name).casefold()
-
-    paths: list[Path] = []
-    for path in sorted(folder.iterdir()):
-        if path.is_dir() and same(path.name):
-            paths += sorted(filter(is_picture, path.iterdir()))
-        elif is_picture(path) and same(path.stem):
-            paths.append(path)
-    return tuple(np.array(open_picture(path)) for path in paths[:MOST])
 
 
 def _digest(pictures: Sequence[Picture]) -> str:
