@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
-from animegamer_core.evaluate.baselines import BaselineSettings, models, open_baseline
+from animegamer_core.evaluate.baselines import BaselineSettings, open_baseline, players
 from animegamer_core.evaluate.baselines.folders import FLUX, SDXL, TEXT_TO_VIDEO, ModelFolder, open_folder
-from animegamer_core.evaluate.baselines.models import ImageModel, frame_indices, picture_size, speed
+from animegamer_core.evaluate.baselines.players import ImageModel, frame_indices, picture_size, speed
 from animegamer_core.evaluate.baselines.sharing import SharedAttention, Sharing, groups, shared_attention
 
 QUICK = {"steps": 1, "picture_steps": 2, "picture_side": 32, "share_after": 0}
@@ -116,7 +116,7 @@ def test_a_clip_of_49_frames_is_sub_sampled(folders, tmp_path, monkeypatch):
         facts = player.facts
         assert (facts["frames_drawn"], facts["frames"], facts["take"]) == (49, 17, take)
         assert facts["speed"] == (3 if take == "even" else 1)
-    monkeypatch.setattr(models, "SHOT_FRAMES", 49)
+    monkeypatch.setattr(players, "SHOT_FRAMES", 49)
     frames = shots(player, ONE)[0]
     np.testing.assert_array_equal(found["even"], frames[::3])
     np.testing.assert_array_equal(found["first"], frames[:17])

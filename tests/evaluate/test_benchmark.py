@@ -9,8 +9,14 @@ from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.evaluate.benchmark import run as bench_run
-from animegamer_core.evaluate.benchmark.measure import drift, drifts, short_shot, short_shot_in_float32
-from animegamer_core.evaluate.benchmark.run import NO_PRESET, BenchmarkPlan
+from animegamer_core.evaluate.benchmark.run import (
+    NO_PRESET,
+    BenchmarkPlan,
+    drift,
+    drifts,
+    short_shot,
+    short_shot_in_float32,
+)
 from animegamer_core.evaluate.benchmark.turn import random_models, stock_parts
 from animegamer_core.spec import PROFILES, SPECS
 
@@ -24,7 +30,7 @@ def plan(**changes):
 @pytest.fixture(scope="module", autouse=True)
 def quick():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("animegamer_core.evaluate.benchmark.measure.DRIFT_STEPS", 2)
+        patch.setattr("animegamer_core.evaluate.benchmark.run.DRIFT_STEPS", 2)
         yield
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from judging_world import line, story
 from PIL import Image
-from stub_endpoint import CUT_OFF, GOOD, RESET, Answer, StubEndpoint, refusal
+from stub_endpoint import StubEndpoint
 
 from animegamer_core.cli.judge import Write
 from animegamer_core.cli.options import parse
@@ -143,31 +143,12 @@ def test_stories_become_a_benchmark_and_more_stories_ask_only_for_what_is_new(st
     assert len(write(stub, path, stories=6)[0]) == 6 and len(stub.asks) == 6
 
 
-def test_an_invalid_reply_is_asked_for_again_in_our_words(stub, tmp_path):
-    wrong = lambda good: good.replace("<ML>1", f"<ML>{EVIL}", 1)  # noqa: E731
-    stub.script[:] = [Answer(wrong), CUT_OFF, GOOD]
-    games, _ = write(stub, tmp_path / "games.txt", stories=1)
-    first, second, third = (ask.texts[-1] for ask in stub.asks)
-    assert second.startswith(first) and "in line 1: 1 or 2 or 3 or 4 or 5 in <ML>" in second
-    assert third.startswith(first) and "a whole reply" in third and "IGNORE" not in second + third
-    assert [ask.body["temperature"] > 0 for ask in stub.asks] == [False, True, True] and len(games) == 1
-
-
 def test_a_story_that_stays_invalid_is_set_aside(stub, tmp_path):
     good = stub.good
     stub.good = lambda ask: f"<S>Taro</S>{EVIL}" if "with Taro" in ask.texts[-1] else good(ask)
     games, text = write(stub, tmp_path / "games.txt", terms=AskSettings(tries=2))
     assert [game.name for game in games] == ["miko-001", "yuzu-003", "miko-004"] and len(stub.asks) == 5
     assert "set aside: taro-002: 2 invalid replies; the last one: the reply has 1 lines" in text
-
-
-def test_a_service_that_is_away_ends_the_run_and_what_is_paid_for_stays(stub, tmp_path):
-    stub.script[:] = [refusal(500), RESET, GOOD, GOOD, *[refusal(401, message=f"bad key {EVIL}")] * 9]
-    games, text = write(stub, tmp_path / "games.txt", 6, AskSettings(asked_at_once=1))
-    assert not games and not (tmp_path / "games.txt").exists() and "stopped early" in text and "401" in text
-    stub.script.clear()
-    asked = len(stub.asks)
-    assert len(write(stub, tmp_path / "games.txt", 6)[0]) == 6 and len(stub.asks) == asked + 4
 
 
 def test_the_task_writes_and_tells(stub, tmp_path, capsys):

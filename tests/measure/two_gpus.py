@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from animegamer_core.evaluate.benchmark.measure import drift
+from animegamer_core.evaluate.benchmark.run import drift
 from animegamer_core.evaluate.benchmark.turn import INSTRUCTION, past_turns, random_models, torch_defaults
 from animegamer_core.game.state import Turn
 from animegamer_core.model.decoder import ShotDecoder

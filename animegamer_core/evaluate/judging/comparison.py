@@ -120,8 +120,8 @@ def save_scores(
     parts = [f"# {title}", "\n".join(f"| {' | '.join(line)} |" for line in table)]
     parts += ["\n".join(f"- {_plain(name)}: {_plain(str(value))}" for name, value in facts.items()), notes]
     estimates = {agent: {key: asdict(value) for key, value in row.items()} for agent, row in scores.items()}
-    values = {**facts, "scores": estimates, "agreement": agreement, "places": dict(places)}
-    write_json(path.with_suffix(".json"), values)
+    shown = {"places": dict(places)} if places else {}
+    write_json(path.with_suffix(".json"), {**facts, "scores": estimates, "agreement": agreement, **shown})
     write_text(path.with_suffix(".md"), "\n\n".join(filter(None, parts)) + "\n")
     return [path.with_suffix(".json"), path.with_suffix(".md")]
 

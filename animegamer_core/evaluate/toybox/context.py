@@ -9,7 +9,6 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -111,12 +110,6 @@ class EvalContext:
     def frame_probes(self) -> ProbeNet:
         return load_probes(self.world.folder, self.device, FRAME_WEIGHTS)
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Steps and guidance schedule of every shot, as the decoder's sampler takes them."""
-        world = self.world
-        return asdict(resolve_sampling(world.spec, world.profile, self.steps, self.guidance, self.preset))
-
     def draw(self, scenes: Sequence[Scene]) -> TrueShots:
         clips = draw_clips(scenes, self.workers, functools.partial(self.on_progress, "true clips"))
         values = self.measure(clips)
@@ -152,13 +145,13 @@ class EvalContext:
     ) -> Clips:
         """The shots that the decoder draws from representations at motion values."""
         self.on_progress("shots", 0, len(seeds))
-        decoder = self.world.spec.decoder
-        shots = [np.empty((0, decoder.frames, decoder.height, decoder.width, 3), np.uint8)]
+        world, sizes = self.world, self.world.spec.decoder
+        sampling = resolve_sampling(world.spec, world.profile, self.steps, self.guidance, self.preset)
+        shots = [np.empty((0, sizes.frames, sizes.height, sizes.width, 3), np.uint8)]
         for part in self._parts(len(seeds)):
             motion = torch.tensor([float(value) for value in values[part]])
-            latents = self.decoder.sample(
-                torch.stack(tuple(states_MND[part])), motion, list(seeds[part]), **self.options
-            )
+            states_BND = torch.stack(tuple(states_MND[part]))
+            latents = self.decoder.sample(states_BND, motion, list(seeds[part]), **asdict(sampling))
             shots.append(_to_clips(self.decoder.decode_latents(latents)))
             self.on_progress("shots", part.stop, len(seeds))
         return np.concatenate(shots)
