@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{words[0]}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"{words[0]}: interrupted", file=sys.stderr)
+        print(f"\n{words[0]}: stopped; finished work is kept, and the same command continues", file=sys.stderr)
         return 130
 
 

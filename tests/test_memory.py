@@ -28,7 +28,7 @@ WARM, TURNS = 20, 100
 
 @pytest.fixture(scope="module")
 def loads(tmp_path_factory):
-    """{way: bytes and seconds} of loading an engine of 244 MB, stored in bfloat16, in a process of its own."""
+    """{way: bytes} of loading an engine of 244 MB, stored in bfloat16, in a process of its own."""
     wide = EngineSpec(vocab_size=512, hidden=1024, intermediate=4096, layers=8, heads=8, kv_heads=2)
     spec = replace(TINY, engine=wide)
     engine, _ = random_models(spec, PROFILES["paper"], CPU, torch.bfloat16)
@@ -59,9 +59,8 @@ def test_weights_move_to_another_device_tensor_by_tensor(loads):
 
 
 @needs_proc
-@pytest.mark.parametrize("way", ["wider", "other"])
-def test_another_type_takes_one_copy(loads, way):
-    load = loads[way]
+def test_another_type_takes_one_copy(loads):
+    load = loads["wider"]
     assert load["weights"] * 0.95 < load["peak"] < load["weights"] + 3 * load["largest"] + 30 * MB, load
     assert load["weights"] > 10 * load["largest"], "otherwise a second copy would look like one tensor"
 

@@ -72,13 +72,6 @@ class Build:
 
     def run(self) -> int:
         """Cut, caption and finish; 1 if something is missing, 2 if no film could be read."""
-        try:
-            return self._cut_and_finish()
-        except KeyboardInterrupt:
-            note("\nstopped; finished work is kept; run the same command to continue")
-            return 130
-
-    def _cut_and_finish(self) -> int:
         from ..data.assemble import assemble_dataset
         from ..data.build import cut_films
         from ..data.captions.pictures import read_references

@@ -135,11 +135,6 @@ class World(Drawing, Scoring):
             edges=None if self.motion_edges is None else edges_of(self.motion_edges),
         )
 
-    def baseline_settings(self, device: str) -> BaselineSettings:
-        """The baseline's settings that were typed, on this device."""
-        given = unprefixed(self.baseline_options, BASELINE)
-        return BaselineSettings(**given, device=device, dtype=self.dtype, steps=self.steps)
-
     def _player(self, world: typing.Any, device: str) -> GamePlayer:
         import torch
 
@@ -150,7 +145,9 @@ class World(Drawing, Scoring):
         if self.true_shots:
             return TruePlayer()
         if self.baseline is not None:
-            return open_baseline(self.baseline, self.baseline_settings(device))
+            given = unprefixed(self.baseline_options, BASELINE)
+            how = {"device": device, "dtype": self.dtype, "steps": self.steps}
+            return open_baseline(self.baseline, BaselineSettings(**given, **how))
         dtype = None if self.dtype == "auto" else getattr(torch, self.dtype)
         settings = PlaySettings(self.window, steps=self.steps, guidance=self.guidance, device=device, dtype=dtype)
         return WorldPlayer(world, settings)
@@ -159,7 +156,7 @@ class World(Drawing, Scoring):
 def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, parts: int = 1) -> int:
     """Play this process's part of a job; part 0 waits for the others, prints the table and saves it.
 
-    Returns the exit status. After an interrupt finished games stay, and the same command continues.
+    Returns the exit status. After an interrupt, the same command continues.
     """
     from ..evaluate.report import command_line
     from ..evaluate.world.records import read_asked
@@ -180,15 +177,10 @@ def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, pa
             show("")
             print(f"{game.name}  {counted(len(game.turns), 'turn')}", flush=True)
 
-        try:
-            job.play(lambda game, done, of: show(f"  {game} turn {done} of {of}"), on_game, part, parts)
-            for done in wait_for_games(job) if main else ():
-                show(f"  {done} of {len(job.played)} games")
-        except KeyboardInterrupt:
-            if main:
-                note("\nStopped. Finished games are kept, and the same command continues.")
-            return 130
+        job.play(lambda game, done, of: show(f"  {game} turn {done} of {of}"), on_game, part, parts)
         if main:
+            for done in wait_for_games(job):
+                show(f"  {done} of {len(job.played)} games")
             table = job.report(beside, {"command": command_line()})
             paths = table.save(job.out)  # before printing, which a broken pipe may end
             print("", table.text, "", *paths, sep="\n")
@@ -239,20 +231,19 @@ class Toybox(Drawing, Samples):
             print(f"{counted(plan.games, 'game')}, few samples: {unsure}")
         print(TABLE_HEAD)
         begun = time.perf_counter()
-        saved: list[Path] = []
 
         def save(report: Report) -> None:
             row = report.outcomes[-1]
             lines = [table_line(line, report.few) for line in row.lines]
             print(*lines, *(f"          ({remark})" for remark in row.notes), sep="\n", flush=True)
-            saved[:] = report.save(self.out)
+            report.save(self.out)
 
         try:
             report = accept(EvalRun(context, plan, self.seed), self.rows, save, {"command": command_line()})
         except KeyboardInterrupt:
-            note(f"\nStopped; {f'{saved[0]} has the rows so far' if saved else 'no row was measured'}.")
+            note(f"\nStopped; {self.out} has the rows that were measured.")
             return 130
-        print(*saved, sep="\n")
+        print(*report.save(self.out), sep="\n")
         summary = ["a value misses its target" if report.short else "every value reaches its target"]
         summary += [f"not measured: {', '.join(report.failed)}"] if report.failed else []
         print(f"{'; '.join(summary)}; {time.perf_counter() - begun:.0f} s")

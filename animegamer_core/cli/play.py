@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import time
 import typing
@@ -38,7 +37,6 @@ if typing.TYPE_CHECKING:
 
 UNDO, QUIT = "@undo", ("@quit", "quit", "exit")
 AUTO = "@auto"
-_DIGITS = 9  # of a number that is typed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +87,8 @@ class Play(Drawing):
 
     def run(self) -> int:
         """Play by these options; returns the exit status. After Ctrl-C, print how to continue."""
+        import torch  # not before: --help does without
+
         if self.resume and self.branch is not None:
             raise ValueError("--resume and --branch both say where to continue; give only one of them")
         world = open_with_adapters(self.world, self.lora, playing=True, profile=self.profile)
@@ -109,7 +109,10 @@ class Play(Drawing):
             player = Player(world, story, settings, after, models, self._opening(world, story, settings))
             try:
                 if self.file or self.auto:
-                    self._play(player, rest)
+                    _warn_of_unknown_words(world, *rest)
+                    shown = _Shown(player, player.session.next_number - 1 + len(rest) + self.auto)
+                    player.play(rest, shown.turn, _show_step)
+                    self._play_proposed(player, shown, self.auto)
                 else:
                     self._play_typed(player)
             except KeyboardInterrupt:
@@ -119,18 +122,11 @@ class Play(Drawing):
                     how += " and --resume" if self.branch is None else " and --resume instead of --branch"
                 note(f"\nStopped after turn {last}; all turns are saved. Continue with {how}.")
                 return 130
-            except RuntimeError as error:
-                import torch
-
-                if not isinstance(error, torch.OutOfMemoryError):
-                    raise
+            except torch.OutOfMemoryError as error:
                 overwrite("")
                 raise ValueError(
                     f"{settings.device} is out of memory for this world; try --preset low_vram or --device cpu"
                 ) from error
-            played = range(after + 1, player.session.next_number)
-            if unused := ", ".join(str(number) for number in sorted(settings.motion) if number not in played):
-                note(f"warning: --motion of turn {unused} had no effect")
             for path in player.finish(self.show_opening):
                 print(path)
         return 0
@@ -178,13 +174,10 @@ class Play(Drawing):
             check_same_opening(story, story.session(0, None), opening)
         return opening
 
-    def _play(self, player: Player, instructions: Sequence[str]) -> None:
-        """Play these instructions, then the proposed ones."""
-        _warn_of_unknown_words(player.world, *instructions)
-        shown = _Shown(player, player.session.next_number - 1 + len(instructions) + self.auto)
-        player.play(instructions, shown.turn, _show_step)
-        if self.auto:
-            for played in player.autoplay(player.director(self.director_seed), self.auto, _show_step):
+    def _play_proposed(self, player: Player, shown: _Shown, turns: int) -> None:
+        """Play so many proposed turns."""
+        if turns:
+            for played in player.autoplay(player.director(self.director_seed), turns, _show_step):
                 shown.turn(played)
 
     def _play_typed(self, player: Player) -> None:
@@ -192,50 +185,36 @@ class Play(Drawing):
         note(f"One instruction per line; {UNDO} undoes the last turn, {AUTO} 3 plays three, quit ends the game.")
         if self.suggest:
             note("Type a number to play that proposal.")
-        if isinstance(sys.stdin, io.TextIOWrapper):
-            sys.stdin.reconfigure(errors="replace")
         shown = _Shown(player)
         while True:
             offered: Sequence[Proposal] = ()
             try:
-                offered = self._offer(player) if self.suggest else ()
-            except ValueError as error:
+                if self.suggest:
+                    offered = player.director(self.director_seed)(player.session, SUGGESTIONS)
+            except ValueError as error:  # in some worlds nobody has a name before the first turn
                 note(str(error))
+            for number, proposal in enumerate(offered, start=1):
+                why = f"  ({player.session.rules.label(proposal.reason)} is low)" if proposal.reason else ""
+                note(f"  {number}. {proposal.instruction}{why}")
             if sys.stdin.isatty():
                 print("> ", end="", file=sys.stderr, flush=True)
-            line = sys.stdin.readline()
             try:
+                line = sys.stdin.readline()
                 typed = " ".join(read_instructions(line))  # nothing for a comment
                 if not line or typed in QUIT:
                     return
-                if "\ufffd" in typed:
-                    raise ValueError("this line has bytes that are not UTF-8; type it again")
                 if typed:
                     self._play_line(player, shown, typed, offered)
             except ValueError as error:
                 note(str(error))
 
-    def _offer(self, player: Player) -> Sequence[Proposal]:
-        """Print the proposals for the next turn."""
-        offered = player.director(self.director_seed)(player.session, SUGGESTIONS)
-        for number, proposal in enumerate(offered, start=1):
-            why = f"  ({player.session.rules.label(proposal.reason)} is low)" if proposal.reason else ""
-            note(f"  {number}. {proposal.instruction}{why}")
-        return offered
-
     def _play_line(self, player: Player, shown: _Shown, line: str, offered: Sequence[Proposal]) -> None:
         """Do what a line says: a command, the number of a proposal, or an instruction."""
         command, _, number = line.partition(" ")
         if command == AUTO:
-            if not number.isdecimal() or len(number) > _DIGITS:
+            if not number.isdecimal() or len(number) > 9:
                 raise ValueError(f"how many turns? {AUTO} 5 plays five")
-            director = player.director(self.director_seed)
-            note("Ctrl-C gives the game back to you.")
-            try:
-                for played in player.autoplay(director, int(number), _show_step):
-                    shown.turn(played)
-            except KeyboardInterrupt:
-                note("stopped; the turn in progress is not kept")
+            self._play_proposed(player, shown, int(number))
         elif line == UNDO:
             if player.session.next_number > 1:
                 player.rewind(player.session.next_number - 2)
@@ -341,18 +320,17 @@ class Takes(Drawing):
         settings = PlaySettings(steps=self.steps, guidance=self.guidance, device=choose_device(self.device))
         models = LoadedModels(world, settings)
 
+        def shown(played: PlayedTurn) -> None:
+            how = "drawn" if played.drawn else "known"
+            note(f"  turn {played.turn.number}  {played.turn.instruction}  ({how})")
+
         def play(seed: int) -> None:
-            Player(world, story, replace(settings, seed=seed), 0, models).play(instructions, _note_turn)
+            Player(world, story, replace(settings, seed=seed), 0, models).play(instructions, shown)
             print(f"seed {seed}  branch {story.branch}", flush=True)
 
         with story.lock():
             print(*play_takes(story, len(instructions), seeds, play), sep="\n")
         return 0
-
-
-def _note_turn(played: PlayedTurn) -> None:
-    how = "drawn" if played.drawn else "known"
-    note(f"  turn {played.turn.number}  {played.turn.instruction}  ({how})")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,8 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from ..files import write_text
-from ..runtime.presets import Preset as RuntimePreset
 from ..runtime.presets import get_preset, preset_for_device
-from ..spec import DTYPES, dtype_name, get_profile, get_spec
+from ..spec import DTYPES, get_profile, get_spec
 from .options import Device, Guidance, Preset, Profile, note, one_of
 
 if typing.TYPE_CHECKING:
@@ -48,8 +47,8 @@ class Bench:
     """Use a world's real weights instead of random ones."""
     profile: Profile | None = None
     """How prompts are read; unset: the world's, or paper."""
-    preset: tuple[Preset, ...] = ()
-    """Presets, each compared with the same stock turn; the options below override it."""
+    preset: Preset | None = None
+    """Preset of our turn; the options below override it."""
     guidance: Guidance | None = None
     """Guidance schedule; unset: the preset's, or the profile's."""
     steps: int | None = None
@@ -71,61 +70,40 @@ class Bench:
         from ..evaluate.benchmark.run import measure_ours, measure_stock
         from ..evaluate.report import command_line
 
-        plans = self._plans()
-        for plan in plans:
-            plan.check()
-        stock, results = measure_stock(plans[0], _say), []
-        for plan in plans:
-            results.append(measure_ours(plan, stock, _say))
-            print(results[-1].text, flush=True)
-            if self.json is not None:  # after each plan, so that its results are kept if a later one fails
-                values = {"command": command_line(), "benches": [result.values() for result in results]}
-                write_text(self.json, json.dumps(values, indent=1) + "\n")
+        plan = self._plan()
+        plan.check()
+        result = measure_ours(plan, measure_stock(plan, _say), _say)
+        print(result.text, flush=True)
         if self.json is not None:
+            values = {"command": command_line(), **result.values()}
+            write_text(self.json, json.dumps(values, indent=1) + "\n")
             print(self.json)
         return 0
 
-    def _plans(self) -> list[BenchmarkPlan]:
-        """One plan for each preset, or one without a preset."""
+    def _plan(self) -> BenchmarkPlan:
         import torch
 
-        from ..evaluate.benchmark.run import BenchmarkPlan
+        from ..evaluate.benchmark.run import NO_PRESET, BenchmarkPlan
         from ..runtime.device import choose_device
         from ..weights import open_world
 
-        for option, value in (("--spec", self.spec), ("--profile", self.profile)):
-            if value and self.world:
-                raise ValueError(f"{option} and --world are both given, but a world has its own; give only one of them")
-        if self.repeats < 1:
-            raise ValueError(f"--repeats is {self.repeats}; expected 1 or more")
-        world = open_world(self.world) if self.world else None
-        device = torch.device(choose_device(self.device))
-        plan = BenchmarkPlan(
+        if self.world and (self.spec or self.profile):
+            raise ValueError("--world has its own spec and profile; drop --spec and --profile")
+        world, place = open_world(self.world) if self.world else None, choose_device(self.device)
+        dtype = self.dtype or ("float32" if place == "cpu" else "bfloat16")
+        preset = preset_for_device(get_preset(self.preset), place, _say, dtype) if self.preset else NO_PRESET
+        return BenchmarkPlan(
             spec=world.spec if world else get_spec(self.spec or "toybox"),
-            device=device,
-            dtype=getattr(torch, self.dtype or ("float32" if device.type == "cpu" else "bfloat16")),
+            device=torch.device(place),
+            dtype=getattr(torch, dtype),
             profile=world.profile if world else get_profile(self.profile or "paper"),
             world=world,
+            preset=preset if self.optimizations is None else replace(preset, optimizations=self.optimizations),
             steps=self.steps,
             guidance=self.guidance,
-            repeats=self.repeats,
+            repeats=max(1, self.repeats),
             each=self.each,
         )
-        presets = self._presets(plan) or [plan.preset]
-        if self.optimizations is not None:
-            presets = [replace(preset, optimizations=self.optimizations) for preset in presets]
-        return [replace(plan, preset=preset) for preset in presets]
-
-    def _presets(self, plan: BenchmarkPlan) -> list[RuntimePreset]:
-        """The presets for the plan's device; ValueError if one offloads and is not the last."""
-        device, dtype = str(plan.device), dtype_name(plan.dtype)
-        presets = [preset_for_device(get_preset(name), device, _say, dtype) for name in self.preset]
-        for preset in presets[:-1]:
-            if preset.offload_gib is not None:
-                raise ValueError(
-                    f"preset {preset.name} caps this process's GPU memory until it ends; name it last, or run it alone"
-                )
-        return presets
 
 
 def _say(line: str) -> None:

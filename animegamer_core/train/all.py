@@ -19,7 +19,6 @@ import msgspec
 from ..data.dataset import DatasetFolder
 from ..spec import PROGRAM, ModelSpec, get_profile, get_spec
 from ..weights import World, open_world
-from ..weights.adapter_files import GAME_STAGES
 from ..weights.parts import PLAY_PARTS, build_model, empty_parameters
 from ..weights.storage import read_json
 from .checkpoints import CHECKPOINTS, RESULT, list_checkpoints, step_of
@@ -54,8 +53,6 @@ def train_all(request: TrainRequest, report: Report) -> int:
         raise ValueError(f"{request.world} does not exist yet; choose the sizes of a new world with --spec")
     spec = world.spec if world is not None else get_spec(request.spec)
     recipe = request.recipe or (SCRATCH if spec.name in SCRATCH_SPECS else "lora")
-    if recipe == SCRATCH and request.start:
-        raise ValueError("--start: recipe scratch starts from the world itself; drop it, or give --recipe lora")
     # features of small worlds stay in memory; otherwise one folder serves all stages
     request = replace(request, cache=request.cache or (None if recipe == SCRATCH else request.out / FEATURES))
     runs = _stage_requests(request, recipe)
@@ -93,7 +90,11 @@ def train_all(request: TrainRequest, report: Report) -> int:
         if status or not _is_done(run.out):
             report(f"{at} of {len(runs)} stages are done; the same command with --resume continues in {run.stage}")
             return status
-    _report_how_to_play(runs[-1], recipe, report)
+    report("all stages are done")
+    if recipe != SCRATCH or not open_world(request.world).missing(PLAY_PARTS):
+        files = () if recipe == SCRATCH else (*runs[-1].start, stage_file(runs[-1].out, runs[-1].stage))
+        loras = (word for file in files for word in ("--lora", str(file)))
+        report(shlex.join([*PROGRAM.split(), "play", "--world", request.world, *loras]))
     return 0
 
 
@@ -113,9 +114,8 @@ def _stage_requests(request: TrainRequest, recipe: str) -> list[TrainRequest]:
         out = request.out / name
         if name in names:
             check_free(out, request.resume or request.plan)
-            stage = replace(request, stage=name, out=out, options={**request.options, **settings[name]})
-            stage = replace(stage, start=(*request.start, *trained))
-            requests.append(stage if name in GAME_STAGES else replace(stage, profile=None))  # others read no turns
+            own = {"options": {**request.options, **settings[name]}, "start": (*request.start, *trained)}
+            requests.append(replace(request, stage=name, out=out, **own))
         elif recipe != SCRATCH and not _is_done(out):
             if list_checkpoints(out / CHECKPOINTS):
                 raise ValueError(f"{out} holds an unfinished run; add {name} to --stages, or move it away")
@@ -138,17 +138,6 @@ def _bare_parts(models: Sequence[str], world: World | None, spec: ModelSpec, fol
     return parts
 
 
-def _report_how_to_play(last: TrainRequest, recipe: str, report: Report) -> None:
-    """Report that all stages are done, and the command that plays the result if the world is then complete."""
-    files = () if recipe == SCRATCH else (*last.start, stage_file(last.out, last.stage))
-    if recipe == SCRATCH and open_world(last.world).missing(PLAY_PARTS):
-        report("all stages are done")
-        return
-    report("all stages are done; this plays the world with them:")
-    words = [*PROGRAM.split(), "play", "--world", last.world]
-    report(shlex.join([*words, *(word for file in files for word in ("--lora", str(file)))]))
-
-
 def _is_done(out: Path) -> bool:
     """Whether a stage's folder holds its result and its adapter."""
     path = out / RESULT
@@ -160,14 +149,12 @@ def _read_settings(given: Iterable[str], stages: Iterable[str]) -> dict[str, dic
     found: dict[str, dict[str, typing.Any]] = {name: {} for name in stages}
     for text in given:
         place, equals, value = text.partition("=")
-        stage, dot, option = place.strip().partition(".")
-        option = option.strip().replace("-", "_")
-        if not (dot and equals):
-            raise ValueError(f"--set {text}: expected STAGE.OPTION=VALUE, such as joint.steps=2000")
-        if stage not in found:
-            raise ValueError(f"--set {text}: no stage {stage!r} in this recipe; choose from {', '.join(found)}")
-        if option not in _KINDS:
-            raise ValueError(f"--set {text}: there is no stage option {option!r}; `train --help` lists them")
+        stage, _, option = place.strip().replace("-", "_").partition(".")
+        if not equals or stage not in found or option not in _KINDS:
+            raise ValueError(
+                f"--set {text}: expected STAGE.OPTION=VALUE, such as joint.steps=2000, with one of the stages "
+                f"{', '.join(found)} and an option that `train --help` lists"
+            )
         words = value.split() if typing.get_origin(_KINDS[option]) is tuple else value.strip()
         try:
             found[stage][option] = msgspec.convert(words, _KINDS[option], strict=False)

@@ -31,8 +31,6 @@ class EngineLearner(Learner):
     states and representations, the latter with noise.
     """
 
-    features = ("states",)
-
     def __init__(self, config: StageConfig, engine: GameEngine, data: TrainingData) -> None:
         super().__init__(config)
         self.engine = engine

@@ -113,7 +113,13 @@ def _train(request: TrainRequest, report: Report, held: ExitStack) -> None:
     recipe = request.recipe or (SCRATCH if small else "lora")
     in_place = world is not None and recipe == SCRATCH and not STAGES[stage].optional
     if in_place:
-        _check_writable(request, world)
+        if any(place.is_dir() and place.samefile(world.folder) for place in EMBEDDED.values()):
+            raise ValueError(
+                f"recipe scratch writes into the world, but {request.world} is part of this package, which is never "
+                f"changed; give --recipe lora or lora24, which write an adapter, or copy {world.folder} elsewhere"
+            )
+        if request.start:
+            raise ValueError("--start: recipe scratch starts from the world itself; drop it, or give --recipe lora")
         if request.resume and is_in_world(request):
             report(f"{out} is finished, and {request.world} has its weights; choose another --out to train further")
             return
@@ -193,18 +199,6 @@ def _open_or_make_world(request: TrainRequest, folder: DatasetFolder, report: Re
     world = save_world(name, spec, motion_table=folder.motion_table, provenance=provenance, life=life_of(folder))
     report(f"new world {name} (spec {spec.name})")
     return world
-
-
-def _check_writable(request: TrainRequest, world: World) -> None:
-    """ValueError if recipe scratch must not write into the world, or would ignore adapters to start from."""
-    if any(place.is_dir() and place.samefile(world.folder) for place in EMBEDDED.values()):
-        raise ValueError(
-            f"recipe scratch writes into the world, but {request.world} is part of this package, which is never "
-            f"changed; give --recipe lora or lora24, which write an adapter to play with, or copy {world.folder} to a "
-            "folder of your own"
-        )
-    if request.start:
-        raise ValueError("--start: recipe scratch starts from the world itself; drop it, or give --recipe lora")
 
 
 def _own_or_new_models(request: TrainRequest, config: StageConfig, world: World, folder: DatasetFolder) -> WorldParts:

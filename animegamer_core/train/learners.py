@@ -49,7 +49,6 @@ class Learner(nn.Module):
     Parameters are named as in a world: encoder., decoder., engine.; layers that only training needs are named heads.
     """
 
-    features: tuple[str, ...] = ()  # the features that `batch` reads
     idle: tuple[str, ...] = ()  # names of its models that no step reads
     unused: bool = False  # whether some trained parameters may get no gradient
 
@@ -77,7 +76,6 @@ class Learner(nn.Module):
 class VaeLearner(Learner):
     """Trains the VAE to reconstruct clips. Its encoder reads them in one pass, its decoder in chunks as in play."""
 
-    features = ("frames",)
     idle = ("decoder.transformer",)
 
     def __init__(self, config: StageConfig, decoder: ShotDecoder) -> None:
@@ -130,7 +128,6 @@ class ContrastiveHeads(nn.Module):
 class ContrastiveLearner(Learner):
     """Trains text and image encoder (stage `towers`) to match whole instructions with first frames."""
 
-    features = ("frames",)
     unused = True  # the image encoder's last block is not read (docs/reference.md, shot encoder)
 
     def __init__(self, config: StageConfig, encoder: ShotEncoder, data: TrainingData) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder
@@ -20,11 +19,7 @@ from ..weights.adapter_files import (
     GAME_STAGES,
     adapted_models,
     adapter_facts,
-    open_adapter,
-    read_settings,
-    read_tensors,
     tensor_names,
-    unreadable_settings,
 )
 from ..weights.adapters import reading_of
 from ..weights.lora import (
@@ -231,14 +226,10 @@ def _reload_fp32(model: nn.Module, model_name: str, world: World, patterns: Sequ
 def world_for_stage(stage: str, world: World, start: Sequence[Path], profile: str | None = None) -> World:
     """The world with the profile and window with which a stage reads turns, and with which its result is played.
 
-    start: the adapters that the stage starts from. profile: how turns are read; None for the engine's own, or `paper`
-    if none of our stages has trained the engine. ValueError for a profile that cannot be trained or that the stage does
-    not use, and for adapters that contradict one another.
+    start: the adapters that the stage starts from. profile: how turns are read, one of TRAINED_PROFILES; None for the
+    engine's own, or `paper` if none of our stages has trained the engine. Stages that read no turns ignore it.
+    ValueError for adapters that contradict one another.
     """
-    if profile is not None and stage not in GAME_STAGES:
-        raise ValueError(f"stage {stage} reads no turns, so a profile has no effect; do not set one")
-    if profile is not None and profile not in TRAINED_PROFILES:
-        raise ValueError(f"profile {profile!r} cannot be trained; choose {' or '.join(TRAINED_PROFILES)}")
     if stage not in GAME_STAGES:
         return world
     reading = reading_of(world, [adapter_facts(path) for path in start], checked=profile is None)
@@ -267,22 +258,17 @@ def needed_parts(
     changed = "text" in STAGES[stage].outdates or any(
         name.startswith(prefixes) for path in start for name in tensor_names(path)
     )
-    encoders = changed or not has_encoder_features(world, config, data)
+    count, image = len(data.folder.turns), IMAGE_FEATURES[config.encoder_frame]
+    made_by = (("text", "text_tower", count), ("blank_text", "text_tower", 1), (image, "image_tower", count))
+    encoders = changed or not all(
+        data.is_cached(name, rows, data.digest(name, digest_of([name_of(world, part)]))) for name, part, rows in made_by
+    )
     if "encoder" in needs and encoders and world.has("encoder") and (lacking := world.missing(FEATURE_ENCODERS)):
         raise ValueError(f"stage {stage} computes features of clips and texts, but {lacking[0]}")
     parts = WorldParts.load(world, models_of(stage, config.shots_every > 0), dtype, config.trainable, encoders)
     for name in needs:
         parts.of(name)
     return parts
-
-
-def has_encoder_features(world: World, config: StageConfig, data: TrainingData) -> bool:
-    """Whether the cache folder holds the features of this world's text and image encoder."""
-    count, image = len(data.folder.turns), IMAGE_FEATURES[config.encoder_frame]
-    made_by = (("text", "text_tower", count), ("blank_text", "text_tower", 1), (image, "image_tower", count))
-    return all(
-        data.is_cached(name, rows, data.digest(name, digest_of([name_of(world, part)]))) for name, part, rows in made_by
-    )
 
 
 def set_trainable(learner: nn.Module, config: StageConfig) -> tuple[str, ...]:
@@ -325,16 +311,3 @@ def is_trained_lora(name: str) -> bool:
 def _plain_names(learner: nn.Module) -> list[str]:
     """The parameters that are neither LoRA weights nor weights that have a LoRA."""
     return [name for name, _ in learner.named_parameters() if not is_lora(name) and ".base_layer." not in name]
-
-
-def read_adapter(path: Path) -> tuple[str, StageConfig, dict[str, Tensor]]:
-    """(stage, configuration, tensors) of an adapter file; ValueError if the file is invalid."""
-    with open_adapter(path) as file:
-        stage, settings = read_settings(path, file.metadata())
-    try:
-        values: dict[str, Any] = dict(settings)
-        values |= {name: tuple(value) for name, value in settings.items() if isinstance(value, list)}
-        config = StageConfig(**values)
-    except (TypeError, ValueError) as error:
-        raise unreadable_settings(path, error) from error
-    return stage, config, read_tensors(path)[1]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..data.dataset import DatasetFolder
+from ..messages import shortened
 from ..model.prompt import unknown_words
 from ..spec import Reading
 from ..weights.adapter_files import GAME_STAGES, MOTION_STAGES, save_adapter
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 MEASURED_CLIPS = 128  # most clips for `measured_scale`
-UNKNOWN_WORDS_SHOWN = 3
 
 
 def train_stage(
@@ -148,11 +148,10 @@ def _check_words(model: str, tokenizer: Tokenizer, texts: Iterable[str], folder:
         return
     unknown = dict.fromkeys(word for text in dict.fromkeys(texts) for word in unknown_words(tokenizer, text))
     if unknown:
-        shown = ", ".join(map(repr, list(unknown)[:UNKNOWN_WORDS_SHOWN]))
-        more = ", ..." if len(unknown) > UNKNOWN_WORDS_SHOWN else ""
+        words = shortened(", ".join(map(repr, unknown)), 60)
         raise ValueError(
-            f"the {model}'s vocabulary does not have {shown}{more} from the captions in {folder.path}; a world's "
-            "vocabulary is fixed when it is made, so train a new world on this dataset"
+            f"the {model}'s vocabulary does not have {words} from the captions in {folder.path}; it is fixed when a "
+            "world is made, so train a new world on this dataset"
         )
 
 

@@ -27,8 +27,9 @@ from ..model.decoder import stock_transformer
 from ..model.sampler import STOCK_SCHEDULER
 from ..spec import RELEASE, DecoderSpec, ModelSpec, VaeSpec
 from ..weights import World
+from ..weights.adapter_files import read_settings, read_tensors
 from ..weights.storage import write_json
-from .parts import ADAPTER, WorldParts, is_trained_lora, name_of, read_adapter, with_guidance
+from .parts import ADAPTER, WorldParts, is_trained_lora, name_of, with_guidance
 from .sampling import random_seed
 from .training_data import TrainingData, weights_digest
 
@@ -148,12 +149,13 @@ def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
 
     The LoRA's scale is multiplied into its weights, so that diffusers' default strength is right.
     """
-    _, config, tensors = read_adapter(stage_file)
+    notes, tensors = read_tensors(stage_file)
+    settings = read_settings(stage_file, notes)[1]
     if folder.exists():
         shutil.rmtree(folder)
     with room_for(folder):
-        if config.lora_rank:
-            scale = config.lora_alpha / config.lora_rank
+        if settings["lora_rank"]:
+            scale = settings["lora_alpha"] / settings["lora_rank"]
             prefix = "decoder.transformer."
             layers = {
                 name[len(prefix) :].replace(f".{ADAPTER}.", "."): value * scale if ".lora_B." in name else value

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from film_parts import FilmPlan
-from film_truth import true_motion
+from film_parts import FilmPlan, parts_of
+from film_pictures import film_frames, picture_size
 from made_film import FilmTruth, make_film
 
 from animegamer_core.__main__ import main
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.films.film_index import read_film_index
-from animegamer_core.data.motion import level_edges, level_of
+from animegamer_core.data.films.framing import Crop, fit
+from animegamer_core.data.motion import SLOW_FRACTION, level_edges, level_of, motion_value
 from animegamer_core.evaluate.estimates import rank_correlation
 from animegamer_core.train.stages import STAGES_IN_ORDER
 from animegamer_core.weights import open_world
@@ -57,6 +58,22 @@ def built(film: Path, out: Path, spec: str) -> DatasetFolder:
     command = ["dataset", "build", str(film), "--captioner", "script", "--out", str(out), "--spec", spec]
     assert main([*command, "--turns", "5", "--workers", "1"]) == 0
     return DatasetFolder.open(out)
+
+
+def true_motion(dataset: DatasetFolder, truth: FilmTruth, plan: FilmPlan) -> list[float]:
+    """The motion values of the clips as drawn: no border, no fade, no grain, no codec, and nothing to be found."""
+    parts, values = parts_of(plan), []
+    for turn in dataset.turns:
+        index = truth.scenes.index(truth.scene_at((turn.start + turn.end) / 2))
+        part = dataclasses.replace(parts[index], begins="cut", overlap=0, flashes=())
+        size = tuple(length // 2 * 2 for length in picture_size(part.border, plan.size))
+        clean = dataclasses.replace(plan, size=size, grain=0.0, variable=False)
+        pictures = [frame for _, frame in film_frames([dataclasses.replace(part, border="none")], clean)]
+        times = turn.start - truth.scenes[index].start + np.arange(17) / 8
+        numbers = np.clip(np.floor(times * plan.fps + 0.01).astype(int), 0, len(pictures) - 1)
+        clip = np.stack([fit(pictures[number], Crop(), (96, 144)) for number in numbers])
+        values.append(motion_value(clip, slow_fraction=SLOW_FRACTION))
+    return values
 
 
 def test_cuts_and_crops_are_those_of_the_truth(film, dataset):

@@ -41,8 +41,8 @@ from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.toybox import probes
 from animegamer_core.toybox.dataset import DatasetGames
 from animegamer_core.toybox.world import vocabulary
-from animegamer_core.train.parts import read_adapter
 from animegamer_core.weights import open_world, save_part, save_world
+from animegamer_core.weights.adapter_files import read_tensors
 from animegamer_core.weights.storage import read_json
 
 GAMES_DRAWN = DatasetGames(games=2, held_out=1, turns=3)
@@ -100,9 +100,10 @@ def done(world, tmp_path_factory):
 
 
 def weights(job, name, stage, seed=0):
-    """(config, tensors) of a finished stage."""
+    """(settings, tensors) of a finished stage."""
     trained = "joint" if stage == PRETRAIN else stage
-    return read_adapter(job.step(VARIANTS[name], seed, stage).folder / f"runs/{stage}/{trained}.safetensors")[1:]
+    notes, tensors = read_tensors(job.step(VARIANTS[name], seed, stage).folder / f"runs/{stage}/{trained}.safetensors")
+    return json.loads(notes["config"]), tensors
 
 
 def test_rows_are_the_recipe_with_overrides():
@@ -133,9 +134,9 @@ def test_every_variant_is_trained_and_scored_and_is_what_it_says(done):
             wanted |= {"states_right", "level_right", "clip_t"} if family == GAMES else set()
             assert wanted <= set(samples.columns)
     assert any("attention" in name for name in weights(done, "cross_attention", "joint")[1])
-    assert weights(done, "random_frame", "joint")[0].encoder_frame == "random"
-    assert not weights(done, "no_motion_scope", "warmup")[0].motion_scope
-    assert weights(done, "no_warm_up", "joint")[0].steps == 4
+    assert weights(done, "random_frame", "joint")[0]["encoder_frame"] == "random"
+    assert not weights(done, "no_motion_scope", "warmup")[0]["motion_scope"]
+    assert weights(done, "no_warm_up", "joint")[0]["steps"] == 4
     assert not done.step(VARIANTS["no_warm_up"], 0, "warmup").folder.exists()
     assert not list(done.seed_folder(VARIANTS["window_0"], 0).glob("*/runs"))
 

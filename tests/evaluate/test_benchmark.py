@@ -74,9 +74,7 @@ def test_drift_stands_beside_that_of_the_number_format():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--spec", "tiny", "--world", "toybox"], "give only one of them"),
-        (["--world", "toybox", "--profile", "paper"], "give only one of them"),
-        (["--repeats", "0"], "expected 1 or more"),
+        (["--spec", "tiny", "--world", "toybox"], "drop --spec and --profile"),
         (["--spec", "tiny", "--steps", "0"], "steps is 0"),
         (["--device", "cuda:77"], "not available here"),
     ],
@@ -96,20 +94,14 @@ def test_optimizations_of_a_gpu_are_refused_on_a_cpu(name, monkeypatch):
             asked.check()
 
 
-def test_several_presets_share_one_stock_turn(tmp_path, capsys, monkeypatch):
-    """The command prints a table for each, what overrides them and what is left out, and writes all of it as JSON."""
-    turns, parts = [], stock_parts
-    monkeypatch.setattr(bench_run, "stock_parts", lambda *given: turns.append(given) or parts(*given))
-    words = ["bench", "--spec", "tiny", "--device", "cpu", "--repeats", "1", "--preset", "exact", "live"]
+def test_the_command_prints_a_table_and_what_is_left_out_and_writes_json(tmp_path, capsys):
+    words = ["bench", "--spec", "tiny", "--device", "cpu", "--repeats", "1", "--preset", "live"]
     words += ["--steps", "1", "--with", "layout", "--json", str(tmp_path / "b.json")]
     assert main(words) == 0
     written, printed = json.loads((tmp_path / "b.json").read_text()), capsys.readouterr()
-    first, second = written["benches"]
-    assert (first["preset"], second["preset"]) == ("exact", "live") and len(turns) == 1
-    assert [row["stock"] for row in first["rows"]] == [row["stock"] for row in second["rows"]]
-    assert [row["part"] for row in first["rows"]] == ["engine", "sampler", "vae", "turn"]
-    assert all(row[side]["median"] > 0 for row in first["rows"] for side in ("stock", "ours"))
-    assert written["command"] and first["machine"]["torch"] and max(first["drift"]) < 1e-5
+    assert [row["part"] for row in written["rows"]] == ["engine", "sampler", "vae", "turn"]
+    assert all(row[side]["median"] > 0 for row in written["rows"] for side in ("stock", "ours"))
+    assert written["command"] and written["machine"]["torch"] and max(written["drift"]) < 1e-5
     assert "\nengine " in printed.out and "random weights" in printed.out
     assert "optimizations: layout" in printed.out
     assert "skipped flash3, gelu, blocks, vae" in printed.err

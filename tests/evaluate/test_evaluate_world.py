@@ -426,9 +426,9 @@ def test_the_command_plays_few_games_without_a_gpu_and_goes_on_after_an_interrup
         yield from whole(self, game, seed)
 
     monkeypatch.setattr(WorldPlayer, "play", stopped)
-    assert evaluate("out", small_games(5, 1), "--steps", 2) == 130
-    said = capsys.readouterr()
-    assert "playing the first 4 of 5 games" in said.out and "the same command continues" in said.err
+    with pytest.raises(KeyboardInterrupt):  # of which main makes a sentence
+        evaluate("out", small_games(5, 1), "--steps", 2)
+    assert "playing the first 4 of 5 games" in capsys.readouterr().out
     monkeypatch.setattr(WorldPlayer, "play", whole)
     assert evaluate("out", small_games(5, 1), "--steps", 2) == 0
     said = capsys.readouterr().out

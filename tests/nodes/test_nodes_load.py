@@ -17,7 +17,7 @@ NODES = sorted((ROOT / "nodes").glob("*.py"))
 SLOT = {"default", "min", "max", "step", "multiline", "optional", "options", "control_after_generate", "upload"}
 SLOT |= {"is_output_list"}
 with tempfile.TemporaryDirectory() as folder:
-    SCHEMAS = {schema.node_id: schema for schema in ComfyStub(Path(folder)).load_pack()[1]}
+    SCHEMAS = {schema.node_id: schema for schema in ComfyStub(Path(folder)).schemas()}
 
 
 def inputs_of(kind):

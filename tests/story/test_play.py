@@ -189,13 +189,11 @@ def test_typed_games(world, tmp_path, capsys, monkeypatch):
 
 def test_a_typed_line_that_cannot_be_read_ends_no_game(world, tmp_path, capsys, monkeypatch):
     lines = [GAME[0], "far too long " * 3000, "run a " * 600, "@auto " + "9" * 5000, GAME[1]]
-    data = "\n".join(lines).encode() + b"\nMiko \xff\xfe runs\nYuzu sleeps\n"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), "utf-8"))
+    typed(monkeypatch, *lines, "Yuzu sleeps")
     assert run_play(world, tmp_path) == 0
     assert instructions_of(opened(world, tmp_path / "out", "story")) == [GAME[0], GAME[1], "Yuzu sleeps"]
     err = capsys.readouterr().err
     assert "38999 letters; shorten it" in err and "1200 tokens; shorten it" in err and "how many turns?" in err
-    assert "has bytes that are not UTF-8; type it again" in err
 
 
 @pytest.mark.parametrize(

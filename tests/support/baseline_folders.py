@@ -16,14 +16,11 @@ from diffusers import (
     UNet2DConditionModel,
 )
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-from transformers import (
-    CLIPTextConfig,
-    CLIPTextModel,
-    CLIPTextModelWithProjection,
-    PreTrainedTokenizerFast,
-    T5Config,
-    T5EncoderModel,
-)
+from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, PreTrainedTokenizerFast
+
+from animegamer_core.model.encoder import text_encoder
+from animegamer_core.model.sampler import STOCK_SCHEDULER
+from animegamer_core.spec import TextEncoderSpec
 
 WORDS = ["character", "motion", "background", ":", ";", ",", ".", "qiqi", "sosuke", "quickly", "slowly", "runs", "sits"]
 WORDS += ["reads", "flies", "noon", "evening", "forest", "sea", "bedroom", "anime", "style"]
@@ -31,55 +28,41 @@ TEXT_LENGTH = 24
 TEXT_WIDTH = 16
 
 
-def word_tokenizer(words=WORDS, length=TEXT_LENGTH):
+def word_tokenizer():
     """One entry a word, T5's ids of <pad>, </s> and <unk>, and </s> behind every text, as the pipelines ask."""
-    vocabulary = {word: index for index, word in enumerate(("<pad>", "</s>", "<unk>", *words))}
+    vocabulary = {word: index for index, word in enumerate(("<pad>", "</s>", "<unk>", *WORDS))}
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    backend.normalizer = normalizers.Lowercase()
-    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    backend.normalizer, backend.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Whitespace()
     backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", model_max_length=length
-    )
+    marks = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=TEXT_LENGTH, **marks)
 
 
-def t5_tower(words=WORDS):
+def t5_tower():
     """A T5 encoder of one layer."""
-    return T5EncoderModel(
-        T5Config(
-            vocab_size=len(words) + 3,
-            d_model=TEXT_WIDTH,
-            d_kv=8,
-            d_ff=32,
-            num_layers=1,
-            num_heads=2,
-            feed_forward_proj="gated-gelu",
-            tie_word_embeddings=False,
-            use_cache=False,
-        )
-    ).eval()
+    sizes = TextEncoderSpec(len(WORDS) + 3, TEXT_WIDTH, head_width=8, heads=2, intermediate=32, layers=1)
+    return text_encoder(sizes).eval()
 
 
-def save_text_to_video(folder, frames=17, seed=0):
+def save_text_to_video(folder, frames, seed=0):
     """A CogVideoX of 32 x 48 pixels that draws `frames` frames from text; returns the folder."""
     torch.manual_seed(seed)
     CogVideoXPipeline(**_video_parts(frames, channels=4)).save_pretrained(folder)
     return folder
 
 
-def save_image_to_video(folder, frames=49, seed=1):
+def save_image_to_video(folder, frames):
     """The same from a picture and text, with rotary positions, as CogVideoX-5b-I2V has them; returns the folder."""
-    torch.manual_seed(seed)
+    torch.manual_seed(1)
     parts = _video_parts(frames, channels=8, use_rotary_positional_embeddings=True)
     CogVideoXImageToVideoPipeline(**parts).save_pretrained(folder)
     return folder
 
 
-def save_flux(folder, seed=2):
+def save_flux(folder):
     """A FLUX; returns the folder."""
-    torch.manual_seed(seed)
+    torch.manual_seed(2)
     transformer = FluxTransformer2DModel(
-        patch_size=1,
         in_channels=16,
         num_layers=1,
         num_single_layers=1,
@@ -102,13 +85,11 @@ def save_flux(folder, seed=2):
     return folder
 
 
-def save_sdxl(folder, seed=3):
+def save_sdxl(folder):
     """An SDXL of one attending up block; returns the folder."""
-    torch.manual_seed(seed)
+    torch.manual_seed(3)
     unet = UNet2DConditionModel(
         sample_size=16,
-        in_channels=4,
-        out_channels=4,
         block_out_channels=(8, 16),
         layers_per_block=1,
         norm_num_groups=4,
@@ -118,7 +99,6 @@ def save_sdxl(folder, seed=3):
         use_linear_projection=True,
         addition_embed_type="text_time",
         addition_time_embed_dim=8,
-        transformer_layers_per_block=(1, 1),
         projection_class_embeddings_input_dim=8 * 6 + TEXT_WIDTH,
         cross_attention_dim=2 * TEXT_WIDTH,
     )
@@ -138,14 +118,14 @@ def save_sdxl(folder, seed=3):
     return folder
 
 
-def save_lora(folder, pipeline_class, model_folder, rank=2, seed=4):
+def save_lora(folder, pipeline_class, model_folder):
     """A LoRA of the pipeline's transformer in diffusers' format, with updates that show; returns the file."""
     from peft import LoraConfig
     from peft.utils import get_peft_model_state_dict
 
-    torch.manual_seed(seed)
+    torch.manual_seed(4)
     pipeline = pipeline_class.from_pretrained(model_folder)
-    pipeline.transformer.add_adapter(LoraConfig(r=rank, lora_alpha=rank, target_modules=["to_q", "to_k", "to_v"]))
+    pipeline.transformer.add_adapter(LoraConfig(r=2, lora_alpha=2, target_modules=["to_q", "to_k", "to_v"]))
     for name, parameter in pipeline.transformer.named_parameters():
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=1.0)
@@ -177,20 +157,12 @@ def _video_parts(frames, channels, **options):
         sample_width=12,
         sample_height=8,
         sample_frames=frames,
-        patch_size=2,
         max_text_seq_length=TEXT_LENGTH,
         **options,
     )
-    scheduler = CogVideoXDPMScheduler(
-        prediction_type="v_prediction", rescale_betas_zero_snr=True, snr_shift_scale=3.0, timestep_spacing="trailing"
-    )
-    return {
-        "tokenizer": word_tokenizer(),
-        "text_encoder": t5_tower(),
-        "vae": vae,
-        "transformer": transformer,
-        "scheduler": scheduler,
-    }
+    scheduler = CogVideoXDPMScheduler(**STOCK_SCHEDULER)
+    texts = {"tokenizer": word_tokenizer(), "text_encoder": t5_tower()}
+    return {**texts, "vae": vae, "transformer": transformer, "scheduler": scheduler}
 
 
 def _clip(kind):
@@ -214,9 +186,7 @@ def _picture_vae():
         block_out_channels=(8, 8),
         down_block_types=("DownEncoderBlock2D",) * 2,
         up_block_types=("UpDecoderBlock2D",) * 2,
-        latent_channels=4,
         norm_num_groups=4,
-        sample_size=32,
         shift_factor=0.0,
         scaling_factor=1.0,
         use_quant_conv=False,

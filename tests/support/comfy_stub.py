@@ -1,7 +1,6 @@
-"""As much of ComfyUI as the pack needs to load: what its nodes and its server declare is recorded and can be compared.
+"""As much of ComfyUI as the pack needs to load: what its nodes declare is recorded, and its routes answer.
 
-No node runs here, but the routes answer, also where neither ComfyUI nor aiohttp is installed. The real loader is tested
-in `test_nodes_load.py`, and the routes on a real server in tests/comfyui, where a ComfyUI is found.
+No node runs here, and neither ComfyUI nor aiohttp need be installed. tests/comfyui asks a real server.
 """
 
 from __future__ import annotations
@@ -12,18 +11,14 @@ import importlib.util
 import json
 import sys
 import types
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
 ROOT = Path(__file__).parents[2]
 PACK = "pack_in_comfy_stub"
-
-
-class Record(types.SimpleNamespace):
-    """What a declaration was given, with a name or type of its own."""
+Record = types.SimpleNamespace  # what a declaration was given
 
 
 class Socket:
@@ -33,12 +28,10 @@ class Socket:
         self.name = name
 
     def Input(self, id: str, **facts: Any) -> Record:  # noqa: N802 as ComfyUI spells it
-        """An input of this type."""
         return Record(id=id, type=self.name, facts=facts, extra_dict={})
 
-    def Output(self, id: str | None = None, **facts: Any) -> Record:  # noqa: N802
-        """An output of this type."""
-        return Record(id=id, type=self.name, facts=facts)
+    def Output(self, id: str | None = None, display_name: str | None = None, **facts: Any) -> Record:  # noqa: N802
+        return Record(id=id, type=self.name, display_name=display_name, facts=facts)
 
 
 class Io:
@@ -68,24 +61,10 @@ class ComfyStub:
 
     def __init__(self, base: Path) -> None:
         self.routes = Routes()
-        self.model_folders: dict[str, str] = {}
         self.arguments = Record(listen="127.0.0.1", enable_cors_header=None)
-        self._base = base
-        for name in ("models", "input", "output"):
-            (base / name).mkdir(parents=True)
-
-    def load_pack(self) -> tuple[types.ModuleType, list[Record]]:
-        """The pack as ComfyUI's loader imports it, and the schemas of its nodes."""
-        with self._modules():
-            return self._load_pack()
-
-    def _load_pack(self) -> tuple[types.ModuleType, list[Record]]:
-        options: Any = {"submodule_search_locations": [str(ROOT)]}
-        spec = importlib.util.spec_from_file_location(PACK, ROOT / "__init__.py", **options)
-        assert spec is not None and spec.loader is not None
-        pack = sys.modules[PACK] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(pack)
-        return pack, [node.define_schema() for node in asyncio.run(_nodes_of(pack))]
+        self.folders = {name: base / name for name in ("models", "input", "output")}
+        for folder in self.folders.values():
+            folder.mkdir(parents=True)
 
     @contextlib.contextmanager
     def serving(self) -> Iterator[Callable[..., tuple[int, Any]]]:
@@ -94,21 +73,32 @@ class ComfyStub:
         What: the JSON, or the text of another answer. A queued prompt is accepted, and never runs.
         """
         with self._modules():
-            self._load_pack()
+            self._load()
             self.routes.post("/prompt")(_accept)
             yield self._ask
 
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str] = types.MappingProxyType({}),
-        body: bytes = b"",
-        headers: Mapping[str, str] = types.MappingProxyType({}),
-    ) -> tuple[int, Any]:
+    def schemas(self) -> list[Record]:
+        """The schemas of the pack's nodes."""
+        with self._modules():
+            return self._load()
+
+    def _load(self) -> list[Record]:
+        """Import the pack as ComfyUI's loader does."""
+        options: Any = {"submodule_search_locations": [str(ROOT)]}
+        spec = importlib.util.spec_from_file_location(PACK, ROOT / "__init__.py", **options)
+        pack = sys.modules[PACK] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(pack)
+        nodes = asyncio.run(asyncio.run(pack.comfy_entrypoint()).get_node_list())
+        return [node.define_schema() for node in nodes]
+
+    def _ask(self, method: str, path: str, query: dict, body: bytes, headers: dict) -> tuple[int, Any]:
+        async def chunks(size: int) -> Any:
+            for start in range(0, len(body), size):
+                yield body[start : start + size]
+
         handler = next(at.handler for at in self.routes if (at.method, at.path) == (method, path))
         sent = {"Host": "127.0.0.1:8188", **headers}
-        content = Record(iter_chunked=partial(_chunks, body))
+        content = Record(iter_chunked=chunks)
         request = Record(headers=sent, query=query, content_type="application/json", content=content)
         answer = asyncio.run(handler(request))
         return answer.status, json.loads(answer.json, parse_constant=_refuse) if answer.json else answer.text
@@ -116,15 +106,22 @@ class ComfyStub:
     @contextlib.contextmanager
     def _modules(self) -> Iterator[None]:
         """ComfyUI's modules, within the block. Others that the pack imports stay, since torch loads only once."""
+        models = self.folders["models"]
         api = {"io": Io(), "ComfyExtension": type("ComfyExtension", (), {})}
         api |= {name: MagicMock() for name in ("ui", "InputImpl", "Types")}
-        instance = Record(routes=self.routes, send_sync=lambda *_: None)
         modules = {
             "comfy_api": {},
             "comfy_api.v0_0_2": api,
             "comfy_api.latest": api,
-            "folder_paths": self._folders(),
-            "server": {"PromptServer": Record(instance=instance)},
+            "folder_paths": {
+                "models_dir": str(models),
+                "add_model_folder_path": lambda name, path, is_default=False: None,
+                "get_folder_paths": lambda name: [str(models / name)],
+                "get_filename_list": lambda name: [],
+                "get_input_directory": lambda: str(self.folders["input"]),
+                "get_output_directory": lambda: str(self.folders["output"]),
+            },
+            "server": {"PromptServer": Record(instance=Record(routes=self.routes, send_sync=lambda *_: None))},
             "comfy": {},
             "comfy.cli_args": {"args": self.arguments},
             "aiohttp": {"web": Record(Response=_text_answer, json_response=_json_answer)},
@@ -139,20 +136,6 @@ class ComfyStub:
             for name in [name for name in sys.modules if name.partition(".")[0] == PACK or name in modules]:
                 del sys.modules[name]
             sys.modules.update({name: module for name, module in before.items() if module is not None})
-
-    def _folders(self) -> dict[str, Any]:
-        """The content of ComfyUI's module `folder_paths`."""
-        return {
-            "models_dir": str(self._base / "models"),
-            "add_model_folder_path": self._add_model_folder,
-            "get_folder_paths": lambda name: [self.model_folders[name]],
-            "get_filename_list": lambda name: [],
-            "get_input_directory": lambda: str(self._base / "input"),
-            "get_output_directory": lambda: str(self._base / "output"),
-        }
-
-    def _add_model_folder(self, name: str, path: str, is_default: bool = False) -> None:
-        self.model_folders[name] = path
 
 
 def _text_answer(text: str) -> Record:
@@ -169,12 +152,3 @@ def _refuse(name: str) -> None:
 
 async def _accept(request: Any) -> Record:
     return _json_answer({"prompt_id": str(len((await request.json())["prompt"]))})
-
-
-async def _chunks(body: bytes, size: int) -> AsyncIterator[bytes]:
-    for start in range(0, len(body), size):
-        yield body[start : start + size]
-
-
-async def _nodes_of(pack: types.ModuleType) -> list[Any]:
-    return await (await pack.comfy_entrypoint()).get_node_list()

@@ -1,7 +1,6 @@
-"""What a generated film shows, part by part: scenes, a dark one, stills, repeats and credits, and how they are joined.
+"""What a generated film shows, part by part, as its plan and seed decide: scenes, stills, repeats, credits, and cuts.
 
-Everything is decided by the plan and its seed. A part's length is in frames at the film's rate; how many of them a fade
-takes is stated by the later of the two parts. This code does not depend on the code that cuts films.
+A part's length is in frames at the film's rate; how many of them a fade takes is stated by the later of the two parts.
 """
 
 from __future__ import annotations
@@ -148,15 +147,16 @@ def _scenes(plan: FilmPlan, rng: random.Random) -> Iterator[Scene]:
 
 def _free(parts: list[Part], rng: random.Random, count: int) -> list[int]:
     """Choose parts that become stills or repeats; the first three never do, so that there is something to repeat."""
-    free = [index for index in range(3, len(parts)) if parts[index].kind == "scene" and parts[index].repeats is None]
-    return sorted(rng.sample(free, count))
+    return sorted(rng.sample([index for index in range(3, len(parts)) if _is_plain(parts[index])], count))
+
+
+def _is_plain(part: Part) -> bool:
+    return part.kind == "scene" and part.repeats is None
 
 
 def _repeat(parts: list[Part], index: int, rng: random.Random) -> Part:
     """An earlier scene, shown again from its beginning with the border of part `index`."""
-    earlier = [
-        number for number in range(1, index - 1) if parts[number].kind == "scene" and parts[number].repeats is None
-    ]
+    earlier = [number for number in range(1, index - 1) if _is_plain(parts[number])]
     source = max(rng.sample(earlier, min(2, len(earlier))), key=lambda number: parts[number].frames)
     return replace(parts[source], border=parts[index].border, repeats=source)
 
@@ -182,7 +182,8 @@ def _joined(parts: list[Part], plan: FilmPlan, rng: random.Random) -> list[Part]
     """Choose which transitions are fades, and make the parts on either side long enough for them."""
     parts[0] = replace(parts[0], begins="start")
     later = list(range(1, len(parts)))
-    alike = [index for index in later if _can_cross(parts[index - 1], parts[index])]
+    pairs = {index: (parts[index - 1], parts[index]) for index in later}  # neither credits nor other borders cross-fade
+    alike = [n for n, (a, b) in pairs.items() if a.border == b.border and "credits" not in (a.kind, b.kind)]
     crossed = set(rng.sample(alike, min(plan.cross_fades, len(alike))))
     faded = rng.sample([index for index in later if index not in crossed], plan.fades)
     for index in [*sorted(crossed), *sorted(faded)]:
@@ -191,11 +192,6 @@ def _joined(parts: list[Part], plan: FilmPlan, rng: random.Random) -> list[Part]
         parts[index] = _longer(replace(parts[index], begins=begins, overlap=overlap, step=1))
         parts[index - 1] = _longer(replace(parts[index - 1], step=1), overlap)
     return parts
-
-
-def _can_cross(first: Part, second: Part) -> bool:
-    """Whether there can be a cross-fade: not for credits, nor between parts with different borders."""
-    return first.border == second.border and {first.kind, second.kind} <= {"scene", "still", "dark"}
 
 
 def _longer(part: Part, tail: int = 0) -> Part:

@@ -8,17 +8,14 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import typing
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from film_parts import BORDERS, FilmPlan, Part
+from numpy.typing import NDArray
 
 from animegamer_core.toybox.drawing.draw import draw_frame
 from animegamer_core.toybox.world import FPS, HEIGHT, WIDTH
-
-if typing.TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MARGIN = 0.06  # fraction of the drawing that is outside of the picture, so that it can drift
 DRIFT = 2.4  # the fastest drift, in pixels per second at 480 px height: too slow to count as motion
@@ -76,9 +73,7 @@ def _with_fades(part: Part, follower: Part | None, frame: int, plan: FilmPlan) -
     return _faded(picture, part, plan, follower.begins, fraction)
 
 
-def _faded(
-    picture_HWC: NDArray[np.float32], part: Part, plan: FilmPlan, colour: str, fraction: float
-) -> NDArray[np.float32]:
+def _faded(picture_HWC: NDArray[np.float32], part: Part, plan: FilmPlan, colour: str, fraction: float):
     """A step of a fade, in place; borders stay black, as in published films."""
     inside = _inside(picture_HWC, part, plan)
     inside[:] = _toned(inside, colour, fraction)
@@ -86,17 +81,15 @@ def _faded(
 
 
 def _inside(picture_HWC: NDArray[np.float32], part: Part, plan: FilmPlan) -> NDArray[np.float32]:
-    (top, bottom, left, right), (height, width) = crop_of(part.border, plan.size), plan.size
-    return picture_HWC[top : height - bottom, left : width - right]
+    top, bottom, left, right = crop_of(part.border, plan.size)
+    return picture_HWC[top : len(picture_HWC) - bottom, left : picture_HWC.shape[1] - right]
 
 
 def _toned(picture_HWC: NDArray[np.float32], colour: str, fraction: float) -> NDArray[np.float32]:
     return (1 - fraction) * picture_HWC + fraction * (255.0 if colour == "white" else 0.0)
 
 
-def _grained(
-    picture_HWC: NDArray[np.float32], part: Part, plan: FilmPlan, rng: np.random.Generator
-) -> NDArray[np.uint8]:
+def _grained(picture_HWC: NDArray[np.float32], part: Part, plan: FilmPlan, rng: np.random.Generator):
     """The frame as bytes, with grain on the picture but not on its borders."""
     if plan.grain and part.scene is not None:
         inside = _inside(picture_HWC, part, plan)
@@ -120,7 +113,6 @@ def _scene_picture(part: Part, frame: int, plan: FilmPlan) -> NDArray[np.float32
     """The drawing, enlarged to fill the picture and moved by its drift."""
     import cv2
 
-    assert part.scene is not None
     seconds = frame // part.step * part.step / plan.fps
     drawing = draw_frame(part.scene, seconds * FPS * part.rate)
     height, width = picture_size(part.border, plan.size)

@@ -33,41 +33,32 @@ def damage(path: Path, rng: Rng) -> str:
 
 
 def any_bytes(data: bytes, rng: Rng) -> tuple[bytes, str]:
-    """The end cut off, bytes flipped, removed or added, or nothing left."""
-    at = rng.randrange(len(data) + 1)
-    match rng.randrange(5):
-        case 0:
-            return data[:at], f"cut off at {at}"
-        case 1:
-            flipped = bytearray(data)
-            places = [rng.randrange(len(data)) for _ in range(rng.randint(1, 20))] if data else []
-            for place in places:
-                flipped[place] ^= 1 << rng.randrange(8)
-            return bytes(flipped), f"bits flipped at {places[:3]}"
-        case 2:
-            return data[:at] + data[at + rng.randint(1, 40) :], f"bytes removed at {at}"
-        case 3:
-            return data[:at] + rng.randbytes(rng.randint(1, 40)) + data[at:], f"bytes added at {at}"
-    return b"", "emptied"
+    """The end cut off, bits flipped, bytes removed or added, or nothing left."""
+    at, few, flipped = rng.randrange(len(data) + 1), rng.randint(1, 40), bytearray(data)
+    for place in rng.choices(range(len(data)), k=few) if data else ():
+        flipped[place] ^= 1 << rng.randrange(8)
+    damaged, what = rng.choice(
+        [
+            (data[:at], "cut off"),
+            (bytes(flipped), f"{few} bits flipped, and not"),
+            (data[:at] + data[at + few :], f"{few} bytes removed"),
+            (data[:at] + rng.randbytes(few) + data[at:], f"{few} bytes added"),
+            (b"", "emptied, and not cut off"),
+        ]
+    )
+    return damaged, f"{what} at {at}"
 
 
 def json_text(data: bytes, rng: Rng) -> tuple[bytes, str]:
     """What no JSON writer writes: other encodings, depth, numbers without end."""
-    match rng.randrange(6):
-        case 0:
-            deep = rng.choice((500, 100_000))
-            return b"[" * deep + b"]" * deep, f"{deep} deep"
-        case 1:
-            return data.decode("utf-8").encode("utf-16"), "UTF-16"
-        case 2:
-            return b"\xef\xbb\xbf" + data, "a byte order mark"
-        case 3:
-            numbers = [at for at in range(len(data)) if data[at : at + 1].isdigit() and data[at - 1 : at] in b" :,["]
-            at, number = (rng.choice(numbers) if numbers else len(data)), rng.choice(RAW_NUMBERS)
-            return data[:at] + number + data[at + 1 :], f"{number[:12]!r} at {at}"
-        case 4:
-            return data + data, "twice"
-    return b'"' + b"\\ud800" * rng.choice((1, 10_000)) + b'"\n', "half characters"
+    deep, number = rng.choice((500, 100_000)), rng.choice(RAW_NUMBERS)
+    places = [at for at in range(len(data)) if data[at : at + 1].isdigit() and data[at - 1 : at] in b" :,["]
+    at = rng.choice(places or [len(data)])
+    ways = [(b"[" * deep + b"]" * deep, f"{deep} deep"), (data.decode(errors="replace").encode("utf-16"), "UTF-16")]
+    ways += [(b"\xef\xbb\xbf" + data, "a byte order mark"), (data + data, "twice")]
+    ways += [(data[:at] + number + data[at + 1 :], f"{number[:12]!r} at {at}")]
+    ways += [(b'"' + b"\\ud800" * rng.choice((1, 10_000)) + b'"\n', "half characters")]
+    return rng.choice(ways)
 
 
 def json_value(data: bytes, rng: Rng) -> tuple[bytes, str]:
@@ -128,19 +119,14 @@ def safetensors_header(data: bytes, rng: Rng) -> tuple[bytes, str]:
 
 
 def safetensors_numbers(data: bytes, rng: Rng) -> tuple[bytes, str]:
-    """One number that is none, or none left that is not zero."""
+    """One number that is none."""
     (length,) = struct.unpack("<Q", data[:8])
-    header = {name: at for name, at in json.loads(data[8 : 8 + length]).items() if name != "__metadata__"}
     bits = {"F32": b"\x00\x00\xc0\x7f", "BF16": b"\xc0\x7f", "F16": b"\x00\x7e", "F64": b"\x00" * 6 + b"\xf8\x7f"}
-    floats = [
-        (name, at)
-        for name, at in header.items()
-        if at["dtype"] in bits and at["data_offsets"][1] > at["data_offsets"][0]
-    ]
+    header = json.loads(data[8 : 8 + length])
+    floats = [name for name, at in header.items() if at.get("dtype") in bits and len({*at["data_offsets"]}) == 2]
     if not floats:
         return any_bytes(data, rng)
-    name, at = rng.choice(floats)
-    value = bits[at["dtype"]]
-    count = (at["data_offsets"][1] - at["data_offsets"][0]) // len(value)
-    place = 8 + length + at["data_offsets"][0] + rng.randrange(count) * len(value)
+    name = rng.choice(floats)
+    value, (start, stop) = bits[header[name]["dtype"]], header[name]["data_offsets"]
+    place = 8 + length + rng.randrange(start, stop, len(value))
     return data[:place] + value + data[place + len(value) :], f"{name} has a NaN"

@@ -1,10 +1,10 @@
 """Work that is killed at random moments, in a process that is forked so that it need not import everything again."""
 
+import multiprocessing
 import os
 import random
 import signal
 import time
-import traceback
 from pathlib import Path
 
 
@@ -13,30 +13,21 @@ def forked(work, log: Path, seconds: float | None = None) -> bool:
 
     AssertionError with what it printed if it failed.
     """
-    child = os.fork()
-    if child == 0:
-        _run(work, log)
+    child = multiprocessing.get_context("fork").Process(target=_run, args=(work, log))
+    child.start()
     if seconds is not None:
         time.sleep(seconds)
-        os.kill(child, signal.SIGKILL)  # one that has ended is there until it is waited for
-    status = os.waitpid(child, 0)[1]
-    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-    assert killed or status == 0, log.read_text()[-3000:]
-    return killed
+        child.kill()
+    child.join()
+    assert child.exitcode in (0, -signal.SIGKILL), log.read_text()[-3000:]
+    return child.exitcode != 0
 
 
 def _run(work, log: Path) -> None:
-    code = 1
-    try:
-        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        work()
-        code = 0
-    except BaseException:  # noqa: BLE001  whatever it is, this process must not go on as a test run
-        os.write(2, traceback.format_exc().encode())
-    finally:
-        os._exit(code)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    work()
 
 
 def kill_often(begin, work, finished, check, log: Path, kills: int, seed: int) -> None:

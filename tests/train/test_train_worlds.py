@@ -10,8 +10,8 @@ from unittest import mock
 import pytest
 from test_train import TINY, new_parts, train
 
-from animegamer_core.train.parts import read_adapter
 from animegamer_core.weights import open_world, save_world
+from animegamer_core.weights.adapter_files import adapter_facts
 from animegamer_core.weights.adapters import open_with_adapters
 from animegamer_core.weights.world import EMBEDDED
 
@@ -42,7 +42,7 @@ def test_the_embedded_world_is_trained_on_top(stage, recipe, kept_world, dataset
     before, said = ages(kept_world), []
     assert train(stage, dataset, "toybox", tmp_path / "run", f"{FEW} --accumulation 1 {recipe}", said.append) == 0
     file = tmp_path / "run" / f"{stage}.safetensors"
-    assert said[-1] == f"wrote {file}" and read_adapter(file)[0] == stage
+    assert said[-1] == f"wrote {file}" and adapter_facts(file).stage == stage
     assert ages(kept_world) == before, "the world stays as it is"
     assert open_with_adapters("toybox", [str(file)], playing=True).fingerprint != open_world("toybox").fingerprint
 

@@ -1,8 +1,7 @@
 """Run by test_train_many.py: stages of tiny worlds in groups of processes, as `accelerate launch` would start them.
 
-They are forked from this process, which saves each of them seconds of imports. The job file lists [kind, processes,
-jobs]. A job is [folder, stage, changes, steps to take], {"command": [...]} for the command line, or {"interrupted":
-[folder, stage, changes]} for a run whose main process alone hears Ctrl-C.
+They are forked from this process, which saves each of them seconds of imports. The job file has the
+jobs of each kind. A job is [folder, stage, changes, steps to take], or {"command": [...]} for the command line.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import signal
 import socket
 import sys
 import traceback
@@ -31,13 +29,13 @@ from animegamer_core.train.training_data import TrainingData
 KINDS = {"ddp": {}, "fsdp2": {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}}
 
 
-def launch(kind: str, count: int, jobs: list, folder: Path) -> None:
-    """Do the jobs below `folder` in so many processes; AssertionError where one fails."""
+def launch(kind: str, jobs: list, folder: Path) -> None:
+    """Do the jobs below `folder` in two processes; AssertionError where one fails."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     context = multiprocessing.get_context("fork")
-    group = [context.Process(target=member, args=(kind, rank, count, port, jobs, folder)) for rank in range(count)]
+    group = [context.Process(target=member, args=(kind, rank, port, jobs, folder)) for rank in (0, 1)]
     for process in group:
         process.start()
     running = {process.sentinel: process for process in group}
@@ -49,12 +47,12 @@ def launch(kind: str, count: int, jobs: list, folder: Path) -> None:
                 raise AssertionError(f"a process of {kind} failed; see above")
 
 
-def member(kind: str, rank: int, count: int, port: int, jobs: list, folder: Path) -> None:
+def member(kind: str, rank: int, port: int, jobs: list, folder: Path) -> None:
     """One process of a group."""
-    placed = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_PORT": port}
+    placed = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in placed.items()}, MASTER_ADDR="127.0.0.1", **KINDS[kind])
     try:
-        with (folder / f"said-{count}-{rank}.txt").open("w") as sys.stdout:
+        with (folder / f"said-{rank}.txt").open("w") as sys.stdout:
             work(jobs, folder)
         torch.distributed.destroy_process_group()
     except BaseException:
@@ -70,10 +68,8 @@ def work(jobs: list, folder: Path) -> None:
     for job in jobs:
         if isinstance(job, list):
             stage_run(ready, folder, *job)
-        elif "command" in job:
-            command(job["command"], folder)
         else:
-            interrupted(*job["interrupted"], ready, folder)
+            command(job["command"], folder)
 
 
 def stage_run(ready: TrainingData, folder: Path, name: str, stage: str, changes: dict, steps: int) -> None:
@@ -97,26 +93,6 @@ def stage_run(ready: TrainingData, folder: Path, name: str, stage: str, changes:
         assert not bare, f"without memory: {bare}"
 
 
-def interrupted(name: str, stage: str, changes: dict, ready: TrainingData, folder: Path) -> None:
-    """A run that stops since the main process hears Ctrl-C in its second step; what every process saw is noted."""
-    heard = []
-
-    def hear() -> bool:
-        heard.append(None)
-        if len(heard) == 2 and processes().is_main_process:
-            signal.raise_signal(signal.SIGINT)
-        return False
-
-    try:
-        result = train_stage(
-            stage, tiny_config(stage, **changes), new_parts(ready), ready, folder / name, should_stop=hear
-        )
-        said = "done" if result else "stopped"
-    except KeyboardInterrupt:
-        said = "interrupted"
-    (folder / f"{name}-{processes().process_index}.txt").write_text(said)
-
-
 def command(words: list[str], folder: Path) -> None:
     """The command line; clips that this process reads are noted in a file of its own."""
     read, reading = [], DatasetFolder.frames
@@ -131,5 +107,5 @@ def command(words: list[str], folder: Path) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     file = Path(sys.argv[1])
-    for kind, count, jobs in json.loads(file.read_text()):
-        launch(kind, count, jobs, file.parent / kind)
+    for kind, jobs in json.loads(file.read_text()).items():
+        launch(kind, jobs, file.parent / kind)
