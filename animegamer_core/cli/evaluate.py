@@ -146,8 +146,8 @@ class World(Drawing, Scoring):
             return TruePlayer()
         if self.baseline is not None:
             given = unprefixed(self.baseline_options, BASELINE)
-            how = {"device": device, "dtype": self.dtype, "steps": self.steps}
-            return open_baseline(self.baseline, BaselineSettings(**given, **how))
+            how = BaselineSettings(**given, device=device, dtype=self.dtype, steps=self.steps)
+            return open_baseline(self.baseline, how)
         dtype = None if self.dtype == "auto" else getattr(torch, self.dtype)
         settings = PlaySettings(self.window, steps=self.steps, guidance=self.guidance, device=device, dtype=dtype)
         return WorldPlayer(world, settings)

@@ -114,8 +114,8 @@ def _stage_requests(request: TrainRequest, recipe: str) -> list[TrainRequest]:
         out = request.out / name
         if name in names:
             check_free(out, request.resume or request.plan)
-            own = {"options": {**request.options, **settings[name]}, "start": (*request.start, *trained)}
-            requests.append(replace(request, stage=name, out=out, **own))
+            options, start = {**request.options, **settings[name]}, (*request.start, *trained)
+            requests.append(replace(request, stage=name, out=out, options=options, start=start))
         elif recipe != SCRATCH and not _is_done(out):
             if list_checkpoints(out / CHECKPOINTS):
                 raise ValueError(f"{out} holds an unfinished run; add {name} to --stages, or move it away")
