@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,13 +95,16 @@ def assemble_dataset(
                 file = cut.clip if cut.dropped is None else None
                 dropped.append(Dropped(film=film, start=cut.start, end=cut.end, reason=reason, clip=file))
             elif cut.clip not in gone and not (captioner is None and cut.clip in set_aside):
-                records.append(_record(film, cut, known.get(cut.clip)))
+                before = known.get(cut.clip)
+                caption = {} if before is None else {name: getattr(before, name) for name in CAPTION_FIELDS}
+                times = {"start": cut.start, "end": cut.end}
+                records.append(ClipRecord(film=film, **times, clip=cut.clip, motion_value=cut.value, **caption))
         # Clips that a person made have names that cutting never gives.
         made = (row for clip, row in known.items() if not (row.film in films and is_cut(clip, row.film)))
         records += [row for row in made if row.clip not in gone and (out / row.clip).is_file()]
         places = {film: place for place, film in enumerate(films)}
         records.sort(key=lambda record: (places.get(record.film, len(places)), record.start))
-        counts = _by_reason(dropped)
+        counts = Counter(row.reason.split(" of ")[0] for row in dropped)  # 'duplicate of <clip>' as duplicate
         if not records:
             why = ", ".join(f"{n} {reason}" for reason, n in counts.items()) or "no scene that is long enough was cut"
             raise ValueError(f"{out} has no clip ({why}); cut more of a film")
@@ -168,12 +171,6 @@ def _segments(out: Path, films: Mapping[str, FilmEntry]) -> tuple[Segments, dict
     return segments, open_scenes
 
 
-def _record(film: str, cut: Cut, before: ClipRecord | None) -> ClipRecord:
-    """A clip's line, with the caption that it has."""
-    caption = {} if before is None else {name: getattr(before, name) for name in CAPTION_FIELDS}
-    return ClipRecord(film=film, start=cut.start, end=cut.end, clip=cut.clip, motion_value=cut.value, **caption)
-
-
 def _duplicates(segments: Segments, known: Collection[str]) -> dict[str, str]:
     """Clip -> 'duplicate of <clip>'. known: clips of the tables, which people may have corrected or dropped; of two
     alike they stay, even if an earlier film now shows the same."""
@@ -226,8 +223,3 @@ def _caption(
     if now != chosen:
         write_text(out / ADVERBS, jsonl_text(sorted(now)))
     return report
-
-
-def _by_reason(dropped: Iterable[Dropped]) -> dict[str, int]:
-    """The number of rows by reason; 'duplicate of <clip>' counts as duplicate."""
-    return dict(Counter(row.reason.split(" of ")[0] for row in dropped))

@@ -133,7 +133,7 @@ def _survey_films(
         pass  # an OSError now, not after a whole film was read
     todo = [(name, film) for name, film in named.items() if name not in known]
     if todo:
-        transnet.check_installed()
+        transnet.network_class()
         if settings.most_text < 1:
             writing.check_installed()
     cores = worker_count(workers)
@@ -171,10 +171,7 @@ def _survey(
 
         torch.set_num_threads(threads)
 
-    def on_seconds(done: float, total: float) -> None:
-        if report is not None:
-            report(f"seconds of {name}", round(done), round(total))
-
+    on_seconds = None if report is None else lambda done, total: report(f"seconds of {name}", round(done), round(total))
     try:
         device, strip = device or transnet.best_device(), strip_folder(out, name)
         return name, survey_film(film, threads=threads, device=device, strip=strip, on_seconds=on_seconds)

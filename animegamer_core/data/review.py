@@ -64,7 +64,11 @@ def _hash(text: str) -> str:
 
 def page_data(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:
     """The dataset as the page shows it, with set-aside clips in their place by film and time."""
-    games = _games_of(folder)
+    games: dict[str, dict[str, Any]] = {}  # the first game of each clip, and the clip's place in it
+    for game in folder.games:
+        for at, clip in enumerate(game.clips, start=1):
+            place = {"name": game.name, "at": at, "of": len(game.clips), "held_out": game.held_out}
+            games.setdefault(folder.turns[clip].clip, place)
     found: list[tuple[ClipRecord, dict[str, str] | None, Any]]
     found = [(turn, None, games.get(turn.clip)) for turn in folder.turns]
     for row in readable_rows(folder.path / SET_ASIDE, SetAside):
@@ -110,14 +114,4 @@ def _films_of(folder: DatasetFolder, problems: list[str]) -> list[dict[str, Any]
                 "scenes": [[round(scene.start, 3), round(scene.end, 3), scene.begins] for scene in film.survey.scenes],
             }
         )
-    return found
-
-
-def _games_of(folder: DatasetFolder) -> dict[str, dict[str, Any]]:
-    """The first game of each clip, and the clip's place in it."""
-    found: dict[str, dict[str, Any]] = {}
-    for game in folder.games:
-        for at, clip in enumerate(game.clips, start=1):
-            place = {"name": game.name, "at": at, "of": len(game.clips), "held_out": game.held_out}
-            found.setdefault(folder.turns[clip].clip, place)
     return found

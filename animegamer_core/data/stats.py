@@ -87,10 +87,6 @@ def _heading(facts: _Facts) -> list[str]:
         "captions": ", ".join(f"{name} {count}" for name, count in facts.captions.items()),
         "dropped": counted(sum(facts.dropped.values()), "segment") + (f": {dropped}" if dropped else ""),
     }
-    motion = facts.folder.motion
-    if motion.backend:
-        slow = f" or {motion.slow_fraction} of the fast pixels" if motion.slow_fraction else ""
-        rows["motion"] = f"backend {motion.backend}, magnitudes under {motion.threshold} px{slow} ignored"
     return [f"{name:<10} {text}" for name, text in rows.items()]
 
 

@@ -215,7 +215,7 @@ def test_a_table_that_a_person_left_unreadable_is_not_written_over(films, again)
 
 def test_clips_that_were_cut_with_other_settings_are_not_mixed(unbroken, films, again):
     other = BuildSettings(shape=ClipShape(32, 64))
-    words = r"the clips of one\.mp4 in .* were cut with other settings \(clips\.width 48, now 64\); give the same ones"
+    words = r"the clips of one\.mp4 in .* were cut with other settings \(clips .*48.*, now .*64.*\); give the same ones"
     for call in (lambda: cut_films(films[1:], again, other, 1), lambda: assemble_dataset(again, other)):
         with pytest.raises(ValueError, match=words):
             call()

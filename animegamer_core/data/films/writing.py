@@ -146,9 +146,8 @@ def _model() -> Path:
     places = found.submodule_search_locations if found is not None else None
     model = next((path for place in places or () if (path := Path(place) / MODEL).is_file()), None)
     if model is None:
-        lacks = f"is missing its file {MODEL}" if places else "is not installed"
         raise ValueError(
-            f"finding credits needs the package {PACKAGE}, which {lacks}; run `pip install '{PACKAGE}>=3.10,<4'`; on "
-            "the command line, --most-text 1 keeps credits"
+            f"finding credits needs {MODEL} of the package {PACKAGE}; run `pip install '{PACKAGE}>=3.10,<4'`; on the "
+            "command line, --most-text 1 keeps credits"
         )
     return model
