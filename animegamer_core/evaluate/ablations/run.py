@@ -23,14 +23,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...data.benchmark import BenchmarkGame, BenchmarkTurn, read_benchmark
+from ...data.benchmark import BenchmarkGame, read_benchmark
 from ...files import locked
-from ...game.state import GameState, MotionTable
+from ...game.state import MotionTable
 from ...model.decoder import UNCONDITIONAL_MOTION
 from ...spec import PROFILES
 from ...toybox.games import BENCHMARK, sample_game, true_game
 from ...toybox.probes import FOLDER
-from ...toybox.scenes import HEADS, NONE, Labels, labels_of
+from ...toybox.scenes import HEADS, NONE, labels_of
 from ...train.parts import WorldParts, with_guidance
 from ...train.sampling import generator
 from ...train.stages import LORA
@@ -261,12 +261,21 @@ class Scorer:
         values = [table.value(state.motion) for state in played]
         clips = context.shoot([state.representation for state in played], values, range(FIRST, FIRST + len(played)))
         asked = [turn for game in games for turn in game.turns]
-        columns = {**_states(played, asked), **self._shot_scores(clips, [turn.level for turn in asked], true)}
+        pairs = list(zip(played, asked, strict=True))
+        errors = [
+            [abs(state.change.get(name, 0) - units) for name, units in turn.change.items()] for state, turn in pairs
+        ]
+        columns: dict[str, Column] = {
+            "states_right": [float(not any(row)) for row in errors],
+            "states_mae": [sum(row) / len(row) for row in errors],  # in units
+            "level_right": [float(state.motion == turn.level) for state, turn in pairs],
+            **self._shot_scores(clips, [turn.level for turn in asked], true),
+        }
         if self.job.models is not None:
-            clip, pairs = self.job.models.clip, zip(clips, asked, strict=True)
+            clip = self.job.models.clip
             columns["clip_t"] = [
                 mean_cosine(clip.embed_images(compared_frames(shot)), clip.embed_texts([scored_text(turn)]))
-                for shot, turn in pairs
+                for shot, turn in zip(clips, asked, strict=True)
             ]
         columns["remembered"] = [
             right if scene.prop is not None and not scene.prop_told else None
@@ -295,12 +304,16 @@ class Scorer:
             if model is not None:
                 embedded = ([model.embed_images(compared_frames(one)) for one in row] for row in (clips, true.clips))
                 columns[name] = [rowwise_cosine(*pair) for pair in zip(*embedded, strict=True)]
+        seen, truth = self.context.recognise(clips), labels_of(true.scenes)
+        for head, classes in HEADS.items():
+            absent = classes.index(NONE) if NONE in classes else -1  # no partner or no colour
+            pairs = zip(seen[head].tolist(), truth[head].tolist(), strict=True)
+            columns[head] = [None if right == absent else float(found == right) for found, right in pairs]
         return {
             **columns,
             "acc_f": [float(one == other) for one, other in zip(asked, measured, strict=True)],
             "mae_f": [float(abs(one - other)) for one, other in zip(asked, measured, strict=True)],
             "psnr": [min(MOST_DB, psnr(*pair)) for pair in zip(clips, true.clips, strict=True)],
-            **_recognised(self.context.recognise(clips), labels_of(true.scenes)),
         }
 
 
@@ -315,24 +328,3 @@ def _only_one(folder: Path) -> Iterator[None]:
             except ValueError:
                 time.sleep(WAIT_S)
         yield
-
-
-def _states(played: Sequence[GameState], asked: Sequence[BenchmarkTurn]) -> dict[str, Column]:
-    """Predictions compared with requests: all changes right, their mean error in units, motion level right."""
-    pairs = list(zip(played, asked, strict=True))
-    errors = [[abs(state.change.get(name, 0) - units) for name, units in turn.change.items()] for state, turn in pairs]
-    return {
-        "states_right": [float(not any(row)) for row in errors],
-        "states_mae": [sum(row) / len(row) for row in errors],
-        "level_right": [float(state.motion == turn.level) for state, turn in pairs],
-    }
-
-
-def _recognised(seen: Labels, truth: Labels) -> dict[str, Column]:
-    """Whether the probes are right; None if the scene has no partner or no colour."""
-    columns = {}
-    for head, classes in HEADS.items():
-        absent = classes.index(NONE) if NONE in classes else -1
-        pairs = zip(seen[head].tolist(), truth[head].tolist(), strict=True)
-        columns[head] = [None if true == absent else float(found == true) for found, true in pairs]
-    return columns

@@ -44,26 +44,13 @@ class FolderKind:
     guidance_scale: float
 
 
+_REGISTERED = "CogVideoX LICENSE: registration for commercial use"
+_FLUX_LICENCE, _SDXL_LICENCE = "FLUX.1 [dev] Non-Commercial License", "CreativeML Open RAIL++-M License"
+_SDXL_NAME = "stabilityai/stable-diffusion-xl-base-1.0"
 TEXT_TO_VIDEO = FolderKind("CogVideoXPipeline", "video", "THUDM/CogVideoX-2b", "Apache-2.0", 50, 6.0)
-IMAGE_TO_VIDEO = FolderKind(
-    "CogVideoXImageToVideoPipeline",
-    "video",
-    "THUDM/CogVideoX-5b-I2V",
-    "CogVideoX LICENSE: registration for commercial use",
-    50,
-    6.0,
-)
-FLUX = FolderKind(
-    "FluxPipeline", "pictures", "black-forest-labs/FLUX.1-dev", "FLUX.1 [dev] Non-Commercial License", 28, 3.5
-)
-SDXL = FolderKind(
-    "StableDiffusionXLPipeline",
-    "pictures",
-    "stabilityai/stable-diffusion-xl-base-1.0",
-    "CreativeML Open RAIL++-M License",
-    50,
-    5.0,
-)
+IMAGE_TO_VIDEO = FolderKind("CogVideoXImageToVideoPipeline", "video", "THUDM/CogVideoX-5b-I2V", _REGISTERED, 50, 6.0)
+FLUX = FolderKind("FluxPipeline", "pictures", "black-forest-labs/FLUX.1-dev", _FLUX_LICENCE, 28, 3.5)
+SDXL = FolderKind("StableDiffusionXLPipeline", "pictures", _SDXL_NAME, _SDXL_LICENCE, 50, 5.0)
 
 
 class ModelConfig(msgspec.Struct):

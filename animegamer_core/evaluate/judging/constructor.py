@@ -80,8 +80,9 @@ def plan_stories(characters: Sequence[str], stories: int, panels: int = PANELS, 
     for number in range(stories):
         character = characters[number % len(characters)]
         others = tuple(name for name in characters if name != character)
-        time, place = places[number]
-        plans.append(StoryPlan(f"{_slug(character)}-{number + 1:03}", character, others, time, place, panels))
+        plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode().lower()
+        slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:40].strip("-") or "story"
+        plans.append(StoryPlan(f"{slug}-{number + 1:03}", character, others, *places[number], panels))
     return plans
 
 
@@ -171,9 +172,3 @@ def write_stories(
     remark = f"{len(written)} stories for a benchmark, written by the language model {clean_text(model.name)}."
     write_text(path, benchmark_text(written, (remark,)))
     return written, text
-
-
-def _slug(character: str) -> str:
-    """The beginning of a game's name, from a character's name."""
-    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:40].strip("-") or "story"

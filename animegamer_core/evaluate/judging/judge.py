@@ -10,7 +10,6 @@ F frames, H height, W width.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +24,7 @@ from ...data.captions.pictures import evenly
 from ...data.captions.replies import ReplyError
 from ...media.video import read_clip
 from ...messages import quoted
+from ...weights.storage import note_of
 from ..estimates import FEW, Estimate, mean_over_games, ranks
 from ..world.metrics import SOURCE
 from ..world.scores import CharacterReferences
@@ -137,7 +137,7 @@ def tasks_of(
             prompt=judge_prompt(story, len(clips), known),
             parse=partial(parse_scores, count=len(clips)),
             pictures=partial(_pictures, clips, [references.pictures[name][:MOST_PICTURES] for name in known]),
-            depends=(question.turn, shown, [[_digest(clip) for clip in row] for row in clips]),
+            depends=(question.turn, shown, [[note_of(clip).sha256[:16] for clip in row] for row in clips]),
             about={"order": [comparison.agents[agent] for agent in question.order]},
         )
 
@@ -185,10 +185,6 @@ def parse_scores(text: str, count: int) -> Scores:
             raise ReplyError(f"<{tag}> has {quoted(' '.join(words), 60)}", f"{expected} and nothing else", text)
         scores[tag] = tuple(allowed[word] for word in words)
     return scores
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
 
 
 def _pictures(clips: Sequence[Sequence[Path]], references: Sequence[Sequence[Picture]]) -> tuple[Image.Image, ...]:

@@ -10,7 +10,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -172,13 +172,10 @@ def open_job(job: EvaluationJob, main: bool = True) -> Iterator[EvaluationJob]:
         "towers": job.models.facts,
         "references": job.references.facts,
     }
-    with ExitStack() as stack:
-        if main:
-            refusal = f"{job.out}: another process is writing there; wait for it, or give another folder"
-            stack.enter_context(locked(job.out / LOCK, refusal))
-        else:
-            while not (job.out / RUN).is_file():
-                time.sleep(_POLL_S)
+    refusal = f"{job.out}: another process is writing there; wait for it, or give another folder"
+    with locked(job.out / LOCK, refusal) if main else nullcontext():
+        while not main and not (job.out / RUN).is_file():
+            time.sleep(_POLL_S)
         begin_run(job.out, decides, {"machine": machine()})
         yield job
 
