@@ -19,7 +19,7 @@ from tiny_world import save_tiny_world
 from animegamer_core.story.story import Story
 from animegamer_core.train.stages import stage_config
 from animegamer_core.weights import open_world
-from animegamer_core.weights.adapter_files import read_tensors, save_adapter
+from animegamer_core.weights.adapter_files import read_adapter, save_adapter
 
 SECONDS, MEMORY = 15, 400 << 20  # of one case
 
@@ -39,7 +39,7 @@ def read_story(folder):
         assert all(0 <= turn.character["stamina"] <= 100 for turn in session.turns)
 
 
-READERS = {"world": load_world, "story": read_story, "adapter.safetensors": read_tensors}
+READERS = {"world": load_world, "story": read_story, "adapter.safetensors": read_adapter}
 
 
 @pytest.fixture(scope="module")

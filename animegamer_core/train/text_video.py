@@ -27,7 +27,7 @@ from ..model.decoder import stock_transformer
 from ..model.sampler import STOCK_SCHEDULER
 from ..spec import RELEASE, DecoderSpec, ModelSpec, VaeSpec
 from ..weights import World
-from ..weights.adapter_files import read_settings, read_tensors
+from ..weights.adapter_files import read_adapter
 from ..weights.storage import write_json
 from .parts import ADAPTER, WorldParts, is_trained_lora, name_of, with_guidance
 from .sampling import random_seed
@@ -149,8 +149,8 @@ def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
 
     The LoRA's scale is multiplied into its weights, so that diffusers' default strength is right.
     """
-    notes, tensors = read_tensors(stage_file)
-    settings = read_settings(stage_file, notes)[1]
+    notes, tensors = read_adapter(stage_file)
+    settings = notes.config
     if folder.exists():
         shutil.rmtree(folder)
     with room_for(folder):

@@ -14,11 +14,13 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from ..files import replacing
 from ..game.state import MotionTable
-from ..json_files import parse_json, to_type
+from ..json_files import JsonError, parse_json
 from ..messages import shortened
 from ..spec import Reading
 from .manifest import read_motion_table
@@ -110,8 +112,7 @@ def _config_of(path: Path) -> Mapping[str, typing.Any]:
 @lru_cache(maxsize=4096)
 def _is_outside(path: Path, _changed: int, _size: int) -> bool:
     with _opened(path) as file:
-        ours = "stage" in (file.metadata() or {})
-        return not ours and any("lora" in name for name in file.keys())  # noqa: SIM118  not a mapping
+        return OURS not in (file.metadata() or {}) and any("lora" in name for name in file.keys())  # noqa: SIM118  not a mapping
 
 
 def _layers(path: Path, keys: typing.Iterable[str]) -> dict[str, dict[str, str]]:
@@ -169,13 +170,31 @@ def _linear_shapes(spec: ModelSpec) -> Mapping[str, tuple[int, ...]]:
     return {name: tuple(part.weight.shape) for name, part in modules if isinstance(part, torch.nn.Linear)}
 
 
-FORMAT = 1
+FORMAT, OURS = 1, "animegamer"  # the key of our metadata
 PLAYED = {"engine", "decoder"}  # models that turns are made with
 Adapters = tuple[tuple[str, float], ...]  # (path, strength), in the order in which they are applied
 # Facts about stages that playing needs too. Training's own table takes them from here.
 GAME_STAGES = ("predict", "adapt", "distill")  # they read games, so their files state how turns are read
 MOTION_STAGES = ("warmup", "joint", "adapt", "distill")  # they condition the decoder on motion values
 BASELINE_STAGES = ("gc",)  # they train a baseline that worlds are compared with, and no world
+
+
+class Motion(msgspec.Struct):
+    """The motion values that a decoder was conditioned on. provenance: how they were measured."""
+
+    table: dict[str, Any]
+    provenance: dict[str, Any] = {}
+
+
+class Notes(msgspec.Struct):
+    """The metadata of an adapter file that training wrote. config: the stage's settings. about: the world's spec."""
+
+    format: Literal[1]
+    stage: str
+    config: dict[str, Any]
+    about: dict[str, Any]
+    reading: dict[str, Any] | None = None
+    motion: Motion | None = None
 
 
 @dataclass(frozen=True)
@@ -205,24 +224,31 @@ def save_adapter(
 ) -> None:
     """Write what a stage trained; the file's metadata holds the stage, its settings (a dataclass) and the world's spec.
 
-    stated: how the adapter has to be played, which `adapter_facts` reads: `reading` and `motion`.
+    stated: how the adapter has to be played: `reading` and `motion` of Notes.
     """
     from safetensors.torch import save_file
 
-    notes = {"format": str(FORMAT), "stage": stage, "config": json.dumps(asdict(config)), "about": json.dumps(about)}
-    notes |= {name: json.dumps(value) for name, value in stated.items()}
+    notes = json.dumps({"format": FORMAT, "stage": stage, "config": asdict(config), "about": about, **stated})
     with replacing(path) as part:
-        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, part, metadata=notes)
+        kept = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+        save_file(kept, part, metadata={OURS: notes})
 
 
 @contextmanager
-def open_adapter(path: Path) -> Iterator[Any]:
-    """An adapter file that is open for reading; ValueError if it is missing, damaged or of another format."""
+def open_adapter(path: Path) -> Iterator[tuple[Notes, Any]]:
+    """(what an adapter file states, the file, open for reading); ValueError if it is missing, damaged or of another
+    format.
+    """
     check_there(path)
     with _opened(path) as file:
-        if (file.metadata() or {}).get("format") != str(FORMAT):
-            raise ValueError(f"{path} is not an adapter file of format {FORMAT}; train the stage again")
-        yield file
+        text = (file.metadata() or {}).get(OURS, "")
+        try:
+            notes = parse_json(text, Notes, "its metadata")
+        except JsonError as error:
+            raise ValueError(
+                f"{path} is no adapter file of this version ({error}); update this pack, or train the stage again"
+            ) from error
+        yield notes, file
 
 
 @contextmanager
@@ -236,30 +262,13 @@ def _opened(path: Path) -> Iterator[Any]:
         raise ValueError(f"{path} cannot be read ({shortened(error)}); it may be cut off, so copy it again") from error
 
 
-def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """(metadata, tensors) of an adapter file; ValueError as for `open_adapter`, and for NaN or infinity."""
-    with open_adapter(path) as file:
+def read_adapter(path: Path) -> tuple[Notes, dict[str, Tensor]]:
+    """(what an adapter file states, its tensors); ValueError as for `open_adapter`, and for NaN or infinity."""
+    with open_adapter(path) as (notes, file):
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a mapping
-        notes = dict(file.metadata())
     for name, tensor in tensors.items():
         finite_extremes(tensor, f"{path}: {name!r}")
     return notes, tensors
-
-
-def read_settings(path: Path, notes: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """(stage, settings) from an adapter file's metadata; ValueError where they cannot be read."""
-    try:
-        return notes["stage"], _object(notes["config"])
-    except (KeyError, ValueError) as error:
-        raise unreadable_settings(path, error) from error
-
-
-def unreadable_settings(path: Path, error: Exception) -> ValueError:
-    """The error for an adapter file whose stage or settings cannot be read."""
-    return ValueError(
-        f"{path}: its stage and settings cannot be read ({shortened(error)}); a newer version may have written it, so "
-        "update this pack, or train the stage again"
-    )
 
 
 def check_there(path: str | Path) -> None:
@@ -270,7 +279,7 @@ def check_there(path: str | Path) -> None:
 
 def tensor_names(path: Path) -> tuple[str, ...]:
     """The names of an adapter file's tensors; ValueError as for `open_adapter`."""
-    with open_adapter(path) as file:
+    with open_adapter(path) as (_, file):
         return tuple(file.keys())
 
 
@@ -279,12 +288,12 @@ def adapted_models(path: Path, baseline: bool = False) -> frozenset[str]:
 
     ValueError as for `open_adapter`, and where a baseline's file is given for a world or a world's for a baseline.
     """
-    with open_adapter(path) as file:
-        stage, names = file.metadata().get("stage", ""), file.keys()
+    with open_adapter(path) as (notes, file):
+        stage, names = notes.stage, file.keys()
     if baseline != (stage in BASELINE_STAGES):
         fits, wanted = ("a world", "a baseline") if baseline else ("a baseline", "a world")
         raise ValueError(f"{path} is from stage {stage} and fits {fits}, not {wanted}; give another stage's file")
-    return frozenset(name.partition(".")[0] for name in names) - {"heads"}
+    return frozenset(name.partition(".")[0] for name in names)
 
 
 def adapter_facts(path: str | Path) -> AdapterFacts:
@@ -303,28 +312,19 @@ def file_age(path: str | Path) -> tuple[int, int]:
 def _facts(path: str, _changed: int, _size: int) -> AdapterFacts:
     if is_outside(Path(path)):
         return AdapterFacts(path, STAGE, frozenset({"decoder"}))
-    parts = adapted_models(Path(path))
-    with open_adapter(Path(path)) as file:
-        notes = dict(file.metadata())
-    stage, _ = read_settings(Path(path), notes)
-    facts = AdapterFacts(path, stage, parts)
+    with open_adapter(Path(path)) as (notes, _):
+        facts = AdapterFacts(path, notes.stage, adapted_models(Path(path)))
     try:
-        if "reading" in notes:
-            facts = replace(facts, reading=Reading.from_dict(_object(notes["reading"])))
-        if "motion" in notes:
-            motion = _object(notes["motion"])
-            measured = {name: str(value) for name, value in _object(motion.get("provenance")).items()}
-            facts = replace(facts, motion_table=read_motion_table(_object(motion.get("table"))), provenance=measured)
+        if notes.reading is not None:
+            facts = replace(facts, reading=Reading.from_dict(notes.reading))
+        if notes.motion is not None:
+            table, measured = read_motion_table(notes.motion.table), notes.motion.provenance
+            facts = replace(
+                facts, motion_table=table, provenance={name: str(value) for name, value in measured.items()}
+            )
     except ValueError as error:
         raise ValueError(f"{path}: its training notes cannot be read ({shortened(error)}); train it again") from error
     return facts
-
-
-def _object(value: Any) -> dict[str, Any]:
-    """An object, or the one in a json text."""
-    if isinstance(value, str):
-        return parse_json(value, dict[str, Any], "its metadata")
-    return to_type(value, dict[str, Any], "its metadata")
 
 
 def adapter_checksum(path: str) -> str:

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from ..json_files import parse_json
 from ..messages import shortened
 from ..spec import ModelSpec
-from .adapter_files import is_outside, read_outside, read_settings, read_tensors
+from .adapter_files import is_outside, read_adapter, read_outside
 from .parts import PARTS, LoraUpdate, LoraUpdates, is_lora, part_names, plain_tensors
 from .storage import LONGEST, CheckpointError
 
@@ -283,9 +282,8 @@ def apply_adapter(path: Path, kind: str, model: nn.Module, strength: float = 1.0
             attach(model, updates, free_name(model), strength)
             note_changed(model, (f"{name}.weight" for name in updates))
         return
-    notes, tensors = read_tensors(path)
-    settings = read_settings(path, notes)[1]
-    rank, alpha = settings.get("lora_rank", 0), settings.get("lora_alpha", 1.0)
+    notes, tensors = read_adapter(path)
+    rank, alpha = notes.config.get("lora_rank", 0), notes.config.get("lora_alpha", 1.0)
     ours = {name.removeprefix(f"{kind}."): value for name, value in tensors.items() if name.startswith(f"{kind}.")}
     parameters, updates = plain_tensors(model), {}
     changes = _changes(path, ours, parameters, rank)
@@ -302,8 +300,7 @@ def apply_adapter(path: Path, kind: str, model: nn.Module, strength: float = 1.0
     note_changed(model, changes)
     if kind == "decoder" and any(name.startswith("vae.encoder.") for name in ours):
         # latents of a newly trained encoder have another scale
-        spec = ModelSpec.from_dict(parse_json(notes.get("about", ""), dict[str, Any], f"{path}: about"))
-        before, trained = model.vae.config.scaling_factor, spec.decoder.vae.scaling_factor
+        before, trained = model.vae.config.scaling_factor, ModelSpec.from_dict(notes.about).decoder.vae.scaling_factor
         model.vae.register_to_config(scaling_factor=before + strength * (trained - before))
 
 

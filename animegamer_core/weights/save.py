@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -163,7 +163,8 @@ def _remove_unlisted(world: World, parts: typing.Iterable[str]) -> None:
         for kind in (f"{TENSORS}*.safetensors*", f"{LORA}*", f"{TOKENIZER}*.json", f"{NEW}*", f"{UNFINISHED}*"):
             for path in folder.glob(kind):
                 if path.relative_to(world.folder).as_posix() not in world.files:
-                    path.unlink()
+                    with suppress(PermissionError):  # Windows keeps a file that a loaded model still maps
+                        path.unlink()
 
 
 def write_manifest(world: World) -> None:

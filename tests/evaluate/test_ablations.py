@@ -42,7 +42,7 @@ from animegamer_core.toybox import probes
 from animegamer_core.toybox.dataset import DatasetGames
 from animegamer_core.toybox.world import vocabulary
 from animegamer_core.weights import open_world, save_part, save_world
-from animegamer_core.weights.adapter_files import read_tensors
+from animegamer_core.weights.adapter_files import read_adapter
 from animegamer_core.weights.storage import read_json
 
 GAMES_DRAWN = DatasetGames(games=2, held_out=1, turns=3)
@@ -102,8 +102,8 @@ def done(world, tmp_path_factory):
 def weights(job, name, stage, seed=0):
     """(settings, tensors) of a finished stage."""
     trained = "joint" if stage == PRETRAIN else stage
-    notes, tensors = read_tensors(job.step(VARIANTS[name], seed, stage).folder / f"runs/{stage}/{trained}.safetensors")
-    return json.loads(notes["config"]), tensors
+    notes, tensors = read_adapter(job.step(VARIANTS[name], seed, stage).folder / f"runs/{stage}/{trained}.safetensors")
+    return notes.config, tensors
 
 
 def test_rows_are_the_recipe_with_overrides():

@@ -19,7 +19,7 @@ from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.vocabulary import words_of
 from animegamer_core.train.run import stage_file
 from animegamer_core.weights import open_world
-from animegamer_core.weights.adapter_files import read_tensors
+from animegamer_core.weights.adapter_files import read_adapter
 from animegamer_core.weights.adapters import open_with_adapters
 
 STAGES = ("warmup", "joint", "predict", "adapt")
@@ -50,7 +50,7 @@ def test_each_stage_begins_from_the_files_of_those_before(whole):
     out, _ = whole
     begun = {stage: begun_from(out / stage) for stage in STAGES}
     assert begun == {stage: list(STAGES[:at]) for at, stage in enumerate(STAGES)}
-    settings = [json.loads(read_tensors(stage_file(out / stage, stage))[0]["config"]) for stage in STAGES]
+    settings = [read_adapter(stage_file(out / stage, stage))[0].config for stage in STAGES]
     assert [each["lora_rank"] for each in settings] == [0, 2, 2, 2], "options of a stage win over those of all"
 
 

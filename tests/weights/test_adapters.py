@@ -90,7 +90,7 @@ def test_playing_refuses_what_trains_the_encoder_alone(world, tmp_path, capsys):
 def test_what_changes_no_turn_leaves_the_fingerprint_and_a_baseline_is_refused(world, file, tmp_path):
     assert open_with_adapters(world.folder, [f"{file}=0"]).fingerprint == world.fingerprint
     encoders, baseline = tmp_path / "towers.safetensors", tmp_path / "gc.safetensors"
-    save_adapter(encoders, "towers", CONFIG, {"encoder.text_tower.x": torch.zeros(1), "heads.y": torch.zeros(1)}, {})
+    save_adapter(encoders, "towers", CONFIG, {"encoder.text_tower.x": torch.zeros(1)}, {})
     assert with_adapters(world, ((str(encoders), 1.0),)).fingerprint == world.fingerprint
     save_adapter(baseline, "gc", CONFIG, {"decoder.transformer.proj_out.bias": torch.zeros(4)}, {})
     with pytest.raises(ValueError, match="gc.safetensors is from stage gc and fits a baseline, not a world"):

@@ -19,7 +19,7 @@ from animegamer_core.model.engine import GameEngine
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.train.stages import stage_config
 from animegamer_core.weights import CheckpointError, open_world, save_part, save_world, storage
-from animegamer_core.weights.adapter_files import read_tensors, save_adapter
+from animegamer_core.weights.adapter_files import read_adapter, save_adapter
 from animegamer_core.weights.save import writing
 from animegamer_core.weights.weight_files import read_state
 
@@ -232,7 +232,7 @@ def test_a_number_that_is_none_is_named_with_its_file(world, tmp_path, value):
     spoilt = {"engine.x": tensors[name]}
     save_adapter(tmp_path / "spoilt.safetensors", "joint", stage_config("joint"), spoilt, {})
     with pytest.raises(ValueError, match=r"spoilt\.safetensors: .* holds NaN or infinity"):
-        read_tensors(tmp_path / "spoilt.safetensors")
+        read_adapter(tmp_path / "spoilt.safetensors")
 
 
 @pytest.mark.parametrize("name", ["state.safetensors", "state.pt"])

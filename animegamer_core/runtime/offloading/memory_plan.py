@@ -47,11 +47,6 @@ class MemoryPlan:
         self._stacks = [*stacks, *self._stacks]
         return budgets
 
-    @property
-    def cached_bytes(self) -> int:
-        """The bytes of weights that are on the GPU between two computations."""
-        return sum(stack.cached_bytes for stack in self._stacks)
-
     def make_room(self, stack: Stack) -> None:
         """Free GPU memory for a stack, and copy its staying weights there."""
         if self._stacks[-1] is stack and stack.cached_bytes:

@@ -21,7 +21,6 @@ if typing.TYPE_CHECKING:
 # Relative change of the first block's residual from which on the other blocks are computed. In the Toybox, 0.1 skips 8
 # of 30 steps, at a PSNR of 51 dB to the uncached shot; 0.2 skips 6 of 16 steps at 28 dB, and another seed has 27 dB.
 FIRST_BLOCK_THRESHOLD = 0.1
-FLASH3 = "flash3"  # the name of its torch operation
 COMPILE_OPTIONS = {"emulate_precision_casts": True}  # rounds where uncompiled operations round
 HOPPER = (9, 0)  # compute capability
 TRITON_FROM = (7, 0)  # compute capability; torch's compiler refuses older GPUs
@@ -58,7 +57,7 @@ def use_flash3(decoder: ShotDecoder) -> None:
 
     module = flash3_module()
     assert not isinstance(module, str), module
-    decoder.transformer.set_attn_processor(JointAttention(opaque(FLASH3, module.flash_attn_func)))
+    decoder.transformer.set_attn_processor(JointAttention(opaque(module.flash_attn_func)))
 
 
 def fuse_gelu(decoder: ShotDecoder) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 if typing.TYPE_CHECKING:
     from diffusers.models.attention_processor import Attention
 
-NAMESPACE = "animegamer"  # of this package's operations in torch.ops
+FLASH3 = "animegamer::flash3"  # the name of its operation in torch.ops
 
 
 class LinearGelu(nn.Module):
@@ -65,10 +65,10 @@ class JointAttention:
 
 
 @cache  # torch registers an operation only once
-def opaque(name: str, attend: Callable[..., Tensor | tuple[Tensor, ...]]) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Register an attention function as a torch operation, `animegamer::<name>`, which the compiler does not trace."""
+def opaque(attend: Callable[..., Tensor | tuple[Tensor, ...]]) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Register an attention function as a torch operation, which the compiler does not trace."""
 
-    @torch.library.custom_op(f"{NAMESPACE}::{name}", mutates_args=(), schema="(Tensor q, Tensor k, Tensor v) -> Tensor")
+    @torch.library.custom_op(FLASH3, mutates_args=(), schema="(Tensor q, Tensor k, Tensor v) -> Tensor")
     def operation(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         output = attend(query, key, value)
         return output[0] if isinstance(output, tuple) else output  # older versions return the log-sum-exp too
