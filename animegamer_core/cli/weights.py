@@ -12,10 +12,9 @@ from tyro.conf import Positional, arg
 from ..data.dataset import DatasetFolder
 from ..messages import shell_word
 from ..spec import PROGRAM
-from ..weights import CheckpointError, base_folders, open_world
+from ..weights import base_folders, open_world
 from ..weights.base_folders import LANGUAGE_MODELS, BaseFolders
 from ..weights.convert import PRECISIONS, convert, new_world
-from ..weights.downloads import COGVIDEO
 from ..weights.fetch import BASE, FetchPlan, fetch, plan_fetch, plan_text
 from .options import Flag, Progress, confirmed, one_of
 
@@ -84,11 +83,8 @@ def _next_step(plan: FetchPlan) -> str:
     """The command that uses what was downloaded."""
     if plan.world != BASE:
         return f"Play with: {PROGRAM} play --world {shell_word(plan.out)}"
-    folders = base_folders.find_base(plan.out)
-    if folders is None:
-        raise CheckpointError(f"{plan.out}: {COGVIDEO} no longer has transformer/, which a new world needs")
-    given = {"cogvideox": folders.cogvideox, "mistral": folders.mistral, "t5": folders.t5, "clip": folders.clip}
-    options = " ".join(f"--{name} {shell_word(path)}" for name, path in given.items() if path is not None)
+    folders = vars(base_folders.find_base(plan.out)).items()
+    options = " ".join(f"--{name} {shell_word(path)}" for name, path in folders if path is not None)
     return f"Make a world with: {PROGRAM} new {options} --out worlds/mine"
 
 
