@@ -12,7 +12,6 @@ import typing
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from ..animegamer_core.files import make_folder
 from ..animegamer_core.messages import shortened
 from ..animegamer_core.runtime.interrupts import check_before_layers
 
@@ -87,7 +86,6 @@ def temporary_item(name: str) -> tuple[Path, dict[str, str]]:
     import folder_paths
 
     path = Path(folder_paths.get_temp_directory()) / FOLDER / name
-    make_folder(path.parent)
     return path, {"filename": name, "subfolder": FOLDER, "type": "temp"}
 
 

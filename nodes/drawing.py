@@ -15,9 +15,8 @@ from comfy_api.v0_0_2 import InputImpl, Types, io
 from ..animegamer_core.game.state import MotionScope
 from ..animegamer_core.media.video import write_clip
 from ..animegamer_core.spec import GUIDANCE
-from ..animegamer_core.story.content_store import address_of
 from ..animegamer_core.story.opening import DEFAULT_TEXT, MOST_FPS, film_span, frame_at_second, open_game
-from ..animegamer_core.story.turn import draw_turn, shot_key
+from ..animegamer_core.story.turn import address_of, draw_turn, shot_key
 from . import comfyui
 from .models import GameModel
 from .values import (

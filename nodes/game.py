@@ -10,8 +10,7 @@ from ..animegamer_core.game.life import STATS
 from ..animegamer_core.game.recall import RECALLED_TURNS
 from ..animegamer_core.game.state import GameSession, Instruction, read_instruction, read_instructions, scope_name
 from ..animegamer_core.spec import PROFILES
-from ..animegamer_core.story.content_store import with_opening_address
-from ..animegamer_core.story.turn import predict_turn
+from ..animegamer_core.story.turn import predict_turn, with_opening_address
 from ..animegamer_core.weights.adapter_files import Adapters
 from ..animegamer_core.weights.adapters import with_adapters
 from . import worlds

@@ -44,13 +44,13 @@ MEMORY_FRACTION = 0.9  # of a device's memory; the rest is for the desktop, the 
 PACKAGES = ("diffusers", "transformers", "accelerate", "safetensors", "einops", "tokenizers")
 
 
+@dataclass(eq=False)
 class _Loaded:
     """A model with its ModelPatcher. fitted: fingerprint of the world whose LoRA files are applied now."""
 
-    def __init__(self, patcher: typing.Any, working_bytes: int, fitted: str) -> None:
-        self.patcher = patcher
-        self.working_bytes = working_bytes
-        self.fitted = fitted
+    patcher: typing.Any
+    working_bytes: int
+    fitted: str
 
 
 _SHARED: weakref.WeakValueDictionary[tuple, _Loaded] = weakref.WeakValueDictionary()
@@ -70,7 +70,7 @@ class GameModel:
     preset: Preset = AS_WORLD
     _held: dict[str, _Loaded] = field(default_factory=dict, repr=False)
 
-    @property
+    @cached_property
     def precision(self) -> str:
         """The number types of engine and decoder, as stories name them in their keys."""
         names = (dtype_name(self._dtype(kind)) for kind in ("engine", "decoder"))

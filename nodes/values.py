@@ -20,7 +20,7 @@ if typing.TYPE_CHECKING:
     from PIL import Image
     from torch import Tensor
 
-    from ..animegamer_core.story.content_store import ShotKey
+    from ..animegamer_core.story.turn import ShotKey
 
 ModelSocket = io.Custom("ANIMEGAMER_MODEL")  # models.GameModel
 HistorySocket = io.Custom("ANIMEGAMER_HISTORY")  # core's GameSession

@@ -146,7 +146,7 @@ def _likely_acts(
     keys = {}
     for act in may or known or words.acts:
         change = _change(act, past, rules)
-        cost = _distance(rules.after(stats, change), rules) - _distance(stats, rules)
+        cost = _distance(rules.after(stats, rules.allowed(stats, change)), rules) - _distance(stats, rules)
         freshness = 1.0 / (1 + often[act]) * (0.1 if act in recent[-2:] else 1.0)
         weight = freshness * math.exp(-max(-30.0, min(30.0, cost)))
         keys[act] = rng.random() ** (1 / weight)  # draws without replacement, in proportion to the weights
@@ -282,10 +282,6 @@ EVERYDAY = Words(
 )  # fmt: skip
 
 
-class NobodyNamedError(ValueError):
-    """The world lists no words, and no turn of the game names a character yet."""
-
-
 def words_for(life: Life, world_name: str, session: GameSession) -> Words:
     """A world's own words, or else everyday words with the characters of its film and of the story so far."""
     if life.words is not None:
@@ -300,7 +296,7 @@ def director_for(life: Life, world_name: str, session: GameSession, seed: int) -
     """The director of a world with this life, for the game so far; ValueError if it has no words to propose with."""
     words = words_for(life, world_name, session)
     if life.words is None and not words.characters:
-        raise NobodyNamedError(
+        raise ValueError(
             "this world lists no characters, and no turn of this game names one, so no turns can be proposed; first "
             "play a turn in the form `Character: ...; Motion: ...; Background: ...`, or add them to `words` of `life` "
             "in world.json"

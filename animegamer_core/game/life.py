@@ -168,13 +168,12 @@ class Rules:
         return tuple(name for name in self.names if all(name in names for names in held))
 
     def allowed(self, values: Values, change: Values) -> dict[str, int]:
-        """The part of a predicted change, in units, that counts with these stats."""
+        """The part of a change of every stat, in units, that counts with these stats."""
         only = self.only(values)
-        return {name: units if name in only else min(0, units) for name, units in self.change(change).items()}
+        return {name: units if name in only else min(0, units) for name, units in change.items()}
 
-    def after(self, values: Values, change: Values) -> dict[str, int]:
-        """The stats one turn later, for a predicted change in units."""
-        counted = self.allowed(values, change)
+    def after(self, values: Values, counted: Values) -> dict[str, int]:
+        """The stats one turn later. counted: as from `allowed`."""
         return {stat.name: stat.after(values[stat.name], counted[stat.name]) for stat in self.stats}
 
 

@@ -133,10 +133,10 @@ class Turn:
 
     def counted_by(self, rules: Rules) -> Turn:
         """The turn with its new stats; until now `character` holds the stats before it."""
-        before, change = self.character, self.state.change
-        counted = rules.allowed(before, change)
-        refused = tuple(name for name, units in rules.change(change).items() if counted[name] != units)
-        return replace(self, character=rules.after(before, change), before=before, refused=refused)
+        before, predicted = self.character, rules.change(self.state.change)
+        counted = rules.allowed(before, predicted)
+        refused = tuple(name for name, units in predicted.items() if counted[name] != units)
+        return replace(self, character=rules.after(before, counted), before=before, refused=refused)
 
     @property
     def moved(self) -> dict[str, int]:

@@ -179,38 +179,35 @@ class GameEngine(nn.Module):
         """Like `_read`, but in a separate causal pass if the profile has one (docs/reference.md, replies)."""
         if self.profile.shared_prefill:
             return self._read(prompt, states_KND, tree)
-        seen = states_KND if self.profile.text_sees_states else None
-        return self._pass(self._embed_prompt(prompt, seen), torch.zeros_like(prompt.query_L), tree)
+        return self._read(prompt, states_KND if self.profile.text_sees_states else None, tree, causal=True)
 
     def _read(
-        self, prompt: TurnPrompt, states_KND: Tensor, tree: ReplyTree | None = None
+        self, prompt: TurnPrompt, states_KND: Tensor | None, tree: ReplyTree | None = None, causal: bool = False
     ) -> tuple[Tensor, Cache | None]:
         """Final hidden states (L, H) of a prompt whose query slots attend to one another, and the KV cache.
 
-        With a tree, the hidden states of its tokens follow, (L + R, H), and the cache cannot be used.
+        states_KND: None leaves the embeddings of the slot tokens. causal: query slots attend only to what is before
+        them. With a tree, the hidden states of its tokens follow, (L + R, H), and the cache cannot be used. A long
+        prompt is read in parts, so that memory grows linearly with its length.
         """
-        return self._pass(self._embed_prompt(prompt, states_KND), prompt.query_L, tree)
-
-    def _embed_prompt(self, prompt: TurnPrompt, states_KND: Tensor | None) -> Tensor:
-        ids_1L = prompt.ids_L.to(self.project_in[0].weight.device)[None]
+        device, length = self.project_in[0].weight.device, len(prompt.ids_L)
+        ids_1L, positions = prompt.ids_L.to(device)[None], torch.arange(length)
+        query_L = torch.zeros_like(prompt.query_L) if causal else prompt.query_L
         if states_KND is None:
-            return self.llm.model.embed_tokens(ids_1L)
-        return self._embed(ids_1L, prompt.past_L.to(ids_1L.device)[None], states_KND.to(ids_1L.device))
-
-    def _pass(self, embeds_1LH: Tensor, query_L: Tensor, tree: ReplyTree | None) -> tuple[Tensor, Cache | None]:
-        """See `_read`. A long prompt is read in parts, so that memory grows linearly with its length."""
-        device, length = embeds_1LH.device, embeds_1LH.shape[1]
-        positions = torch.arange(length)
+            embeds_1LH = self.llm.model.embed_tokens(ids_1L)
+        else:
+            embeds_1LH = self._embed(ids_1L, prompt.past_L.to(device)[None], states_KND)
         if tree is not None:
             embeds_1LH = torch.cat([embeds_1LH, self.llm.model.embed_tokens(tree.ids_R.to(device)[None])], dim=1)
             positions = torch.cat([positions, length - 1 + tree.depth_R])
         ends = _part_ends(query_L, len(positions))
+        unmasked = tree is None and not query_L.any()
         cache, hidden = None, []
         for start, end in pairwise([0, *ends]):
-            causal = tree is None and not query_L.any()
+            mask = None if unmasked else _prompt_mask(query_L.to(device), tree, start, end, embeds_1LH.dtype)
             output = self.llm.model(
                 inputs_embeds=embeds_1LH[:, start:end],
-                attention_mask=None if causal else _prompt_mask(query_L.to(device), tree, start, end, embeds_1LH.dtype),
+                attention_mask=mask,
                 position_ids=positions[None, start:end].to(device),
                 use_cache=tree is None or len(ends) > 1,
                 **{CACHE: cache},

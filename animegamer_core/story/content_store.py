@@ -8,110 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
 
 from ..files import replacing, write_text
-from ..game.life import PUBLISHED_RULES, Values
-from ..game.state import GameSession, GameState
+from ..game.state import GameState
 from ..json_files import read_json, to_type
 from ..messages import shortened
+from .turn import Key, address_of
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
 
 
-@dataclass(frozen=True)
-class StateKey:
-    """Everything that a prediction depends on. world: its fingerprint. parent: the address of the state before, for
-    turn 1 of the opening; None if there is no opening. recalled: the numbers of the turns that it read instead of the
-    oldest of the window.
-    """
-
-    world: str
-    parent: str | None
-    instruction: str
-    window: int
-    profile: str
-    precision: str
-    recalled: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class ShotKey:
-    """Everything that a shot depends on. state: the address of its state. motion: the motion condition, px per frame.
-
-    latent: the SHA-256 of the latent that it started from; empty if from noise, as in play. denoise: how much of that
-    latent was drawn again.
-    """
-
-    world: str
-    state: str
-    seed: int
-    motion: float
-    steps: int
-    guidance: str
-    precision: str
-    latent: str = ""
-    denoise: float = 1.0
-
-
-@dataclass(frozen=True)
-class OpeningKey:
-    """How a game starts. text: the picture's motion text. picture: the SHA-256 of its representation; None without one.
-    stats: their values.
-    """
-
-    world: str
-    text: str
-    picture: str | None
-    stats: Values
-
-
 LARGEST_RECORD = 1 << 20  # bytes
 _AGAIN = "play this turn again to restore it"
 _BLOCK = 1 << 20  # bytes that are read at a time
-Key = StateKey | ShotKey | OpeningKey
-
-
-def address_of(key: Key) -> str:
-    """64 hex digits: the SHA-256 of a key as canonical JSON."""
-    text = json.dumps(asdict(key), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def opening_address(fingerprint: str, session: GameSession) -> str | None:
-    """The address of a session's opening, the parent of turn 1; None if it has no picture and the usual stats."""
-    picture = session.picture
-    if picture is not None and picture.state.representation is None and picture.address is not None:
-        return picture.address
-    if picture is None and session.start == (session.rules or PUBLISHED_RULES).start:
-        return None
-    return address_of(opening_key(fingerprint, session))
-
-
-def with_opening_address(fingerprint: str, session: GameSession) -> GameSession:
-    """The session with the opening's address on its picture, to know it once the representation is dropped."""
-    if session.picture is None:
-        return session
-    picture = replace(session.picture, address=opening_address(fingerprint, session))
-    return replace(session, turns=(picture, *session.turns[1:]))
-
-
-def opening_key(fingerprint: str, session: GameSession) -> OpeningKey:
-    """The key of a session's opening. The representation of its picture, if any, must be in memory."""
-    picture, digest = session.picture, None
-    if picture is not None and picture.state.representation is not None:
-        values = picture.state.representation.float().contiguous().numpy()
-        digest = hashlib.sha256(values.tobytes()).hexdigest()
-    text = "" if picture is None else picture.instruction
-    return OpeningKey(fingerprint, text, digest, session.start)
 
 
 class _File(typing.TypedDict):
@@ -170,14 +86,6 @@ class ContentStore:
         content = {"suffix": suffix, "bytes": path.stat().st_size, "sha256": _digest(path)}
         write_text(self.folder / f"{address}.json", json.dumps({"key": asdict(key), **values, **content}) + "\n")
         return address
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """Make `target` a hard link of `source`, or a copy if the disk has no hard links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def _digest(path: Path) -> str:

@@ -17,9 +17,8 @@ from ..game.life import PUBLISHED_RULES
 from ..game.state import GameSession, Turn
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
 from ..spec import resolve_sampling
-from .content_store import ShotKey, address_of, opening_address
 from .story import Story
-from .turn import draw_turn, predict_turn, shot_key, state_key
+from .turn import ShotKey, address_of, draw_turn, opening_address, predict_turn, shot_key, state_key
 
 if typing.TYPE_CHECKING:
     import numpy as np

@@ -17,6 +17,7 @@ import filecmp
 import itertools
 import os
 import re
+import shutil
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,22 +28,10 @@ from pathlib import Path
 from ..files import replacing
 from ..game.life import PUBLISHED_RULES, Rules
 from ..game.recall import OPENING, Memory
-from ..game.state import CACHED_TURNS, GameSession, GameState, OpeningClip, Turn, clean_text
+from ..game.state import CACHED_TURNS, GameSession, GameState, Turn, clean_text
 from ..json_files import to_type
 from ..messages import shortened
-from .content_store import (
-    ContentStore,
-    OpeningKey,
-    ShotKey,
-    StateKey,
-    link_or_copy,
-    opening_address,
-    opening_key,
-    read_representation,
-    state_of,
-    with_opening_address,
-    write_representation,
-)
+from .content_store import ContentStore, read_representation, state_of, write_representation
 from .folder import (
     FIRST_BRANCH,
     INDEX,
@@ -56,6 +45,7 @@ from .folder import (
     read_index,
     write_index,
 )
+from .turn import OpeningKey, ShotKey, StateKey, opening_address, opening_key, with_opening_address
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -193,7 +183,11 @@ class Story:
             write = partial(write_representation, None if picture is None else picture.state.representation)
             self.openings.put(opening_key(self.fingerprint, session), ".safetensors", {}, write)
         if address is not None and picture is not None and picture.clip is not None:
-            self._write_clip(address, picture.instruction, picture.clip)
+            from ..media.video import write_clip
+
+            tags = {"title": "turn 0", "comment": picture.instruction}
+            path = self.openings.folder / f"{address}{OPENING_CLIP}"
+            write_clip(path, picture.clip.frames, picture.clip.fps, tags)
         return with_opening_address(self.fingerprint, session)
 
     def opening_clip(self, session: GameSession) -> Path | None:
@@ -280,13 +274,6 @@ class Story:
         session = session.open_with(clean_text(key.text), GameState.of_picture(None))
         return replace(session, turns=(replace(session.turns[0], address=parent),))
 
-    def _write_clip(self, address: str, instruction: str, clip: OpeningClip) -> None:
-        """Write the clip of an opening."""
-        from ..media.video import write_clip
-
-        path = self.openings.folder / f"{address}{OPENING_CLIP}"
-        write_clip(path, clip.frames, clip.fps, {"title": "turn 0", "comment": instruction})
-
     def _known(self, address: str) -> tuple[GameState, StateKey]:
         """The state of an address, without its representation, and its key."""
         record = self.states.record(address)
@@ -309,7 +296,10 @@ class Story:
         same = clip.exists() and (os.path.samefile(source, clip) or filecmp.cmp(source, clip, shallow=False))
         if not same:
             with replacing(clip) as part:
-                link_or_copy(source, part)
+                try:
+                    os.link(source, part)
+                except OSError:  # a disk without hard links
+                    shutil.copyfile(source, part)
         return clip
 
     def _publish_all(self) -> None:

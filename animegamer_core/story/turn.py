@@ -1,13 +1,17 @@
-"""One turn: predict the state that follows a session, and draw it. The player and the nodes share this code."""
+"""One turn: predict the state that follows a session, and draw it. The player and the nodes share this code.
+
+An address is the SHA-256 of everything that a result depends on. Imports no torch.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import typing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
+from ..game.life import PUBLISHED_RULES, Values
 from ..game.state import GameSession, GameState, Turn
-from ..runtime.models import Models, PlaySettings
-from .content_store import ShotKey, StateKey, address_of, opening_address
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -15,8 +19,102 @@ if typing.TYPE_CHECKING:
     from ..model.decoder import ShotDecoder
     from ..model.latents import StartLatent
     from ..model.sampler import OnStep
+    from ..runtime.models import Models, PlaySettings
     from ..weights import World
-    from .story import Story
+
+
+@dataclass(frozen=True)
+class StateKey:
+    """Everything that a prediction depends on. world: its fingerprint. parent: the address of the state before, for
+    turn 1 of the opening; None if there is no opening. recalled: the numbers of the turns that it read instead of the
+    oldest of the window.
+    """
+
+    world: str
+    parent: str | None
+    instruction: str
+    window: int
+    profile: str
+    precision: str
+    recalled: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ShotKey:
+    """Everything that a shot depends on. state: the address of its state. motion: the motion condition, px per frame.
+
+    latent: the SHA-256 of the latent that it started from; empty if from noise, as in play. denoise: how much of that
+    latent was drawn again.
+    """
+
+    world: str
+    state: str
+    seed: int
+    motion: float
+    steps: int
+    guidance: str
+    precision: str
+    latent: str = ""
+    denoise: float = 1.0
+
+
+@dataclass(frozen=True)
+class OpeningKey:
+    """How a game starts. text: the picture's motion text. picture: the SHA-256 of its representation; None without one.
+    stats: their values.
+    """
+
+    world: str
+    text: str
+    picture: str | None
+    stats: Values
+
+
+Key = StateKey | ShotKey | OpeningKey
+
+
+def address_of(key: Key) -> str:
+    """64 hex digits: the SHA-256 of a key as canonical JSON."""
+    text = json.dumps(asdict(key), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def opening_address(fingerprint: str, session: GameSession) -> str | None:
+    """The address of a session's opening, the parent of turn 1; None if it has no picture and the usual stats."""
+    picture = session.picture
+    if picture is not None and picture.state.representation is None and picture.address is not None:
+        return picture.address
+    if picture is None and session.start == (session.rules or PUBLISHED_RULES).start:
+        return None
+    return address_of(opening_key(fingerprint, session))
+
+
+def with_opening_address(fingerprint: str, session: GameSession) -> GameSession:
+    """The session with the opening's address on its picture, to know it once the representation is dropped."""
+    if session.picture is None:
+        return session
+    picture = replace(session.picture, address=opening_address(fingerprint, session))
+    return replace(session, turns=(picture, *session.turns[1:]))
+
+
+def opening_key(fingerprint: str, session: GameSession) -> OpeningKey:
+    """The key of a session's opening. The representation of its picture, if any, must be in memory."""
+    picture, digest = session.picture, None
+    if picture is not None and picture.state.representation is not None:
+        values = picture.state.representation.float().contiguous().numpy()
+        digest = hashlib.sha256(values.tobytes()).hexdigest()
+    text = "" if picture is None else picture.instruction
+    return OpeningKey(fingerprint, text, digest, session.start)
+
+
+class SavedStates(typing.Protocol):
+    """What a prediction asks of a story."""
+
+    def find_state(self, address: str) -> GameState | None:
+        """A state that is known, without its representation."""
+
+    def load_turn(self, turn: Turn) -> Turn:
+        """The turn with its representation."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +146,7 @@ def state_key(
 
 
 def predict_turn(
-    world: World, models: Models, session: GameSession, instruction: str, story: Story | None = None
+    world: World, models: Models, session: GameSession, instruction: str, story: SavedStates | None = None
 ) -> Prediction:
     """The turn that follows a session: from the story if it is known there, else from the engine. Writes nothing.
 

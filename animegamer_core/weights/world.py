@@ -105,7 +105,7 @@ class World:
         """The past turns that its engine reads by default: as many as in its training."""
         return DEFAULT_WINDOW if self.trained_window is None else self.trained_window
 
-    @property
+    @cached_property
     def memory(self) -> Memory:
         """Default memory of its games: recall; for published worlds the last turns, like their scripts."""
         as_released = self.profile.name == "as_run" or (

@@ -19,10 +19,6 @@ def texts(life):
     return life.branches("a life")["main"]
 
 
-def number_of(life):
-    return int(life.page.locator(".ag-stage .ag-number").inner_text())
-
-
 def test_a_proposal_is_written_into_the_form_and_can_be_changed(life):
     page = life.page
     page.wait_for_selector(".ag-proposals .ag-story")  # after each turn, without a click
@@ -89,20 +85,3 @@ def test_writing_takes_over_after_the_running_turn(life):
     page.press(".ag-text", "Enter")
     life.wait_for_turn(count + 1)
     assert texts(life)[-1] == "Miko naps"
-
-
-def test_stop_ends_autoplay_and_keeps_the_turns(life):
-    page = life.page
-    before = number_of(life)
-    page.click(".ag-autoplay")
-    page.wait_for_function(
-        "(before) => Number(document.querySelector('.ag-stage .ag-number').textContent) > before",
-        arg=before,
-        timeout=TURN,
-    )
-    page.wait_for_selector(".ag-stop-button:visible")
-    page.click(".ag-stop-button")
-    life.wait_until_idle()
-    page.wait_for_timeout(1500)
-    assert not page.locator(".ag-stop-button:visible").count(), "nothing begins again"
-    assert before < len(texts(life)) < before + 50

@@ -6,10 +6,10 @@ import shutil
 import published_files as made
 import pytest
 from comfy_server import running
-from conftest import ComfyPage
 from graphs import START, WAVE, load, node, predict
 from hub_repositories import released_repositories
 from hub_server import Hub
+from pages import ComfyPage
 from play_tab import TAB, TURN
 
 DIALOG = "dialog.ag-weights[open]"

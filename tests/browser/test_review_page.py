@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import random
 import shutil
 
 import numpy as np
@@ -22,7 +20,6 @@ from animegamer_core.data.review import write_review
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 
 EVIL = "</script><img src=x onerror='window.caught=1'><!-- &lt;b&gt; \u2028 \U0001f98a"
-MANY = 1200
 
 
 @pytest.fixture(scope="module")
@@ -337,22 +334,3 @@ def test_text_stands_out_from_its_ground_also_in_a_narrow_window(browser, datase
         assert faint_texts(review.page, "#editor", ".screen, .unseen") == []
         review.page.set_viewport_size({"width": 390, "height": 800})
         assert overflow(review.page) == 0
-
-
-# --- many clips -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def many(drawn, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("many") / "many"
-    (folder / "clips").mkdir(parents=True)
-    rows, numbers = lines(drawn, "turns"), random.Random(0)
-    made = []
-    for number in range(MANY):
-        row = {**numbers.choice(rows), "film": f"film {number // 400}", "start": 2.0 * number, "end": 2.0 * number + 2}
-        source, row["clip"] = row["clip"], f"clips/{number:05d} #?%41.mp4"
-        os.link(drawn / source, folder / row["clip"])
-        made.append(row)
-    write_lines(folder, "turns", made)
-    write_review(folder)
-    return folder

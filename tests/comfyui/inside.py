@@ -1,6 +1,6 @@
-"""Checks that need ComfyUI's modules in the same process. Run by ComfyUI's own Python; prints what it found as JSON.
+"""Checks that need ComfyUI's modules in the same process. Run by ComfyUI's own Python.
 
-python inside.py COMFYUI PACK BASE
+python inside.py COMFYUI PACK BASE prints a JSON object: the name of each check -> its traceback, empty if it passed.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import json
 import logging
 import shutil
 import sys
+import traceback
 import weakref
 from dataclasses import replace
 from pathlib import Path
@@ -40,46 +41,37 @@ def start():
     return nodes
 
 
-def check_lives():
-    """Loaded when used, shared between equal values, and gone with the last of them."""
+def check_that_models_live_as_long_as_a_value_that_uses_them():
     one, two = GameModel(worlds.find_world("toybox")), GameModel(worlds.find_world("toybox"))
-    before = len(models._SHARED)
+    assert len(models._SHARED) == 0, "nothing is loaded before it is used"
     engine = weakref.ref(one.engine())
-    shared = two.engine() is engine()
+    assert two.engine() is engine(), "equal values share it"
     management.unload_all_models()
-    again = two.engine().predict((), TEXT).motion in range(1, 6)
-    other = GameModel(worlds.find_world("toybox").with_profile("reference")).engine() is not engine()
+    assert two.engine().predict((), TEXT).motion in range(1, 6)
+    assert GameModel(worlds.find_world("toybox").with_profile("reference")).engine() is not engine()
     del one, two
     gc.collect()
-    return {"before": before, "shared": shared, "again": again, "other": other, "left": engine() is not None}
+    assert engine() is None
 
 
-def check_placing():
-    """Plain layers are placed whole, by the patcher that can, and not moved while they are at work."""
+def check_that_models_are_placed_whole_before_every_use():
+    """By the patcher that can, and not moved while they are at work."""
     import comfy.model_patcher
 
     comfy.model_patcher.CoreModelPatcher = None  # what newer versions put here streams only ComfyUI's own layers
     model = GameModel(worlds.find_world("toybox"))
-    before = model.patcher
+    assert model.patcher is None
     decoder = model.decoder()
     patcher, size = model.patcher, model.patcher.model_size()
-    loaded = [patcher.loaded_size()]
+    assert type(patcher).__name__ == "ModelPatcher" and patcher.loaded_size() == size
     patcher.partially_unload(patcher.offload_device, size // 2)  # what ComfyUI does to make room for another model
-    loaded += [patcher.loaded_size()]
-    same = model.decoder_at_work() is decoder
-    loaded += [patcher.loaded_size()]
-    same = same and model.decoder() is decoder
-    loaded += [patcher.loaded_size()]
-    return {
-        "before": before,
-        "kind": type(patcher).__name__,
-        "same": same,
-        "loaded": [part == size for part in loaded],
-    }
+    assert patcher.loaded_size() < size
+    assert model.decoder_at_work() is decoder and patcher.loaded_size() < size, "at work it stays as it is"
+    assert model.decoder() is decoder and patcher.loaded_size() == size
 
 
-def check_tiles():
-    """On a small device shots are decoded in tiles, and their addresses say so: about the same picture."""
+def check_that_a_small_device_decodes_in_tiles():
+    """And addresses say so: about the same picture."""
     import torch
 
     world, memory = worlds.find_world("toybox"), comfyui.memory_bytes
@@ -87,60 +79,57 @@ def check_tiles():
     state = plain.engine().predict((), TEXT).representation
     latents = plain.decoder().sample(state[None], torch.tensor([5.0]), [0], steps=2)
     needed = models._size_of(plain.decoder()) + plain.decoder().working_bytes
-    decoded, tiled, drawn = [], [], []
+    decoded, tiled, suffixes = [], [], []
     for room in (needed + 10**6, needed - 10**6):
         comfyui.memory_bytes = lambda device, room=room: room / models.MEMORY_FRACTION
         try:
             model = GameModel(world, preset=models.OFFERED["exact"])
-            drawn.append(model.settings(0, "world").precision_suffix)
+            suffixes.append(model.usual.precision_suffix)
             decoder = model.decoder()
         finally:
             comfyui.memory_bytes = memory
         tiled.append(decoder.tiled)
         decoded.append(decoder.decode_latents(latents))
+    assert tiled == [False, True]
+    assert suffixes == ["+skip0", "+skip0+tiled"], "another shot beyond rounding has an address of its own"
     off = float((decoded[0] - decoded[1]).square().mean())
-    return {"tiled": tiled, "drawn": drawn, "same": off == 0, "off": off}
+    assert 0 < off < 4 * 10**-2.5, "25 dB of a range of 2: the same picture but for its seams"
 
 
-def check_packages():
-    """What a film's node, and a loaded story's turn that is drawn, say where a package is missing."""
-    find, said = importlib.util.find_spec, {}
+def check_that_a_missing_package_is_named():
+    find = importlib.util.find_spec
     build = next(node for node in classes if node.__name__ == "BuildGameDataset")
     names = ("film", "dataset", "url", "model_name", "model_folder", "characters")
     inputs = dict.fromkeys(names, "none") | {"size": "toybox", "held_out": 0.1, "captioner": "none"}
-    calls = {
-        "cv2": lambda: build.execute(**inputs),
-        "diffusers": lambda: GameModel(worlds.find_world("toybox")).settings(0, "world"),
-    }
-    for package, call in calls.items():
+    for package, call, named in (
+        ("cv2", lambda: build.execute(**inputs), "pip install opencv-python-headless`"),
+        ("diffusers", lambda: GameModel(worlds.find_world("toybox")).usual, "needs the Python package diffusers"),
+    ):
         importlib.util.find_spec = lambda name, *rest, gone=package: None if name == gone else find(name, *rest)
         try:
-            said[package] = _error(call)
+            assert named in _error(call)
         finally:
             importlib.util.find_spec = find
-    return said
 
 
-def check_interrupt():
-    """How many layers still begin after the user has asked to stop, for each kind of work."""
-    model = GameModel(worlds.find_world("toybox"))
+def check_that_an_interrupt_stops_within_one_pass():
     import torch
 
+    model = GameModel(worlds.find_world("toybox"))
     state = model.engine().predict((), TEXT).representation
     latents = torch.zeros(1, *model.world.spec.decoder.latent_shape)
-    work = {
-        "text": lambda: model.engine().predict((), TEXT),
-        "sampling": lambda: model.decoder().shoot(state, 5.0, seed=0),
-        "decoding": lambda: model.decoder().decode_latents(latents),
-        "encoding": lambda: model.encoder().represent(TEXT, torch.zeros(3, 20, 30)),
-    }
-    return {name: _layers_after_interrupt(model, name, call) for name, call in work.items()}
+    for load, call in (
+        (model.engine, lambda: model.engine().predict((), TEXT)),
+        (model.decoder, lambda: model.decoder().shoot(state, 5.0, seed=0)),
+        (model.decoder, lambda: model.decoder().decode_latents(latents)),
+        (model.encoder, lambda: model.encoder().represent(TEXT, torch.zeros(3, 20, 30))),
+    ):
+        assert _layers_after_interrupt(load(), call) == 0, "layers that began after the user asked to stop"
 
 
-def _layers_after_interrupt(model, name, call):
+def _layers_after_interrupt(model, call):
     from torch import nn
 
-    kind = {"text": "engine", "encoding": "encoder"}.get(name, "decoder")
     begun = []
 
     def count(*_):
@@ -148,7 +137,7 @@ def _layers_after_interrupt(model, name, call):
         if len(begun) == 3:
             management.interrupt_current_processing(True)
 
-    lists = [module for module in getattr(model, kind)().modules() if isinstance(module, nn.ModuleList)]
+    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
     hooks = [layer.register_forward_hook(count) for layers in lists for layer in layers]
     try:
         call()
@@ -161,8 +150,8 @@ def _layers_after_interrupt(model, name, call):
     return None
 
 
-def check_stage_files():
-    """A stage file changes the model that it is for, by its strength, and with it the fingerprint."""
+def check_that_lora_files_change_only_their_model():
+    """By their strength, and with it the fingerprint."""
     import torch
     from animegamer_pack.animegamer_core.train.stages import StageConfig
     from animegamer_pack.animegamer_core.weights.adapter_files import save_adapter
@@ -175,26 +164,22 @@ def check_stage_files():
     weight = plain.engine().project_in[0].bias.detach().clone()
     config = StageConfig(trainable=(r"engine\.project_in\..+",))
     save_adapter(path, "predict", config, {"engine.project_in.0.bias": weight + 1}, {})
+    assert worlds.lora_names() == ["none", "mine/brighter.safetensors"]
     found = worlds.find_lora("mine/brighter.safetensors")
     whole, half = (GameModel(with_adapters(world, ((str(found), strength),))) for strength in (1.0, 0.5))
-    prints = {plain.world.fingerprint, whole.world.fingerprint, half.world.fingerprint}
+    prints = {value.world.fingerprint for value in (plain, whole, half)}
     moved = [float((value.engine().project_in[0].bias - weight).detach().mean()) for value in (whole, half)]
-    shared = whole.engine() is half.engine() is plain.engine()
-    restored = torch.equal(plain.engine().project_in[0].bias, weight)
-    unconditional = plain.decoder().unconditional_ND
-    same = torch.equal(whole.decoder().unconditional_ND, unconditional)
+    assert [round(value, 4) for value in moved] == [1.0, 0.5]
+    assert whole.engine() is half.engine() is plain.engine(), "another strength loads no world again"
+    assert torch.equal(plain.engine().project_in[0].bias, weight)
+    assert torch.equal(whole.decoder().unconditional_ND, plain.decoder().unconditional_ND)
     save_adapter(path, "predict", config, {"engine.project_in.0.bias": weight + 2}, {})
-    return {
-        "listed": worlds.lora_names(),
-        "fingerprints": len(prints | {GameModel(with_adapters(world, ((str(found), 1.0),))).world.fingerprint}),
-        "moved": [round(value, 4) for value in moved],
-        "decoder is the same": same,
-        "loaded once": shared and restored,
-    }
+    prints.add(with_adapters(world, ((str(found), 1.0),)).fingerprint)
+    assert len(prints) == 4, "plain, whole, half, and the file written anew"
 
 
-def check_usual_loras():
-    """Of ComfyUI's own folder `loras`, the list has the files for CogVideoX, and a name is never a path."""
+def check_that_lora_files_of_comfyuis_own_folder_change_the_decoder():
+    """The list has the files for CogVideoX, and a name is never a path."""
     import torch
     from animegamer_pack.animegamer_core.weights.adapters import with_adapters
     from safetensors.torch import save_file
@@ -202,34 +187,26 @@ def check_usual_loras():
     folder = BASE / "models" / "loras"
     (folder / "anime").mkdir(parents=True, exist_ok=True)
     world = worlds.find_world("toybox")
-    plain = GameModel(world)
-    layer = plain.decoder().transformer.transformer_blocks[0].attn1.to_q
+    layer = GameModel(world).decoder().transformer.transformer_blocks[0].attn1.to_q
     (rows, columns), weight = layer.weight.shape, layer.weight.detach().clone()
-    files = {
-        "anime/line.safetensors": ("transformer_blocks.0.attn1.to_q", rows, columns),
-        "of 5B.safetensors": ("transformer_blocks.0.attn1.to_q", 3072, 3072),
-    }
-    for name, (target, outputs, inputs) in files.items():
+    for name, outputs, inputs in (("anime/line.safetensors", rows, columns), ("of 5B.safetensors", 3072, 3072)):
         halves = {"A": torch.ones(1, inputs), "B": torch.ones(outputs, 1)}
-        save_file({f"transformer.{target}.lora_{half}.weight": value for half, value in halves.items()}, folder / name)
+        target = "transformer.transformer_blocks.0.attn1.to_q"
+        save_file({f"{target}.lora_{half}.weight": value for half, value in halves.items()}, folder / name)
     name = "loras/anime/line.safetensors"
+    listed = [item for item in worlds.lora_names() if item.startswith("loras/")]
+    assert listed == [name, "loras/of 5B.safetensors"] and worlds.lora_version(name)
     model = GameModel(with_adapters(world, ((str(worlds.find_lora(name)), 0.5),)))
     changed = model.decoder().transformer.transformer_blocks[0].attn1.to_q.weight
-    moved = torch.allclose(changed, weight + 0.5)
-    errors = {}
+    assert torch.allclose(changed, weight + 0.5)
     file = worlds.find_lora("loras/of 5B.safetensors")
-    errors["of 5B"] = _error(lambda: with_adapters(world, ((str(file), 1.0),)))
-    errors["outside"] = _error(lambda: worlds.find_lora("loras/../loras/of 5B.safetensors"))
-    return {
-        "listed": [item for item in worlds.lora_names() if item.startswith("loras/")],
-        "moved": moved,
-        "version": bool(worlds.lora_version(name)),
-        "errors": errors,
-    }
+    assert "3072" in _error(lambda: with_adapters(world, ((str(file), 1.0),)))
+    outside = _error(lambda: worlds.find_lora("loras/../loras/of 5B.safetensors"))
+    assert "nor in ComfyUI's folder loras" in outside
 
 
-def check_worlds():
-    """Worlds of all model folders are listed, and a name is never a path."""
+def check_that_worlds_of_all_model_folders_are_listed():
+    """And errors say what is missing."""
     import folder_paths
 
     own, extra = BASE / "models" / "animegamer", BASE / "elsewhere"
@@ -241,10 +218,15 @@ def check_worlds():
     (own / "films" / "MLLM-Qiqi").mkdir(parents=True)
     (own / "MLLM-Ponyo").mkdir()
     folder_paths.add_model_folder_path("animegamer", str(extra))
-    errors = {}
-    for name in ("qiqi", "theirs", "no world", "../animegamer/mine", "mine/", ""):
-        errors[name] = _error(lambda name=name: worlds.find_world(name))
-    return {"names": worlds.world_names(), "mine": worlds.find_world("mine").spec.name, "errors": errors}
+    assert worlds.world_names() == ["toybox", "qiqi", "sosuke", "mine", "theirs"]
+    assert worlds.find_world("mine").spec.name == "toybox"
+    for name, *words in (
+        ("qiqi", "Mistral-7B-Instruct-v0.1", "https://huggingface.co/TencentARC"),
+        ("theirs", "engine is not complete", "theirs/engine"),
+        *((name, f"world {name!r} is not in ") for name in ("no world", "../animegamer/mine", "mine/", "")),
+    ):
+        error = _error(lambda name=name: worlds.find_world(name))
+        assert all(word in error for word in words), error
 
 
 def _error(call):
@@ -255,55 +237,46 @@ def _error(call):
     return None
 
 
-def check_presets():
-    """What a preset does to a decoder on a CPU: quicker ways that round otherwise, one decoder for each preset."""
-
+def check_that_each_preset_has_its_own_decoder():
+    """On a CPU: quicker ways that round otherwise, one decoder for each preset."""
     world, messages = worlds.find_world("toybox"), []
     exact = models.OFFERED["exact"]
     plain, same = GameModel(world), GameModel(world)
     tuned, untuned = (GameModel(world, preset=row) for row in (exact, replace(exact, optimizations=())))
-    log = logging.getLogger()
-    listener = type(
-        "Listener", (logging.Handler,), {"emit": lambda self, record: messages.append(record.getMessage())}
-    )()
+    log, listener = logging.getLogger(), logging.Handler()
+    listener.emit = lambda record: messages.append(record.getMessage())
     log.addHandler(listener)
     log.setLevel(logging.INFO)
     decoders = [model.decoder() for model in (plain, same, tuned, untuned, tuned)]
     log.setLevel(logging.WARNING)
     log.removeHandler(listener)
+    assert decoders[0] is decoders[1] is not decoders[2] is decoders[4] and plain.engine() is tuned.engine()
+    messages = [line for line in messages if "preset" in line]
+    assert messages == ["AnimeGamer: preset exact: skipped flash3, gelu, blocks, vae: no benefit on cpu"]
+    attention = decoders[2].transformer.transformer_blocks[0].attn1
+    assert hasattr(attention, "to_qkv") and not hasattr(attention, "to_q")
     state = plain.engine().predict((), TEXT).representation
     shots = [decoder.shoot(state, 5.0, seed=0, steps=2) for decoder in decoders[2:4]]
-    attention = decoders[2].transformer.transformer_blocks[0].attn1
-    return {
-        "shared": [decoders[0] is decoders[1], decoders[2] is decoders[4], decoders[0] is decoders[2]],
-        "one engine": plain.engine() is tuned.engine(),
-        "messages": [line for line in messages if "preset" in line],
-        "fused": hasattr(attention, "to_qkv") and not hasattr(attention, "to_q"),
-        "off": float((shots[0] - shots[1]).abs().max()),
-        "steps": {
-            name: [GameModel(world, preset=row).settings(n, "world").steps for n in (0, 7)]
-            for name, row in models.OFFERED.items()
-        },
+    assert 0 < float((shots[0] - shots[1]).abs().max()) < 1e-3, "another way to compute the same shot"
+    steps = {
+        name: [GameModel(world, preset=row).settings(n, "world").steps for n in (0, 7)]
+        for name, row in models.OFFERED.items()
     }
+    assert steps == {"world": [16, 7], "exact": [16, 7], "balanced": [16, 7], "live": [12, 7]}
 
 
 classes = start()
-found = {}
 
 import comfy.model_management as management  # noqa: E402
 from animegamer_pack.nodes import comfyui, models, worlds  # noqa: E402
 
 GameModel = models.GameModel
-for check in (
-    check_lives,
-    check_placing,
-    check_tiles,
-    check_packages,
-    check_interrupt,
-    check_stage_files,
-    check_usual_loras,
-    check_worlds,
-    check_presets,
-):
-    found[check.__name__.removeprefix("check_")] = check()
+found = {}
+for name, check in list(globals().items()):
+    if name.startswith("check_that_"):
+        found[name.removeprefix("check_that_")] = ""
+        try:
+            check()
+        except Exception:  # noqa: BLE001  any failure of a check is its result
+            found[name.removeprefix("check_that_")] = traceback.format_exc()
 print(json.dumps(found))  # noqa: T201

@@ -58,17 +58,6 @@ def test_a_chosen_branch_is_shown(server, story):
     assert len(frames) == 34 and away["branch-2"] < 4 < away["main"], away
 
 
-@pytest.mark.parametrize(
-    "look, says",
-    [
-        ({"name": "../out"}, "is not a valid folder name"),
-        ({"turns": 9}, "has 1 turns"),
-    ],
-)
-def test_a_wrong_choice_is_one_sentence(server, story, look, says):
-    assert says in server.refusal(film_of(story, WAVE, **look))
-
-
 def takes(story, **inputs):
     return {
         "load": load(),

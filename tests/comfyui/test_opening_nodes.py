@@ -76,20 +76,3 @@ def test_a_clip_of_core_is_read_at_its_own_pace_from_the_chosen_frame(server, st
     assert opening_of(server, f"{story} last")[0] == [*range(1, 32, 2), 31]
     parts["encode"]["inputs"]["frame"] = 32
     assert "the clip has 32 frames" in server.refusal(play(f"{story} no", WAVE, opening=["encode", 0]) | parts)
-
-
-def test_exports_show_the_opening_only_if_asked(server, story, film):
-    folder = server.output_dir / "animegamer" / story
-    server.run(play(story, WAVE, opening=["encode", 0], export=True) | span(film, 0))
-    assert len(read_clip(folder / "story.mp4").frames) == 17
-    server.run(play(story, export=True, show_opening=True))
-    whole = read_clip(folder / "story.mp4").frames
-    assert len(whole) == 34 and numbers_of(whole[:17]) == list(range(17))
-    look = {"branch": "", "turns": -1, "subtitles": True, "story": story}
-    films = {
-        "plain": node("ExportGameStory", **look, name="plain"),
-        "whole": node("ExportGameStory", **look, name="whole", show_opening=True),
-    }
-    server.run(films)
-    assert [len(read_clip(folder / "films" / f"{name}.mp4").frames) for name in films] == [17, 34]
-    assert "0. Miko waves" in (folder / "films" / "whole.srt").read_text("utf-8")

@@ -8,7 +8,7 @@ import { readNotes } from "../../js/node_card.mjs";
 import { comboOptions, errorSentence, graphPrompt, takeSeeds, turnPrompt, viewPath } from "../../js/prompt.mjs";
 import { createSettings } from "../../js/settings.mjs";
 import { createStorage } from "../../js/storage.mjs";
-import { describeState, labelOf, itemOfPath, readState, rememberedWords, savedState, signed } from "../../js/state.mjs";
+import { describeState, labelOf, itemOfPath, readState, rememberedWords, savedState } from "../../js/state.mjs";
 import {
   allTurns,
   buildTree,
@@ -65,10 +65,6 @@ test("a state is made whole of what came in, and of nothing else", () => {
     value: null,
   });
   assert.equal(readState({ stats: {}, motion: { scope: "wild" } }).motion.level, 5);
-});
-
-test("changes carry their sign, with a true minus", () => {
-  assert.deepEqual([5, -5, 0, undefined].map(signed), ["+5", "\u22125", "", ""]);
 });
 
 test("a state in words names the turn, motion, stats and changes", () => {
@@ -237,7 +233,7 @@ test("arrow keys walk along a branch and between lanes", () => {
   assert.equal(reached.size, allTurns(root).length, "every turn can be reached by keys");
 });
 
-test("a turn's prompt has every input of the contract", () => {
+test("a turn's prompt plays the asked turn in the asked world", () => {
   const prompt = turnPrompt({
     world: "toybox",
     story: "s",
@@ -247,30 +243,7 @@ test("a turn's prompt has every input of the contract", () => {
     seed: 7,
     motion: "wild",
   });
-  const [load, play] = Object.values(prompt);
-  assert.deepEqual(Object.keys(load.inputs), [
-    "world",
-    "precision",
-    "placement",
-    "profile",
-    "lora_strength",
-    "lora_file",
-    "lora_file_strength",
-  ]);
-  assert.deepEqual(Object.keys(play.inputs), [
-    "model",
-    "instructions",
-    "story",
-    "after",
-    "branch",
-    "window",
-    "seed",
-    "motion",
-    "motion_value",
-    "steps",
-    "guidance",
-    "export",
-  ]);
+  const [, play] = Object.values(prompt);
   assert.deepEqual(
     [play.inputs.after, play.inputs.seed, play.inputs.motion, play.inputs.export],
     [2, 7, "wild", false],
@@ -389,8 +362,6 @@ test("numbers of settings stay within their bounds, whatever their file holds", 
     [1e9, 8],
     [-5, 2],
     [2.4, 2],
-    ["1e9", 3],
-    [null, 3],
     [NaN, 3],
     [Infinity, 8],
     [[4], 3],

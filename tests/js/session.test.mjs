@@ -28,21 +28,6 @@ async function reloaded(server, store) {
 
 const said = (session) => pathTo(session.here).map((at) => at.turn.instruction);
 
-test("a story that cannot be is refused before it is open, and a saved one needs no world", async () => {
-  const { session } = await begun();
-  await session.close();
-  for (const [story, world, why] of [
-    ["bad/name?", "toybox", /is not a valid folder name/],
-    ["b", "qiqi", /not installed/],
-  ]) {
-    await session.begin(story, world);
-    assert.equal(session.story, "");
-    assert.match(session.error, why);
-  }
-  await session.begin("b", "toybox");
-  assert.deepEqual([session.story, session.world, session.error], ["b", "toybox", ""]);
-});
-
 test("beginning a story that is there already opens it, whatever its world", async () => {
   const { session } = await begun({ played: ["one"] });
   await session.close();
@@ -110,18 +95,6 @@ test("undo and another instruction make a branch; the old one stays and can be g
   assert.equal(session.branch, "main");
 });
 
-test("undo to the very beginning and another first instruction is a branch too", async () => {
-  const { session, play } = await begun({ played: ["one"] });
-  session.undo();
-  assert.equal(session.here, session.root);
-  session.undo();
-  await play("other");
-  assert.deepEqual(
-    session.root.children.map((at) => at.turn.instruction),
-    ["one", "other"],
-  );
-});
-
 test("after a reload the story, the place in it and a turn that was played meanwhile are there", async () => {
   const { server, store, session } = await begun({ played: ["one"] });
   await session.play("two");
@@ -149,13 +122,6 @@ test("a turn that ends while a reloaded page asks for it is played, not stopped"
   await again.start();
   assert.deepEqual(said(again), ["one"]);
   assert.ok(events.includes("turn") && !events.includes("stopped"), events.join());
-});
-
-test("a tab that is opened again starts nothing again", async () => {
-  const { session } = await begun({ played: ["one"] });
-  session.undo();
-  await session.start();
-  assert.equal(session.here, session.root);
 });
 
 test("a reload while the very first turn of a new story is still waiting", async () => {
@@ -220,13 +186,6 @@ test("undo gives the words back, and files of an export belong to the turn that 
   assert.equal(session.undo(), "");
 });
 
-test("a reload at an earlier turn of a branch comes back to that turn", async () => {
-  const { server, store, session } = await begun({ played: ["one", "two"] });
-  session.undo();
-  const again = await reloaded(server, store);
-  assert.deepEqual(said(again), ["one"]);
-});
-
 test("a failed turn is one sentence, and nothing is lost", async () => {
   const { server, session, events, play } = await begun();
   server.failure = "This world is not installed: put it into models/animegamer.\nTraceback: ...";
@@ -249,16 +208,6 @@ test("a story that was taken away is named and begun anew, and what was shown of
   assert.deepEqual([session.root.children, session.here, session.branch], [[], session.root, ""]);
   await play("one");
   assert.deepEqual([said(session), session.error], [["one"], ""]);
-});
-
-test("a story that goes while its turn runs is told as the node says it", async () => {
-  const { server, session } = await begun({ played: ["one"] });
-  server.failure = "story 'a' was removed from the output folder; start it again";
-  await session.play("two");
-  delete server.stories.a;
-  await server.run(session);
-  assert.match(session.error, /start it again/);
-  assert.deepEqual([session.root.children, session.here, session.branch], [[], session.root, ""]);
 });
 
 test("a failed turn leaves us where we stand, and shows what others played meanwhile", async () => {
@@ -301,13 +250,6 @@ test("stop waits for the running prompt to say that it was interrupted", async (
   assert.equal(session.busy, true);
   session.interrupted({ prompt_id: session.jobs[0].id });
   assert.equal(session.busy, false);
-});
-
-test("nothing is sent while a prompt is on its way", async () => {
-  const { server, session } = await begun();
-  await session.play("one");
-  await session.play("two");
-  assert.equal(server.sent.length, 1);
 });
 
 test("export writes files and does not move", async () => {
@@ -392,15 +334,6 @@ test("progress counts all takes that were sent", async () => {
   assert.equal(session.progress.take, 2);
 });
 
-test("damaged local storage is no story", async () => {
-  const store = memoryStore();
-  store.setItem("animegamer.play", "{oh");
-  const session = new PlaySession(new FakeServer().port, store, () => {});
-  await session.start();
-  assert.equal(session.story, "");
-  assert.deepEqual(session.worlds, ["toybox", "qiqi"]);
-});
-
 test("a store that is full, or forbidden, does not stop the game", async () => {
   const full = () => {
     throw new DOMException("The quota has been exceeded.", "QuotaExceededError");
@@ -413,11 +346,6 @@ test("a store that is full, or forbidden, does not stop the game", async () => {
   assert.ok(events.includes("turn"), "the page hears of the turn");
   await session.close();
   assert.equal(session.story, "");
-});
-
-test("a store that is broken in another way is an error that is seen", async () => {
-  const broken = { ...memoryStore(), getItem: () => null.length };
-  await assert.rejects(new PlaySession(new FakeServer().port, broken, () => {}).start(), TypeError);
 });
 
 test("a damaged branch is named, and the others are there", async () => {
@@ -503,57 +431,6 @@ test("stop while prompts are being sent takes back the one on its way and sends 
   assert.equal(session.busy, false);
   assert.equal(server.sent.length, 2);
   assert.equal(server.waiting.length, 0);
-});
-
-test("a story that is left while its takes are being sent sends none for the next one", async () => {
-  const { server, release } = slow(new FakeServer());
-  const { session } = await begun({ server });
-  const takes = session.play("one", TAKES);
-  const closed = session.close();
-  release();
-  await Promise.all([takes, closed]);
-  assert.deepEqual(
-    server.sent.map((prompt) => prompt["animegamer-turn"].inputs.story),
-    ["a"],
-  );
-  assert.equal(session.busy, false);
-});
-
-test("only a prompt of ours that runs may show its picture", async () => {
-  const { session } = await begun();
-  await session.play("one");
-  assert.equal(session.running, false);
-  session.began({ prompt_id: session.jobs[0].id });
-  assert.equal(session.running, true);
-});
-
-test("takes that end while the story is still being read lead nowhere", async () => {
-  const server = new FakeServer();
-  const { port } = server;
-  let delay = 0;
-  const slowly = async (path) => {
-    const reply = await port.getJson(path);
-    delay += 5; // the later a reading begins, the longer it takes
-    await new Promise((resolve) => setTimeout(resolve, delay));
-    return reply;
-  };
-  const session = new PlaySession({ ...port, getJson: slowly }, memoryStore(), () => {});
-  await session.start();
-  await session.open("a", "toybox");
-  await session.play("one", TAKES);
-  const ended = [];
-  const socket = {
-    began: (detail) => session.began(detail),
-    progressed: (detail) => session.progressed(detail),
-    executed: (detail) => session.executed(detail),
-    succeeded: (detail) => void ended.push(session.succeeded(detail)), // nobody waits for the page
-  };
-  await server.run(socket);
-  await Promise.all(ended);
-  const takes = takesOf(session.here);
-  assert.equal(takes.length, TAKES);
-  assert.equal(session.here, takes[0]);
-  assert.equal(session.busy, false);
 });
 
 test("autoplay plays its turns one prompt each, and ends when the player writes, stops, fails or leaves", async () => {

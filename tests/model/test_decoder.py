@@ -8,8 +8,7 @@ from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.latents import shot_clip, start_latent
 from animegamer_core.model.sampler import Schedule
 from animegamer_core.spec import PROFILES, SPECS, ModelSpec
-from animegamer_core.story.content_store import ShotKey
-from animegamer_core.story.turn import draw_turn
+from animegamer_core.story.turn import ShotKey, draw_turn
 from animegamer_core.toybox.drawing.draw import draw_shot
 from animegamer_core.toybox.games import sample_game
 from animegamer_core.weights import open_world

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from test_story import WORLD, StubPlayer, predicted, texts
 
 from animegamer_core.game.state import GameSession, GameState
-from animegamer_core.story.content_store import ShotKey, StateKey, address_of, opening_address, with_opening_address
 from animegamer_core.story.folder import story_names
 from animegamer_core.story.story import Story
+from animegamer_core.story.turn import ShotKey, StateKey, address_of, opening_address, with_opening_address
 
 
 def opened(root, name="tale"):

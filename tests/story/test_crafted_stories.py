@@ -11,11 +11,10 @@ from test_play import GAME
 
 from animegamer_core.game.state import GameSession, GameState, OpeningClip
 from animegamer_core.json_files import to_type
-from animegamer_core.media.video import write_clip
-from animegamer_core.story.content_store import OpeningKey, ShotKey, StateKey, address_of
 from animegamer_core.story.film import export_film
-from animegamer_core.story.player import Player, PlaySettings, export
+from animegamer_core.story.player import Player, PlaySettings
 from animegamer_core.story.story import Story
+from animegamer_core.story.turn import OpeningKey, ShotKey, StateKey, address_of
 
 SHAPE = (8, 32)
 INJECTED = "one\r\n\n7\n00:00:00,000 --> 00:00:09,000\n\x1b[31m{\\an8}<b>\x00two\u2028\u202ethree"
@@ -70,13 +69,6 @@ def change_turns(root, change=lambda key: None, change_opening=lambda key: None)
     (game / "story.json").write_text(json.dumps(index))
 
 
-def go_on(world, root):
-    story = Story.read(root, "game")
-    player = Player(world, story, PlaySettings(steps=1), after=2)
-    with story.lock():
-        return player.step(GAME[2])
-
-
 def test_what_was_written_into_a_record_stays_text(root):
     change_turns(root, lambda key: key.update(instruction=INJECTED), lambda key: key.update(text=INJECTED))
     story = Story.read(root, "game")
@@ -86,31 +78,3 @@ def test_what_was_written_into_a_record_stays_text(root):
     lines = subtitles.read_text("utf-8").split("\n")
     assert [line for line in lines if line.isdecimal()] == ["1", "2", "3"], "no caption was put in"
     assert all(line.isprintable() and not set("{}<>") & set(line.replace("-->", "")) for line in lines)
-
-
-def test_an_opening_with_stats_that_none_can_have_is_lost(root):
-    change_turns(root, change_opening=lambda key: key["stats"].update(stamina=101))
-    with pytest.raises(ValueError, match="the game's opening .* is missing or damaged; start the game again"):
-        Story.read(root, "game").session(2, 2)
-
-
-def another_size(path):
-    write_clip(path, np.zeros((4, 64, 64, 3), np.uint8), 8)
-
-
-@pytest.mark.parametrize(
-    "write", [lambda path: path.write_text("no film"), lambda path: path.write_bytes(b""), another_size]
-)
-def test_an_openings_clip_that_is_none_stops_only_the_export_that_shows_it(world, root, write):
-    record = opening_record(root)
-    write(record.with_suffix(".mp4"))
-    story = Story.read(root, "game")
-    session = story.session(2, 2)
-    for shown in (
-        lambda: export(story, session, True),
-        lambda: export_film(story, root / "f.mp4", opening=True),
-    ):
-        with pytest.raises(ValueError, match=r"\.mp4: ") as raised:
-            shown()
-        assert "Errno" not in str(raised.value)
-    assert export(story, session) and go_on(world, root).turn.number == 3

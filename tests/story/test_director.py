@@ -8,7 +8,7 @@ import pytest
 from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
-from animegamer_core.game.director import Director, NobodyNamedError, director_for, words_for
+from animegamer_core.game.director import Director, director_for, words_for
 from animegamer_core.game.life import STATS, Act, Consequence, Life, Rules, Words
 from animegamer_core.game.recall import PUBLISHED
 from animegamer_core.game.state import GameSession, GameState
@@ -117,7 +117,7 @@ def test_the_shipped_world_states_what_the_toybox_draws():
 def test_a_world_without_words_gets_everyday_ones_and_its_characters():
     session = GameSession()
     assert words_for(Life(), "sosuke", session).characters == ("Sosuke", "Ponyo")
-    with pytest.raises(NobodyNamedError, match="no turn of this game names one, .*; first play a turn in the form"):
+    with pytest.raises(ValueError, match="no turn of this game names one, .*; first play a turn in the form"):
         director_for(Life(), "mine", session, 0)
     session = session.step("Character: Kai, Mia; Motion: run; Background: day beach.", GameState(None, 3))
     assert director_for(Life(), "mine", session, 0)(session)[0].instruction.startswith("Character: Kai")

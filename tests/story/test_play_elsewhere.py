@@ -9,9 +9,8 @@ from test_play import GAME, content, opened, played
 
 from animegamer_core.game.state import GameSession, GameState
 from animegamer_core.media.video import read_clip, to_uint8
-from animegamer_core.story.content_store import with_opening_address
 from animegamer_core.story.player import LoadedModels, Player, PlaySettings, save_turn
-from animegamer_core.story.turn import draw_turn, predict_turn, shot_key
+from animegamer_core.story.turn import draw_turn, predict_turn, shot_key, with_opening_address
 
 
 class BorrowedModels:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from animegamer_core.game.state import GameSession, GameState
-from animegamer_core.story.content_store import ShotKey, StateKey, address_of
 from animegamer_core.story.story import Story
+from animegamer_core.story.turn import ShotKey, StateKey, address_of
 
 WORLD = "f" * 64
 
