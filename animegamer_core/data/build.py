@@ -11,7 +11,7 @@ import functools
 import json
 import multiprocessing
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,11 +138,9 @@ def _survey_films(
             writing.check_installed()
     cores = worker_count(workers)
     threads = max(1, cores // max(1, len(todo)))
-    survey_one = functools.partial(_survey, threads=threads, device=device, out=out)
-    if min(cores, len(todo)) == 1:
-        surveys: Iterable = (survey_one(item, report=report) for item in todo)
-    else:
-        surveys = parallel_map(survey_one, todo, cores, chunk=1, ordered=False)
+    progress = report if min(cores, len(todo)) == 1 else None
+    survey_one = functools.partial(_survey, threads=threads, device=device, out=out, report=progress)
+    surveys = parallel_map(survey_one, todo, cores, chunk=1, ordered=False)
     for done, (name, survey) in enumerate(surveys, start=len(named) - len(todo) + 1):
         if isinstance(survey, str):
             broken[name] = survey

@@ -76,9 +76,6 @@ def _levels(folder: DatasetFolder, of_clip: OfClip) -> Iterator[Problem]:
         if record.motion_level != level:
             found = f"motion_level is {record.motion_level}, but motion_value {record.motion_value} is in level {level}"
             yield of_clip(record, f"{found}; levels come from measurement, so set it to {level}")
-    for number, value in enumerate(folder.motion.values or (), start=1):
-        if level_of(value, edges) != number:
-            yield Problem(INFO, 0, f"settings.motion.values: {value:g} is not in level {number}")
 
 
 def _captions(folder: DatasetFolder, of_clip: OfClip) -> Iterator[Problem]:

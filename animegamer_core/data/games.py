@@ -8,32 +8,25 @@ from types import MappingProxyType
 
 from .records import ClipRecord
 
+SHORTEST = 2  # clips; fewer make no game
+GAP = 30.0  # most seconds between two clips of a game, where credits or clips without a caption are missing
+
 
 @dataclass(frozen=True, kw_only=True)
 class GamePlan:
-    """How clips become games.
-
-    shortest: fewer remaining clips make no game. gap: most seconds between two clips of a game, where credits or clips
-    without a caption are missing.
-    """
+    """How clips become games."""
 
     turns: int = 10
     """Clips per game."""
     held_out: float = 0.1
     """Fraction of the games to hold out; at least one of two or more games, unless 0. A rebuild keeps every clip in its
     split; to choose again, delete games.jsonl."""
-    shortest: int = 2
-    gap: float = 30.0
 
     def __post_init__(self) -> None:
-        if self.shortest < 1:
-            raise ValueError(f"shortest is {self.shortest}; a game needs at least 1 clip")
-        if self.turns < self.shortest:
-            raise ValueError(
-                f"turns is {self.turns}; expected at least {self.shortest}, the number of clips in the shortest game"
-            )
-        if not 0 <= self.held_out < 1 or self.gap < 0:
-            raise ValueError(f"held_out {self.held_out} must be from 0 to below 1, and gap {self.gap} 0 or more")
+        if self.turns < SHORTEST:
+            raise ValueError(f"turns is {self.turns}; expected at least {SHORTEST}, the clips of the shortest game")
+        if not 0 <= self.held_out < 1:
+            raise ValueError(f"held_out is {self.held_out}; expected from 0 to below 1")
 
 
 def games_of(
@@ -49,9 +42,7 @@ def games_of(
     of new clips alone.
     """
     held_clips = {clip for clip, held in before.items() if held}
-    games = [
-        game for game in _split(records, plan, held_clips) if len(game) >= plan.shortest or game[0].clip in held_clips
-    ]
+    games = [game for game in _split(records, plan, held_clips) if len(game) >= SHORTEST or game[0].clip in held_clips]
     count, fraction = len(games), plan.held_out
     held = {number for number in range(count) if int((number + 1) * fraction) > int(number * fraction)}
     if not held and fraction and count > 1:
@@ -70,7 +61,8 @@ def _split(records: Sequence[ClipRecord], plan: GamePlan, held_out: Collection[s
     for record in records:
         if game and (
             len(game) == plan.turns
-            or _apart(game[-1], record, plan.gap)
+            or record.film != game[-1].film
+            or record.start - game[-1].end > GAP
             or (game[-1].clip in held_out) != (record.clip in held_out)
         ):
             yield game
@@ -78,7 +70,3 @@ def _split(records: Sequence[ClipRecord], plan: GamePlan, held_out: Collection[s
         game.append(record)
     if game:
         yield game
-
-
-def _apart(one: ClipRecord, next_one: ClipRecord, gap: float) -> bool:
-    return next_one.film != one.film or next_one.start - one.end > gap

@@ -39,14 +39,10 @@ def near(colour, wanted):
     return all(abs(a - b) < 12 for a, b in zip(colour, wanted, strict=True))
 
 
-def test_references_are_files_or_folders_in_the_order_of_names(folder):
-    references = read_references(folder)
-    assert [reference.name for reference in references] == ["Jiji", "Kiki", "Ursula"]
-    assert [len(reference.pictures) for reference in references] == [2, 1, 1]
-
-
 def test_the_sheet_shows_every_reference_below_its_number(folder):
-    sheet = reference_sheet(read_references(folder))
+    references = read_references(folder)
+    assert [(one.name, len(one.pictures)) for one in references] == [("Jiji", 2), ("Kiki", 1), ("Ursula", 1)]
+    sheet = reference_sheet(references)
     assert max(sheet.size) <= SHEET_SIDE
     pixels = np.asarray(sheet).astype(int)
     places = {}

@@ -78,11 +78,6 @@ def test_a_valid_matching_reply_reads_as_it_was_meant(number, index, indices, co
     assert parse_matching(reply, 12) == tuple(indices)
 
 
-def test_the_papers_own_example_reads():
-    assert parse_matching(PAPER, 3) == (1, 3)
-    assert parse_matching("[Number]0[Index]0", 3) == ()
-
-
 @given(st.text(max_size=300), st.sampled_from(("", GOOD, PAPER)), st.integers(0, 90), st.integers(0, 12))
 def test_no_text_whatever_does_harm(noise, base, place, cut):
     text = base[:place] + noise + base[place + cut :]

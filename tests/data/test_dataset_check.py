@@ -44,9 +44,7 @@ def test_a_good_dataset_has_no_problem(folder):
         (3, {"start": 3.0, "end": 5.0}, "start 3 is inside clips/train-00000-01.mp4, which ends at 4"),
         (4, {"start": 0.0, "end": 2.0}, "start 0 is before the clip above (4); sort by time"),
         (2, {"motion_value": 0.5}, "but motion_value 0.5 is in level 1; levels come from measurement, so set it to 1"),
-        (2, {"motion_value": None, "motion_level": None}, "clips without a motion_value: 1 of 11, this is the first"),
         (2, {"motion": "run; Background: x"}, "remove the `;`"),
-        (2, {"character": ["Miko, Taro"]}, "the name 'Miko, Taro' is empty or has a comma"),
         (2, {"motion": None, "stats": None}, "incomplete caption: motion, stats is null"),
         (2, dict.fromkeys(CAPTION_FIELDS), "clips without a caption: 1 of 11, this is the first"),
     ],
@@ -74,11 +72,9 @@ def test_games_keep_the_order_of_the_film_and_what_is_held_out_stays_out(folder)
 def test_motion_has_four_rising_edges_and_five_medians(folder):
     known = info(folder)
     motion = known["settings"]["motion"]
-    for edges in ([1, 2, 3], [1, 2, 2, 3], "1234"):
+    for edges in ([1, 2, 3], [1, 2, 2, 3]):
         (folder / "dataset.json").write_text(json.dumps({**known, "settings": {"motion": {**motion, "edges": edges}}}))
         assert problems(folder)[0].startswith("dataset.json: ") and "edges" in problems(folder)[0]
-    (folder / "dataset.json").write_text(json.dumps({**known, "settings": {"motion": {**motion, "values": [1]}}}))
-    assert problems(folder)[0].startswith("dataset.json: field settings.motion.values: expected a list of length 5")
     (folder / "dataset.json").write_text(json.dumps({**known, "settings": {}}))
     assert "dataset.json: has no settings.motion.edges" in problems(folder)[0]
     with pytest.raises(DatasetError, match=r"edges \(four rising numbers\) and values \(five\); finish"):

@@ -85,11 +85,6 @@ def near(crops: Sequence[Sequence[int]], truth: Sequence[Sequence[int]]) -> bool
     return len(crops) == len(truth) and int(np.abs(np.array(crops) - np.array(truth)).max()) <= 2
 
 
-@pytest.mark.parametrize("crop", [NONE, LETTERBOX, PILLARBOX, BOTH, (25, 21, 0, 0)])
-def test_borders_of_every_kind_are_found(crop):
-    assert near(found([shot(daylight, crop, seed) for seed in range(4)]), [crop] * 4)
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 50), st.integers(0, 80), st.integers(0, 10**6))
 def test_a_single_scene_tells_borders_of_any_width(rows, columns, seed):
@@ -141,7 +136,6 @@ def test_noise_subtitles_and_flashes_in_the_borders_are_ignored():
 
 def test_without_anything_to_go_by_nothing_is_cut_off():
     assert found([shot(darkness, LETTERBOX, 0), shot(credits, LETTERBOX, 1)]) == [NONE, NONE]
-    assert crops_of_scenes([], scenes_of(2)) == [Crop(), Crop()]
 
 
 # --- fitting ----------------------------------------------------------------------------------------------------------

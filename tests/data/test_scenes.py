@@ -212,12 +212,6 @@ def test_motion_is_no_cut_however_wild_and_whether_drawings_are_held_or_not():
         assert len(found(pan)) == 1
 
 
-def test_a_film_of_one_frame_is_a_scene_and_one_of_none_has_none():
-    (scene,) = found([picture(1)])
-    assert (scene.start, scene.end) == (0, 1 / FPS)
-    assert SceneFinder(FPS).finish(0.0) == []
-
-
 def test_a_sudden_change_settles_where_the_network_doubts():
     change_N, part_N, changes = np.zeros(100, np.float32), np.zeros(100, np.float32), [0.0] * 100
     change_N[[19, 49, 79]] = 0.9, 0.1, 0.1

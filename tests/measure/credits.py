@@ -1,4 +1,4 @@
-"""Measures which clips are taken for credits or titles: of real films against labels, of drawn ones, and how quickly.
+"""Measures which clips of real films are taken for credits or titles, against labels.
 
     OMP_NUM_THREADS=1 python tests/measure/credits.py big_buck_bunny=FILM.mp4 trailer=TRAILER.mp4 --surveys DIR
 
@@ -14,8 +14,6 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 import cv2  # noqa: E402
 import numpy as np  # noqa: E402
-from lettered import GROUNDS, KINDS, lettered, subtitle, write  # noqa: E402
+from lettered import subtitle, write  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
 from animegamer_core.data.films.cutting import segments_of  # noqa: E402
@@ -33,7 +31,7 @@ from animegamer_core.data.films.film_index import add_film, film_name, read_film
 from animegamer_core.data.films.framing import Crop, fit  # noqa: E402
 from animegamer_core.data.films.survey import Survey, survey_film  # noqa: E402
 from animegamer_core.data.films.transnet import best_device  # noqa: E402
-from animegamer_core.data.films.writing import MOST_TEXT, find_lines, is_credits, looked_at, reading_size  # noqa: E402
+from animegamer_core.data.films.writing import MOST_TEXT, is_credits, looked_at, reading_size  # noqa: E402
 
 LABELS = ROOT / "tests" / "data" / "credits"
 SIZE, FRAMES = (480, 720), 17  # of a clip: height and width, frames
@@ -41,35 +39,29 @@ Pages = list[NDArray[np.uint8]]
 
 
 def main() -> None:
-    """Print the figures of each film, of drawn clips, and the speed."""
+    """Print the figures of each film."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("films", nargs="*", metavar="NAME=FILM", help="a file of tests/data/credits, and its film")
+    parser.add_argument("films", nargs="+", metavar="NAME=FILM", help="a file of tests/data/credits, and its film")
     parser.add_argument("--surveys", type=Path, required=True, metavar="DIR", help="keeps the films' scenes")
-    parser.add_argument("--seeds", type=int, default=10, help="drawn clips of each ground and text")
-    parser.add_argument("--most-text", type=float, default=MOST_TEXT, help="of the picture (default %(default)s)")
     args = parser.parse_args()
     cv2.setNumThreads(1)
     for given in args.films:
         name, _, film = given.partition("=")
-        print_film(name, Path(film), args.surveys, args.most_text)
-    print_drawn(args.seeds, args.most_text)
-    page = lettered("animated", "card", 0)[0]
-    for height in (256, 320, 384):
-        print(f"{height} lines: {speed(cv2.resize(page, (height * 3 // 2, height))):.3f} s a frame of processor time")
+        print_film(name, Path(film), args.surveys)
 
 
-def print_film(name: str, film: Path, surveys: Path, most_text: float) -> None:
+def print_film(name: str, film: Path, surveys: Path) -> None:
     """Print what was taken for credits of a film, against its labels."""
     spans = labels_of(LABELS / f"{name}.txt")
     found: dict[str, list[float]] = {"unwanted": [], "kept": [], "own": [], "lost": [], "between": [], "subtitled": []}
     for start, pages in clips_of(film, survey_of(film, surveys)):
         covered = sum(max(0.0, min(start + 2, end) - max(start, begin)) for begin, end in spans) / 2
         kind = "unwanted" if covered >= 0.75 else "own" if covered <= 0.25 else "between"
-        left_out = is_credits(pages, most_text)
+        left_out = is_credits(pages, MOST_TEXT)
         found[kind].append(start)
         if kind == "own":
             found["lost"] += [start] if left_out else []
-            found["subtitled"] += [start] if is_credits(subtitled(pages, round(start)), most_text) else []
+            found["subtitled"] += [start] if is_credits(subtitled(pages, round(start)), MOST_TEXT) else []
         elif kind == "unwanted" and not left_out:
             found["kept"].append(start)
     print(
@@ -111,28 +103,6 @@ def page_of(picture_HWC: NDArray[np.uint8], crop: Crop) -> NDArray[np.uint8]:
 def subtitled(pages: Pages, seed: int) -> Pages:
     """The frames with a subtitle of one row or two."""
     return [write(page, subtitle(random.Random(seed), 0), page.shape[0] // 20, edge=True) for page in pages]
-
-
-def print_drawn(seeds: int, most_text: float) -> None:
-    """Print how many drawn clips are judged wrongly."""
-    for kind, (_, _, unwanted) in KINDS.items():
-        wrong = Counter()
-        for ground in GROUNDS:
-            for seed in range(seeds):
-                pages = [page_of(picture, Crop()) for picture in lettered(ground, kind, seed)]
-                wrong[ground] += is_credits(pages, most_text) != unwanted
-        wish = "to be left out" if unwanted else "to stay"
-        counts = ", ".join(f"{count} over {ground}" for ground, count in wrong.items())
-        print(f"drawn, {kind}, {wish}: wrong of {seeds} each: {counts}", flush=True)
-
-
-def speed(page: NDArray[np.uint8], times: int = 20) -> float:
-    """Seconds of processor time that a frame takes."""
-    find_lines(page)
-    begun = time.process_time()
-    for _ in range(times):
-        find_lines(page)
-    return (time.process_time() - begun) / times
 
 
 def listed(starts: list[float]) -> str:

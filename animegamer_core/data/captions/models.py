@@ -19,7 +19,6 @@ from ...endpoint import VARIED, Cancelled, CaptionerError, CaptionerUnavailable,
 from ...game.life import STATS, Stat
 from ...json_files import read_rows
 from ...messages import quoted, shortened
-from ...spec import DTYPES
 from ..motion import LEVELS
 from ..records import ClipRecord, Seconds, check_stats
 from .replies import Caption, ReplyError, why_unfit
@@ -50,10 +49,6 @@ class LocalSettings:
     def __post_init__(self) -> None:
         if not (Path(self.model) / "config.json").is_file():
             raise ValueError(f"{self.model} has no config.json; give the folder of a downloaded vision model")
-        if self.dtype not in ("auto", *DTYPES) or self.max_tokens < 1:
-            raise ValueError(
-                f"dtype {self.dtype!r}, max_tokens {self.max_tokens}; expected auto or one of {DTYPES}, at least 1"
-            )
 
 
 class LocalModel:

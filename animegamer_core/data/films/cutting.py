@@ -185,10 +185,6 @@ class ClipShape:
     frames: int = 17
     fps: int = 8
 
-    def __post_init__(self) -> None:
-        if self.height < 16 or self.width < 16 or self.height % 2 or self.width % 2:
-            raise ValueError(f"clips of {self.width} x {self.height} cannot be written; give even numbers from 16")
-
     @classmethod
     def of(cls, decoder: DecoderSpec) -> ClipShape:
         """The shape of clips that a world's decoder trains on."""

@@ -54,18 +54,12 @@ def opened(path: Path, threads: int) -> Iterator[FilmFile]:
 def _container(path: Path) -> InputContainer:
     import av
 
-    try:
-        with path.open("rb") as file:
-            head = file.read(12)
-    except OSError as error:
-        raise FilmError(f"{path}: cannot be read ({error.strerror}); name a film") from error
     # Local files only: a playlist must not make us fetch its addresses.
     local = {"protocol_whitelist": "file"}
     try:
         return av.open(f"file:{path}", container_options=local, metadata_errors="ignore")
     except av.error.FFmpegError as error:
-        is_film = head[4:8] in (b"ftyp", b"moov", b"mdat", b"wide", b"free") or head[:4] == b"\x1a\x45\xdf\xa3"
-        hint = "its index is missing, as in a truncated file" if is_film else "it is not a film"  # mp4, mov or Matroska
+        hint = "it is not a film, or it is truncated and its index is missing"
         raise FilmError(f"{path}: cannot be opened ({error.strerror}); {hint}") from error
 
 

@@ -203,10 +203,9 @@ def find_films(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
 
     A file in `paths` counts as a film whatever its suffix. In folders, only files with FILM_SUFFIXES count; hidden
     files and the clips of datasets (finished ones, and the one in `out`) are skipped, unless a clips folder is itself
-    in `paths`. FilmError for an unreadable path; ValueError if there is no film at all, or none in one of the folders.
+    in `paths`. FilmError for an unreadable path; ValueError if there is no film at all.
     """
     found: set[Path] = set()
-    empty: list[Path] = []
     own = None if out is None else out.resolve()
 
     @cache
@@ -219,15 +218,12 @@ def find_films(paths: Sequence[Path], out: Path | None = None) -> list[Path]:
         if not path.is_dir():
             found.add(path)
             continue
-        films = set()
         for file in path.rglob("*"):
             named = file.suffix.lower() in FILM_SUFFIXES and not file.name.startswith(".")
             inner = (folder for folder in file.parents if path in folder.parents)
             if named and file.is_file() and not any(map(holds_clips, inner)):
-                films.add(file)
-        found |= films
-        empty += [] if films else [path]
-    if empty or not found:
-        places = ", ".join(map(str, empty)) or "nothing"
-        raise ValueError(f"no film found in {places}; films end in {' '.join(FILM_SUFFIXES)}; drop this folder")
+                found.add(file)
+    if not found:
+        places = ", ".join(map(str, paths)) or "nothing"
+        raise ValueError(f"no film found in {places}; films end in {' '.join(FILM_SUFFIXES)}")
     return sorted(found)

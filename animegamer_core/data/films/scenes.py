@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 RISE = 1.01  # ratio of a standard deviation to the largest before it, if the picture is still appearing
 PLATEAU = 4  # frames without a rise after which half of a fade has ended
 SHORTEST = 3  # frames of half a fade; anything quicker is a flash
-EVEN = 0.25  # grey levels: of blank frames that differ by less, the first is the darkest (whitest)
 GRADUAL = 0.6  # largest standard deviation next to a blank frame, as a fraction of the scene's own
 LONGEST_CUT = 4  # frames that the network sees a cut in; more are a dissolve or a fade
 
@@ -173,22 +172,20 @@ def blank_fades(
         kinds = list(run)
         if not is_picture and set(kinds) & {"black", "white"}:
             flash = all(number in flashed for number in range(first, first + len(kinds)))
-            fades += _blank_fade(first, kinds, stds, longest, flash)
+            fades += _blank_fade(first, first + len(kinds), stds, longest, flash)
         first += len(kinds)
     return fades
 
 
-def _blank_fade(first: int, kinds: Sequence[str], stds: Sequence[float], longest: int, flash: bool) -> list[Transition]:
+def _blank_fade(first: int, end: int, stds: Sequence[float], longest: int, flash: bool) -> list[Transition]:
     """The fade around the blank frames from `first` on; empty if no side is gradual, or for a flash only one."""
-    end = first + len(kinds)
     before = _fade_frames(stds[max(0, first - longest) : first][::-1])
     after = _fade_frames(stds[end : end + longest])
     if (not before and not after) or (flash and not (before and after)):
         return []
     number = 0 if first == 0 else len(stds) if end == len(stds) else end
     if before and after and first < number < len(stds):
-        blank = [(std, at) for at, (kind, std) in enumerate(zip(kinds, stds[first:end], strict=True)) if kind != "flat"]
-        number = first + next(at for std, at in blank if std <= min(blank)[0] + EVEN)
+        number = (first + end) // 2
     elif after and number == end:
         number = first
     return [Transition(number, "fade", first - before, end + after)]
