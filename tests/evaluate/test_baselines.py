@@ -147,7 +147,7 @@ def test_a_folder_says_how_it_is_sampled_and_the_caller_overrules_it(folders, tm
     overruled = open_baseline("gc", settings(folders, "gc", video=folder, steps=1, guidance_scale=6.0))
     np.testing.assert_array_equal(shots(overruled), shots(open_baseline("gc", settings(folders, "gc"))))
     assert not np.array_equal(shots(open_baseline("gc", asked)), shots(overruled))
-    for text in ('{"frames": 16}', '{"speed": 1}', "{"):
+    for text in ('{"frames": "16"}', '{"speed": 1}'):
         (folder / "sampling.json").write_text(text)
         with pytest.raises(ValueError, match=r"sampling\.json"):
             open_baseline("gc", asked)

@@ -9,7 +9,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -68,13 +68,9 @@ class ModelConfig(msgspec.Struct):
 class _Sampling(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The keys that sampling.json may have."""
 
-    steps: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    guidance_scale: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    frames: Annotated[int, msgspec.Meta(ge=9)] | None = None
-
-    def __post_init__(self) -> None:
-        if self.frames is not None and self.frames % 8 != 1:
-            raise ValueError(f"frames is {self.frames}; expected 8n + 1")
+    steps: int | None = None
+    guidance_scale: float | None = None
+    frames: int | None = None
 
 
 @dataclass(frozen=True)
