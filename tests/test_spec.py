@@ -68,7 +68,7 @@ def test_sampling_is_what_is_given_else_the_presets_else_the_worlds():
     tiny, paper = SPECS["tiny"], PROFILES["paper"]
     assert resolve_sampling(tiny, paper) == ResolvedSampling(4, "cosine")
     assert resolve_sampling(tiny, PROFILES["reference"]).guidance == "reference_wave"
-    fast = Preset("fast", "", steps=2, guidance="constant")
+    fast = Preset("fast", steps=2, guidance="constant")
     assert resolve_sampling(tiny, paper, preset=fast) == ResolvedSampling(2, "constant")
     assert resolve_sampling(tiny, paper, 3, "distilled", fast) == ResolvedSampling(3, "distilled")
     assert resolve_sampling(tiny, paper, 0, "") == ResolvedSampling(0, ""), "a wrong value is not replaced"

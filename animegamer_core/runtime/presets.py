@@ -28,6 +28,7 @@ GIB = 2**30
 ROUNDING_ONLY = ("fused", "layout", "onednn", "flash3", "gelu", "blocks", "vae")
 # These work with offloaded weights.
 OFFLOADABLE = ("fused", "layout", "flash3", "gelu")
+LEAN = ("fused", "flash3", "gelu")
 
 Say = Callable[[str], object]
 
@@ -47,7 +48,6 @@ class Preset:
     """
 
     name: str
-    about: str
     steps: int | None = None
     guidance: str | None = None
     skip_guidance_below: float | None = None
@@ -73,23 +73,15 @@ class Preset:
         return "".join(f"+{name}" for name in parts)
 
 
-def _low_vram(name: str, gpu_gb: int, gib: float) -> Preset:
-    return Preset(
-        name, f"all steps, on a GPU of {gpu_gb} GB", optimizations=("fused", "flash3", "gelu"), offload_gib=gib
-    )
-
-
 PRESETS: dict[str, Preset] = {
     row.name: row
     for row in (
-        Preset(
-            "exact", "all steps, each with both guidance passes", skip_guidance_below=0.0, optimizations=ROUNDING_ONLY
-        ),
-        Preset("balanced", "about half the steps", 24, "cosine", 1.05, optimizations=ROUNDING_ONLY),
-        Preset("live", "about a quarter of the steps", 12, "cosine", 1.05, optimizations=ROUNDING_ONLY),
-        _low_vram("low_vram", 8, 7.0),
-        _low_vram("low_vram_12", 12, 10.5),
-        _low_vram("low_vram_16", 16, 14.0),
+        Preset("exact", skip_guidance_below=0.0, optimizations=ROUNDING_ONLY),  # both guidance passes in every step
+        Preset("balanced", 24, "cosine", 1.05, optimizations=ROUNDING_ONLY),  # about half the steps
+        Preset("live", 12, "cosine", 1.05, optimizations=ROUNDING_ONLY),  # about a quarter of the steps
+        Preset("low_vram", optimizations=LEAN, offload_gib=7.0),  # on a GPU of 8 GB
+        Preset("low_vram_12", optimizations=LEAN, offload_gib=10.5),
+        Preset("low_vram_16", optimizations=LEAN, offload_gib=14.0),
     )
 }
 

@@ -328,7 +328,7 @@ def test_the_command_prints_saves_and_exits_one(tiny_world, command, tmp_path, c
 
 def test_shots_decide_alone_what_a_cache_skips(tiny_world):
     """A batch would decide together, and a shot would depend on its neighbours."""
-    preset = Preset("cached", "", optimizations=("first_block",))
+    preset = Preset("cached", optimizations=("first_block",))
     states, seeds = torch.randn(3, 8, 32, generator=torch.Generator().manual_seed(0)), [1, 2, 3]
     context = EvalContext(open_world(tiny_world), workers=1, preset=preset)
     together = context.shoot(states, [2.0, 3.0, 4.0], seeds)

@@ -187,13 +187,10 @@ def test_a_part_that_is_not_whole_is_missing(world):
         world.load_encoder(parts=("text_tower",))
     path = file_of(world, "vae")
     content = path.read_bytes()
-    for damaged in (content[:-1], content + b"\0", None):
-        path.unlink()
-        if damaged is not None:
-            path.write_bytes(damaged)
-        assert world.missing()[0].startswith("vae ")
-        with pytest.raises(CheckpointError, match="vae is not complete in .*vae, where files are missing or cut off"):
-            world.load_decoder()
+    path.write_bytes(content[:-1])
+    assert world.missing()[0].startswith("vae ")
+    with pytest.raises(CheckpointError, match="vae is not complete in .*vae, where files are missing or cut off"):
+        world.load_decoder()
 
 
 def reseal(world, path):

@@ -13,7 +13,6 @@ from animegamer_core.model.engine import GameEngine
 from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, RELEASE, VaeSpec
 from animegamer_core.weights import CheckpointError, keys
-from animegamer_core.weights import keys as recipes
 from animegamer_core.weights.parts import build_model, part_names
 
 
@@ -41,7 +40,7 @@ def expected_shapes(model, kind, part):
 
 
 def mapped_shapes(shapes, table, alpha=None):
-    return {name: recipe.shape for name, recipe in recipes.map_keys(Shapes(shapes), table, alpha).items()}
+    return {name: recipe.shape for name, recipe in keys.map_keys(Shapes(shapes), table, alpha).items()}
 
 
 def released_decoder_shapes():
@@ -139,4 +138,4 @@ def test_no_table_swallows_a_name_of_its_own_that_it_does_not_know(name):
     }
     for key, table in own.items():
         with pytest.raises(CheckpointError, match="unknown"):
-            recipes.map_keys(Shapes({key: (2, 2)}), table)
+            keys.map_keys(Shapes({key: (2, 2)}), table)

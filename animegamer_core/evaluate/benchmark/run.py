@@ -30,7 +30,7 @@ from .turn import OurTurn, Work, host_models, past_turns, random_models, stock_p
 
 GIB = 2**30
 DRIFT_STEPS = 10
-NO_PRESET = Preset("", "as the world says, without optimizations")
+NO_PRESET = Preset("")  # as the world says
 HEAD = f"{'part':8} {'stock s':>9} {'ours s':>9} {'spread':>15} {'ratio':>6} {'GiB held':>13} {'reserved':>13}"
 EACH_HEAD = f"{'alone':13} {'sampler s':>10} {'ratio':>6} {'vae s':>8} {'ratio':>6} {'first run s':>12} {'drift':>18}"
 

@@ -24,13 +24,12 @@ if typing.TYPE_CHECKING:
 class Optimization:
     """One row of the table.
 
-    about: a description for the user. apply: changes a loaded decoder. approximates: whether the result differs by more
-    than rounding. device, dtype: the kind of device and the number format that it is for; empty for any. reason: says
-    why a device does not meet the requirements; empty if it does. single_shot: whether it needs batch size 1, because
-    all shots of a batch skip the same steps.
+    apply: changes a loaded decoder. approximates: whether the result differs by more than rounding. device, dtype: the
+    kind of device and the number format that it is for; empty for any. reason: says why a device does not meet the
+    requirements; empty if it does. single_shot: whether it needs batch size 1, because all shots of a batch skip the
+    same steps.
     """
 
-    about: str
     apply: Callable[[ShotDecoder], None]
     approximates: bool = False
     device: str = ""
@@ -40,36 +39,23 @@ class Optimization:
 
 
 OPTIMIZATIONS: dict[str, Optimization] = {
-    "cfg_parallel": Optimization("the two guidance passes on two GPUs", changes.use_second_gpu, device="cuda"),
-    "fused": Optimization("one matrix product for query, key and value", changes.fuse_projections),
-    "layout": Optimization(
-        "channels-last convolutions in the VAE (on a GPU: only if compiled)", changes.use_channels_last
-    ),
-    "onednn": Optimization(
-        "oneDNN for all convolutions of the VAE",
-        changes.use_onednn,
-        device="cpu",
-        dtype="float32",
-        reason=changes.onednn_reason,
-    ),
-    "flash3": Optimization(
-        "FlashAttention-3, on Hopper (its authors' package, or fa3-fwd)",
-        changes.use_flash3,
-        device="cuda",
-        dtype="bfloat16",
-        reason=changes.flash3_reason,
-    ),
-    "gelu": Optimization("GELU fused into its matrix product", changes.fuse_gelu, device="cuda"),
-    "blocks": Optimization(
-        "compiled transformer blocks", changes.compile_blocks, device="cuda", reason=changes.compiler_reason
-    ),
-    "vae": Optimization("a compiled VAE decoder", changes.compile_vae, device="cuda", reason=changes.compiler_reason),
-    "first_block": Optimization(
-        "skip the other blocks at steps where the first block changes little",
-        changes.cache_first_block,
-        approximates=True,
-        single_shot=True,
-    ),
+    # the two guidance passes on two GPUs
+    "cfg_parallel": Optimization(changes.use_second_gpu, device="cuda"),
+    # one matrix product for query, key and value
+    "fused": Optimization(changes.fuse_projections),
+    # channels-last convolutions in the VAE (on a GPU: only if compiled)
+    "layout": Optimization(changes.use_channels_last),
+    # oneDNN for all convolutions of the VAE
+    "onednn": Optimization(changes.use_onednn, device="cpu", dtype="float32", reason=changes.onednn_reason),
+    # FlashAttention-3, on Hopper (its authors' package, or fa3-fwd)
+    "flash3": Optimization(changes.use_flash3, device="cuda", dtype="bfloat16", reason=changes.flash3_reason),
+    # GELU fused into its matrix product
+    "gelu": Optimization(changes.fuse_gelu, device="cuda"),
+    # compiled transformer blocks, and a compiled VAE decoder
+    "blocks": Optimization(changes.compile_blocks, device="cuda", reason=changes.compiler_reason),
+    "vae": Optimization(changes.compile_vae, device="cuda", reason=changes.compiler_reason),
+    # skip the other blocks at steps where the first block changes little
+    "first_block": Optimization(changes.cache_first_block, approximates=True, single_shot=True),
 }
 COMPILING = {"blocks", "vae"}  # with these, the first shot of each size is slow
 EXCLUSIVE = {"cfg_parallel", "first_block"}  # the cache belongs to one transformer
