@@ -86,7 +86,7 @@ class GameModel:
 
         others: further fields of PlaySettings.
         """
-        chosen = {"steps": steps or None, "guidance": None if guidance == WORLD else guidance}
+        chosen: dict[str, typing.Any] = {"steps": steps or None, "guidance": None if guidance == WORLD else guidance}
         return replace(self.usual, **{name: value for name, value in chosen.items() if value is not None}, **others)
 
     def engine(self) -> GameEngine:

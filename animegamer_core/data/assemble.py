@@ -97,8 +97,10 @@ def assemble_dataset(
             elif cut.clip not in gone and not (captioner is None and cut.clip in set_aside):
                 before = known.get(cut.clip)
                 caption = {} if before is None else {name: getattr(before, name) for name in CAPTION_FIELDS}
-                times = {"start": cut.start, "end": cut.end}
-                records.append(ClipRecord(film=film, **times, clip=cut.clip, motion_value=cut.value, **caption))
+                record = ClipRecord(
+                    film=film, start=cut.start, end=cut.end, clip=cut.clip, motion_value=cut.value, **caption
+                )
+                records.append(record)
         # Clips that a person made have names that cutting never gives.
         made = (row for clip, row in known.items() if not (row.film in films and is_cut(clip, row.film)))
         records += [row for row in made if row.clip not in gone and (out / row.clip).is_file()]

@@ -98,8 +98,8 @@ def base_pieces(mistral: str) -> tuple[Piece, ...]:
 def missing_pieces(world: str, out: Path, encoders: bool = False) -> tuple[Piece, ...]:
     """What a world, or BASE, lacks in the folder `out`; asks no hub, imports no torch. encoders: also T5 and CLIP."""
     if world == BASE:
-        known = (model.name for model in LANGUAGE_MODELS if _has_weights(out / model.name))
-        pieces = base_pieces(next(known, LANGUAGE_MODELS[0].name))
+        there = (model.name for model in LANGUAGE_MODELS if _has_weights(out / model.name))
+        pieces = base_pieces(next(there, LANGUAGE_MODELS[0].name))
         return tuple(piece for piece in pieces if not _has_weights(out / piece.folder))
     made = open_world(out) if (out / MANIFEST).is_file() else None
     known = (*WORLD_PIECES, *(ENCODER_PIECES if encoders else ()))

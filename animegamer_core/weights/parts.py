@@ -79,7 +79,7 @@ def read_lora(path: Path) -> LoraUpdates:
         raise CheckpointError(f"{path}: {listed(sorted(unlike), 'missing or unknown')}; expected both of each layer")
     for key in source.keys():  # noqa: SIM118  not a mapping
         finite_extremes(source.tensor(key), source.where(key))
-    return {name: LoraUpdate(*map(source.tensor, pair), scales[name]) for name, pair in keys.items()}
+    return {name: LoraUpdate(source.tensor(down), source.tensor(up), scales[name]) for name, (down, up) in keys.items()}
 
 
 def empty_parameters() -> AbstractContextManager[None]:

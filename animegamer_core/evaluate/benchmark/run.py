@@ -295,10 +295,11 @@ def short_shot_in_float32(decoder: ShotDecoder) -> Shot | None:
 def measure_each(turn: OurTurn, names: Sequence[str], repeats: int, plain: Shot, say: Say) -> list[EachRow]:
     """Measure each optimization on a copy of the plain decoder. plain: that decoder's short shot."""
 
-    def timed(turn: OurTurn, *optimizations: str) -> list[Timing]:
+    def timed(turn: OurTurn, *optimizations: str) -> tuple[Timing, Timing]:
         parts = turn.parts()  # this takes a step, so it comes before optimizing: the first optimized step is timed
         optimize(turn.decoder, optimizations)
-        return [time_work(parts[part], turn.decoder.unconditional_ND.device, repeats) for part in ("sampler", "vae")]
+        device = turn.decoder.unconditional_ND.device
+        return time_work(parts["sampler"], device, repeats), time_work(parts["vae"], device, repeats)
 
     sampler, vae = timed(turn)
     rows = []

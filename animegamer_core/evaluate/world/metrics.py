@@ -5,6 +5,7 @@ The paper names its metrics without formulas; a definition is ours unless its so
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -98,6 +99,11 @@ def estimates_of(games: Sequence[GameRecord]) -> dict[str, Estimate]:
 def _right(found: object, asked: object) -> Value:
     """Whether a value is the requested one; None if there is none."""
     return None if found is None else found == asked
+
+
+def _change_right(name: str, turn: TurnRecord) -> Value:
+    """Whether the predicted change of a stat is the requested one."""
+    return None if turn.change is None else turn.change[name] == turn.asked.change[name]
 
 
 def _motion_off(level: int | None, turn: TurnRecord) -> Value:
@@ -196,7 +202,7 @@ METRICS: tuple[Metric, ...] = (
             f"State accuracy, {name}",
             f"Fraction of turns whose predicted change of {name} is that of the line.",
             _STATE,
-            lambda turn, name=name: None if turn.change is None else turn.change[name] == turn.asked.change[name],
+            functools.partial(_change_right, name),
             fraction=True,
         )
         for name in PUBLISHED_RULES.names

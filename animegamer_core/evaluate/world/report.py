@@ -48,8 +48,8 @@ class PaperTable:
             counts = [str(estimate.count) for estimate in found]
             count = counts[0] if len(set(counts)) == 1 else "/".join(counts)
             paper = [_published(metric.published(player), metric.unit) for player in PAPER]
-            cells = [_cell(estimate, metric.unit) for estimate in found]
-            rows.append([self.labels[metric.key], _better(metric), *cells, count, *paper])
+            values = [_cell(estimate, metric.unit) for estimate in found]
+            rows.append([self.labels[metric.key], _better(metric), *values, count, *paper])
         cells = [[cell.replace("|", "/") for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         cells.insert(1, ["-" * width for width in widths])
