@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from animegamer_core.data.motion import DisFlow, FlowError, FlowSettings, motion_facts, motion_value, open_flow
+from animegamer_core.data.motion import FlowError, FlowSettings, motion_facts, motion_value, open_flow
 
 
 def clip(frames: int, height: int = 96, width: int = 144) -> np.ndarray:
@@ -25,10 +25,8 @@ def refusal(settings: FlowSettings) -> str:
 
 def test_dis_is_the_backend_that_needs_nothing():
     flow = open_flow(FlowSettings())
-    assert isinstance(flow, DisFlow)
     assert motion_value(clip(3), backend=flow) == motion_value(clip(3))
-    facts = motion_facts(flow, 0.2)
-    assert facts == {"backend": "dis", "preset": "ultrafast", "threshold": 0.2, "slow_fraction": 0.0, "height": 480}
+    assert motion_facts(flow, 0.2).items() >= {"backend": "dis", "threshold": 0.2, "height": 480}.items()
 
 
 def test_a_backend_sees_frames_of_480_px_and_its_flow_is_averaged_above_the_threshold():

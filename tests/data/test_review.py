@@ -93,6 +93,5 @@ def test_what_a_person_dropped_can_be_brought_back_and_odd_lines_are_harmless(fo
     row = rows_of(folder, "turns.jsonl")[0]
     dropped = {"film": row["film"], "start": 0.0, "end": 2.0, "reason": "dropped in review", "record": row}
     write_rows(folder, "dropped.jsonl", [dropped, ["not", "an", "object"]])
-    assert Page(write_review(folder)).data["dropped"] == [
-        [row["film"], 0.0, 2.0, "dropped in review", row["clip"]],
-    ]
+    [shown] = Page(write_review(folder)).data["dropped"]
+    assert shown == [row["film"], 0.0, 2.0, "dropped in review", row["clip"]]

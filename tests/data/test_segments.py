@@ -9,16 +9,13 @@ import pytest
 from film_parts import FilmPlan
 from hypothesis import given
 from hypothesis import strategies as st
-from made_film import FilmTruth, SceneTruth, make_film
+from made_film import SceneTruth, make_film
 
 from animegamer_core.data.films.cutting import (
     FADE_MARGIN,
     FILTERS,
     Candidate,
-    ClipShape,
     Duplicates,
-    Span,
-    cut_span,
     segments_of,
     signature,
     why_left_out,
@@ -27,7 +24,7 @@ from animegamer_core.data.films.film import frames_at, read_frames
 from animegamer_core.data.films.framing import Crop, fit
 from animegamer_core.data.films.scenes import Scene
 from animegamer_core.data.films.writing import MOST_TEXT, looked_at, reading_size
-from animegamer_core.data.motion import FlowSettings, motion_value
+from animegamer_core.data.motion import motion_value
 
 cv2 = pytest.importorskip("cv2")
 
@@ -85,16 +82,11 @@ Cut = tuple[SceneTruth, np.ndarray, list[np.ndarray], str]  # scene, frames with
 
 
 @pytest.fixture(scope="module")
-def film(tmp_path_factory) -> tuple[Path, FilmTruth]:
+def cut(tmp_path_factory) -> list[Cut]:
+    """Every segment of the film, cut by its truth."""
     pytest.importorskip("av")
     path = Path(tmp_path_factory.mktemp("segments") / "film.mp4")
-    return path, make_film(path, PLAN)
-
-
-@pytest.fixture(scope="module")
-def cut(film) -> tuple[FilmTruth, list[Cut]]:
-    """Every segment of the film, cut by its truth."""
-    path, truth = film
+    truth = make_film(path, PLAN)
     rows = []
     for number, row in enumerate(truth.scenes):
         flashes = tuple((first, first + frames / truth.fps) for first, frames in row.flashes)
@@ -109,14 +101,13 @@ def cut(film) -> tuple[FilmTruth, list[Cut]]:
         read = [shown[index] for index in looked_at(len(shown))]
         pages = [fit(picture, crop, reading_size(picture, crop, (96, 144))) for picture in read]
         cuts.append((row, np.delete(clip, segment.flashed, axis=0), pages, str(number)))
-    return truth, cuts
+    return cuts
 
 
 def test_credits_stills_and_repeats_are_left_out_and_nothing_else(cut):
     pytest.importorskip("rapidocr", reason="credits are found by a model in rapidocr, of the extra data")
-    _, cuts = cut
     seen, duplicates = [], Duplicates()
-    for row, clip, pages, number in cuts:
+    for row, clip, pages, number in cut:
         reason = why_left_out(Candidate(clip, motion_value(clip), pages, MOST_TEXT))
         reason = reason or duplicates.add(signature(clip), number, number)
         if row.kind in ("credits", "still"):
@@ -127,19 +118,6 @@ def test_credits_stills_and_repeats_are_left_out_and_nothing_else(cut):
             assert reason is None, row.kind
         seen.append("repeat" if row.repeats is not None else row.kind)
     assert set(seen) == {"scene", "dark", "still", "repeat", "credits"} and seen.count("scene") >= 5
-
-
-def test_credits_stay_where_text_may_cover_all_of_the_picture(film, tmp_path):
-    pytest.importorskip("rapidocr", reason="credits are found by a model in rapidocr, of the extra data")
-    path, truth = film
-    roll = truth.scenes[-1]
-    scene = Scene(roll.start, roll.end, "cut")
-    reasons = {}
-    for most_text in (MOST_TEXT, 1.0):
-        span = Span(path, "film", 0, (scene,), True, most_text)
-        _, (cuts,) = cut_span(span, tmp_path, ClipShape(32, 48), FlowSettings())
-        reasons[most_text] = [one.dropped for one in cuts]
-    assert "credits" in reasons[MOST_TEXT] and set(reasons[1.0]) <= {None, "black"}
 
 
 def noise(seed: int, spread: float, shape: tuple[int, ...]) -> np.ndarray:
