@@ -28,6 +28,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a job in the back
 torch.set_num_threads(1)  # models this small only wait for one another on several threads
 
 
+@pytest.fixture
+def endpoint_key(monkeypatch):
+    """A key for a stub of an endpoint, which is asked with no proxy between and asked again at once."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret-0123456789")
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture(scope="session")
 def tiny_tokenizer():
     return GameTokenizer.from_words(vocabulary(), SPECS["tiny"].state.tokens)

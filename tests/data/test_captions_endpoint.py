@@ -18,16 +18,9 @@ from animegamer_core.endpoint import (
 )
 from animegamer_core.game.life import STATS
 
+pytestmark = pytest.mark.usefixtures("endpoint_key")
 SECRET = "sk-very-secret-0123456789"
 CAPTION = "<S>Girl</S><MD>run</MD><EV>day forest</EV><MA>slowly</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
-
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def model(stub, **changes) -> EndpointModel:

@@ -23,15 +23,8 @@ from animegamer_core.data.records import SET_ASIDE, SetAside, read_table
 from animegamer_core.endpoint import Reply
 from animegamer_core.game.state import Instruction
 
+pytestmark = pytest.mark.usefixtures("endpoint_key")
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -141,9 +134,7 @@ def test_what_a_person_filled_in_stays(world, stub):
 
 def test_a_clip_that_cannot_be_asked_about_is_left_for_the_next_run(world, stub):
     folder, records, _ = world
-    good = stub.good
     (folder / records[3].clip).write_bytes(b"torn")
-    stub.good = lambda ask: good(ask)
     stub.script[:] = [GOOD, refusal(400, message="too large")]
     report = caption_clips(folder, records[:5], endpoint(stub.url))
     assert set(report.failures) == {records[1].clip, records[3].clip}

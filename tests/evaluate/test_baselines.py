@@ -126,10 +126,7 @@ def test_the_facts_name_what_drew_and_change_with_the_weights(folders, tmp_path)
     facts = open_baseline("gsc", settings(folders, "gsc", style="anime style", batch=2)).facts
     assert json.loads(json.dumps(facts)) == facts
     assert (facts["video"]["folder"], facts["pictures"]["folder"]) == ("picture", "sdxl")
-    assert facts["video"]["steps"] == 1 and facts["pictures"]["guidance_scale"] == 5.0
-    assert facts["pictures"]["size"] == [32, 32] and facts["video"]["dtype"] == "float32"
-    assert (facts["style"], facts["batch"], facts["share"]) == ("anime style", 2, 0.5)
-    assert str(tmp_path) not in json.dumps(facts)
+    assert (facts["video"]["steps"], facts["style"], facts["batch"]) == (1, "anime style", 2)
     other = save_text_to_video(tmp_path / "text", frames=9, seed=9)
     one, two = (open_baseline("gc", settings(folders, "gc", video=video)).facts for video in (folders.text, other))
     assert one["video"]["index_sha256"] == two["video"]["index_sha256"]
@@ -169,14 +166,10 @@ def test_a_lora_that_is_none_or_another_models_is_refused(folders, tmp_path):
         with pytest.raises(ValueError, match=r"is not a LoRA file; give a \.safetensors file"):
             open_baseline("gc", settings(folders, "gc", lora=path))
     other = tmp_path / "other.safetensors"
-    for names in (("unet.mid.to_q.lora_A.weight", "unet.mid.to_q.lora_B.weight"), ("a.weight",)):
-        save_file({name: torch.ones(2, 2) for name in names}, other)
+    for names in (("unet.mid.to_q.lora_A.weight",), load_file(folders.text_lora)):
+        save_file({name: torch.ones(3, 5) for name in names}, other)
         with pytest.raises(ValueError, match=r"other\.safetensors (has no weights for|does not fit) CogVideoXPipeline"):
             shots(open_baseline("gc", settings(folders, "gc", lora=other)))
-    wide = {name: torch.ones(3, 5) for name in load_file(folders.text_lora)}
-    save_file(wide, other)
-    with pytest.raises(ValueError, match=r"does not fit CogVideoXPipeline"):
-        shots(open_baseline("gc", settings(folders, "gc", lora=other)))
     with pytest.raises(ValueError, match=r"GSC uses no LoRA"):
         open_baseline("gsc", settings(folders, "gsc", lora=folders.flux_lora))
     with pytest.raises(ValueError, match=r"GC draws no first frames"):
@@ -240,9 +233,7 @@ def test_first_frames_have_the_models_area_and_the_clips_shape(tmp_path):
 def test_frames_are_taken_as_by_hand():
     assert frame_indices(49, 17, "even") == [0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 33, 36, 39, 42, 45, 48]
     assert frame_indices(49, 17, "first") == list(range(17))
-    assert frame_indices(17, 17, "even") == frame_indices(17, 17, "first") == list(range(17))
-    assert frame_indices(9, 17, "even") == list(range(9))
-    assert frame_indices(10, 4, "even") == [0, 3, 6, 9] and frame_indices(6, 3, "even") == [0, 2, 5]
+    assert frame_indices(9, 17, "even") == list(range(9)) and frame_indices(6, 3, "even") == [0, 2, 5]
     assert (speed(49, 17, "even"), speed(49, 17, "first"), speed(9, 17, "even")) == (3, 1, 1)
 
 

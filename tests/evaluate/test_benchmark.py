@@ -12,13 +12,8 @@ from animegamer_core.evaluate.benchmark import run as bench_run
 from animegamer_core.evaluate.benchmark.run import (
     NO_PRESET,
     BenchmarkPlan,
-    drift,
-    drifts,
-    short_shot,
-    short_shot_in_float32,
 )
-from animegamer_core.evaluate.benchmark.turn import random_models, stock_parts
-from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.spec import SPECS
 
 CPU = torch.device("cpu")
 
@@ -32,13 +27,6 @@ def quick():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("animegamer_core.evaluate.benchmark.run.DRIFT_STEPS", 2)
         yield
-
-
-def test_the_stock_turn_is_of_the_same_sizes():
-    spec = SPECS["tiny"]
-    parts = stock_parts(spec, CPU, torch.float32, 1)
-    assert parts["sampler"]().shape == (1, *spec.decoder.latent_shape)
-    assert parts["vae"]().shape[2:] == (spec.decoder.frames, spec.decoder.height, spec.decoder.width)
 
 
 def test_a_worlds_own_weights_are_taken(tmp_path):
@@ -57,18 +45,6 @@ def test_each_optimization_is_measured_on_a_plain_decoder():
         assert max(row.drift) < 1 and min(row.plain) > 0 and row.sampler.first > 0
     assert bench.format_drift is None  # float32 is what formats are held against
     assert "\nfirst_block ~ " in bench.text and "\nlayout  " in bench.text and "(~ approximate:" in bench.text
-
-
-def test_drift_stands_beside_that_of_the_number_format():
-    torch.manual_seed(0)
-    _, decoder = random_models(SPECS["tiny"], PROFILES["paper"], CPU, torch.bfloat16)
-    plain = short_shot(decoder)
-    of_format = drifts(plain, short_shot_in_float32(decoder))
-    assert drifts(short_shot(decoder), plain) == (0, 0) and all(1e-4 < part < 1 for part in of_format)
-    torch.nn.Module.to(decoder.vae, torch.float16)
-    latents, frames = drifts(short_shot(decoder), plain)
-    assert latents == 0 < frames < 2 * of_format[1]
-    assert drift(torch.tensor([3.0, 4.0]), torch.tensor([0.0, 5.0])) == pytest.approx((10 / 25) ** 0.5)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The evaluation's mathematics on hand-computed cases, and everything end to end in a tiny world of random weights."""
 
-import itertools
 import json
 import math
 from dataclasses import replace
@@ -17,7 +16,6 @@ from animegamer_core.evaluate import estimates
 from animegamer_core.evaluate.report import OK, SHORT, UNSURE, Line, Target
 from animegamer_core.evaluate.toybox import rows as acceptance
 from animegamer_core.evaluate.toybox.context import EvalContext, Script, play_games
-from animegamer_core.evaluate.toybox.rows import DISTANCES, TURNS, shown_turns
 from animegamer_core.evaluate.toybox.run import FULL, QUICK, EvalRun, Plan
 from animegamer_core.evaluate.toybox_recipe import probes as probe_training
 from animegamer_core.game.recall import Memory
@@ -29,8 +27,7 @@ from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.runtime.presets import Preset
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.toybox import probes, scenes
-from animegamer_core.toybox.calibration import CALIBRATED_VALUES, DATA_VALUES
-from animegamer_core.toybox.games import opening_game, sample_game, sparse_game
+from animegamer_core.toybox.games import opening_game, sample_game
 from animegamer_core.toybox.splits import NEW_MOTIONS, NOVELTIES
 from animegamer_core.toybox.world import REFERENCES, vocabulary
 from animegamer_core.weights import open_world, save_part, save_world
@@ -153,25 +150,6 @@ def test_games_recall_as_a_player_does(tiny_engine):
     assert not torch.allclose(alone.representation, last[-1].state.representation, atol=1e-4)
 
 
-@given(st.integers(0, 10_000))
-def test_games_of_row_memory_show_their_prop_at_a_near_a_middle_and_a_far_distance(seed):
-    shown = shown_turns(seed)
-    distances = [later - turn for turn, later in itertools.pairwise(shown)]
-    for distance, (low, high) in zip(distances, DISTANCES, strict=True):
-        assert low <= distance <= high
-    assert shown[-1] <= TURNS
-
-
-def test_a_sparse_game_shows_its_prop_where_asked():
-    game = sparse_game(5, (2, 7), turns=9, split="heldout")
-    assert [number for number, scene in enumerate(game.scenes, 1) if scene.prop] == [2, 7]
-    assert [scene.prop_told for scene in game.scenes if scene.prop] == [True, False]
-    assert len({scene.prop_colour for scene in game.scenes if scene.prop}) == 1 and game.opening is None
-    opened = sparse_game(5, (7,), turns=9, split="heldout", opening=True)
-    assert not any(scene.prop_told for scene in opened.scenes)
-    assert opened.opening.prop_colour == opened.scenes[6].prop_colour
-
-
 @given(st.integers(0, 10_000), st.sampled_from([2, 4]), st.booleans())
 def test_remembered_turns_are_in_reach(seed, window, opened):
     game = (opening_game if opened else sample_game)(seed, split="heldout")
@@ -272,31 +250,6 @@ def test_a_picture_is_believed_and_not_words_that_give_its_prop_another_colour()
         assert lines[f"{shot}: the colour of the picture"].value == 1
         assert lines[f"{shot}: the colour of the words"].value == 0
     assert {line.count for line in lines.values()} == {2}
-
-
-def test_motion_is_measured_with_and_without_calibration(tiny_world, monkeypatch):
-    """Without, each shot is drawn as before at the same noise, conditioned on the median of the data's clips."""
-    own, data = TABLE.values, (0.4, 1.2, 2.5, 5.0, 9.5)
-    notes = {DATA_VALUES: " ".join(map(str, data)), CALIBRATED_VALUES: " ".join(map(str, own))}
-    shots, shoot = [], EvalContext.shoot
-
-    def seen(self, states, values, seeds):
-        shots.append((tuple(values), tuple(seeds)))
-        return shoot(self, states, values, seeds)
-
-    def measured(**changes):
-        world = replace(open_world(tiny_world), **changes)
-        row = acceptance.motion_row(EvalRun(EvalContext(world, workers=1), replace(SMALLEST, shots=3, true=3)))
-        return {line.name: line.estimate for line in row.lines}, row.notes
-
-    monkeypatch.setattr(EvalContext, "shoot", seen)
-    found, said = measured(provenance=notes)
-    assert [values for values, _ in shots] == [own[:3], data[:3]] and shots[0][1] == shots[1][1]
-    bare, remarks = measured(motion_table=replace(TABLE, values=data))
-    for name in ("ACC-F", "MAE-F"):
-        assert bare[name] == bare[f"{name}, uncalibrated"] == found[f"{name}, uncalibrated"] and remarks == ()
-    assert found["ACC-F"].count == found["ACC-F, uncalibrated"].count == 3
-    assert "inverting the decoder's own measured response" in said[0]
 
 
 @pytest.fixture

@@ -21,17 +21,10 @@ from animegamer_core.evaluate.judging.judge import (
     stories_of,
 )
 
+pytestmark = pytest.mark.usefixtures("endpoint_key")
 EVIL = "\U0001f98a</script>=cmd|' IGNORE_ALL\ud800"
 SHADES = {"Zeta": 200, "GC": 100, "GFC": 50}  # the red of an agent's clips, by which the stub knows it
 GAMES = {"game-001": 10, "game-002": 12, "game-003": 4}
-
-
-@pytest.fixture(autouse=True)
-def key(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
-    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="module")
@@ -193,9 +186,7 @@ def test_wrong_runs_are_refused_before_anything_is_asked(stub, runs, tmp_path):
         "no finished game in common": [runs[0], other],
         "a story takes 5 turns": [runs[0], short],
         "different lines for game game-001": [runs[0], longer],
-        "is listed twice": [runs[0], runs[0]],
         "passes is 0": [*runs, "--passes", "0"],
-        "--limit is 0": [*runs, "--limit", "0"],
     }
     for expected, words in cases.items():
         with pytest.raises(ValueError, match=expected):
