@@ -121,12 +121,10 @@ def test_a_clip_set_aside_takes_its_place_once_its_caption_is_whole_or_is_droppe
     ("row", "sentence"),
     [
         ({"clip": FIRST, "motion_value": 3.0}, "motion_value cannot be corrected"),
-        ({"clip": FIRST, "stats": {**WHOLE["stats"], "stamina": 0}}, "stamina is 0; expected -1 or 1"),
         ({"clip": FIRST, "motion": "run; Background: x"}, "remove the `;`"),
         ({"clip": FIRST, "drop": True, "motion": "run"}, "drop (true or false) alone"),
         ({"clip": "clips/other.mp4", "motion": "run"}, "'clips/other.mp4' is not a clip of this dataset"),
         ({"clip": ASIDE, "motion": "run"}, "was set aside, and character is still missing"),
-        ({"clip": SECOND, "motion": "run"}, "is also corrected in an earlier line"),
         ('{"clip": "cut o', "not a line of JSON"),
     ],
 )

@@ -240,27 +240,6 @@ def test_games_hold_out_their_share_and_at_least_one_of_two(count, share):
     assert (held > 0) == (count > 1 and share > 0)
 
 
-def sides(records, games) -> dict[str, bool]:
-    """Whether each clip is held out: also those of no game, which stage vae trains on."""
-    held = {clip for _, clips, held_out in games if held_out for clip in clips}
-    return {record.clip: record.clip in held for record in records}
-
-
-@given(st.integers(4, 60), st.sets(st.integers(0, 70)), st.integers(0, 30), st.sampled_from((0.0, 0.1, 0.34)))
-def test_clips_stay_held_out_or_trained_on_whatever_is_dropped_and_added(count, dropped, more, share):
-    records = [ClipRecord(film="f", start=2.0 * n, end=2.0 * n + 2, clip=f"clips/{n}.mp4") for n in range(count)]
-    before = sides(records, games_of(records, GamePlan(turns=3)))
-    new = [ClipRecord(film="g", start=2.0 * n, end=2.0 * n + 2, clip=f"clips/g{n}.mp4") for n in range(more)]
-    left = [record for number, record in enumerate(records) if number not in dropped] + new
-    games = games_of(left, GamePlan(turns=4, held_out=share), before if any(before.values()) else {})
-    after = sides(left, games)
-    if any(before.values()):
-        assert {clip: held for clip, held in after.items() if clip in before} == {
-            clip: held for clip, held in before.items() if clip in after
-        }
-    assert games == games_of(left, GamePlan(turns=4, held_out=share), after if any(after.values()) else {})
-
-
 def test_a_rebuild_after_a_correction_trains_on_no_clip_that_was_held_out(films, again):
     out = again
 

@@ -10,8 +10,6 @@ import av
 import numpy as np
 import pytest
 from film_parts import FilmPlan
-from hypothesis import given
-from hypothesis import strategies as st
 from made_film import make_film
 
 from animegamer_core.data.films.film import Clock, FilmError, probe, read_frames
@@ -157,13 +155,6 @@ def test_joined_recordings_are_one_film_wherever_reading_begins(tmp_path):
     for time in (1.0, 3.5):
         shown = [frame for frame in frames if frame.seconds <= time + 1e-3][-1]
         assert number_of(next(read_frames(film, time)).rgb) == number_of(shown.rgb)
-
-
-@given(st.lists(st.none() | st.floats(-1e6, 1e6), min_size=1, max_size=40), st.sampled_from([0.0, 10.0]))
-def test_times_rise_whatever_a_file_states(times, seconds):
-    read = clocked(times, seconds)
-    assert read[0] == 0.0
-    assert all(early < late for early, late in zip(read, read[1:], strict=False))
 
 
 def test_one_wrong_time_moves_no_other_frame_and_a_clock_that_starts_again_continues():

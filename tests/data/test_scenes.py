@@ -16,8 +16,6 @@ from animegamer_core.data.films.film import FilmFrame, read_frames
 from animegamer_core.data.films.scenes import (
     Scene,
     SceneFinder,
-    blank_fades,
-    network_transitions,
 )
 from animegamer_core.data.films.transnet import TransNet, reduced
 
@@ -212,22 +210,6 @@ def test_motion_is_no_cut_however_wild_and_whether_drawings_are_held_or_not():
         assert len(found(pan)) == 1
 
 
-def test_a_sudden_change_settles_where_the_network_doubts():
-    change_N, part_N, changes = np.zeros(100, np.float32), np.zeros(100, np.float32), [0.0] * 100
-    change_N[[19, 49, 79]] = 0.9, 0.1, 0.1
-    changes[50] = changes[65] = 30.0
-    found = network_transitions(change_N, part_N, changes)
-    assert [(item.number, item.kind) for item in found] == [(20, "cut"), (50, "cut")]
-    part_N[40:60] = 0.9
-    change_N[50] = 0.6
-    (_, fade) = network_transitions(change_N, part_N, changes)
-    assert (fade.kind, fade.begins, fade.number, fade.ends) == ("fade", 40, 51, 60)
-    part_N[:], part_N[40:48], change_N[48:70] = 0, 0.9, 0.6
-    change_N[65] = 0.9
-    (_, fade) = network_transitions(change_N, part_N, changes)
-    assert fade.begins < fade.number <= fade.ends, "the network's two outputs need not agree"
-
-
 def test_the_network_streams_and_leaves_the_program_as_it_was():
     torch = pytest.importorskip("torch")
     films = np.stack(list(shown((picture(1), 70), (picture(2), 61))))
@@ -241,12 +223,3 @@ def test_the_network_streams_and_leaves_the_program_as_it_was():
     for first, second in zip(one.finish(), many.finish(), strict=True):
         assert len(first) == 131 and np.allclose(first, second, atol=1e-5)
     assert torch.equal(before, torch.random.get_rng_state()) and not torch.are_deterministic_algorithms_enabled()
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(["", "black", "white", "flat"]), st.floats(0, 80)), max_size=60))
-def test_fades_lie_within_the_film_in_order_and_around_their_cut(frames):
-    blanks, spreads = [kind for kind, _ in frames], [spread for _, spread in frames]
-    transitions = blank_fades(blanks, spreads, 20)
-    assert all(0 <= join.begins <= join.number <= join.ends <= len(frames) for join in transitions)
-    assert [join.number for join in transitions] == sorted(join.number for join in transitions)

@@ -13,7 +13,6 @@ from made_film import SceneTruth, make_film
 
 from animegamer_core.data.films.cutting import (
     FADE_MARGIN,
-    FILTERS,
     Candidate,
     Duplicates,
     segments_of,
@@ -156,11 +155,3 @@ def test_duplicates_are_found_across_scenes_also_a_little_earlier_or_later():
     assert duplicates.add(signature(moving(1, 112)), "c", "film#2") == "duplicate of a"
     assert duplicates.add(signature(moving(2, 80)), "d", "film#2") is None
     assert duplicates.add(signature(moving(1, 440)), "e", "film#3") is None
-
-
-def test_a_filter_is_a_function_and_a_row(monkeypatch):
-    blinking = np.zeros((17, 32, 48, 3), np.uint8)
-    blinking[::2, :20] = (0, 240, 0)
-    assert why_left_out(Candidate(blinking, 1.0)) is None
-    monkeypatch.setitem(FILTERS, "green", lambda clip: clip.frames_FHWC[..., 1].mean() > 50)
-    assert why_left_out(Candidate(blinking, 1.0)) == "green"

@@ -1,13 +1,10 @@
 """Stories in a folder, their branches, and openings."""
 
-import itertools
 import os
 from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from test_story import WORLD, StubPlayer, predicted, texts
 
 from animegamer_core.game.state import GameSession, GameState
@@ -84,23 +81,6 @@ def test_a_branch_gets_missing_shots_when_it_becomes_current_again(tmp_path):
     back = opened(tmp_path)
     assert back.entries == story.entries and [clip.name for clip in back.clips().values()] == ["turn-001.mp4"]
     assert states(back) == [turn.address for turn in other.turns] and texts(back) == ["one", "other"]
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.permutations(range(4)), st.permutations(range(4)))
-def test_turns_may_be_saved_in_any_order(tmp_path_factory, first, second):
-    """Each with its shot and the states before it, as by the nodes of a graph."""
-    player = StubPlayer(tmp_path_factory.mktemp("played")).play(["one", "two", "three", "four"])
-    turns = player.session.turns
-    story = opened(tmp_path_factory.mktemp("kept"))
-    for turn in turns:
-        parent = turns[turn.number - 2].address if turn.number > 1 else None
-        story.put_state(StateKey(WORLD, parent, turn.instruction, 2, "paper", "float32"), turn.state)
-    for index in itertools.chain(first, second):
-        for turn in turns[:index]:
-            story.add_turn(turn, None)
-        story.add_turn(turns[index], shot_of(story, turns[index].address), keep_later=True)
-    assert story.entries == player.story.entries and story.branches() == ["main"]
 
 
 def test_another_take_keeps_later_turns_if_asked(tmp_path):

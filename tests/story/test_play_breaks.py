@@ -5,23 +5,11 @@ import shutil
 
 import pytest
 from kills import kill_often
+from test_play import GAME, content
 
 from animegamer_core.__main__ import main
-from animegamer_core.files import UNFINISHED
 from animegamer_core.story.folder import INDEX
 from animegamer_core.story.story import Story
-
-GAME = (
-    "Character: Miko; Motion: gently run; Background: day beach.",
-    "Character: Miko, Taro; Motion: wildly dance; Background: night forest.",
-    "Character: Yuzu; Motion: softly sleep; Background: night street.",
-)
-
-
-def content(out):
-    """Everything that a finished story holds; unfinished files are removed an hour later."""
-    files = (path for path in out.rglob("*") if path.is_file() and not path.name.startswith(UNFINISHED))
-    return {str(path.relative_to(out)): path.read_bytes() for path in files}
 
 
 def turns_done(out):
@@ -32,7 +20,7 @@ def turns_done(out):
 @pytest.mark.parametrize("kills", [5, pytest.param(200, marks=pytest.mark.soak)])
 def test_kills_change_nothing(world, tmp_path, kills):
     game, out = tmp_path / "game.txt", tmp_path / "out"
-    game.write_text("\n".join(GAME))
+    game.write_text("\n".join(GAME[:3]))
 
     def play(folder):
         assert main(["play", str(game), "--world", str(world.folder), "--out", str(folder), "--steps", "2"]) == 0

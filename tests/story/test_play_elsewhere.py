@@ -79,31 +79,14 @@ def unloadable_engine(world, monkeypatch):
     return forbid
 
 
-def test_a_branch_keeps_its_own_opening(world, tmp_path):
-    opening = GameSession().open_with("Miko waves", picture(world))
-    story = Player(world, opened(world, tmp_path), PlaySettings(), opening=opening)
-    story.play(GAME[:1])
-    kept = Player(world, opened(world, tmp_path), PlaySettings(), after=0)
-    assert kept.session.picture is not None
-    with pytest.raises(ValueError, match="started with another opening"):
-        Player(world, opened(world, tmp_path), PlaySettings(), after=1, opening=GameSession())
-    other = GameSession().open_with("Miko waves", picture(world, 0.25))
-    with pytest.raises(ValueError, match="started with another opening"):
-        Player(world, opened(world, tmp_path), PlaySettings(), after=1, opening=other)
-    Player(world, opened(world, tmp_path), PlaySettings(), after=1, opening=opening).step(GAME[1])
-    plain = Player(world, opened(world, tmp_path), PlaySettings(), opening=GameSession())
-    plain.step(GAME[0])
-    assert plain.story.branches() == ["main", "branch-2"] and plain.session.picture is None
-
-
 # Turns of a graph
 
 
-def graph(world, opening=None, window=4, instructions=GAME[:3], memory=None):
+def graph(world, opening=None):
     """A game played without a story, and its shots: [(session after turn n, shot's key, frames)]."""
     models, turns = LoadedModels(world, PlaySettings()), []
-    session = replace(opening or GameSession(window=window), memory=memory or world.memory)
-    for number, instruction in enumerate(instructions):
+    session = replace(opening or GameSession(), memory=world.memory)
+    for number, instruction in enumerate(GAME[:3]):
         session = with_opening_address(world.fingerprint, session)
         session = predict_turn(world, models, session, instruction).follow(session, number)
         turn = session.turns[-1]

@@ -5,22 +5,18 @@ from dataclasses import replace
 
 import pytest
 import torch
+from test_play import opened
 
 from animegamer_core.__main__ import main
 from animegamer_core.game.state import CACHED_TURNS, GameSession
 from animegamer_core.media.video import to_uint8
 from animegamer_core.story.player import Player, PlaySettings, save_turn
-from animegamer_core.story.story import Story
 from animegamer_core.story.turn import predict_turn, shot_key
 
 TOLD = "Character: Miko; Motion: gently run with a red scarf; Background: day beach."
 PLAIN = "Character: Miko; Motion: gently run; Background: day beach."
 ASKED = "Character: Miko; Motion: softly dance with the scarf; Background: day beach."
 GAME = (TOLD, *[PLAIN] * 5, ASKED)
-
-
-def opened(world, root):
-    return Story.open(root, "game", world.spec.name, world.fingerprint)
 
 
 def played(world, root, instructions=GAME, after=0, **settings):
