@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
+from tiny_world import save_tiny_world
 
 from animegamer_core.data.captions.replies import parse_caption
 from animegamer_core.data.captions.run import caption_clips, open_captioner
@@ -18,30 +19,21 @@ from animegamer_core.data.vocabulary import life_of
 from animegamer_core.game.life import STATS, Life, Rules, Stat, questions
 from animegamer_core.game.state import GameSession
 from animegamer_core.media.video import write_clip
-from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.engine import GameEngine
-from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.runtime.models import PlaySettings
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.story.player import Player
 from animegamer_core.story.story import Story
-from animegamer_core.toybox.world import vocabulary
 from animegamer_core.train.engine_learner import PromptTable
 from animegamer_core.train.world_setup import words_tokenizer
-from animegamer_core.weights import open_world, save_part, save_world
+from animegamer_core.weights import open_world
 
 HUNGER = Stat("hunger", "HU", (1, -2, 0), "1 as time passes; -2 if the character eats; otherwise 0", step=10)
 LINE = "Character: Miko; Motion: gently wave hello; Background: day forest."
 
 
 def hungry_world(folder):
-    torch.manual_seed(0)
-    spec, profile = SPECS["tiny"], PROFILES["paper"]
-    stats = (*STATS, HUNGER)
-    world = save_world(folder, spec, profile=profile.name, life=Life(Rules(stats)))
-    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens, stats)
-    world = save_part(world, GameEngine(spec, tokenizer, profile))
-    return save_part(world, ShotDecoder(spec, profile))
+    return save_tiny_world(folder, life=Life(Rules((*STATS, HUNGER))))
 
 
 def test_it_is_predicted_counted_and_kept(tmp_path):

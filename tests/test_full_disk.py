@@ -107,19 +107,8 @@ def export(world, game, tmp_path):
 @pytest.fixture
 def evaluate(world, tmp_path):
     (tmp_path / "games.txt").write_text(benchmark_text(small_games(2)))
-    words = [
-        "evaluate",
-        "world",
-        "--world",
-        world,
-        "--games",
-        tmp_path / "games.txt",
-        "--steps",
-        "1",
-        "--device",
-        "cpu",
-    ]
-    return lambda out: [*words, "--limit", "2", "--out", out / "run"]
+    words = ["evaluate", "world", "--world", world, "--games", tmp_path / "games.txt"]
+    return lambda out: [*words, *"--steps 1 --device cpu --limit 2".split(), "--out", out / "run"]
 
 
 @pytest.fixture(params=("fetch", "new", "export", "evaluate"))

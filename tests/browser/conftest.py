@@ -25,12 +25,8 @@ def world(server):  # noqa: F811
         return "toybox"
     from tiny_world import save_tiny_world
 
-    from animegamer_core.model.encoder import ShotEncoder
-    from animegamer_core.weights import save_part
-
     if not (server.models_dir / "animegamer" / "tiny").exists():
-        tiny = save_tiny_world(server.models_dir / "animegamer" / "tiny")
-        save_part(tiny, ShotEncoder(tiny.spec, tiny.tokenizer().backend))
+        save_tiny_world(server.models_dir / "animegamer" / "tiny", encoder=True)
     return "tiny"
 
 

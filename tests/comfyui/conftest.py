@@ -11,12 +11,8 @@ from tiny_world import save_tiny_world
 @pytest.fixture(scope="module")
 def tiny(server):  # noqa: F811
     """A world of random weights, for tests that ask what happens to turns and not what they show: it draws at once."""
-    from animegamer_core.model.encoder import ShotEncoder
-    from animegamer_core.weights import save_part
-
     folder = server.models_dir / "animegamer" / "tiny"
-    world = save_tiny_world(folder)
-    yield save_part(world, ShotEncoder(world.spec, world.tokenizer().backend))
+    yield save_tiny_world(folder, encoder=True)
     shutil.rmtree(folder)
 
 

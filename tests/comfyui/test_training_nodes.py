@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import numpy as np
 import published_files as made
@@ -13,19 +12,12 @@ from comfy_server import message, nodes_run
 from graphs import START, WAVE, draw, load, node, predict, save_video, saved_file
 from PIL import Image
 from safetensors.torch import load_file
+from table_world import save_judged_world
 
-from animegamer_core.evaluate.toybox_recipe import probes
-from animegamer_core.game.state import MotionTable
 from animegamer_core.media.video import read_clip
-from animegamer_core.model.decoder import ShotDecoder
-from animegamer_core.model.encoder import ShotEncoder
-from animegamer_core.model.engine import GameEngine
-from animegamer_core.model.prompt import GameTokenizer
-from animegamer_core.spec import PROFILES, SPECS
-from animegamer_core.toybox.world import vocabulary
 from animegamer_core.train.checkpoints import list_checkpoints, step_of
 from animegamer_core.train.log import read_log
-from animegamer_core.weights import open_world, save_part, save_world
+from animegamer_core.weights import open_world
 
 PATIENCE_S = 600  # a busy machine takes ten times as long
 TRAIN = {"stage": "adapt", "dataset": "toybox", "world": "toybox", "run": "my-run", "steps": 4, "batch": 2, "rank": 4}
@@ -113,17 +105,7 @@ def test_a_finished_run_continues_if_its_steps_are_raised(server, trained):
 @pytest.fixture(scope="module")
 def measured_world(server):
     """A world with random weights and probes, small enough to be measured in a moment."""
-    spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, steps=2))
-    folder = server.models_dir / "animegamer" / "measured"
-    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
-    torch.manual_seed(6)
-    table = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))
-    world = save_world(folder, spec, motion_table=table)
-    engine = GameEngine(spec, tokenizer, PROFILES["paper"])
-    for model in (engine, ShotDecoder(spec), ShotEncoder(spec, tokenizer.backend)):
-        world = save_part(world, model, dtype=torch.float16)
-    probes.build_probes(folder, probes.JudgeRecipe(clips=6, held_out=4, steps=1, control_steps=1), "cpu", workers=1)
-    return folder.name
+    return save_judged_world(server.models_dir / "animegamer" / "measured").name
 
 
 def test_a_world_is_measured(server, measured_world):

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from table_world import TABLE
+from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.evaluate.ablations import run, table
@@ -28,16 +30,11 @@ from animegamer_core.evaluate.similarity import ScoringModels
 from animegamer_core.evaluate.toybox_recipe.calibrate import Response
 from animegamer_core.evaluate.toybox_recipe.recipe import QUICK
 from animegamer_core.evaluate.toybox_recipe.stages import Deadline
-from animegamer_core.game.state import MotionTable
-from animegamer_core.model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
-from animegamer_core.model.encoder import ShotEncoder
-from animegamer_core.model.engine import GameEngine
-from animegamer_core.model.prompt import GameTokenizer
-from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.model.decoder import UNCONDITIONAL_MOTION
+from animegamer_core.spec import SPECS
 from animegamer_core.toybox import probes
 from animegamer_core.toybox.dataset import DatasetGames
-from animegamer_core.toybox.world import vocabulary
-from animegamer_core.weights import open_world, save_part, save_world
+from animegamer_core.weights import open_world
 from animegamer_core.weights.adapter_files import read_adapter
 from animegamer_core.weights.storage import read_json
 
@@ -68,14 +65,9 @@ def world(tmp_path_factory):
     tiny = SPECS["tiny"]
     spec = replace(tiny, decoder=replace(tiny.decoder, height=96, width=144, patch=4, steps=2))
     folder = tmp_path_factory.mktemp("base")
-    tokenizer = GameTokenizer.from_words(vocabulary(references=True), spec.state.tokens)
-    torch.manual_seed(8)
-    saved = save_world(folder, spec, motion_table=MotionTable("t", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0)))
-    models = GameEngine(spec, tokenizer, PROFILES["paper"]), ShotDecoder(spec), ShotEncoder(spec, tokenizer.backend)
-    for model in models:
-        saved = save_part(saved, model)
+    world = save_tiny_world(folder, 8, spec, encoder=True, references=True, motion_table=TABLE)
     shutil.copytree(open_world("toybox").folder / probes.FOLDER, folder / probes.FOLDER)
-    return open_world(folder)
+    return world
 
 
 # One row for each way in which a variant differs from full.

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from table_world import TABLE, save_judged_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.cli import evaluate as cli
@@ -19,20 +20,14 @@ from animegamer_core.evaluate.toybox.context import EvalContext, Script, play_ga
 from animegamer_core.evaluate.toybox.run import FULL, QUICK, EvalRun, Plan
 from animegamer_core.evaluate.toybox_recipe import probes as probe_training
 from animegamer_core.game.recall import Memory
-from animegamer_core.game.state import CACHED_TURNS, MotionTable
-from animegamer_core.model.decoder import ShotDecoder
-from animegamer_core.model.encoder import ShotEncoder
-from animegamer_core.model.engine import GameEngine
-from animegamer_core.model.prompt import GameTokenizer
+from animegamer_core.game.state import CACHED_TURNS
 from animegamer_core.runtime.presets import Preset
-from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.toybox import probes, scenes
 from animegamer_core.toybox.games import opening_game, sample_game
 from animegamer_core.toybox.splits import NEW_MOTIONS, NOVELTIES
-from animegamer_core.toybox.world import REFERENCES, vocabulary
-from animegamer_core.weights import open_world, save_part, save_world
+from animegamer_core.toybox.world import REFERENCES
+from animegamer_core.weights import open_world
 
-TABLE = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))
 SMALLEST = Plan(shots=5, true=5, sweeps=1, games=2, turns=3, colours=2, unseen=1, memory=1, long_game=100)
 
 
@@ -189,22 +184,7 @@ def test_the_command_line_names_every_row():
 
 @pytest.fixture(scope="module")
 def tiny_world(tmp_path_factory):
-    """The tiny spec with random weights, and probes that hardly know a thing."""
-    spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, steps=2))
-    folder = tmp_path_factory.mktemp("world")
-    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
-    torch.manual_seed(6)
-    world = save_world(folder, spec, motion_table=TABLE)
-    for model in (
-        GameEngine(spec, tokenizer, PROFILES["paper"]),
-        ShotDecoder(spec),
-        ShotEncoder(spec, tokenizer.backend),
-    ):
-        world = save_part(world, model, dtype=torch.float16)
-    probe_training.build_probes(
-        folder, probe_training.JudgeRecipe(clips=6, held_out=4, steps=1, control_steps=1), "cpu", workers=1
-    )
-    return folder
+    return save_judged_world(tmp_path_factory.mktemp("world"))
 
 
 def test_every_row_runs_and_repeats(tiny_world):

@@ -1,6 +1,7 @@
 """A small world, a small benchmark and real scoring models of random weights, for the tests of the paper's table."""
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -10,9 +11,9 @@ from torch.nn.functional import normalize
 
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
 from animegamer_core.evaluate.similarity import ScoringModels
+from animegamer_core.evaluate.toybox_recipe.probes import JudgeRecipe, build_probes
 from animegamer_core.game.state import MotionTable
-from animegamer_core.weights import open_world
-from animegamer_core.weights.save import write_manifest
+from animegamer_core.spec import SPECS
 
 TABLE = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))
 
@@ -47,12 +48,15 @@ def tiny_models():
 
 def save_measured_world(folder):
     """A tiny world that says how its motion was measured."""
-    import dataclasses
+    return save_tiny_world(folder, motion_table=TABLE, provenance={"motion backend": "dis"})
 
-    world = save_tiny_world(folder)
-    world = dataclasses.replace(world, motion_table=TABLE, provenance={"motion backend": "dis"})
-    write_manifest(world)
-    return open_world(folder)
+
+def save_judged_world(folder):
+    """A tiny world of two steps with an encoder, and probes that hardly know a thing; returns the folder."""
+    spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, steps=2))
+    save_tiny_world(folder, seed=6, spec=spec, encoder=True, motion_table=TABLE)
+    build_probes(folder, JudgeRecipe(clips=6, held_out=4, steps=1, control_steps=1), "cpu", workers=1)
+    return folder
 
 
 def small_games(count=3, turns=2):

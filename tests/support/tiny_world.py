@@ -3,6 +3,7 @@
 import torch
 
 from animegamer_core.model.decoder import ShotDecoder
+from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
@@ -10,11 +11,12 @@ from animegamer_core.toybox.world import vocabulary
 from animegamer_core.weights import save_part, save_world
 
 
-def save_tiny_world(folder, seed=0):
-    """Write the world and return it opened."""
+def save_tiny_world(folder, seed=0, spec=SPECS["tiny"], encoder=False, references=False, **stated):
+    """Write the world and return it opened. references: it knows the words of that row too. stated: see save_world."""
     torch.manual_seed(seed)
-    spec, profile = SPECS["tiny"], PROFILES["paper"]
-    world = save_world(folder, spec, profile=profile.name)
-    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
-    world = save_part(world, GameEngine(spec, tokenizer, profile))
-    return save_part(world, ShotDecoder(spec, profile))
+    world = save_world(folder, spec, **stated)
+    words = vocabulary(references=references)
+    tokenizer = GameTokenizer.from_words(words, spec.state.tokens, world.life.rules.stats)
+    world = save_part(world, GameEngine(spec, tokenizer, PROFILES["paper"]))
+    world = save_part(world, ShotDecoder(spec, PROFILES["paper"]))
+    return save_part(world, ShotEncoder(spec, tokenizer.backend)) if encoder else world

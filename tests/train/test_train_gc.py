@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 import torch
 from diffusers import CogVideoXPipeline
-from test_train import TINY, run, same_tensors, tiny_config, train
+from test_train import TINY, run, tiny_config, train
 
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.spec import PROFILES
-from animegamer_core.train.log import read_log
 from animegamer_core.train.run import prepare
 from animegamer_core.train.text_video import new_text_video, open_text_video
 from animegamer_core.train.world_setup import words_tokenizer
@@ -73,17 +72,6 @@ def test_the_command_leaves_a_folder_that_stock_diffusers_draws_from(world, data
     sampling = json.loads((tmp_path / "gc" / "sampling.json").read_text())
     assert sampling == {"steps": 4, "guidance_scale": 6.0, "frames": 17}
     assert json.loads((tmp_path / "gc" / "model_index.json").read_text())["_class_name"] == "CogVideoXPipeline"
-
-
-def test_a_stopped_command_goes_on_with_the_same_losses(world, dataset, tmp_path):
-    whole, parted = tmp_path / "whole", tmp_path / "parted"
-    assert train("gc", dataset, world.folder, whole, SCRATCH) == 0
-    assert train("gc", dataset, world.folder, parted, f"{SCRATCH} --minutes 1e-9") == 0
-    assert len(read_log(parted / "log.jsonl")) == 1 and not (parted / "gc").exists()
-    assert train("gc", dataset, world.folder, parted, f"{SCRATCH} --resume") == 0
-    losses = [[line["loss"] for line in read_log(out / "log.jsonl")] for out in (whole, parted)]
-    assert losses[0] == losses[1] and len(losses[0]) == 3
-    assert same_tensors(whole / "gc.safetensors", parted / "gc.safetensors")
 
 
 def test_a_stock_folder_gets_updates_that_diffusers_loads(world, dataset, data, tmp_path):
