@@ -8,7 +8,7 @@ import pytest
 from test_nodes_load import SCHEMAS, inputs_of, outputs_of
 
 from animegamer_core.toybox.world import vocabulary, words
-from animegamer_core.train.stages import STAGES
+from animegamer_core.train.stages import ADAPTER_STAGES
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "workflows"
@@ -162,7 +162,7 @@ def test_a_film_becomes_a_world_in_the_order_of_the_stages():
     while "lora" in prompt[key]["inputs"]:
         key = prompt[key]["inputs"]["lora"][0]
         stages.append(prompt[key]["inputs"]["stage"])
-    assert stages[::-1] == [name for name, stage in STAGES.items() if stage.after is not None]
+    assert tuple(stages[::-1]) == tuple(ADAPTER_STAGES)
     nodes = [node["inputs"] for node in prompt.values() if node["class_type"] == "TrainLoRAStage"]
     assert len({(node["run"], node["world"], *node["game_dataset"]) for node in nodes}) == 1
 
