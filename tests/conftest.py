@@ -14,7 +14,7 @@ from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
-from animegamer_core.toybox.world import vocabulary
+from animegamer_core.toybox.sentences import vocabulary
 
 # The same examples in every run, so that a change is judged by what it changed; `--hypothesis-profile hunt` looks for
 # new ones, and what it finds becomes an @example.

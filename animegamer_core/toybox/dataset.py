@@ -12,15 +12,19 @@ from pathlib import Path
 import msgspec
 
 from ..data.dataset import CLIPS, TURNS, DatasetFolder, with_levels, write_tables
-from ..data.motion import DEFAULT_THRESHOLD, motion_value
-from ..data.records import ClipRecord, read_table
-from ..data.workers import parallel_map
+from ..data.motion import DEFAULT_THRESHOLD
+from ..data.records import ClipRecord, jsonl_text, read_table
+from ..data.workers import parallel_map, worker_count
 from ..files import append_line, make_folder, remove_torn_line
 from ..media.video import write_clip
 from .drawing.draw import draw_frame, draw_shot
 from .games import Game, opening_game, sample_game
-from .world import ADVERBS, FPS, FRAMES, MOTIONS, Scene, adverb, characters, instruction, motion_text
+from .scenes import toybox_motion
+from .sentences import instruction
+from .world import ADVERBS, FPS, FRAMES, HEIGHT, MOTIONS, Scene, adverb, characters, motion_text
 
+BATCH = 256  # clips whose lines are written at a time
+CHUNKS = (4, 32)  # clips that a process draws at a time, of one place as far as possible: at least, at most
 OPENINGS = 4  # every fourth game begins with a picture of a prop whose colour no instruction names
 OnClip = Callable[[int, int], None]  # (clips done, clips in all)
 
@@ -30,9 +34,9 @@ class DatasetGames:
     """How many games a dataset has for training, and how many more for validation (held_out), of `turns` turns each.
 
     first: the number of the first training game; datasets whose numbers do not overlap have different training games.
-    unmatched_adverbs: the fraction
-    (0 to 1) of training clips whose adverb is of another motion level than the measured one. A decoder that is trained
-    on them learns how much to move from the motion value, and not from the adverb; at 0.8, the adverb says nothing.
+    unmatched_adverbs: the fraction (0 to 1) of training clips whose adverb is of another motion level than the measured
+    one. A decoder that is trained on them learns how much to move from the motion value, and not from the adverb; at
+    0.8, the adverb says nothing.
     """
 
     games: int
@@ -83,13 +87,20 @@ def write_dataset(
     for _ in parallel_map(functools.partial(make, measure=False), gone, workers):
         pass
     todo = [(clip, scene) for clip, scene in scenes.items() if clip not in turns]
-    for done, (clip, value) in enumerate(parallel_map(make, todo, workers), start=1):
+    # clips of one place follow each other, so that a process draws few places
+    todo.sort(key=lambda item: (item[1].film, item[1].place, item[1].time))
+    chunk = max(CHUNKS[0], min(CHUNKS[1], len(todo) // (8 * worker_count(workers))))
+    batch: list[ClipRecord] = []
+    for done, (clip, value) in enumerate(parallel_map(make, todo, workers, chunk=chunk, ordered=False), start=1):
         turns[clip] = _record(clip, scenes[clip], value)
-        append_line(folder / TURNS, turns[clip].to_json() + "\n")
+        batch.append(turns[clip])
+        if len(batch) == BATCH or done == len(todo):
+            append_line(folder / TURNS, jsonl_text(batch))
+            batch = []
         if on_clip is not None:
             on_clip(len(scenes) - len(todo) + done, len(scenes))
-    records, levels = with_levels(list(turns.values()))
-    motion = {"backend": "dis", "threshold": DEFAULT_THRESHOLD, **levels}
+    records, levels = with_levels([turns[clip] for clip in scenes])
+    motion = {"backend": "dis", "threshold": DEFAULT_THRESHOLD, "height": HEIGHT, **levels}
     return write_tables(
         folder,
         [_with_adverb(record, scenes[record.clip], dataset_games.unmatched_adverbs) for record in records],
@@ -126,7 +137,7 @@ def _with_adverb(record: ClipRecord, scene: Scene, unmatched: float) -> ClipReco
     draw = random.Random(f"unmatched adverb:{scene.seed}")
     if draw.random() < unmatched and not record.film.startswith("heldout"):
         level = draw.choice([other for other in ADVERBS if other != level])
-    said = None if scene.refers is None else instruction(scene, level)
+    said = None if scene.refers is None and scene.sentence is None else instruction(scene, level)
     return msgspec.structs.replace(record, adverb=adverb(scene, level), said=said)
 
 
@@ -134,5 +145,5 @@ def _make(item: tuple[str, Scene], folder: Path, pictures_only: bool, measure: b
     """Draw a clip and write its file; returns its path in the folder, and its motion value (0: not measured)."""
     clip, scene = item
     frames = draw_shot(scene) if measure or not pictures_only else draw_frame(scene, 0)[None]
-    write_clip(folder / clip, frames[:1] if pictures_only else frames, FPS)
-    return clip, motion_value(frames) if measure else 0.0
+    write_clip(folder / clip, frames[:1] if pictures_only else frames, FPS, exact=True)
+    return clip, toybox_motion(frames) if measure else 0.0

@@ -1,7 +1,8 @@
-"""Games: sequences of scenes with one main character, places that last some turns, and a prop that comes and goes.
+"""Games: sequences of scenes in which who, place, act and prop change as players change them.
 
-To predict the prop's colour, a model must remember earlier turns. Splits never share a seed: a scene's seed holds its
-split in its lowest bits, and every random choice comes from a generator that is named after the split.
+To predict the prop's colour, or whom a pronoun means, a model must remember earlier turns. Splits never share a seed: a
+scene's seed holds its split in its lowest bits, and every random choice comes from a generator that is named after the
+split.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,10 +20,15 @@ from .world import AMPLITUDES, CHARACTERS, COLOURS, MOTIONS, PROPS, TIMES, Scene
 
 NEW_SCENES = 2  # the lowest bits of the seeds in all splits whose scenes are new
 PROP_FRACTION = 0.6  # fraction of a game's turns that show its prop
+NEW_PROP = 0.25  # fraction of games in which another prop takes over
+SENTENCES = 0.6  # fraction of a training game's instructions that are plain sentences
 # The Toybox's own benchmark: held-out games that are shipped as text. The held-out games of a dataset count from 0, and
 # those of `evaluate toybox` from 1000000, so no model has seen one of these.
 BENCHMARK = Path(__file__).with_name("games") / "benchmark.txt"
 BENCHMARK_GAMES = tuple(f"heldout-{seed}" for seed in range(900_000, 900_050))
+# Who is on next, while a game goes on: the same, a friend, somebody of another film, the partner of the turn before
+# (alone or with another friend), or the one from the beginning. A number each: how often.
+NEXT = {"stays": 58, "friend": 14, "visitor": 12, "partner": 8, "returns": 8}
 
 
 @dataclass(frozen=True)
@@ -41,45 +47,56 @@ def scene_seed(split: str, seed: int, turn: int) -> int:
     return int.from_bytes(digest[:7], "big") * 4 + min(NEW_SCENES, tuple(SPLITS).index(split))
 
 
-def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
+def sample_game(
+    seed: int,
+    *,
+    turns: int = 10,
+    split: str = "train",
+    sentences: float | None = None,
+    one_main: bool = False,
+) -> Game:
     """Return a game of `turns` turns: the same for the same seed, split and number of turns.
 
     "train" and "heldout" contain nothing that is kept out of training. In the other splits, every turn is new
-    in the one way that the split is named after. The prop's colour is named in the first turn that shows the prop, and
-    never again. ValueError for an unknown split or fewer than one turn.
+    in the one way that the split is named after, and the main character stays. The prop's colour is named in the first
+    turn that shows the prop, and never again. sentences: the fraction of plain sentences; None: SENTENCES in training,
+    else 0. one_main: whether the main character stays. ValueError for an unknown split or fewer than one turn.
     """
     if split not in SPLITS:
         raise ValueError(f"unknown split {split!r}; choose one of {', '.join(SPLITS)}")
     if turns < 1:
         raise ValueError(f"a game of {turns} turns cannot be drawn; ask for at least 1")
     rng = random.Random(f"{SEEDED}/game/{split}/{seed}")
-    character = rng.choice(mains(split))
-    prop, colour = rng.choice(PROPS), rng.choice(tuple(COLOURS))
-    visible = _visible_turns(rng, turns)
-    motions, setting = _motions(rng, motions_of(split, character)), _Setting(rng)
-    scenes = []
+    who = _mains(rng, rng.choice(mains(split)), one_main or bool(SPLITS[split]))
+    props = _props(rng, turns)
+    setting, scenes = _Setting(rng), []
     for turn in range(1, turns + 1):
-        motion = next(motions)
+        before = scenes[-1] if scenes else None
+        character = who(before)
+        allowed = motions_of(split, character)
+        motion = rng.choice([name for name in allowed if before is None or name != before.motion] or allowed)
         place, time = setting.step(places_of(split, character, motion))
-        scene = Scene(
-            film=CHARACTERS[character].film,
-            character=character,
-            partner=_partner(rng, split, character, motion, place),
-            motion=motion,
-            place=place,
-            time=time,
-            prop=None,
-            prop_colour=None,
-            prop_told=False,
-            amplitude=_amplitude(rng),
-            seed=scene_seed(split, seed, turn),
+        prop, colour, told = props.get(turn, (None, None, False))
+        scenes.append(
+            Scene(
+                film=CHARACTERS[scenes[0].character if scenes else character].film,
+                character=character,
+                partner=_partner(rng, split, character, motion, place),
+                motion=motion,
+                place=place,
+                time=time,
+                prop=prop,
+                prop_colour=colour,
+                prop_told=told,
+                amplitude=_amplitude(rng),
+                seed=scene_seed(split, seed, turn),
+            )
         )
-        if turn in visible:
-            scene = replace(scene, prop=prop, prop_colour=colour, prop_told=turn == min(visible))
-        scenes.append(scene)
     if not SPLITS[split]:
-        return Game(split, seed, with_references(scenes, split, random.Random(f"{SEEDED}/references/{split}/{seed}")))
-    return Game(split, seed, tuple(scenes))
+        scenes = with_references(scenes, split, random.Random(f"{SEEDED}/references/{split}/{seed}"))
+    plain = sentences if sentences is not None else SENTENCES if split == "train" else 0.0
+    worded = _worded(scenes, plain, random.Random(f"{SEEDED}/sentences/{split}/{seed}"))
+    return Game(split, seed, tuple(worded))
 
 
 def true_game(name: str) -> Game | None:
@@ -87,28 +104,86 @@ def true_game(name: str) -> Game | None:
     return sample_game(int(name.split("-")[1]), split="heldout") if name in BENCHMARK_GAMES else None
 
 
-def opening_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
+def _mains(rng: random.Random, first: str, stays: bool) -> Callable[[Scene | None], str]:
+    """Return what chooses each turn's main character, given the scene before."""
+
+    def choose(before: Scene | None) -> str:
+        if before is None or stays:
+            return first
+        kind = rng.choices(tuple(NEXT), tuple(NEXT.values()))[0]
+        film = CHARACTERS[before.character].film
+        if kind == "friend":
+            return rng.choice(
+                [name for name in CHARACTERS if CHARACTERS[name].film == film and name != before.character]
+            )
+        if kind == "visitor":
+            return rng.choice([name for name in CHARACTERS if CHARACTERS[name].film != film])
+        if kind == "partner":
+            return before.partner or before.character
+        return first if kind == "returns" else before.character
+
+    return choose
+
+
+def _props(rng: random.Random, turns: int) -> dict[int, tuple[str, str, bool]]:
+    """Turn -> (prop, colour, whether the instruction names the colour), for the turns that show one."""
+    visible = sorted(_visible_turns(rng, turns))
+    prop, colour = rng.choice(PROPS), rng.choice(tuple(COLOURS))
+    other, its_colour = rng.choice([name for name in PROPS if name != prop]), rng.choice(tuple(COLOURS))
+    change = rng.choice(visible[1:]) if len(visible) > 2 and rng.random() < NEW_PROP else turns + 1
+    shown = {turn: (prop, colour, turn == visible[0]) for turn in visible if turn < change}
+    return shown | {turn: (other, its_colour, turn == change) for turn in visible if turn >= change}
+
+
+def _worded(scenes: Sequence[Scene], fraction: float, rng: random.Random) -> list[Scene]:
+    """The scenes, some of them told in plain sentences, which may leave out what is as in the turn before."""
+    worded: list[Scene] = []
+    for scene in scenes:
+        plain, number = rng.random() < fraction, rng.getrandbits(32)
+        if plain:
+            before = worded[-1] if worded else None
+            same = tuple(name for name in ("place", "time") if before and getattr(before, name) == getattr(scene, name))
+            scene = replace(scene, sentence=number, same=same)
+        worded.append(scene)
+    return worded
+
+
+def opening_game(seed: int, *, turns: int = 10, split: str = "train", sentences: float | None = None) -> Game:
     """Return a game whose turn 0 is a picture that shows the prop; no instruction names the prop's colour."""
-    game = sample_game(seed, turns=turns, split=split)
-    first = next(scene for scene in game.scenes if scene.prop is not None)
-    place = game.scenes[0].place
+    game = sample_game(seed, turns=turns, split=split, sentences=sentences)
+    start, first = game.scenes[0], next(scene for scene in game.scenes if scene.prop is not None)
+    character, place = start.character, start.place
     rng = random.Random(f"{SEEDED}/opening/{split}/{seed}")
-    motion = next(_motions(rng, motions_of(split, first.character, place)))
+    motion = rng.choice(motions_of(split, character, place))
     opening = replace(
         first,
+        character=character,
         motion=motion,
-        partner=_partner(rng, split, first.character, motion, place),
+        partner=_partner(rng, split, character, motion, place),
         place=place,
-        time=game.scenes[0].time,
+        time=start.time,
         prop_told=False,
         amplitude=_amplitude(rng),
         seed=scene_seed(split, seed, 0),
         refers=None,
+        sentence=None,
+        same=(),
     )
-    return replace(game, scenes=tuple(replace(scene, prop_told=False) for scene in game.scenes), opening=opening)
+    shown = (first.prop, first.prop_colour)
+    scenes = (
+        replace(scene, prop_told=scene.prop_told and (scene.prop, scene.prop_colour) != shown) for scene in game.scenes
+    )
+    return replace(game, scenes=tuple(scenes), opening=opening)
 
 
-def sparse_game(seed: int, shown: Sequence[int], *, turns: int, split: str = "train", opening: bool = False) -> Game:
+def sparse_game(
+    seed: int,
+    shown: Sequence[int],
+    *,
+    turns: int,
+    split: str = "train",
+    opening: bool = False,
+) -> Game:
     """Return a game that shows its prop only in the turns `shown`.
 
     The prop's colour is named in the first of them or, with `opening`, shown by the opening picture.
@@ -122,18 +197,9 @@ def sparse_game(seed: int, shown: Sequence[int], *, turns: int, split: str = "tr
     return replace(game, scenes=tuple(bare))
 
 
-def _motions(rng: random.Random, allowed: Sequence[str]) -> Iterator[str]:
-    """Yield random motions of the allowed ones without end, never the same twice in a row if there is a choice."""
-    last = None
-    while True:
-        last = rng.choice([name for name in allowed if name != last] or allowed)
-        yield last
-
-
 def _partner(rng: random.Random, split: str, character: str, motion: str, place: str) -> str | None:
     if not MOTIONS[motion].partner:
         return None
-    rng.random()  # unused, but the training games were drawn with it
     return rng.choice(partners_of(split, character, motion, place))
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from .splits import Casting, allows, castings
-from .world import CHARACTERS, MOTIONS, Scene
+from .world import CHARACTERS, MOTIONS, Scene, characters
 
 REFERRING = 0.3  # fraction of turns whose instruction may refer back
 WINDOW = 4  # turns; the default window of a game
-WEIGHTS = {"they": 6, "friend": 6}  # higher, since these rarely fit: they need an earlier shot of two characters
+WEIGHTS = {"they": 5, "friend": 6, "who": 3}  # higher for what rarely fits
 HEADS = {  # reference -> the probe heads that must be right about the shot
     "place": ("place",),
     "who": ("character",),
@@ -25,20 +25,20 @@ HEADS = {  # reference -> the probe heads that must be right about the shot
 Change = Callable[[Scene, Sequence[Scene]], "Scene | None"]  # (scene, earlier scenes) -> the scene that refers to them
 
 
-def with_references(scenes: Sequence[Scene], split: str, rng: random.Random) -> tuple[Scene, ...]:
+def with_references(scenes: Sequence[Scene], split: str, rng: random.Random) -> list[Scene]:
     """A game's scenes, some of them changed so that their instruction refers back to earlier turns.
 
-    A changed scene is still allowed in its split. The first scene never refers back. A kind of reference does not fit
-    if the words leave only one answer; of those that fit, the kinds that rarely fit are preferred.
+    A changed scene is still allowed in its split. The first scene never refers back. Of the kinds that fit, those that
+    rarely fit are preferred.
     """
     done: list[Scene] = list(scenes[:1])
     for scene in scenes[1:]:
         refers = rng.random() < REFERRING
         changed = filter(None, (change(scene, done) for change in CHANGES.values())) if refers else ()
-        fitting = [found for found in changed if allows(split, Casting.of(found)) and len(answers(found)) > 1]
+        fitting = [found for found in changed if allows(split, Casting.of(found))]
         weights = [WEIGHTS.get(found.refers, 1) for found in fitting]
         done.append(rng.choices(fitting, weights)[0] if fitting else scene)
-    return tuple(done)
+    return done
 
 
 def _same_place(scene: Scene, earlier: Sequence[Scene]) -> Scene:
@@ -46,37 +46,48 @@ def _same_place(scene: Scene, earlier: Sequence[Scene]) -> Scene:
 
 
 def _pronoun(scene: Scene, earlier: Sequence[Scene]) -> Scene | None:
-    return replace(scene, refers="who") if scene.partner is None else None
+    if scene.partner is not None or meant(CHARACTERS[scene.character].pronoun, earlier[-1]) != scene.character:
+        return None
+    return replace(scene, refers="who")
 
 
-def _again(scene: Scene, earlier: Sequence[Scene]) -> Scene:
-    return replace(scene, motion=earlier[-1].motion, partner=earlier[-1].partner, refers="again")
+def meant(pronoun: str, before: Scene) -> str | None:
+    """Whom `she` or `he` means after a scene: its main character or, if that is the other pronoun's, its partner."""
+    return next((name for name in characters(before) if CHARACTERS[name].pronoun == pronoun), None)
 
 
-def _with_friend(refers: str) -> Change:
-    """The change in which the couple of the window's latest shot of two meets again. refers: `they` or `friend`."""
-
-    def change(scene: Scene, earlier: Sequence[Scene]) -> Scene | None:
-        partners = [before.partner for before in earlier[-WINDOW:] if before.partner is not None]
-        if not partners:
-            return None
-        motion = scene.motion if MOTIONS[scene.motion].partner else _couples_motion(earlier)
-        return replace(scene, motion=motion, partner=partners[-1], refers=refers)
-
-    return change
+def _again(scene: Scene, earlier: Sequence[Scene]) -> Scene | None:
+    before = earlier[-1]
+    if before.partner is not None and before.character != scene.character:
+        return None
+    return replace(scene, motion=before.motion, partner=before.partner, refers="again")
 
 
-def _couples_motion(earlier: Sequence[Scene]) -> str:
-    """The motion of the latest shot of two characters."""
-    return next(scene.motion for scene in reversed(earlier) if scene.partner is not None)
+def _they(scene: Scene, earlier: Sequence[Scene]) -> Scene | None:
+    """The couple of the window's latest shot of two does something together."""
+    couple = next((before for before in reversed(earlier[-WINDOW:]) if before.partner is not None), None)
+    if couple is None:
+        return None
+    motion = scene.motion if MOTIONS[scene.motion].partner else couple.motion
+    return replace(scene, character=couple.character, motion=motion, partner=couple.partner, refers="they")
+
+
+def _friend(scene: Scene, earlier: Sequence[Scene]) -> Scene | None:
+    """The main character of the turn before meets the one with whom it was last seen."""
+    who = earlier[-1].character
+    couples = [before for before in earlier[-WINDOW:] if before.partner is not None and before.character == who]
+    if not couples:
+        return None
+    motion = scene.motion if MOTIONS[scene.motion].partner else couples[-1].motion
+    return replace(scene, character=who, motion=motion, partner=couples[-1].partner, refers="friend")
 
 
 CHANGES: dict[str, Change] = {
     "place": _same_place,
     "who": _pronoun,
     "again": _again,
-    "they": _with_friend("they"),
-    "friend": _with_friend("friend"),
+    "they": _they,
+    "friend": _friend,
 }
 
 

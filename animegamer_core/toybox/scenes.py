@@ -6,6 +6,8 @@ M clips, F frames, H height, W width, C channels. Imports no torch, so that work
 from __future__ import annotations
 
 import hashlib
+import itertools
+import math
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -14,8 +16,8 @@ import numpy as np
 
 from ..data.motion import motion_value
 from ..data.workers import parallel_map
-from .drawing.draw import draw_frame, draw_shot
-from .world import AMPLITUDES, CHARACTERS, COLOURS, FRAMES, HEIGHT, MOTIONS, PLACES, PROPS, TIMES, WIDTH, Scene
+from .drawing.draw import Box, draw_frame, draw_shot, figure_boxes
+from .world import AMPLITUDES, CHARACTERS, COLOURS, FILMS, FRAMES, HEIGHT, MOTIONS, PLACES, PROPS, TIMES, WIDTH, Scene
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,8 +32,9 @@ HEADS: dict[str, tuple[str, ...]] = {
     "colour": (NONE, *COLOURS),
 }
 OWN_SPLIT = 3  # the lowest bits of the seeds of scenes made here, which no game's seeds have
-REFERENCE_SETTINGS = tuple((place, time) for place in PLACES[::2] for time in ("day", "night"))
+REFERENCE_SETTINGS = tuple((place, time) for place in PLACES[::3] for time in ("day", "night"))
 REFERENCE_MOTION = "wave"  # standing, facing the viewer, the whole figure in view
+SHIFT = 6  # pixels that a figure may be away from where its true clip has it
 PROP_FRACTION = 0.7  # fraction of probe scenes with a prop
 
 OnClip = Callable[[int, int], None]  # (clips done, clips in all)
@@ -56,10 +59,11 @@ def probe_scene(seed: int) -> Scene:
     rng = random.Random(f"toybox/probe/{seed}")
     character, motion = rng.choice(tuple(CHARACTERS)), rng.choice(tuple(MOTIONS))
     others = [name for name in CHARACTERS if name != character]
+    film = CHARACTERS[character].film if rng.random() < 0.7 else rng.choice(FILMS)
     prop = rng.choice(PROPS) if rng.random() < PROP_FRACTION else None
     low, high = AMPLITUDES
     return Scene(
-        film=CHARACTERS[character].film,
+        film=film,
         character=character,
         partner=rng.choice(others) if MOTIONS[motion].partner else None,
         motion=motion,
@@ -74,15 +78,20 @@ def probe_scene(seed: int) -> Scene:
 
 
 def draw_labelled(seeds: Iterable[int], workers: int | None = None) -> tuple[NDArray[np.uint8], Labels]:
-    """True clips (M, 17, 96, 144, 3) of the probe scenes with these seeds, and their labels."""
+    """True clips (M, 17, 192, 288, 3) of the probe scenes with these seeds, and their labels."""
     scenes = [probe_scene(seed) for seed in seeds]
     return draw_clips(scenes, workers), labels_of(scenes)
 
 
 def draw_clips(scenes: Sequence[Scene], workers: int | None = None, on_clip: OnClip | None = None) -> NDArray[np.uint8]:
-    """The scenes' true clips, uint8 RGB (M, 17, 96, 144, 3). workers: processes, None for one per core."""
+    """The scenes' true clips, uint8 RGB (M, 17, 192, 288, 3). workers: processes, None for one per core."""
     clips = np.empty((len(scenes), FRAMES, HEIGHT, WIDTH, 3), np.uint8)
     return _filled(clips, parallel_map(draw_shot, scenes, workers), on_clip)
+
+
+def toybox_motion(clip_FHWC: NDArray[np.uint8]) -> float:
+    """A clip's motion value, measured at its own size."""
+    return motion_value(clip_FHWC, enlarge=False)
 
 
 def measure_clips(
@@ -90,7 +99,52 @@ def measure_clips(
 ) -> NDArray[np.float64]:
     """The measured motion value of each clip (M,), px per frame at 480 px height."""
     values = np.empty(len(clips_MFHWC), np.float64)
-    return _filled(values, parallel_map(motion_value, list(clips_MFHWC), workers), on_clip)
+    return _filled(values, parallel_map(toybox_motion, list(clips_MFHWC), workers), on_clip)
+
+
+def likeness(true_HW: NDArray[np.float32], shown_HW: NDArray[np.float32], box: Box) -> float:
+    """The structural similarity of a box of the true frame with the shown one, the best over shifts of up to 6 pixels.
+
+    Grey frames in [0, 1]. SSIM (Wang et al. 2004) with a Gaussian window of 7 x 7 and sigma 1.5.
+    """
+    import cv2
+
+    def blurred(values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return cv2.GaussianBlur(values, (7, 7), 1.5)[3:-3, 3:-3]
+
+    top, left, bottom, right = box
+    true = true_HW[top:bottom, left:right]
+    around = np.pad(shown_HW, SHIFT, mode="edge")[top : bottom + 2 * SHIFT, left : right + 2 * SHIFT]
+    mean, means = blurred(true), blurred(around)
+    variance, variances = blurred(true**2) - mean**2, blurred(around**2) - means**2
+    found = []
+    (high, wide), (rows, columns) = true.shape, mean.shape
+    for down, across in itertools.product(range(2 * SHIFT + 1), repeat=2):
+        inner = np.s_[down : down + rows, across : across + columns]
+        other = means[inner]
+        covariance = blurred(true * around[down : down + high, across : across + wide]) - mean * other
+        alike = (2 * mean * other + 1e-4) * (2 * covariance + 9e-4)
+        found.append((alike / ((mean**2 + other**2 + 1e-4) * (variance + variances[inner] + 9e-4))).mean())
+    return float(max(found))
+
+
+def likeness_of_figures(
+    scenes: Sequence[Scene], true: NDArray[np.uint8], shown: NDArray[np.uint8], workers: int | None = None
+) -> NDArray[np.float64]:
+    """(M, 2): how like its true clip the main character of each shown clip is, in the mean and in the worst frame.
+
+    The first frame does not count. NaN where the character is never seen.
+    """
+    items = list(zip(scenes, true, shown, strict=True))
+    return np.array(list(parallel_map(_likeness_of_figure, items, workers)))
+
+
+def _likeness_of_figure(item: tuple[Scene, NDArray[np.uint8], NDArray[np.uint8]]) -> tuple[float, float]:
+    scene, *clips = item
+    true, shown = (clip @ np.array((0.299, 0.587, 0.114), np.float32) / np.float32(255) for clip in clips)
+    boxes = enumerate(figure_boxes(scene))
+    values = [likeness(true[index], shown[index], box) for index, box in boxes if index and box is not None]
+    return (float(np.mean(values)), min(values)) if values else (math.nan, math.nan)
 
 
 def _filled(rows: NDArray, results: Iterable[object], on_clip: OnClip | None) -> NDArray:
@@ -134,5 +188,5 @@ def _seed(name: str, number: int) -> int:
 
 
 def reference_pictures(name: str) -> NDArray[np.uint8]:
-    """Draw the reference pictures, uint8 RGB (8, 96, 144, 3), always the same; ValueError for an unknown character."""
+    """Draw the reference pictures, uint8 RGB (8, 192, 288, 3), always the same; ValueError for an unknown character."""
     return np.stack([draw_frame(scene, 0) for scene in reference_scenes(name)])

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from .networks import conv_block, conv_stages, load_network, read_network_card, save_network
-from .world import HEIGHT, WIDTH, vocabulary, words
+from .sentences import vocabulary
+from .world import HEIGHT, WIDTH, words
 
 FOLDER, WEIGHTS, CARD = "scorers", "scorers.safetensors", "scorers.json"
 WIDTHS = (24, 48, 96, 128)

@@ -1,21 +1,20 @@
 """The content of the Toybox world: films, characters, motions, places, props, and the words for them.
 
-A shot has the style of its main character's film; a second character keeps their own look, but in that film's light.
-Drawing, games and the vocabulary all follow these tables.
+A game plays in the film of its first main character. Who visits from another film keeps their own line and look, in
+that film's light. Drawing, games and the vocabulary all follow these tables.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..game.life import STATS, Act, Consequence, Life, Rules, Words
 from ..game.state import Instruction
 
-FRAMES, HEIGHT, WIDTH, FPS = 17, 96, 144, 8
-AMPLITUDES = (0.6, 20.0)  # range of target motion, pixels per frame at 480 px height
+FRAMES, HEIGHT, WIDTH, FPS = 17, 192, 288, 8
+AMPLITUDES = (0.6, 14.0)  # range of target motion, pixels per frame at 480 px height
 
 
 @dataclass(frozen=True)
@@ -53,8 +52,10 @@ class Scene:
     """Everything that a shot shows.
 
     amplitude: the target motion in pixels per frame at 480 px height. prop_told: whether the instruction names the
-    prop's colour. seed: of small random differences, and of the choice of the adverb. refers: which part of the
-    instruction refers back to earlier turns, one of REFERENCES; the other fields hold what it refers to.
+    prop's colour. seed: of what the words leave open (staging, camera, clouds, extras), and of the adverb. refers:
+    which part of the instruction refers back to earlier turns, one of REFERENCES; the other fields hold what it refers
+    to. sentence: the seed of a plain sentence that replaces the published form. same: what is as in the turn before
+    ("place", "time"), which a plain sentence may leave out.
     """
 
     film: str
@@ -69,20 +70,26 @@ class Scene:
     amplitude: float
     seed: int
     refers: str | None = None
+    sentence: int | None = None
+    same: tuple[str, ...] = ()
 
 
-FILMS = ("meadow", "harbour", "lantern")
+FILMS = ("meadow", "harbour", "lantern", "orbit", "frost")
 
 CHARACTERS: dict[str, Character] = {
-    row.name: row
-    for row in (
-        Character("Miko", "meadow", "she"),
-        Character("Taro", "meadow", "he"),
-        Character("Yuzu", "harbour", "she"),
-        Character("Nori", "harbour", "he"),
-        Character("Beni", "lantern", "she"),
-        Character("Pico", "lantern", "he"),
+    name: Character(name, film, pronoun)
+    for film, row in zip(
+        FILMS,
+        (
+            "Miko she, Taro he, Hana she, Momo he",
+            "Yuzu she, Nori he, Kai he, Puku she",
+            "Beni she, Pico he, Ryo he, Luna she",
+            "Vega she, Orin he, Bolt he, Nova she",
+            "Yuki she, Toma he, Kuro he, Sora she",
+        ),
+        strict=True,
     )
+    for name, pronoun in (entry.split() for entry in row.split(", "))
 }
 
 MOTIONS: dict[str, Motion] = {
@@ -100,12 +107,23 @@ MOTIONS: dict[str, Motion] = {
         Motion("swing", "ride a swing", 0, 1, -1),
         Motion("climb", "climb a ladder", 0, 0, -1),
         Motion("swim", "swim", 0, 1, -1),
+        Motion("paint", "paint a picture", 0, 1, -1),
+        Motion("sing", "sing a song", 0, 1, -1),
+        Motion("jump", "jump over a rope", 0, 1, -1),
+        Motion("waltz", "waltz with a friend", 1, 1, -1, partner=True),
+        Motion("clap", "clap hands with a friend", 1, 0, -1, partner=True),
+        Motion("cards", "play cards with a friend", 1, 1, 1, partner=True),
+        Motion("pillows", "fight a friend with pillows", 1, 1, -1, partner=True),
+        Motion("carry", "carry a friend", 1, 0, -1, partner=True),
     )
 }
 
-PLACES = ("beach", "forest", "mountain", "street", "castle", "kitchen", "bedroom", "library")
+PLACES = (
+    "beach", "forest", "mountain", "street", "castle", "kitchen", "bedroom", "library", "garden", "station", "rooftop",
+    "snowfield",
+)  # fmt: skip
 TIMES = ("day", "night")
-PROPS = ("car", "umbrella", "scarf")
+PROPS = ("car", "umbrella", "scarf", "balloon", "kite", "ball")
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (222, 44, 50),
     "blue": (40, 96, 226),
@@ -135,11 +153,10 @@ SAME_PLACE, AGAIN, BOTH, A_FRIEND, THE_FRIEND = (
 )
 
 # Without a drift, two of the stats could only rise. With these values, the stats stay level if 20 % of the turns are
-# restful, 13 % social and 57 % entertaining. So every character can keep them level, although in training some have
-# only one act with a second character, or two restful ones, and no act should take more than 15 % of the turns.
+# restful, 33 % social and 57 % entertaining, about as many as there are of each kind of act.
 _SOCIAL, _ENTERTAINMENT, _STAMINA = STATS
 RULES = Rules(
-    (replace(_SOCIAL, step=15, drift=-2), replace(_ENTERTAINMENT, step=7, drift=-4), replace(_STAMINA, drift=3)),
+    (replace(_SOCIAL, step=6, drift=-2), replace(_ENTERTAINMENT, step=7, drift=-4), replace(_STAMINA, drift=3)),
     (Consequence("stamina", 0, ("stamina",)),),
 )
 WORDS = Words(
@@ -164,20 +181,6 @@ def caption(scene: Scene, level: int) -> str:
     return Instruction(characters(scene), motion_text(scene), scene.place, adverb(scene, level), scene.time).text
 
 
-def instruction(scene: Scene, level: int) -> str:
-    """Return the player's instruction for the scene: its caption, or a text that refers back to earlier turns."""
-    refers, pronoun = scene.refers, CHARACTERS[scene.character].pronoun
-    who = {"who": (pronoun,), "they": (BOTH,), "friend": (pronoun,)}.get(refers, characters(scene))
-    place, time = (f"{SAME_PLACE} {scene.time}", "") if refers == "place" else (scene.place, scene.time)
-    return Instruction(who, _said_motion(scene), place, adverb(scene, level), time).text
-
-
-def _said_motion(scene: Scene) -> str:
-    if scene.refers == "again":
-        return motion_text(scene).replace(MOTIONS[scene.motion].phrase, AGAIN)
-    return motion_text(scene).replace(A_FRIEND, THE_FRIEND) if scene.refers == "friend" else motion_text(scene)
-
-
 def adverb(scene: Scene, level: int) -> str:
     """Return one of a measured motion level's three adverbs, chosen by the scene's seed."""
     return random.Random(f"adverb:{scene.seed}:{level}").choice(ADVERBS[level])
@@ -194,22 +197,3 @@ def motion_text(scene: Scene) -> str:
 def words(text: str) -> tuple[str, ...]:
     """Split a text into lower-case words and punctuation marks."""
     return tuple(re.findall(r"[a-z]+|[^\sa-z]", text.lower()))
-
-
-def vocabulary(references: bool = False) -> tuple[str, ...]:
-    """Return every word and punctuation mark of every possible instruction, in alphabetical order.
-
-    references: whether to include the words of instructions that refer back to earlier turns.
-    """
-    sources: Sequence[str] = (
-        "Character: , ; Motion: ; Background: . with a the",
-        *CHARACTERS,
-        *(motion.phrase for motion in MOTIONS.values()),
-        *(adverb for row in ADVERBS.values() for adverb in row),
-        *PLACES,
-        *TIMES,
-        *PROPS,
-        *COLOURS,
-        *((SAME_PLACE, AGAIN, BOTH, THE_FRIEND, *(row.pronoun for row in CHARACTERS.values())) if references else ()),
-    )
-    return tuple(sorted({word for source in sources for word in words(source)}))

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from test_nodes_load import SCHEMAS, inputs_of, outputs_of
 
-from animegamer_core.toybox.world import vocabulary, words
+from animegamer_core.toybox.sentences import vocabulary
+from animegamer_core.toybox.world import words
 from animegamer_core.train.stages import STAGES
 
 ROOT = Path(__file__).parents[2]

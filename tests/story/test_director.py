@@ -15,8 +15,9 @@ from animegamer_core.game.state import GameSession, GameState
 from animegamer_core.runtime.models import PlaySettings
 from animegamer_core.story.player import Player
 from animegamer_core.story.story import Story
+from animegamer_core.toybox.sentences import vocabulary
 from animegamer_core.toybox.splits import SEEN, TRAINED_LIFE, Casting, novelties
-from animegamer_core.toybox.world import LIFE, MOTIONS, RULES, WORDS, vocabulary, words
+from animegamer_core.toybox.world import LIFE, MOTIONS, RULES, WORDS, words
 from animegamer_core.weights import open_world, save_world
 
 TIRED = {"stamina": 10}

@@ -174,11 +174,11 @@ def test_a_story_in_use_is_refused(world, tmp_path, game, capsys):
 
 
 def test_typed_games(world, tmp_path, capsys, monkeypatch):
-    typed(monkeypatch, "# begin", GAME[0], "", GAME[1], "@undo", "@Undo 1", "Yuzu sleeps", "quit", GAME[2])
+    typed(monkeypatch, "# begin", GAME[0], "", GAME[1], "@undo", "@Undo 1", "Yuzu yodels", "quit", GAME[2])
     assert run_play(world, tmp_path) == 0
     out, err = capsys.readouterr()
-    assert instructions_of(opened(world, tmp_path / "out", "story")) == [GAME[0], "Yuzu sleeps"]
-    assert "was not trained with these words: sleeps" in err and "turn-002.mp4" in out
+    assert instructions_of(opened(world, tmp_path / "out", "story")) == [GAME[0], "Yuzu yodels"]
+    assert "was not trained with these words: yodels" in err and "turn-002.mp4" in out
     assert "unknown command @Undo 1; use @undo or @quit" in err
     before = content(tmp_path / "out" / "story")
     typed(monkeypatch, GAME[1])
@@ -189,9 +189,9 @@ def test_typed_games(world, tmp_path, capsys, monkeypatch):
 
 def test_a_typed_line_that_cannot_be_read_ends_no_game(world, tmp_path, capsys, monkeypatch):
     lines = [GAME[0], "far too long " * 3000, "run a " * 600, "@auto " + "9" * 5000, GAME[1]]
-    typed(monkeypatch, *lines, "Yuzu sleeps")
+    typed(monkeypatch, *lines, "Yuzu yodels")
     assert run_play(world, tmp_path) == 0
-    assert instructions_of(opened(world, tmp_path / "out", "story")) == [GAME[0], GAME[1], "Yuzu sleeps"]
+    assert instructions_of(opened(world, tmp_path / "out", "story")) == [GAME[0], GAME[1], "Yuzu yodels"]
     err = capsys.readouterr().err
     assert "38999 letters; shorten it" in err and "1200 tokens; shorten it" in err and "how many turns?" in err
 

@@ -7,7 +7,7 @@ import sys
 import psutil
 
 from animegamer_core.toybox.games import sample_game
-from animegamer_core.toybox.world import instruction
+from animegamer_core.toybox.sentences import instruction
 
 MB = 1 << 20
 

@@ -7,7 +7,7 @@ from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
-from animegamer_core.toybox.world import vocabulary
+from animegamer_core.toybox.sentences import vocabulary
 from animegamer_core.weights import save_part, save_world
 
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn, benchmark_text
-from animegamer_core.data.motion import motion_value
 from animegamer_core.data.workers import parallel_map
 from animegamer_core.toybox.drawing.draw import draw_shot
 from animegamer_core.toybox.games import BENCHMARK_GAMES, true_game
+from animegamer_core.toybox.scenes import toybox_motion
 from animegamer_core.toybox.world import MOTIONS, Scene, adverb, characters, motion_text
 from animegamer_core.weights import open_world
 
@@ -35,7 +35,7 @@ def benchmark_games(names: tuple[str, ...] = BENCHMARK_GAMES, workers: int | Non
 
 
 def _motion_of(scene: Scene) -> float:
-    return motion_value(draw_shot(scene))
+    return toybox_motion(draw_shot(scene))
 
 
 def _turn(scene: Scene, level: int) -> BenchmarkTurn:

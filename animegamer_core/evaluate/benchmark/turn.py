@@ -27,7 +27,7 @@ from ...model.engine import CACHE, GameEngine, additive_mask
 from ...model.prompt import GameTokenizer
 from ...model.sampler import STOCK_SCHEDULER
 from ...spec import PROFILES, ModelSpec, Profile
-from ...toybox.world import vocabulary
+from ...toybox.sentences import vocabulary
 from ...weights.parts import build_model
 
 Work = Callable[[], object]
