@@ -161,6 +161,10 @@ class DatasetFolder:
         """(F, H, W, C) uint8 of one clip."""
         return read_clip(self.path / self.turns[index].clip).frames
 
+    def first_frame(self, index: int) -> NDArray[np.uint8]:
+        """(H, W, C) uint8 of one clip."""
+        return read_clip(self.path / self.turns[index].clip, most=1).frames[0]
+
     @cached_property
     def first_clip(self) -> ClipInfo:
         """What the first clip's file states; ValueError if it is damaged. No frame is decoded."""

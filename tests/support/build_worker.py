@@ -13,7 +13,7 @@ from animegamer_core.spec import SPECS
 from animegamer_core.toybox.dataset import DatasetGames
 
 _TINY, _FULL = SPECS["tiny"].decoder, FULL.spec.decoder
-_SIZE = {"height": _FULL.height, "width": _FULL.width, "patch": _FULL.patch, "guides_motion": _FULL.guides_motion}
+_SIZE = {"height": _FULL.height, "width": _FULL.width, "patch": _FULL.patch, "guidance_scale": _FULL.guidance_scale}
 _VAE = replace(_TINY.vae, latent_channels=_FULL.vae.latent_channels)
 _GAMES = DatasetGames(games=2, held_out=1, turns=3)
 _JUDGES = JudgeRecipe(clips=4, held_out=2, steps=1, control_steps=1)

@@ -144,6 +144,8 @@ def test_every_stage_learns(stage, ready, tmp_path):
     ("stage", "changes"),
     [
         ("joint", {**JOINT, "lora_dropout": 0.3}),
+        ("joint", {"muon": True}),
+        ("vae", {"crop": (8, 16)}),
         ("predict", {"history_noise": 0.5, "accumulation": 2}),
         ("towers", {"ema": 0.0}),
         ("distill", {"lora_rank": 2, "lr": 1e-3, "trainable": (), **UPDATES}),

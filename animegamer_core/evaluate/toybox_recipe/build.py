@@ -6,13 +6,12 @@
     frames     train the probes of single frames, like the other probes
     scorers    train the scoring models for pictures and texts, on true clips of yet other seeds
     vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
-    polish     train only the VAE's decoder, so that the latents that everything else was trained on do not change
-    distill    put guidance into the decoder's weights, stronger for quick shots; play then needs none
+    distill    only if asked for: put guidance into the decoder's weights, stronger for quick shots
     calibrate  measure how much the decoder's shots move, and set the world's motion table accordingly
 
 The same command again skips finished stages and continues an unfinished one; `--minutes` limits the time. `--quick`
-runs everything in miniature, to test the pipeline. `accelerate launch --num_processes 2 -m
-animegamer_core.toybox.build` trains each stage on two GPUs.
+runs everything in miniature, to test the pipeline. `accelerate launch --num_processes 4 -m
+animegamer_core.toybox.build` trains each stage on four GPUs.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from pathlib import Path
 
 from ...files import make_folder
 from ...messages import escape_output
-from .recipe import FULL, QUICK, STAGES
+from .recipe import FULL, OPTIONAL, QUICK, STAGES
 
 UNFINISHED = 3  # exit status
 
@@ -34,13 +33,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; returns 0 if all requested stages are finished, 3 if the time ran out."""
     parser = argparse.ArgumentParser(prog="python -m animegamer_core.toybox.build", description=__doc__.split("\n")[0])
     parser.add_argument("--work", type=Path, required=True, help="the build's folder")
-    parser.add_argument("--stages", default=",".join(STAGES), help="comma-separated, in order (default: all)")
+    parser.add_argument(
+        "--stages", default=",".join(STAGES), help="comma-separated, in order (default: all but distill)"
+    )
     parser.add_argument("--minutes", type=float, help="stop after this many minutes; the same command continues")
     parser.add_argument("--quick", action="store_true", help="miniature run that tests the pipeline and learns nothing")
     args = parser.parse_args(argv)
     stages = args.stages.split(",")
-    if unknown := [stage for stage in stages if stage not in STAGES]:
-        raise ValueError(f"unknown stage {unknown[0]!r}; choose from {', '.join(STAGES)}")
+    if unknown := [stage for stage in stages if stage not in (*STAGES, *OPTIONAL)]:
+        raise ValueError(f"unknown stage {unknown[0]!r}; choose from {', '.join((*STAGES, *OPTIONAL))}")
     from ...train.distributed import close_at_exit, processes
     from .stages import BuildDir, Deadline, build
 

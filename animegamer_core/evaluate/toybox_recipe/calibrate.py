@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...data.motion import motion_value
 from ...data.workers import parallel_map
 from ...game.state import MotionTable, motion_text
 from ...media.video import to_uint8
@@ -23,7 +22,9 @@ from ...model.decoder import ShotDecoder
 from ...model.encoder import ShotEncoder
 from ...model.engine import GameEngine
 from ...toybox.drawing.draw import draw_shot
-from ...toybox.world import Scene, instruction
+from ...toybox.scenes import toybox_motion
+from ...toybox.sentences import instruction
+from ...toybox.world import Scene
 from ...train.training_data import pictures
 
 VALUES = 8  # motion values at which every state is drawn
@@ -79,7 +80,7 @@ def decoder_response(
         motion = torch.tensor([float(value) for _, value in part])
         latents = decoder.sample(states_MND[seeds], motion, seeds)
         clips = [to_uint8(frames) for frames in decoder.decode_latents(latents)]
-        measured += parallel_map(motion_value, clips, workers)
+        measured += parallel_map(toybox_motion, clips, workers)
         if on_shot is not None:
             on_shot(len(measured), len(rows))
     medians = np.median(np.array(measured).reshape(len(states_MND), VALUES), axis=0)
@@ -92,7 +93,7 @@ def played_states(scenes: Sequence[Scene], table: MotionTable, engine: GameEngin
     states = []
     for scene in scenes:
         clip = draw_shot(scene)
-        text = instruction(scene, table.level(motion_value(clip)))
+        text = instruction(scene, table.level(toybox_motion(clip)))
         states.append(encoder([motion_text(text)], pictures(torch.from_numpy(clip[:1])))[0].float().cpu())
         states.append(engine.predict((), text).representation)
     return torch.stack(states)

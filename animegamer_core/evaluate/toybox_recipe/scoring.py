@@ -27,7 +27,8 @@ from ...toybox.scoring_models import (
     save_scoring_models,
     to_pictures,
 )
-from ...toybox.world import ADVERBS, FRAMES, HEIGHT, WIDTH, Scene, adverb, instruction, motion_text, words
+from ...toybox.sentences import instruction
+from ...toybox.world import ADVERBS, FRAMES, HEIGHT, WIDTH, Scene, adverb, motion_text, words
 from ...train.losses import contrastive
 from .probes import JudgeRecipe, OnLoss, blurred, relit, train_network
 

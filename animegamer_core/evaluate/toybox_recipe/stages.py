@@ -23,13 +23,13 @@ from ...model.prompt import GameTokenizer
 from ...spec import PROFILES
 from ...toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VALUES, values_note
 from ...toybox.dataset import DatasetGames, write_dataset
+from ...toybox.sentences import vocabulary
 from ...toybox.splits import TRAINED_LIFE
-from ...toybox.world import vocabulary
 from ...train.distributed import processes
-from ...train.parts import MODELS, WorldParts, without_guidance
+from ...train.parts import MODELS, WorldParts
 from ...train.run import train_stage
 from ...train.stages import stage_config
-from ...train.training_data import TrainingData, add_frames
+from ...train.training_data import TrainingData
 from ...weights import open_world, save_world
 from ...weights.parts import ENCODER_PARTS
 from .calibrate import decoder_response, played_states
@@ -41,7 +41,7 @@ Say = Callable[[str], object]
 
 TRAINED_PARTS = {"vae": ("vae",), "towers": ENCODER_PARTS, "joint": ("decoder", *ENCODER_PARTS), "predict": ("engine",)}
 # build stage -> the stage of recipe `scratch` whose row it uses, if it has another name
-ROWS = {"polish": "vae", "pretrain": "joint"}
+ROWS = {"pretrain": "joint"}
 SHIPPED_FILE_BYTES = 15 * 10**6  # keeps each of the world's files below 16 MB
 LICENCE = "Apache-2.0. Drawn by animegamer_core.toybox and trained on nothing else."
 
@@ -215,11 +215,8 @@ def _draw(work: BuildDir) -> None:
 
 
 def _open_data(work: BuildDir, name: str) -> TrainingData:
-    """A dataset with its clips on the device."""
     with processes().main_process_first():
-        clips = draw_games(work, name)
-    data = add_frames(TrainingData(clips))
-    return replace(data, store={name: rows.to(work.device) for name, rows in data.store.items()})
+        return TrainingData(draw_games(work, name))
 
 
 def _open_models(work: BuildDir) -> WorldParts:
@@ -232,7 +229,7 @@ def _open_models(work: BuildDir) -> WorldParts:
                 "folder in which the stage was finished"
             )
     loaded = WorldParts.load(world)
-    tokenizer = GameTokenizer.from_words(vocabulary(references=True), world.spec.state.tokens)
+    tokenizer = GameTokenizer.from_words(vocabulary(), world.spec.state.tokens)
     absent = [name for name in MODELS if getattr(loaded, name) is None]
     fresh = WorldParts.new(world.spec, tokenizer, PROFILES["paper"], models=absent)
     if fresh.decoder is not None and world.has("vae"):  # only the transformer is missing
@@ -252,8 +249,6 @@ def _train(
     if trained is None:
         return None
     parts, data = trained
-    if stage == "distill":  # the weights include guidance now, so play needs none
-        parts = parts.with_spec(without_guidance(parts.spec))
     if processes().is_main_process:
         parts.save(open_world(work.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
     processes().wait_for_everyone()
