@@ -35,7 +35,7 @@ if typing.TYPE_CHECKING:
 CPU_GAMES = 4  # games that are played by default without a GPU
 ROWS = (
     *("probes", "vae", "shots", "motion", "override", "games", "colour", "memory"),
-    *("sharp", "new", "references", "conflict"),
+    *("sharp", "likeness", "new", "visit", "everything", "sentences", "takes", "references", "conflict"),
 )
 NO_MODELS = "none"
 UNFINISHED = 3  # exit status

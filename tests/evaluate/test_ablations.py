@@ -65,7 +65,7 @@ def world(tmp_path_factory):
     tiny = SPECS["tiny"]
     spec = replace(tiny, decoder=replace(tiny.decoder, height=96, width=144, patch=4, steps=2))
     folder = tmp_path_factory.mktemp("base")
-    world = save_tiny_world(folder, 8, spec, encoder=True, references=True, motion_table=TABLE)
+    world = save_tiny_world(folder, 8, spec, encoder=True, motion_table=TABLE)
     shutil.copytree(open_world("toybox").folder / probes.FOLDER, folder / probes.FOLDER)
     return world
 

@@ -11,12 +11,11 @@ from animegamer_core.toybox.sentences import vocabulary
 from animegamer_core.weights import save_part, save_world
 
 
-def save_tiny_world(folder, seed=0, spec=SPECS["tiny"], encoder=False, references=False, **stated):
-    """Write the world and return it opened. references: it knows the words of that row too. stated: see save_world."""
+def save_tiny_world(folder, seed=0, spec=SPECS["tiny"], encoder=False, **stated):
+    """Write the world and return it opened. stated: see save_world."""
     torch.manual_seed(seed)
     world = save_world(folder, spec, **stated)
-    words = vocabulary(references=references)
-    tokenizer = GameTokenizer.from_words(words, spec.state.tokens, world.life.rules.stats)
+    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens, world.life.rules.stats)
     world = save_part(world, GameEngine(spec, tokenizer, PROFILES["paper"]))
     world = save_part(world, ShotDecoder(spec, PROFILES["paper"]))
     return save_part(world, ShotEncoder(spec, tokenizer.backend)) if encoder else world

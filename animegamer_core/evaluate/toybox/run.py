@@ -6,7 +6,7 @@ M shots, N state tokens, D state width.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,11 +17,13 @@ from ...game.recall import LAST_TURNS, Memory
 from ...game.state import DEFAULT_WINDOW, GameState, Turn
 from ...toybox.games import Game, opening_game, sample_game
 from ...toybox.scenes import HEADS, labels_of
-from ...toybox.world import MOTIONS, Scene, instruction
+from ...toybox.sentences import instruction
+from ...toybox.world import MOTIONS, Scene
 from .context import Clips, EvalContext, Script, TrueShots, play_games
 
 SEED_SPAN = 1_000_000  # seeds of one evaluation; a dataset's held-out games use those from 0 on
 GAME_OFFSET = 500_000
+UNSCALED = ("games", "turns", "long_game")  # of a plan, with another number of games
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,9 @@ class Plan:
     the probes and the VAE. sweeps: states drawn at nine motion values. games: played games of `turns` turns. colours:
     at most so many shots for each window but the default one. unseen: games of two turns, for each kind of new scene.
     memory: games of 64 turns. long_game: turns of one more game. references: games of 10 turns, some of which refer
-    back. conflicts: opening pictures that are described with another colour.
+    back. conflicts: opening pictures that are described with another colour. visits: games in which another main
+    character takes over. everything: games of `turns` turns in which everything changes at will. sentences: games of
+    `turns` plain sentences. takes: turns that are drawn twice.
     """
 
     shots: int = 10
@@ -46,14 +50,18 @@ class Plan:
     long_game: int = 100
     references: int = 4
     conflicts: int = 4
+    visits: int = 4
+    everything: int = 2
+    sentences: int = 2
+    takes: int = 4
 
     def limited(self, games: int) -> Plan:
         """The plan for another number of games, with everything else in proportion."""
         if games < 1:
             raise ValueError(f"{games} games cannot be measured; expected 1 or more")
         part = games / self.games
-        names = ("shots", "true", "sweeps", "colours", "unseen", "memory", "references", "conflicts")
-        return replace(self, games=games, **{name: max(1, round(getattr(self, name) * part)) for name in names})
+        scaled = {name: max(1, round(value * part)) for name, value in asdict(self).items() if name not in UNSCALED}
+        return replace(self, games=games, **scaled)
 
 
 QUICK = Plan()
@@ -68,6 +76,10 @@ FULL = Plan(
     long_game=2000,
     references=200,
     conflicts=240,
+    visits=160,
+    everything=40,
+    sentences=40,
+    takes=60,
 )
 
 
