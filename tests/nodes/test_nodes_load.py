@@ -11,6 +11,8 @@ import pytest
 from comfy_server import OLDER, server  # noqa: F401  a fixture
 from comfy_stub import ComfyStub
 
+from animegamer_core.__main__ import VERBS
+
 ROOT = Path(__file__).parents[2]
 NODES = sorted((ROOT / "nodes").glob("*.py"))
 # ComfyUI 0.3.64 refuses a whole pack for one keyword that it does not know.
@@ -29,6 +31,18 @@ def inputs_of(kind):
 def outputs_of(kind):
     """[(name, type)] of one of our nodes."""
     return [(item.display_name, item.type) for item in SCHEMAS[kind].outputs]
+
+
+def test_what_was_released_is_still_there():
+    """Saved graphs fill widgets by their order, and link outputs by their place."""
+    for line in (Path(__file__).parent / "released.txt").read_text(encoding="utf-8").splitlines()[1:]:
+        kind, _, words = line.partition(": ")
+        inputs, outputs = (part.split() for part in words.split(">"))
+        if kind == "verbs":
+            assert set(inputs) <= set(VERBS)
+            continue
+        assert [item.id for item in SCHEMAS[kind].inputs][: len(inputs)] == inputs, kind
+        assert [f"{name}:{kept}" for name, kept in outputs_of(kind)][: len(outputs)] == outputs, kind
 
 
 def test_the_root_imports_nothing():
