@@ -116,7 +116,7 @@ def test_damaged_openings_are_read_or_refused_in_a_sentence(film, tmp_path):
 
 
 @pytest.fixture
-def told(encoding_world, tiny_encoder, tmp_path):
+def story_with_clip(encoding_world, tiny_encoder, tmp_path):
     """A story of two turns with an opening's clip."""
     world = encoding_world
     began = open_game(tiny_encoder, "Miko waves", frames_of_bytes(greys(DECODER.frames)), DECODER.frames, 0, 0.0)
@@ -125,7 +125,7 @@ def told(encoding_world, tiny_encoder, tmp_path):
     return story
 
 
-def test_a_story_keeps_the_clip_beside_the_opening_and_gives_it_back(told, tmp_path):
+def test_a_story_keeps_the_clip_beside_the_opening_and_gives_it_back(story_with_clip, tmp_path):
     story = Story.read(tmp_path, "game")
     session = story.session(2, 4)
     path = story.opening_clip(session)
@@ -141,9 +141,9 @@ def test_a_story_keeps_the_clip_beside_the_opening_and_gives_it_back(told, tmp_p
 # Exports
 
 
-def test_a_film_and_its_subtitles_begin_with_turn_0_only_if_asked(told, tmp_path):
-    usual = export_film(told, tmp_path / "usual.mp4", subtitles=True)
-    longer = export_film(told, tmp_path / "longer.mp4", subtitles=True, opening=True)
+def test_a_film_and_its_subtitles_begin_with_turn_0_only_if_asked(story_with_clip, tmp_path):
+    usual = export_film(story_with_clip, tmp_path / "usual.mp4", subtitles=True)
+    longer = export_film(story_with_clip, tmp_path / "longer.mp4", subtitles=True, opening=True)
     assert longer.seconds == usual.seconds + DECODER.frames / DECODER.fps
     with av.open(str(longer.files[0])) as container:
         frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
