@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..data.benchmark import BenchmarkGame
 from ..game.life import Values
+from ..game.recall import RECALL
 from ..game.state import GameSession, GameState, MotionTable
 from ..media.video import to_uint8
 from ..model.decoder import ShotDecoder
@@ -68,9 +69,9 @@ class GamePlayer(Protocol):
 class WorldPlayer:
     """Plays with a world's own models, which are loaded when the first game begins.
 
-    Of the settings, only window, steps, guidance, device and dtype are used. facts: everything besides the game and the
-    seed that its shots depend on. calibration: what a report should say about its motion values; None if they are those
-    of its training data.
+    Its engine reads the past turns that it would read in `play`. Of the settings, only window, memory, steps, guidance,
+    device and dtype are used. facts: everything besides the game and the seed that its shots depend on. remarks: what a
+    report should say about what the engine reads, and about motion values that are not those of the training data.
     """
 
     def __init__(self, world: World, settings: PlaySettings) -> None:
@@ -78,14 +79,20 @@ class WorldPlayer:
         self.settings = settings
         self.name = world.spec.name
         self.fps = float(world.spec.decoder.fps)
-        self._new_session = GameSession(window=settings.window_in(world))  # raises ValueError for an impossible window
+        window, memory = settings.window_in(world), settings.memory or world.memory
+        self._new_session = GameSession((), window, memory=memory, rules=world.life.rules)  # ValueError: the window
         self._uncalibrated = uncalibrated_table(world)
-        self.calibration = calibration_remark(world.motion_table, self._uncalibrated)
+        calibration = calibration_remark(world.motion_table, self._uncalibrated)
+        most = min(memory.turns, window - 1) if memory.kind == RECALL else 0
+        earlier = f", up to {most} of them earlier ones that it refers to" if most > 0 else ""
+        reads = f"for each instruction the engine reads {window} past turns{earlier} (memory {memory.kind})"
+        self.remarks = (reads,) if calibration is None else (reads, calibration)
         self.facts = {
             "kind": "world",
             "fingerprint": world.fingerprint,
             "profile": world.profile.name,
-            "window": self._new_session.window,
+            "window": window,
+            "memory": asdict(memory),
             **asdict(resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance)),
             "precision": settings.precision,
             "motion_table": asdict(world.motion_table),
@@ -103,11 +110,13 @@ class WorldPlayer:
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
         """Yield the shots of a game; a turn's seconds exclude loading and the uncalibrated shot."""
         self.engine, self.decoder  # noqa: B018  load before timing starts
-        session = self._new_session
+        session, states = self._new_session, {}  # the session drops old states, which memory `recall` may need
         for index, turn in enumerate(game.turns):
             begun = time.perf_counter()
-            state = self.engine.predict(session.past(), turn.instruction)
-            session = session.step(turn.instruction, state)
+            recalled = session.recall(turn.instruction, stored=True)
+            past = [replace(known, state=states[known.number]) for known in session.past(recalled)]
+            state = states[session.next_number] = self.engine.predict(past, turn.instruction)
+            session = session.step(turn.instruction, state, recalled=recalled)
             noise = (seed + index) % SEEDS
             frames = self._draw(state, self.world.motion_table, noise)
             seconds, table = time.perf_counter() - begun, self._uncalibrated

@@ -46,7 +46,9 @@ from animegamer_core.evaluate.world.scores import (
     rowwise_cosine,
     scored_text,
 )
-from animegamer_core.story.player import PlaySettings
+from animegamer_core.media.video import read_clip, write_clip
+from animegamer_core.story.player import Player, PlaySettings
+from animegamer_core.story.story import Story
 from animegamer_core.toybox.calibration import CALIBRATED_VALUES, DATA_VALUES
 from animegamer_core.weights import open_world
 
@@ -313,6 +315,20 @@ def test_two_processes_share_the_games_out_and_give_the_same_numbers(world, play
     assert done.stdout.count("small-2") <= 1 and done.stdout.count("| metric ") == 1, "one process speaks"
 
 
+def test_a_world_plays_a_benchmark_as_it_plays_for_people(world, tmp_path):
+    motions = ("wave hello with a red scarf", "run", "run", "run", "dance with the scarf")
+    turns = tuple(replace(small_games(1)[0].turns[0], motion=motion) for motion in motions)
+    settings = PlaySettings(2, seed=7, steps=2)
+    player, story = WorldPlayer(world, settings), Story.open(tmp_path, "story", world.spec.name, world.fingerprint)
+    people = Player(world, story, settings)
+    for asked, shot in zip(turns, player.play(BenchmarkGame("recalls", turns), 7), strict=True):
+        write_clip(tmp_path / "shot.mp4", shot.frames, player.fps)
+        shown = read_clip(people.step(asked.instruction).clip).frames
+        assert np.array_equal(read_clip(tmp_path / "shot.mp4").frames, shown)
+    assert people.session.turns[-1].recalled == (1,), "or this test shows nothing"
+    assert "reads 2 past turns, up to 1 of them earlier" in player.remarks[0] and player.facts["memory"]["turns"] == 2
+
+
 def test_another_runs_folder_is_refused_with_what_differs(world, played, tmp_path):
     before = {path: path.read_bytes() for path in played.rglob("*") if path.is_file()}
     cases = {
@@ -382,7 +398,7 @@ def test_a_folder_that_cannot_stand_beside_is_refused_before_anything_is_played(
 
 def test_words_that_the_world_never_saw_are_told(world, tmp_path):
     odd = tuple(replace(turn, motion="juggle \u5343\u5bfb") for turn in small_games(1)[0].turns)
-    (remark,) = job_of(world, tmp_path / "out", games=(BenchmarkGame("odd", odd),)).remarks()
+    *_, remark = job_of(world, tmp_path / "out", games=(BenchmarkGame("odd", odd),)).remarks()
     assert remark.endswith("not trained with these words of the benchmark: juggle, \u5343\u5bfb")
 
 

@@ -81,11 +81,11 @@ class EvaluationJob:
         return references_of((game.character for game in self.games), self.characters)
 
     def remarks(self) -> list[str]:
-        """Remarks to show before playing: missing reference pictures, calibration, and words unknown to the world."""
+        """Remarks to show before playing: missing reference pictures, how a world plays, and words unknown to it."""
         player, remarks = self.player, [*self.references.remarks]
         if not isinstance(player, WorldPlayer):
             return remarks
-        remarks += [] if player.calibration is None else [player.calibration]
+        remarks += player.remarks
         instructions = " ".join(turn.instruction for game in self.played for turn in game.turns)
         if words := player.world.tokenizer().unknown_words(instructions):
             remarks.append(f"world {player.name!r} was not trained with these words of the benchmark: {listed(words)}")
