@@ -181,6 +181,12 @@ class DecoderSpec:
     guides_motion: bool = False  # whether guidance also amplifies the motion value; the decoder must know none as well
 
     def __post_init__(self) -> None:
+        cell = self.vae.spatial_factor * self.patch
+        if self.height % cell or self.width % cell or self.frames % TIME_FACTOR != 1:
+            raise ValueError(
+                f"decoder: shots of {self.frames} frames of {self.height} x {self.width} (height x width); expected "
+                f"sides that are multiples of {cell}, and 1 + {TIME_FACTOR}n frames"
+            )
         frames, _, rows, columns = self.latent_shape
         numbers = frames * (rows // self.patch) * (columns // self.patch) * self.heads * self.head_width
         if numbers > MOST_POSITIONS:

@@ -201,7 +201,7 @@ class PlayGameTakes(io.ComfyNode):
     def execute(
         cls, model: GameModel, text: str, story: str, takes: int, seed: int, window: int, **drawing: typing.Any
     ) -> io.NodeOutput:
-        from PIL import Image
+        from ..animegamer_core.data.captions.pictures import open_picture
 
         comfyui.require(*PACKAGES, "av")
         seeds, instructions, node = take_seeds(takes, seed), read_instructions(text), str(cls.hidden.unique_id)
@@ -218,10 +218,8 @@ class PlayGameTakes(io.ComfyNode):
         with opened.lock():
             video, picture = play_takes(opened, len(instructions), seeds, play)
         PLAYED.record(dict(text=text, story=story, takes=takes, seed=seed, window=window, **drawing), story)
-        with Image.open(picture) as grid:
-            shown = image_of_picture(grid)
         ui = {"images": [comfyui.output_item(video)], "animated": [True]}
-        return io.NodeOutput(shown, InputImpl.VideoFromFile(str(video)), ui=ui)
+        return io.NodeOutput(image_of_picture(open_picture(picture)), InputImpl.VideoFromFile(str(video)), ui=ui)
 
 
 class GameRun:

@@ -38,6 +38,7 @@ def test_release_sizes_are_the_published_ones():
         ({"state": {"width": "wide"}}, "width"),
         ({"engine": {"heads": 0}}, "spec.engine.heads: 0 is not a valid size"),
         ({"decoder": {"vae": {"channels": [8, -1]}}}, "spec.decoder.vae.channels: -1 is not a valid size"),
+        ({"decoder": {"width": 47}}, "shots of 17 frames of 480 x 47 .* multiples of 16"),
         ({"decoder": {"spatial_scale": float("nan")}}, "spec.decoder.spatial_scale: nan is not a valid scale"),
     ],
 )

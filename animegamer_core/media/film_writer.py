@@ -19,7 +19,7 @@ import numpy as np
 from ..files import replacing, write_text
 from ..game.state import clean_text
 from .soundtrack import RATE, sound_frames
-from .video import Frames
+from .video import CLIPS, Frames, open_media
 
 if typing.TYPE_CHECKING:
     import av
@@ -93,7 +93,7 @@ def _has_captions(film: Path) -> bool:
     import av
 
     try:
-        with av.open(str(film)) as container:
+        with open_media(film, CLIPS) as container:
             return bool(container.streams.subtitles)
     except av.error.FFmpegError:
         return False  # no film, or none that can be read

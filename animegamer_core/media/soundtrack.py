@@ -9,12 +9,16 @@ from pathlib import Path
 
 import numpy as np
 
+from .video import open_media
+
 if typing.TYPE_CHECKING:
     import av
 
 RATE = 48000  # samples a second of a film's sound
 FADE = 1.5  # seconds of the fade-out, or the film's length if that is shorter
 _PIECE = 4096  # samples that are converted at a time
+# FFmpeg's names of demuxers, of audio files and of films
+_SOUNDS = "wav,w64,aiff,caf,mp3,flac,aac,ac3,wv,ape,mov,matroska,ogg,asf,avi,mpegts,mpeg,flv"
 
 
 def read_sound(path: Path) -> np.ndarray:
@@ -22,7 +26,7 @@ def read_sound(path: Path) -> np.ndarray:
     import av
 
     try:
-        with av.open(str(path)) as container:
+        with open_media(path, _SOUNDS) as container:
             frames = container.decode(container.streams.audio[0]) if container.streams.audio else iter(())
             pieces = list(_resampled(frames))
     except FileNotFoundError:  # names the file already
@@ -55,8 +59,9 @@ def sound_frames(samples: np.ndarray, seconds: float) -> Iterator[av.AudioFrame]
     for first in range(0, total, _PIECE):
         places = np.arange(first, min(first + _PIECE, total))
         loudness = np.minimum(1, (total - places) / faded, dtype=np.float32)
-        piece = np.ascontiguousarray(samples[:, places % samples.shape[1]] * loudness)
-        frame = av.AudioFrame.from_ndarray(piece, format="fltp", layout="stereo")
+        # The encoder never ends with samples far beyond 1, which files of floats may hold, and refuses NaN.
+        piece = np.nan_to_num(samples[:, places % samples.shape[1]]).clip(-1, 1) * loudness
+        frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(piece), format="fltp", layout="stereo")
         frame.rate, frame.pts = RATE, first
         yield frame
 

@@ -24,6 +24,7 @@ Frames = np.ndarray  # (F, H, W, 3) uint8, red green blue
 # small frames its macroblock tree reads uninitialised memory (1 file in 50 differed at 48 x 32).
 _X264 = {"crf": "14", "preset": "medium", "bf": "0", "threads": "1", "x264-params": "mbtree=0"}
 _MP4 = {"movflags": "use_metadata_tags+faststart"}
+CLIPS = "mov"  # FFmpeg's name of the demuxer of mp4
 
 
 @dataclass(frozen=True)
@@ -85,13 +86,25 @@ def write_clip(
         container.mux(stream.encode())
 
 
+def open_media(path: Path, formats: str) -> InputContainer:
+    """Open a film, clip or sound of one of these formats: FFmpeg's names of demuxers, with commas.
+
+    Only this file is read. FFmpeg goes by content, not by name, and playlists and scripts make it open the files and
+    addresses that they name. FFmpegError for anything else.
+    """
+    import av
+
+    options = {"protocol_whitelist": "file", "format_whitelist": formats}
+    return av.open(f"file:{path}", container_options=options, metadata_errors="ignore")
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[InputContainer]:
     """An open mp4 with a video; ValueError for another file, and for what cannot be read of it within the block."""
     import av
 
     try:
-        with av.open(str(path), metadata_errors="ignore") as container:
+        with open_media(path, CLIPS) as container:
             if not container.streams.video or container.streams.video[0].codec_context is None:
                 raise ValueError(f"{path}: no video that can be decoded in this file")
             yield container

@@ -228,18 +228,26 @@ def download(file: HubFile, on_bytes: OnBytes) -> None:
     make_folder(file.local.parent)
     disable_progress_bars("huggingface_hub.http_get")
     url = hf_hub_url(file.repo, file.path, revision=file.revision, endpoint=constants.ENDPOINT)
+    mismatch = (
+        f"{file.repo}/{file.path}: the download does not match the hub's list (expected {file.bytes} bytes with "
+        f"sha256 {file.sha256[:12]}...), so it was removed; try again"
+    )
+
+    def count(size: int) -> None:
+        if part.tell() + size > file.bytes:  # what a server sends without end would fill the disk
+            part.truncate(0)
+            raise CheckpointError(mismatch)
+        on_bytes(size, file.local.name)
+
     with room_for(file.local), _in_one_sentence(file.repo), _Counted(file.part, "a") as part:
-        part.report = lambda size: on_bytes(size, file.local.name)
+        part.report = count
         done = part.seek(0, io.SEEK_END)
         if done < file.bytes:
             http_get(url, part, resume_size=done, headers=build_hf_headers(), expected_size=file.bytes)
     sync_file(file.part)
     if file.part.stat().st_size != file.bytes or (file.sha256 and note_of(file.part).sha256 != file.sha256):
         file.part.unlink()
-        raise CheckpointError(
-            f"{file.repo}/{file.path}: the download does not match the hub's list (expected {file.bytes} bytes with "
-            f"sha256 {file.sha256[:12]}...), so it was removed; try again"
-        )
+        raise CheckpointError(mismatch)
     rename(file.part, file.local)
 
 

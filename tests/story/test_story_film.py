@@ -110,6 +110,12 @@ def test_sound_fills_the_film_and_fades_out(story, tmp_path, seconds):
     assert loud[0] == pytest.approx(0.5, abs=0.1) == loud[1] and loud[1] > 1.5 * loud[2] > 2 * loud[3]
 
 
+@pytest.mark.parametrize("sample", [1e8, np.nan])  # for both the encoder's search never ends, or it refuses them
+def test_a_sound_of_one_sample_of_any_size_ends(story, tmp_path, sample):
+    film = export_film(story, tmp_path / "film.mp4", sound=np.full((2, 1), sample, np.float32))
+    assert np.abs(sound_of(film.files[0])).max() < 1.5
+
+
 def tune(folder, seconds=1.0):
     path = folder / "tune.wav"
     with wave.open(str(path), "wb") as file:

@@ -113,6 +113,10 @@ def test_wrong_content_never_gets_a_name(hub, fetch, tmp_path):
     hub.wrong = {ENGINE: bytes([right[0] ^ 1]) + right[1:]}
     assert f"{ENGINE}: the download does not match the hub's list" in fetch(tmp_path / "d", "--yes").error
     assert not list((tmp_path / "d").rglob("pytorch_model.bin*"))
+    hub.wrong = {ENGINE: right + bytes(1 << 20)}
+    assert "does not match the hub's list" in fetch(tmp_path / "d", "--yes").error
+    (part,) = (tmp_path / "d").rglob("pytorch_model.bin*")
+    assert part.stat().st_size == 0, "neither kept nor read to its end"
     hub.wrong = {}
     assert fetch(tmp_path / "d", "--yes").status == 0
 

@@ -19,6 +19,8 @@ from PIL import Image, ImageDraw, ImageFont, ImageOps
 from .replies import why_unfit
 
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+# Pillow goes by content, not by name, and for some formats it starts other programs: for PostScript, Ghostscript.
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 MATCHING_FRAMES, CAPTIONING_FRAMES = 4, 8  # supplement, section 2
 MOST_REFERENCES = 30  # more would be too small to tell apart on one sheet
 MOST_PICTURES = 3  # of one character, side by side
@@ -118,11 +120,11 @@ def open_picture(path: Path) -> Image.Image:
     if not path.is_file():  # reading from a pipe would wait for ever
         raise ValueError(f"{path}: there is no such file; name a picture")
     try:
-        with Image.open(path) as file:
+        with Image.open(path, formats=_FORMATS) as file:
             moves = file.format in _MAY_MOVE and getattr(file, "is_animated", False)
             upright = ImageOps.exif_transpose(file).convert("RGBA")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{path}: not a readable picture ({type(error).__name__}); save it as PNG again") from error
+        raise ValueError(f"{path}: not a readable picture ({type(error).__name__}); save it as PNG") from error
     if moves:
         raise ValueError(f"{path}: is animated; save it as .mp4, or one of its frames as PNG")
     flat = Image.new("RGBA", upright.size, _PAPER)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...media.video import open_media
 from .colour import Display
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _KNOWN_LENGTH = ("mov,mp4", "matroska", "avi", "flv", "asf")  # formats whose he
 _HDR = (16, 18)  # transfer characteristics of ITU-T H.273: PQ and HLG
 _DOLBY = ("dvh1", "dvhe", "dva1", "dvav")  # tags of Dolby Vision
 _DECODING_TIMES = ("avi",)  # formats that store decoding times, not display times
-_NO_FILMS = ("concat", "hls", "dash", "sdp", "tty", "image2")  # lists of other files, which must not be read, and texts
+_FILMS = "mov,matroska,avi,flv,asf,mpegts,mpeg,mpegvideo,m4v,mxf,ogg,rm,dv,gif"  # FFmpeg's names of demuxers
 _MAY_JUMP = ("mpegts", "mpeg")  # formats whose clock may restart, as in joined recordings
 _MISSING = 1.0  # seconds that must be missing at the end before a file counts as truncated
 _LATE = 1.0  # seconds by which a time may exceed the film's length
@@ -54,12 +55,10 @@ def opened(path: Path, threads: int) -> Iterator[FilmFile]:
 def _container(path: Path) -> InputContainer:
     import av
 
-    # Local files only: a playlist must not make us fetch its addresses.
-    local = {"protocol_whitelist": "file"}
     try:
-        return av.open(f"file:{path}", container_options=local, metadata_errors="ignore")
+        return open_media(path, _FILMS)
     except av.error.FFmpegError as error:
-        hint = "it is not a film, or it is truncated and its index is missing"
+        hint = "it is not a film (a picture, a playlist?), or it is truncated and its index is missing"
         raise FilmError(f"{path}: cannot be opened ({error.strerror}); {hint}") from error
 
 
@@ -190,9 +189,6 @@ def _video_track(path: Path, container: InputContainer) -> VideoStream:
     """The first video track that can be decoded; FilmError says what the file is instead."""
     from av.stream import Disposition
 
-    kind = container.format.name
-    if kind.startswith(_NO_FILMS) or kind.endswith("_pipe"):
-        raise FilmError(f"{path}: is a picture, a text or a list of other files, not a film")
     tracks = [track for track in container.streams.video if Disposition.attached_pic not in track.disposition]
     if not tracks or tracks[0].codec_context is None:
         raise FilmError(f"{path}: has no video that can be decoded; name a film")
