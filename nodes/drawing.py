@@ -247,7 +247,7 @@ def shot_ui(shot: Shot) -> dict[str, list[typing.Any]]:
 def step_watcher(
     decoder: ShotDecoder, report: Callable[..., None], before: int = 0
 ) -> Callable[[int, int, Tensor], None]:
-    """A callback for `shoot` that reports the steps, with `before` added, and sometimes a preview.
+    """A callback for `draw_turn` that reports the steps, with `before` added, and sometimes a preview.
 
     Previews take a fixed fraction of the time at most, on slow machines and on fast ones.
     """
