@@ -1,16 +1,18 @@
 // The form of the Play tab: the instruction or its fields, the takes, the settings, and the progress.
 
+import { createCheck } from "./check.mjs";
 import { el, set, wordButton } from "./dom.mjs";
 import { composeInstruction, FIELDS, oneLine, readFields } from "./instruction.mjs";
 import { SCOPES } from "./state.mjs";
+import { createWordList, notShownWith } from "./word_list.mjs";
 
 const MESSAGE_MS = 6000; // that a temporary message is shown
 const LABELS = { character: "character", adverb: "adverb", motion: "motionField", time: "time", place: "place" };
 const LISTS = { character: "characters", adverb: "adverbs", motion: "motions", time: "times", place: "places" };
 
 /**
- * The form at the bottom of the tab. `act` has play(instruction, takes, settings), stop(), keep(settings), takeOver(),
- * which is called when the player writes. more: an element above the buttons.
+ * The form at the bottom of the tab. `act` has play(instruction, takes, settings), stop(), keep(settings), check(instruction,
+ * steps), takeOver(), which is called when the player writes. more: an element above the buttons.
  */
 export function createForm(say, act, more) {
   const text = el("textarea", {
@@ -24,9 +26,14 @@ export function createForm(say, act, more) {
   const fields = createFields(say, () => {
     act.takeOver();
     text.value = composeInstruction(fields.values());
-    status.written();
+    written();
   });
-  const settings = createSettings(say, (values) => act.keep(values));
+  const known = createWordList(say, fields);
+  const settings = createSettings(say, (values) => {
+    act.keep(values);
+    check.look(values.steps);
+  });
+  const check = createCheck(say, text, act.check, { replace: put, open: known.open });
   const playOne = wordButton("play", say("playTurn"), { type: "submit", class: "ag-main" });
   const several = wordButton("clone", "", { class: "ag-second", on: { click: () => submit(session.choices.takes) } });
   const stop = wordButton("stop-circle", say("stop"), {
@@ -41,8 +48,9 @@ export function createForm(say, act, more) {
     // The browser's validation cannot show errors in a folded section; `values` and the server check all settings.
     { class: "ag-form", novalidate: true, on: { submit: () => submit(1) } },
     status.element,
-    el("div", { class: "ag-folds" }, fields.element, settings.element),
-    text,
+    el("div", { class: "ag-folds" }, fields.element, known.element, settings.element),
+    check.place,
+    check.element,
     help,
     more,
     el("div", { class: "ag-buttons" }, playOne, several, stop),
@@ -84,7 +92,13 @@ export function createForm(say, act, more) {
   function write(words) {
     if (text.value !== words) text.value = words;
     fields.read(words);
+    written();
+  }
+
+  function written() {
     status.written();
+    known.show(session.words);
+    check.look(settings.values().steps);
   }
 
   /** Set the text that the player has chosen. */
@@ -102,6 +116,7 @@ export function createForm(say, act, more) {
   function empty() {
     text.value = sent = "";
     fields.empty();
+    check.look(0);
   }
 
   function show(now, event) {
@@ -111,6 +126,7 @@ export function createForm(say, act, more) {
     if (now.story !== story) empty();
     story = now.story;
     fields.suggest(now.words);
+    if (event !== "progress") known.show(now.words);
     for (const button of [playOne, several]) button.disabled = now.busy;
     const focused = document.activeElement;
     stop.hidden = !now.busy;
@@ -120,6 +136,7 @@ export function createForm(say, act, more) {
     if ((focused === stop && !now.busy) || ((focused === playOne || focused === several) && now.busy)) text.focus();
     if (event === "turn" && !fields.element.open) text.value = oneLine(text.value) === sent ? "" : text.value;
     if (event === "turn") sent = "";
+    if (event === "turn") check.look(settings.values().steps);
     status.show(now, event);
   }
 
@@ -130,9 +147,13 @@ function createFields(say, changed) {
   const inputs = Object.fromEntries(
     FIELDS.map((name) => [
       name,
-      el("input", { type: "text", list: `ag-list-${name}`, autocomplete: "off", on: { input: changed } }),
+      el("input", { type: "text", list: `ag-list-${name}`, autocomplete: "off", on: { input: changed, focus: () => mark() } }),
     ]),
   );
+  const put = (name, value) => {
+    inputs[name].value = value;
+    changed();
+  };
   const lists = Object.fromEntries(FIELDS.map((name) => [name, el("datalist", { id: `ag-list-${name}` })]));
   const rows = FIELDS.map((name) =>
     el(
@@ -155,22 +176,36 @@ function createFields(say, changed) {
     if (now === words) return;
     words = now;
     for (const name of FIELDS) {
-      const known = words[LISTS[name]] ?? [];
-      lists[name].replaceChildren(...known.map((value) => el("option", { value })));
-      set(inputs[name], { placeholder: known[0] ?? null });
+      set(inputs[name], { placeholder: words[LISTS[name]]?.[0] ?? null });
+    }
+    mark();
+  }
+
+  /** The lists of the fields; what training never showed with the other fields says so. */
+  function mark() {
+    for (const name of FIELDS) {
+      const option = (value) => {
+        const pairs = notShownWith(value, values(), words).map((other) => `${value} + ${other}`).join(", ");
+        return el("option", { value, label: pairs ? say("untried", { pairs }) : null });
+      };
+      lists[name].replaceChildren(...(words[LISTS[name]] ?? []).map(option));
     }
   }
 
   function read(instruction) {
     const found = readFields(instruction, words);
-    if (found) for (const name of FIELDS) inputs[name].value = found[name];
+    if (found || !instruction) for (const name of FIELDS) inputs[name].value = found?.[name] ?? "";
   }
 
   function empty() {
     for (const name of FIELDS) inputs[name].value = "";
   }
 
-  return { element, suggest, read, empty, values: () => Object.fromEntries(FIELDS.map((name) => [name, inputs[name].value])) };
+  function values() {
+    return Object.fromEntries(FIELDS.map((name) => [name, inputs[name].value]));
+  }
+
+  return { element, suggest, read, empty, put, values };
 }
 
 function createSettings(say, changed) {

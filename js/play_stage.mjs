@@ -74,13 +74,13 @@ export function createStage(say, clips, more, move) {
   return { element, show, showPreview, moveClips };
 }
 
-/** Why a turn's shot is only a draft (`draft` of GET /animegamer/story), as one line. */
-export function draftWords({ steps, of: all, words = [] }, say) {
+/** Why a turn's shot is only a draft (`draft` of GET /animegamer/story), as one line that begins with `title`. */
+export function draftWords({ steps, of: all, words = [] }, say, title = "draft") {
   const reasons = [
     steps == null ? "" : say("draftSteps", { steps, all }),
     words.length ? say("draftWords", { words: words.join(", ") }) : "",
   ];
-  return [say("draft"), ...reasons].filter(Boolean).join(" \u00b7 ");
+  return [say(title), ...reasons].filter(Boolean).join(" \u00b7 ");
 }
 
 /** Example instructions at the beginning of a story; `choose(instruction)` puts one into the form. */

@@ -167,6 +167,7 @@ function createGame(say, session, clips, page) {
         return session.stop();
       },
       keep: (settings) => session.keep(settings),
+      check: (instruction, steps) => session.check(instruction, steps),
       takeOver: () => page.autoplay.takeOver(),
     },
     suggestions.element,

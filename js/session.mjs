@@ -9,7 +9,7 @@ export const TAKES = 3;
 
 /**
  * `port` is the server: queue(prompt) -> id, cancel(ids), history(id) -> entry or null, queued() ->
- * {running, waiting} ids, getJson(path).
+ * {running, waiting} ids, getJson(path), postJson(path, values).
  * `store` is local storage. Each change calls `onChange(session, event)`.
  */
 export class PlaySession {
@@ -136,6 +136,12 @@ export class PlaySession {
     const read = () => this.port.getJson(`/animegamer/suggestions?${new URLSearchParams(asked)}`);
     const found = await (quiet ? read().catch(() => null) : this.#guard(read)); // a world may have no words
     return found?.suggestions ?? [];
+  }
+
+  /** What to know of an instruction before it is played: {draft, nearest, untried}, {error} if it is refused, or null. */
+  async check(instruction, steps) {
+    const refused = (error) => (error.status === 400 ? { error: error.message } : null);
+    return this.port.postJson("/animegamer/check", { world: this.world, instruction, steps }).catch(refused);
   }
 
   /** Draw the current turn again, until it has as many takes as the setting says, or once more. */

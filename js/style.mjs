@@ -184,12 +184,14 @@ const STYLE = `
 .ag-bar { height: 6px; --ag-own: var(--ag-motion); }
 .ag-bar.ag-unknown .ag-fill { width: 30%; animation: ag-run 1.4s ease-in-out infinite alternate; }
 .ag-alert { padding: 8px 10px !important; border-radius: 8px; background: color-mix(in srgb, var(--ag-loss) 18%, transparent); overflow-wrap: anywhere; }
-.ag-folds { display: grid; grid-template-columns: 1fr 1fr; gap: 4px 12px; }
+.ag-folds { display: grid; grid-template-columns: 1fr auto 1fr; gap: 4px 12px; }
 .ag-fold { grid-row: 1; grid-column: 1; justify-self: start; align-self: start; }
-.ag-fold + .ag-fold { grid-column: 2; justify-self: end; }
+.ag-fold:nth-of-type(2) { grid-column: 2; }
+.ag-fold:nth-of-type(3) { grid-column: 3; justify-self: end; }
 .ag-folds > .ag-fold[open] { grid-column: 1 / -1; justify-self: stretch; }
 .ag-fold:not([open]) { z-index: 1; }
-.ag-fold + .ag-fold[open] summary { display: flex; width: max-content; margin-inline-start: auto; }
+.ag-fold + .ag-fold[open] summary { display: flex; width: max-content; margin-inline: auto; }
+.ag-fold:nth-of-type(3)[open] summary { margin-inline: auto 0; }
 .ag-fold summary { display: inline-flex; gap: 6px; align-items: center; cursor: pointer; font-size: 12px; color: var(--ag-faint); border-radius: 6px; padding: 2px 4px; list-style: none; }
 .ag-fold summary::-webkit-details-marker { display: none; }
 .ag-fold summary:hover, .ag-fold[open] summary { color: var(--ag-ink); }
@@ -202,6 +204,19 @@ const STYLE = `
 .ag-settings select ~ input { flex: 0 0 64px; }
 .ag-field-character, .ag-field-whole { grid-column: 1 / -1; }
 .ag-text { resize: none; min-height: 56px; max-height: 180px; field-sizing: content; display: block; }
+.ag-checked { display: grid; }
+.ag-checked > * { grid-area: 1 / 1; }
+.ag-marks { z-index: 1; padding: 7px 10px; max-height: 180px; border: 1px solid transparent; overflow: hidden; white-space: pre-wrap; overflow-wrap: anywhere; color: transparent; pointer-events: none; }
+.ag-form u { text-decoration: underline wavy var(--ag-loss) 1.5px; text-underline-offset: 3px; }
+.ag-check-notes { display: flex; flex-direction: column; gap: 4px; font-size: 12px; max-height: 110px; overflow: hidden auto; scrollbar-width: thin; }
+.ag-instead, .ag-word-row { display: flex; flex-wrap: wrap; gap: 4px; align-items: baseline; }
+.ag-play .ag-word-chip { padding: 0 8px; line-height: 22px; font-size: 12px; border: 1px solid var(--ag-edge); border-radius: 11px; background: color-mix(in srgb, var(--ag-ink) 7%, transparent); }
+.ag-play .ag-word-chip:hover { background: color-mix(in srgb, var(--ag-ink) 16%, transparent); }
+.ag-play .ag-word-chip[aria-pressed=true] { background: var(--ag-motion); color: #fff; }
+.ag-play .ag-word-chip.ag-untried { border: 1px dashed var(--ag-entertainment); }
+.ag-word-list { display: flex; flex-direction: column; gap: 5px; max-height: 34vh; overflow: auto; padding: 4px 0; scrollbar-width: thin; }
+.ag-word-row { position: relative; padding-inline-start: 68px; }
+.ag-word-row > .ag-faint { position: absolute; inset-inline-start: 0; width: 64px; line-height: 24px; font-size: 11px; overflow: hidden; text-overflow: ellipsis; }
 .ag-suggestions, .ag-proposals { display: flex; flex-direction: column; gap: 6px; }
 .ag-proposals .ag-story { padding: 6px 10px !important; }
 .ag-proposals .ag-story .ag-story-name { font-size: 12px; white-space: normal; }
@@ -211,7 +226,7 @@ const STYLE = `
 .ag-ask .ag-quiet { margin-inline-start: 0; padding-inline: 4px !important; }
 .ag-ask .ag-quiet span { display: inline; }
 .ag-play .ag-ask input { width: 48px; height: 28px; padding: 2px 6px; font-size: 12px; }
-.ag-form:has(.ag-fold[open]) .ag-suggestions { display: none; }
+.ag-form:has(.ag-fold[open], .ag-check-notes:not([hidden])) .ag-suggestions { display: none; }
 .ag-buttons { display: flex; gap: 8px; }
 .ag-buttons .ag-main { flex: 1; }
 @container (max-width: 300px) { .ag-scroll, .ag-top, .ag-form { padding-inline: 8px; } .ag-top { gap: 4px; } .ag-icon { width: 28px; height: 30px; } .ag-chip { display: none; } .ag-play > .ag-game .ag-card { padding: 10px; }

@@ -2,6 +2,7 @@
 
     POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, branch?}   ?wait=1 waits for the turn
     GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W[&story=N]
+    POST /animegamer/check {world, instruction, steps?}   what to know of an instruction before it is played
     GET  /animegamer/suggestions?world=W&story=N[&branch=B&after=T&seed=S&count=C]   what may happen next
     POST /animegamer/stories {do: rename|duplicate, name, to} | {do: delete, name} | {do: restore, ticket}
     GET  /animegamer/weights?weights=W[&towers=1]   what a download would bring; the download itself is a prompt
@@ -65,6 +66,14 @@ class TurnRequest(msgspec.Struct, forbid_unknown_fields=True):
     branch: str = ""
 
 
+class CheckRequest(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of POST /animegamer/check. steps: 0 means the world's own."""
+
+    world: str
+    instruction: str
+    steps: typing.Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
 class StoryRequest(msgspec.Struct, forbid_unknown_fields=True):
     """The body of POST /animegamer/stories. to: the new name; ticket: the answer of `delete`, for `restore`."""
 
@@ -111,6 +120,7 @@ def register() -> None:
     for path, read in reading.items():
         table.get(f"/animegamer/{path}")(_answering(functools.partial(_read, read)))
     table.post("/animegamer/turn")(_answering(_turn))
+    table.post("/animegamer/check")(_answering(_check))
     table.post("/animegamer/stories")(_answering(_manage))
 
 
@@ -306,18 +316,44 @@ def _words(query: Query) -> Json:
     if "story" in query:
         story_name(query["story"])
         worlds.find_world(query.get("world", ""))
-    try:
-        facts = world_facts(query.get("world", ""))
-        words = facts.life.words or Words()
-    except (ValueError, OSError):  # a story of a world that is not installed
-        words = Words()
+    facts = _facts_or_none(query.get("world", ""))  # of a story, it may be a world that is not installed
+    words = (facts and facts.life.words) or Words()
     return {
-        "characters": list(words.characters),
+        "characters": words.characters,
         "motions": [act.phrase for act in words.acts],
         "adverbs": [word for level in words.adverbs for word in level],
-        "times": list(words.times),
-        "places": list(words.places),
+        "speeds": words.adverbs,
+        "times": words.times,
+        "places": words.places,
+        "things": words.things,
+        "looks": words.looks,
+        "untried": words.untried,
     }
+
+
+async def _check(request: web.Request) -> tuple[int, Json]:
+    """Why a turn would be a draft, the known words nearest to its unknown ones, and the pairs that training never
+    showed; an error if it would be refused.
+    """
+    asked = parse_json(await _body_of(request), CheckRequest, "the request")
+    instruction = read_instruction(asked.instruction)
+
+    def check() -> Json:
+        facts = _facts_or_none(asked.world)
+        words = (facts and facts.life.words) or Words()
+        draft = facts and facts.draft(instruction, asked.steps or None)
+        nearest = {word: words.nearest(word) for word in (draft or {}).get("words", ())}
+        return {"draft": draft, "nearest": nearest, "untried": words.untried_in(instruction)}
+
+    return 200, await asyncio.to_thread(check)
+
+
+def _facts_or_none(world: str) -> WorldFacts | None:
+    """The facts of a world; None if it is not installed."""
+    try:
+        return world_facts(world)
+    except (ValueError, OSError):
+        return None
 
 
 def _about(_: Query) -> Json:

@@ -7,6 +7,8 @@ page and metrics go through the rows.
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -15,6 +17,7 @@ Values = Mapping[str, int]  # of each stat by its name: its value, or its change
 
 UNIT = 5  # points of a stat per unit of change (docs/reference.md, character stats)
 LIMITS = (0, 100)
+WORD = r"[\w'-]+"
 
 
 @dataclass(frozen=True)
@@ -226,6 +229,31 @@ class Words:
     def tried(self, one: str, other: str) -> bool:
         """Whether two of a character, an act's phrase and a place may appear together in the training data."""
         return frozenset((one, other)) not in self._untried
+
+    def untried_in(self, instruction: str) -> list[tuple[str, str]]:
+        """The pairs of `untried` that an instruction combines."""
+        named = self.named_in(instruction)
+        return [pair for pair in self.untried if named.issuperset(pair)]
+
+    def named_in(self, text: str) -> frozenset[str]:
+        """The characters, act phrases and places in any text. Of "run away" and "run", the longer one counts."""
+        left, named = f" {' '.join(re.findall(WORD, text.lower()))} ", set()
+        for known in sorted(
+            (*self.characters, *(act.phrase for act in self.acts), *self.places), key=len, reverse=True
+        ):
+            spelled = f" {' '.join(re.findall(WORD, known.lower()))} "
+            if spelled in left:
+                named.add(known)
+                left = left.replace(spelled, " | ")
+        return frozenset(named)
+
+    def nearest(self, word: str, count: int = 3) -> list[str]:
+        """The words of this world that are spelled most like another one; none if no spelling is near."""
+        kinds = (self.characters, [act.phrase for act in self.acts], self.places, self.times, *self.adverbs)
+        known = {
+            part.lower(): part for kind in (*kinds, self.things, self.looks) for text in kind for part in text.split()
+        }
+        return [known[near] for near in difflib.get_close_matches(word.lower(), known, count)]
 
     def act_of(self, motion: str) -> Act | None:
         """The act in the motion part of an instruction; None if the world does not know it."""

@@ -185,6 +185,36 @@ def test_fields_write_the_instruction_with_the_worlds_own_words(game):
     page.locator(".ag-fold summary").first.click()
 
 
+def test_what_is_typed_is_checked_before_the_wait(game):
+    page, notes = game.page, game.page.locator(".ag-check-notes:visible")
+    page.fill(".ag-text", "Mikko kisses Taro in the forest")
+    notes.wait_for()
+    assert page.locator(".ag-marks u").all_inner_texts() == ["Mikko", "kisses"]
+    assert "This would be a draft" in notes.inner_text() and "unknown words: Mikko, kisses" in notes.inner_text()
+    game.comfy.shot("play-check-dark")
+    notes.get_by_role("button", name="Miko").click()
+    page.wait_for_function("() => document.querySelector('.ag-marks').querySelectorAll('u').length === 1")
+    assert page.input_value(".ag-text") == "Miko kisses Taro in the forest"
+    notes.get_by_role("button", name="Words").click()
+    page.fill(".ag-text", "")
+    known = page.locator(".ag-word-list")
+    for word in ("Miko", "run", "scarf", "red", "quickly", "street", "night"):
+        known.get_by_role("button", name=word, exact=True).click()
+    assert (
+        page.input_value(".ag-text")
+        == "Character: Miko; Motion: quickly run with a red scarf; Background: night street."
+    )
+    notes.wait_for()
+    assert "Training never showed Miko + street, run + street" in notes.inner_text()
+    assert "ag-untried" in known.get_by_role("button", name="dance", exact=True).get_attribute("class")
+    game.comfy.shot("play-words-dark")
+    page.locator(".ag-known summary").click()
+    page.fill(".ag-text", "a" * 9000)
+    notes.wait_for()
+    assert "9000 letters" in notes.inner_text(), "what would be refused is said too"
+    page.fill(".ag-text", "")
+
+
 def test_an_error_is_one_sentence_and_the_text_is_not_lost(game):
     page = game.page
     refusal = {"error": {"message": "The world is asleep."}, "node_errors": {}}

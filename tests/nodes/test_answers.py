@@ -132,6 +132,7 @@ PLAIN = {
 BODIES = {
     "turn": ("world", "story", "instruction", "seed", "motion", "after", "branch"),
     "stories": ("do", "name", "to", "ticket"),
+    "check": ("world", "instruction"),
 }
 QUERIES = {
     "stories": (), "story": ("name",), "words": ("world", "story"), "docs": ("page",), "training": ("run", "stage"),

@@ -107,6 +107,13 @@ def test_the_player_may_write_anything_between():
     assert Director(WORDS)(session)[0].instruction.startswith("Character: Momo")
 
 
+def test_a_text_names_what_training_never_showed_together():
+    known = Words(("Kai", "Mia"), (Act("run"), Act("run away")), ("beach",), untried=(("Kai", "run"), ("Kai", "beach")))
+    assert known.untried_in("At the beach, Kai wants to run away") == [("Kai", "beach")]
+    assert known.untried_in("Character: Kai; Motion: run; Background: bay.") == [("Kai", "run")]
+    assert known.nearest("beech") == ["beach"] and known.nearest("dragon") == []
+
+
 # Worlds
 
 

@@ -35,9 +35,9 @@ class PlayTab:
 
     def sketch(self, steps=2):
         """Few sampling steps in place of the world's own number, for quick tests."""
-        self.page.locator(".ag-fold summary").nth(1).click()
+        self.page.locator(".ag-fold summary").last.click()
         self.page.fill("input[name=steps]", str(steps))
-        self.page.locator(".ag-fold summary").nth(1).click()
+        self.page.locator(".ag-fold summary").last.click()
 
     def tell(self, words, key="Enter"):
         self.page.fill(".ag-text", words)
