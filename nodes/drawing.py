@@ -225,7 +225,7 @@ def motion_condition(motion: str, value: float, predicted: int, model: GameModel
     if motion == CUSTOM:
         if not 0 <= value <= LARGEST_MOTION:  # ComfyUI does not check linked values and NaN
             raise ValueError(f"motion_value is {value}; give 0 to {LARGEST_MOTION:g} pixels per frame")
-        return float(value)
+        return model.world.motion_table.at_least(value)
     return float(model.world.motion_table.value(predicted if motion == PREDICTED else MotionScope.parse(motion)))
 
 

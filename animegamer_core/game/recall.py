@@ -30,9 +30,20 @@ _BEFORE_A_PHRASE = frozenset(
     "near through across along around of for against past off".split()
 )
 _PRONOUNS = frozenset("i you he she it we they me him us them".split())
-_AFTER_A_PHRASE = frozenset(
-    "and or but while then as when until before after who which is are was were be has have had away again together up "
-    "down out back there here".split()
+_CONJUNCTIONS = frozenset("and or but while then as when until before after".split())
+_AFTER_A_PHRASE = _CONJUNCTIONS | frozenset(
+    "who which is are was were be has have had away again together up down out back there here today tonight now "
+    "too overhead everywhere".split()
+)
+_NO_ADVERBS = frozenset(  # the nouns and adjectives in -ly; every other word in -ly is an adverb
+    "ally anomaly assembly belly brolly bully butterfly dolly dragonfly family filly firefly fly folly gully "
+    "holly homily housefly jelly lily mayfly monopoly potbelly rally reply sawfly supply tally telly underbelly "
+    "waterlily wily beastly bodily bristly bubbly burly chilly comely costly cowardly crinkly crumbly cuddly curly "
+    "daily deadly early earthly elderly fatherly frilly friendly ghastly ghostly giggly grisly heavenly "
+    "hilly holy homely hourly jolly kindly kingly likely lively lonely lovely lowly manly melancholy monthly motherly "
+    "oily only orderly pearly pebbly prickly princely queenly scaly scholarly shapely sickly silly smelly sparkly "
+    "spindly sprightly squiggly stately steely stubbly surly tingly ugly ungainly unruly weekly wiggly wobbly woolly "
+    "wooly worldly wrinkly yearly".split()
 )
 
 
@@ -69,10 +80,10 @@ def chosen_memory(kind: str | None, turns: int | None) -> Memory | None:
 
 @dataclass(frozen=True)
 class Named:
-    """What a text names, as lower-case singular words.
+    """What a text names, as the keys of nouns: "the red car" names a car, and nothing red.
 
-    things: for each thing that it refers to, the words of its phrase, the last one first. scene: place and characters.
-    described: words of phrases that say what something looks like. shown: all words above.
+    things: what it refers to, for each the words that may be its noun. scene: place and characters. described: what it
+    says the looks of, or introduces. shown: all of these.
     """
 
     things: tuple[tuple[str, ...], ...]
@@ -98,21 +109,21 @@ def named_in(text: str) -> Named:
         phrases, place = list(_phrases(parts["motion"])), list(_phrases("in " + parts["place"]))
         who = names_of(parts["who"])
     characters = tuple(_key(name) for name in who if name.lower() not in _PRONOUNS)
-    places = tuple(phrase.words[-1] for phrase in place[:1] if phrase.names)
+    places = tuple(phrase.nouns[0] for phrase in place[:1] if phrase.names)
     phrases = [phrase for phrase in phrases if phrase.names]
     every = [*phrases, *(phrase for phrase in place if phrase.names)]
-    described = {word for phrase in every if phrase.describes for word in phrase.words}
+    described = {noun for phrase in every if phrase.describes for noun in phrase.nouns}
     return Named(
-        things=tuple(phrase.words[::-1] for phrase in phrases if not phrase.introduces),
+        things=tuple(phrase.nouns for phrase in phrases if not phrase.introduces),
         scene=(*places, *characters),
         described=frozenset(described),
-        shown=frozenset(chain(characters, *(phrase.words for phrase in every))),
+        shown=frozenset(chain(characters, *(phrase.nouns for phrase in every))),
     )
 
 
 @dataclass(frozen=True)
 class Seen:
-    """Which turn last described and last showed each word. Adding a turn makes a new index, so games can branch."""
+    """Which turn last described and last showed each noun. Adding a turn makes a new index, so games can branch."""
 
     described: dict[str, int] = field(default_factory=dict)
     shown: dict[str, int] = field(default_factory=dict)
@@ -149,10 +160,10 @@ class Seen:
 
     def _wanted(self, text: str, last: int) -> Iterator[int]:
         named = named_in(text)
-        for words in named.things:
-            word = next((word for word in words if word in self.shown), "")
-            shown = OPENING if self.opening else self.shown.get(word)
-            source = self.described.get(word, shown)
+        for nouns in named.things:
+            noun = next((noun for noun in nouns if noun in self.shown), "")
+            shown = OPENING if self.opening else self.shown.get(noun)
+            source = self.described.get(noun, shown)
             yield from () if source is None else (source,)
         for word in named.scene:
             yield from (self.shown[word],) if word in self.shown else ()
@@ -160,10 +171,13 @@ class Seen:
 
 @dataclass(frozen=True)
 class _Phrase:
-    """A noun phrase without its determiner. introduces: it starts with "a", so it names something new."""
+    """A noun phrase without its determiner. introduces: it starts with "a", so it names something new. subject: it
+    begins a clause, so its last word may be a verb ("the cat sleeps").
+    """
 
     words: tuple[str, ...]
     introduces: bool
+    subject: bool
 
     @property
     def names(self) -> bool:
@@ -175,25 +189,41 @@ class _Phrase:
         """Whether it says what its thing looks like, or introduces it."""
         return self.introduces or len(self.words) > 1
 
+    @property
+    def nouns(self) -> tuple[str, ...]:
+        """The key of its noun, the last word; of a word before what looks like a verb too."""
+        verb = self.subject and self.words[-1].endswith("s")
+        return tuple(map(_key, self.words[: -3 if verb else -2 : -1]))
+
 
 _FUNCTION_WORDS = _INTRODUCING | _REFERRING | _BEFORE_A_PHRASE | _AFTER_A_PHRASE
 
 
 def _phrases(text: str) -> Iterator[_Phrase]:
-    """The noun phrases of a text: the words from a determiner or preposition to the next function word or adverb."""
+    """The noun phrases of a text: the words from a determiner or preposition to the next function word or adverb.
+
+    In "a brightly coloured scarf" the adverb is passed over.
+    """
     words: list[str] | None = None
-    introduces = False
+    introduces, subject, before = False, False, "."
     for token in chain(_WORD.findall(text.lower()), ["."]):
-        if words is not None and token not in _FUNCTION_WORDS and token[0].isalnum() and not token.endswith("ly"):
-            words.append(_key(token))
+        is_adverb = token.endswith("ly") and token not in _NO_ADVERBS
+        if words is not None and token not in _FUNCTION_WORDS and token[0].isalnum() and not (is_adverb and words):
+            words += [] if is_adverb else [token]
             continue
         if words:
-            yield _Phrase(tuple(words), introduces)
+            yield _Phrase(tuple(words), introduces, subject)
         begins = token in _INTRODUCING or token in _REFERRING or token in _BEFORE_A_PHRASE
         words, introduces = ([] if begins else None), token in _INTRODUCING
+        subject, before = before in _CONJUNCTIONS or not before[0].isalnum(), token
+
+
+_ENDINGS = {"ie": "y", "ve": "f", "fe": "f"} | {f"{letter}e": letter for letter in "shoxz"}
 
 
 def _key(word: str) -> str:
-    """A word in lower case without plural or possessive ending, so that "cars" finds "car"."""
+    """The same text for all forms of a noun, so that "cars" finds "car" and "boxes" "box"; not always a word."""
     word = word.strip().lower().removesuffix("'s").removesuffix("\u2019s")
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us")):
+        word = word[:-1]
+    return word[:-2] + _ENDINGS.get(word[-2:], word[-2:])

@@ -59,6 +59,14 @@ class MotionTable:
         """The motion value of a scope; numbers outside 1..5 mean `wild`, as in the released scripts."""
         return self.values[scope - 1] if scope in range(1, 6) else self.values[4]
 
+    def at_least(self, value: float) -> float:
+        """A player's own motion value, or half of `still`'s if it is less.
+
+        Decoders are trained with 0 for no value, so shots move more again below this: in the Toybox 5 px at 0, 0.7 at
+        0.5.
+        """
+        return max(float(value), self.values[0] / 2)
+
     def level(self, value: float) -> MotionScope:
         """The scope of a measured motion value; ValueError if the table has no edges."""
         if self.edges is None:

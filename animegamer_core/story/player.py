@@ -89,8 +89,8 @@ class Player:
             self.story.put_state(prediction.key, prediction.state)
         session = prediction.follow(self.session, (self.settings.seed + number - 1) % SEEDS)
         turn = session.turns[-1]
-        asked = self.settings.motion.get(number)
-        motion = float(self.world.motion_table.value(turn.state.motion) if asked is None else asked)
+        table, asked = self.world.motion_table, self.settings.motion.get(number)
+        motion = float(table.value(turn.state.motion)) if asked is None else table.at_least(asked)
         shot, drawn = None, False
         if draw:
             key = shot_key(self.world, self.models, self.settings, turn, motion)

@@ -155,11 +155,13 @@ def instructions_of(story):
 
 
 def test_play_lists_its_files_and_branches(world, tmp_path, game, capsys):
-    assert run_play(world, tmp_path, game, "--motion", "2=wild", "--motion", "3=1.5px") == 0
+    chosen = ("--motion", "1=0px", "--motion", "2=wild", "--motion", "3=1.5px")
+    assert run_play(world, tmp_path, game, *chosen) == 0
     out, err = capsys.readouterr()
     listed = [Path(line) for line in out.splitlines()[-5:]]
     assert all(path.is_file() for path in listed) and listed[-1].name == "contact-sheet.png"
     assert "turn 3/3" in out and "(40 px)" in out and "(1.5 px)" in out and err == ""
+    assert f"({TABLE.values[0] / 2} px)" in out, "0 would mean no value, which moves more"
     (tmp_path / "other.txt").write_text(GAME[3])
     assert run_play(world, tmp_path, tmp_path / "other.txt", "--name", "game", "--branch", 1) == 0
     assert "turn 2/2" in capsys.readouterr().out
