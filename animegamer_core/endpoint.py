@@ -9,7 +9,6 @@ import base64
 import io
 import json
 import os
-import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,15 +25,14 @@ KEY, NO_KEY = "OPENAI_API_KEY", "none"
 VARIED = 0.7  # temperature of every attempt after the first, which would otherwise repeat its reply
 JPEG_QUALITY = 92
 LARGEST_SEED = 2**31 - 1  # what every service takes
+BAD_GATEWAY = 502  # status of an error that states none
 _SHOWN = 300  # characters of a service's own message that are shown
 _FINAL = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)  # statuses that the next question would get too
-_OPTIONS = ("max_tokens", "temperature", "seed")  # that some models refuse
+_OPTIONS = ("max_tokens", "max_completion_tokens", "temperature", "seed")  # that some models refuse
 _PROBLEMS = {  # by the reason why a reply ended
     "content_filter": "the service refused to describe the pictures",
     "length": "the reply was cut off at the token limit",
 }
-# Marks of a chat template and empty thoughts, which some servers leave around a reply.
-_WRAPPERS = re.compile(r"\A\s*<think>.*?</think>|<\|[a-z_]+\|>", re.DOTALL)
 
 
 class CaptionerError(ValueError):
@@ -126,7 +124,11 @@ class EndpointModel:
             raise ValueError("requests to an endpoint need the package `openai`; run `pip install openai`") from error
         self._openai = openai
         self._client = openai.OpenAI(
-            api_key=self._key, base_url=settings.url, timeout=settings.timeout, max_retries=settings.retries
+            api_key=self._key,
+            base_url=settings.url,
+            timeout=settings.timeout,
+            max_retries=settings.retries,
+            http_client=openai.DefaultHttpxClient(event_hooks={"response": [_state_error]}),
         )
 
     def answer(self, question: Question, attempt: int, stop: threading.Event) -> Reply:
@@ -143,10 +145,7 @@ class EndpointModel:
             try:
                 return self._client.chat.completions.create(model=self.settings.model, messages=messages, **options)
             except self._openai.APIStatusError as error:
-                # Other threads may have found the same meanwhile, so look at what this question was asked with.
-                refused = error.status_code in (400, 422) and next(
-                    (name for name in _OPTIONS if name in options and name in f"{error.param} {error.body}"), None
-                )
+                refused = _refused(error, options)
                 if not refused:
                     raise self._refusal(error.status_code, error.body or error.message) from error
                 self._refused.add(refused)
@@ -166,16 +165,15 @@ class EndpointModel:
         return {name: value for name, value in options.items() if name not in self._refused}
 
     def _reply(self, answer: Any) -> Reply:
-        """The reply in a chat completion; CaptionerError if it holds an error instead, as some services send it."""
-        choices = getattr(answer, "choices", None)
-        error = getattr(answer, "error", None) or (choices and getattr(choices[0], "error", None))
-        if error:
-            raise self._refusal(error.get("code") if isinstance(error, Mapping) else None, error)
-        if not choices or getattr(choices[0], "message", None) is None:
-            raise CaptionerError(f"{self.name}: the answer is not a chat completion")
-        message, usage = choices[0].message, answer.usage
+        """The reply in a chat completion; CaptionerError for an answer that is none, such as a page of HTML."""
+        if not getattr(answer, "choices", None):
+            raise CaptionerError(
+                f"{self.name}: the answer of {self.settings.url} is not a chat completion; check the url, which "
+                "usually ends in /v1"
+            )
+        message, usage = answer.choices[0].message, answer.usage
         text = _text_of(message.content)
-        problem = _PROBLEMS.get(choices[0].finish_reason, "" if text else "the answer has no text")
+        problem = _PROBLEMS.get(answer.choices[0].finish_reason, "" if text else "the answer has no text")
         if getattr(message, "refusal", None):
             problem = _PROBLEMS["content_filter"]
         return Reply(text, problem, getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None))
@@ -186,10 +184,56 @@ class EndpointModel:
 
     def _said(self, error: object) -> str:
         """What a service says about an error, as one line without the key."""
-        while isinstance(error, Mapping) and (inner := error.get("error") or error.get("message")):
-            error = inner
+        error = _reason(error)
         text = error if isinstance(error, str) else json.dumps(error, default=str)
         return clean_text(text.replace(self._key, "***"))[:_SHOWN]
+
+
+def _state_error(response: Any) -> None:
+    """Give an answer that holds an error the status of that error, so that the client asks again where that may help.
+
+    Some services send an error with status 200, in place of the completion or in one of its choices.
+    """
+    if response.status_code != 200:
+        return
+    try:
+        body = json.loads(response.read())
+    except ValueError:
+        return  # a page, which is no completion
+    body = body if isinstance(body, Mapping) else {}
+    choice = _choice(body)
+    error = body.get("error") or choice.get("error")
+    if error or choice.get("finish_reason") == "error" or not isinstance(choice.get("message"), Mapping):
+        code = str((error if isinstance(error, Mapping) else body).get("code"))
+        response.status_code = int(code) if code.isdecimal() and 400 <= int(code) < 600 else BAD_GATEWAY
+
+
+def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first choice of a completion, empty without one."""
+    choices = body.get("choices")
+    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
+
+
+def _reason(said: object) -> object:
+    """The reason within an error as services send it; of the provider behind a service where that is stated."""
+    while isinstance(said, Mapping):
+        metadata = said.get("metadata")
+        raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
+        places = (_choice(said).get("error"), said.get("error"), raw, said.get("message"), said.get("detail"))
+        inner = next(filter(None, places), None)
+        if inner is None:
+            break
+        said = inner
+    return said
+
+
+def _refused(error: Any, options: Mapping[str, Any]) -> str | None:
+    """The option of a question that the service does not take, by an error's parameter or text; None if it is another
+    error. Other threads may have found the same meanwhile, so it is looked for among what this question had."""
+    if error.status_code not in (400, 422):
+        return None
+    named = [name for name in _OPTIONS if name in options and name in str(error.body)]
+    return error.param if error.param in options else next(iter(named), None)
 
 
 def _key() -> str:
@@ -212,8 +256,8 @@ def _content(question: Question) -> list[dict[str, Any]]:
 
 
 def _text_of(content: Any) -> str:
-    """A message's text without what a server left around it; some services send it as a list of parts."""
+    """A message's text, which some services send as a list of parts, thoughts among them."""
     if isinstance(content, list):
         texts = [part.get("text") for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
         content = "".join(text for text in texts if isinstance(text, str))
-    return _WRAPPERS.sub("", content).strip() if isinstance(content, str) else ""
+    return content.strip() if isinstance(content, str) else ""

@@ -255,7 +255,7 @@ def _gaps(report: BuildReport) -> list[str]:
     ]
     if captions.failures:
         why = captions.stopped or next(iter(captions.failures.values()))
-        notes.append(f"{len(captions.failures)} clips got no caption: {why}. Queue the node again to retry.")
+        notes.append(f"{captions.uncaptioned} clips got no caption: {why}. Queue the node again to retry.")
     if captions.set_aside:
         why = captions.set_aside[0].reason
         notes.append(

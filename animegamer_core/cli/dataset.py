@@ -16,6 +16,7 @@ from ..data.captions.models import LocalSettings
 from ..data.films.writing import MOST_TEXT
 from ..data.games import GamePlan
 from ..data.motion import BACKENDS, FlowSettings
+from ..data.records import SET_ASIDE
 from ..data.stats import counted
 from ..endpoint import EndpointSettings
 from ..messages import shell_word
@@ -89,8 +90,10 @@ class Build:
             return 2  # no film could be read; the messages are above
         at_once = self.asking.get("asked_at_once", AskSettings.asked_at_once)
         report = assemble_dataset(self.out, settings, captioner, references, at_once, Progress().show)
-        _print_report(report, broken.values(), get_spec(self.spec).name)
-        return int(bool(broken or report.broken or report.open or report.captions.failures))
+        _print_report(report, broken.values(), get_spec(self.spec).name, captioner is not None)
+        captions = report.captions
+        unanswered = captioner is not None and (captions.uncaptioned or captions.set_aside)
+        return int(bool(broken or report.broken or report.open or unanswered))
 
     def _settings(self) -> BuildSettings:
         from ..data.build import BuildSettings
@@ -177,7 +180,7 @@ def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
     return sidecars
 
 
-def _print_report(report: BuildReport, printed: Collection[str], spec: str) -> None:
+def _print_report(report: BuildReport, printed: Collection[str], spec: str, has_captioner: bool) -> None:
     """Print what the folder has now, what is missing and what comes next. printed: messages that were shown before."""
     from ..train.stages import SCRATCH_SPECS
 
@@ -196,10 +199,17 @@ def _print_report(report: BuildReport, printed: Collection[str], spec: str) -> N
     _write_pictures(dataset.path)
     folder, sizes = shell_word(dataset.path), f" --spec {spec}" if spec in SCRATCH_SPECS else ""
     print(f"next: review the clips in review.html; apply its export: {PROGRAM} dataset check {folder} --apply FILE")
-    if uncaptioned := sum(not turn.captioned for turn in dataset.turns):
-        print(f"{uncaptioned} clips have no caption and only train stage vae: build again with --captioner")
+    train = f"{PROGRAM} train all --dataset {folder} --world WORLD{sizes} --out RUN"
+    uncaptioned, set_aside = sum(not turn.captioned for turn in dataset.turns), len(report.captions.set_aside)
+    if uncaptioned and has_captioner:
+        print(f"{counted(uncaptioned, 'clip')} got no answer, see above why; then run the same command again")
+    elif uncaptioned:
+        print(f"{counted(uncaptioned, 'clip')} without a caption only train stage vae: build again with --captioner")
+    elif set_aside:
+        print(f"{counted(set_aside, 'clip')} got no valid answer, see {dataset.path / SET_ASIDE} for the replies: give")
+        print(f"more --tries or another --model, or train without these clips: {train}")
     else:
-        print(f"then: {PROGRAM} train all --dataset {folder} --world WORLD{sizes} --out RUN")
+        print(f"then: {train}")
 
 
 def _write_pictures(folder: Path) -> None:

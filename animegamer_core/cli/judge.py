@@ -14,6 +14,7 @@ from .dataset import Asking, Endpoint
 from .options import Progress
 
 GAMES = 9  # games per rater, if the runs have that many
+ASK_AGAIN = "have no valid answer, see above why: run the same command again, with more --tries for invalid replies"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,8 @@ class Write:
         if games:
             print(f"{len(games)} of {len(plans)} stories in {self.out}")
             print(f"next: evaluate world --games {self.out}")
+        if len(games) < len(plans):
+            print(f"stories {ASK_AGAIN}")
         return int(len(games) < len(plans))
 
 
@@ -97,7 +100,9 @@ class Judge:
             }
             given = tuple((row, answers.values[row.name]) for row in questions if row.name in answers.values)
             print(*save_report(self.out, Judged(comparison.agents, given), facts), sep="\n")
-        return int(len(answers.values) < len(questions))
+        if unanswered := len(questions) - len(answers.values):
+            print(f"{unanswered} questions {ASK_AGAIN}")
+        return int(bool(unanswered))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,14 +9,7 @@ import pytest
 from PIL import Image
 from stub_endpoint import CUT_BODY, GOOD, RESET, Answer, StubEndpoint, refusal
 
-from animegamer_core.data.captions.replies import parse_caption
-from animegamer_core.endpoint import (
-    CaptionerUnavailable,
-    EndpointModel,
-    EndpointSettings,
-    Question,
-)
-from animegamer_core.game.life import STATS
+from animegamer_core.endpoint import CaptionerError, CaptionerUnavailable, EndpointModel, EndpointSettings, Question
 
 pytestmark = pytest.mark.usefixtures("endpoint_key")
 SECRET = "sk-very-secret-0123456789"
@@ -61,7 +54,19 @@ def test_a_question_arrives_whole_and_its_reply_comes_back(stub):
     assert stub.asks[1].body["temperature"] > 0.3
 
 
-@pytest.mark.parametrize("fault", [refusal(500), refusal(429, Retry_After="0.1"), RESET, CUT_BODY])
+PROVIDER = {"error": {"code": 502, "message": "The provider went away"}, "finish_reason": "error"}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *(refusal(500), refusal(429, Retry_After="0.1"), RESET, CUT_BODY),
+        Answer(body={"error": "the model is loading"}),
+        Answer(body={"choices": [{"message": {"role": "assistant", "content": ""}, **PROVIDER}]}),
+        Answer(body={"choices": [{"message": {"content": "<S>Gi"}, "finish_reason": "error"}]}),
+        Answer(body={"choices": None}),
+    ],
+)
 def test_a_temporary_fault_is_asked_again(stub, fault):
     assert ask(stub, [fault, fault]).text == CAPTION
     assert len(stub.asks) == 3
@@ -77,9 +82,24 @@ def test_a_refused_key_or_account_stops_the_run_and_shows_no_key(stub, refusal):
     assert len(stub.asks) == 1 and SECRET not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        refusal(500, message="start it with a projector"),
+        Answer(body={"object": "error", "message": "start it with a projector", "code": 400}),
+        Answer(body={"detail": [{"loc": ["body"], "msg": "start it with a projector"}]}, code=422),
+        Answer(body={"error": {"message": "Provider error", "metadata": {"raw": "start it with a projector"}}}),
+        Answer(body={"choices": [{"message": {"content": None}, "error": {"message": "start it with a projector"}}]}),
+    ],
+)
+def test_the_reason_that_a_service_gives_is_shown(stub, refusal):
+    with pytest.raises(CaptionerError, match="start it with a projector"):
+        ask(stub, [refusal], retries=0)
+
+
 def test_options_that_a_model_refuses_are_found_once_for_all_threads():
     def strict(asked):
-        for name in ("temperature", "max_tokens", "seed"):
+        for name in ("temperature", "max_tokens", "max_completion_tokens", "seed"):
             if name in asked.body:
                 return name
         return CAPTION
@@ -97,20 +117,12 @@ def test_options_that_a_model_refuses_are_found_once_for_all_threads():
 
         with ThreadPoolExecutor(4) as pool:
             assert list(pool.map(one, range(12))) == [CAPTION] * 12
-        assert all("max_completion_tokens" in asked.body for asked in stub.asks[-8:])
+        assert all(set(asked.body) == {"model", "messages"} for asked in stub.asks[-8:])
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "<think>\n\n</think>\n\n" + CAPTION,
-        f"Sure! Here is the description: {CAPTION} Let me know if you need more.",
-        [{"type": "thinking", "thinking": []}, {"type": "text", "text": CAPTION}],
-    ],
-)
-def test_a_caption_is_read_whatever_a_server_wraps_around_it(stub, said):
-    caption = parse_caption(ask(stub, [Answer(said)]).text, STATS)
-    assert (caption.character, caption.background, caption.stats["stamina"]) == (("girl",), "day forest", -1)
+def test_a_reply_in_parts_is_read_without_thoughts(stub):
+    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": CAPTION}]
+    assert ask(stub, [Answer(parts)]).text == CAPTION
 
 
 def test_a_url_has_no_password():

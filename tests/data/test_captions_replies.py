@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from animegamer_core.data.captions.replies import (
     parse_matching,
     why_unfit,
 )
+from animegamer_core.evaluate.judging.judge import CRITERIA, parse_scores
 from animegamer_core.game.life import STATS
 from animegamer_core.game.state import Instruction, motion_text
 
@@ -76,6 +78,31 @@ def test_a_valid_matching_reply_reads_as_it_was_meant(number, index, indices, co
     listed = comma.join(map(str, indices or [0]))
     reply = f"{quote}{number}{gaps[0]}{len(indices)}{gaps[1]}{index}{gaps[2]}{listed}{gaps[3]}{quote}"
     assert parse_matching(reply, 12) == tuple(indices)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "<think>\n\n</think>\n\n{}",
+        "<S>Boy</S>? No, a girl.</think>{}",  # some templates open the thought in the prompt
+        "<|begin_of_box|>{}<|end_of_box|>",
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>{}<|return|>",
+        "<answer>{}</answer>",
+        "Sure! Here it is:\n```xml\n{}\n```\nLet me know if you need more.",
+        "Image-2 shows her <b>twice</b>: **{}**.",
+    ],
+)
+def test_a_reply_is_read_whatever_is_around_it(around):
+    assert parse_caption(around.format(GOOD), STATS).stats["stamina"] == -1
+    assert parse_matching(around.format(PAPER), 3) == (1, 3)
+    scores = "\n".join(f"<{tag}> 8 7" for tag in CRITERIA)
+    assert parse_scores(around.format(f"\n{scores}\n"), 2)["VC"] == (8, 7)
+    for text, parse in (
+        (GOOD * 2, lambda text: parse_caption(text, STATS)),
+        (PAPER * 2, lambda t: parse_matching(t, 3)),
+    ):
+        with pytest.raises(ReplyError):
+            parse(text)
 
 
 @given(st.text(max_size=300), st.sampled_from(("", GOOD, PAPER)), st.integers(0, 90), st.integers(0, 12))

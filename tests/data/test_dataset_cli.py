@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from film_parts import FilmPlan
 from made_film import make_film
+from stub_endpoint import StubEndpoint, refusal
 
 from animegamer_core.__main__ import main
 from animegamer_core.cli import dataset as dataset_cli
@@ -93,7 +94,7 @@ def again(whole, tmp_path) -> Path:
 
 def test_a_build_reports_what_it_did_and_what_comes_next(film, again, capsys):
     assert main(build(film, again)) == 0
-    assert "clips have no caption" in capsys.readouterr().out
+    assert "7 clips without a caption only train stage vae" in capsys.readouterr().out
     assert main(build(film, again, "--captioner", "script")) == 0
     printed, progress = capsys.readouterr()
     assert "1 film, 7 clips" in printed and "captions: 7 new" in printed and "review.html" in printed
@@ -101,6 +102,21 @@ def test_a_build_reports_what_it_did_and_what_comes_next(film, again, capsys):
     assert progress.splitlines()[-1] == "  clips captioned: 7 of 7"
     assert (again / "review.html").is_file() and (again / "stats.png").is_file()
     assert main(["dataset", "check", str(again)]) == 0
+
+
+def test_clips_without_an_answer_end_in_status_1_and_in_what_to_do(film, again, capsys, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with StubEndpoint(lambda asked: "a girl") as stub:
+        words = build(film, again, "--captioner", "endpoint", "--url", stub.url, "--model", "m", "--retries", "0")
+        stub.script[:] = [refusal(402, message="no credits")] * 9
+        assert main(words) == 1
+        *_, last = capsys.readouterr().out.splitlines()
+        assert last == "7 clips got no answer, see above why; then run the same command again"
+        stub.script.clear()
+        assert main(words) == 1
+        *_, first, last = capsys.readouterr().out.splitlines()
+        assert first.startswith("7 clips got no valid answer, see ") and "set_aside.jsonl" in first
+        assert last.startswith("more --tries or another --model, or train without these clips: ")
 
 
 def test_what_is_not_a_film_ends_in_one_sentence(tmp_path, capsys):

@@ -85,7 +85,7 @@ def test_names_come_from_the_line_or_from_a_folder(tmp_path):
 
 def test_a_right_reply_is_read_with_its_phrases_in_lower_case():
     reply = "\n\n".join(line("Miko", n, "Yuzu") for n in range(3)).replace("walk", "Walk").replace("day", "Day")
-    for text in (reply, f"```\n{reply}\n```", f"```text\n{reply}\r\n```\n"):
+    for text in (reply, f"```\n{reply}\n```", f"Sure!\n```text\n{reply}\r\n```\n", f"Sure!\n{reply}\nEnd."):
         turns = parse_story(text, PLAN)
         assert [turn.motion for turn in turns] == [f"walk round tree {n}" for n in range(3)]
         assert turns[0].characters == ("Miko", "Yuzu") and turns[0].background == "day forest"
@@ -106,7 +106,7 @@ def changed(number, old, new):
         (changed(0, "<ML>1", "<ML>0"), "line 1: <ML> is '0'", "1 or 2 or 3 or 4 or 5 in <ML>"),
         (changed(0, "day forest", "forest"), "<EV> is 'forest'", "the time of day (dawn, morning"),
         (changed(0, "walk", f"walk {EVIL}"), "line 1: <MD> is", "1 to 12 English words in <MD>"),
-        ("Sure!\n" + changed(0, "walk", "walk"), "the reply has 4 lines", "exactly 3 lines"),
+        (f"{changed(0, 'walk', 'walk')}\n{line('Miko', 3)}", "the reply has 4 lines", "exactly 3 lines"),
     ],
 )
 def test_a_wrong_reply_is_refused_and_our_words_say_why(text, found, expected):

@@ -2,7 +2,7 @@
 
 The wording is ours; tags, values and order are the paper's (supplement, section 2). The background is asked for as time
 of day and place, since an instruction has both. Replies are untrusted text: one has the requested form, or a ReplyError
-says what is wrong. Only runs of spaces, capital letters and quotation marks around the whole are normalized.
+says what is wrong. Only runs of spaces, capital letters and what models and servers put around a reply are normalized.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ _MOVEMENT = (
     "Level 5: very large and intense movement."
 )
 _MOST_WORDS = {"S": 3, "MD": 12, "EV": 4, "MA": 2}  # by tag, in the order of a caption; the stats follow
-_MATCHING = re.compile(r"\[Num(?:ber)?\]\s*([0-9]{1,3})\s*\[(?:ID|Index)\]\s*([0-9]{1,3}(?: ?, ?[0-9]{1,3})*)\s*$")
+_MATCHING = re.compile(r"\[Num(?:ber)?\]\s*([0-9]{1,3})\s*\[(?:ID|Index)\]\s*([0-9]{1,3}(?: ?, ?[0-9]{1,3})*)(?!\d)")
 # Latin letters, digits, spaces, commas, apostrophes, hyphens
 _PLAIN = re.compile(r"[a-z0-9\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f ,'\u2019-]*")
+# Thoughts before a reply, marks of a chat template and tags around it, as servers and models leave them.
+_WRAPPERS = re.compile(r"\A.*(?:</think(?:ing)?>|\[/THINK\]|<\|message\|>)|<\|[a-z_]+\|>|</?answer>", re.DOTALL)
+_FENCE = re.compile(r"```\w*\s*\n(.*?)\n\s*```", re.DOTALL)
 _MATCHING_FORM = "[Number] and how many, then [Index] and the indices with commas between, and nothing else"
 
 
@@ -107,16 +110,16 @@ def parse_matching(text: str, count: int) -> tuple[int, ...]:
 
     Both spellings of the paper's tags are accepted: [Num] or [Number], [ID] or [Index].
     """
-    match = _MATCHING.search(_body(text, _MATCHING_FORM))
-    if match is None:
+    found = _MATCHING.findall(_body(text, _MATCHING_FORM))
+    if len(found) != 1:
         raise ReplyError(f"the reply is {quoted(text)}", _MATCHING_FORM, text)
-    number, indices = int(match[1]), tuple(map(int, match[2].split(",")))
+    number, indices = int(found[0][0]), tuple(map(int, found[0][1].split(",")))
     if number == 0 and indices == (0,):
         return ()
     known = set(indices) & set(range(1, count + 1))
     if not number == len(indices) == len(known):
-        found = f"the number is {number}, the indices are {quoted(match[2])}"
-        raise ReplyError(found, f"as many indices from 1 to {count}, each once", text)
+        stated = f"the number is {number}, the indices are {quoted(found[0][1])}"
+        raise ReplyError(stated, f"as many indices from 1 to {count}, each once", text)
     return indices
 
 
@@ -124,12 +127,10 @@ def parse_caption(text: str, stats: Sequence[Stat]) -> Caption:
     """The caption in a captioning reply, with the subject as the character; ReplyError says what is wrong."""
     tags = (*_MOST_WORDS, *(stat.tag for stat in stats))
     form = f"the tags {', '.join(f'<{tag}>' for tag in tags)} in this order, each closed, and nothing else"
-    # models like to say a word before and after
-    pattern = r"[^<]*" + r"\s*".join(rf"<{tag}>([^<>]*)</{tag}>" for tag in tags) + r"[^<]*"
-    match = re.fullmatch(pattern, _body(text, form))
-    if match is None:
+    found = re.findall(r"\s*".join(rf"<{tag}>([^<>]*)</{tag}>" for tag in tags), _body(text, form))
+    if len(found) != 1:  # text around is fine, but not a second caption
         raise ReplyError(f"the reply is {quoted(text)}", form, text)
-    values = dict(zip(tags, match.groups(), strict=True))
+    values = dict(zip(tags, found[0], strict=True))
     try:
         subject, *words = (phrase(tag, values[tag]) for tag in _MOST_WORDS)
         motion, background, adverb = words
@@ -140,11 +141,19 @@ def parse_caption(text: str, stats: Sequence[Stat]) -> Caption:
         raise
 
 
+def whole_reply(text: str) -> str:
+    """A reply in Unicode form NFC: what is in its code fence if it has one, without thoughts and marks around it."""
+    whole = _WRAPPERS.sub("", unicodedata.normalize("NFC", text)).strip()
+    fenced = _FENCE.search(whole)
+    return fenced[1].strip() if fenced else whole
+
+
 def _body(text: str, form: str) -> str:
-    """The reply in Unicode normal form, without quotation marks or a code fence around the whole."""
-    if not 0 < len(text.strip()) <= LONGEST_REPLY:
-        raise ReplyError(f"the reply has {len(text)} characters: {quoted(text)}", form, text)
-    return unicodedata.normalize("NFC", text).strip(" \r\n\t`'\"")
+    """The whole reply without quotation marks around it; ReplyError if it is empty or too long to be one."""
+    body = whole_reply(text)
+    if not 0 < len(body) <= LONGEST_REPLY:
+        raise ReplyError(f"the reply has {len(body)} characters: {quoted(body)}", form, text)
+    return body.strip(" \r\n\t`'\"")
 
 
 def phrase(tag: str, value: str) -> str:

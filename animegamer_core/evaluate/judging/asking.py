@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,14 +19,6 @@ from ...data.captions.asking import (
 from ...endpoint import VisionModel
 
 T = TypeVar("T")
-_FENCE = re.compile(r"```\w*\s*\n(.*?)\n\s*```", re.DOTALL)
-
-
-def whole_reply(text: str) -> str:
-    """A reply in Unicode form NFC, without surrounding whitespace or a code fence around all of it."""
-    whole = unicodedata.normalize("NFC", text).strip()
-    fenced = _FENCE.fullmatch(whole)
-    return fenced[1].strip() if fenced else whole
 
 
 def ask_all(

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from ...data.benchmark import FORM, BenchmarkError, BenchmarkGame, BenchmarkTurn, benchmark_text, parse_turn
 from ...data.captions.pictures import read_references
-from ...data.captions.replies import TIMES, ReplyError, phrase, why_unfit
+from ...data.captions.replies import TIMES, ReplyError, phrase, whole_reply, why_unfit
 from ...endpoint import VisionModel
 from ...files import write_text
 from ...game.life import questions
 from ...game.state import clean_text
 from ...messages import quoted
-from .asking import AskSettings, OnProgress, ReplyLog, Task, ask_all, summary, whole_reply
+from .asking import AskSettings, OnProgress, ReplyLog, Task, ask_all, summary
 
 PANELS, MOST_PANELS = 10, 50
 SHOWN_LINES = 4  # how many wrong lines the next prompt lists
@@ -112,12 +112,12 @@ def story_prompt(plan: StoryPlan) -> str:
 def parse_story(text: str, plan: StoryPlan) -> tuple[BenchmarkTurn, ...]:
     """The turns in a reply; ReplyError for wrong lines.
 
-    Only capital letters in phrases, extra spaces, and a code fence around the reply are corrected.
+    Only capital letters in phrases, extra spaces, and what is around the panels are corrected.
     """
-    lines = [line.strip() for line in whole_reply(text).split("\n") if line.strip()]
+    lines = [line.strip() for line in whole_reply(text).split("\n") if "<S>" in line]
     if len(lines) != plan.panels:
         expected = f"exactly {plan.panels} lines and nothing else, each {FORM}"
-        raise ReplyError(f"the reply has {len(lines)} lines", expected, text)
+        raise ReplyError(f"the reply has {len(lines)} lines with <S>", expected, text)
     turns, wrong = [], []
     for number, line in enumerate(lines, start=1):
         try:

@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 
 from ...data.benchmark import BenchmarkTurn
 from ...data.captions.pictures import evenly
-from ...data.captions.replies import ReplyError
+from ...data.captions.replies import ReplyError, whole_reply
 from ...media.video import read_clip
 from ...messages import quoted
 from ...weights.storage import note_of
 from ..estimates import FEW, Estimate, mean_over_games, ranks
 from ..world.metrics import SOURCE
 from ..world.scores import CharacterReferences
-from .asking import Task, whole_reply
+from .asking import Task
 from .comparison import Comparison, mean_concordance, save_scores, shown_order
 
 if TYPE_CHECKING:
@@ -172,6 +172,8 @@ def judge_prompt(story: Story, agents: int, known: Sequence[str]) -> str:
 def parse_scores(text: str, count: int) -> Scores:
     """The scores of `count` agents in a reply; ReplyError for a wrong line. Only whole numbers are accepted."""
     lines = [line.strip() for line in whole_reply(text).split("\n") if line.strip()]
+    while len(lines) > len(CRITERIA) and not lines[0].startswith(f"<{next(iter(CRITERIA))}>"):
+        del lines[0]  # words before the scores
     allowed = {str(score): score for score in range(LOWEST, HIGHEST + 1)}
     scores: Scores = {}
     for number, tag in enumerate(CRITERIA):
@@ -179,7 +181,7 @@ def parse_scores(text: str, count: int) -> Scores:
         if not line.startswith(f"<{tag}>"):
             found = f"line {number + 1} is {quoted(line, 60)}, without <{tag}> at its beginning"
             raise ReplyError(found, _FORM, text)
-        words = line.removeprefix(f"<{tag}>").split()
+        words = line.removeprefix(f"<{tag}>").removesuffix(f"</{tag}>").split()
         if len(words) != count or not all(word in allowed for word in words):
             expected = f"{count} whole numbers from {LOWEST} to {HIGHEST} after <{tag}>, with spaces between"
             raise ReplyError(f"<{tag}> has {quoted(' '.join(words), 60)}", f"{expected} and nothing else", text)
