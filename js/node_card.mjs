@@ -19,7 +19,8 @@ const ALWAYS = { serialize: false, hideOnZoom: false };
 export function dressNode(node, say, app) {
   keepPlayerOut(node);
   const fit = createFit(node);
-  if (node.comfyClass === "LoadAnimeGamer") addWeightsButton(node, say);
+  if (node.comfyClass === "LoadAnimeGamer") addButton(node, say("getWeights"), "world", (world) => node.animegamerWeights?.(world));
+  if (node.comfyClass === "BuildGameDataset") addButton(node, say("reviewClips"), "dataset", (name) => openReview(app, name));
   const card = SHOWS_STATE.includes(node.comfyClass) ? addCard(node, say, fit) : null;
   const notes = createNotes(node, fit);
   const story = node.widgets?.find((widget) => widget.name === "instructions");
@@ -103,12 +104,16 @@ function removePictures(node) {
   node.imgs = undefined;
 }
 
-/** The button that opens the dialog for the chosen world's weights. It comes last and is never saved. */
-function addWeightsButton(node, say) {
-  const world = node.widgets?.find((widget) => widget.name === "world");
-  const act = () => node.animegamerWeights?.(world?.value);
-  const button = node.addWidget("button", say("getWeights"), null, act, { serialize: false });
+/** A button about the value of a widget. It comes last and is never saved. */
+function addButton(node, label, name, act) {
+  const widget = node.widgets?.find((candidate) => candidate.name === name);
+  const button = node.addWidget("button", label, null, () => act(widget?.value), { serialize: false });
   button.serialize = false;
+}
+
+/** The review page of a dataset, in a tab of its own. */
+function openReview(app, name) {
+  window.open(app.api.apiURL(`/animegamer/datasets/${encodeURIComponent(name)}/review.html`), "_blank", "noopener");
 }
 
 function addCard(node, say, fit) {

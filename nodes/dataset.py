@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from urllib.parse import urlsplit
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.data.films.film import FILM_SUFFIXES
-from ..animegamer_core.files import check_folder_name
+from ..animegamer_core.files import check_folder_name, is_inside
+from ..animegamer_core.messages import shortened
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .training import dataset_version
@@ -38,6 +40,11 @@ CHARACTERS = "characters"  # below input/animegamer
 PARALLEL_REQUESTS = 4  # to an endpoint
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 DEFAULT_SERVICE, SERVICE_VARIABLE = "https://api.openai.com/v1", "OPENAI_BASE_URL"
+WORDLESS = (
+    "{} of {} clips have no words yet: press Review the clips on Build Game Dataset, say who is seen and what happens, "
+    "save, and press Run again."
+)
+REVIEW_FILES = (".mp4", ".jpg")  # of a dataset, that its review page shows
 BUILT = Fingerprints(lambda name: dataset_version(comfyui.output_folder() / comfyui.DATASETS / name))
 
 
@@ -106,9 +113,45 @@ class BuildGameDataset(io.ComfyNode):
         text = f"{report.captions.text}\ndataset {folder}\nreview page: {write_review(folder)}\n\n{stats(folder)}"
         picture = image_of_picture(draw_stats(folder))
         BUILT.record(fingerprinted, given.dataset, run_again=bool(report.open or report.captions.failures))
-        notes = [*unreadable.values(), *report.broken.values(), *_gaps(report)]
+        nameless = sum(not turn.captioned for turn in report.dataset.turns)
+        stop = [WORDLESS.format(nameless, len(report.dataset.turns))] if nameless else []
+        notes = [*stop, *unreadable.values(), *report.broken.values(), *_gaps(report)]
+        out = comfyui.blocked(*stop) if stop else str(folder)
         # No picture on the node: it shows the chosen film, and newer pages would take the picture for a broken film.
-        return io.NodeOutput(str(folder), text, picture, ui=report_ui(cls, None, text, dict.fromkeys(notes)))
+        return io.NodeOutput(out, text, picture, ui=report_ui(cls, None, text, dict.fromkeys(notes)))
+
+
+def review_file(name: str, path: str) -> Path:
+    """The file that the review page of a dataset asks for, or the page itself, written anew; ValueError: none such."""
+    from ..animegamer_core.data.review import REVIEW, write_review
+
+    folder = _built(name)
+    if path == REVIEW:
+        return write_review(folder)
+    if not is_inside(path) or Path(path).suffix not in REVIEW_FILES or not (folder / path).is_file():
+        raise ValueError(f"{name} has no file {shortened(path, 80)!r} to review")
+    return folder / path
+
+
+def save_review(name: str, corrections: str) -> dict[str, typing.Any]:
+    """Apply the corrections of a review page; the dataset's new digest. ValueError if one of them cannot be applied."""
+    from ..animegamer_core.data.corrections import apply_corrections
+    from ..animegamer_core.data.dataset import DatasetFolder
+
+    folder = _built(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        file = Path(temporary, "corrections.jsonl")
+        file.write_text(corrections, "utf-8")
+        changed = apply_corrections(folder, file)
+    return {"changed": changed, "digest": DatasetFolder.open(folder).digest(captions=True)}
+
+
+def _built(name: str) -> Path:
+    """The folder of a dataset that the node has built; names are compared, never made into paths."""
+    found = {path.name: path for path in _entries(comfyui.output_folder() / comfyui.DATASETS, Path.is_dir)}
+    if not dataset_version(found.get(name, Path())):
+        raise ValueError(f"there is no dataset {shortened(name, 80)!r} yet; press Run to build it")
+    return found[name]
 
 
 def _build(given: DatasetInputs, films: Sequence[Path]) -> tuple[BuildReport, Mapping[str, str]]:

@@ -7,6 +7,8 @@
     POST /animegamer/stories {do: rename|duplicate, name, to} | {do: delete, name} | {do: restore, ticket}
     GET  /animegamer/weights?weights=W[&towers=1]   what a download would bring; the download itself is a prompt
     GET  /animegamer/training[?run=R&stage=S]   of module training
+    GET  /animegamer/datasets/N/review.html
+    POST /animegamer/datasets/N/corrections {corrections: text}   both of module dataset
     GET  /animegamer/about        GET /animegamer/docs?page=P   version and addresses; a page of docs/ as text
 A turn is an ordinary prompt with the two nodes that a player would use, so ComfyUI checks, queues, shows and interrupts
 it like any other. Names from requests are checked before they become part of a path.
@@ -19,6 +21,7 @@ import functools
 import typing
 import urllib.parse
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 from comfy_api.v0_0_2 import io
@@ -32,6 +35,7 @@ from ..animegamer_core.messages import shortened
 from ..animegamer_core.story.folder import duplicate_story, rename_story, restore_story, trash_story
 from ..animegamer_core.story.story import Story
 from . import comfyui, worlds
+from .dataset import review_file, save_review
 from .game import LoadAnimeGamer
 from .play import PlayGameStory
 from .story import WorldFacts, choose_turn, list_stories, played_world, story_name, world_facts
@@ -45,9 +49,10 @@ if typing.TYPE_CHECKING:
 
     Json = dict[str, typing.Any]
     Query = typing.Mapping[str, str]
-    Handler = Callable[[web.Request], typing.Awaitable[tuple[int, Json | str]]]
+    Handler = Callable[[web.Request], typing.Awaitable[tuple[int, Json | str | Path]]]
 
 MAX_BYTES = 1 << 17  # of a request; the longest instruction, each letter escaped, takes three quarters
+MOST_CORRECTIONS = 1 << 24  # bytes; a line has about 300
 LONGEST_ERROR = 1000  # letters of a sentence, which may name what was asked for
 WORLD_NODE, TURN_NODE = "animegamer-world", "animegamer-turn"  # ids that no graph on the page uses
 POLL_SECONDS = 0.1
@@ -81,6 +86,12 @@ class StoryRequest(msgspec.Struct, forbid_unknown_fields=True):
     name: str = ""
     to: str = ""
     ticket: str = ""
+
+
+class Corrections(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of POST /animegamer/datasets/N/corrections: the lines of corrections.jsonl."""
+
+    corrections: str
 
 
 class SuggestionsRequest(msgspec.Struct):
@@ -119,13 +130,15 @@ def register() -> None:
     }
     for path, read in reading.items():
         table.get(f"/animegamer/{path}")(_answering(functools.partial(_read, read)))
+    table.get("/animegamer/datasets/{name}/{path:.+}")(_answering(_review))
+    table.post("/animegamer/datasets/{name}/corrections")(_answering(_corrections))
     table.post("/animegamer/turn")(_answering(_turn))
     table.post("/animegamer/check")(_answering(_check))
     table.post("/animegamer/stories")(_answering(_manage))
 
 
 def _answering(handler: Handler) -> Callable[..., typing.Any]:
-    """A handler that answers with JSON or plain text; if a request is wrong, with one sentence as `error`."""
+    """A handler that answers with JSON, plain text or a file; if a request is wrong, with one sentence as `error`."""
     from aiohttp import web
 
     async def answer(request: web.Request) -> web.Response:
@@ -140,6 +153,8 @@ def _answering(handler: Handler) -> Callable[..., typing.Any]:
             gone = isinstance(error, FileNotFoundError)  # a story that was moved or deleted at this moment
             status = 507 if error.errno in DISK_FULL else 409 if gone else 500
             values = {"error": shortened(f"{error.filename or 'the disk'}: {error.strerror or error}")}
+        if isinstance(values, Path):
+            return web.FileResponse(values, headers={"Cache-Control": "no-cache"})
         return web.Response(text=values) if isinstance(values, str) else web.json_response(values, status=status)
 
     return answer
@@ -179,15 +194,24 @@ async def _turn(request: web.Request) -> tuple[int, Json]:
     return 200, {"prompt_id": answer["prompt_id"], "turn": state["turn"], "state": state, "clip": clip}
 
 
-async def _body_of(request: web.Request) -> bytes:
-    """The body of a request of at most MAX_BYTES."""
+async def _review(request: web.Request) -> tuple[int, Path]:
+    return 200, await asyncio.to_thread(review_file, request.match_info["name"], request.match_info["path"])
+
+
+async def _corrections(request: web.Request) -> tuple[int, Json]:
+    asked = parse_json(await _body_of(request, MOST_CORRECTIONS), Corrections, "the corrections")
+    return 200, await asyncio.to_thread(save_review, request.match_info["name"], asked.corrections)
+
+
+async def _body_of(request: web.Request, most: int = MAX_BYTES) -> bytes:
+    """The body of a request of at most this many bytes."""
     if request.content_type != "application/json":
-        raise Refused(415, "send the turn as application/json")
+        raise Refused(415, "send the request as application/json")
     data = bytearray()
     async for chunk in request.content.iter_chunked(MAX_BYTES):
         data += chunk
-        if len(data) > MAX_BYTES:
-            raise Refused(413, f"a turn can have at most {MAX_BYTES} bytes")
+        if len(data) > most:
+            raise Refused(413, f"this request can have at most {most} bytes")
     return bytes(data)
 
 

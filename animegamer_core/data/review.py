@@ -1,7 +1,7 @@
 """The review page: one HTML file next to the clips, to review a dataset in a browser and correct its captions.
 
 It opens from the disk and needs no server, no network and no files but the clips. `corrections.apply_corrections` reads
-what it exports. Its parts are in review_page/.
+what it exports; under ComfyUI's address it sends that there itself. Its parts are in review_page/.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +28,12 @@ _SCRIPTS = ("dom.js", "changes.js", "grid.js", "scenes.js", "editor.js", "main.j
 # The page may load clips and pictures from its folder, and run its own script only.
 _POLICY = (
     "default-src 'none'; media-src 'self' file:; img-src 'self' file:; style-src {style}; script-src {script}; "
-    "base-uri 'none'; form-action 'none'"
+    "connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
 _STRICT = '"use strict";\n'
 _KEYS = tuple(name for name in ClipRecord.__struct_fields__ if name != "said")
 _SHOWN_PROBLEMS = 200
+_ADVERBS = ("barely", "gently", "steadily", "quickly", "wildly")  # of the five levels; the Toybox knows them
 
 
 def write_review(folder: str | Path) -> Path:
@@ -80,6 +83,7 @@ def page_data(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:
         "digest": folder.digest(captions=True),
         "keys": _KEYS,
         "stats": msgspec.to_builtins(folder.stats),
+        "adverbs": _adverbs(folder.turns),
         "clips": [
             {"values": [getattr(record, key) for key in _KEYS], "aside": aside, "game": game}
             for record, aside, game in found
@@ -92,6 +96,13 @@ def page_data(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:
         ],
         "problems": problems[:_SHOWN_PROBLEMS],
     }
+
+
+def _adverbs(turns: Iterable[ClipRecord]) -> list[str]:
+    """The adverb to propose for each motion level: the one that most of the level's clips have."""
+    used = Counter((turn.motion_level, turn.adverb) for turn in turns if turn.adverb)
+    most = {level: word for (level, word), _ in reversed(used.most_common())}
+    return [most.get(level, word) for level, word in enumerate(_ADVERBS, start=1)]
 
 
 def _films_of(folder: DatasetFolder, problems: list[str]) -> list[dict[str, Any]]:

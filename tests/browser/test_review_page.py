@@ -204,9 +204,8 @@ def test_corrections_go_from_the_page_into_the_dataset(review):
     review.edit(0)
     for name, text in {"character": "Miko", "motion": "run", "background": "day beach"}.items():
         review.fill(name, text)
-    assert review.text("#changes").endswith("1 unfinished")
-    for name, value in {"social": 0, "entertainment": 1, "stamina": -1}.items():
-        review.choose(name, value)
+    review.fill("adverb", "")
+    review.choose("entertainment", 1)
     review.page.locator("#done").click()
     assert review.text("#changes") == "2 changed \u00b7 1 to drop"
     rows = review.export()
@@ -230,6 +229,41 @@ def test_corrections_go_from_the_page_into_the_dataset(review):
     assert review.text("#changes") == "1 to bring back"
     assert review.export() == [{"clip": turns[1]["clip"], "drop": False}]
     assert apply_corrections(review.folder, review.file) == 1
+
+
+def test_words_for_many_clips_are_said_once_and_the_rest_is_proposed(browser, dataset):
+    rows = lines(dataset, "turns")
+    write_lines(dataset, "turns", [row | dict.fromkeys(CAPTION_FIELDS) for row in rows])
+    write_review(dataset)
+    with opened(browser, Review, dataset) as review:
+        review.edit(0)
+        review.fill("background", "night harbour")
+        review.page.locator("#field-character").fill("Lily")
+        review.page.keyboard.press("Enter")
+        review.fill("motion", "eat a pear")
+        review.fill("motion", "walk")
+        level = rows[0]["motion_level"]
+        adverb = ("barely", "gently", "steadily", "quickly", "wildly")[level - 1]
+        assert review.page.locator("#field-adverb").input_value() == adverb
+        review.page.locator("#after").click()
+        review.page.keyboard.press("Control+b")
+        review.fill("motion", "eat a pear")
+        assert "Character: Lily; Motion:" in review.text("#instruction")
+        review.page.locator("#done").click()
+        for number in (3, 4):
+            review.page.locator(".card").nth(number).focus()
+            review.page.keyboard.press("m")
+        review.edit(1)
+        review.page.locator("#spread", has_text="Use for 2 marked clips").click()
+        review.page.locator("#spread", has_text="others without words").click()
+        review.page.locator("#done").click()
+        assert review.text("#count-empty") == review.text("#count-aside").replace("1", "0")
+        review.export()
+        apply_corrections(dataset, review.file)
+    turns = DatasetFolder.open(dataset).turns
+    assert all(turn.captioned and turn.character == ("Lily",) for turn in turns) and len(turns) == 11
+    assert turns[0].stats == {"social": 0, "entertainment": 0, "stamina": -1}
+    assert turns[1].motion == "eat a pear" and turns[1].stats["stamina"] == 1
 
 
 def film_with_strip(folder):

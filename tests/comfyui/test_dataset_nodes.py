@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import urllib.error
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,35 @@ def test_a_dataset_is_built_again_only_after_a_change(server, films, built):
         assert nodes_run(server.run(build(), PATIENCE_S)) == {"build"}
     assert nodes_run(server.run(build(), PATIENCE_S)) == set()
     assert note.stat().st_mtime_ns == read_at, "the film itself is not read again"
+
+
+def test_clips_without_words_stop_the_graph_until_a_person_has_named_them_on_the_page(server, films, built, datasets):
+    copied = datasets / "wordless"
+    shutil.copytree(built[1].path, copied)
+    for name in ("turns.jsonl", "games.jsonl", "dataset.json", "adverbs.jsonl"):
+        (copied / name).unlink(missing_ok=True)
+    prompt = build(captioner="none", dataset="wordless")
+    prompt["after"] = {"class_type": "PreviewAny", "inputs": {"source": ["build", 0]}}
+    entry = server.wait(server.queue(prompt), PATIENCE_S)
+    (note,) = entry["outputs"]["build"]["animegamer_notes"]
+    assert "have no words yet: press Review the clips" in note and "after" not in entry["outputs"]
+    page = "/animegamer/datasets/wordless/"
+    assert b"<title>Dataset review" in server.get_bytes(page + "review.html")
+    rows = [json.loads(line) for line in (copied / "turns.jsonl").read_text("utf-8").splitlines()]
+    assert server.get_bytes(page + rows[0]["clip"])[4:8] == b"ftyp"
+    for path in ("turns.jsonl", "../film/review.html", "none.mp4"):
+        with pytest.raises(urllib.error.HTTPError, match="40[04]"):
+            server.get_bytes(page + path)
+    words = {"character": ["Lily"], "motion": "swim", "background": "day lake", "adverb": "gently"}
+    words["stats"] = {"social": 0, "entertainment": 1, "stamina": -1}
+    lines = [json.dumps({"clip": row["clip"], **words}) for row in rows]
+    status, answer = server.post(page + "corrections", {"corrections": lines[0].replace("Lily", "")})
+    assert status == 400 and "nothing has changed" in answer["error"]
+    status, answer = server.post(page + "corrections", {"corrections": "\n".join(lines)})
+    assert (status, answer["changed"]) == (200, len(rows))
+    assert server.run(prompt, PATIENCE_S)["outputs"]["after"]["text"] == [str(copied)]
+    shown = server.run(build(captioner="none", dataset="wordless"), PATIENCE_S)["outputs"]["build"]
+    assert "animegamer_notes" not in shown and f"whole {len(rows)}" in shown["text"][0]
 
 
 def test_a_deleted_dataset_is_built_again_and_continued_after_an_interrupt(server, films, built):

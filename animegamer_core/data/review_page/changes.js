@@ -7,7 +7,8 @@ const CLIPS = DATA.clips.map((row, index) => ({
   index, aside: row.aside, game: row.game, ...Object.fromEntries(DATA.keys.map((key, at) => [key, row.values[at]])),
 }));
 const BY_PATH = new Map(CLIPS.map((clip) => [clip.clip, clip]));
-const KEY = `animegamer-review ${DATA.digest}`;
+const keyOf = (digest) => `animegamer-review ${digest}`;
+const KEY = keyOf(DATA.digest);
 // path -> {field: value, ...} and drop; drop: false brings back what was dropped before. A change of scene has a key in
 // place of a path, and its whole line.
 const changes = new Map();
@@ -64,11 +65,37 @@ function put(path, next) {
   document.dispatchEvent(new CustomEvent("changed", { detail: path }));
 }
 
-function setField(clip, name, value) {
-  const next = { ...changeOf(clip) };
-  if (same(value, clip[name])) delete next[name];
-  else next[name] = value;
+const setField = (clip, name, value) => setFields(clip, { [name]: value });
+
+/** Change fields of a clip; what follows from them is proposed where nobody has said it. */
+function setFields(clip, values) {
+  const next = { ...changeOf(clip), ...values, ...proposed(clip, values) };
+  for (const name of Object.keys(next)) if (name !== "drop" && same(next[name], clip[name])) delete next[name];
   return commit(clip.clip, next);
+}
+
+// The paper's rules for the stats (supplement, section 2): in company; at play, sport or leisure; whether it restores.
+const PLAYS = /\b(play|read|rid(e|ing)|fly|swim|whisper|dance|sing|shoot|jump|game|watch|relax|listen|smile|laugh)/i;
+const RESTORES = /\b(eat|drink|lie|lying|sleep|rest|hug|sit|heal|treat|nap|relax|chew)/i;
+const RULES = { social: (who) => who.length > 1, entertainment: (_, what) => PLAYS.test(what), stamina: (_, what) => RESTORES.test(what) };
+
+/** The stats that the rules give; a stat without a rule is null, and so are all until somebody says who does what. */
+function ruledStats(who, what) {
+  if (!who || !what) return null;
+  const of = ({ name, choices }) => (RULES[name] ? Math[RULES[name](who, what) ? "max" : "min"](...choices) : null);
+  return Object.fromEntries(DATA.stats.map((stat) => [stat.name, of(stat)]));
+}
+
+/** What follows from new values: the adverb from the measured level, the stats by the rules, unless a person chose. */
+function proposed(clip, values) {
+  const [before, after] = [(name) => valueOf(clip, name), (name) => (name in values ? values[name] : valueOf(clip, name))];
+  const found = {}, stats = ruledStats(after("character"), after("motion"));
+  if (!stats) return found;
+  if (after("adverb") === null && !("adverb" in values) && clip.motion_level) found.adverb = DATA.adverbs[clip.motion_level - 1];
+  const chosen = before("stats") && clip.stats !== null;
+  if (!chosen && !("stats" in values) && (!before("stats") || same(before("stats"), ruledStats(before("character"), before("motion")))))
+    found.stats = stats;
+  return found;
 }
 
 function setStat(clip, name, value) {

@@ -7,17 +7,10 @@ const FIELD_NAMES = {
 };
 let edited = null; // the clip in the editor
 
-const offered = new Map();
-
-/** Words that the dataset tells of its clips, the most frequent first, to choose from. */
+/** Words that are used for the clips so far, the most frequent first, to choose from. */
 function wordsOf(name) {
-  if (!offered.has(name)) offered.set(name, countedWords(name));
-  return offered.get(name);
-}
-
-function countedWords(name) {
   const counts = new Map();
-  for (const clip of CLIPS) for (const word of [clip[name] ?? []].flat()) counts.set(word, (counts.get(word) ?? 0) + 1);
+  for (const clip of CLIPS) for (const word of [valueOf(clip, name) ?? []].flat()) counts.set(word, (counts.get(word) ?? 0) + 1);
   return [...counts].sort((one, other) => other[1] - one[1]).map(([word]) => word);
 }
 
@@ -26,6 +19,31 @@ function openEditor(clip) {
   renderEditor();
   if (!$("editor").open) $("editor").showModal();
   $("fields").querySelector("input").focus();
+}
+
+const SHARED = ["character", "motion", "background"]; // what clips have in common; the rest follows from it and the motion
+
+/** Give a clip what another one has in common with it. */
+const copy = (from, to) => setFields(to, Object.fromEntries(SHARED.map((name) => [name, valueOf(from, name)])));
+
+/** The clips that "Use for others" changes: the marked ones, or without any the shown ones that have no caption. */
+const others = () => (marked.size ? CLIPS.filter((clip) => marked.has(clip.clip)) : shown.filter((clip) => !isWhole(clip)))
+  .filter((clip) => clip !== edited && !isOut(clip));
+
+function copyBefore() {
+  const before = CLIPS[edited.index - 1];
+  if (!before || !isThere(before, "motion")) return;
+  keepTyped();
+  copy(before, edited);
+  renderEditor();
+}
+
+function copyToOthers() {
+  if (!allKept()) return;
+  for (const clip of others()) copy(edited, clip);
+  marked.clear();
+  render();
+  renderTold();
 }
 
 /** Show the clip before or after; what was typed is kept first. */
@@ -75,6 +93,9 @@ function renderTold() {
   $("drop").setAttribute("aria-pressed", String(out));
   $("drop").querySelector("span").textContent = out ? "Will be dropped; keep it" : "Drop this clip";
   $("revert").disabled = !changes.has(edited.clip);
+  $("same").disabled = !CLIPS[edited.index - 1] || !isThere(CLIPS[edited.index - 1], "motion");
+  $("spread").disabled = !SHARED.every((name) => isThere(edited, name)) || !others().length;
+  $("spread").textContent = `Use for ${count(others().length, marked.size ? "marked clip" : "other without words", marked.size ? "marked clips" : "others without words")}`;
 }
 
 /** Keep a clip's value if it is right; else say under the field what is wrong. A field names its clip, since its last
@@ -85,8 +106,19 @@ function keepField(clip, name, value, input, error) {
   error.hidden = !problem;
   input.setAttribute("aria-invalid", String(Boolean(problem)));
   if (!problem) setField(clip, name, value);
-  if (clip === edited) renderTold();
+  if (clip === edited) {
+    renderProposed();
+    renderTold();
+  }
   return !problem;
+}
+
+/** Show what was proposed since the fields were drawn. */
+function renderProposed() {
+  const adverb = $("field-adverb");
+  if (adverb && adverb !== document.activeElement) adverb.value = valueOf(edited, "adverb") ?? "";
+  for (const { name } of DATA.stats)
+    for (const radio of $("fields").querySelectorAll(`[type=radio][name="${name}"]`)) radio.checked = statOf(edited, name) === Number(radio.value);
 }
 
 function fieldParts(name) {
@@ -101,9 +133,10 @@ function textField(name) {
   const { error, list, input } = fieldParts(name);
   const clip = edited;
   input.value = valueOf(clip, name) ?? "";
+  input.placeholder = { motion: "wave hello", background: "day meadow" }[name] ?? "";
   input.addEventListener("change", () => {
     const text = trimmed(input.value);
-    const unset = text === "" && clip[name] === null;
+    const unset = text === "" && clip[name] === null && name !== "adverb"; // a caption is complete without one
     keepField(clip, name, unset ? null : text, input, error);
   });
   return el("div", { class: "field", "data-name": name }, el("label", { for: `field-${name}` }, FIELD_NAMES[name]), input, list, error);
@@ -177,14 +210,18 @@ $("before").addEventListener("click", () => step(-1));
 $("after").addEventListener("click", () => step(1));
 $("close").addEventListener("click", () => { keepTyped(); $("editor").close(); });
 $("drop").addEventListener("click", () => { toggleDrop(edited); renderTold(); });
+$("same").addEventListener("click", copyBefore);
+$("spread").addEventListener("click", copyToOthers);
 $("revert").addEventListener("click", () => { commit(edited.clip, {}); renderEditor(); });
 $("editor").querySelector("form").addEventListener("submit", (event) => { if (!allKept()) event.preventDefault(); });
 $("editor").addEventListener("cancel", keepTyped);
 $("editor").addEventListener("keydown", (event) => {
   const by = { PageUp: -1, PageDown: 1 }[event.key];
-  if (!by) return;
+  const copies = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "b";
+  if (!by && !copies) return;
   event.preventDefault();
-  step(by);
+  if (copies) copyBefore();
+  else step(by);
 });
 $("editor").addEventListener("close", () => {
   const at = shown.indexOf(edited);

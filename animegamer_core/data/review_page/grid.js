@@ -11,6 +11,7 @@ const VIEWS = {
 };
 const SCOPES = ["still", "gentle", "brisk", "fast", "wild"];
 const choice = { view: "all", text: "", film: "", who: "", levels: new Set(), page: 0, reason: "" };
+const marked = new Set(); // paths of the clips that "Use for others" changes
 let shown = []; // the clips that fit the choice, in order
 let active = 0; // of the page's cards, the one that the keys are at
 
@@ -171,7 +172,9 @@ function card(clip) {
         : el("span", { class: "gauges" }, ...DATA.stats.map((stat) => gauge(clip, stat)))));
   const toss = el("button", { class: "toss", "aria-pressed": String(out), "aria-label": "Drop this clip",
     title: "Drop this clip (D)", onclick: () => toggleDrop(clip) }, icon("drop"));
-  const item = el("li", { class: `clip${flag && !flag[0] ? " changed" : ""}${out ? " out" : ""}` }, button, toss);
+  const mark = el("button", { class: "mark", "aria-pressed": String(marked.has(clip.clip)), "aria-label": "Mark this clip",
+    title: "Mark this clip, to give several the same words (M)", onclick: () => toggleMark(clip) }, icon("check"));
+  const item = el("li", { class: `clip${flag && !flag[0] ? " changed" : ""}${out ? " out" : ""}` }, button, mark, toss);
   const play = () => video.play?.().catch(() => {}); // a pause that comes before the first frame is no error
   const pause = () => item.matches(":hover, :focus-within") || video.pause?.();
   item.addEventListener("pointerenter", play);
@@ -179,6 +182,11 @@ function card(clip) {
   item.addEventListener("pointerleave", pause);
   item.addEventListener("focusout", () => setTimeout(pause));
   return item;
+}
+
+function toggleMark(clip) {
+  if (!marked.delete(clip.clip)) marked.add(clip.clip);
+  renderCard(clip.clip);
 }
 
 /** Draw a shown card again; it stays until the next choice, even if it no longer matches. */

@@ -79,6 +79,21 @@ function setTheme(name) {
   $("theme").dataset.name = name;
 }
 
+const SERVED = location.protocol.startsWith("http"); // by ComfyUI, which applies corrections itself
+
+/** Let ComfyUI apply the corrections, and show what came of it; clips set aside and unfinished stay as they are. */
+async function saveCorrections() {
+  const body = JSON.stringify({ corrections: corrections().text });
+  const answer = await fetch("corrections", { method: "POST", headers: { "Content-Type": "application/json" }, body });
+  const { error, digest } = await answer.json().catch(() => ({ error: answer.statusText }));
+  if (error) return say(error);
+  const unfinished = [...changes].filter(([path]) => BY_PATH.get(path)?.aside && !isWhole(BY_PATH.get(path)));
+  changes.clear();
+  keep();
+  if (unfinished.length) remembering((memory) => memory.setItem(keyOf(digest), JSON.stringify({ changes: unfinished, exported: "" })));
+  location.reload();
+}
+
 function exportCorrections() {
   const { lines, text, unfinished } = corrections();
   download("corrections.jsonl", "application/x-ndjson", text);
@@ -120,7 +135,7 @@ const KEYS = {
   ArrowRight: () => move(1), ArrowLeft: () => move(-1), ArrowDown: () => move(columns()), ArrowUp: () => move(-columns()),
   PageDown: () => turnTo(choice.page + 1, 0), PageUp: () => turnTo(choice.page - 1, 0),
   Home: () => move(-active), End: () => move(pageClips().length - 1 - active),
-  d: () => toggleDrop(pageClips()[active]), Delete: () => toggleDrop(pageClips()[active]),
+  m: () => toggleMark(pageClips()[active]), d: () => toggleDrop(pageClips()[active]), Delete: () => toggleDrop(pageClips()[active]),
 };
 
 function onKey(event) {
@@ -144,14 +159,22 @@ function onKey(event) {
   }
 }
 
+/** What to do next where ComfyUI shows the page. */
+function sayNext() {
+  const left = CLIPS.filter((clip) => !isWhole(clip)).length;
+  say(left ? `${count(left, "clip has", "clips have")} no words yet. Choose a clip, say who is seen and what happens, and save.`
+    : "Every clip has its words. Go back to ComfyUI and press Run.");
+}
+
 setUp();
+if (SERVED) $("export").lastChild.textContent = "Save";
 const recalled = recall();
 recallChoice();
 setTheme(remembering((memory) => memory.getItem("animegamer-review theme")) ?? "");
 render();
 if (recalled && unexported()) {
-  say(`${count(recalled, "clip")} you changed on an earlier visit ${recalled === 1 ? "is" : "are"} still here, not exported yet.`);
-}
+  say(`${count(recalled, "clip")} you changed on an earlier visit ${recalled === 1 ? "is" : "are"} still here, not ${SERVED ? "saved" : "exported"} yet.`);
+} else if (SERVED) sayNext();
 
 document.addEventListener("changed", ({ detail: path }) => {
   say("");
@@ -174,7 +197,7 @@ $("reset").addEventListener("click", () => {
   turnTo(0);
 });
 $("undo").addEventListener("click", takeBack);
-$("export").addEventListener("click", exportCorrections);
+$("export").addEventListener("click", SERVED ? saveCorrections : exportCorrections);
 $("keys").addEventListener("click", () => $("help").showModal());
 $("theme").addEventListener("click", () => {
   const names = Object.keys(THEMES), next = names[(names.indexOf($("theme").dataset.name) + 1) % names.length];
