@@ -358,7 +358,7 @@ class Export:
             story.use(self.branch)
         sound = None if self.audio is None else read_sound(self.audio)
         out = self.out or self.story / FILMS / "film.mp4"
-        with story.lock():  # nobody may rename or delete it meanwhile
+        with story.lock(reading=True):  # nobody may rename or delete it meanwhile
             film = export_film(
                 story, out, self.turns, self.subtitles, sound, self.show_opening, Progress("pictures written")
             )

@@ -8,13 +8,14 @@ played or exported.
 from __future__ import annotations
 
 import difflib
+import errno
 import os
 import re
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -121,14 +122,22 @@ def check_there(root: Path, name: str) -> None:
 
 
 @contextmanager
-def exclusive_access(root: Path, name: str) -> Iterator[None]:
-    """Hold a story's lock; ValueError if it is held already. Removes old unfinished files of the story first."""
+def exclusive_access(root: Path, name: str, reading: bool = False) -> Iterator[None]:
+    """Hold a story's lock; ValueError if it is held already. Removes old unfinished files of the story first.
+
+    reading: where the lock cannot be written, as on a read-only disk, go on without it.
+    """
     remedy = "wait until that ends, or choose another name"
     refusal = f"story {name!r} is being played elsewhere or exported; {remedy}"
-    with locked(root / LOCKS / check_story_name(name), refusal):
-        for part in (root / name).glob(f"**/{UNFINISHED}*"):
-            if is_part(part.name) and part.is_file() and time.time() - part.stat().st_mtime > 3600:
-                part.unlink(missing_ok=True)
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(root / LOCKS / check_story_name(name), refusal))
+            for part in (root / name).glob(f"**/{UNFINISHED}*"):
+                if is_part(part.name) and part.is_file() and time.time() - part.stat().st_mtime > 3600:
+                    part.unlink(missing_ok=True)
+        except OSError as error:
+            if not reading or error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+                raise
         yield
 
 

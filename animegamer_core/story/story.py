@@ -106,9 +106,12 @@ class Story:
         return self._turns.get(self.branch, [])
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the story's lock; ValueError if it is held already. Reads the branch again, which may have changed."""
-        with exclusive_access(self.folder.parent, self.name):
+    def lock(self, reading: bool = False) -> Iterator[None]:
+        """Hold the story's lock; ValueError if it is held already. Reads the branch again, which may have changed.
+
+        reading: as in `exclusive_access`.
+        """
+        with exclusive_access(self.folder.parent, self.name, reading):
             if (self.folder / INDEX).exists():
                 self._take(read_index(self.folder / INDEX))
             yield

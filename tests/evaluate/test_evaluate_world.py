@@ -1,10 +1,12 @@
 """The paper's table: figures on hand-computed cases, and whole runs in a tiny world of random weights."""
 
+import hashlib
 import json
 import os
 import pathlib
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -212,7 +214,7 @@ def test_a_shot_is_scored_against_character_turn_before_and_truth():
 # motion and pictures -------------------------------------------------------------------------------------------------
 
 
-def test_motion_is_measured_as_the_world_says(world):
+def test_motion_is_measured_as_the_world_says(world, tmp_path):
     meter = MotionMeter(world, flow_of(world))
     assert meter.edges == TABLE.edges and meter.remarks == [] and meter.facts["backend"] == "dis"
     assert meter.measure(STILL) == (0.0, 1)
@@ -223,6 +225,11 @@ def test_motion_is_measured_as_the_world_says(world):
         flow_of(replace(world, provenance=notes))
     flow = flow_of(replace(world, provenance=notes), weights=pathlib.Path("memflow.pth"))
     assert (flow.threshold, flow.slow_fraction, flow_of(world).slow_fraction) == (0.4, 0.1, 0.0)
+    (tmp_path / "memflow.pth").write_bytes(b"weights")
+    for content, says in ((b"weights", None), (b"others", "measured by flow weights of sha256 .* give that file$")):
+        measured = replace(world, provenance={**notes, "motion sha256": hashlib.sha256(content).hexdigest()})
+        with pytest.raises(ValueError, match=says) if says else nullcontext():
+            flow_of(measured, weights=tmp_path / "memflow.pth")
 
 
 def test_without_edges_there_is_no_level_unless_some_are_given(world):

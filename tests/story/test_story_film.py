@@ -1,17 +1,20 @@
 """A story as a film: what is seen, heard and read in it, and what happens when it cannot be written."""
 
+import shutil
+import subprocess
 import wave
 
 import av
 import numpy as np
 import pytest
+from small_disk import small_disk
 
 from animegamer_core.__main__ import main
 from animegamer_core.cli import play
 from animegamer_core.media.soundtrack import RATE, resampled
 from animegamer_core.media.video import read_clip
 from animegamer_core.story.film import export_film
-from animegamer_core.story.folder import rename_story
+from animegamer_core.story.folder import rename_story, story_names
 from animegamer_core.story.player import Player, PlaySettings
 from animegamer_core.story.story import Story
 
@@ -99,6 +102,15 @@ def test_a_story_in_use_is_not_exported_nor_renamed_in_the_middle(root, monkeypa
     monkeypatch.setattr(play.Progress, "__call__", rename)
     assert main(["export", str(root / "tale")]) == 2
     assert "is being played" in capsys.readouterr().err and (root / "tale").exists()
+
+
+def test_a_story_on_a_read_only_disk_is_shown_and_exported(root, tmp_path):
+    with small_disk(tmp_path / "disk", 4096):
+        shutil.copytree(root / "tale", tmp_path / "disk" / "tale")
+        subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "disk")], check=True)
+        assert story_names(tmp_path / "disk") == ["tale"]
+        assert main(["export", str(tmp_path / "disk" / "tale"), "--out", str(tmp_path / "film.mp4")]) == 0
+    assert len(read(tmp_path / "film.mp4")) == 2 * SHOT
 
 
 @pytest.mark.parametrize("seconds", [2.0, 9.0])

@@ -26,10 +26,12 @@ from ...toybox.games import true_game
 from ...toybox.scenes import reference_pictures
 from ...toybox.world import CHARACTERS, characters, motion_text
 from ...weights import World
+from ...weights.storage import note_of
 from ..similarity import ScoringModels
 from .records import FRAMES_COMPARED, SHOT_SCORES
 
-BACKEND, THRESHOLD, FRACTION = "motion backend", "motion threshold", "motion slow_fraction"  # provenance keys
+# provenance keys
+BACKEND, THRESHOLD, FRACTION, WEIGHTS = "motion backend", "motion threshold", "motion slow_fraction", "motion sha256"
 Picture = NDArray[np.uint8]  # (H, W, 3)
 MOST = 16  # most pictures per character that are used, by file name
 SHOWN = 8  # most names in a remark
@@ -180,7 +182,7 @@ def flow_of(world: World, backend: str | None = None, **given: Any) -> FlowSetti
     """The flow settings that measure motion as in the world's dataset.
 
     backend: None for the world's own, or DIS if its provenance names none. given: weights and device of FlowSettings.
-    ValueError if the world was measured by another backend, or if weights are needed and not given.
+    ValueError if the world was measured by another backend or other weights, or if weights are needed and not given.
     """
     notes, name = world.provenance, world.spec.name
     own = notes.get(BACKEND)
@@ -200,6 +202,12 @@ def flow_of(world: World, backend: str | None = None, **given: Any) -> FlowSetti
             f"the motion of world {name!r} is measured by the flow backend {wanted.backend}; on the command line, give "
             "it --flow-weights FILE"
         )
+    if wanted.weights is not None and wanted.weights.is_file() and (measured_by := notes.get(WEIGHTS)):
+        if (given_by := note_of(wanted.weights).sha256) != measured_by:
+            raise ValueError(
+                f"the motion of world {name!r} was measured by flow weights of sha256 {measured_by[:16]}, but "
+                f"{wanted.weights} has {given_by[:16]}; its levels do not hold for these, so give that file"
+            )
     return wanted
 
 
