@@ -19,7 +19,7 @@ import numpy as np
 from ..files import replacing, write_text
 from ..game.state import clean_text
 from .soundtrack import RATE, sound_frames
-from .video import CLIPS, Frames, open_media
+from .video import CLIPS, ColourConverter, Frames, open_media, tag
 
 if typing.TYPE_CHECKING:
     import av
@@ -128,7 +128,7 @@ def _write_mp4(
         heard = None if samples is None else container.add_stream("aac", rate=RATE, layout="stereo")
         subtitles = _subtitle_stream(container) if captions else None
         first = next(pictures)
-        stream.width, stream.height, stream.pix_fmt = first.width, first.height, "yuv420p"
+        tag(stream, first.width, first.height)
         for caption in captions:
             container.mux(_caption_packet(caption, subtitles))
         if samples is not None:
@@ -169,10 +169,9 @@ def _caption_packet(caption: Caption, stream: typing.Any) -> av.Packet:
 
 
 def _video_frames(frames: Iterable[Frames]) -> Iterator[av.VideoFrame]:
-    import av
-
+    converter = ColourConverter()
     for frame in frames:
         height, width = frame.shape[:2]
         if height % 2 or width % 2:
             raise ValueError(f"the film's frames are {width} x {height}; both must be even")
-        yield av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24")
+        yield converter.to_frame(frame)

@@ -1,4 +1,4 @@
-"""Clips: short mp4 files that are read and written whole."""
+"""Clips: short mp4 files that are read and written whole. And the colours of all films that are read or written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ import numpy as np
 from ..files import DISK_FULL, replacing
 
 if typing.TYPE_CHECKING:
+    from av import VideoFrame
     from av.container import InputContainer
+    from av.video.plane import VideoPlane
+    from av.video.stream import VideoStream
     from torch import Tensor
 
 Frames = np.ndarray  # (F, H, W, 3) uint8, red green blue
@@ -25,6 +28,10 @@ Frames = np.ndarray  # (F, H, W, 3) uint8, red green blue
 _X264 = {"crf": "14", "preset": "medium", "bf": "0", "threads": "1", "x264-params": "mbtree=0"}
 _MP4 = {"movflags": "use_metadata_tags+faststart"}
 CLIPS = "mov"  # FFmpeg's name of the demuxer of mp4
+_BT601, _BT709 = 5, 1  # libswscale's tables of a colour matrix
+_TABLES = {1: _BT709, 4: 4, 5: _BT601, 6: _BT601, 7: 7, 9: 9, 10: 9}  # by H.273 matrix coefficients
+_SRGB, _SMPTE170M = 1, 6  # H.273: primaries and curve of sRGB pictures in films; the matrix of BT.601
+_LIMITED, _FULL = 1, 2
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,92 @@ def one_thread() -> dict[str, int]:
     import av
 
     return {"threads": 1} if int(av.__version__.split(".")[0]) >= 17 else {}
+
+
+class ColourConverter:
+    """Converts frames of one film to RGB, or RGB pictures to frames that are tagged with what their numbers mean.
+
+    libswscale is exact where chroma has the size of luma, but where it also scales chroma, each way costs about one
+    level. So chroma is halved and doubled here, which films that are saved again and again survive.
+    """
+
+    def __init__(self) -> None:
+        from av.video.reformatter import VideoReformatter
+
+        self._reformatter = VideoReformatter()  # one for all frames, since creating one is slow
+
+    def to_rgb(self, frame: VideoFrame, width: int, height: int) -> np.ndarray:
+        """A frame as RGB (height, width, 3), by its tags. Without tags, as players do: BT.709 if it is HD."""
+        pixels = frame.format
+        untagged = _BT709 if _is_hd(frame.width, frame.height) else _BT601
+        table = None if pixels.is_rgb else _TABLES.get(int(frame.colorspace), untagged)
+        is_full = pixels.is_rgb or pixels.name.startswith("yuvj") or int(frame.color_range) == _FULL
+        if pixels.name in ("yuv420p", "yuvj420p") and frame.width % 2 == frame.height % 2 == 0:
+            frame = _doubled_chroma(frame)
+        return self._reformatter.reformat(
+            frame,
+            width,
+            height,
+            "rgb24",
+            src_colorspace=table,
+            # RGB has no matrix, but PyAV before 17 applies the source's matrix only if the two differ.
+            dst_colorspace=_BT709 if table == _BT601 else _BT601,
+            src_color_range=_FULL if is_full else _LIMITED,
+            dst_color_range=_FULL,
+            **one_thread(),
+        ).to_ndarray()
+
+    def to_frame(self, picture: np.ndarray) -> VideoFrame:
+        """RGB (H, W, 3), both sides even, as a frame in yuv420p for a stream that `tag` has tagged."""
+        import av
+
+        height, width = picture.shape[:2]
+        full = self._reformatter.reformat(
+            av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24"),
+            format="yuv444p",
+            dst_colorspace=_BT709 if _is_hd(width, height) else _BT601,
+            src_color_range=_FULL,
+            dst_color_range=_LIMITED,
+            **one_thread(),
+        )
+        frame = av.VideoFrame(width, height, "yuv420p")
+        frame.colorspace, frame.color_range = full.colorspace, full.color_range
+        _values(frame.planes[0])[:] = _values(full.planes[0])
+        for source, plane in zip(full.planes[1:], frame.planes[1:], strict=True):
+            four = _values(source).astype(np.uint16).reshape(height // 2, 2, width // 2, 2)
+            _values(plane)[:] = (four.sum((1, 3), dtype=np.uint16) + 2) // 4
+        return frame
+
+
+def tag(stream: VideoStream, width: int, height: int) -> None:
+    """Set the size, pixel format and colour tags of a new stream for the frames of a ColourConverter."""
+    stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+    context = stream.codec_context
+    context.color_primaries = context.color_trc = _SRGB  # those of BT.601 would shift the colours in a browser
+    context.colorspace = _BT709 if _is_hd(width, height) else _SMPTE170M
+    context.color_range = _LIMITED
+
+
+def _is_hd(width: int, height: int) -> bool:
+    """Whether players take an untagged film of this size for BT.709."""
+    return width >= 1280 or height > 576
+
+
+def _doubled_chroma(frame: VideoFrame) -> VideoFrame:
+    """A frame in yuv420p as yuv444p."""
+    import av
+
+    doubled = av.VideoFrame(frame.width, frame.height, "yuv444p")
+    _values(doubled.planes[0])[:] = _values(frame.planes[0])
+    for source, plane in zip(frame.planes[1:], doubled.planes[1:], strict=True):
+        wide = (_values(source).astype(np.uint16) * 257).view(np.uint8)  # each byte twice, faster than np.repeat
+        _values(plane)[::2] = _values(plane)[1::2] = wide
+    return doubled
+
+
+def _values(plane: VideoPlane) -> np.ndarray:
+    """The bytes of a plane (H, W), to read or write in place."""
+    return np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)[:, : plane.width]
 
 
 def to_uint8(frames_FCHW: Tensor) -> Frames:
@@ -80,9 +173,10 @@ def write_clip(
         container.metadata.update(metadata or {})
         rate = Fraction(fps).limit_denominator(1001)
         stream = container.add_stream("libx264", rate=rate, options=_X264)
-        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        tag(stream, width, height)
+        converter = ColourConverter()
         for frame in frames:
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format="rgb24")))
+            container.mux(stream.encode(converter.to_frame(frame)))
         container.mux(stream.encode())
 
 
@@ -118,13 +212,10 @@ def _opened(path: Path) -> Iterator[InputContainer]:
 
 def read_clip(path: Path) -> Clip:
     """Read a clip; ValueError if it is not one, FileNotFoundError if it is missing."""
-    from av.video.reformatter import VideoReformatter
-
-    reformatter = VideoReformatter()  # one for all frames, since creating one is slow
+    converter = ColourConverter()
     with _opened(path) as container:
         frames = [
-            reformatter.reformat(frame, format="rgb24", **one_thread()).to_ndarray()
-            for frame in container.decode(container.streams.video[0])
+            converter.to_rgb(frame, frame.width, frame.height) for frame in container.decode(container.streams.video[0])
         ]
         sizes = {frame.shape for frame in frames}
         if len(sizes) != 1:

@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from animegamer_core.data.films.film import read_frames
+from animegamer_core.media.film_writer import write_film
 from animegamer_core.media.video import join_clips, read_clip, to_uint8, write_clip
 
 
@@ -36,6 +38,40 @@ def test_an_mp4_keeps_frames_rate_and_metadata_as_players_read_them(tmp_path):
         stream = container.streams.video[0]
         assert stream.codec_context.name == "h264" and stream.codec_context.pix_fmt == "yuv420p"
         assert container.duration / 1e6 == pytest.approx(17 / 7.5, abs=0.01)
+
+
+def patches(height, width):
+    """Two equal frames of plain fields, each an eighth of the width."""
+    colours = np.array([(230, 30, 40), (30, 200, 60), (40, 60, 220), (250, 220, 90), (0, 0, 0), (255,) * 3, (128,) * 3])
+    places = np.minimum(np.arange(width) * 8 // width, len(colours) - 1)
+    return np.broadcast_to(colours[places].astype(np.uint8), (2, height, width, 3))
+
+
+WAYS = {
+    "clip": (lambda path, frames: write_clip(path, frames, 8), lambda path: read_clip(path).frames),
+    "film": (
+        lambda path, frames: write_film(path, iter(frames), 8, len(frames), "a film"),
+        lambda path: np.stack([frame.rgb for frame in read_frames(path)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("height, width, matrix", [(96, 144, 6), (480, 720, 6), (960, 1440, 1), (1440, 960, 1)])
+def test_colours_are_tagged_and_survive_being_saved_again_and_again(way, height, width, matrix, tmp_path):
+    import av
+
+    path, (write, read) = tmp_path / "clip.mp4", WAYS[way]
+    first = frames = patches(height, width)
+    for _ in range(8):
+        write(path, frames)
+        frames = read(path)
+    middles = slice(width // 16, None, width // 8)  # of the fields; x264 rounds off their edges
+    assert np.abs(frames.astype(int) - first)[:, :, middles].max() <= 3
+    with av.open(str(path)) as container:
+        context = container.streams.video[0].codec_context
+        tags = context.color_primaries, context.color_trc, context.colorspace, context.color_range
+    assert tags == (1, 1, matrix, 1)
 
 
 def test_the_same_frames_give_the_same_file(tmp_path):
