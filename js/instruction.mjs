@@ -21,21 +21,6 @@ export function composeInstruction(fields) {
   return parts.length ? `${parts.map(([label, words]) => `${label}: ${words}`).join("; ")}.` : "";
 }
 
-/** Up to `count` different instructions in a world's own words (GET /animegamer/words). */
-export function exampleInstructions(words, count = 3) {
-  const pick = (known, index) => known?.[Math.floor((index * known.length) / count)] ?? "";
-  const examples = Array.from({ length: count }, (_, index) =>
-    composeInstruction({
-      character: pick(words.characters, index),
-      adverb: pick(words.adverbs, index),
-      motion: pick(words.motions, index),
-      time: pick(words.times, index),
-      place: pick(words.places, index),
-    }),
-  );
-  return [...new Set(examples)].filter(Boolean);
-}
-
 /** Three lines (who, what, where) for the published format; one line for any other text. */
 export function instructionLines(text) {
   const match = PUBLISHED.exec(oneLine(text));

@@ -2,7 +2,7 @@
 
 import { clipButton } from "./clips.mjs";
 import { el, iconButton, set, wordButton } from "./dom.mjs";
-import { exampleInstructions, instructionLines } from "./instruction.mjs";
+import { instructionLines } from "./instruction.mjs";
 import { openingHere } from "./opening.mjs";
 import { pathTo, takesOf, turnsAfter } from "./tree.mjs";
 
@@ -47,13 +47,16 @@ export function createStage(say, clips, more, move) {
   function show(now) {
     const { here, busy } = now;
     const turn = here.turn ?? openingHere(now);
+    const coming = now.jobs.find((job) => !job.exported && !job.stay); // the turn that is drawn now
     if (!busy) showPreview(null);
     pause.hidden = !turn?.clip || turn.still;
     draft.hidden = !turn?.clip || !turn.draft;
     draft.textContent = draft.title = draft.hidden ? "" : draftWords(turn.draft, say);
-    number.textContent = turn ? here.number : "";
-    number.hidden = !turn;
-    const lines = turn ? instructionLines(turn.instruction) : [say("beginning"), say("beginningText")];
+    number.textContent = coming ? coming.after + 1 : turn ? here.number : "";
+    number.hidden = !turn && !coming;
+    set(element, { "data-coming": Boolean(coming) });
+    const drawn = coming && (coming.instruction ? instructionLines(coming.instruction) : [say("autoplay"), say("autoplayChooses")]);
+    const lines = drawn ?? (turn ? instructionLines(turn.instruction) : [say("beginning"), say("beginningText")]);
     words.replaceChildren(...lines.map((line) => el("span", { text: line, title: line })));
     const label = turn && say("clipOf", { number: here.number, instruction: turn.instruction });
     const picture = turn?.clip
@@ -81,34 +84,6 @@ export function draftWords({ steps, of: all, words = [] }, say, title = "draft")
     words.length ? say("draftWords", { words: words.join(", ") }) : "",
   ];
   return [say(title), ...reasons].filter(Boolean).join(" \u00b7 ");
-}
-
-/** Example instructions at the beginning of a story; `choose(instruction)` puts one into the form. */
-export function createExamples(say, choose) {
-  const list = el("div", { class: "ag-example-list" });
-  const element = el("section", { class: "ag-examples" }, el("h3", { text: say("examples") }), list);
-  let shown = null;
-
-  function show({ here, words, busy }) {
-    if (shown !== words) {
-      shown = words;
-      list.replaceChildren(...exampleInstructions(words).map(example));
-    }
-    element.hidden = Boolean(here.parent) || busy || !list.children.length;
-  }
-
-  function example(instruction) {
-    const text = instructionLines(instruction).join(", ");
-    return el("button", {
-      type: "button",
-      class: "ag-story",
-      title: instruction,
-      text,
-      on: { click: () => choose(instruction) },
-    });
-  }
-
-  return { element, show };
 }
 
 /**

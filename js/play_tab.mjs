@@ -8,7 +8,7 @@ import { createOpeningChooser } from "./opening.mjs";
 import { createForm } from "./play_form.mjs";
 import { createStoryList } from "./story_list.mjs";
 import { createMap } from "./play_map.mjs";
-import { createExamples, createStage, createStrip, createTakes } from "./play_stage.mjs";
+import { createStage, createStrip, createTakes } from "./play_stage.mjs";
 import { viewPath } from "./prompt.mjs";
 import { createSuggestions } from "./suggestions.mjs";
 import { describeState, itemOfPath, readState } from "./state.mjs";
@@ -147,7 +147,6 @@ function createGame(say, session, clips, page) {
   const stage = createStage(say, clips, takes.more, page.moveClips);
   const card = createCard(say, { withText: false });
   const strip = createStrip(say, clips, goTo);
-  const examples = createExamples(say, (words) => form.put(words));
   const map = createMap(say, goTo);
   const mapPlace = el("section", { class: "ag-branches" }, el("h3", { text: say("branches") }), map.element);
   const files = el("div", { class: "ag-files", role: "status", hidden: true });
@@ -182,7 +181,6 @@ function createGame(say, session, clips, page) {
       "div",
       { class: "ag-scroll" },
       stage.element,
-      examples.element,
       takes.element,
       strip.element,
       files,
@@ -206,7 +204,6 @@ function createGame(say, session, clips, page) {
     write.disabled = graph.disabled = !now.here.parent || now.busy;
     if ([undo, write, graph].includes(focused) && focused.disabled) form.focus();
     stage.show(now);
-    examples.show(now);
     takes.show(now);
     strip.show(now);
     map.show(now.root, now.here, now.branch);

@@ -133,10 +133,10 @@ const STYLE = `
 .ag-title-words { flex: 1; min-width: 0; padding: 0 4px; display: flex; flex-wrap: wrap; align-items: baseline; gap: 8px; height: 20px; overflow: hidden; }
 .ag-name { font-size: 15px; line-height: 20px; max-width: 100%; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .ag-chip { font-size: 11px; line-height: 20px; color: var(--ag-faint); max-width: 100%; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
-.ag-scroll { flex: 1; min-height: 0; overflow: hidden auto; padding: 12px; display: flex; flex-direction: column; gap: 16px; scrollbar-width: thin; }
+.ag-scroll { flex: 1; min-height: 0; container-type: size; /* the clip is never higher than what is in view */ overflow: hidden auto; padding: 12px; display: flex; flex-direction: column; gap: 16px; scrollbar-width: thin; }
 .ag-scroll > * { flex: none; }
 .ag-stage { display: flex; flex-direction: column; gap: 10px; }
-.ag-frame { position: relative; aspect-ratio: 3 / 2; max-height: 46vh; border-radius: 12px; overflow: hidden; background: color-mix(in srgb, var(--ag-ink) 7%, var(--ag-paper)); }
+.ag-frame { position: relative; aspect-ratio: 3 / 2; max-height: max(64px, min(46vh, 100cqh)); border-radius: 12px; overflow: hidden; background: color-mix(in srgb, var(--ag-ink) 7%, var(--ag-paper)); }
 .ag-screen, .ag-screen > * { width: 100%; height: 100%; }
 .ag-screen :is(video, img), .ag-preview { object-fit: contain; display: block; background: #000; }
 .ag-preview { position: absolute; inset: 0; width: 100%; height: 100%; }
@@ -144,7 +144,7 @@ const STYLE = `
 .ag-play .ag-draft { position: absolute; inset-inline-start: 8px; top: 8px; max-width: calc(100% - 16px); padding: 0 8px; border-radius: 10px; font-size: 11px; line-height: 20px; color: #fff; background: rgb(0 0 0 / .72); overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .ag-pause { position: absolute; inset-inline-end: 8px; bottom: 8px; background: rgb(0 0 0 / .5) !important; color: #fff !important; opacity: .6; transition: opacity .2s; }
 .ag-frame:hover .ag-pause, .ag-pause:focus-visible { opacity: 1; }
-.ag-examples, .ag-example-list { display: flex; flex-direction: column; gap: 8px; }
+.ag-stage[data-coming] .ag-screen { opacity: .45; } .ag-stage[data-coming] .ag-draft { display: none; }
 .ag-takes { display: flex; flex-direction: column; gap: 8px; }
 .ag-clips { display: flex; gap: 6px; }
 .ag-clips.ag-three { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); }
@@ -234,8 +234,8 @@ const STYLE = `
   .ag-play .ag-rows { grid-template-columns: minmax(0, 1fr) 26px 30px; grid-auto-flow: dense; gap: 4px 6px; }
   .ag-play .ag-label { grid-column: 1; } .ag-play .ag-value { grid-column: 2; } .ag-play .ag-change { grid-column: 3; } .ag-play .ag-word { grid-column: 2 / -1; }
   .ag-play :is(.ag-track, .ag-scope) { grid-column: 1 / -1; margin-bottom: 4px; } }
-@media (max-height: 620px) { /* as at a zoom of 200 %: the buttons stay in view, the proposals stand side by side */
-  .ag-frame { max-height: 40vh; } .ag-text { min-height: 36px; max-height: 90px; } .ag-form { gap: 6px; padding-block: 6px 8px; }
+@media (max-height: 700px) { /* as at a zoom of 200 %: the buttons stay in view, the proposals stand side by side */
+  .ag-text { min-height: 36px; max-height: 90px; } .ag-form { gap: 6px; padding-block: 6px 8px; }
   .ag-play .ag-proposals { flex-direction: row; overflow: auto hidden; scrollbar-width: thin; padding: 3px; margin: -3px; }
   .ag-proposal { flex: none; max-width: 96%; } .ag-play .ag-proposals .ag-story .ag-story-name { white-space: nowrap; } }
 @container (max-width: 420px) { .ag-quiet span { display: none; } }

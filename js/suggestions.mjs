@@ -6,7 +6,7 @@ import { instructionLines } from "./instruction.mjs";
 
 /**
  * `act` has suggest(seed, quiet) -> proposals, play(instruction), edit(instruction), autoplay(count) and keep(count).
- * After each turn it asks for proposals by itself. `show` follows the session; proposals of another turn are removed.
+ * At the beginning and after each turn it asks for proposals by itself. `show` follows the session; proposals of another turn are removed.
  */
 export function createSuggestions(say, act) {
   const intoView = ({ target }) => target.scrollIntoView({ block: "nearest", inline: "nearest" }); // one that is cut off
@@ -80,7 +80,7 @@ export function createSuggestions(say, act) {
     place = now;
     ask.disabled = auto.disabled = session.busy;
     left.textContent = turnsLeft ? say(turnsLeft === 1 ? "autoplayLast" : "autoplayLeft", { count: turnsLeft }) : "";
-    if (session.here.turn && !session.busy && !session.starting && !turnsLeft && askedFor !== place) {
+    if (session.story && !session.busy && !session.starting && !turnsLeft && askedFor !== place) {
       askedFor = place;
       suggest(true);
     }

@@ -4,8 +4,9 @@ The rule: for each act that the world knows, it computes the stats after it. Act
 middle are likely: a tired character sleeps, a lonely one meets a friend, a bored one does something entertaining. Acts
 of the last turns are unlikely, and an act that filled 3 of the last 20 turns is skipped. A place lasts two or three
 turns, then comes the one that was not visited for longest; times of day and friends take turns in the same way. Pairs
-that never appear together in the world's training data are not proposed, with two exceptions: a friend starts an act
-for two that is new to the main character, and a main character with too few places visits the others as well.
+that never appear together in the world's training data are not proposed, with two exceptions: where a world acts by
+itself, a friend starts an act for two that is new to the main character, and a main character with too few places
+visits the others as well. Of several proposals only the last one goes on to another place.
 
 The random generator is seeded with the seed, the turn's number and the last turns, so the same game with the same seed
 gets the same proposals. How an act changes the stats is the engine's last prediction for it, or else what the world
@@ -31,6 +32,7 @@ LOW = 40  # a stat below it is given as the reason of a proposal
 CALM = 12.0  # points from the middle at which a stat starts to matter
 PLACE_TURNS, TIME_TURNS = (2, 3), (3, 5)  # turns that a place and a time of day last
 CARRIES = 0.25  # of the turns show a thing
+FREE_HANDS = 2  # words of an act that leaves the hands free: "wave hello", not "ride a swing"
 REMEMBERED_TURNS = 30  # turns during which a thing is referred to again; then a new one comes
 SUGGESTIONS = 3
 
@@ -70,18 +72,28 @@ class Director:
         rng = random.Random(f"animegamer/director/{self.seed}/{session.next_number}/{last}")
         rules = session.rules or PUBLISHED_RULES
         main = _main(past, self.words, self.seed)
-        setting = _setting(rng, past, self.words, main)
-        known = [act for act in self.words.acts if self._tried(act, main, setting[0])]
-        known = known or [act for act in self.words.acts if self.words.tried(act.phrase, setting[0])]
-        acts = _likely_acts(rng, past, self.words, known, session.character, rules)
-        return tuple(self._proposal(rng, act, past, (main, *setting), session.character, rules) for act in acts[:count])
+        on = _setting(rng, past, self.words, main)
+        found: dict[Act, tuple[str, str]] = {}
+        for number in range(count):  # with others to choose from, the last one goes on, the others stay
+            setting = on if number == count - 1 else _last_setting(past, on)
+            known = [act for act in self.words.acts if self._tried(act, main, setting[0], alone=count > 1)]
+            known = known or [act for act in self.words.acts if self.words.tried(act.phrase, setting[0])]
+            acts = _likely_acts(rng, past, self.words, known, session.character, rules)
+            found.update([(act, setting) for act in acts if act not in found][:1])
+        return tuple(
+            self._proposal(rng, act, past, (main, *at), session.character, rules, count == 1)
+            for act, at in found.items()
+        )
 
-    def _tried(self, act: Act, main: str, place: str) -> bool:
+    def _tried(self, act: Act, main: str, place: str, alone: bool) -> bool:
+        """Whether training showed an act at a place, begun by the main character or, unless `alone`, by a friend."""
         words = self.words
         if not words.tried(act.phrase, place):
             return False
         begins = [main, *_friends(words, main, place)] if act.company else [main]
-        return len(begins) > act.company and any(words.tried(name, act.phrase) for name in begins)
+        return len(begins) > act.company and any(
+            words.tried(name, act.phrase) for name in begins[: 1 if alone else None]
+        )
 
     def _proposal(
         self,
@@ -91,12 +103,17 @@ class Director:
         setting: tuple[str, str, str],
         stats: Values,
         rules: Rules,
+        alone: bool,
     ) -> Proposal:
-        """The instruction of an act. setting: main character, place and time of day."""
+        """The instruction of an act. setting: main character, place and time of day. alone: nobody chooses, so that a
+        new thing may come.
+        """
         main, place, time = setting
         characters = _characters(rng, act, past, self.words, main, place)
-        motion = act.phrase + _carried(rng, past, self.words)
-        adverb = _adverb(rng, rules.is_restful(act.change), self.words)
+        restful = rules.is_restful(act.change)
+        free = not (act.company or restful) and len(act.phrase.split()) <= FREE_HANDS
+        motion = act.phrase + (_carried(rng, past, self.words, new=alone) if free else "")
+        adverb = _adverb(rng, restful, not past, self.words)
         change = _change(act, past, rules)
         raised = [name for name, units in change.items() if units > 0 and stats[name] < LOW]
         reason = min(raised, key=lambda name: stats[name], default="")
@@ -118,7 +135,10 @@ class _Past:
 def _read(turn: Turn, words: Words) -> _Past:
     parts = PUBLISHED.fullmatch(turn.instruction)
     if parts is None:
-        return _Past(words.act_of(turn.instruction), turn.state.change, (), "", "", turn.instruction)
+        named = words.named_in(turn.instruction)
+        who, places = (tuple(name for name in known if name in named) for known in (words.characters, words.places))
+        act = words.act_of(turn.instruction)
+        return _Past(act, turn.state.change, who, "".join(places[:1]), "", turn.instruction)
     time, place = time_and_place(parts["place"], words.times)
     who, motion = names_of(parts["who"]), parts["motion"]
     return _Past(words.act_of(motion), turn.state.change, who, place, time, motion)
@@ -143,6 +163,13 @@ def _likely_acts(
     if len(only) < len(rules.stats):  # a consequence applies: what it demands comes first, even if it came often
         wanted = [act for act in words.acts if any(_change(act, past, rules)[name] > 0 for name in only)]
         may = [act for act in wanted if act in may] or [act for act in wanted if act in known] or wanted or may
+    if not past and min(stats.values()) >= LOW:  # the first turn is one to watch
+        calm = {
+            act
+            for act in may
+            if act.company or rules.is_restful(act.change) or max(rules.change(act.change).values()) <= 0
+        }
+        may = [act for act in may if act not in calm] or may
     keys = {}
     for act in may or known or words.acts:
         change = _change(act, past, rules)
@@ -165,6 +192,12 @@ def _setting(rng: random.Random, past: Sequence[_Past], words: Words, main: str)
     known = [place for place in words.places if words.tried(main, place)]
     place = _go_on(rng, places, known if len(known) >= FEWEST_PLACES else words.places, PLACE_TURNS)
     return place, _go_on(rng, times, words.times, TIME_TURNS)
+
+
+def _last_setting(past: Sequence[_Past], otherwise: tuple[str, str]) -> tuple[str, str]:
+    """(place, time of day) as the turns so far have named them last."""
+    place = next((turn.place for turn in reversed(past) if turn.place), otherwise[0])
+    return place, next((turn.time for turn in reversed(past) if turn.time), otherwise[1])
 
 
 def _go_on(rng: random.Random, past: Sequence[str], known: Sequence[str], lasts: tuple[int, int]) -> str:
@@ -219,14 +252,15 @@ def _friends(words: Words, main: str, place: str) -> list[str]:
     return [name for name in others if words.tried(main, name) and words.tried(name, place)]
 
 
-def _adverb(rng: random.Random, restful: bool, words: Words) -> str:
-    """An adverb; one from the calm half of the groups for an act that gives rest."""
-    groups = words.adverbs[: (len(words.adverbs) + 1) // 2] if restful else words.adverbs
+def _adverb(rng: random.Random, restful: bool, begins: bool, words: Words) -> str:
+    """An adverb: a calm one for an act that gives rest, a lively one for the first turn, else any but the stillest."""
+    half = (len(words.adverbs) + 1) // 2
+    groups = words.adverbs[:half] if restful else words.adverbs[half if begins else 1 :] or words.adverbs
     return rng.choice(rng.choice(groups)) if groups else ""
 
 
-def _carried(rng: random.Random, past: Sequence[_Past], words: Words) -> str:
-    """At times ` with the scarf`, once a turn has described it, or ` with a red scarf`; else an empty text."""
+def _carried(rng: random.Random, past: Sequence[_Past], words: Words, new: bool) -> str:
+    """At times ` with the scarf`, once a turn has described it, or if `new` ` with a red scarf`; else an empty text."""
     if not words.things or rng.random() >= CARRIES:
         return ""
     recent = [turn.motion for turn in past[-REMEMBERED_TURNS:]]
@@ -237,6 +271,8 @@ def _carried(rng: random.Random, past: Sequence[_Past], words: Words) -> str:
     ]
     if known:
         return f" with the {rng.choice(known)}"
+    if not new:
+        return ""
     look = f"{rng.choice(words.looks)} " if words.looks else ""
     return f" with a {look}{rng.choice(words.things)}"
 

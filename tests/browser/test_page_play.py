@@ -241,6 +241,8 @@ def test_stop_does_not_change_the_story(game):
     game.page.wait_for_selector(".ag-preview:visible", timeout=TURN)  # the clip can be seen as it is drawn
     assert game.page.locator(".ag-bar").get_attribute("aria-valuenow")
     game.comfy.shot("play-busy-dark")
+    shown = game.page.locator(".ag-stage .ag-words span").all_inner_texts()
+    assert shown == ["Yuzu", "wildly dance", "night castle"], "of what is drawn, not of the turn before"
     game.page.locator(".ag-stop-button").click()
     game.wait_until_idle()
     assert game.server.get("/queue")["queue_pending"] == []

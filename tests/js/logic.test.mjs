@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { chartRange, describeHistory, linePoints, motionBars } from "../../js/history_chart.mjs";
-import { composeInstruction, exampleInstructions, instructionLines, oneLine, readFields } from "../../js/instruction.mjs";
+import { composeInstruction, instructionLines, oneLine, readFields } from "../../js/instruction.mjs";
 import { addColours } from "../../js/link_colours.mjs";
 import { readNotes } from "../../js/node_card.mjs";
 import { comboOptions, errorSentence, graphPrompt, takeSeeds, turnPrompt, viewPath } from "../../js/prompt.mjs";
@@ -141,24 +141,6 @@ test("fields make the published form, and it gives them back", () => {
   assert.equal(composeInstruction(fields), text);
   assert.deepEqual(readFields(text, { adverbs: ["softly"], times: ["day", "night"] }), fields);
   assert.deepEqual(instructionLines(text), ["Miko, Taro", "softly hug a friend", "day street"]);
-});
-
-test("examples are instructions of the world's own words; without words there are none", () => {
-  const words = {
-    characters: ["Miko", "Taro"],
-    motions: ["run", "dance", "swim", "sleep"],
-    adverbs: ["gently"],
-    times: ["day", "night"],
-    places: ["beach", "castle", "street"],
-  };
-  assert.deepEqual(exampleInstructions(words), [
-    "Character: Miko; Motion: gently run; Background: day beach.",
-    "Character: Miko; Motion: gently dance; Background: day castle.",
-    "Character: Taro; Motion: gently swim; Background: night street.",
-  ]);
-  assert.equal(exampleInstructions({ characters: ["Miko"] }).length, 1);
-  assert.deepEqual(exampleInstructions({ characters: [], motions: [] }), []);
-  assert.deepEqual(exampleInstructions({}), []);
 });
 
 test("half-filled and hostile fields", () => {

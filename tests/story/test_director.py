@@ -99,6 +99,23 @@ def test_nothing_is_proposed_together_that_training_never_showed_together():
             assert novelties(casting) in (SEEN, {"place"} if who[0] in few else SEEN), turn.instruction
 
 
+@pytest.mark.parametrize(
+    "begun", ["Character: Miko; Motion: run; Background: day beach.", "Nori swims at the beach", ""]
+)
+def test_proposals_to_choose_from_continue_the_story(begun):
+    for seed in range(20):
+        session = GameSession(rules=RULES)
+        session = session.step(begun, RAN) if begun else session
+        offered = [PUBLISHED.fullmatch(one.instruction) for one in Director(TRAINED_LIFE.words, seed)(session, 3)]
+        assert len({act["motion"] for act in offered}) == 3 and not any(" with a " in act["motion"] for act in offered)
+        if begun:
+            assert all(begun.removeprefix("Character: ").startswith(one["who"].split(", ")[0]) for one in offered)
+            assert all(one["place"].endswith("beach") for one in offered[:2])
+        else:
+            first = WORDS.act_of(offered[0]["motion"])
+            assert first.change["entertainment"] and offered[0]["motion"].split()[0] in sum(WORDS.adverbs[3:], ())
+
+
 def test_the_player_may_write_anything_between():
     session = GameSession(rules=RULES)
     for text in ("Something strange happens", "Character: Momo; Motion: ponder; Background: moon."):
