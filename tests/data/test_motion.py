@@ -44,6 +44,10 @@ def test_what_is_slow_beside_the_quick_pixels_is_background():
     assert motion_value(both) == pytest.approx(5.5, rel=0.2)
     assert motion_value(both, slow_fraction=0.2) == pytest.approx(10, rel=0.1)
     assert motion_value(slow, slow_fraction=0.2) == pytest.approx(1, rel=0.1), "a calm clip keeps its motion"
+    flow = np.zeros((10, 10, 2))
+    flow[..., 0] = np.repeat([100.0, 20.0, 9.0, 1.0], [4, 6, 50, 40]).reshape(10, 10)
+    measured = motion_value(slow[:2], backend=lambda frames: iter([flow]), slow_fraction=0.5)
+    assert measured == pytest.approx(52), "a tenth moves at 20 or more, and one in 20 says what is quick"
 
 
 @given(st.lists(st.floats(0.1, 50), min_size=20, max_size=60, unique=True))

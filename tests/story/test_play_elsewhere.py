@@ -92,6 +92,7 @@ def graph(world, opening=None):
         turn = session.turns[-1]
         settings = PlaySettings(steps=world.spec.decoder.steps, guidance=world.profile.guidance)
         key = shot_key(world, models, settings, turn, world.motion_table.value(turn.state.motion))
+        assert key.seed == number and replace(key, seed=9) == shot_key(world, models, settings, turn, key.motion, 9)
         decoder = models.decoder()
         turns.append((session, key, to_uint8(decoder.decode_vae(draw_turn(decoder, turn, key))[0])))
     return turns

@@ -31,6 +31,7 @@ from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import draw_losses, plot_log, read_log
 from animegamer_core.train.parts import WorldParts, is_trained_lora, set_trainable
 from animegamer_core.train.run import train_stage
+from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, stage_config
 from animegamer_core.train.trainer import learning_rate
 from animegamer_core.train.training_data import TrainingData, add_latents
@@ -247,6 +248,7 @@ def test_a_stage_file_brings_the_trained_weights_to_other_parts(joint, ready):
 
 def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data, tmp_path):
     parts = new_parts(data)
+    parts.decoder.vae.encoder.conv_out.conv.bias.data += 1  # a mean, which the scale leaves out
     (trained, left), _ = run("vae", parts, data, tmp_path, steps=1)
     factor = trained.spec.decoder.vae.scaling_factor
     assert parts.decoder.vae.config.scaling_factor == factor and parts.decoder.spec is trained.spec
@@ -255,6 +257,32 @@ def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data,
     assert "latents" not in left.store
     other = new_parts(data).with_stage_files([(tmp_path / "vae.safetensors", 1.0)])
     assert other.spec == trained.spec and other.decoder.vae.config.scaling_factor == factor
+    half = new_parts(data).decoder
+    apply_adapter(tmp_path / "vae.safetensors", "decoder", half, 0.5)
+    assert half.vae.config.scaling_factor == pytest.approx((1 + factor) / 2)
+
+
+def test_the_average_begins_with_nine_tenths_of_the_first_step(ready, tmp_path):
+    begun = new_parts(ready).encoder.state_dict()
+    for name, ema in (("plain", 0.0), ("average", 0.999)):
+        run("towers", new_parts(ready), ready, tmp_path / name, steps=1, lr_warmup=0, ema=ema)
+    plain, average = (load_file(tmp_path / name / "towers.safetensors") for name in ("plain", "average"))
+    moved = 0
+    for name, value in average.items():
+        before = begun[name.removeprefix("encoder.")]
+        torch.testing.assert_close(value, torch.lerp(before, plain[name], 0.9))
+        moved += not torch.equal(before, plain[name])
+    assert moved
+
+
+@pytest.mark.parametrize("stage", ["adapt", "distill"])
+def test_both_conditions_are_dropped_as_often_as_the_stage_says(stage, ready):
+    for chance in (0.0, 1.0):
+        learner = DiffusionLearner(tiny_config(stage, drop_both=chance), new_parts(ready).decoder, None)
+        learner.decoder.unconditional_ND.fill_(7.0)
+        states = learner.batch(ready, torch.arange(4), MicroBatch(0), torch.device("cpu"))["states"]
+        assert (states == 7).all() == (chance == 1) and (states == 7).any() == (chance == 1)
+    assert [stage_config(name, "scratch").drop_both for name in ("adapt", "distill")] == [0.1, 0.0]
 
 
 def levels_of(turn):
