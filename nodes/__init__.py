@@ -11,7 +11,7 @@ from .evaluation import EvaluateGame
 from .game import ComposeGameInstruction, GameHistory, GameTurnValues, LoadAnimeGamer, PredictNextState, StateDisplay
 from .play import PlayGameStory, PlayGameTakes
 from .story import ExportGameStory, LoadGameStory, SaveGameStory
-from .training import TrainLoRAStage
+from .training import TrainFilmWorld, TrainLoRAStage
 from .weights import ConvertAnimeGamer, GetAnimeGamerWeights
 
 # Static tools look for this literal; ComfyUI itself takes the list below.
@@ -28,6 +28,7 @@ NODE_CLASS_MAPPINGS = {
     "SaveGameStory": SaveGameStory,
     "LoadGameStory": LoadGameStory,
     "TrainLoRAStage": TrainLoRAStage,
+    "TrainFilmWorld": TrainFilmWorld,
     "EvaluateGame": EvaluateGame,
     "ConvertAnimeGamer": ConvertAnimeGamer,
     "BuildGameDataset": BuildGameDataset,

@@ -254,6 +254,8 @@ def _captioner(given: DatasetInputs, out: Path, films: Sequence[Path]) -> Captio
         options = {"model": path, "device": str(comfyui.clear_device())}
     elif given.captioner == "script":
         options = {"sidecars": _caption_files(out, films)}
+        if not any(path.is_file() for path in options["sidecars"].values()):
+            return None  # then a person captions the clips on the review page
     return open_captioner(given.captioner, **options)
 
 

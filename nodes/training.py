@@ -1,4 +1,4 @@
-"""TrainLoRAStage: training of one stage, with progress, interrupt and resume; and what pages show of all runs.
+"""TrainLoRAStage and TrainFilmWorld: training with progress, interrupt and resume; and what pages show of all runs.
 
     GET /animegamer/training[?run=R&stage=S]   without names: the current run, or else the last one
 The event `animegamer.training` says that a run has started, progressed or ended; the page then asks the route.
@@ -21,8 +21,9 @@ from ..animegamer_core.train.stages import OPTIONAL_STAGES, STAGES_IN_ORDER, sta
 from ..animegamer_core.weights.adapter_files import Adapters
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
-from .models import PACKAGES
-from .values import WORLD, DatasetSocket, LoraSocket, image_of_picture, report_ui
+from .models import PACKAGES, GameModel
+from .values import WORLD, DatasetSocket, LoraSocket, ModelSocket, image_of_picture, report_ui
+from .weights import world_folder
 from .widgets import choice_input, number_input, schema, seed_input, world_input
 
 if typing.TYPE_CHECKING:
@@ -35,6 +36,8 @@ EVENT = "animegamer.training"
 EVERY_SECONDS = 1.0  # between two events of a run
 MOST_RUNS, MOST_POINTS, MOST_LINES, MOST_SHEETS = 100, 400, 60, 40
 _at_work: dict[tuple[str, str], RunAtWork] = {}
+BEGUN = "world"  # in a run's folder: the world that a film's training begins with
+WORLDS = Fingerprints(worlds.world_version)
 TRAINED = Fingerprints(lambda file: worlds.file_version(Path(file)))
 
 
@@ -98,31 +101,91 @@ class TrainLoRAStage(io.ComfyNode):
     def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
         given, fingerprinted = TrainInputs(**inputs), inputs | _versions(inputs)
         comfyui.require(*PACKAGES, "peft")
-        from ..animegamer_core.train.job import train_adapter
-        from ..animegamer_core.train.log import LOG, draw_losses, read_log
-        from ..animegamer_core.train.run import stage_file
+        from ..animegamer_core.train.log import draw_losses
 
-        progress = comfyui.NodeProgress()
-        job = _job(given, progress)
-        out, config = job["out"], job["config"]
-        with at_work(given.run, given.stage, config.steps) as now:
-
-            def on_step(step: int, steps: int, _: object) -> None:
-                picture = draw_losses(read_log(out / LOG)) if now.went_on(step) else None
-                progress("steps", step, steps, picture)
-
-            def should_stop() -> bool:  # by ComfyUI's exception; the loop saves a checkpoint before it goes on
-                return bool(comfyui.stop_if_interrupted())
-
-            options = {"on_step": on_step, "should_stop": should_stop, "device": comfyui.clear_device()}
-            train_adapter(**job, on_progress=progress, resume=given.resume, **options)
-        file = stage_file(out, given.stage)
-        lines = read_log(out / LOG)
+        job = _job(given, comfyui.NodeProgress())
+        file, lines = _train(given.run, job, given.resume)
         plot = image_of_picture(draw_losses(lines))
         report = _report(given.stage, lines, job["dataset"], file)
         TRAINED.record(fingerprinted, str(file))
         lora = (*(given.lora or ()), (str(file), 1.0))
         return io.NodeOutput(lora, plot, report, ui=report_ui(cls, plot, report, job["world"].warnings))
+
+
+class TrainFilmWorld(io.ComfyNode):
+    """Makes a small world of a dataset's words, trains all of its stages, and hands it on to be played."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return schema(
+            node_id="TrainFilmWorld",
+            search_aliases=("own film", "own world", "new world", "vocabulary", "train all"),
+            inputs=[
+                DatasetSocket.Input("game_dataset"),
+                io.String.Input("world", default="my-film"),
+                io.Float.Input("effort", default=1.0, min=0.01, max=10.0, step=0.01),
+                seed_input(),
+            ],
+            outputs=[ModelSocket.Output("model"), io.String.Output("instruction"), io.String.Output("report")],
+            is_output_node=True,
+        )
+
+    @classmethod
+    def fingerprint_inputs(cls, **widgets: typing.Any) -> str:
+        """Changes when the world is deleted or written by another node."""
+        return WORLDS.fingerprint(widgets)
+
+    @classmethod
+    def execute(cls, game_dataset: str, world: str, effort: float, seed: int) -> io.NodeOutput:
+        comfyui.require(*PACKAGES, "peft")
+        from ..animegamer_core.data.dataset import DatasetFolder
+        from ..animegamer_core.train.job import FEATURES, short_config
+        from ..animegamer_core.train.parts import world_for_stage
+        from ..animegamer_core.train.stages import film_plan
+        from ..animegamer_core.train.world_setup import extended_world, finished_world
+        from ..animegamer_core.weights import open_world
+        from ..animegamer_core.weights.world import MANIFEST
+
+        dataset, target = DatasetFolder.open(game_dataset), world_folder(world)
+        # A run belongs to what it is trained on: after other words it begins again, after an interrupt it continues.
+        run = f"{world}-{dataset.digest(captions=True)[:8]}-{effort:g}-{seed}"
+        out = comfyui.output_folder() / comfyui.RUNS / run
+        if not (out / BEGUN / MANIFEST).is_file():
+            extended_world(worlds.find_world(worlds.TOYBOX), dataset, out / BEGUN, seed)
+        begun, start = open_world(out / BEGUN), []
+        for stage, row in film_plan(len(dataset.training_clips)).items():
+            reads = world_for_stage(stage, begun, [path for path, _ in start])
+            config = replace(short_config(row, steps=max(1, round(row.steps * effort)), seed=seed), window=reads.window)
+            job = dict(stage=stage, config=config, world=reads, dataset=dataset.path, out=out / stage)
+            file, _ = _train(run, {**job, "start": list(start), "cache": out / FEATURES}, resume=True)
+            start.append((file, 1.0))
+        finished_world(begun, start, target)
+        WORLDS.record({"game_dataset": game_dataset, "world": world, "effort": effort, "seed": seed}, world)
+        note = f"World {world} is trained on {len(dataset.training_clips)} clips. Press R to find it in the Play tab."
+        report = f"{note}\nIt is in {target}; losses and checkpoints are in {out}."
+        first = dataset.turns[dataset.training_clips[0]].instruction
+        return io.NodeOutput(GameModel(open_world(target)), first, report, ui=report_ui(cls, None, report, [note]))
+
+
+def _train(run: str, job: Mapping[str, typing.Any], resume: bool) -> tuple[Path, list[dict[str, float]]]:
+    """Train a stage with progress on the node and in the panel; (its LoRA file, the lines of its log)."""
+    from ..animegamer_core.train.job import train_adapter
+    from ..animegamer_core.train.log import LOG, draw_losses, read_log
+    from ..animegamer_core.train.run import stage_file
+
+    progress, out, stage = comfyui.NodeProgress(), job["out"], job["stage"]
+    with at_work(run, stage, job["config"].steps) as now:
+
+        def on_step(step: int, steps: int, _: object) -> None:
+            picture = draw_losses(read_log(out / LOG)) if now.went_on(step) else None
+            progress("steps", step, steps, picture)
+
+        def should_stop() -> bool:  # by ComfyUI's exception; the loop saves a checkpoint before it goes on
+            return bool(comfyui.stop_if_interrupted())
+
+        options = {"on_step": on_step, "should_stop": should_stop, "device": comfyui.clear_device()}
+        train_adapter(**job, on_progress=progress, resume=resume, **options)
+    return stage_file(out, stage), read_log(out / LOG)
 
 
 def dataset_folders() -> dict[str, Path]:

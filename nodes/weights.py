@@ -152,10 +152,10 @@ class ConvertAnimeGamer(io.ComfyNode):
             report("bytes", done, total)
 
         if base is not None:
-            made = new_world(base, _world_folder(world, base.cogvideox.parent), progress, precision=precision)
+            made = new_world(base, world_folder(world, base.cogvideox.parent), progress, precision=precision)
         elif source in _downloads():
             folder, name = _downloads()[source]
-            made = convert(folder, _world_folder(world, folder), progress, name=name, precision=precision)
+            made = convert(folder, world_folder(world, folder), progress, name=name, precision=precision)
         else:
             raise ValueError(_source_missing(source))
         CONVERTED.record(inputs, world)
@@ -200,7 +200,7 @@ def _source_missing(source: str) -> str:
     )
 
 
-def _world_folder(name: str, downloads: Path) -> Path:
+def world_folder(name: str, downloads: Path | None = None) -> Path:
     """The folder of the world to write; ValueError if the name belongs to the Toybox or to the downloads."""
     folder = comfyui.model_folders()[0] / check_folder_name(name, "world")
     if name == worlds.TOYBOX or folder == downloads:

@@ -335,6 +335,25 @@ def stage_config(stage: str, recipe: str = "scratch", spec: ModelSpec | None = N
     return row
 
 
+def film_plan(clips: int) -> dict[str, StageConfig]:
+    """The stages that make a world of so many clips of one film, beginning with the Toybox's weights.
+
+    Tried on films of 8 and 21 clips, and at 145 clips on Big Buck Bunny (docs/film-world.md); others lie between.
+    """
+    batch = min(64, max(4, 1 << (clips // 2).bit_length() - 1))
+    steps = {"joint": 35 * clips, "predict": 10 * clips, "adapt": 8 * clips}
+    most, least = {"joint": 10_000, "predict": 3000, "adapt": 2400}, {"joint": 280, "predict": 200, "adapt": 80}
+    rows: dict[str, Any] = {
+        "joint": {"lr": 6e-4, "batch": batch},
+        "predict": {"lr": 5e-4, "batch": min(batch, 16)},
+        "adapt": {"lr": 2e-4, "batch": batch, "true_states": 0.5},
+    }
+    for stage, row in rows.items():
+        row["steps"] = min(most[stage], max(least[stage], steps[stage]))
+        rows[stage] = replace(_SCRATCH[stage], **_SMALL_WORLD, **row, validate_every=0)
+    return rows
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainRequest:
     """What a run of `train` is asked for; the command line is made from these fields."""

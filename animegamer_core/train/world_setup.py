@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -15,6 +16,8 @@ from ..game.life import STATS, Stat
 from ..model.prompt import GameTokenizer
 from ..spec import ModelSpec
 from ..weights import World, save_world
+from ..weights.adapter_files import adapter_facts
+from ..weights.adapters import with_facts
 from ..weights.world import EMBEDDED, MANIFEST
 from .parts import WorldParts, with_guidance
 from .sampling import random_seed
@@ -92,6 +95,14 @@ def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: 
         life=life_of(dataset),
     )
     return parts.save(world)
+
+
+def finished_world(made: World, files: Sequence[tuple[Path, float]], out: str | Path) -> World:
+    """A copy of a world in a new folder, whose weights are those of these adapters; none is left to apply."""
+    parts = WorldParts.load(made).in_memory().with_stage_files(files)
+    for path, _ in files:
+        made = with_facts(made, adapter_facts(path))
+    return parts.save(replace(made, folder=Path(out)))
 
 
 @torch.no_grad()

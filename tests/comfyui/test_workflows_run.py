@@ -13,6 +13,7 @@ from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.game.state import read_instructions
 from animegamer_core.media.video import read_clip
 from animegamer_core.toybox.world import LIFE, MOTIONS
+from animegamer_core.weights import open_world
 
 WORKFLOWS = Path(__file__).parents[2] / "workflows"
 STEPS = {"4-motion-sweep": 10, "6-own-picture": 10}  # of shots whose quality is tested
@@ -179,8 +180,9 @@ def test_9_a_film_becomes_a_world(server, play):
     assert re.search(r"captions +whole 16, in part 0, none 0", report["text"][0])
     (dataset,) = (server.output_dir / "animegamer" / "datasets").glob("my-film")
     assert len(DatasetFolder.open(dataset).turns) == 16 and (dataset / "review.html").is_file()
-    (trained,) = outputs(played, "TrainLoRAStage")
-    assert trained["text"][0].startswith(f"adapt: {SKETCH} steps in") and f"trained on {dataset}" in trained["text"][0]
+    (trained,) = outputs(played, "TrainFilmWorld")
+    assert "my-film is trained on 16 clips" in trained["text"][0]
+    assert open_world(server.models_dir / "animegamer" / "my-film").missing() == ()
     (video,) = outputs(played, "SaveVideo")
     assert clip(server, video).shape == (17, 96, 144, 3)
 

@@ -148,7 +148,7 @@ def test_the_toybox_knows_every_word_and_needs_no_download(name):
         if node["type"] in NOTES:
             continue
         values = stored_widgets(node)
-        assert values.get("world", "toybox") == "toybox"
+        assert values.get("world", "toybox") == "toybox" or node["type"] == "TrainFilmWorld", "which makes one"
         texts = [str(values.get(key, "")) for key in TEXT_WIDGETS]
         lines = [line for text in texts for line in text.splitlines() if not line.startswith("#")]
         assert {word for line in lines for word in words(line)} <= set(vocabulary())
