@@ -6,6 +6,7 @@ that a class does not have are passed over, so that a newer version may add some
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from .messages import shortened
 Value = TypeVar("Value")
 LARGEST_FILE = 16 << 20  # bytes, which may take twenty times the memory; ours are smaller, 10,000 films take 3 MB
 LARGEST_LINE = 4 << 20
+BOM = codecs.BOM_UTF8  # which Notepad, Excel and PowerShell put before a text
 _WORDS = {
     "object": "an object", "array": "a list", "str": "a text", "int": "a whole number", "float": "a number",
     "bool": "true or false", "null": "nothing",
@@ -58,7 +60,7 @@ def read_limited(path: Path, largest: int = LARGEST_FILE) -> bytes:
 def parse_json(data: bytes | str, kind: type[Value], where: str) -> Value:
     """The value of a JSON text. JsonError names `where` and the field that is not of its type."""
     try:
-        return msgspec.json.decode(data, type=kind)
+        return msgspec.json.decode(data.removeprefix(BOM) if isinstance(data, bytes) else data, type=kind)
     except msgspec.ValidationError as error:
         raise JsonError(f"{where}: {_in_words(str(error))}") from error
     except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: not UTF-8
@@ -76,7 +78,10 @@ def to_type(value: Any, kind: type[Value], where: str) -> Value:
 
 
 def read_rows(path: Path, kind: type[Value]) -> Iterator[Row]:
-    """The lines of a JSON Lines file, one at a time; none without a file. A wrong line has a problem and no value."""
+    """The lines of a JSON Lines file that are not blank, one at a time; none without a file.
+
+    A wrong line has a problem and no value.
+    """
     if not path.is_file():
         return
     decoder = msgspec.json.Decoder(kind)
@@ -85,6 +90,9 @@ def read_rows(path: Path, kind: type[Value]) -> Iterator[Row]:
             if len(line) > LARGEST_LINE:
                 yield Row(number, None, f"longer than {LARGEST_LINE} bytes, and the lines after it were not read")
                 return
+            line = line.removeprefix(BOM) if number == 1 else line
+            if not line.strip():
+                continue
             try:
                 yield Row(number, decoder.decode(line), None)
             except msgspec.ValidationError as error:

@@ -70,6 +70,14 @@ def test_a_table_is_read_line_by_line(tmp_path):
     assert list(read_rows(Path("nowhere"), Turn)) == []
 
 
+def test_what_editors_add_to_a_file_is_passed_over(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"seed": 1}\r\n\r\n  \n{"seed": 2}\r\n')
+    assert [(row.number, row.value.seed) for row in read_rows(path, Turn)] == [(1, 1), (4, 2)]
+    path.write_bytes(b'\xef\xbb\xbf\r\n{"seed": 1}\r\n')
+    assert read_json(path, Turn).seed == 1
+
+
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: (

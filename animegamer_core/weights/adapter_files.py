@@ -25,7 +25,15 @@ from ..messages import shortened
 from ..spec import Reading
 from .manifest import read_motion_table
 from .parts import LoraUpdate, LoraUpdates
-from .storage import LONGEST, CheckpointError, SafetensorsSource, finite_extremes, note_of, number, read_json
+from .storage import (
+    LONGEST,
+    CheckpointError,
+    SafetensorsSource,
+    finite_extremes,
+    note_of,
+    number,
+    read_json,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,10 +54,16 @@ _LAYERS = ("time_embedding.linear_1", "time_embedding.linear_2", "norm_out.linea
 _DOTTED = {name.replace(".", "_"): name for name in (*_BLOCK_LAYERS, *_LAYERS)}
 _NUMBERED = re.compile(r"transformer_blocks[._](\d{1,4})[._](.+)")
 _NOTES = "lora_adapter_metadata"  # where newer diffusers keep rank and alpha
+_PLAIN_LORA = "train a plain LoRA, or have the program that wrote this one extract it"
+_UNREAD = (  # pattern in a tensor's name, what its file is, what to do about it
+    (r"lora_magnitude_vector|dora_scale", "a DoRA", _PLAIN_LORA),
+    (r"lokr_|hada_|oft_|\.diff(_b)?$", "of LyCORIS (LoKr, LoHa, OFT or whole differences)", _PLAIN_LORA),
+    (r"\.lora_[AB]\.\w+\.weight$", "an adapter with a name", "save it by peft's save_pretrained, which omits the name"),
+)
 
 
 def is_outside(path: Path) -> bool:
-    """Whether a safetensors file is of another program and has LoRA; ValueError if it cannot be read."""
+    """Whether a safetensors file is of another program; ValueError if it cannot be read."""
     return path.is_file() and _is_outside(path, *file_age(path))
 
 
@@ -87,6 +101,26 @@ def read_outside(path: Path) -> LoraUpdates:
     return found
 
 
+@lru_cache(maxsize=64)
+def strength_warnings(path: Path, _age: tuple[int, int], base: tuple[Path, ...]) -> tuple[str, ...]:
+    """A sentence if a file states no alpha and changes a layer by more than its weights. base: the decoder's files."""
+    layers, source = _layers(path, SafetensorsSource(path).keys()), SafetensorsSource(*base)
+    if "lora_alpha" in _config_of(path) or any("alpha" in names for names in layers.values()):
+        return ()
+    updates = read_outside(path)
+    factors = {
+        layer: (one.delta().norm() / source.tensor(f"transformer.{layer}.weight").float().norm()).item()
+        for layer, one in updates.items()
+    }
+    layer = max(factors, key=factors.__getitem__)
+    if factors[layer] <= 1:
+        return ()
+    return (
+        f"{path} states no alpha, and changes {layer} by {factors[layer]:.1f} times its weights, so shots may be "
+        f"noise; ask its author for alpha, and give strength alpha / {len(updates[layer].down)}",
+    )
+
+
 def _scale(path: Path, config: Mapping[str, typing.Any], layer: str, rank: int, alpha: float | None) -> float:
     """What the product of two matrices is multiplied by: alpha / rank; 1 where a file states no alpha.
 
@@ -94,7 +128,10 @@ def _scale(path: Path, config: Mapping[str, typing.Any], layer: str, rank: int, 
     """
     if alpha is None:
         own = config.get("alpha_pattern") or {}
-        key = next((key for key in own if layer == key or layer.endswith(f".{key}")), "lora_alpha")
+        try:
+            key = next((key for key in own if re.match(rf"(.*\.)?({key})$", layer)), "lora_alpha")  # as in peft
+        except re.error as error:
+            raise CheckpointError(f"{path}: alpha_pattern has no valid regular expression ({error})") from error
         alpha = number({**config, **own}, key, path, rank)
     return alpha / (rank**0.5 if config.get("use_rslora") else rank)
 
@@ -112,7 +149,7 @@ def _config_of(path: Path) -> Mapping[str, typing.Any]:
 @lru_cache(maxsize=4096)
 def _is_outside(path: Path, _changed: int, _size: int) -> bool:
     with _opened(path) as file:
-        return OURS not in (file.metadata() or {}) and any("lora" in name for name in file.keys())  # noqa: SIM118  not a mapping
+        return OURS not in (file.metadata() or {})
 
 
 def _layers(path: Path, keys: typing.Iterable[str]) -> dict[str, dict[str, str]]:
@@ -152,6 +189,9 @@ def _transformer_layer(name: str) -> str | None:
 
 
 def _unfit(path: Path, key: str, why: str) -> CheckpointError:
+    for pattern, kind, remedy in _UNREAD:
+        if re.search(pattern, key):
+            return CheckpointError(f"{path} is {kind} ({shortened(key, LONGEST)!r}), which is not read; {remedy}")
     return CheckpointError(
         f"{path}: {shortened(key, LONGEST)!r} does not fit: {why}; choose a LoRA file that was trained on the "
         "decoder's base model (CogVideoX-2B for published worlds)"
@@ -272,9 +312,18 @@ def read_adapter(path: Path) -> tuple[Notes, dict[str, Tensor]]:
 
 
 def check_there(path: str | Path) -> None:
-    """ValueError unless there is a file at the path of an adapter."""
-    if not Path(path).is_file():
-        raise ValueError(f"no adapter file {path}; give a file that a training stage wrote")
+    """ValueError unless there is a safetensors file at the path of an adapter."""
+    path = Path(path)
+    if path.is_dir():
+        inside = ", ".join(sorted(file.name for file in path.glob("*.safetensors"))) or "none is there"
+        raise ValueError(f"{path} is a folder; give its safetensors file with the LoRA ({shortened(inside)})")
+    if not path.is_file():
+        raise ValueError(f"no adapter file {path}; give a file that a training stage or another LoRA trainer wrote")
+    if path.suffix != ".safetensors":
+        raise ValueError(
+            f"{path} is no safetensors file; save its tensors by safetensors.torch.save_file, since other formats can "
+            "run programs"
+        )
 
 
 def tensor_names(path: Path) -> tuple[str, ...]:

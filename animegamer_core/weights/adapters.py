@@ -13,7 +13,17 @@ from pathlib import Path
 
 from ..spec import Reading
 from . import World, open_world
-from .adapter_files import MOTION_STAGES, PLAYED, STAGE, AdapterFacts, Adapters, adapter_facts, check_outside
+from .adapter_files import (
+    MOTION_STAGES,
+    PLAYED,
+    STAGE,
+    AdapterFacts,
+    Adapters,
+    adapter_facts,
+    check_outside,
+    file_age,
+    strength_warnings,
+)
 
 
 def with_adapters(world: World, files: Adapters, profile: str | None = None) -> World:
@@ -32,10 +42,12 @@ def with_adapters(world: World, files: Adapters, profile: str | None = None) -> 
 
 
 def _adapted(plain: World, adapters: Adapters, checked: bool) -> World:
-    world, facts = plain, [adapter_facts(path) for path, _ in adapters]
+    world, facts, warnings = plain, [adapter_facts(path) for path, _ in adapters], plain.warnings
     for one in facts:
         if one.stage == STAGE:
             check_outside(Path(one.path), plain.spec)
+            if plain.has("decoder"):
+                warnings += strength_warnings(Path(one.path), file_age(one.path), plain.source("decoder").files)
         world = with_facts(world, one)
     reading_of(plain, facts, checked)  # refuses files that contradict one another
     unstated = tuple(
@@ -44,7 +56,7 @@ def _adapted(plain: World, adapters: Adapters, checked: bool) -> World:
         for one in facts
         if one.stage in MOTION_STAGES and one.motion_table is None
     )
-    return replace(world, warnings=(*world.warnings, *unstated), adapters=adapters, plain=plain)
+    return replace(world, warnings=(*warnings, *unstated), adapters=adapters, plain=plain)
 
 
 def with_facts(world: World, facts: AdapterFacts) -> World:

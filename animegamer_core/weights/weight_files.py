@@ -84,7 +84,7 @@ def decoder_file(folder: Path) -> Path:
     latest = folder / "latest"
     if not latest.is_file():
         raise CheckpointError(f"{latest}: no such file; expected a text file that names the sub-folder of the weights")
-    text = latest.read_text(encoding="utf-8", errors="replace").strip()
+    text = latest.read_text(encoding="utf-8-sig", errors="replace").strip()
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 12 else 0
     if text != "release" and number < 1:
         raise CheckpointError(f"{latest}: says {shortened(text, 40)!r}; expected a number above 0 or 'release'")

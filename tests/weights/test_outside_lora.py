@@ -1,5 +1,6 @@
 """LoRA files of other programs on a world's decoder: every spelling gives the same weights, and others are refused."""
 
+import json
 import re
 
 import pytest
@@ -9,7 +10,7 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import save_file
 from tiny_world import save_tiny_world
 
-from animegamer_core.weights.adapter_files import adapter_facts, fits_decoder
+from animegamer_core.weights.adapter_files import adapter_facts, fits_decoder, read_outside
 from animegamer_core.weights.adapters import open_with_adapters, with_adapters
 
 TARGETS = r"(transformer_blocks\.\d+\.(attn1\.(to_q|to_out\.0)|ff\.net\.0\.proj|norm1\.linear)|proj_out)"
@@ -137,6 +138,45 @@ def test_a_file_that_does_not_fit_is_refused_by_its_first_key(world, tmp_path, t
     with pytest.raises(ValueError, match=re.escape(says)) as caught:
         open_with_adapters(world.folder, [str(path)])
     assert str(path) in str(caught.value) and "choose a LoRA file" in str(caught.value)
+
+
+def test_peft_s_patterns_and_rank_stabilised_scale_count(tmp_path):
+    layer = "transformer_blocks.0.attn1.to_q"
+    path = tmp_path / "adapter_model.safetensors"
+    save_file({f"{layer}.lora_A.weight": torch.ones(4, 8), f"{layer}.lora_B.weight": torch.ones(8, 4)}, path)
+    config = {"lora_alpha": 4, "alpha_pattern": {r"transformer_blocks\.[0-2]\..*to_q": 32}}
+    for extra, scale in (({}, 8), ({"use_rslora": True}, 16), ({"alpha_pattern": {"to_k": 32}}, 1)):
+        (tmp_path / "adapter_config.json").write_text(json.dumps(config | extra))
+        assert read_outside(path)[layer].scale == scale
+
+
+def test_an_update_without_alpha_that_outweighs_its_base_is_named_with_its_factor(world, trained, tmp_path):
+    lora = {name: value * (16 if "lora_B" in name else 1) for name, value in trained[1].items()}
+    path = tmp_path / "sat.safetensors"
+    save_file(lora, path)
+    (warning,) = open_with_adapters(world.folder, [str(path)]).warnings
+    layer = re.search(r"changes (\S+) by", warning)[1]
+    update = lora[f"{layer}.lora_B.weight"] @ lora[f"{layer}.lora_A.weight"]
+    factor = update.norm() / world.load_decoder().transformer.get_parameter(f"{layer}.weight").norm()
+    assert f"by {factor:.1f} times its weights" in warning and factor > 1
+
+
+@pytest.mark.parametrize(
+    "name, key, says",
+    [
+        ("lora.bin", "", "no safetensors file; save its tensors by"),
+        ("x.safetensors", "lycoris_transformer_blocks_0_attn1_to_q.lokr_w1", "is of LyCORIS (LoKr"),
+        ("x.safetensors", "transformer_blocks.0.attn1.to_q.lora_magnitude_vector", "is a DoRA"),
+        ("x.safetensors", "transformer_blocks.0.attn1.to_q.lora_A.style.weight", "is an adapter with a name"),
+        ("peft/adapter_model.safetensors", "", "peft is a folder; give its safetensors file with the LoRA (adapter_"),
+    ],
+)
+def test_what_is_no_plain_lora_is_named(world, tmp_path, name, key, says):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    save_file({key or "proj_out.lora_A.weight": torch.zeros(2, 4)}, path)
+    with pytest.raises(ValueError, match=re.escape(says)):
+        open_with_adapters(world.folder, [str(path.parent if "/" in name else path)])
 
 
 def test_values_that_are_no_numbers_are_refused(world, trained, tmp_path):

@@ -17,6 +17,7 @@ import msgspec
 
 from ...endpoint import VARIED, Cancelled, CaptionerError, CaptionerUnavailable, Question, Reply
 from ...game.life import STATS, Stat
+from ...game.state import clean_text
 from ...json_files import read_rows
 from ...messages import quoted, shortened
 from ..motion import LEVELS
@@ -155,7 +156,8 @@ class Span(msgspec.Struct, forbid_unknown_fields=True):
     @property
     def names(self) -> tuple[str, ...]:
         """The characters, the main one first."""
-        return (self.character,) if isinstance(self.character, str) else tuple(self.character)
+        given = [self.character] if isinstance(self.character, str) else self.character
+        return tuple(map(clean_text, ",".join(given).split(",")))
 
     @property
     def by_level(self) -> dict[str, str]:
