@@ -177,8 +177,8 @@ def _train(run: str, job: Mapping[str, typing.Any], resume: bool) -> tuple[Path,
     with at_work(run, stage, job["config"].steps) as now:
 
         def on_step(step: int, steps: int, _: object) -> None:
-            picture = draw_losses(read_log(out / LOG)) if now.went_on(step) else None
-            progress("steps", step, steps, picture)
+            if now.went_on(step):  # the node's bar and the panel move together
+                progress("steps", step, steps, draw_losses(read_log(out / LOG)))
 
         def should_stop() -> bool:  # by ComfyUI's exception; the loop saves a checkpoint before it goes on
             return bool(comfyui.stop_if_interrupted())
@@ -309,7 +309,7 @@ def training(query: Mapping[str, str]) -> Json:
     folders = _run_folders()
     wanted = (query.get("run", ""), query.get("stage", ""))
     if wanted == ("", ""):
-        wanted = next(reversed([*(name for name in _at_work if name in folders)]), next(iter(folders), wanted))
+        wanted = next(reversed([*_at_work]), next(iter(folders), wanted))
     runs = [{"run": run, "stage": stage} for run, stage in list(folders)[:MOST_RUNS]]
     if wanted == ("", ""):
         return {"runs": runs}
@@ -319,15 +319,16 @@ def training(query: Mapping[str, str]) -> Json:
 
 
 def _run_folders() -> dict[tuple[str, str], Path]:
-    """The folders of runs that have a log, the last one written to first."""
+    """The folders of runs at work, and of those that have a log, the last one written to first."""
     from ..animegamer_core.train.log import LOG
 
-    logs = {}
-    for log in (comfyui.output_folder() / comfyui.RUNS).glob(f"*/*/{LOG}"):
+    logs, root = {}, comfyui.output_folder() / comfyui.RUNS
+    for log in root.glob(f"*/*/{LOG}"):
         with contextlib.suppress(FileNotFoundError):  # removed at this moment
             logs[log] = log.stat().st_mtime
     found = sorted(logs, key=lambda log: (-logs[log], log))
-    return {(log.parent.parent.name, log.parent.name): log.parent for log in found}
+    logged = {(log.parent.parent.name, log.parent.name): log.parent for log in found}
+    return logged | {(run, stage): root / run / stage for run, stage in _at_work}
 
 
 def _progress(folder: Path, now: RunAtWork | None) -> Json:

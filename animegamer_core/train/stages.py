@@ -338,7 +338,7 @@ def stage_config(stage: str, recipe: str = "scratch", spec: ModelSpec | None = N
 def film_plan(clips: int) -> dict[str, StageConfig]:
     """The stages that make a world of so many clips of one film, beginning with the Toybox's weights.
 
-    Tried on films of 8 and 21 clips, and at 145 clips on Big Buck Bunny (docs/film-world.md); others lie between.
+    145 clips get what docs/film-world.md measured; fewer were tried with 8, more are only computed.
     """
     batch = min(64, max(4, 1 << (clips // 2).bit_length() - 1))
     steps = {"joint": 35 * clips, "predict": 10 * clips, "adapt": 8 * clips}
