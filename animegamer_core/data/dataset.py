@@ -29,6 +29,7 @@ from ..game.state import MotionTable
 from ..json_files import JsonError, read_json, read_rows, to_type
 from ..media.video import ClipInfo, read_clip, read_clip_info
 from ..messages import quoted
+from ..weights.storage import note_of
 from .motion import level_edges, level_of, median_by_level
 from .records import ClipRecord, DatasetError, GameRecord, Problem, first_problems, jsonl_text
 
@@ -175,6 +176,14 @@ class DatasetFolder:
         parts += [turn.to_json() for turn in self.turns] if captions else []
         parts += sorted(self.film_bytes.items())  # another edition of a film has the same names and times
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    @cached_property
+    def content(self) -> str:
+        """A checksum of what the clips' files hold; '' where one is missing."""
+        paths = [self.path / turn.clip for turn in self.turns]
+        if not all(path.is_file() for path in paths):
+            return ""
+        return hashlib.sha256("".join(note_of(path).sha256 for path in paths).encode()).hexdigest()[:16]
 
 
 def read_dataset(path: str | Path, clips: bool = True) -> tuple[DatasetFolder, list[Problem]]:

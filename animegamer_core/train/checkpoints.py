@@ -8,6 +8,7 @@ samples and the noise depend only on seed and step (`sampling.py`), so they need
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -30,6 +31,7 @@ from .stages import STAGES, StageConfig
 
 CHECKPOINTS = "checkpoints"  # folder in a run's folder
 JOB, RESULT, LOCK = "job.json", "result.json", ".lock"  # files in it: what it starts from, and how it ended
+CLIPS = "clips' content"  # key of the job
 MOMENTS = ("exp_avg", "exp_avg_sq")  # AdamW's
 KEPT = 2  # checkpoints that are kept
 # fields that may differ between a run and its continuation, since they change results by rounding at most
@@ -87,6 +89,11 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> None:
         found |= {moment: moments[moment] for moment in MOMENTS if moment in moments}
         for kind, value in found.items():  # sharded tensors are gathered one at a time
             full = full_tensor(value.detach())
+            if not full.isfinite().all():
+                raise ValueError(
+                    f"{name} holds NaN or infinity at step {state.step}, so no checkpoint is written; lower lr or "
+                    "check the data, and continue from the checkpoint before with --resume"
+                )
             if writes:
                 tensors[f"{kind}.{name}"] = full.cpu().contiguous()
         if "step" in moments:
@@ -96,13 +103,22 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> None:
     info = StoredState(state.stage, state.step, state.seconds, steps, dataclasses.asdict(state.config))
     with replacing(folder / f"step-{state.step:07d}.safetensors") as part:
         save_file(tensors, part, {"state": msgspec.json.encode(info).decode()})
-    for old in (*list_checkpoints(folder)[:-KEPT], *folder.glob(f"{UNFINISHED}*")):
+    for old in {*folder.glob("step-*"), *folder.glob(f"{UNFINISHED}*")} - {*list_checkpoints(folder)[-KEPT:]}:
         old.unlink()
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """The complete checkpoints of a run, oldest first."""
-    return sorted(folder.glob("step-*.safetensors"))
+    """The whole checkpoints of a run, oldest first; a damaged one is left out, so that the one before it counts."""
+    return [path for path in sorted(folder.glob("step-*.safetensors")) if _damage(path) is None]
+
+
+def _damage(path: Path) -> str | None:
+    """What is wrong with a checkpoint; None if it is whole."""
+    try:
+        with _opened(path):
+            return None
+    except ValueError as error:
+        return str(error)
 
 
 def step_of(path: Path) -> int:
@@ -117,7 +133,7 @@ def _opened(path: Path) -> Iterator[tuple[StoredState, Any]]:
         with safe_open(path, framework="pt") as file:
             yield msgspec.json.decode((file.metadata() or {}).get("state", ""), type=StoredState), file
     except (SafetensorError, msgspec.MsgspecError) as error:
-        raise ValueError(f"{path}: {shortened(error)}; delete it to continue from the checkpoint before") from error
+        raise ValueError(f"{path} is cut off or damaged ({shortened(error)})") from error
 
 
 def load_checkpoint(path: Path, state: RunState) -> None:
@@ -153,6 +169,9 @@ def continued_config(stage: str, config: StageConfig, out: Path) -> StageConfig:
     setting differs that is not in FREE_FIELDS.
     """
     found = list_checkpoints(out / CHECKPOINTS)
+    for path in sorted({*(out / CHECKPOINTS).glob("step-*.safetensors")} - {*found}):
+        begins = f"the run continues from step {step_of(found[-1])}" if found else "the run begins again"
+        warnings.warn(f"{_damage(path)}; {begins}", stacklevel=2)
     if not found:
         return config
     with _opened(found[-1]) as (info, _):
@@ -193,6 +212,7 @@ def hold_run_folder(
         "profile": world.profile.name if world is not None and stage in GAME_STAGES else None,
         "world": None if world is None or in_place else world.fingerprint,
         "dataset": folder.digest(captions=True),
+        CLIPS: folder.content,
         # digits of the hash, since many adapters have the same name; reading a missing file fails later
         "start": [
             [path.name, strength, note_of(path).sha256[:12] if path.is_file() else ""] for path, strength in start
@@ -204,8 +224,9 @@ def hold_run_folder(
             path = out / JOB
             if path.is_file() and list_checkpoints(out / CHECKPOINTS):
                 before = storage.read_json(path)
+                origin[CLIPS] = origin[CLIPS] or before.get(CLIPS)  # unknown where files are missing
                 for name, value in origin.items():
-                    if before.get(name) != value:
+                    if before.get(name) != value and (name != CLIPS or before.get(CLIPS)):
                         raise ValueError(
                             f"{out} holds a run with another {name} ({shortened(before.get(name), 40)}, now "
                             f"{shortened(value, 40)}); choose another folder for this run"

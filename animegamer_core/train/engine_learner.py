@@ -127,7 +127,7 @@ def add_predictions(data: TrainingData, engine: GameEngine, window: int) -> Trai
 
     def depends_on() -> str:
         games, states = [game.clips for game in data.folder.games], data.index("states")
-        return weights_digest(engine, window, games, states.digest if states else "")
+        return weights_digest(engine, engine.profile, window, games, states.digest if states else "")
 
     return data.with_feature("predicted", predict, 1024, depends_on)
 

@@ -27,7 +27,7 @@ from ..weights.world import EMBEDDED
 from .checkpoints import RESULT, hold_run_folder
 from .distributed import close_at_exit, processes
 from .log import LOG, PICTURE, Report, RunProgress, how_it_stopped, plot_log, read_log
-from .parts import WorldParts, needed_parts, world_for_stage
+from .parts import WorldParts, needed_parts, with_guidance, world_for_stage
 from .run import check_free, stage_file, train_stage
 from .stages import SCRATCH, SCRATCH_SPECS, STAGES, StageConfig, TrainRequest, models_of
 from .training_data import Progress, TrainingData
@@ -38,6 +38,10 @@ IN_WORLD = "in_world"  # key of a run's result: the world folder that holds its 
 BRIEF_LOG_LINES = 500
 PIPELINE = "model_index.json"  # in every pipeline folder of diffusers
 CPU_SAMPLES = 2  # at a time: more save no time on a CPU and take memory (stage vae of the Toybox: 1.6 GiB per clip)
+IN_WEIGHTS = {  # what becomes of guidance that stage distill has put into a world's weights
+    "adapt": "guidance is in this world's weights, and adapt trains it out of them; train distill again afterwards",
+    "distill": "guidance is in this world's weights already, and teacher_strengths come on top of it",
+}
 UNCONDITIONAL = "unconditional_ND"  # of the decoder, zero until a stage trains the encoder together with it
 
 
@@ -132,6 +136,8 @@ def _train(request: TrainRequest, report: Report, held: ExitStack) -> None:
             report(f"reads turns with profile {world.profile.name}")
         for line in world.warnings:
             report(f"warning: {line}")
+        if stage in IN_WEIGHTS and with_guidance(world.spec) != world.spec:
+            report(f"warning: {IN_WEIGHTS[stage]}")
     read = None if is_baseline else world  # a baseline reads no turns of the world
     config = _config(request, recipe, report, read)
     check_free(out, request.resume)

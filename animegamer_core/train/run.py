@@ -94,7 +94,8 @@ def train_stage(
         kept = {name: value for name, value in trained.items() if not name.startswith("heads.")}  # only to train
         stated: dict[str, Any] = {}  # how to play with it
         if stage in GAME_STAGES:
-            stated["reading"] = Reading(parts.of("engine").profile, config.window).to_dict()
+            window = min(config.window, max(len(game.clips) for game in data.games()) - 1)
+            stated["reading"] = Reading(parts.of("engine").profile, window).to_dict()
         if stage in MOTION_STAGES and data.folder.has_motion_table:
             stated["motion"] = {"table": asdict(data.folder.motion_table), "provenance": data.folder.motion_provenance}
         save_adapter(stage_file(out, stage), stage, config, kept, parts.spec.to_dict(), stated)

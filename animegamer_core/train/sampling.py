@@ -94,17 +94,16 @@ class WindowSampler:
     def __init__(self, games: Sequence[GameRecord], window: int, batch: int, seed: int, recall: float = 0.0) -> None:
         self.size, self.seed, self.recall = batch, seed, recall
         self._games = [game.clips for game in games]
-        self._longest = min(window, max(map(len, self._games)) - 1)
+        self.lengths = min(window, max(map(len, self._games)) - 1) + 1
         self._ends = [
             [(game, end) for game, clips in enumerate(self._games) for end in range(past, len(clips))]
-            for past in range(self._longest + 1)
+            for past in range(self.lengths)
         ]
 
     def batch(self, step: int) -> Tensor:
         """(B, K + 1) clip indices of a step: K past turns, oldest first, and the turn to predict."""
-        lengths = self._longest + 1
-        turns = torch.randperm(lengths, generator=generator("cpu", self.seed, "lengths", step // lengths))
-        past = int(turns[step % lengths])
+        turns = torch.randperm(self.lengths, generator=generator("cpu", self.seed, "lengths", step // self.lengths))
+        past = int(turns[step % self.lengths])
         ends = self._ends[past]
         chosen = torch.randint(len(ends), (self.size,), generator=generator("cpu", self.seed, "runs", step))
         random = generator("cpu", self.seed, "recall", step)

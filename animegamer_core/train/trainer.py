@@ -122,7 +122,8 @@ class Trainer:
         sampler, found = self.learner.sampler(self.data, held_out=True), []
         self.learner.eval()
         with self.averaged_weights(), autocast(self.device, self.config.precision):
-            for number in range(VALIDATION_BATCHES):
+            lengths = getattr(sampler, "lengths", 1)  # of windows, which take turns: each as often
+            for number in range(-(-VALIDATION_BATCHES // lengths) * lengths):
                 rows = sampler.batch(number)
                 for micro in self._micro_batches(number):
                     found.append(self.learner(self.learner.batch(self.data, micro.rows(rows), micro, self.device)))

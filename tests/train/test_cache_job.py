@@ -61,7 +61,7 @@ def train(stage, dataset, world, cache, out):
     return train_stage(stage, config, parts, data, out)
 
 
-def cached(dataset, world, cache, stage="joint", on_progress=lambda *_: None):
+def cached(dataset, world, cache, stage="joint", on_progress=lambda *_: None, profile=None):
     """Compute what a stage reads; returns the features of which some was computed now."""
     fresh = set()
 
@@ -70,7 +70,8 @@ def cached(dataset, world, cache, stage="joint", on_progress=lambda *_: None):
         on_progress(name, done)
 
     data, config = TrainingData(DatasetFolder.open(dataset), cache=cache, on_progress=seen), tiny_config(stage)
-    prepare(stage, config, needed_parts(stage, config, open_world(world), data), data, torch.device("cpu"))
+    read = open_world(world).with_profile(profile) if profile else open_world(world)
+    prepare(stage, config, needed_parts(stage, config, read, data), data, torch.device("cpu"))
     return fresh
 
 
@@ -130,3 +131,13 @@ def test_other_weights_or_captions_are_computed_anew(data, dataset, world, tmp_p
     assert fresh(other) == {"latents"}
     save_part(open_world(other), parts.encoder)
     assert fresh(other) == {"text", "image"}
+    first, second = (folder / turn.clip for turn in DatasetFolder.open(folder).turns[:2])
+    shutil.copy(second, first)  # such as a repaired file
+    assert fresh(other) == {"latents", "image"}
+
+
+def test_predictions_of_another_profile_are_computed_anew(dataset, world, tmp_path):
+    def fresh(profile):
+        return cached(dataset, world, tmp_path, "adapt", profile=profile)
+
+    assert "predicted" in fresh("reference") and fresh("reference") == set() and fresh("paper") == {"predicted"}

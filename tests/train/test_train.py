@@ -37,6 +37,7 @@ from animegamer_core.train.trainer import learning_rate
 from animegamer_core.train.training_data import TrainingData, add_latents
 from animegamer_core.train.world_setup import words_tokenizer
 from animegamer_core.weights import open_world
+from animegamer_core.weights.adapter_files import adapter_facts
 from animegamer_core.weights.lora import apply_adapter
 
 TINY = dataclasses.replace(
@@ -212,7 +213,7 @@ def test_what_the_caller_raises_costs_no_step(ready, tmp_path):
     assert same_tensors(*(tmp_path / folder / "towers.safetensors" for folder in ("whole", "parted")))
 
 
-def test_only_the_last_two_checkpoints_stay_and_a_cut_off_one_is_named(ready, tmp_path):
+def test_only_the_last_two_checkpoints_stay_and_a_cut_off_one_falls_back(ready, tmp_path):
     folder = tmp_path / "checkpoints"
     folder.mkdir()
     (folder / "part-1-step-0000004.safetensors").write_bytes(b"half")
@@ -220,8 +221,9 @@ def test_only_the_last_two_checkpoints_stay_and_a_cut_off_one_is_named(ready, tm
     checkpoints = list_checkpoints(folder)
     assert [step_of(path) for path in checkpoints] == [5, 6] and sorted(folder.iterdir()) == checkpoints
     checkpoints[1].write_bytes(checkpoints[1].read_bytes()[:-100])
-    with pytest.raises(ValueError, match="step-0000006.safetensors: .*delete it to continue"):
+    with pytest.warns(UserWarning, match="step-0000006.safetensors is cut off .*; the run continues from step 5"):
         run("predict", new_parts(ready), ready, tmp_path)
+    assert list_checkpoints(folder) == checkpoints
 
 
 @pytest.fixture(scope="module")
@@ -344,6 +346,24 @@ def test_a_torn_last_line_spoils_neither_the_picture_nor_a_resumed_log(ready, tm
     run("predict", new_parts(ready), ready, tmp_path)
     assert [json.loads(line)["step"] for line in log.read_text().splitlines()] == [1, 2, 3, 4, 5, 6]
     assert log.read_text().startswith(whole)
+
+
+def test_weights_that_are_no_numbers_are_not_saved(ready, tmp_path):
+    parts = new_parts(ready)
+
+    def spoil(step, *_):
+        if step == 2:
+            with torch.no_grad():
+                next(value for value in parts.engine.parameters() if value.requires_grad).fill_(float("nan"))
+
+    with pytest.raises(ValueError, match="holds NaN or infinity at step 2, so no checkpoint is written"):
+        run("predict", parts, ready, tmp_path, {"on_step": spoil}, save_every=1)
+    assert [step_of(path) for path in list_checkpoints(tmp_path / "checkpoints")] == [1]
+
+
+def test_games_shorter_than_the_window_state_what_was_trained(ready, tmp_path):
+    run("predict", new_parts(ready), ready, tmp_path, window=GAME_TURNS)
+    assert adapter_facts(tmp_path / "predict.safetensors").reading.window == GAME_TURNS - 1
 
 
 def test_a_loss_that_is_no_number_ends_the_run(ready, tmp_path):
