@@ -21,7 +21,7 @@ from .build import BuildSettings, OnProgress
 from .captions.pictures import Reference
 from .captions.run import Captioner, CaptionReport, caption_clips
 from .dataset import GAMES, TURNS, DatasetFolder, GameLine, read_info, with_levels, write_tables
-from .films.cutting import Cut, Duplicates, is_cut
+from .films.cutting import ClipShape, Cut, Duplicates, is_cut
 from .films.film_index import (
     FILMS,
     FilmEntry,
@@ -30,6 +30,7 @@ from .films.film_index import (
     read_scenes,
     remove_unused_clips,
 )
+from .films.scenes import Scene
 from .games import games_of
 from .records import (
     ADVERBS,
@@ -88,7 +89,9 @@ def assemble_dataset(
         set_aside = {item.clip for item in read_table(out / SET_ASIDE, SetAside)}
         gone = {row.record.clip for row in by_people}
         segments, open_scenes = _segments(out, films)
-        reasons = _duplicates(segments, {*known, *gone, *set_aside})
+        pixels = {name: film.survey.facts["width"] * film.survey.facts["height"] for name, film in films.items()}
+        largest_first = sorted(segments, key=lambda item: -pixels[item[0]])
+        reasons = _duplicates(largest_first, {*known, *gone, *set_aside})
         dropped, records = by_people, []
         for film, _, cut in segments:
             if reason := cut.dropped or reasons.get(cut.clip):
@@ -108,7 +111,7 @@ def assemble_dataset(
         records.sort(key=lambda record: (places.get(record.film, len(places)), record.start))
         counts = Counter(row.reason.split(" of ")[0] for row in dropped)  # 'duplicate of <clip>' as duplicate
         if not records:
-            why = ", ".join(f"{n} {reason}" for reason, n in counts.items()) or "no scene that is long enough was cut"
+            why = ", ".join(f"{n} {reason}" for reason, n in counts.items()) or _too_short(films, settings.shape)
             raise ValueError(f"{out} has no clip ({why}); cut more of a film")
         try:
             records, levels = with_levels(records)
@@ -137,6 +140,16 @@ def assemble_dataset(
             remove_unused_clips(out, name)
     broken = {name: film.survey.broken for name, film in films.items() if film.survey.broken is not None}
     return BuildReport(counts, broken, open_scenes, report, dataset)
+
+
+def _too_short(films: Mapping[str, FilmEntry], shape: ClipShape) -> str:
+    """What the longest scene of films without a clip lacks."""
+    scenes = [scene for film in films.values() for scene in film.survey.scenes]
+    scene = max(scenes, key=lambda scene: scene.end - scene.start, default=Scene(0.0, 0.0, "start"))
+    fades = scene.fade_in + scene.fade_out
+    faded = f", of which fades, that no clip shows, take {fades:.1f} s" if fades else ""
+    seconds = (shape.frames - 1) / shape.fps
+    return f"a clip takes {seconds:g} s, and the longest scene has {scene.end - scene.start:.1f} s{faded}"
 
 
 def _check_same_films(out: Path, films: Mapping[str, FilmEntry]) -> None:
@@ -174,8 +187,8 @@ def _segments(out: Path, films: Mapping[str, FilmEntry]) -> tuple[Segments, dict
 
 
 def _duplicates(segments: Segments, known: Collection[str]) -> dict[str, str]:
-    """Clip -> 'duplicate of <clip>'. known: clips of the tables, which people may have corrected or dropped; of two
-    alike they stay, even if an earlier film now shows the same."""
+    """Clip -> 'duplicate of <clip>', of two alike the later of `segments`. known: clips of the tables, which people may
+    have corrected or dropped; of two alike they stay."""
     kept, found = Duplicates(), {}
     for is_known in (True, False):
         for _, scene, cut in segments:

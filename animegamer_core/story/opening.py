@@ -78,7 +78,7 @@ def film_span(path: Path, at: float, decoder: DecoderSpec) -> tuple[list[np.ndar
     they start earlier. Large ones are made smaller. FilmError, a ValueError: the file is not a film, or `at` is not in
     it.
     """
-    from ..data.films.film import frames_at, probe, read_frames
+    from ..data.films.film import FilmError, frames_at, probe, read_frames
 
     seconds = probe(path).seconds  # 0 if the header has none
     _check_second(str(path), at, seconds)
@@ -91,7 +91,9 @@ def film_span(path: Path, at: float, decoder: DecoderSpec) -> tuple[list[np.ndar
     frames = read_frames(path, max(0.0, times[0]), times[-1] + 2 * _CLOSE)
     pictures: list[np.ndarray] = []
     last = None
-    for full in frames_at(frames, times):
+    for number, full in enumerate(frames_at(frames, times)):
+        if full is None:
+            raise FilmError(f"{path}: is damaged at {times[number]:.1f} s; choose another second")
         pictures.append(pictures[-1] if full is last else _shrunk(full, decoder))
         last = full
     return pictures, before

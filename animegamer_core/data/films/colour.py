@@ -16,18 +16,17 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
     from av import VideoFrame
-    from av.video.stream import VideoStream
     from numpy.typing import NDArray
 
 
 class Display:
-    """Converts the frames of one film to displayed RGB in the size of the first frame."""
+    """Converts the frames of one film that have the shape of the first one to displayed RGB."""
 
-    def __init__(self, frame: VideoFrame, stream: VideoStream) -> None:
-        """frame: the film's first decoded frame."""
+    def __init__(self, frame: VideoFrame, pixels: Fraction | None) -> None:
+        """frame: the first decoded one. pixels: the width of a stored pixel as a multiple of its height."""
         self._converter = ColourConverter()
         self.mirrored, self.turns = _position(frame)  # left to right, and then quarter turns to the left
-        self._width, self._height = _square_pixels(frame.width, frame.height, stream.sample_aspect_ratio)
+        self._width, self._height = _square_pixels(frame.width, frame.height, pixels)
 
     @property
     def size(self) -> tuple[int, int]:

@@ -173,6 +173,8 @@ FILTERS: dict[str, Callable[[Candidate], bool]] = {
 }
 
 
+DAMAGED = "damaged"  # the reason for a segment with a time that could not be read
+
 SPAN_SECONDS = 20.0  # seconds of film that a process cuts at a time; seeking to a span costs about a second
 
 
@@ -263,7 +265,7 @@ def is_cut(clip: str, film: str) -> bool:
 
 
 def _cut_segment(
-    frames: Iterator[NDArray[np.uint8]],
+    frames: Iterator[NDArray[np.uint8] | None],
     segment: Segment,
     crop: Crop,
     span: Span,
@@ -274,14 +276,17 @@ def _cut_segment(
     """Write the next frames as a clip, or drop them. Their motion is measured without the frames of flashes."""
     size, shown, pages = (shape.height, shape.width), [], []
     read = looked_at(shape.frames) if span.most_text < 1 else ()
-    for index, frame in enumerate(itertools.islice(frames, shape.frames)):
+    start, end = round(segment.start, 3), round(segment.start + (shape.frames - 1) / shape.fps, 3)
+    pictures = list(itertools.islice(frames, shape.frames))
+    for index, frame in enumerate(pictures):
+        if frame is None:
+            return Cut(start, end, dropped=DAMAGED)
         shown.append(fit(frame, crop, size))
         if index in read:
             pages.append(fit(frame, crop, reading_size(frame, crop, size)))
     clip_FHWC = np.stack(shown)
     judged = np.delete(clip_FHWC, segment.flashed, axis=0) if segment.flashed else clip_FHWC
     value = measure(judged)
-    start, end = round(segment.start, 3), round(segment.start + (shape.frames - 1) / shape.fps, 3)
     reason = why_left_out(Candidate(judged, value, pages, span.most_text))
     if reason is not None:
         return Cut(start, end, dropped=reason)

@@ -1,7 +1,8 @@
-"""Reads films: the header, the frames as RGB in display order with their times, and where a file breaks off.
+"""Reads films: the header, the frames as RGB in display order with their times, and where a file is damaged.
 
-For a damaged file, the readers yield what is readable, then raise FilmError. H height, W width as displayed. PyAV is
-only imported when a file is opened.
+For a damaged file, the readers yield what is readable, then raise FilmError. A decoder invents what damage hides, so
+nothing is believed from there to the next key frame. H height, W width as displayed. PyAV is only imported when a file
+is opened.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, dropwhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from .colour import Display
 if TYPE_CHECKING:
     from av import Packet, VideoFrame
     from av.container import InputContainer
+    from av.filter import Graph
     from av.video.stream import VideoStream
 
 _KNOWN_LENGTH = ("mov,mp4", "matroska", "avi", "flv", "asf")  # formats whose header has the true length
@@ -39,6 +41,9 @@ _LATE = 1.0  # seconds by which a time may exceed the film's length
 _USUAL_FPS = 25.0
 _DOUBTED_FPS = 240.0  # a stated rate from here on is often the container's clock, such as WebM's 1000
 _MOST_FPS = 1000.0
+_BETWEEN = 512  # bytes that may lie between two packets that follow each other
+_SPANS_NAMED = 3  # most damaged spans in a message
+_LEAST_SIDE = 16  # pixels of a film; smaller ones are for tests and tracking
 
 
 class FilmError(ValueError):
@@ -63,7 +68,7 @@ def _container(path: Path) -> InputContainer:
 
 
 class FilmFile:
-    """An open file: its video track, the shape of its first frame, its clock, and where its data end."""
+    """An open file: its video track, the shape of its first frame, its clock, and what of it is damaged."""
 
     def __init__(self, path: Path, container: InputContainer, threads: int) -> None:
         self.path, self.container, self.broken, self.whole = path, container, "", True
@@ -71,22 +76,32 @@ class FilmFile:
         self.stream.thread_type = "AUTO"
         self.stream.codec_context.thread_count = threads
         self.seconds = _length(container, self.stream)
-        self._reached, self._failure, self._stopped = -math.inf, "", False
+        self._reached = self._track_end = -math.inf  # seconds by the file's clock, of all tracks and of this one
+        self._failure, self._stopped, self.step = "", False, 0.0
+        self._lost: list[tuple[float, float]] = []
         self._decoded = self._decode()
-        self._first = next(self._decoded, None)
+        self._first = next((frame for frame in self._decoded if frame is not None), None)
         if self._first is None:
             raise FilmError(f"{path}: has no frame that can be decoded ({self._failure or 'zero frames'})")
         rate = self.stream.guessed_rate if self._first.time is None else self.stream.average_rate
         self.step = 1 / _frame_rate(float(rate or _USUAL_FPS), self.stream.frames, self.seconds)
-        self.display = Display(self._first, self.stream)
+        # A file may state the shape of its pixels for all frames; else the frames' own counts, which may change.
+        stated = self.stream.sample_aspect_ratio
+        self._pixels = None if stated == self.stream.codec_context.sample_aspect_ratio else stated
+        self._displays: dict[tuple[Any, ...], Display] = {}
+        self.size = self._display(self._first).size
+        if min(self.size) < _LEAST_SIDE:
+            height, width = self.size
+            raise FilmError(f"{path}: has {width} x {height} pixels; a film has {_LEAST_SIDE} or more on either side")
 
     @property
     def origin(self) -> float:
         """The first shown frame's time by the file's own clock, in seconds."""
         return self._first.time or 0.0
 
-    def frames(self, start: float) -> Iterator[tuple[float, VideoFrame]]:
-        """Yield the film's frames with their seconds since the first shown one; call this once. Sets `broken`.
+    def frames(self, start: float) -> Iterator[tuple[float, VideoFrame, float]]:
+        """Yield the film's frames with their seconds since the first shown one, and the seconds lost to damage before
+        each; call this once. Sets `broken`.
 
         They begin at a key frame near `start` (seconds); `whole` is then false. All frames are yielded if `start` is 0
         or the file's times cannot be relied on, none if seeking fails.
@@ -94,27 +109,44 @@ class FilmFile:
         origin = self._first.time
         self.whole = start <= 0 or origin is None or _clock_jumps(self.path, self.container.format.name)
         if self.whole:
-            frames: Iterator[VideoFrame] = chain([self._first], self._decoded)
+            frames: Iterator[VideoFrame | None] = chain([self._first], self._decoded)
         else:
             frames = self._decode() if self._sought(origin + start) else iter(())
-            frames = dropwhile(lambda frame: frame.time is None, frames)
-        clock, seconds = Clock(origin, self.step, self.seconds), 0.0
-        for frame in frames:
+            frames = dropwhile(lambda frame: frame is None or frame.time is None, frames)
+        clock, end, damaged = Clock(origin, self.step, self.seconds), 0.0, False
+        for frame in _deinterlaced(frames, self.stream):
+            if frame is None:
+                damaged = True
+                continue
             seconds = clock.read(frame.time)
-            yield seconds, frame
-        self.broken = self._what_is_missing(seconds + self.step)
+            lost = seconds - end if damaged and seconds - end > self.step / 2 else 0.0
+            if lost:
+                self._lost.append((end, seconds))
+            yield seconds, frame, lost
+            end, damaged = seconds + self.step, False
+        if damaged and self._track_end - self.origin > end:
+            self._lost.append((end, self._track_end - self.origin))
+        self.broken = self._what_is_missing(end)
 
     def show(self, frame: VideoFrame) -> NDArray[np.uint8]:
         """The frame as RGB (H, W, 3); FilmError if its pixel format cannot be converted."""
         import av
 
         try:
-            return self.display.show(frame)
+            return self._display(frame).show(frame)
         except av.error.FFmpegError as error:
             kind = frame.format.name
             raise FilmError(
                 f"{self.path}: its frames ({kind}) cannot be converted to RGB ({error.strerror})"
             ) from error
+
+    def _display(self, frame: VideoFrame) -> Display:
+        """Shows frames of this shape; recordings of television change between 4:3 and 16:9."""
+        pixels = self._pixels or self.stream.codec_context.sample_aspect_ratio
+        key = frame.width, frame.height, frame.rotation, pixels
+        if key not in self._displays:
+            self._displays[key] = Display(frame, pixels)
+        return self._displays[key]
 
     def _sought(self, time: float) -> bool:
         import av
@@ -126,47 +158,125 @@ class FilmFile:
             return False
         return True
 
-    def _decode(self) -> Iterator[VideoFrame]:
-        """Yield the frames from here on; after a damaged one, skip to the next key frame."""
+    def _decode(self) -> Iterator[VideoFrame | None]:
+        """Yield the frames from here on, and None for damage, after which frames are left out up to a key frame."""
         import av
 
         due: deque[int | None] = deque()
-        damaged = False
-        for packet in self._packets():
+        awaited: set[int] = set()  # times of the packets that gave no frame yet
+        damaged, until, last = False, -math.inf, math.inf  # a key frame shown before `until` is older than the damage
+        for packet, skipped in self._packets():
+            time = packet.pts
             if packet.size and self.container.format.name in _DECODING_TIMES:
-                due.append(packet.dts)
+                time = packet.dts
+                due.append(time)
+            elif packet.size and time is not None and not packet.is_discard:
+                awaited.add(time)
+            failed, frames = packet.is_corrupt, []
             try:
-                for frame in packet.decode():
-                    frame.pts = due.popleft() if due else frame.pts
-                    damaged = frame.is_corrupt or (damaged and not frame.key_frame)
-                    if not damaged:
-                        yield frame
-            except av.error.FFmpegError as error:  # skip the packet; if the film ends here, this is the reason
-                self._failure = error.strerror
+                frames = packet.decode()
+            except av.error.FFmpegError as error:  # if the film ends here, this is the reason
+                failed, self._failure = True, error.strerror
+                if packet.size and due:
+                    due.pop()
+            if failed or skipped:
+                damaged, until = True, until if time is None else time + failed
+                yield None
+            for frame in frames:
+                frame.pts = due.popleft() if due else frame.pts
+                now = math.inf if frame.pts is None else frame.pts
+                # A packet between two frames gave none. One that is shown with a frame is hidden, as some of VP8.
+                apart = 0.75 * self.step / float(self.stream.time_base)
+                missing = any(last + apart <= time <= now - apart for time in awaited)
+                awaited = {time for time in awaited if time > now}
+                if frame.is_corrupt or missing:
+                    damaged, until = True, now
+                    yield None
+                if frame.key_frame and not frame.is_corrupt and now >= until:
+                    damaged = False
+                if not damaged:
+                    yield frame
+                last = now
 
-    def _packets(self) -> Iterator[Packet]:
-        """Yield the packets of the video track, and note how far all tracks reach."""
+    def _packets(self) -> Iterator[tuple[Packet, bool]]:
+        """Yield the packets of the video track, and whether damaged bytes were skipped before; note how far all tracks
+        reach."""
         import av
 
+        skipped, read_to = False, math.inf  # the byte after the last packet
+        skips = self.container.format.name.startswith("matroska")
         try:
             for packet in self.container.demux():
+                if skips and packet.size and packet.pos is not None:
+                    skipped, read_to = skipped or packet.pos > read_to + _BETWEEN, packet.pos + packet.size
                 time = packet.dts if packet.pts is None else packet.pts
                 if time is not None:
-                    self._reached = max(self._reached, float((time + (packet.duration or 0)) * packet.time_base))
+                    end = float((time + (packet.duration or 0)) * packet.time_base)
+                    self._reached = max(self._reached, end)
+                    if packet.stream is self.stream:
+                        self._track_end = max(self._track_end, end)
                 if packet.stream is self.stream:
-                    yield packet
+                    yield packet, skipped
+                    skipped = False
         except av.error.FFmpegError as error:
             self._failure, self._stopped = error.strerror, True
 
     def _what_is_missing(self, seconds: float) -> str:
-        """The message for a film that broke off at `seconds`; '' for a whole film."""
+        """The message for a film that broke off at `seconds`, or was damaged before; '' for a whole film."""
         known = self.container.format.name.startswith(_KNOWN_LENGTH)
         promised = self.container.duration / 1e6 if known and self.container.duration else -math.inf
-        if not self._stopped and self._reached >= promised - _MISSING:
-            return ""
         of = f" of {self.seconds:.1f} s" if self.seconds else ""
-        why = self._failure or "no more data"
-        return f"{self.path}: ends at {seconds:.1f} s{of}: the file is truncated or damaged ({why})"
+        if self._stopped or self._reached < promised - _MISSING:
+            why = self._failure or "no more data"
+            return f"{self.path}: ends at {seconds:.1f} s{of}: the file is truncated or damaged ({why})"
+        if not self._lost:
+            return ""
+        spans = ", ".join(f"{start:.1f} to {end:.1f} s" for start, end in self._lost[:_SPANS_NAMED])
+        more = f" and {len(self._lost) - _SPANS_NAMED} more" if len(self._lost) > _SPANS_NAMED else ""
+        lost = sum(end - start for start, end in self._lost)
+        return f"{self.path}: {lost:.1f} s{of} are damaged, and are left out ({spans}{more})"
+
+
+def _deinterlaced(frames: Iterable[VideoFrame | None], stream: VideoStream) -> Iterator[VideoFrame | None]:
+    """The frames, from the first interlaced one on through bwdif, which leaves progressive frames as they are."""
+    graph: Graph | None = None
+    shape: tuple[Any, ...] = ()
+    for frame in frames:
+        now = () if frame is None else (frame.width, frame.height, frame.format.name)
+        if graph is not None and now != shape:
+            yield from _filtered(graph, None)
+            graph = None
+        shape = now
+        if frame is not None and frame.interlaced_frame and graph is None:
+            graph = _bwdif(frame, stream)
+        if frame is None or graph is None:
+            yield frame
+        else:
+            yield from _filtered(graph, frame)
+    if graph is not None:
+        yield from _filtered(graph, None)
+
+
+def _bwdif(frame: VideoFrame, stream: VideoStream) -> Graph:
+    from av.filter import Graph
+
+    graph = Graph()
+    source = graph.add_buffer(
+        width=frame.width, height=frame.height, format=frame.format, name="in", time_base=stream.time_base
+    )
+    graph.link_nodes(source, graph.add("bwdif", "mode=send_frame:deint=interlaced"), graph.add("buffersink"))
+    graph.configure()
+    return graph
+
+
+def _filtered(graph: Graph, frame: VideoFrame | None) -> Iterator[VideoFrame]:
+    """The frames that are ready after this one, or those that are left if it is None."""
+    import av
+
+    graph.vpush(frame)
+    with contextlib.suppress(av.error.BlockingIOError, av.error.EOFError):
+        while True:
+            yield graph.vpull()
 
 
 @lru_cache(maxsize=64)
@@ -186,15 +296,17 @@ def _clock_jumps(path: Path, kind: str) -> bool:
 
 
 def _video_track(path: Path, container: InputContainer) -> VideoStream:
-    """The first video track that can be decoded; FilmError says what the file is instead."""
+    """The video track that players show, flagged as default or the first; FilmError says what the file is instead."""
     from av.stream import Disposition
 
     tracks = [track for track in container.streams.video if Disposition.attached_pic not in track.disposition]
-    if not tracks or tracks[0].codec_context is None:
+    tracks = [track for track in tracks if track.codec_context is not None]
+    track = next((track for track in tracks if Disposition.default in track.disposition), *tracks[:1] or [None])
+    if track is None:
         raise FilmError(f"{path}: has no video that can be decoded; name a film")
-    if tracks[0].codec_context.codec_tag in _DOLBY or tracks[0].codec_context.color_trc in _HDR:
+    if track.codec_context.codec_tag in _DOLBY or track.codec_context.color_trc in _HDR:
         raise FilmError(f"{path}: is in HDR, and its colours would be wrong; convert it to SDR (BT.709)")
-    return tracks[0]
+    return track
 
 
 def _length(container: InputContainer, track: VideoStream) -> float:
@@ -264,16 +376,17 @@ class FilmInfo:
 
 @dataclass(frozen=True)
 class FilmFrame:
-    """One frame. seconds: since the first shown frame. rgb: (H, W, 3)."""
+    """One frame. seconds: since the first shown frame. rgb: (H, W, 3). lost: the seconds before it that are damaged."""
 
     seconds: float
     rgb: NDArray[np.uint8]
+    lost: float = 0.0
 
 
 def probe(path: Path) -> FilmInfo:
     """A film's header, checked against its first frame; FilmError if no frame can be decoded."""
     with opened(Path(path), threads=1) as film:
-        height, width = film.display.size
+        height, width = film.size
         return FilmInfo(width, height, 1 / film.step, film.seconds)
 
 
@@ -283,8 +396,8 @@ def read_frames(path: Path, start: float = 0.0, stop: float | None = None, *, th
     start, stop: seconds since the first shown frame; stop None: to the end. threads: of the decoder, 0 for one per
     core, which on a busy machine sometimes take a damaged frame for a sound one. Times come from the file, so a
     variable frame rate is preserved; frames with no time, or with one that does not increase, follow at the average
-    rate. Interlaced frames are not deinterlaced, and damaged frames are skipped up to the next key frame. FilmError
-    before the first frame if the file is not a film, after the last one if the film breaks off.
+    rate. Interlaced frames are deinterlaced. Damaged frames are left out up to the next key frame. FilmError before the
+    first frame if the file is not a film, after the last one if some of the film was damaged, or it breaks off.
     """
     for back in _BACK:
         begin = max(0.0, start - back)
@@ -297,17 +410,17 @@ def read_frames(path: Path, start: float = 0.0, stop: float | None = None, *, th
 
 
 def _from_shown(
-    film: FilmFile, frames: Iterable[tuple[float, VideoFrame] | None], start: float, stop: float | None
+    film: FilmFile, frames: Iterable[tuple[float, VideoFrame, float] | None], start: float, stop: float | None
 ) -> Iterator[FilmFrame]:
     shown = None
     for timed in frames:
         if timed is None or (stop is not None and timed[0] >= stop):
             break
         if shown is not None and timed[0] > start + AT:
-            yield FilmFrame(shown[0], film.show(shown[1]))
+            yield FilmFrame(shown[0], film.show(shown[1]), shown[2])
         shown = timed
     if shown is not None:
-        yield FilmFrame(shown[0], film.show(shown[1]))
+        yield FilmFrame(shown[0], film.show(shown[1]), shown[2])
     if film.broken:
         raise FilmError(film.broken)
 
@@ -318,17 +431,17 @@ def until_broken(frames: Iterable[FilmFrame]) -> Iterator[FilmFrame]:
         yield from frames
 
 
-def frames_at(frames: Iterable[FilmFrame], times: Sequence[float]) -> Iterator[NDArray[np.uint8]]:
+def frames_at(frames: Iterable[FilmFrame], times: Sequence[float]) -> Iterator[NDArray[np.uint8] | None]:
     """Yield the picture at each time (seconds, in ascending order): the last frame with seconds <= time.
 
-    For times before the first frame, that is the first frame. One frame past the last time is read from `frames`.
-    ValueError if there are no frames.
+    None if that time is lost to damage. For times before the first frame, that is the first frame. One frame past the
+    last time is read from `frames`. FilmError if there are no frames.
     """
     following = iter(frames)
     shown = coming = next(following, None)
     if shown is None:
-        raise ValueError("the film has no frame in this span")
+        raise FilmError("the film has no frame in this span")
     for time in times:
         while coming is not None and coming.seconds <= time + AT:
             shown, coming = coming, next(following, None)
-        yield shown.rgb
+        yield None if coming is not None and coming.seconds - coming.lost <= time - AT else shown.rgb

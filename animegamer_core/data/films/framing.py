@@ -38,6 +38,11 @@ class BorderSample:
     rows: NDArray[np.uint8]
     columns: NDArray[np.uint8]
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(height, width) of the frame."""
+        return self.rows.shape[1], self.columns.shape[1]
+
 
 def border_sample(frame: FilmFrame) -> BorderSample:
     """Measure the rows and columns of one frame; about three frames per second are enough."""
@@ -64,7 +69,8 @@ def _inside(samples: Sequence[BorderSample], scene: Scene) -> Sequence[BorderSam
     first, end = (bisect_left(samples, time, key=lambda sample: sample.seconds) for time in (scene.start, scene.end))
     own = samples[first:end]
     clear = [sample for sample in own if scene.start + scene.fade_in <= sample.seconds < scene.end - scene.fade_out]
-    return clear or own
+    # Where the film changes its size, the first sample of a scene may still have the old one.
+    return [sample for sample in clear or own if sample.shape == own[-1].shape]
 
 
 Pair = tuple[int, int]  # pixels at two opposite sides

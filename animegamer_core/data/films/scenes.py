@@ -248,6 +248,8 @@ class SceneFinder:
         self.fps = fps / self._step
         self._network = TransNet(device)
         self._pictures = Pictures()
+        self._shape: tuple[int, ...] = ()
+        self._reshaped: list[Transition] = []  # a picture of another size belongs to another scene
         self._seconds, self._stds = array("d"), array("f")
         self._blanks: list[str] = []
 
@@ -256,6 +258,10 @@ class SceneFinder:
         self._added += 1
         if (self._added - 1) % self._step:
             return
+        if self._shape not in ((), frame.rgb.shape):
+            number = len(self._seconds)
+            self._reshaped.append(Transition(number, "cut", number, number))
+        self._shape = frame.rgb.shape
         small = reduced(frame.rgb)
         self._network.add(small)
         self._pictures.add(small)
@@ -276,7 +282,7 @@ class SceneFinder:
             if not (item.kind == "cut" and {item.number - 1, item.number} & flashed)
             and not any(item.meets(fade) for fade in fades)
         ]
-        transitions = _merged(sorted([*fades, *others], key=lambda item: item.number))
+        transitions = _merged(sorted([*fades, *others, *self._reshaped], key=lambda item: item.number))
         return list(_scenes(transitions, sorted(flashed), [*self._seconds, end_seconds]))
 
 
