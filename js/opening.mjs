@@ -35,6 +35,7 @@ export function createOpeningChooser(say) {
     "div",
     { class: "ag-opening-more", hidden: true },
     look,
+    el("p", { class: "ag-faint", text: say("openingLimits") }),
     second,
     el("label", { class: "ag-field" }, el("span", { text: say("openingText") }), text),
   );

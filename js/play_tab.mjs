@@ -74,12 +74,14 @@ function createStart(say, session, page) {
   const opening = createOpeningChooser(say);
   const go = wordButton("play", say("begin"), { type: "submit", class: "ag-main" });
   const error = el("p", { class: "ag-alert", role: "alert", hidden: true });
+  const existing = el("div", { class: "ag-alert ag-existing", role: "alert", hidden: true });
   const form = el(
     "form",
-    { class: "ag-new", on: { submit: begin } },
+    { class: "ag-new", on: { submit: begin, input: () => (existing.hidden = true) } },
     el("label", { class: "ag-field" }, el("span", { text: say("storyName") }), name),
     el("label", { class: "ag-field" }, el("span", { text: say("world") }), world),
     opening.element,
+    existing,
     go,
     weights,
   );
@@ -96,8 +98,20 @@ function createStart(say, session, page) {
   async function begin(event) {
     event.preventDefault();
     if (session.uploading) return;
+    if (session.absent.includes(world.value)) return void page.getWeights(world.value);
+    const known = session.stories.find((story) => story.name === name.value.trim());
+    if (known && !opening.value()) return askToContinue(known);
     await session.begin(name.value.trim(), world.value, opening.value());
     if (session.story) opening.clear();
+  }
+
+  /** A story of this name is there, perhaps of another world: the player says whether that is the one. */
+  function askToContinue(story) {
+    const open = () => session.open(story.name);
+    const button = wordButton("play", say("openStory", { story: story.name }), { class: "ag-second", on: { click: open } });
+    existing.hidden = false;
+    existing.replaceChildren(el("p", { text: say("storyExists", { story: story.name, world: story.world }) }), button);
+    button.focus();
   }
 
   function show({ stories, worlds, absent, uploading, error: sentence }) {
@@ -110,6 +124,7 @@ function createStart(say, session, page) {
     world.replaceChildren(...worlds.map((value) => el("option", { value, text: called(value) })));
     if (worlds.includes(chosen)) world.value = chosen;
     if (name.value === offered) name.value = offered = freeName(stories);
+    existing.hidden ||= Boolean(sentence) || Boolean(session.story);
     list.show(stories);
   }
 

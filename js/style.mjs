@@ -184,6 +184,7 @@ const STYLE = `
 .ag-bar { height: 6px; --ag-own: var(--ag-motion); }
 .ag-bar.ag-unknown .ag-fill { width: 30%; animation: ag-run 1.4s ease-in-out infinite alternate; }
 .ag-alert { padding: 8px 10px !important; border-radius: 8px; background: color-mix(in srgb, var(--ag-loss) 18%, transparent); overflow-wrap: anywhere; }
+.ag-existing { display: flex; flex-direction: column; gap: 8px; }
 .ag-folds { display: grid; grid-template-columns: 1fr auto 1fr; gap: 4px 12px; }
 .ag-fold { grid-row: 1; grid-column: 1; justify-self: start; align-self: start; }
 .ag-fold:nth-of-type(2) { grid-column: 2; }

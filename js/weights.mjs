@@ -13,6 +13,7 @@ export function createWeights(job, say, installed) {
   const facts = el("div", { class: "ag-weights-facts", role: "status" });
   const notice = el("p", { class: "ag-licence", tabindex: 0 });
   const sources = el("ul", { class: "ag-weights-facts" });
+  const limits = el("p", { class: "ag-faint ag-limits", text: say("weightsLimits") });
   const accept = el("input", { type: "checkbox", on: { change: () => show() } });
   const acceptLine = el("label", { class: "ag-check" }, accept, el("span", { text: say("acceptLicences") }));
   const command = el("code", { class: "ag-command" });
@@ -34,6 +35,7 @@ export function createWeights(job, say, installed) {
     facts,
     notice,
     sources,
+    limits,
     acceptLine,
     alert,
     doing,

@@ -40,7 +40,7 @@ def schema(
     for index, item in enumerate(outputs):
         item.tooltip = texts["outputs"][str(index)]["tooltip"]
         item.display_name = item.id.removesuffix("_out")  # the id says that an input has the same name
-    newer = {"search_aliases": list(search_aliases), "essentials_category": CATEGORY if essentials else None}
+    newer = {"search_aliases": [CATEGORY, *search_aliases], "essentials_category": CATEGORY if essentials else None}
     known = {name: value for name, value in newer.items() if name in KNOWN_FIELDS}
     named = {name: texts[name] for name in ("display_name", "description")}
     return io.Schema(category=CATEGORY, **named, **fields, **known)

@@ -69,3 +69,20 @@ def test_duplicate_then_delete_and_undo(page):
     page.keyboard.press("Enter")  # the focus is on Undo
     page.wait_for_function("() => document.activeElement.innerText?.includes('castle night copy')")
     assert {"castle night", "castle night copy"} <= names(page) and not page.locator(".ag-removed").count()
+
+
+def test_a_name_that_exists_asks_and_an_absent_world_opens_its_weights(tab):
+    page, story = tab.page, tab.page.locator(".ag-library .ag-story-name").first.inner_text()
+    page.fill(".ag-new input", story)
+    page.locator(".ag-new .ag-main").click()
+    page.wait_for_selector(".ag-existing:visible")
+    assert story in page.locator(".ag-existing p").inner_text() and page.locator(".ag-game:visible").count() == 0
+    page.fill(".ag-new input", "another name")
+    page.select_option(".ag-new select", "qiqi")
+    assert page.locator(".ag-existing:visible").count() == 0
+    page.locator(".ag-new .ag-main").click()
+    dialog = page.locator("dialog.ag-weights")
+    dialog.wait_for()
+    assert "Nobody has tried" in dialog.inner_text() and "log in" in dialog.inner_text()
+    dialog.get_by_role("button", name="Close").click()
+    page.select_option(".ag-new select", tab.world)

@@ -31,6 +31,9 @@ class PlayTab:
         self.page.fill(".ag-new input", story)
         self.page.select_option(".ag-new select", world or self.world)
         self.page.locator(".ag-new .ag-main").click()
+        self.page.wait_for_selector(":is(.ag-game, .ag-existing):visible")
+        if self.page.locator(".ag-existing:visible").count():
+            self.page.locator(".ag-existing button").click()
         self.page.wait_for_selector(".ag-game:visible")
 
     def sketch(self, steps=2):
