@@ -134,7 +134,8 @@ def _doubled_chroma(frame: VideoFrame) -> VideoFrame:
 
 def _values(plane: VideoPlane) -> np.ndarray:
     """The bytes of a plane (H, W), to read or write in place."""
-    return np.frombuffer(plane, np.uint8).reshape(plane.height, plane.line_size)[:, : plane.width]
+    buffer: typing.Any = plane  # which PyAV's types do not say
+    return np.frombuffer(buffer, np.uint8).reshape(plane.height, plane.line_size)[:, : plane.width]
 
 
 def to_uint8(frames_FCHW: Tensor) -> Frames:
