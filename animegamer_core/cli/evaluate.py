@@ -59,7 +59,6 @@ class Scoring:
     yourself."""
 
     def models(self, device: str) -> ScoringModels:
-        """The scoring models."""
         from ..evaluate.similarity import open_scoring_models
 
         return open_scoring_models(self.towers, clip=self.clip, dreamsim=self.dreamsim, device=device)
@@ -120,8 +119,8 @@ class World(Drawing, Scoring):
         world = open_with_adapters(self.world, self.lora, playing=True, profile=self.profile)
         for line in world.warnings:
             note(f"warning: {line}")
-        flow = {"device": device, **unprefixed(self.flow_model, FLOW)}
-        flow["device"] = choose_device(flow["device"])
+        flow = unprefixed(self.flow_model, FLOW)
+        flow["device"] = choose_device(flow.get("device", device))
         return EvaluationJob(
             world=world,
             player=self._player(world, device),
@@ -223,9 +222,8 @@ class Toybox(Drawing, Samples):
         world = open_with_adapters(self.world, self.lora)
         for line in world.warnings_for(DEFAULT_WINDOW):  # its rows are defined for this window
             note(f"warning: {line}")
-        context = EvalContext(
-            world, device, self.workers, _show_progress, self.steps, self.guidance, preset, self.dtype
-        )
+        how = self.steps, self.guidance, preset, self.dtype
+        context = EvalContext(world, device, self.workers, _show_progress, *how)
         if plan.games < FULL.games:
             unsure = "`unsure`: the value misses its target, but its interval reaches it (see --full)"
             print(f"{counted(plan.games, 'game')}, few samples: {unsure}")
@@ -244,9 +242,9 @@ class Toybox(Drawing, Samples):
             note(f"\nStopped; {self.out} has the rows that were measured.")
             return 130
         print(*report.save(self.out), sep="\n")
-        summary = ["a value misses its target" if report.short else "every value reaches its target"]
-        summary += [f"not measured: {', '.join(report.failed)}"] if report.failed else []
-        print(f"{'; '.join(summary)}; {time.perf_counter() - begun:.0f} s")
+        failed = f"not measured: {', '.join(report.failed)}; " if report.failed else ""
+        summary = "a value misses its target" if report.short else "every value reaches its target"
+        print(f"{summary}; {failed}{time.perf_counter() - begun:.0f} s")
         return int(report.short or bool(report.failed))
 
 

@@ -40,12 +40,10 @@ def _describe(options: type) -> None:
     hints = typing.get_type_hints(options, include_extras=True)
     texts = _texts(options)
     for field in dataclasses.fields(options):
-        quiet = field.default is False or field.default in (None, ())
-        shown: dict[str, Any] = {"help_behavior_hint": ""} if quiet else {}
-        if text := texts.get(field.name):
-            shown["help"] = text
-        if shown:
-            hints[field.name] = Annotated[hints[field.name], arg(**shown)]
+        shown: dict[str, Any] = {"help": texts[field.name]} if texts.get(field.name) else {}
+        if field.default is False or field.default in (None, ()):
+            shown["help_behavior_hint"] = ""
+        hints[field.name] = Annotated[hints[field.name], arg(**shown)]
     options.__annotations__ = hints
 
 
@@ -166,7 +164,6 @@ class Progress:
         self._what, self._shown = what, time.monotonic()
 
     def __call__(self, done: int, count: int) -> None:
-        """Show done of count."""
         self.show(self._what, done, count)
 
     def show(self, what: str, done: int, count: int) -> None:
@@ -179,11 +176,8 @@ class Progress:
         self._line(f"  {amount}  {what[-60:]}", done == count)
 
     def _line(self, line: str, is_last: bool) -> None:
-        now, is_terminal = time.monotonic(), sys.stderr.isatty()
-        if not is_last and now - self._shown < (0.1 if is_terminal else 10.0):
-            return
-        self._shown = now
-        if is_terminal:
-            overwrite(f"{line}\n" if is_last else line)
-        else:
-            note(line)
+        is_terminal = sys.stderr.isatty()
+        if is_last or time.monotonic() - self._shown >= (0.1 if is_terminal else 10.0):
+            self._shown = time.monotonic()
+            show = overwrite if is_terminal else note
+            show(f"{line}\n" if is_terminal and is_last else line)

@@ -102,10 +102,8 @@ class Play(Drawing):
         with story.lock():
             after, rest = plan(story, instructions, self.resume, self.branch)
             if story.entries and not (self.file or self.auto or continues):
-                raise ValueError(
-                    f"story {name!r} has {len(story.entries)} turns; add --resume or --branch N, or choose another "
-                    "--name"
-                )
+                turns = len(story.entries)
+                raise ValueError(f"story {name!r} has {turns} turns; add --resume or --branch N, or another --name")
             player = Player(world, story, settings, after, models, self._opening(world, story, settings))
             try:
                 if self.file or self.auto:
@@ -124,9 +122,8 @@ class Play(Drawing):
                 return 130
             except torch.OutOfMemoryError as error:
                 overwrite("")
-                raise ValueError(
-                    f"{settings.device} is out of memory for this world; try --preset low_vram or --device cpu"
-                ) from error
+                remedy = "try --preset low_vram or --device cpu"
+                raise ValueError(f"{settings.device} is out of memory for this world; {remedy}") from error
             for path in player.finish(self.show_opening):
                 print(path)
         return 0
@@ -168,14 +165,13 @@ class Play(Drawing):
         encoder = world.load_encoder(settings.device, settings.dtype)
         text = DEFAULT_TEXT if self.opening_text is None else self.opening_text
         turn = open_game(encoder, text, frames_of_bytes(pictures), len(pictures), frame).turns[0]
-        opening = GameSession(rules=story.rules or world.life.rules)
-        opening = opening.open_with(turn.instruction, turn.state, turn.clip)
+        begun = GameSession(rules=story.rules or world.life.rules)
+        opening = begun.open_with(turn.instruction, turn.state, turn.clip)
         if story.entries and self.branch != 0:
             check_same_opening(story, story.session(0, None), opening)
         return opening
 
     def _play_proposed(self, player: Player, shown: _Shown, turns: int) -> None:
-        """Play so many proposed turns."""
         if turns:
             for played in player.autoplay(player.director(self.director_seed), turns, _show_step):
                 shown.turn(played)
@@ -250,18 +246,17 @@ def plan(story: Story, instructions: Sequence[str], resume: bool, branch: int | 
     if branch is None and not resume:
         return 0, tuple(instructions)
     session = story.session(len(story.entries) if branch is None else branch, 0)
-    played = [turn.instruction for turn in session.turns if turn.number > 0]
-    rest = instructions[len(played) :] if played == list(instructions[: len(played)]) else instructions
-    return len(played), tuple(rest)
+    played = tuple(turn.instruction for turn in session.turns if turn.number > 0)
+    known = len(played) if tuple(instructions[: len(played)]) == played else 0
+    return len(played), tuple(instructions[known:])
 
 
 def parse_motion(text: str, table: MotionTable) -> tuple[int, float]:
     """(turn, motion value in px per frame) of `3=fast`, `3=4` or `3=2.5px`."""
     number, _, motion = text.partition("=")
     try:
-        if motion.endswith("px"):
-            return int(number), float(motion[:-2])
-        return int(number), float(table.value(MotionScope.parse(motion)))
+        given = motion[:-2] if motion.endswith("px") else table.value(MotionScope.parse(motion))
+        return int(number), float(given)
     except ValueError as error:
         raise ValueError(f"--motion {text}: expected TURN=SCOPE or TURN=VALUEpx, such as 3=fast or 3=2.5px") from error
 
@@ -285,7 +280,6 @@ class _Shown:
         self.started = time.perf_counter()
 
     def turn(self, played: PlayedTurn) -> None:
-        """Print a turn: its instruction, motion, stats and clip."""
         overwrite("")
         turn, seconds = played.turn, time.perf_counter() - self.started
         of = f"/{self.total}" if self.total >= turn.number else ""
@@ -359,9 +353,8 @@ class Export:
         sound = None if self.audio is None else read_sound(self.audio)
         out = self.out or self.story / FILMS / "film.mp4"
         with story.lock(reading=True):  # nobody may rename or delete it meanwhile
-            film = export_film(
-                story, out, self.turns, self.subtitles, sound, self.show_opening, Progress("pictures written")
-            )
+            show = Progress("pictures written")
+            film = export_film(story, out, self.turns, self.subtitles, sound, self.show_opening, show)
         print(*film.files, sep="\n")
         width, height = film.size
         note(f"{width} x {height}, {film.fps:g} frames per second, {film.seconds:.1f} s")

@@ -72,7 +72,8 @@ class Bench:
 
         plan = self._plan()
         plan.check()
-        result = measure_ours(plan, measure_stock(plan, _say), _say)
+        _say(f"stock modules of spec {plan.spec.name}")
+        result = measure_ours(plan, measure_stock(plan), _say)
         print(result.text, flush=True)
         if self.json is not None:
             values = {"command": command_line(), **result.values()}

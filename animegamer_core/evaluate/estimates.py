@@ -51,11 +51,10 @@ def fraction_over_games(games: Sequence[Sequence[bool]]) -> Estimate:
     ones, where d >= 1 is the variance between games over that of independent turns (Kish 1965, design effect; as an
     effective n in Wilson's interval, Franco et al. 2019). With one game d is unknown and taken as 1.
     """
-    measured = [np.asarray(flags, dtype=bool) for flags in games if len(flags)]
+    measured = [flags for flags in games if len(flags)]
     if not measured:
         return UNMEASURED
-    right = np.array([flags.sum() for flags in measured])
-    counts = np.array([flags.size for flags in measured])
+    right, counts = np.array([sum(flags) for flags in measured]), np.array([len(flags) for flags in measured])
     count = int(counts.sum())
     part = float(right.sum()) / count
     if part in (0, 1) or len(measured) == 1:
@@ -125,16 +124,12 @@ def _detail(clip_FHWC: NDArray[np.uint8]) -> float:
 
 
 def motion_accuracy(asked: Sequence[int], measured: Sequence[int]) -> Estimate:
-    """ACC-F: the fraction of shots whose measured motion level is the requested one.
-
-    The paper names the metric without a formula. A shot's level is its measured motion value between the world's own
-    edges, the measure that also gave the training clips their levels.
-    """
+    """ACC-F, for which the paper gives no formula: the fraction of shots whose measured level is the requested one."""
     return fraction(np.equal(asked, measured))
 
 
 def motion_error(asked: Sequence[int], measured: Sequence[int]) -> Estimate:
-    """MAE-F: the mean absolute difference, in levels, between the requested and the measured level (as for ACC-F)."""
+    """MAE-F: the mean absolute difference, in levels, between the requested and the measured level."""
     return mean(np.abs(np.subtract(asked, measured)))
 
 

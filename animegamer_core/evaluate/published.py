@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -50,13 +49,6 @@ DREAMSIM_SIZE = 224  # px
 BATCH = 32  # images or texts that are embedded at once
 
 Rgb = tuple[float, float, float]
-
-
-class _Preprocessor(msgspec.Struct):
-    """The keys of preprocessor_config.json that are read."""
-
-    image_mean: Rgb = CLIP_MEAN
-    image_std: Rgb = CLIP_STD
 
 
 @dataclass(frozen=True)
@@ -164,7 +156,7 @@ def open_clip_model(folder: Path, device: torch.device | str = "cpu") -> Publish
             f"{folder} has no complete CLIP model in transformers' format: {', '.join(lacking)} is missing; download a "
             f"model yourself, for example {CLIP_SOURCE}"
         )
-    wanted, weights = read_json(folder / PREPROCESSOR, _Preprocessor), _first_file(folder, CLIP_WEIGHTS)
+    wanted, weights = read_json(folder / PREPROCESSOR, dict[str, Any]), _first_file(folder, CLIP_WEIGHTS)
     read_state(weights)  # ValueError for a damaged file
     try:
         model, notes = CLIPModel.from_pretrained(
@@ -175,7 +167,8 @@ def open_clip_model(folder: Path, device: torch.device | str = "cpu") -> Publish
         raise ValueError(f"{folder}: transformers cannot read this CLIP model ({error}); download it again") from error
     if notes["missing_keys"]:  # transformers would initialise them randomly
         raise ValueError(f"{folder}: the weights lack {sorted(notes['missing_keys'])[0]}; download the model again")
-    preprocessing = Preprocessing(model.config.vision_config.image_size, wanted.image_mean, wanted.image_std)
+    colours = wanted.get("image_mean", CLIP_MEAN), wanted.get("image_std", CLIP_STD)
+    preprocessing = Preprocessing(model.config.vision_config.image_size, *colours)
     facts = {"format": "transformers", "files": _hashes([weights]), "size": preprocessing.size}
     return PublishedClip(folder.resolve().name, facts, model.to(device).eval(), tokenizer, preprocessing)
 

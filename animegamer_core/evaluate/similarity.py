@@ -98,7 +98,5 @@ def open_scoring_models(
     from .published import CLIP_SOURCE, open_clip_model, open_dreamsim
 
     if clip is None:
-        raise ValueError(
-            f"--towers published needs a folder with a CLIP model; download one yourself, e.g. {CLIP_SOURCE}"
-        )
+        raise ValueError(f"--towers published needs a folder with a CLIP model; download one, e.g. {CLIP_SOURCE}")
     return ScoringModels(open_clip_model(clip, device), None if dreamsim is None else open_dreamsim(dreamsim, device))

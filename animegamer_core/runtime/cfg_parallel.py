@@ -62,16 +62,9 @@ def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str | None 
     on that one.
     """
     own, count = decoder.unconditional_ND.device, torch.cuda.device_count()
-    if device is None and (own.type != "cuda" or count < 2):
-        raise ValueError(
-            f"cfg_parallel needs two GPUs; the decoder is on {own}, and this machine has {count} GPUs: drop it"
-        )
-    other = torch.device("cuda", ((own.index or 0) + 1) % count) if device is None else torch.device(device)
-    if other.type == "cuda" and other.index in (None, own.index):
-        raise ValueError(
-            f"CFG parallel needs a second GPU; {other} is the decoder's own: choose one such as "
-            f"cuda:{0 if own.index else 1}"
-        )
+    other = torch.device(device or f"cuda:{((own.index or 0) + 1) % max(count, 1)}")
+    if (device is None and own.type != "cuda") or (other.type == "cuda" and other.index in (None, own.index)):
+        raise ValueError(f"cfg_parallel needs two GPUs; the decoder is on {own}, of {count} GPUs: drop it")
     with torch.device("meta"):
         replica = ShotDecoder(decoder.spec, decoder.profile)
     replica.transformer = _copy_to(decoder.transformer, other)
@@ -90,8 +83,7 @@ def replicas(decoder: ShotDecoder) -> tuple[ShotDecoder, ...]:
 
 def _copy_to(module: nn.Module, device: torch.device) -> nn.Module:
     """A copy on a device, made without a second copy on the module's own device."""
-    tensors = {
-        id(value): nn.Parameter(value.to(device, copy=True), value.requires_grad) for value in module.parameters()
-    }
-    tensors |= {id(value): value.to(device, copy=True) for value in module.buffers()}
+    tensors = {id(value): value.to(device, copy=True) for value in module.buffers()}
+    for value in module.parameters():
+        tensors[id(value)] = nn.Parameter(value.to(device, copy=True), value.requires_grad)
     return copy.deepcopy(module, tensors)

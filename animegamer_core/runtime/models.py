@@ -110,15 +110,12 @@ class LoadedModels:
 
     @property
     def precision(self) -> str:
-        """The settings' precision."""
         return self.settings.precision
 
     def engine(self) -> GameEngine:
-        """The world's engine."""
         return self._once("engine", self._load_engine)
 
     def decoder(self) -> ShotDecoder:
-        """The world's decoder."""
         return self._once("decoder", self._load_decoder)
 
     def _once(self, name: str, load: Callable[[], typing.Any]) -> typing.Any:

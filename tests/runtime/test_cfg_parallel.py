@@ -104,5 +104,5 @@ def test_two_gpus_give_what_one_gives(decoder, states):
     alone = sample(decoder, states)
     enable_cfg_parallel(decoder)
     torch.testing.assert_close(sample(decoder, states), alone, rtol=0, atol=1e-4)
-    with pytest.raises(ValueError, match="needs a second GPU"):
+    with pytest.raises(ValueError, match="needs two GPUs"):
         enable_cfg_parallel(decoder, "cuda:0")

@@ -35,7 +35,7 @@ HEAD = f"{'part':8} {'stock s':>9} {'ours s':>9} {'spread':>15} {'ratio':>6} {'G
 EACH_HEAD = f"{'alone':13} {'sampler s':>10} {'ratio':>6} {'vae s':>8} {'ratio':>6} {'first run s':>12} {'drift':>18}"
 
 Say = Callable[[str], object]
-Drift = tuple[float, float]  # of latents, of frames
+Drift = tuple[float, ...]  # of latents, of frames
 Shot = tuple[Tensor, Tensor]  # latents, frames
 
 
@@ -159,11 +159,10 @@ class BenchmarkResult:
             yield f"(the number format drifts from float32 by {_drift_text(self.format_drift)})"
 
     def values(self) -> dict[str, Any]:
-        rows = [
-            {"part": part, "stock": asdict(self.stock[part]), "ours": asdict(self.ours[part])} for part in self.ours
-        ]
-        each = [asdict(row) for row in self.each]
-        return {**self.facts, "rows": rows, "each": each, "drift": self.drift, "format_drift": self.format_drift}
+        values = asdict(self)
+        stock, ours = values.pop("stock"), values.pop("ours")
+        rows = [{"part": part, "stock": stock[part], "ours": ours[part]} for part in ours]
+        return {**values.pop("facts"), "rows": rows, **values}
 
 
 def _pair(stock: float | None, ours: float | None) -> str:
@@ -171,12 +170,11 @@ def _pair(stock: float | None, ours: float | None) -> str:
 
 
 def _drift_text(found: Drift) -> str:
-    return f"{found[0]:.2e}, {found[1]:.2e}"
+    return ", ".join(f"{part:.2e}" for part in found)
 
 
-def measure_stock(plan: BenchmarkPlan, say: Say = lambda line: None) -> Timings:
-    """Measure the stock turn. Presets do not change it, so it needs to be measured only once."""
-    say(f"stock modules of spec {plan.spec.name}")
+def measure_stock(plan: BenchmarkPlan) -> Timings:
+    """Measure the stock turn."""
     return _time_parts(stock_parts(plan.spec, plan.device, plan.dtype, plan.stock_steps), plan)
 
 
@@ -205,8 +203,7 @@ def measure_ours(plan: BenchmarkPlan, stock: Timings, say: Say = lambda line: No
     }
     if memory_plan is not None:
         apply_preset(turn.decoder, preset, memory_plan, say)  # offloads the decoder, which is on the host until then
-        return BenchmarkResult(facts, stock, _time_parts(turn.parts(), plan))
-    if not plan.each and not preset.optimizations:
+    if memory_plan is not None or not (plan.each or preset.optimizations):
         return BenchmarkResult(facts, stock, _time_parts(turn.parts(), plan))
     plain, exact = short_shot(turn.decoder), short_shot_in_float32(turn.decoder)
     each = measure_each(turn, plan.each, plan.repeats, plain, say) if plan.each else ()
@@ -260,14 +257,11 @@ def time_work(work: Work, device: torch.device, repeats: int) -> Timing:
     return Timing(statistics.median(seconds), seconds, first, *memory)
 
 
-def drift(found: Tensor, plain: Tensor) -> float:
-    """The root mean square difference, as a fraction of the plain tensor's root mean square."""
-    return float((found - plain).pow(2).mean().sqrt() / plain.pow(2).mean().sqrt())
-
-
 def drifts(found: Shot, plain: Shot) -> Drift:
     """The drift of the latents, and that of the frames."""
-    return drift(found[0], plain[0]), drift(found[1], plain[1])
+    return tuple(
+        float((a - b).pow(2).mean().sqrt() / b.pow(2).mean().sqrt()) for a, b in zip(found, plain, strict=True)
+    )
 
 
 def short_shot(decoder: ShotDecoder) -> Shot:
@@ -282,14 +276,8 @@ def short_shot_in_float32(decoder: ShotDecoder) -> Shot | None:
     """The short shot of a float32 copy, without a GPU's TF32; None if the weights are float32 already."""
     if decoder.unconditional_ND.dtype == torch.float32:
         return None
-    before = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
-    torch.backends.cudnn.allow_tf32 = False
-    torch.set_float32_matmul_precision("highest")
-    try:
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # matrix products use no TF32 by default
         return short_shot(copy.deepcopy(decoder).float())
-    finally:
-        torch.backends.cudnn.allow_tf32 = before[0]
-        torch.set_float32_matmul_precision(before[1])
 
 
 def measure_each(turn: OurTurn, names: Sequence[str], repeats: int, plain: Shot, say: Say) -> list[EachRow]:

@@ -58,7 +58,7 @@ class Metric:
     """One row of the table.
 
     value: computes it for one turn, None if the turn has no value; by default the score named `key`, which scoring
-    models compute. about, source: its definition, and where that is from. higher: whether higher is better. unit: as
+    models compute. about, source: its definition, and where that is from. better: the better end. unit: as
     printed. fraction: whether values are True or False, so that the interval is Wilson's; other rows have a bootstrap
     interval over games. paper: the key of the paper's value if it differs from `key`.
     """
@@ -68,7 +68,7 @@ class Metric:
     about: str
     source: str
     value: Callable[[TurnRecord], Value] | None = None
-    higher: bool = True
+    better: str = "higher"
     unit: str = ""
     fraction: bool = False
     paper: str = ""
@@ -102,13 +102,31 @@ def _right(found: object, asked: object) -> Value:
 
 
 def _change_right(name: str, turn: TurnRecord) -> Value:
-    """Whether the predicted change of a stat is the requested one."""
     return None if turn.change is None else turn.change[name] == turn.asked.change[name]
 
 
-def _motion_off(level: int | None, turn: TurnRecord) -> Value:
-    """The distance of a measured level from the requested one; None if it was not measured."""
-    return None if level is None else float(abs(level - turn.asked.level))
+def _motion_rows(suffix: str, of: str, source: str, level: Callable[[TurnRecord], int | None]) -> tuple[Metric, Metric]:
+    """ACC-F and MAE-F by `level`, the measured level of a turn's shot; None if it was not measured."""
+
+    def off(turn: TurnRecord) -> Value:
+        found = level(turn)
+        return None if found is None else float(abs(found - turn.asked.level))
+
+    key, name = suffix and f"_{suffix}", suffix and f", {suffix}"
+    accuracy = f"Fraction of {of} whose measured motion level is the one that the benchmark's line asks for."
+    error = f"Mean distance, in levels, between the measured motion level of {of} and the one that the line asks for."
+    return (
+        Metric(
+            f"acc_f{key}",
+            f"ACC-F{name}",
+            accuracy,
+            source,
+            lambda turn: _right(level(turn), turn.asked.level),
+            fraction=True,
+            paper="acc_f",
+        ),
+        Metric(f"mae_f{key}", f"MAE-F{name}", error, source, off, better="lower", paper="mae_f"),
+    )
 
 
 def _state_off(turn: TurnRecord) -> Value:
@@ -124,8 +142,8 @@ _FLOW = (
     "with the world's own flow backend and edges, with the level of the benchmark's line, is our reading"
 )
 _UNCALIBRATED = (
-    "at the medians of the training data instead of calibrated motion values (the inverse of the decoder's measured "
-    "response); equal to the row above for players without calibration, such as the baselines."
+    "shots drawn at the medians of the training data instead of calibrated motion values (the inverse of the decoder's "
+    "measured response; without calibration, as for the baselines, these are the same shots)"
 )
 _CALIBRATION = (
     "Ours: the Toybox is calibrated, the baselines cannot be, and the paper mentions no calibration, so compare "
@@ -154,40 +172,8 @@ METRICS: tuple[Metric, ...] = (
         f"Mean cosine of {_FRAMES} with the text `ADVERB MOTION, BACKGROUND` of the turn's line; mean over shots.",
         "CLIP: Radford et al. 2021; Hessel et al. 2021 (CLIPScore), neither scaled nor cut off at 0",
     ),
-    Metric(
-        "acc_f",
-        "ACC-F",
-        "Fraction of shots whose measured motion level is the one that the benchmark's line asks for.",
-        _FLOW,
-        lambda turn: _right(turn.motion_level, turn.asked.level),
-        fraction=True,
-    ),
-    Metric(
-        "mae_f",
-        "MAE-F",
-        "Mean distance, in levels, between the measured motion level and the one that the line asks for.",
-        _FLOW,
-        lambda turn: _motion_off(turn.motion_level, turn),
-        higher=False,
-    ),
-    Metric(
-        "acc_f_uncalibrated",
-        "ACC-F, uncalibrated",
-        f"As ACC-F, of the same shots drawn {_UNCALIBRATED}",
-        _CALIBRATION,
-        lambda turn: _right(turn.uncalibrated_level, turn.asked.level),
-        fraction=True,
-        paper="acc_f",
-    ),
-    Metric(
-        "mae_f_uncalibrated",
-        "MAE-F, uncalibrated",
-        f"As MAE-F, of the same shots drawn {_UNCALIBRATED}",
-        _CALIBRATION,
-        lambda turn: _motion_off(turn.uncalibrated_level, turn),
-        higher=False,
-        paper="mae_f",
-    ),
+    *_motion_rows("", "shots", _FLOW, lambda turn: turn.motion_level),
+    *_motion_rows("uncalibrated", _UNCALIBRATED, _CALIBRATION, lambda turn: turn.uncalibrated_level),
     Metric(
         "state",
         "State accuracy",
@@ -214,7 +200,7 @@ METRICS: tuple[Metric, ...] = (
         "is off by 2, the others by 1); one unit is 5 points of a stat.",
         _STATE,
         _state_off,
-        higher=False,
+        better="lower",
     ),
     Metric(
         "scope",
@@ -231,7 +217,7 @@ METRICS: tuple[Metric, ...] = (
         "after loading is not counted.",
         "The paper's inference time per turn; it does not name its machine",
         lambda turn: None if turn.warm_up else turn.seconds,
-        higher=False,
+        better="lower",
         unit="s",
     ),
     Metric(

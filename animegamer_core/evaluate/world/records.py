@@ -25,10 +25,7 @@ RUN, LOCK, GAMES, GAME = "run.json", "run.lock", "games", "game.json"
 ABOUT = "about"  # key of run.json for facts that do not affect the numbers, so they may differ when a run continues
 ClipName = Annotated[str, msgspec.Meta(pattern=r"^turn-[0-9]{2,6}\.(mp4|safetensors)\Z")]
 # a shot's scores by the scoring models; clip_i_true and dreamsim_true only where the true shot is known
-SHOT_SCORES = (
-    *("clip_i", "dreamsim", "clip_t", "clip_i_across", "dreamsim_across"),
-    *("clip_i_true", "dreamsim_true"),
-)
+SHOT_SCORES = ("clip_i", "dreamsim", "clip_t", "clip_i_across", "dreamsim_across", "clip_i_true", "dreamsim_true")
 FRAMES_COMPARED = 4  # of each shot
 
 

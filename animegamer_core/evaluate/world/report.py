@@ -15,7 +15,7 @@ from ...weights.storage import write_json
 from ..estimates import FEW, Estimate
 from ..report import machine
 from ..similarity import STAND_IN
-from .metrics import MAIN_TABLE, METRICS, PAPER, SOURCE, Metric, estimates_of
+from .metrics import MAIN_TABLE, METRICS, PAPER, SOURCE, estimates_of
 from .records import ABOUT, PlayedRun, differences, read_asked, read_run
 
 SAME = ("benchmark", "towers", "motion", "references")  # keys of run.json that must be equal if runs are compared
@@ -49,7 +49,7 @@ class PaperTable:
             count = counts[0] if len(set(counts)) == 1 else "/".join(counts)
             paper = [_published(metric.published(player), metric.unit) for player in PAPER]
             values = [_cell(estimate, metric.unit) for estimate in found]
-            rows.append([self.labels[metric.key], _better(metric), *values, count, *paper])
+            rows.append([self.labels[metric.key], metric.better, *values, count, *paper])
         cells = [[cell.replace("|", "/") for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         cells.insert(1, ["-" * width for width in widths])
@@ -65,7 +65,7 @@ class PaperTable:
         for metric in METRICS:
             ours, *others = ((name, estimates[metric.key].json_values) for name, estimates in self.columns.items())
             paper = {name: value for name in PAPER if (value := metric.published(name)) is not None}
-            about = {"key": metric.key, "name": self.labels[metric.key], "better": _better(metric), "unit": metric.unit}
+            about = {"key": metric.key, "name": self.labels[metric.key], "better": metric.better, "unit": metric.unit}
             rows.append({**about, **ours[1], "beside": dict(others), "paper": paper})
         write_json(out / JSON, {**self.facts, "rows": rows, "remarks": self.remarks})
         parts = ["# The paper's table", self.heading, self.table]
@@ -139,10 +139,6 @@ def _names(runs: Sequence[PlayedRun]) -> list[str]:
     plain = [clean_text(run.name) for run in runs]
     names = [name if plain.count(name) == 1 else f"{name} ({run.folder.name})" for name, run in zip(plain, runs)]  # noqa: B905
     return [f"{name} #{index + 1}" if names.count(name) > 1 else name for index, name in enumerate(names)]
-
-
-def _better(metric: Metric) -> str:
-    return "higher" if metric.higher else "lower"
 
 
 def _cell(estimate: Estimate, unit: str) -> str:

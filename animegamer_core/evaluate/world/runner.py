@@ -159,14 +159,11 @@ def open_job(job: EvaluationJob, main: bool = True) -> Iterator[EvaluationJob]:
     """
     if job.limit is not None and job.limit < 1:
         raise ValueError(f"{job.limit} games cannot be played; expected 1 or more")
-    world, text = job.world, benchmark_text(job.games)
+    world, games = job.world, [game.name for game in job.games]
     decides = {  # the numbers
         "world": {"name": world.spec.name, "fingerprint": world.fingerprint, "profile": world.profile.name},
         "player": {"name": job.player.name, **job.player.facts},
-        "benchmark": {
-            "sha256": hashlib.sha256(text.encode()).hexdigest(),
-            "games": [game.name for game in job.games],
-        },
+        "benchmark": {"sha256": hashlib.sha256(benchmark_text(job.games).encode()).hexdigest(), "games": games},
         "seed": job.seed,
         "motion": job.meter.facts,
         "towers": job.models.facts,
@@ -186,10 +183,7 @@ def read_games(file: Path | None) -> tuple[BenchmarkGame, ...]:
 
 
 def wait_for_games(job: EvaluationJob) -> Iterator[int]:
-    """Yield the number of finished games again and again, until all are finished.
-
-    Has no time limit: if a process fails, the launcher ends the others.
-    """
+    """Yield the number of finished games until all are finished; if a process fails, the launcher ends the others."""
     while (done := len(job.finished)) < len(job.played):
         yield done
         time.sleep(_POLL_S)

@@ -118,12 +118,11 @@ def references_of(names: Iterable[str], folder: Path | None = None) -> Character
         "from": "folder" if folder is not None else "drawn" if pictures else "none",
         "pictures": {name: _digest(own) for name, own in pictures.items()},
     }
-    missing = [name for name in names if name not in pictures]
-    if not missing:
-        return CharacterReferences(pictures, facts)
-    where = f"{folder} has none" if folder is not None else "on the command line, give some with --characters DIR"
-    remark = f"no picture of {listed(missing)}, so their games do not count for CLIP-I and DreamSim; {where}"
-    return CharacterReferences(pictures, facts, (remark,))
+    remarks = []
+    if missing := [name for name in names if name not in pictures]:
+        where = f"{folder} has none" if folder is not None else "on the command line, give some with --characters DIR"
+        remarks.append(f"no picture of {listed(missing)}, so their games do not count for CLIP-I and DreamSim; {where}")
+    return CharacterReferences(pictures, facts, tuple(remarks))
 
 
 def listed(names: Sequence[str]) -> str:
@@ -186,12 +185,8 @@ def flow_of(world: World, backend: str | None = None, **given: Any) -> FlowSetti
     """
     notes, name = world.provenance, world.spec.name
     own = notes.get(BACKEND)
-    wanted = FlowSettings(
-        backend=backend or own or "dis",
-        threshold=float(notes.get(THRESHOLD, DEFAULT_THRESHOLD)),
-        slow_fraction=float(notes.get(FRACTION, 0.0)),
-        **given,
-    )
+    threshold, slow = float(notes.get(THRESHOLD, DEFAULT_THRESHOLD)), float(notes.get(FRACTION, 0.0))
+    wanted = FlowSettings(backend=backend or own or "dis", threshold=threshold, slow_fraction=slow, **given)
     if own is not None and own != wanted.backend:
         raise ValueError(
             f"the motion of world {name!r} was measured by the flow backend {own}, and backends differ by large "
@@ -202,12 +197,12 @@ def flow_of(world: World, backend: str | None = None, **given: Any) -> FlowSetti
             f"the motion of world {name!r} is measured by the flow backend {wanted.backend}; on the command line, give "
             "it --flow-weights FILE"
         )
-    if wanted.weights is not None and wanted.weights.is_file() and (measured_by := notes.get(WEIGHTS)):
-        if (given_by := note_of(wanted.weights).sha256) != measured_by:
-            raise ValueError(
-                f"the motion of world {name!r} was measured by flow weights of sha256 {measured_by[:16]}, but "
-                f"{wanted.weights} has {given_by[:16]}; its levels do not hold for these, so give that file"
-            )
+    measured_by, weights = notes.get(WEIGHTS), wanted.weights
+    if measured_by and weights is not None and weights.is_file() and note_of(weights).sha256 != measured_by:
+        raise ValueError(
+            f"the motion of world {name!r} was measured by flow weights of sha256 {measured_by[:16]}; its levels do "
+            f"not hold for {weights}, so give that file"
+        )
     return wanted
 
 
