@@ -153,10 +153,7 @@ class World(Drawing, Scoring):
 
 
 def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, parts: int = 1) -> int:
-    """Play this process's part of a job; part 0 waits for the others, prints the table and saves it.
-
-    Returns the exit status. After an interrupt, the same command continues.
-    """
+    """Play this process's part of a job; part 0 waits for the others, saves the table and prints it."""
     from ..evaluate.report import command_line
     from ..evaluate.world.records import read_asked
     from ..evaluate.world.report import check_beside
@@ -200,10 +197,7 @@ class Toybox(Drawing, Samples):
     """Folder for the report."""
 
     def run(self) -> int:
-        """Measure, print and save row by row; 1 if a value misses its target or a row could not be measured.
-
-        After an interrupt the measured rows stay in a report that is marked as partial.
-        """
+        """Measure, print and save row by row; 1 if a value misses its target or a row could not be measured."""
         import torch
 
         from ..evaluate.report import TABLE_HEAD, command_line, table_line
@@ -225,8 +219,7 @@ class Toybox(Drawing, Samples):
         how = self.steps, self.guidance, preset, self.dtype
         context = EvalContext(world, device, self.workers, _show_progress, *how)
         if plan.games < FULL.games:
-            unsure = "`unsure`: the value misses its target, but its interval reaches it (see --full)"
-            print(f"{counted(plan.games, 'game')}, few samples: {unsure}")
+            print(f"{counted(plan.games, 'game')}, few samples: `unsure` values may reach their targets (--full)")
         print(TABLE_HEAD)
         begun = time.perf_counter()
 
@@ -256,9 +249,8 @@ def _show_progress(what: str, done: int, count: int) -> None:
 class Ablations(Scoring):
     """Train and score the paper's ablations in the Toybox.
 
-    One command does everything; with --minutes it stops, and the same command continues. For several GPUs, run it
-    several times with the same --work and different --variants or --seeds. The process that finishes last writes the
-    whole table.
+    For several GPUs, run it several times with the same --work and different --variants or --seeds. The process that
+    finishes last writes the whole table.
     """
 
     work: Path

@@ -43,8 +43,7 @@ class Write:
         games, text = write_stories(self.out, plans, model, terms, Progress("stories"))
         print(text)
         if games:
-            print(f"{len(games)} of {len(plans)} stories in {self.out}")
-            print(f"next: evaluate world --games {self.out}")
+            print(f"{len(games)} of {len(plans)} stories in {self.out}\nnext: evaluate world --games {self.out}")
         if len(games) < len(plans):
             print(f"stories {ASK_AGAIN}")
         return int(len(games) < len(plans))

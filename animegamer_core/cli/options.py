@@ -33,10 +33,7 @@ def parse(options: Any, words: Sequence[str], program: str, about: str) -> Any:
 
 
 def _describe(options: type) -> None:
-    """Put the fields' docstrings into their types, as paragraphs without their source's line ends.
-
-    Options that are unset or off by default do not say so: their text says what happens.
-    """
+    """Put the fields' docstrings into their types; options that are unset or off by default do not say so."""
     hints = typing.get_type_hints(options, include_extras=True)
     texts = _texts(options)
     for field in dataclasses.fields(options):
@@ -48,9 +45,9 @@ def _describe(options: type) -> None:
 
 
 def typed(settings: type, names: Collection[str] = (), prefix: str = "") -> Any:
-    """The options that are fields of a settings' dataclass: a dictionary of those that were typed, and no others.
+    """The options that are fields of a settings' dataclass: a dictionary of those that were typed.
 
-    So the rest keep the defaults of the settings. names: only these fields; none: all. prefix: of the options.
+    So the rest keep the settings' defaults. names: only these fields; none: all. prefix: of the options.
     """
     hints, texts = typing.get_type_hints(settings, include_extras=True), _texts(settings)
     kinds: dict[str, Any] = {}

@@ -86,7 +86,7 @@ class Play(Drawing):
     """Number format."""
 
     def run(self) -> int:
-        """Play by these options; returns the exit status. After Ctrl-C, print how to continue."""
+        """Play by these options; after Ctrl-C, print how to continue."""
         import torch  # not before: --help does without
 
         if self.resume and self.branch is not None:
@@ -154,11 +154,7 @@ class Play(Drawing):
         return settings, PresetModels(world, settings, preset, note)
 
     def _opening(self, world: OpenWorld, story: Story, settings: PlaySettings) -> GameSession | None:
-        """The game that --opening begins; None without it.
-
-        ValueError: the story's turns started with another opening, unless `--branch 0` begins again; the world has no
-        shot encoder; no picture or film.
-        """
+        """The game that --opening begins; ValueError if the story's turns started with another, except for branch 0."""
         if self.opening is None:
             return None
         pictures, frame = read_opening(self.opening, self.opening_at, world.spec.decoder)
@@ -239,10 +235,7 @@ def read_game(path: Path) -> tuple[str, ...]:
 
 
 def plan(story: Story, instructions: Sequence[str], resume: bool, branch: int | None) -> tuple[int, tuple[str, ...]]:
-    """(the turn to continue after, the instructions to play).
-
-    If the story's turns so far are the beginning of the file, only the rest of the file is played.
-    """
+    """(the turn to continue after, the instructions to play): the rest of a file that begins with the story's turns."""
     if branch is None and not resume:
         return 0, tuple(instructions)
     session = story.session(len(story.entries) if branch is None else branch, 0)

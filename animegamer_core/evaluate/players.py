@@ -120,9 +120,8 @@ class WorldPlayer:
             noise = (seed + index) % SEEDS
             frames = self._draw(state, self.world.motion_table, noise)
             seconds, table = time.perf_counter() - begun, self._uncalibrated
-            uncalibrated = frames if table == self.world.motion_table else None
-            if table is not None and uncalibrated is None:
-                uncalibrated = self._draw(state, table, noise)
+            same = table == self.world.motion_table
+            uncalibrated = frames if same else None if table is None else self._draw(state, table, noise)
             yield PlayedShot(frames, int(state.motion), state.change, seconds, uncalibrated)
 
     def _draw(self, state: GameState, table: MotionTable, noise: int) -> NDArray[np.uint8]:

@@ -64,9 +64,8 @@ class Preprocessing:
 
         The longer side and the crop are rounded as in the code of CLIP's authors.
         """
-        height, width = frames_MHWC.shape[1:3]
-        short = min(height, width)
-        target = int(self.size * height / short), int(self.size * width / short)
+        sides = frames_MHWC.shape[1:3]
+        target = int(self.size * sides[0] / min(sides)), int(self.size * sides[1] / min(sides))
         pixels = resized(frames_MHWC, target)
         top, left = (round((side - self.size) / 2) for side in target)
         square = pixels[..., top : top + self.size, left : left + self.size]
@@ -101,11 +100,10 @@ class PublishedClip:
     @torch.inference_mode()
     def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
         """Embed RGB images of one size: (M, E) fp32 unit vectors on the CPU."""
-        model = self.model
 
         def features(part_MHWC: NDArray[np.uint8]) -> Tensor:
-            pixels_MCHW = self.preprocessing(part_MHWC).to(model.device)
-            return model.visual_projection(model.vision_model(pixel_values=pixels_MCHW).pooler_output)
+            pixels_MCHW = self.preprocessing(part_MHWC).to(self.model.device)
+            return self.model.visual_projection(self.model.vision_model(pixel_values=pixels_MCHW).pooler_output)
 
         return _embed(features, frames_MHWC)
 
@@ -189,19 +187,17 @@ def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> Published
             f"dreamsim(device='cpu', cache_dir='DIR', dreamsim_type='{kind}')\"`, and give DIR "
             "(https://github.com/ssundaram21/dreamsim)"
         )
-    try:
-        import dreamsim
-    except (ImportError, RuntimeError) as error:  # RuntimeError: a torchvision that was built for another torch
-        raise ValueError(
-            f"the package dreamsim cannot be imported ({error}); run `pip install dreamsim`, with a torchvision that "
-            "matches your torch"
-        ) from error
     hub = torch.hub.get_dir()
     try:
+        import dreamsim
+
         with contextlib.redirect_stdout(io.StringIO()):
             model, _ = dreamsim.dreamsim(device=str(device), cache_dir=str(folder), dreamsim_type=kind)
-    except (RuntimeError, KeyError, OSError) as error:
-        raise ValueError(f"{folder}: the dreamsim package cannot read {kind!r} ({error}); fetch it again") from error
+    except (ImportError, RuntimeError, KeyError, OSError) as error:
+        raise ValueError(
+            f"the package dreamsim cannot be imported, or cannot read {kind!r} in {folder} ({error}); run `pip install "
+            "dreamsim`, with a torchvision that matches your torch, or download the model again"
+        ) from error
     finally:
         torch.hub.set_dir(hub)  # which the package changes
     weights = [folder / name for name in DREAMSIM_FILES[kind] if name.endswith((".pth", ".tar"))]
@@ -220,5 +216,4 @@ def _first_file(folder: Path, names: Sequence[str]) -> Path:
 
 
 def _hashes(paths: Sequence[Path]) -> dict[str, str]:
-    """File name -> the sha256 of its bytes."""
     return {path.name: note_of(path).sha256 for path in paths}

@@ -18,10 +18,9 @@ def check_before_layers(model: nn.Module, check: Callable[..., None], compiled: 
     from torch import compiler, nn
 
     inside = {layer for module in compiled for layer in module.modules()}
-    stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-    slow = [module for module in model.modules() if isinstance(module, nn.Conv3d)]
-    for layer in dict.fromkeys([*(layer for stack in stacks for layer in stack), *slow]):
-        if layer not in inside:
-            layer.register_forward_pre_hook(check)
+    layers = {layer for stack in model.modules() if isinstance(stack, nn.ModuleList) for layer in stack}
+    slow = {module for module in model.modules() if isinstance(module, nn.Conv3d)}
+    for layer in (layers | slow) - inside:
+        layer.register_forward_pre_hook(check)
     for module in compiled:  # torch would compile the hook with the module, unless the hook is excluded
         module.register_forward_pre_hook(compiler.disable(check))

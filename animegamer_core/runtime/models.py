@@ -25,13 +25,11 @@ MOST_STEPS = 1000  # equals `sampler.TRAIN_STEPS`, which cannot be imported with
 class PlaySettings:
     """How to play a game. None means the world's own choice. ValueError for an impossible value.
 
-    window: how many past turns the engine reads; None for as many as in training. seed: the noise seed of turn 1; turn
-    n has seed + n - 1. steps: sampling steps. guidance: a row of GUIDANCE. motion: turn number -> motion value of
-    its shot (px per frame at 480 px height) instead of the predicted one; history keeps the prediction. device, dtype:
-    of the models; dtype None is the world's own. engine_device: of the engine; None is `device`. cfg_parallel: a second
-    device, for the unconditional pass of guidance. precision_suffix: what addresses append to the number format, such
-    as `+first_block`. memory: which past turns the engine reads; None for the story's own choice, or in a new story the
-    world's.
+    window: how many past turns the engine reads. seed: the noise seed of turn 1; turn n has seed + n - 1. guidance: a
+    row of GUIDANCE. motion: turn number -> motion value of its shot (px per frame at 480 px height) instead of the
+    predicted one; history keeps the prediction. engine_device: None is `device`. cfg_parallel: a second device, for the
+    unconditional pass of guidance. precision_suffix: what addresses append to the number format, such as
+    `+first_block`. memory: which past turns the engine reads; None for the story's, or in a new story the world's.
     """
 
     window: int | None = None
@@ -86,17 +84,17 @@ def _kind_and_index(device: str) -> tuple[str, str]:
 
 
 class Models(typing.Protocol):
-    """Where a player gets its models. It asks for them at each use, so a host may unload them between uses."""
+    """Where a player gets its models. It asks for them at each use, so a host may unload them between uses.
+
+    precision: the number format in addresses.
+    """
 
     @property
-    def precision(self) -> str:
-        """The number format in addresses."""
+    def precision(self) -> str: ...
 
-    def engine(self) -> GameEngine:
-        """The engine, ready to predict."""
+    def engine(self) -> GameEngine: ...
 
-    def decoder(self) -> ShotDecoder:
-        """The decoder, ready to shoot."""
+    def decoder(self) -> ShotDecoder: ...
 
 
 class LoadedModels:

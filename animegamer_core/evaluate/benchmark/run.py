@@ -41,10 +41,9 @@ Shot = tuple[Tensor, Tensor]  # latents, frames
 
 @dataclass(frozen=True)
 class Timing:
-    """What was measured.
+    """Seconds of each run, their median, and of the warm-up run, compiling included.
 
-    seconds: of each run; median: theirs. first: seconds of the warm-up run, compiling included. allocated, reserved:
-    torch's peak memory in GiB, weights included; None if the device does not report it.
+    allocated, reserved: torch's peak memory in GiB, weights included; None if the device does not report it.
     """
 
     median: float
@@ -61,9 +60,8 @@ Timings = Mapping[str, Timing]  # by part
 class BenchmarkPlan:
     """What is measured, and how often.
 
-    world: its weights are used instead of random ones. preset: how our turn is computed. steps, guidance: used instead
-    of the preset's, the world's and the profile's. repeats: timed runs of each part. each: optimizations that are
-    measured one by one, on a plain decoder.
+    world: its weights are used instead of random ones. steps, guidance: instead of the preset's, the world's and the
+    profile's. repeats: timed runs of each part. each: optimizations measured one by one, on a plain decoder.
     """
 
     spec: ModelSpec

@@ -31,13 +31,11 @@ FRAMES_COMPARED = 4  # of each shot
 
 @dataclass(frozen=True)
 class TurnRecord:
-    """One turn as it was played.
+    """One turn as it was played; level, change, seconds: as in PlayedShot.
 
-    line: the turn's line in the benchmark. level, change: predicted by the player, None if it predicts none.
-    motion_value: measured on the shot, in px per frame at 480 px height; motion_level: its level 1..5, None without
-    edges. scores: by the names of SHOT_SCORES, None if there was nothing to compare with. warm_up: whether it is the
-    first turn after loading. clip: the file's name next to game.json. uncalibrated_value, uncalibrated_level: like
-    motion_value and motion_level, for the same shot without calibrated motion values; None if no such shot was drawn.
+    line: of the benchmark. motion_value: measured on the shot, in px per frame at 480 px height; motion_level: its
+    level 1..5, None without edges; uncalibrated_value, uncalibrated_level: those of the uncalibrated shot. scores: by
+    SHOT_SCORES, None if there was nothing to compare with. warm_up: whether it is the first turn after loading.
     """
 
     number: int
@@ -111,8 +109,7 @@ def read_game(out: Path, name: str) -> GameRecord | None:
 def read_run(out: Path) -> PlayedRun:
     """The finished games of a folder; ValueError if it is not a run or has no finished game."""
     asked = read_asked(out)
-    games = (read_game(out, name) for name in asked["benchmark"]["games"])
-    finished = tuple(game for game in games if game is not None)
+    finished = tuple(filter(None, (read_game(out, name) for name in asked["benchmark"]["games"])))
     if not finished:
         raise ValueError(f"{out}: no game has been finished yet; play it first with `evaluate world --out {out}`")
     return PlayedRun(out, asked, finished)
@@ -130,8 +127,7 @@ def read_asked(out: Path) -> dict[str, Any]:
 def begin_run(out: Path, asked: Mapping[str, Any], about: Mapping[str, Any]) -> None:
     """Write run.json, or check that it holds the same settings; ValueError names the differences.
 
-    asked: everything that affects the numbers. about: other facts about the start of the run. ValueError also if the
-    folder holds other files and no run.json.
+    asked: everything that affects the numbers. about: other facts. ValueError also if the folder holds other files.
     """
     asked = json.loads(json.dumps(dict(asked), allow_nan=False))
     if not (out / RUN).is_file():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +28,8 @@ UNINFORMATIVE = "(!)"  # after the name of a row in which true shots score worse
 class PaperTable:
     """The table of a run and of those next to it.
 
-    heading: the player, the number of games and turns, and the world whose motion settings were used. columns: each
-    player's estimates by metric, our run's first. labels: the rows' names by metric, with a note if the Toybox's own
-    models computed them, and a mark if they cannot rank players. facts: what is needed to repeat it. remarks: for the
-    reader.
+    columns: each player's estimates by metric, our run's first. labels: the rows' names by metric, with a note if the
+    Toybox's own models computed them, and a mark if they cannot rank players. facts: what is needed to repeat it.
     """
 
     heading: str
@@ -106,17 +105,15 @@ def table_of(
         runs.append(PlayedRun(folder, other.asked, games))
     names = _names(runs)
     columns = {name: estimates_of(one.games) for name, one in zip(names, runs, strict=True)}
-    truth = next((i for i, one in enumerate(runs) if one.asked["player"].get("kind") == "truth"), None)
-    labels = {}
-    for metric in METRICS:
-        stand_in = metric.by_model and run.asked["towers"]["stand_in"]
-        labels[metric.key] = label = f"{metric.name} ({STAND_IN})" if stand_in else metric.name
-        if metric.by_model and truth is not None:
-            best = columns[names[truth]][metric.key]
-            better = (name for name in names if columns[name][metric.key].value > best.value)  # none is above NaN
-            if name := next(better, None):
-                labels[metric.key] = label = f"{label} {UNINFORMATIVE}"
-                remarks.append(f"{label} cannot rank players: {name} scores better than the true shots")
+    truths = [name for name, one in zip(names, runs, strict=True) if one.asked["player"].get("kind") == "truth"]
+    labels = {metric.key: metric.name for metric in METRICS}
+    for key in (metric.key for metric in METRICS if metric.by_model):
+        if run.asked["towers"]["stand_in"]:
+            labels[key] += f" ({STAND_IN})"
+        best = max((columns[name][key].value for name in truths), default=math.inf)
+        if better := [name for name in names if columns[name][key].value > best]:  # none is above NaN
+            labels[key] += f" {UNINFORMATIVE}"
+            remarks.append(f"{labels[key]} cannot rank players: {better[0]} scores better than the true shots")
     counts = f"{counted(len(wanted), 'game')}, {counted(sum(len(game.turns) for game in run.games), 'turn')}"
     return PaperTable(
         f"{names[0]}: {counts}, measured like world {run.asked['world']['name']!r}",

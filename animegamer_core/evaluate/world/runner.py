@@ -69,8 +69,7 @@ class EvaluationJob:
 
     @property
     def finished(self) -> tuple[GameRecord, ...]:
-        records = (read_game(self.out, game.name) for game in self.played)
-        return tuple(record for record in records if record is not None)
+        return tuple(filter(None, (read_game(self.out, game.name) for game in self.played)))
 
     @cached_property
     def meter(self) -> MotionMeter:
@@ -94,8 +93,7 @@ class EvaluationJob:
     def play(self, on_turn: OnTurn = silent, on_game: OnGame = silent, part: int = 0, parts: int = 1) -> None:
         """Play every `parts`-th game from number `part` (0, 1, ...) on, without those that are finished.
 
-        on_turn, on_game: called after every turn and game; an exception from them ends the run, and finished games are
-        kept.
+        An exception from on_turn or on_game ends the run; finished games are kept.
         """
         warm_up = True
         for game in self.played[part::parts]:
@@ -194,9 +192,8 @@ def evaluate_small(
 ) -> tuple[str, Image.Image]:
     """The table of the first `games` games as text, and the first game's contact sheet.
 
-    They are played in a folder below `root`, which the text names. Its name is a hash of the world, its settings, the
-    models and the seed, so finished games are not played again. on_progress gets ("turns", turns done, turns in all).
-    models: None for the Toybox's.
+    They are played in a folder below `root`, whose name is a hash of all settings, so finished games are not played
+    again. on_progress gets ("turns", turns done, turns in all). models: None for the Toybox's.
     """
     models = models or open_scoring_models("toybox", device=player.settings.device)
     decides = json.dumps([player.facts, models.facts, seed], sort_keys=True)

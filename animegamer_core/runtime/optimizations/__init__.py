@@ -15,7 +15,7 @@ from ...spec import dtype_name
 from . import changes
 
 if typing.TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from ...model.decoder import ShotDecoder
 
@@ -63,26 +63,20 @@ EXCLUSIVE = {"cfg_parallel", "first_block"}  # the cache belongs to one transfor
 
 def optimize(decoder: ShotDecoder, names: Sequence[str]) -> None:
     """Apply the named optimizations, in the table's order; ValueError for unknown names or missing changes."""
+    import torch
+
     from ..cfg_parallel import replicas
 
     check_names(names)
     for name, optimization in OPTIMIZATIONS.items():
-        if name not in names:
-            continue
-        for replica in replicas(decoder):
-            _check_requirements(name, replica.unconditional_ND)
+        for replica in replicas(decoder) if name in names else ():
+            constant = replica.unconditional_ND
+            device = str(constant.device)
+            if device == "cpu" and optimization.device == "cuda" and torch.cuda.is_available():
+                device = "cuda"  # an offloaded decoder is on the CPU for now
+            if reason := missing_requirement(name, device, dtype_name(constant.dtype)):
+                raise ValueError(f"optimization {name} is not available: {reason}; drop it")
             optimization.apply(replica)
-
-
-def _check_requirements(name: str, constant: Tensor) -> None:
-    """ValueError if an optimization does not work with this dtype and device; constant: a tensor of the decoder."""
-    import torch
-
-    device = str(constant.device)
-    if device == "cpu" and OPTIMIZATIONS[name].device == "cuda" and torch.cuda.is_available():
-        device = "cuda"  # an offloaded decoder is on the CPU for now
-    if reason := missing_requirement(name, device, dtype_name(constant.dtype)):
-        raise ValueError(f"optimization {name} is not available: {reason}; drop it")
 
 
 def compiled_modules(decoder: ShotDecoder, names: Sequence[str]) -> list[nn.Module]:
@@ -93,12 +87,11 @@ def compiled_modules(decoder: ShotDecoder, names: Sequence[str]) -> list[nn.Modu
 
 def check_names(names: Sequence[str]) -> None:
     """ValueError for an unknown name, or for two that do not work together."""
-    unknown = [name for name in names if name not in OPTIMIZATIONS]
-    if unknown:
-        raise ValueError(f"unknown optimization {unknown[0]!r}; choose from {', '.join(OPTIMIZATIONS)}")
+    for name in names:
+        if name not in OPTIMIZATIONS:
+            raise ValueError(f"unknown optimization {name!r}; choose from {', '.join(OPTIMIZATIONS)}")
     if set(names) >= EXCLUSIVE:
-        first, second = sorted(EXCLUSIVE)
-        raise ValueError(f"optimizations {first} and {second} do not work together; drop one of them")
+        raise ValueError(f"optimizations {' and '.join(sorted(EXCLUSIVE))} do not work together; drop one of them")
 
 
 def supported(names: Sequence[str], device: str, dtype: str = "") -> tuple[tuple[str, ...], dict[str, str]]:
