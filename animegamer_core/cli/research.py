@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import typing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,9 +10,9 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from ..files import write_text
 from ..runtime.presets import get_preset, preset_for_device
 from ..spec import DTYPES, get_profile, get_spec
+from ..weights.storage import write_json
 from .options import Device, Guidance, Preset, Profile, note, one_of
 
 if typing.TYPE_CHECKING:
@@ -76,8 +75,7 @@ class Bench:
         result = measure_ours(plan, measure_stock(plan), _say)
         print(result.text, flush=True)
         if self.json is not None:
-            values = {"command": command_line(), **result.values()}
-            write_text(self.json, json.dumps(values, indent=1) + "\n")
+            write_json(self.json, {"command": command_line(), **result.values()})
             print(self.json)
         return 0
 

@@ -172,7 +172,6 @@ def _drift_text(found: Drift) -> str:
 
 
 def measure_stock(plan: BenchmarkPlan) -> Timings:
-    """Measure the stock turn."""
     return _time_parts(stock_parts(plan.spec, plan.device, plan.dtype, plan.stock_steps), plan)
 
 
@@ -203,7 +202,10 @@ def measure_ours(plan: BenchmarkPlan, stock: Timings, say: Say = lambda line: No
         apply_preset(turn.decoder, preset, memory_plan, say)  # offloads the decoder, which is on the host until then
     if memory_plan is not None or not (plan.each or preset.optimizations):
         return BenchmarkResult(facts, stock, _time_parts(turn.parts(), plan))
-    plain, exact = short_shot(turn.decoder), short_shot_in_float32(turn.decoder)
+    plain, exact = short_shot(turn.decoder), None
+    if plan.dtype != torch.float32:
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # matrix products use no TF32 by default
+            exact = short_shot(copy.deepcopy(turn.decoder).float())
     each = measure_each(turn, plan.each, plan.repeats, plain, say) if plan.each else ()
     parts = turn.parts()  # this takes a step, so it comes before the preset: the first optimized step is timed
     apply_preset(turn.decoder, preset)
@@ -268,14 +270,6 @@ def short_shot(decoder: ShotDecoder) -> Shot:
     latents = decoder.sample(state[None], torch.tensor([10.0]), [1], steps=DRIFT_STEPS).cpu()
     noise = torch.randn(1, *decoder.spec.decoder.latent_shape, generator=generator)
     return latents, decoder.decode_latents(noise.to(decoder.unconditional_ND.device)).cpu()
-
-
-def short_shot_in_float32(decoder: ShotDecoder) -> Shot | None:
-    """The short shot of a float32 copy, without a GPU's TF32; None if the weights are float32 already."""
-    if decoder.unconditional_ND.dtype == torch.float32:
-        return None
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # matrix products use no TF32 by default
-        return short_shot(copy.deepcopy(decoder).float())
 
 
 def measure_each(turn: OurTurn, names: Sequence[str], repeats: int, plain: Shot, say: Say) -> list[EachRow]:

@@ -73,11 +73,6 @@ class Metric:
     fraction: bool = False
     paper: str = ""
 
-    @property
-    def by_model(self) -> bool:
-        """Whether scoring models compute it; its label then names them."""
-        return self.value is None
-
     def of_turn(self, turn: TurnRecord) -> Value:
         return turn.scores.get(self.key) if self.value is None else self.value(turn)
 

@@ -107,7 +107,7 @@ def table_of(
     columns = {name: estimates_of(one.games) for name, one in zip(names, runs, strict=True)}
     truths = [name for name, one in zip(names, runs, strict=True) if one.asked["player"].get("kind") == "truth"]
     labels = {metric.key: metric.name for metric in METRICS}
-    for key in (metric.key for metric in METRICS if metric.by_model):
+    for key in (metric.key for metric in METRICS if metric.value is None):  # which scoring models compute
         if run.asked["towers"]["stand_in"]:
             labels[key] += f" ({STAND_IN})"
         best = max((columns[name][key].value for name in truths), default=math.inf)

@@ -211,14 +211,9 @@ def evaluate_small(
         job.play(lambda *_: on_progress("turns", next(counted), total))
         table = job.report()
         table.save(job.out)
-    return f"{table.text}\n\nclips: {job.out}", _sheet_of(job.finished[0], job.out)
-
-
-def _sheet_of(game: GameRecord, out: Path) -> Image.Image:
-    """The contact sheet of a game that a world played, like that of a story."""
-    session, clips = GameSession(), []
-    for turn in game.turns:
+    first, session, clips = job.finished[0], GameSession(), []
+    for turn in first.turns:
         assert turn.level is not None and turn.change is not None
         session = session.step(turn.asked.instruction, GameState(None, turn.level, turn.change))
-        clips.append(read_clip(game_folder(out, game.name) / turn.clip).frames)
-    return contact_sheet(session.turns, clips, game.name)
+        clips.append(read_clip(game_folder(job.out, first.name) / turn.clip).frames)
+    return f"{table.text}\n\nclips: {job.out}", contact_sheet(session.turns, clips, first.name)

@@ -170,9 +170,10 @@ def flash3_module() -> ModuleType | str:
             import flash_attn_interface as found  # the name that its authors give it
         except ModuleNotFoundError:
             import fa3_fwd_interface as found  # the name on PyPI
+    except ModuleNotFoundError:
+        return "FlashAttention-3 is not installed (torch 2.10 or later with CUDA 13: pip install fa3-fwd)"
     except (ImportError, OSError) as error:
-        why = str(error).splitlines()[0]
-        return f"FlashAttention-3 cannot be imported ({why}); torch 2.10 or later with CUDA 13: pip install fa3-fwd"
+        return f"FlashAttention-3 does not fit this torch ({str(error).splitlines()[0]})"
     return found
 
 
