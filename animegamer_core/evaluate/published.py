@@ -195,7 +195,7 @@ def open_dreamsim(folder: Path, device: torch.device | str = "cpu") -> Published
             model, _ = dreamsim.dreamsim(device=str(device), cache_dir=str(folder), dreamsim_type=kind)
     except (ImportError, RuntimeError, KeyError, OSError) as error:
         raise ValueError(
-            f"the package dreamsim cannot be imported, or cannot read {kind!r} in {folder} ({error}); run `pip install "
+            f"the package dreamsim cannot be imported or cannot read {kind!r} in {folder} ({error}); run `pip install "
             "dreamsim`, with a torchvision that matches your torch, or download the model again"
         ) from error
     finally:
