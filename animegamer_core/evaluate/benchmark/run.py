@@ -88,9 +88,8 @@ class BenchmarkPlan:
         if self.each and preset.offload_gib is not None:
             raise ValueError(f"--each does not work with offloading, which preset {preset.name} uses; drop it")
         check_names(preset.optimizations)
-        for name in self.each:  # one at a time, since some exclude each other
-            check_names([name])
         for name in (*preset.optimizations, *self.each):
+            check_names([name])  # one at a time, since some of `each` exclude each other
             if reason := missing_requirement(name, str(self.device), dtype_name(self.dtype)):
                 raise ValueError(f"optimization {name} cannot be measured here: {reason}; drop it")
 

@@ -28,7 +28,7 @@ from ...model.prompt import GameTokenizer
 from ...model.sampler import STOCK_SCHEDULER
 from ...spec import PROFILES, ModelSpec, Profile
 from ...toybox.world import vocabulary
-from ...weights.parts import build_model
+from ...weights.parts import empty_parameters
 
 Work = Callable[[], object]
 INSTRUCTION = "Character: girl; Motion: quickly run; Background: day forest."
@@ -64,17 +64,15 @@ def random_models(
 
 def host_models(spec: ModelSpec, profile: Profile, dtype: torch.dtype) -> tuple[GameEngine, ShotDecoder]:
     """Like `random_models`, in host memory. Random numbers repeat, so even 7 billion weights take only seconds."""
-    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
     numbers = (NUMBERS_SCALE * torch.randn(REPEATED_NUMBERS, generator=torch.Generator().manual_seed(SEED))).to(dtype)
-    with torch_defaults(torch.device("cpu"), dtype):
-        engine = build_model(lambda: GameEngine(spec, tokenizer, profile))
-        decoder = build_model(lambda: ShotDecoder(spec, profile))
-    for model in (engine, decoder):
+    with empty_parameters():
+        models = random_models(spec, profile, torch.device("cpu"), dtype)
+    for model in models:
         for module in model.modules():
             for name, empty in module.named_parameters(recurse=False):
                 many = numbers.repeat(-(-empty.numel() // REPEATED_NUMBERS))[: empty.numel()].clone()
                 setattr(module, name, nn.Parameter(many.view(empty.shape), requires_grad=False))
-    return engine.eval(), decoder.eval()
+    return models
 
 
 @dataclass(frozen=True)

@@ -67,16 +67,15 @@ class PaperTable:
             about = {"key": metric.key, "name": self.labels[metric.key], "better": metric.better, "unit": metric.unit}
             rows.append({**about, **ours[1], "beside": dict(others), "paper": paper})
         write_json(out / JSON, {**self.facts, "rows": rows, "remarks": self.remarks})
-        parts = ["# The paper's table", self.heading, self.table]
-        parts.append(
+        intervals = (
             "95 % intervals in brackets: for fractions Wilson's, with a smaller effective count if the turns of a "
             f"game go wrong together; for means a bootstrap over games (2,000 draws). The paper's values ({SOURCE}, "
             f"{MAIN_TABLE}) are for its own models, films, characters and scoring models."
         )
-        if self.remarks:
-            parts += ["## Remarks", "\n".join(f"- {remark}" for remark in self.remarks)]
+        parts = ["# The paper's table", self.heading, self.table, intervals]
+        parts += ["## Remarks", *(f"- {remark}" for remark in self.remarks)] if self.remarks else []
         definitions = (f"- **{self.labels[metric.key]}**: {metric.about} *{metric.source}.*" for metric in METRICS)
-        parts += ["## Definitions", "\n".join(definitions)]
+        parts += ["## Definitions", *definitions]
         parts += ["## How it was made", f"```json\n{json.dumps(self.facts, indent=1)}\n```"]
         write_text(out / MARKDOWN, "\n\n".join(parts) + "\n")
         return [out / JSON, out / MARKDOWN]
