@@ -248,7 +248,7 @@ def parse_motion(text: str, table: MotionTable) -> tuple[int, float]:
     """(turn, motion value in px per frame) of `3=fast`, `3=4` or `3=2.5px`."""
     number, _, motion = text.partition("=")
     try:
-        given = motion[:-2] if motion.endswith("px") else table.value(MotionScope.parse(motion))
+        given: str | float = motion[:-2] if motion.endswith("px") else table.value(MotionScope.parse(motion))
         return int(number), float(given)
     except ValueError as error:
         raise ValueError(f"--motion {text}: expected TURN=SCOPE or TURN=VALUEpx, such as 3=fast or 3=2.5px") from error

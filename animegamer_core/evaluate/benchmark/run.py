@@ -201,7 +201,8 @@ def measure_ours(plan: BenchmarkPlan, stock: Timings, say: Say = lambda line: No
         apply_preset(turn.decoder, preset, memory_plan, say)  # offloads the decoder, which is on the host until then
     if memory_plan is not None or not (plan.each or preset.optimizations):
         return BenchmarkResult(facts, stock, _time_parts(turn.parts(), plan))
-    plain, exact = short_shot(turn.decoder), None
+    plain = short_shot(turn.decoder)
+    exact: Shot | None = None
     if plan.dtype != torch.float32:
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # matrix products use no TF32 by default
             exact = short_shot(copy.deepcopy(turn.decoder).float())

@@ -60,8 +60,10 @@ def plan_stack(name: str, rest: int, blocks: Sequence[int], working: int, budget
 
     rest, blocks, working: bytes, see StackBudget.
     """
-    for count in range(len(blocks), -1, -1):
-        budget = StackBudget(name, rest, tuple(blocks), working, _evenly_spaced(count, len(blocks)))
+    total = len(blocks)
+    for count in range(total, -1, -1):  # evenly spaced, so that offloaded blocks are copied while others compute
+        staying = (index for index in range(total) if (index + 1) * count // total > index * count // total)
+        budget = StackBudget(name, rest, tuple(blocks), working, tuple(staying))
         if budget.peak <= usable_bytes(budget_bytes):
             return budget
     needed = math.ceil(10 * budget.peak * SPARE / (SPARE - 1) / GIB) / 10
@@ -86,8 +88,3 @@ def prefill_bytes(spec: ModelSpec, tokens: int, item: int) -> int:
 def usable_bytes(budget_bytes: int) -> int:
     """The budget without its spare part."""
     return budget_bytes - budget_bytes // SPARE
-
-
-def _evenly_spaced(count: int, total: int) -> tuple[int, ...]:
-    """`count` of the numbers below `total`, evenly spaced, so that offloaded blocks are copied while others compute."""
-    return tuple(index for index in range(total) if (index + 1) * count // total > index * count // total)
