@@ -89,6 +89,17 @@ def temporary_item(name: str) -> tuple[Path, dict[str, str]]:
     return path, {"filename": name, "subfolder": FOLDER, "type": "temp"}
 
 
+def graph_tags(hidden: typing.Any) -> dict[str, str]:
+    """The graph of an output node as text fields of a video: a page that the file is dropped onto loads it.
+
+    Empty if ComfyUI was started with --disable-metadata.
+    """
+    from comfy.cli_args import args
+
+    graph = {**(hidden.extra_pnginfo or {}), "prompt": hidden.prompt}
+    return {} if args.disable_metadata else {name: json.dumps(value) for name, value in graph.items() if value}
+
+
 def pack_facts() -> tuple[str, dict[str, str]]:
     """(version, {homepage, documentation, repository: address}) of pyproject.toml, without empty ones."""
     from comfy_config.config_parser import extract_node_configuration

@@ -133,6 +133,7 @@ class PlayGameStory(io.ComfyNode):
         instructions = read_instructions(given.instructions)
         model, count = given.model, len(instructions) + given.autoplay
         story = open_story(given.story, model.world.spec.name, model.world.fingerprint, must_exist=not count)
+        story.file_tags = comfyui.graph_tags(cls.hidden)
         with story.lock():
             after = choose_turn(story, given.after, given.branch, reading=not count)
             turns = range(after + 1, after + 1 + count)
@@ -215,6 +216,7 @@ class PlayGameTakes(io.ComfyNode):
             player = Player(model.world, opened, replace(chosen, seed=seed), 0, model)
             GameRun(player, model, node).play(instructions)
 
+        opened.file_tags = comfyui.graph_tags(cls.hidden)
         with opened.lock():
             video, picture = play_takes(opened, len(instructions), seeds, play)
         PLAYED.record(dict(text=text, story=story, takes=takes, seed=seed, window=window, **drawing), story)

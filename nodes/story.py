@@ -55,6 +55,7 @@ class SaveGameStory(io.ComfyNode):
     def execute(cls, shot: Shot, story: str) -> io.NodeOutput:
         saved = open_story(story, shot.world, shot.key.world)
         frames, session = bytes_of(shot.image_FHWC), shot.moment.session
+        saved.file_tags = comfyui.graph_tags(cls.hidden)
         with saved.lock():
             clip = save_turn(saved, session, shot.profile, shot.precision, shot.key, frames, shot.fps)
             values = story_ui(saved, len(saved.entries), [clip])
@@ -162,6 +163,7 @@ class ExportGameStory(io.ComfyNode):
         saved = Story.read(comfyui.output_folder(), story)
         if branch:
             saved.use(branch)
+        saved.file_tags = comfyui.graph_tags(cls.hidden)
         path = saved.folder / FILMS / f"{check_folder_name(name, 'film')}.mp4"
         report = comfyui.NodeProgress()
         sound = None

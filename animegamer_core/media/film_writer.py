@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import typing
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain
@@ -64,22 +64,22 @@ def write_film(
     frames: Iterable[Frames],
     fps: float,
     count: int,
-    title: str,
+    metadata: Mapping[str, str],
     captions: Sequence[Caption] = (),
     sound: np.ndarray | None = None,
 ) -> list[Path]:
     """Write an mp4, atomically; returns it and, with captions, the .srt file next to it.
 
     The .srt of an older film with captions is removed where the new one has none; any other .srt is somebody's own.
-    frames: `count` of uint8 (H, W, 3), all of one size, both sides even. title: for the file's metadata. sound: float32
-    (2, samples) at 48,000 a second, fitted to the film. ValueError: another suffix, an odd size.
+    frames: `count` of uint8 (H, W, 3), all of one size, both sides even. metadata: the file's text fields. sound:
+    float32 (2, samples) at 48,000 a second, fitted to the film. ValueError: another suffix, an odd size.
     """
     if path.suffix != ".mp4":
         raise ValueError(f"{path.name} is not the name of an mp4; end it in .mp4 (core's nodes write other formats)")
     subtitles = path.with_suffix(".srt")
     outdated = not captions and _has_captions(path)
     with replacing(path) as part:
-        _write_mp4(part, frames, fps, count / fps, title, captions, sound)
+        _write_mp4(part, frames, fps, count / fps, metadata, captions, sound)
     if outdated:
         subtitles.unlink(missing_ok=True)
     if not captions:
@@ -115,7 +115,7 @@ def _write_mp4(
     frames: Iterable[Frames],
     fps: float,
     seconds: float,
-    title: str,
+    metadata: Mapping[str, str],
     captions: Sequence[Caption],
     samples: np.ndarray | None,
 ) -> None:
@@ -123,7 +123,7 @@ def _write_mp4(
 
     pictures = _video_frames(frames)
     with av.open(str(path), "w", format="mp4", options=_MP4) as container:
-        container.metadata["title"] = clean_text(title)
+        container.metadata.update(metadata)
         stream = container.add_stream("libx264", rate=Fraction(fps).limit_denominator(1001), options=_X264)
         heard = None if samples is None else container.add_stream("aac", rate=RATE, layout="stereo")
         subtitles = _subtitle_stream(container) if captions else None

@@ -227,7 +227,7 @@ def read_clip(path: Path) -> Clip:
         return Clip(np.stack(frames), fps, dict(container.metadata))
 
 
-def join_clips(paths: Sequence[Path], out: Path) -> None:
+def join_clips(paths: Sequence[Path], out: Path, metadata: Mapping[str, str] | None = None) -> None:
     """Join clips in order. Packets are copied without encoding again, so quality is kept and memory stays small.
 
     ValueError: no paths, or clips that differ in size or frame rate.
@@ -237,6 +237,7 @@ def join_clips(paths: Sequence[Path], out: Path) -> None:
     if not paths:
         raise ValueError("no clips to join; play a turn first")
     with replacing(out) as part, av.open(str(part), "w", format="mp4", options=_MP4) as joined:
+        joined.metadata.update(metadata or {})
         track, first, start = None, None, 0
         for path in paths:
             with _opened(path) as clip:

@@ -79,7 +79,8 @@ def export_film(
         for (turn, _), (start, end) in zip(scenes, pairwise(starts), strict=True)
     ]
     frames = _frames([clip for _, clip in scenes], starts[-1], on_frame)
-    files = write_film(path, frames, fps, starts[-1], story.name, captions if subtitles else (), sound)
+    tags = {**story.file_tags, "title": story.name}
+    files = write_film(path, frames, fps, starts[-1], tags, captions if subtitles else (), sound)
     return Film(tuple(files), size, fps, starts[-1] / fps, notes)
 
 

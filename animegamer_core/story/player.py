@@ -158,6 +158,7 @@ def put_shot(story: Story, turn: Turn, key: ShotKey, frames: np.ndarray, fps: fl
         "title": f"turn {turn.number}",
         "comment": turn.instruction,
         "animegamer": json.dumps({**asdict(key), "turn": turn.number, "instruction": turn.instruction}),
+        **story.file_tags,
     }
     return story.shots.put(key, ".mp4", {}, lambda path: write_clip(path, frames, fps, tags))
 
@@ -224,7 +225,7 @@ def export(story: Story, session: GameSession, opening: bool = False) -> list[Pa
     whole, picture = story.folder / f"story{paths[0].suffix}", story.folder / "contact-sheet.png"
     if opening and (first := story.opening_clip(session)) is not None:
         clips = {0: first, **clips}
-    join_clips(list(clips.values()), whole)
+    join_clips(list(clips.values()), whole, story.file_tags)
     shown = [turn for turn in session.turns if turn.number in clips][-SHEET_TURNS:]
     frames = [read_clip(clips[turn.number]).frames for turn in shown]
     save_picture(contact_sheet(shown, frames, story.name, (session.rules or PUBLISHED_RULES).stats), picture)

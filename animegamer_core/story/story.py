@@ -62,6 +62,7 @@ class Story:
         stats' rules; None before it starts.
         """
         self.folder = folder
+        self.file_tags: dict[str, str] = {}  # text fields of the videos that are written from here on
         self.world_name = world_name
         self.fingerprint = fingerprint
         self.memory: Memory | None = None
@@ -188,7 +189,7 @@ class Story:
         if address is not None and picture is not None and picture.clip is not None:
             from ..media.video import write_clip
 
-            tags = {"title": "turn 0", "comment": picture.instruction}
+            tags = {"title": "turn 0", "comment": picture.instruction} | self.file_tags
             path = self.openings.folder / f"{address}{OPENING_CLIP}"
             write_clip(path, picture.clip.frames, picture.clip.fps, tags)
         return with_opening_address(self.fingerprint, session)

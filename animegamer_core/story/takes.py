@@ -72,7 +72,8 @@ def _write_grid(story: Story, seeds: Sequence[int], takes: Sequence[Sequence[Pat
                 cells += [np.zeros_like(cells[0])] * (-len(cells) % columns)
                 yield np.concatenate([np.concatenate(row, 1) for row in zip(*[iter(cells)] * columns, strict=True)])
 
-    files = write_film(folder / "takes.mp4", film(), first.fps, count * len(turns), f"{story.name}: {len(takes)} takes")
+    tags = {**story.file_tags, "title": f"{story.name}: {len(takes)} takes"}
+    files = write_film(folder / "takes.mp4", film(), first.fps, count * len(turns), tags)
     last = turns[-_PICTURE_TURNS:]
     middles = ([read_clip(path).frames[count // 2] for path in paths] for paths in last)
     rows = [np.concatenate(_labelled(frames, seeds, _CELL_HEIGHT / height), 1) for frames in middles]

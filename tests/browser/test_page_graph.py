@@ -1,10 +1,12 @@
 """The state in a node: run a graph on the page, and see the stats and the clip."""
 
+import base64
 import json
 import os
 import shutil
 import urllib.error
 
+import numpy as np
 import pytest
 from comfy_server import OLDER, ROOT
 from graphs import PLAY, START, draw, load, node, predict, save_video
@@ -242,3 +244,43 @@ def test_app_mode_shows_what_one_would_change_and_then_the_clip(comfy, server):
         page.remove_locator_handler(tour)
         page.evaluate("() => app.extensionManager.command.execute('Comfy.ToggleLinear')")
         comfy.open()
+
+
+def test_a_saved_film_or_clip_that_is_dropped_onto_the_page_loads_its_graph(comfy, server):
+    prompt = a_story("gently wave hello", story="dropped")
+    prompt["2"]["inputs"]["export"] = True
+    film = node("ExportGameStory", story=["2", 5], branch="", turns=-1, name="film", subtitles=False)
+    comfy.load_prompt(prompt | {"3": film})
+    comfy.run_graph()
+    kinds, folder = {"LoadAnimeGamer", "PlayGameStory", "ExportGameStory"}, server.output_dir / "animegamer" / "dropped"
+    for path in (folder / "films" / "film.mp4", folder / "story.mp4", *(folder / "shots").glob("*.mp4")):
+        subfolder = path.parent.relative_to(server.output_dir).as_posix()
+        address = f"/view?filename={path.name}&subfolder={subfolder}&type=output"
+        assert set(comfy.run_script("drop_file", address)) == kinds, path
+
+
+@pytest.mark.parametrize("height, width", [(96, 144), (480, 720), (960, 1440)])
+def test_a_browser_and_core_show_the_colours_of_a_clip(comfy, server, height, width):
+    from PIL import Image
+
+    from animegamer_core.media.video import write_clip
+
+    colours = np.array(
+        [(230, 30, 40), (30, 200, 60), (40, 60, 220), (250, 220, 90), *[(128,) * 3] * 2, (0,) * 3, (255,) * 3]
+    )
+    frame = np.repeat(colours.astype(np.uint8), width // 8, axis=0)[None].repeat(height, 0)
+    path = server.base / "input" / f"colours{height}.mp4"
+    write_clip(path, np.stack([frame] * 2), 8)
+    shown = comfy.run_script("colours_of", base64.b64encode(path.read_bytes()).decode())
+    # Chromium's own arithmetic without a GPU is 8 off for the blue of BT.709, however a film is tagged.
+    assert np.abs(np.array(shown) - colours).max() <= (3 if height < 576 else 8)
+    entry = server.run(
+        {
+            "load": node("LoadVideo", file=path.name),
+            "frames": node("GetVideoComponents", video=["load", 0]),
+            "show": node("PreviewImage", images=["frames", 0]),
+        }
+    )
+    item = entry["outputs"]["show"]["images"][0]
+    picture = np.asarray(Image.open(server.base / item["type"] / item["subfolder"] / item["filename"]))
+    assert np.abs(picture[height // 2, width // 16 :: width // 8, :3].astype(int) - colours).max() <= 3

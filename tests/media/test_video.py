@@ -50,7 +50,7 @@ def patches(height, width):
 WAYS = {
     "clip": (lambda path, frames: write_clip(path, frames, 8), lambda path: read_clip(path).frames),
     "film": (
-        lambda path, frames: write_film(path, iter(frames), 8, len(frames), "a film"),
+        lambda path, frames: write_film(path, iter(frames), 8, len(frames), {}),
         lambda path: np.stack([frame.rgb for frame in read_frames(path)]),
     ),
 }
