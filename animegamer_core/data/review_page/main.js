@@ -79,7 +79,7 @@ function setTheme(name) {
   $("theme").dataset.name = name;
 }
 
-const SERVED = location.protocol.startsWith("http"); // by ComfyUI, which applies corrections itself
+const SERVED = location.protocol !== "file:"; // by ComfyUI, which applies corrections itself
 
 /** Let ComfyUI apply the corrections, and show what came of it; clips set aside and unfinished stay as they are. */
 async function saveCorrections() {
