@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from animegamer_core.evaluate.benchmark.run import drift
+from animegamer_core.evaluate.benchmark.run import drifts
 from animegamer_core.evaluate.benchmark.turn import INSTRUCTION, past_turns, random_models, torch_defaults
 from animegamer_core.game.state import Turn
 from animegamer_core.model.decoder import ShotDecoder
@@ -97,7 +97,7 @@ def measure(args: argparse.Namespace, row: Callable[..., None]) -> None:
     enable_cfg_parallel(decoder, args.second)
     optimize(decoder, args.optimizations)  # both copies alike
     taken = seconds(partial(shoot, decoder, steps), args.repeats) / steps
-    row("step", "both", "guided in halves", taken, drift=drift(shoot(decoder, 10), plain))
+    row("step", "both", "guided in halves", taken, drift=drifts((shoot(decoder, 10),), (plain,))[0])
     row("turn", "both", "whole", seconds(partial(turns, engine, decoder, whole, 2), 1) / 2)
     assert alone.isfinite().all()
 
