@@ -28,7 +28,7 @@ export function createWeights(job, say, installed) {
   const close = wordButton("times", say("closeDialog"), { class: "ag-second", on: { click: () => element.close() } });
   const element = el(
     "dialog",
-    { class: "ag ag-play ag-dialog ag-weights", "aria-label": say("getWeights"), on: { keydown: closeOnEscape } },
+    { class: "ag ag-play ag-dialog ag-weights", "aria-label": say("getWeights"), on: { keydown: closeOnEscape, close: () => element.remove() } },
     el("h2", { text: say("getWeights") }),
     which,
     towersLine,
