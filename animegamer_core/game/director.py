@@ -253,9 +253,12 @@ def _friends(words: Words, main: str, place: str) -> list[str]:
 
 
 def _adverb(rng: random.Random, restful: bool, begins: bool, words: Words) -> str:
-    """An adverb: a calm one for an act that gives rest, a lively one for the first turn, else any but the stillest."""
+    """An adverb: a calm one for an act that gives rest, a middling one for the first turn, since a small world draws
+    quick shots worst, else any but the stillest.
+    """
     half = (len(words.adverbs) + 1) // 2
-    groups = words.adverbs[:half] if restful else words.adverbs[half if begins else 1 :] or words.adverbs
+    first, last = (0, half) if restful else (half - 1, half) if begins else (1, None)
+    groups = words.adverbs[first:last] or words.adverbs
     return rng.choice(rng.choice(groups)) if groups else ""
 
 
