@@ -113,7 +113,7 @@ class BuildGameDataset(io.ComfyNode):
         text = f"{report.captions.text}\ndataset {folder}\nreview page: {write_review(folder)}\n\n{stats(folder)}"
         picture = image_of_picture(draw_stats(folder))
         BUILT.record(fingerprinted, given.dataset, run_again=bool(report.open or report.captions.failures))
-        nameless = sum(not turn.captioned for turn in report.dataset.turns)
+        nameless = report.captions.uncaptioned
         stop = [WORDLESS.format(nameless, len(report.dataset.turns))] if nameless else []
         notes = [*stop, *unreadable.values(), *report.broken.values(), *_gaps(report)]
         out = comfyui.blocked(*stop) if stop else str(folder)

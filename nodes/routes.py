@@ -341,7 +341,7 @@ def _words(query: Query) -> Json:
         story_name(query["story"])
         worlds.find_world(query.get("world", ""))
     facts = _facts_or_none(query.get("world", ""))  # of a story, it may be a world that is not installed
-    words = (facts and facts.life.words) or Words()
+    words = _known_words(facts)
     return {
         "characters": words.characters,
         "motions": [act.phrase for act in words.acts],
@@ -364,12 +364,17 @@ async def _check(request: web.Request) -> tuple[int, Json]:
 
     def check() -> Json:
         facts = _facts_or_none(asked.world)
-        words = (facts and facts.life.words) or Words()
+        words = _known_words(facts)
         draft = facts and facts.draft(instruction, asked.steps or None)
         nearest = {word: words.nearest(word) for word in (draft or {}).get("words", ())}
         return {"draft": draft, "nearest": nearest, "untried": words.untried_in(instruction)}
 
     return 200, await asyncio.to_thread(check)
+
+
+def _known_words(facts: WorldFacts | None) -> Words:
+    """What a world lists as known; nothing if it lists nothing or is not installed."""
+    return (facts and facts.life.words) or Words()
 
 
 def _facts_or_none(world: str) -> WorldFacts | None:

@@ -200,7 +200,7 @@ def _print_report(report: BuildReport, printed: Collection[str], spec: str, has_
     folder, sizes = shell_word(dataset.path), f" --spec {spec}" if spec in SCRATCH_SPECS else ""
     print(f"next: review the clips in review.html; apply its export: {PROGRAM} dataset check {folder} --apply FILE")
     train = f"{PROGRAM} train all --dataset {folder} --world WORLD{sizes} --out RUN"
-    uncaptioned, set_aside = sum(not turn.captioned for turn in dataset.turns), len(report.captions.set_aside)
+    uncaptioned, set_aside = report.captions.uncaptioned, len(report.captions.set_aside)
     if uncaptioned and has_captioner:
         print(f"{counted(uncaptioned, 'clip')} got no answer, see above why; then run the same command again")
     elif uncaptioned:

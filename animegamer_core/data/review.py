@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from ..files import write_text
+from ..game.director import EVERYDAY
 from .dataset import DatasetFolder, read_dataset
 from .films.film_index import read_film_index, strip_folder
 from .films.survey import COLUMNS, ROWS, STEP, WIDTH, picture_height
@@ -33,7 +34,6 @@ _POLICY = (
 _STRICT = '"use strict";\n'
 _KEYS = tuple(name for name in ClipRecord.__struct_fields__ if name != "said")
 _SHOWN_PROBLEMS = 200
-_ADVERBS = ("barely", "gently", "steadily", "quickly", "wildly")  # of the five levels; the Toybox knows them
 
 
 def write_review(folder: str | Path) -> Path:
@@ -99,10 +99,10 @@ def page_data(folder: DatasetFolder, problems: list[str]) -> dict[str, Any]:
 
 
 def _adverbs(turns: Iterable[ClipRecord]) -> list[str]:
-    """The adverb to propose for each motion level: the one that most of the level's clips have."""
+    """The adverb to propose for each motion level: the one that most of the level's clips have, or an everyday one."""
     used = Counter((turn.motion_level, turn.adverb) for turn in turns if turn.adverb)
     most = {level: word for (level, word), _ in reversed(used.most_common())}
-    return [most.get(level, word) for level, word in enumerate(_ADVERBS, start=1)]
+    return [most.get(level, words[0]) for level, words in enumerate(EVERYDAY.adverbs, start=1)]
 
 
 def _films_of(folder: DatasetFolder, problems: list[str]) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ Values = Mapping[str, int]  # of each stat by its name: its value, or its change
 
 UNIT = 5  # points of a stat per unit of change (docs/reference.md, character stats)
 LIMITS = (0, 100)
-WORD = r"[\w'-]+"
+_WORD = re.compile(r"[\w'-]+")
 
 
 @dataclass(frozen=True)
@@ -237,11 +237,11 @@ class Words:
 
     def named_in(self, text: str) -> frozenset[str]:
         """The characters, act phrases and places in any text. Of "run away" and "run", the longer one counts."""
-        left, named = f" {' '.join(re.findall(WORD, text.lower()))} ", set()
+        left, named = f" {' '.join(_WORD.findall(text.lower()))} ", set()
         for known in sorted(
             (*self.characters, *(act.phrase for act in self.acts), *self.places), key=len, reverse=True
         ):
-            spelled = f" {' '.join(re.findall(WORD, known.lower()))} "
+            spelled = f" {' '.join(_WORD.findall(known.lower()))} "
             if spelled in left:
                 named.add(known)
                 left = left.replace(spelled, " | ")

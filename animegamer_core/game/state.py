@@ -62,8 +62,8 @@ class MotionTable:
     def at_least(self, value: float) -> float:
         """A player's own motion value, or half of `still`'s if it is less.
 
-        Decoders are trained with 0 for no value, so shots move more again below this: in the Toybox 5 px at 0, 0.7 at
-        0.5.
+        Decoders are trained with 0 for no value, so shots move more again below this: in the Toybox 1.4 to 4.8 px at 0,
+        0.7 to 0.8 at 0.5.
         """
         return max(float(value), self.values[0] / 2)
 

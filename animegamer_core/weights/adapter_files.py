@@ -25,15 +25,7 @@ from ..messages import shortened
 from ..spec import Reading
 from .manifest import read_motion_table
 from .parts import LoraUpdate, LoraUpdates
-from .storage import (
-    LONGEST,
-    CheckpointError,
-    SafetensorsSource,
-    finite_extremes,
-    note_of,
-    number,
-    read_json,
-)
+from .storage import LONGEST, CheckpointError, SafetensorsSource, finite_extremes, note_of, number, read_json
 
 if TYPE_CHECKING:
     from torch import Tensor
