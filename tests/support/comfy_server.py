@@ -43,7 +43,8 @@ def find_comfyui():
 class ComfyServer:
     """One server process. `url` is its address; output_dir, input_dir and models_dir are its own."""
 
-    def __init__(self, base):
+    def __init__(self, base, arguments=()):
+        self.arguments = arguments
         self.base = base
         self.comfy, self.python = find_comfyui()
         self.output_dir, self.input_dir, self.models_dir = base / "output", base / "input", base / "models"
@@ -57,7 +58,7 @@ class ComfyServer:
 
     def start(self, timeout=180, **environment):
         """Start it, with further variables in its environment, and wait until it answers."""
-        command = [self.python, "main.py", "--cpu", "--listen", "127.0.0.1", "--port", str(self.port)]
+        command = [self.python, "main.py", "--cpu", "--listen", "127.0.0.1", "--port", str(self.port), *self.arguments]
         command += ["--disable-auto-launch", "--base-directory", self.base]
         command += ["--database-url", f"sqlite:///{self.base / 'comfy.db'}"]
         if "COMFYUI_FRONTEND" in os.environ:  # the folder `static` of another comfyui-frontend-package
@@ -207,11 +208,11 @@ def nodes_run(entry):
 
 
 @contextlib.contextmanager
-def running(base, **environment):
+def running(base, *arguments, **environment):
     """A server in the folder `base`, ended afterwards; without a ComfyUI the test is skipped."""
     if find_comfyui() is None:
         pytest.skip(SKIPPED)
-    comfy = ComfyServer(base)
+    comfy = ComfyServer(base, arguments)
     comfy.start(**environment)
     try:
         yield comfy
