@@ -91,7 +91,8 @@ def assemble_dataset(
         segments, open_scenes = _segments(out, films)
         pixels = {name: film.survey.facts["width"] * film.survey.facts["height"] for name, film in films.items()}
         largest_first = sorted(segments, key=lambda item: -pixels[item[0]])
-        reasons = _duplicates(largest_first, {*known, *gone, *set_aside})
+        captioned = {clip for clip, row in known.items() if row.captioned}
+        reasons = {**_duplicates(largest_first, {*known, *gone, *set_aside}), **_between_credits(segments, captioned)}
         dropped, records = by_people, []
         for film, _, cut in segments:
             if reason := cut.dropped or reasons.get(cut.clip):
@@ -195,6 +196,20 @@ def _duplicates(segments: Segments, known: Collection[str]) -> dict[str, str]:
             if cut.dropped is None and (cut.clip in known) == is_known:
                 found[cut.clip] = kept.add(cut.signature, cut.clip, scene)
     return {clip: reason for clip, reason in found.items() if reason is not None}
+
+
+def _between_credits(segments: Segments, captioned: Collection[str]) -> dict[str, str]:
+    """Clip -> 'credits' between two segments of credits in one scene: there one card fades out before the next.
+
+    captioned: clips that stay, since somebody said what they show.
+    """
+    three = zip(segments, segments[1:], segments[2:], strict=False)
+    return {
+        cut.clip: "credits"
+        for (_, scene, before), (_, _, cut), (_, last_scene, after) in three
+        if scene == last_scene and before.dropped == after.dropped == "credits"
+        if cut.dropped is None and cut.clip not in captioned
+    }
 
 
 def _held_out_before(out: Path, known: Collection[str]) -> dict[str, bool]:

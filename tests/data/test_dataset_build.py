@@ -21,7 +21,7 @@ from animegamer_core.data.check import check
 from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
 from animegamer_core.data.films import cutting
-from animegamer_core.data.films.cutting import ClipShape, Span
+from animegamer_core.data.films.cutting import ClipShape, Cut, Span
 from animegamer_core.data.films.film_index import add_scenes, film_name, read_scenes
 from animegamer_core.data.games import GamePlan, games_of
 from animegamer_core.data.records import ClipRecord
@@ -162,6 +162,16 @@ def test_a_bad_film_ends_no_build_damaged_clips_go_and_the_larger_copy_stays(fil
     assert "s are damaged" in broken["b-damaged"] and "cannot be opened" in broken["d"]
     report = assemble_dataset(tmp_path / "out", SETTINGS)
     assert report.dropped["damaged"] >= 1 and {turn.film for turn in report.dataset.turns} == {"b-damaged", "c-large"}
+
+
+def test_a_clip_between_credits_goes_unless_somebody_captioned_it(again, films):
+    scene, [clip, *_] = next(iter(read_scenes(again, "one").items()))
+    credit = Cut(clip.start, clip.end, dropped="credits")
+    add_scenes(again, Span(films[0], "one", scene, (), True), [[credit, clip, credit]])
+    assert clip.clip in {turn.clip for turn in assemble_dataset(again, SETTINGS).dataset.turns}
+    (again / "turns.jsonl").unlink()
+    report = assemble_dataset(again, SETTINGS)
+    assert clip.clip not in {turn.clip for turn in report.dataset.turns} and report.dropped["credits"] == 3
 
 
 def test_films_without_a_clip_name_the_fades_of_their_longest_scene(tmp_path):

@@ -162,7 +162,8 @@ class _FinishedScene(TypedDict):
 def read_scenes(out: Path, name: str) -> dict[int, list[Cut]]:
     """The finished scenes of a film by number, in order. Scenes whose line is damaged or incomplete are cut again."""
     rows = (row for _, row, _ in read_rows(_finished_path(out, name), _FinishedScene) if row is not None)
-    return dict(sorted((row["scene"], row["segments"]) for row in rows))
+    segments = {row["scene"]: row["segments"] for row in rows}
+    return {scene: segments[scene] for scene in sorted(segments)}
 
 
 def finished_scenes(out: Path, name: str) -> frozenset[int]:
