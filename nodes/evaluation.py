@@ -26,7 +26,7 @@ class EvaluateGame(io.ComfyNode):
     def define_schema(cls) -> io.Schema:
         return schema(
             node_id="EvaluateGame",
-            search_aliases=("benchmark", "metrics", "CLIP", "DreamSim", "test world"),
+            search_aliases=("benchmark", "metrics", "test world"),
             inputs=[
                 world_input(),
                 number_input("games", 1, 1, 50),

@@ -77,7 +77,7 @@ def test_imports_go_one_way():
             assert RANK[other] < RANK[package], f"{path}: {package} imports {other}, which is not below it"
 
 
-ABOVE_TRAINING = {f"{name}.py" for name in "benchmark build calibration dataset probes scenes scoring_models".split()}
+ABOVE_TRAINING = {f"{name}.py" for name in "benchmark build calibration dataset probes scenes".split()}
 
 
 def test_the_drawn_world_does_not_need_its_training():

@@ -16,7 +16,6 @@ from ..data.motion import BACKENDS
 from ..data.stats import counted
 from ..evaluate.ablations.variants import VARIANTS, chosen
 from ..evaluate.baselines import NAMES, BaselineSettings
-from ..evaluate.similarity import KINDS
 from ..game.state import DEFAULT_WINDOW
 from ..runtime.presets import get_preset, preset_for_device
 from ..spec import DTYPES
@@ -37,7 +36,6 @@ ROWS = (
     *("probes", "vae", "shots", "motion", "override", "games", "colour", "memory"),
     *("sharp", "new", "references", "conflict"),
 )
-NO_MODELS = "none"
 UNFINISHED = 3  # exit status
 BASELINE = "baseline_"
 _OF_THE_RUN = ("device", "dtype", "steps")  # settings of a baseline that are options of the whole run
@@ -50,18 +48,16 @@ BaselineOptions = OmitArgPrefixes[
 class Scoring:
     """The options of the scoring models."""
 
-    towers: Annotated[str, one_of(KINDS)] = "toybox"
-    """Scoring models for CLIP-I and DreamSim: the Toybox's, or published."""
     clip: Path | None = None
-    """Published scoring models: folder of a CLIP model."""
+    """Folder of a published CLIP model, for CLIP-I and CLIP-T; unset: without them."""
     dreamsim: Path | None = None
-    """Published scoring models: folder of DreamSim's weights; it contains DINO code that is executed, so download it
-    yourself."""
+    """Folder of DreamSim's published weights, for DreamSim; unset: without it. It contains DINO code that is executed,
+    so download it yourself."""
 
     def models(self, device: str) -> ScoringModels:
         from ..evaluate.similarity import open_scoring_models
 
-        return open_scoring_models(self.towers, clip=self.clip, dreamsim=self.dreamsim, device=device)
+        return open_scoring_models(clip=self.clip, dreamsim=self.dreamsim, device=device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,8 +264,6 @@ class Ablations(Scoring):
     """Processes that draw and measure; unset: one for each core."""
     world: str = "toybox"
     """World to take the VAE, text encoder, image encoder and probes from."""
-    towers: Annotated[str, one_of((*KINDS, NO_MODELS))] = "toybox"
-    """Scoring models for CLIP-I and DreamSim; none: leave them out."""
     out: Path | None = None
     """Folder for the table; unset: table in --work."""
 
@@ -288,12 +282,12 @@ class Ablations(Scoring):
         variants, deadline, begun = chosen(self.variants), Deadline(self.minutes), time.monotonic()
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         device = choose_device(self.device)
-        models = None if self.towers == NO_MODELS else self.models(device)
 
         def say(line: str) -> None:
             note(f"[{time.monotonic() - begun:6.1f} s] {line}")
 
-        job = run.Ablations(self.work, open_world(self.world), run.BUDGET, models, say, device, self.workers)
+        models, world = self.models(device), open_world(self.world)
+        job = run.Ablations(self.work, world, run.BUDGET, models, say, device, self.workers)
         job.begin()
         finished = job.run(variants, tuple(dict.fromkeys(self.seeds)), deadline, train=not self.score_only)
         print(*table.write_table(job, self.out or self.work / "table", command_line()), sep="\n")

@@ -1,4 +1,4 @@
-"""The scoring models behind CLIP-I, CLIP-T and DreamSim: the Toybox's own, or published ones in the user's folders.
+"""The scoring models behind CLIP-I, CLIP-T and DreamSim: published ones, from the user's folders.
 
 Imports torch only when models are opened. M images or texts, E embedding width, H height, W width, C channels.
 """
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from ..toybox.scoring_models import ScoringNet
-
-KINDS = ("toybox", "published")
-STAND_IN = "toybox towers"  # stays as it is, since saved runs and reports contain it
+FACTS = "scoring models"  # key of a run's settings
+ROWS = {"clip": "CLIP-I, CLIP-T", "dreamsim": "DreamSim"}  # by the model that they need, which is also its option
 
 
 class ImageModel(Protocol):
@@ -47,56 +45,41 @@ class ImageTextModel(ImageModel, Protocol):
 
 @dataclass(frozen=True)
 class ScoringModels:
-    """The models that score shots. dreamsim: None leaves its rows empty. stand_in: they are the Toybox's own."""
+    """The models that score pictures. Without one, its rows are left out."""
 
-    clip: ImageTextModel
-    dreamsim: ImageModel | None
-    stand_in: bool = False
+    clip: ImageTextModel | None = None
+    dreamsim: ImageModel | None = None
+
+    @property
+    def by_row(self) -> dict[str, ImageModel]:
+        """The models by the row of their similarity between pictures."""
+        models = {"clip_i": self.clip, "dreamsim": self.dreamsim}
+        return {row: model for row, model in models.items() if model is not None}
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a report says about the models, as plain JSON values."""
-        dreamsim = None if self.dreamsim is None else {"name": self.dreamsim.name, **self.dreamsim.facts}
-        return {"stand_in": self.stand_in, "clip": {"name": self.clip.name, **self.clip.facts}, "dreamsim": dreamsim}
+        """What a report says about the models by their options, as plain JSON values."""
+        models = {"clip": self.clip, "dreamsim": self.dreamsim}
+        return {key: {"name": one.name, **one.facts} for key, one in models.items() if one is not None}
 
-
-@dataclass(frozen=True)
-class ToyboxModel:
-    """The Toybox's image and text encoder. perceptual: use the middle layers, which see colour and layout."""
-
-    net: ScoringNet
-    facts: Mapping[str, Any]
-    perceptual: bool = False
-    name: str = STAND_IN
-
-    def embed_images(self, frames_MHWC: NDArray[np.uint8]) -> Tensor:
-        return self.net.embed_pictures(frames_MHWC, self.perceptual)
-
-    def embed_texts(self, texts: Sequence[str]) -> Tensor:
-        return self.net.embed_texts(texts)
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """A remark about the rows that are left out, if there are any."""
+        lacking = [key for key in ROWS if key not in self.facts]
+        rows, options = ", ".join(ROWS[key] for key in lacking), ", ".join(f"--{key} FOLDER" for key in lacking)
+        return (f"left out: {rows}; the command's {options} (published weights) brings them",) if lacking else ()
 
 
 def open_scoring_models(
-    name: str, *, clip: Path | None = None, dreamsim: Path | None = None, device: torch.device | str = "cpu"
+    *, clip: Path | None = None, dreamsim: Path | None = None, device: torch.device | str = "cpu"
 ) -> ScoringModels:
-    """Open the scoring models: `toybox` (shipped, which judge all worlds) or `published`.
+    """Open the models in the user's folders of published weights, which are never downloaded.
 
-    clip, dreamsim: the user's folders of published weights, which are never downloaded; `toybox` takes none. Without a
-    dreamsim folder there are no DreamSim rows. ValueError says which files are missing, and where to get them.
+    ValueError says which files are missing, and where to get them.
     """
-    if name == "toybox":
-        if clip is not None or dreamsim is not None:
-            raise ValueError(f"--towers toybox takes no folder, got {clip or dreamsim}; use --towers published")
-        from ..toybox.scoring_models import FOLDER, WEIGHTS, load_scoring_models, read_card
-        from ..weights.storage import note_of
-        from ..weights.world import EMBEDDED
+    from .published import open_clip_model, open_dreamsim
 
-        world = EMBEDDED["toybox"]
-        net = load_scoring_models(world, device)
-        facts = {"files": {WEIGHTS: note_of(world / FOLDER / WEIGHTS).sha256}, "trained": read_card(world)["facts"]}
-        return ScoringModels(ToyboxModel(net, facts), ToyboxModel(net, facts, perceptual=True), stand_in=True)
-    from .published import CLIP_SOURCE, open_clip_model, open_dreamsim
-
-    if clip is None:
-        raise ValueError(f"--towers published needs a folder with a CLIP model; download one, e.g. {CLIP_SOURCE}")
-    return ScoringModels(open_clip_model(clip, device), None if dreamsim is None else open_dreamsim(dreamsim, device))
+    return ScoringModels(
+        None if clip is None else open_clip_model(clip, device),
+        None if dreamsim is None else open_dreamsim(dreamsim, device),
+    )

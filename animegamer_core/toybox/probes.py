@@ -7,6 +7,7 @@ height, W width, P positions.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from einops import rearrange
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from .networks import conv_block, conv_stages, load_network, read_network_card, save_network
+from ..files import replacing, write_text
+from ..json_files import read_json
 from .scenes import HEADS, NONE, Labels
 from .world import FRAMES, HEIGHT, WIDTH
 
@@ -38,9 +40,12 @@ class ProbeNet(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stages = conv_stages(WIDTHS)
+        self.stages = nn.ModuleList(
+            _conv_block(source, target, 5 if source == 3 else 3, 2)
+            for source, target in zip((3, *WIDTHS), WIDTHS, strict=False)
+        )
         self.times = nn.ParameterList(torch.randn(3, width) / 3 for width in WIDTHS[1:])
-        self.last = conv_block(WIDTHS[-1], WIDTHS[-1], 3, 1)
+        self.last = _conv_block(WIDTHS[-1], WIDTHS[-1], 3, 1)
         self.looks = nn.Linear(WIDTHS[-1], len(HEADS))
         self.heads = nn.ModuleDict({name: nn.Linear(2 * WIDTHS[-1], len(classes)) for name, classes in HEADS.items()})
 
@@ -67,6 +72,13 @@ class ProbeNet(nn.Module):
             name: head(torch.cat([mean_BC, attended[index]], dim=-1))
             for index, (name, head) in enumerate(self.heads.items())
         }
+
+
+def _conv_block(source: int, target: int, kernel: int, stride: int) -> nn.Sequential:
+    """A convolution from `source` to `target` channels with batch norm and SiLU."""
+    return nn.Sequential(
+        nn.Conv2d(source, target, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(target), nn.SiLU()
+    )
 
 
 def _along_time(weights_3C: Tensor, maps: Tensor, batch: int) -> Tensor:
@@ -164,20 +176,34 @@ def save_probes(net: ProbeNet, world: Path | str, facts: dict[str, Any], weights
 
     weights: WEIGHTS for probes of clips, FRAME_WEIGHTS for those of single frames.
     """
-    folder = Path(world) / FOLDER
-    save_network(net, folder / weights, {"heads": HEADS, "facts": facts})
-    return folder
+    from safetensors.torch import save_file
+
+    path = Path(world) / FOLDER / weights
+    tensors = {
+        name: (tensor.half() if tensor.is_floating_point() else tensor).cpu().contiguous()
+        for name, tensor in net.state_dict().items()
+    }
+    with replacing(path) as part:
+        save_file(tensors, part)
+    write_text(path.with_suffix(".json"), json.dumps({"heads": HEADS, "facts": facts}, indent=2) + "\n")
+    return path.parent
 
 
 def load_probes(world: Path | str, device: torch.device | str = "cpu", weights: str = WEIGHTS) -> ProbeNet:
     """Load a world's probes, in fp32 and eval mode; ValueError if missing, damaged or made for other labels."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
     path = Path(world) / FOLDER / weights
     heads = read_card(world, weights).get("heads")
     if heads != {name: list(classes) for name, classes in HEADS.items()}:
         card = path.with_suffix(".json")
         raise ValueError(f"{card}: these probes have different labels from this Toybox; build them again")
     net = ProbeNet()
-    load_network(net, path, "probes")
+    try:
+        net.load_state_dict(load_file(path))  # strict by default: an extra or a missing tensor means another network
+    except (SafetensorError, RuntimeError) as error:
+        raise ValueError(f"{path}: not the probes of this version ({error}); build them again") from error
     return net.to(device).eval()
 
 
@@ -188,6 +214,8 @@ def has_frame_probes(world: Path | str) -> bool:
 
 def read_card(world: Path | str, weights: str = WEIGHTS) -> dict[str, Any]:
     """The card of a world's probes: their labels, and the facts that were saved with them. ValueError if missing."""
-    folder = Path(world) / FOLDER
-    missing = f"{folder} holds no probes; train them with `python -m animegamer_core.toybox.build`"
-    return read_network_card(folder / weights, missing)
+    path = Path(world) / FOLDER / weights
+    card = path.with_suffix(".json")
+    if not path.is_file() or not card.is_file():
+        raise ValueError(f"{path.parent} holds no probes; train them with `python -m animegamer_core.toybox.build`")
+    return read_json(card, dict[str, Any])

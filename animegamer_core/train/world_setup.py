@@ -57,8 +57,8 @@ def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: 
     """A copy of a small world in a new folder, whose vocabulary has the dataset's words after its own.
 
     Every weight is the start's; the rows of new words are drawn from the normal distribution of its words' rows. The
-    motion table, the stats and the words to propose turns with are the dataset's. Probes and scoring models are left
-    out: they are the start's.
+    motion table, the stats and the words to propose turns with are the dataset's. Probes are left out: they are the
+    start's.
     ValueError if `out` holds a world already, if the start is not a whole small world, or if there are too many words.
     """
     from tokenizers.models import WordLevel

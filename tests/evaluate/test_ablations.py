@@ -79,8 +79,8 @@ def done(world, tmp_path_factory):
     """Everything trained and scored, full with a second seed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("animegamer_core.evaluate.toybox_recipe.calibrate.VALUES", 2)
-        towers = ScoringModels(MeanColour(), MeanColour(), stand_in=True)
-        job = Ablations(tmp_path_factory.mktemp("work"), world, TINY, towers, lambda line: None, workers=1)
+        models = ScoringModels(MeanColour(), MeanColour())
+        job = Ablations(tmp_path_factory.mktemp("work"), world, TINY, models, lambda line: None, workers=1)
         job.begin()
         assert job.run(chosen(TRAINED), [0], NEVER)
         assert job.run(chosen([FULL]), [1], NEVER)
@@ -151,7 +151,7 @@ def test_what_is_done_is_skipped_and_a_stopped_one_goes_on_to_the_same_weights(d
 
 def test_a_folder_of_another_job_is_refused(done):
     with pytest.raises(ValueError, match="another world or other scoring models"):
-        replace(done, models=None).begin()
+        replace(done, models=ScoringModels()).begin()
 
 
 def test_what_reaches_the_decoder_is_what_the_variant_says(done, monkeypatch):
@@ -236,9 +236,10 @@ def test_the_command_trains_scores_and_stops_in_time(done, tmp_path, monkeypatch
     for name in ("dataset", "games"):
         (tmp_path / name).symlink_to(done.folder / name)
     words = ["evaluate", "ablations", "--work", str(tmp_path), "--world", str(done.world.folder)]
-    words += ["--variants", "addition", "--towers", "none", "--device", "cpu", "--workers", "1"]
+    words += ["--variants", "addition", "--device", "cpu", "--workers", "1"]
     assert main([*words, "--minutes", "0"]) == 3
     assert main(words) == 0
     report = json.loads((tmp_path / "table" / "ablations.json").read_text())
     assert [(row["variant"], row["family"]) for row in report["rows"]] == [("addition", "reconstruction")]
     assert "ablations.md" in capsys.readouterr().out
+    assert "left out: CLIP-I, CLIP-T, DreamSim;" in (tmp_path / "table" / "ablations.md").read_text()

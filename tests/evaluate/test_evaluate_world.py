@@ -16,7 +16,7 @@ from baseline_folders import save_text_to_video
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from table_world import TABLE, TinyTower, save_measured_world, small_games, tiny_models
+from table_world import TABLE, TinyModel, save_measured_world, small_games, tiny_models
 
 from animegamer_core.cli import evaluate as cli
 from animegamer_core.cli.options import parse
@@ -201,14 +201,14 @@ def test_a_shot_is_scored_against_character_turn_before_and_truth():
 
     game = small_games(1, 2)[0]
     picture = np.full((4, 6, 3), 20, np.uint8)
-    scorer = GameScorer(ScoringModels(Reds(), None), (picture, picture + 20), game)
+    scorer = GameScorer(ScoringModels(Reds()), (picture, picture + 20), game)
     first = scorer.score(np.full((17, 8, 12, 3), 50, np.uint8))
     second = scorer.score(np.full((17, 8, 12, 3), 80, np.uint8))
     assert first["clip_i"] == pytest.approx((np.cos(0.3) + np.cos(0.1)) / 2)
     assert first["clip_t"] == pytest.approx(np.cos(0.5))
     assert first["clip_i_across"] is None and first["clip_i_true"] is None
     assert second["clip_i_across"] == pytest.approx(np.cos(0.3), abs=1e-6)
-    assert second["dreamsim"] is None, "there is no such tower"
+    assert second["dreamsim"] is None, "there is no such model"
 
 
 # motion and pictures -------------------------------------------------------------------------------------------------
@@ -338,12 +338,8 @@ def test_a_world_plays_a_benchmark_as_it_plays_for_people(world, tmp_path):
 
 def test_another_runs_folder_is_refused_with_what_differs(world, played, tmp_path):
     before = {path: path.read_bytes() for path in played.rglob("*") if path.is_file()}
-    cases = {
-        "seed": {"seed": 5},
-        "towers": {"models": ScoringModels(TinyTower(9), None)},
-    }
-    for sentence, changes in cases.items():
-        with pytest.raises(ValueError, match=f"holds a run with another .*{sentence}"):
+    for difference, changes in {"seed": {"seed": 5}, "scoring models": {"models": ScoringModels(TinyModel(9))}}.items():
+        with pytest.raises(ValueError, match=f"holds a run that differs in: {difference};"):
             with open_job(job_of(world, played, **changes)):
                 pass
     assert {path: path.read_bytes() for path in played.rglob("*") if path.is_file()} == before
@@ -360,10 +356,9 @@ def test_another_runs_folder_is_refused_with_what_differs(world, played, tmp_pat
 
 def test_the_report_says_what_it_takes_to_repeat_it(played):
     report = json.loads((played / "report.json").read_text())
-    assert {"command", "world", "player", "benchmark", "seed", "motion", "towers", "references"} <= set(report)
+    assert {"command", "world", "player", "benchmark", "seed", "motion", "scoring models", "references"} <= set(report)
     rows = {row["key"]: row for row in report["rows"]}
     assert list(rows) == [metric.key for metric in METRICS]
-    assert rows["clip_i"]["name"] == "CLIP-I (toybox towers)", "stand-ins never go by the bare name"
     low, high = rows["acc_f"]["interval"]
     assert low <= rows["acc_f"]["value"] <= high and low < high
     assert rows["acc_f"]["n"] == 6 and rows["acc_f"]["paper"]["GC"] == 0.425
@@ -371,7 +366,7 @@ def test_the_report_says_what_it_takes_to_repeat_it(played):
     text = (played / "report.md").read_text(encoding="utf-8")
     table = [line for line in text.splitlines() if line.startswith("|")]
     assert len(table) == len(METRICS) + 2 and len({len(line) for line in table}) == 1, "aligned"
-    (dreamsim,) = (line for line in table if line.startswith("| DreamSim (toybox towers)  "))
+    (dreamsim,) = (line for line in table if line.startswith("| DreamSim  "))
     assert [cell.strip() for cell in dreamsim.split("|")[-5:-1]] == ["0.740", "0.642", "0.580", "0.502"]
     assert all(metric.about in text and metric.source in text for metric in METRICS)
 
@@ -396,7 +391,7 @@ def test_other_runs_stand_beside(world, played, tmp_path):
 def test_a_folder_that_cannot_stand_beside_is_refused_before_anything_is_played(world, played, tmp_path):
     for name, folder, changes, sentence in (
         ("nothing", tmp_path / "absent", {}, "no played benchmark here"),
-        ("edges", played, {"edges": (1.0, 2.0, 3.0, 4.0)}, "has another motion than this run"),
+        ("edges", played, {"edges": (1.0, 2.0, 3.0, 4.0)}, "differs from this run in: motion;"),
     ):
         with pytest.raises(ValueError, match=sentence):
             cli.carry_out(job_of(world, tmp_path / name, **changes), [folder])
@@ -423,7 +418,7 @@ def test_a_strangers_name_is_one_cell_of_the_table(played):
 @pytest.fixture
 def evaluate(world, tmp_path, monkeypatch):
     """Runs `evaluate world` on these games with tiny scoring models; returns its exit status."""
-    monkeypatch.setattr(similarity, "open_scoring_models", lambda name, **_: tiny_models())
+    monkeypatch.setattr(similarity, "open_scoring_models", lambda **_: tiny_models())
 
     def run(out, games, *words, name=world.folder):
         file = tmp_path / "games.txt"
@@ -455,7 +450,7 @@ def test_the_command_plays_few_games_without_a_gpu_and_goes_on_after_an_interrup
     monkeypatch.setattr(WorldPlayer, "play", whole)
     assert evaluate("out", small_games(5, 1), "--steps", 2) == 0
     said = capsys.readouterr().out
-    assert said.count("  1 turn\n") == 3 and "| CLIP-I (toybox towers)" in said
+    assert said.count("  1 turn\n") == 3 and "| CLIP-I  " in said
     assert json.loads((tmp_path / "out" / "report.json").read_text())["command"].startswith("python -m animegamer_core")
 
 
@@ -517,7 +512,7 @@ def test_shots_are_measured_without_calibration_too(world, tmp_path):
 def scored_run(folder, name, likeness, kind="world"):
     """A run of one turn whose shot scores `likeness` against the character's pictures."""
     asked = {"player": {"name": name, "kind": kind}, "seed": 0, "world": {"name": "tiny"}}
-    asked |= {"towers": {"stand_in": True}, "benchmark": {"games": ["by-hand"]}}
+    asked |= {"scoring models": {"clip": {}}, "benchmark": {"games": ["by-hand"]}}
     begin_run(folder, asked, {})
     game_of(turn_of(1, measured=1, clip_i=likeness)).save(folder)
     return read_run(folder)
@@ -527,7 +522,7 @@ def scored_run(folder, name, likeness, kind="world"):
 def test_a_row_in_which_the_true_shots_beside_score_below_the_player_is_marked(tmp_path, likeness, marked):
     scored_run(tmp_path / "true", "true shots", 0.4, "truth")
     table = table_of(scored_run(tmp_path / "run", "player", likeness), [tmp_path / "true"])
-    (row,) = (line for line in table.table.splitlines() if line.startswith("| CLIP-I (toybox towers) "))
+    row = next(line for line in table.table.splitlines() if line.startswith("| CLIP-I "))
     assert ("(!)" in row) == marked
     assert ("cannot rank players: player scores better than the true shots" in table.text) == marked
 
@@ -536,10 +531,11 @@ def test_the_small_table_of_the_node(world, tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "read_games", lambda file: small_games())
     heard = []
     player = WorldPlayer(world, PlaySettings(steps=2))
-    text, sheet = runner.evaluate_small(player, tmp_path, 1, 0, lambda *words: heard.append(words), tiny_models())
+    text, sheet = runner.evaluate_small(player, tmp_path, 1, 0, lambda *words: heard.append(words))
     assert heard == [("turns", number, 2) for number in range(1, 3)]
     (folder,) = tmp_path.iterdir()
     assert "| ACC-F " in text and str(folder) in text and sheet.width > 0
-    again, _ = runner.evaluate_small(player, tmp_path, 1, 0, lambda *words: heard.append(words), tiny_models())
+    assert "| CLIP" not in text and text.count("--clip FOLDER") == 1, "no model, no row, and one line that says so"
+    again, _ = runner.evaluate_small(player, tmp_path, 1, 0, lambda *words: heard.append(words))
     assert len(heard) == 2 and again == text, "nothing is played twice"
     assert open_world(world.folder).fingerprint[:8] in folder.name

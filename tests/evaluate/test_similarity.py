@@ -1,7 +1,8 @@
-"""The models that score pictures: published ones from the user's folders, and the Toybox's own."""
+"""The models that score pictures: published ones from the user's folders."""
 
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,19 +17,9 @@ from animegamer_core.evaluate.published import (
     open_dreamsim,
 )
 from animegamer_core.evaluate.similarity import open_scoring_models
-from animegamer_core.evaluate.toybox_recipe.probes import JudgeRecipe
-from animegamer_core.evaluate.toybox_recipe.scoring import (
-    HELD_OUT_SEED,
-    build_scoring_models,
-    draw_examples,
-    noise_check,
-    retrieval,
-)
 from animegamer_core.model.encoder import CLIP_MEAN, CLIP_STD
 from animegamer_core.toybox.drawing.draw import draw_frame
 from animegamer_core.toybox.scenes import probe_scene
-from animegamer_core.toybox.scoring_models import load_scoring_models, read_card
-from animegamer_core.weights.world import EMBEDDED
 
 SIZE = 32  # px, of the tiny CLIP
 
@@ -179,53 +170,12 @@ def test_dreamsim_scores_as_its_package_does(dreamsim_folder):
 # --- which models
 
 
-def test_scoring_models_say_what_they_are(clip_folder):
-    shipped = open_scoring_models("toybox")
-    assert shipped.stand_in and len(shipped.facts["clip"]["files"]["scorers.safetensors"]) == 64
-    published = open_scoring_models("published", clip=clip_folder)
-    assert not published.stand_in and published.dreamsim is None
-    assert published.facts["clip"]["name"] == "tiny-clip"
-    json.dumps([shipped.facts, published.facts])
-    with pytest.raises(ValueError, match="needs a folder with a CLIP model"):
-        open_scoring_models("published")
-    with pytest.raises(ValueError, match="takes no folder, got x"):
-        open_scoring_models("toybox", clip="x")
-
-
-# --- the Toybox's own
-
-
-def test_the_shipped_models_know_the_toybox_and_nothing_of_noise():
-    """On scenes that they were neither trained nor checked with."""
-    shipped = load_scoring_models(EMBEDDED["toybox"])
-    unseen = draw_examples(range(HELD_OUT_SEED + 50_000, HELD_OUT_SEED + 50_100), workers=1)
-    found = retrieval(shipped, unseen)
-    assert found["gallery"] == 100 and found["text_to_picture"] >= 0.9 and found["picture_to_text"] >= 0.9
-    for control in (noise_check(shipped, unseen), read_card(EMBEDDED["toybox"])["facts"]["shuffled"]):
-        assert control["text_to_picture"] <= 0.04 and control["picture_to_text"] <= 0.04  # chance is 0.01, of 100
-
-
-def test_vectors_are_unit_deterministic_and_independent_of_company():
-    frames = np.stack([draw_frame(probe_scene(seed), 0) for seed in range(5)])
-    models = open_scoring_models("toybox")
-    assert not torch.equal(models.clip.embed_images(frames), models.dreamsim.embed_images(frames))
-    for see in (models.clip.embed_images, models.dreamsim.embed_images):
-        rows = see(frames)
-        assert rows.dtype == torch.float32 and unit(rows)
-        torch.testing.assert_close(rows[2:3], see(frames[2:3]), atol=1e-5, rtol=0)
-    both = models.clip.embed_texts(["run", "gently wave hello with a red car, day beach"])
-    torch.testing.assert_close(both[:1], models.clip.embed_texts(["run"]), atol=1e-5, rtol=0)  # padding says nothing
-
-
-def test_a_build_of_scoring_models_is_saved_with_its_card_and_is_the_same_again(tmp_path):
-    with pytest.raises(ValueError, match="holds no scoring models"):
-        load_scoring_models(tmp_path)
-    recipe = JudgeRecipe(clips=12, held_out=4, steps=2, control_steps=1)
-    first, second = (build_scoring_models(tmp_path / name, recipe, "cpu", workers=1) for name in "ab")
-    assert first == second == read_card(tmp_path / "a")["facts"]
-    assert first["retrieval"]["gallery"] == 4 and first["recipe"]["clips"] == 12
-    a, b = (load_scoring_models(tmp_path / name).state_dict() for name in "ab")
-    assert all(torch.equal(a[name], b[name]) for name in a)
-    (tmp_path / "a" / "scorers" / "scorers.safetensors").write_bytes(b"half a file")
-    with pytest.raises(ValueError, match="not the scoring models of this version"):
-        load_scoring_models(tmp_path / "a")
+def test_scoring_models_say_what_they_are_and_which_rows_are_left_out_without_them(clip_folder):
+    none, clip = open_scoring_models(), open_scoring_models(clip=clip_folder)
+    assert none.facts == {} and clip.facts["clip"]["name"] == "tiny-clip" and list(clip.by_row) == ["clip_i"]
+    json.dumps(clip.facts)
+    (remark,) = none.remarks
+    assert all(word in remark for word in ("CLIP-I", "CLIP-T", "DreamSim", "--clip FOLDER", "--dreamsim FOLDER"))
+    (remark,) = clip.remarks
+    assert "CLIP" not in remark and "--dreamsim FOLDER" in remark
+    assert replace(clip, dreamsim=clip.clip).remarks == ()

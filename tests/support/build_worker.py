@@ -7,7 +7,7 @@ from dataclasses import replace
 from unittest import mock
 
 from animegamer_core.evaluate.toybox_recipe import build
-from animegamer_core.evaluate.toybox_recipe.probes import JudgeRecipe
+from animegamer_core.evaluate.toybox_recipe.probes import ProbeRecipe
 from animegamer_core.evaluate.toybox_recipe.recipe import FULL, QUICK
 from animegamer_core.spec import SPECS
 from animegamer_core.toybox.dataset import DatasetGames
@@ -16,15 +16,14 @@ _TINY, _FULL = SPECS["tiny"].decoder, FULL.spec.decoder
 _SIZE = {"height": _FULL.height, "width": _FULL.width, "patch": _FULL.patch, "guides_motion": _FULL.guides_motion}
 _VAE = replace(_TINY.vae, latent_channels=_FULL.vae.latent_channels)
 _GAMES = DatasetGames(games=2, held_out=1, turns=3)
-_JUDGES = JudgeRecipe(clips=4, held_out=2, steps=1, control_steps=1)
+_PROBES = ProbeRecipe(clips=4, held_out=2, steps=1, control_steps=1)
 SMALL = replace(
     QUICK,
     spec=replace(SPECS["tiny"], decoder=replace(_TINY, **_SIZE, steps=1, vae=_VAE)),
     dataset_games=_GAMES,
     engine_games=_GAMES,
-    probes=_JUDGES,
-    frames=replace(_JUDGES, seed=2),
-    scoring=_JUDGES,
+    probes=_PROBES,
+    frames=replace(_PROBES, seed=2),
 )
 
 if __name__ == "__main__":

@@ -11,21 +11,21 @@ from torch.nn.functional import normalize
 
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
 from animegamer_core.evaluate.similarity import ScoringModels
-from animegamer_core.evaluate.toybox_recipe.probes import JudgeRecipe, build_probes
+from animegamer_core.evaluate.toybox_recipe.probes import ProbeRecipe, build_probes
 from animegamer_core.game.state import MotionTable
 from animegamer_core.spec import SPECS
 
 TABLE = MotionTable("tiny", (0.8, 1.5, 3.0, 6.0, 12.0), (1.0, 2.0, 4.0, 8.0))
 
 
-class TinyTower(nn.Module):
+class TinyModel(nn.Module):
     """One convolution; a text is a row of noise seeded by it."""
 
     def __init__(self, seed=5, width=8):
         super().__init__()
         torch.manual_seed(seed)
         self.conv = nn.Conv2d(3, width, 5, stride=3)
-        self.name = f"tiny tower {seed}"
+        self.name = f"tiny model {seed}"
         self.facts = {"seed": seed}
 
     @torch.inference_mode()
@@ -43,7 +43,7 @@ class TinyTower(nn.Module):
 
 
 def tiny_models():
-    return ScoringModels(TinyTower(5), TinyTower(6), stand_in=True)
+    return ScoringModels(TinyModel(5), TinyModel(6))
 
 
 def save_measured_world(folder):
@@ -55,7 +55,7 @@ def save_judged_world(folder):
     """A tiny world of two steps with an encoder, and probes that hardly know a thing; returns the folder."""
     spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, steps=2))
     save_tiny_world(folder, seed=6, spec=spec, encoder=True, motion_table=TABLE)
-    build_probes(folder, JudgeRecipe(clips=6, held_out=4, steps=1, control_steps=1), "cpu", workers=1)
+    build_probes(folder, ProbeRecipe(clips=6, held_out=4, steps=1, control_steps=1), "cpu", workers=1)
     return folder
 
 

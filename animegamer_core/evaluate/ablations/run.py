@@ -38,7 +38,7 @@ from ...train.training_data import TrainingData
 from ...weights import World, open_world, save_world
 from ...weights.storage import read_json, write_json
 from ..estimates import psnr
-from ..similarity import ScoringModels
+from ..similarity import FACTS, ScoringModels
 from ..toybox.context import Clips, EvalContext, Script, TrueShots, play_games
 from ..toybox_recipe.calibrate import Response, decoder_response, played_states
 from ..toybox_recipe.recipe import FULL as RECIPE
@@ -96,15 +96,12 @@ class Samples:
 
 @dataclass(frozen=True)
 class Ablations:
-    """A work folder. world: the base, whose VAE, text and image encoder, tokenizer and probes all variants use.
-
-    models: None to score no similarities.
-    """
+    """A work folder. world: the base, whose VAE, text and image encoder, tokenizer and probes all variants use."""
 
     folder: Path
     world: World
     budget: Budget
-    models: ScoringModels | None
+    models: ScoringModels
     say: Say
     device: str = "cpu"
     workers: int | None = None
@@ -112,8 +109,7 @@ class Ablations:
 
     def begin(self) -> None:
         """Draw the datasets; ValueError if the folder was begun with another base world or other scoring models."""
-        towers = {} if self.models is None else self.models.facts
-        job = {"world": self.world.fingerprint, "towers": towers.get("clip"), "dreamsim": towers.get("dreamsim")}
+        job = {"world": self.world.fingerprint, FACTS: self.models.facts}
         path = self.folder / "job.json"
         if path.is_file() and read_json(path) != job:
             raise ValueError(f"{self.folder} holds ablations of another world or other scoring models; change --work")
@@ -271,8 +267,7 @@ class Scorer:
             "level_right": [float(state.motion == turn.level) for state, turn in pairs],
             **self._shot_scores(clips, [turn.level for turn in asked], true),
         }
-        if self.job.models is not None:
-            clip = self.job.models.clip
+        if (clip := self.job.models.clip) is not None:
             columns["clip_t"] = [
                 mean_cosine(clip.embed_images(compared_frames(shot)), clip.embed_texts([scored_text(turn)]))
                 for shot, turn in zip(clips, asked, strict=True)
@@ -297,13 +292,10 @@ class Scorer:
     def _shot_scores(self, clips: Clips, asked: Sequence[int], true: TrueShots) -> dict[str, Column]:
         """The scores of both families: similarity to the true clip, motion level, and what the probes recognise."""
         measured = self.context.levels(self.context.measure(clips))
-        models = self.job.models
         columns: dict[str, Column] = {}
-        similar = {} if models is None else {"clip_i": models.clip, "dreamsim": models.dreamsim}
-        for name, model in similar.items():
-            if model is not None:
-                embedded = ([model.embed_images(compared_frames(one)) for one in row] for row in (clips, true.clips))
-                columns[name] = [rowwise_cosine(*pair) for pair in zip(*embedded, strict=True)]
+        for name, model in self.job.models.by_row.items():
+            embedded = ([model.embed_images(compared_frames(one)) for one in row] for row in (clips, true.clips))
+            columns[name] = [rowwise_cosine(*pair) for pair in zip(*embedded, strict=True)]
         seen, truth = self.context.recognise(clips), labels_of(true.scenes)
         for head, classes in HEADS.items():
             absent = classes.index(NONE) if NONE in classes else -1  # no partner or no colour

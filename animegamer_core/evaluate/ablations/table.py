@@ -18,7 +18,6 @@ from ...weights.storage import read_json, write_json
 from ..estimates import UNMEASURED as NOT_MEASURED
 from ..estimates import Estimate, fraction_over_games, mean_over_games
 from ..report import machine
-from ..similarity import STAND_IN
 from ..world.metrics import SOURCE
 from .run import Ablations, Samples
 from .variants import CLAIMS, FULL, GAMES, RECONSTRUCTION, VARIANTS, Claim
@@ -165,7 +164,7 @@ def write_table(job: Ablations, out: Path, command: str) -> list[Path]:
 
     lines = ["# Ablations in the Toybox", "", f"`{command}`", ""]
     lines += [f"Values with 95 % intervals over games and seeds; in brackets the paper's ({SOURCE})."]
-    lines += [f"CLIP and DreamSim are {STAND_IN}."] if job.models is not None and job.models.stand_in else []
+    lines += [f"({remark})" for remark in job.models.remarks]
     for family, title in TITLES.items():
         if family in tables:
             lines += ["", f"## {title}", "", *_table(tables[family], family)]

@@ -4,7 +4,6 @@
     games      draw more games for the engine, which needs only each clip's first picture
     probes     train the probes on true clips of other seeds; frozen before any decoder is trained
     frames     train the probes of single frames, like the other probes
-    scorers    train the scoring models for pictures and texts, on true clips of yet other seeds
     vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
     polish     train only the VAE's decoder, so that the latents that everything else was trained on do not change
     distill    put guidance into the decoder's weights, stronger for quick shots; play then needs none

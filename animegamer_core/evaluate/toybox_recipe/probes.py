@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from einops import rearrange
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...toybox.probes import (
     FRAME_STRIDE,
@@ -37,8 +37,8 @@ OnLoss = Callable[[int, int, dict[str, float]], None]  # steps done, steps in al
 
 
 @dataclass(frozen=True)
-class JudgeRecipe:
-    """How many true clips or scenes a judge is trained on and checked with, and for how many steps.
+class ProbeRecipe:
+    """How many true clips probes are trained on and checked with, and for how many steps.
 
     control_steps: steps of the control network, which is trained on shuffled labels and must be at chance.
     """
@@ -48,38 +48,6 @@ class JudgeRecipe:
     steps: int = 2500
     control_steps: int = 500
     seed: int = 0
-
-
-def train_network(
-    net: nn.Module,
-    batch_loss: Callable[[], Tensor],
-    steps: int,
-    learning_rate: float,
-    weight_decay: float,
-    on_loss: OnLoss | None = None,
-) -> None:
-    """Train with AdamW and a one-cycle learning rate; `batch_loss` draws a batch and returns its loss."""
-    optimizer = torch.optim.AdamW(net.parameters(), learning_rate, weight_decay=weight_decay)
-    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=max(2, steps), pct_start=0.15)
-    for step in range(steps):
-        loss = batch_loss()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        rates.step()
-        if on_loss is not None and (step % 20 == 0 or step == steps - 1):
-            on_loss(step + 1, steps, {"loss": loss.item()})
-
-
-def blurred(pictures_BCHW: Tensor, factor: int) -> Tensor:
-    """Blur pictures: shrink them by `factor`, and enlarge them again."""
-    small = F.avg_pool2d(pictures_BCHW, factor)
-    return F.interpolate(small, pictures_BCHW.shape[-2:], mode="bilinear", align_corners=False)
-
-
-def relit(pictures: Tensor, light: Tensor, contrast: Tensor) -> Tensor:
-    """Change brightness and contrast of pictures in [0, 1] a little. light, contrast: random numbers in [0, 1]."""
-    return (pictures - 0.5) * (0.9 + 0.2 * contrast) + 0.5 + 0.1 * (light - 0.5)
 
 
 def train_probes(
@@ -101,8 +69,9 @@ def train_probes(
     net = ProbeNet().to(device).train()
     clips = (frames_u8 if single else frames_u8[:, ::FRAME_STRIDE]).to(device)
     truth = {name: torch.as_tensor(classes, device=device) for name, classes in labels.items()}
-
-    def batch_loss() -> Tensor:
+    optimizer = torch.optim.AdamW(net.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=max(2, steps), pct_start=0.15)
+    for step in range(steps):
         rows = torch.randint(len(clips), (min(BATCH, len(clips)),), generator=draw).to(device)
         if single:
             seen = clips[rows, torch.randint(clips.shape[1], rows.shape, generator=draw).to(device)][:, None]
@@ -112,9 +81,13 @@ def train_probes(
         with torch.autocast(seen.device.type, torch.bfloat16, enabled=seen.is_cuda):
             logits = net.read(seen)
         losses = [F.cross_entropy(logits[name].float(), truth[name][rows], label_smoothing=SMOOTHING) for name in HEADS]
-        return torch.stack(losses).sum()
-
-    train_network(net, batch_loss, steps, LEARNING_RATE, WEIGHT_DECAY, on_loss)
+        loss = torch.stack(losses).sum()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        rates.step()
+        if on_loss is not None and (step % 20 == 0 or step == steps - 1):
+            on_loss(step + 1, steps, {"loss": loss.item()})
     return net.eval()
 
 
@@ -124,13 +97,16 @@ def _degraded(clips_BTHWC: Tensor, draw: torch.Generator) -> Tensor:
     soft, slow, noise, light, contrast = torch.rand(5, batch, 1, 1, 1, 1, generator=draw).to(device).unbind(0)
     clips = rearrange(clips_BTHWC, "b t h w c -> b t c h w").float() / 255
     factor = int(torch.randint(2, 4, (1,), generator=draw))
-    clips = torch.lerp(clips, blurred(clips.flatten(0, 1), factor).unflatten(0, clips.shape[:2]), soft**2)
+    small = F.avg_pool2d(clips.flatten(0, 1), factor)
+    blurred = F.interpolate(small, clips.shape[-2:], mode="bilinear", align_corners=False)
+    clips = torch.lerp(clips, blurred.unflatten(0, clips.shape[:2]), soft**2)
     if clips.shape[1] > 1:
         neighbours = (clips.roll(1, 1) + clips.roll(-1, 1)) / 2
         neighbours = torch.cat([clips[:, :1], neighbours[:, 1:-1], clips[:, -1:]], dim=1)
         clips = torch.lerp(clips, neighbours, 0.3 * slow)
     clips = clips.roll([int(shift) for shift in torch.randint(-3, 4, (2,), generator=draw)], (3, 4))
-    return relit(clips, light, contrast) + 0.06 * noise * torch.randn_like(clips)
+    relit = (clips - 0.5) * (0.9 + 0.2 * contrast) + 0.5 + 0.1 * (light - 0.5)
+    return relit + 0.06 * noise * torch.randn_like(clips)
 
 
 def shuffled_check(
@@ -156,7 +132,7 @@ def probe_accuracy(net: ProbeNet, frames_u8: NDArray[np.uint8], labels: Labels) 
 
 def build_probes(
     world: Path | str,
-    recipe: JudgeRecipe,
+    recipe: ProbeRecipe,
     device: torch.device | str,
     workers: int | None = None,
     on_loss: OnLoss | None = None,

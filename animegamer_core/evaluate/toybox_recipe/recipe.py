@@ -8,10 +8,10 @@ from typing import Any
 
 from ...spec import SPECS, ModelSpec
 from ...toybox.dataset import DatasetGames
-from .probes import JudgeRecipe
+from .probes import ProbeRecipe
 
 TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt", "polish", "distill")
-STAGES = ("data", "games", "probes", "frames", "scorers", *TRAINED, "calibrate")
+STAGES = ("data", "games", "probes", "frames", *TRAINED, "calibrate")
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,8 @@ class Recipe:
 
     dataset_games: DatasetGames
     engine_games: DatasetGames
-    probes: JudgeRecipe
-    frames: JudgeRecipe
-    scoring: JudgeRecipe
+    probes: ProbeRecipe
+    frames: ProbeRecipe
     calibrated_on: int
     changes: Mapping[str, Mapping[str, Any]]
     spec: ModelSpec = SPECS["toybox"]
@@ -40,9 +39,8 @@ _DECODER: dict[str, Any] = {"batch": 128, "compile": True, "drop_motion": 0.1}  
 FULL = Recipe(
     dataset_games=DatasetGames(games=2000, held_out=24, unmatched_adverbs=0.8),
     engine_games=DatasetGames(games=3000, held_out=24),
-    probes=JudgeRecipe(steps=2500),
-    frames=JudgeRecipe(steps=4000, seed=2),
-    scoring=JudgeRecipe(steps=400, control_steps=80),
+    probes=ProbeRecipe(steps=2500),
+    frames=ProbeRecipe(steps=4000, seed=2),
     calibrated_on=16,
     changes={
         "vae": {
@@ -98,9 +96,8 @@ MINIATURE: dict[str, Any] = {
 QUICK = Recipe(
     dataset_games=DatasetGames(games=4, held_out=1, turns=5, unmatched_adverbs=0.8),
     engine_games=DatasetGames(games=6, held_out=1, turns=5),
-    probes=JudgeRecipe(clips=24, held_out=8, steps=3, control_steps=2),
-    frames=JudgeRecipe(clips=24, held_out=8, steps=3, control_steps=2, seed=2),
-    scoring=JudgeRecipe(clips=24, held_out=8, steps=3, control_steps=2),
+    probes=ProbeRecipe(clips=24, held_out=8, steps=3, control_steps=2),
+    frames=ProbeRecipe(clips=24, held_out=8, steps=3, control_steps=2, seed=2),
     calibrated_on=1,
     changes={stage: {**FULL.changes[stage], **MINIATURE} for stage in TRAINED},
 )

@@ -1,4 +1,4 @@
-"""The stages of a build: data, probes and scoring models, the stages of `animegamer_core.train`, and calibration."""
+"""The stages of a build: data, probes, the stages of `animegamer_core.train`, and calibration."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ from ...weights.parts import ENCODER_PARTS
 from .calibrate import decoder_response, played_states
 from .probes import build_probes
 from .recipe import Recipe
-from .scoring import build_scoring_models
 
 Say = Callable[[str], object]
 
@@ -99,7 +98,6 @@ class BuildDir:
             "games": asdict(recipe.engine_games),
             "probes": asdict(recipe.probes),
             "frames": asdict(recipe.frames),
-            "scorers": asdict(recipe.scoring),
             "calibrate": recipe.calibrated_on,
         }
         return json.loads(json.dumps({"recipe": own.get(stage, recipe.changes.get(stage, {}))}))
@@ -286,9 +284,6 @@ OWN_STAGES: dict[str, Callable[[BuildDir], object]] = {  # those that are not st
     "probes": lambda work: build_probes(work.world, work.recipe.probes, work.device, on_loss=work.progress("probes")),
     "frames": lambda work: build_probes(
         work.world, work.recipe.frames, work.device, on_loss=work.progress("frames"), single=True
-    ),
-    "scorers": lambda work: build_scoring_models(
-        work.world, work.recipe.scoring, work.device, on_loss=work.progress("scorers")
     ),
     "calibrate": _calibrate,
 }

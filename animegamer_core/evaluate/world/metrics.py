@@ -66,6 +66,11 @@ class Metric:
     fraction: bool = False
     paper: str = ""
 
+    @property
+    def model(self) -> str | None:
+        """The scoring model that the row needs, as its option is named; None if it needs none."""
+        return self.key.split("_")[0] if self.value is None else None
+
     def of_turn(self, turn: TurnRecord) -> Value:
         return turn.scores.get(self.key) if self.value is None else self.value(turn)
 

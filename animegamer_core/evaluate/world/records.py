@@ -136,7 +136,7 @@ def begin_run(out: Path, asked: Mapping[str, Any], about: Mapping[str, Any]) -> 
         write_text(out / RUN, json.dumps({**asked, ABOUT: dict(about)}, indent=1, ensure_ascii=False) + "\n")
         return
     if found := differences(read_asked(out), asked):
-        raise ValueError(f"{out} holds a run with another {found}; use its options, or choose a new folder")
+        raise ValueError(f"{out} holds a run that differs in: {found}; use its options, or choose a new folder")
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -15,11 +15,11 @@ from ...game.state import clean_text
 from ...weights.storage import write_json
 from ..estimates import FEW, Estimate
 from ..report import machine
-from ..similarity import STAND_IN
-from .metrics import MAIN_TABLE, METRICS, PAPER, SOURCE, estimates_of
+from ..similarity import FACTS
+from .metrics import MAIN_TABLE, METRICS, PAPER, SOURCE, Metric, estimates_of
 from .records import ABOUT, PlayedRun, differences, read_asked, read_run
 
-SAME = ("benchmark", "towers", "motion", "references")  # keys of run.json that must be equal if runs are compared
+SAME = ("benchmark", FACTS, "motion", "references")  # keys of run.json that must be equal if runs are compared
 JSON, MARKDOWN = "report.json", "report.md"
 UNINFORMATIVE = "(!)"  # after the name of a row in which true shots score worse than a player
 
@@ -28,12 +28,13 @@ UNINFORMATIVE = "(!)"  # after the name of a row in which true shots score worse
 class PaperTable:
     """The table of a run and of those next to it.
 
-    columns: each player's estimates by metric, our run's first. labels: the rows' names by metric, with a note if the
-    Toybox's own models computed them, and a mark if they cannot rank players. facts: what is needed to repeat it.
+    columns: each player's estimates by metric, our run's first. metrics: the rows. labels: the rows' names by metric,
+    with a mark if they cannot rank players. facts: what is needed to repeat it.
     """
 
     heading: str
     columns: Mapping[str, Mapping[str, Estimate]]
+    metrics: Sequence[Metric]
     labels: Mapping[str, str]
     facts: Mapping[str, Any]
     remarks: tuple[str, ...]
@@ -42,7 +43,7 @@ class PaperTable:
     def table(self) -> str:
         """The table as Markdown, every column as wide as its widest cell, so that it is readable as plain text."""
         rows = [["metric", "better", *self.columns, "n", *(f"{name} (paper)" for name in PAPER)]]
-        for metric in METRICS:
+        for metric in self.metrics:
             found = [estimates[metric.key] for estimates in self.columns.values()]
             counts = [str(estimate.count) for estimate in found]
             count = counts[0] if len(set(counts)) == 1 else "/".join(counts)
@@ -61,7 +62,7 @@ class PaperTable:
     def save(self, out: Path) -> list[Path]:
         """Write report.json and report.md; returns their paths."""
         rows = []
-        for metric in METRICS:
+        for metric in self.metrics:
             ours, *others = ((name, estimates[metric.key].json_values) for name, estimates in self.columns.items())
             paper = {name: value for name in PAPER if (value := metric.published(name)) is not None}
             about = {"key": metric.key, "name": self.labels[metric.key], "better": metric.better, "unit": metric.unit}
@@ -74,7 +75,7 @@ class PaperTable:
         )
         parts = ["# The paper's table", self.heading, self.table, intervals]
         parts += ["## Remarks", *(f"- {remark}" for remark in self.remarks)] if self.remarks else []
-        definitions = (f"- **{self.labels[metric.key]}**: {metric.about} *{metric.source}.*" for metric in METRICS)
+        definitions = (f"- **{self.labels[metric.key]}**: {metric.about} *{metric.source}.*" for metric in self.metrics)
         parts += ["## Definitions", *definitions]
         parts += ["## How it was made", f"```json\n{json.dumps(self.facts, indent=1)}\n```"]
         write_text(out / MARKDOWN, "\n\n".join(parts) + "\n")
@@ -105,10 +106,9 @@ def table_of(
     names = _names(runs)
     columns = {name: estimates_of(one.games) for name, one in zip(names, runs, strict=True)}
     truths = [name for name, one in zip(names, runs, strict=True) if one.asked["player"].get("kind") == "truth"]
-    labels = {metric.key: metric.name for metric in METRICS}
-    for key in (metric.key for metric in METRICS if metric.value is None):  # which scoring models compute
-        if run.asked["towers"]["stand_in"]:
-            labels[key] += f" ({STAND_IN})"
+    metrics = [metric for metric in METRICS if metric.model is None or metric.model in run.asked[FACTS]]
+    labels = {metric.key: metric.name for metric in metrics}
+    for key in (metric.key for metric in metrics if metric.model):
         best = max((columns[name][key].value for name in truths), default=math.inf)
         if better := [name for name in names if columns[name][key].value > best]:  # none is above NaN
             labels[key] += f" {UNINFORMATIVE}"
@@ -117,6 +117,7 @@ def table_of(
     return PaperTable(
         f"{names[0]}: {counts}, measured like world {run.asked['world']['name']!r}",
         columns,
+        metrics,
         labels,
         {**(facts or {}), **{key: value for key, value in run.asked.items() if key != ABOUT}, "machine": machine()},
         tuple(dict.fromkeys(remarks)),
@@ -127,7 +128,7 @@ def check_beside(asked: Mapping[str, Any], folder: Path) -> None:
     """ValueError if a folder is not a run, or not comparable with the run whose run.json holds `asked`."""
     other = read_asked(folder)
     if found := differences(other, {name: asked[name] for name in SAME if name in asked}):
-        raise ValueError(f"{folder} has another {found} than this run; evaluate it with this run's options")
+        raise ValueError(f"{folder} differs from this run in: {found}; evaluate it with this run's options")
 
 
 def _names(runs: Sequence[PlayedRun]) -> list[str]:

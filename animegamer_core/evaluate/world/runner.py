@@ -26,7 +26,7 @@ from ...toybox.games import BENCHMARK
 from ...weights import World
 from ..players import GamePlayer, WorldPlayer
 from ..report import machine
-from ..similarity import ScoringModels, open_scoring_models
+from ..similarity import FACTS, ScoringModels
 from .records import LOCK, RUN, GameRecord, PlayedRun, TurnRecord, begin_run, game_folder, read_asked, read_game
 from .report import PaperTable, table_of
 from .scores import CharacterReferences, GameScorer, MotionMeter, listed, references_of
@@ -54,9 +54,9 @@ class EvaluationJob:
 
     world: World
     player: GamePlayer
-    models: ScoringModels
     games: tuple[BenchmarkGame, ...]
     out: Path
+    models: ScoringModels = ScoringModels()
     limit: int | None = None
     seed: int = 0
     characters: Path | None = None
@@ -80,8 +80,10 @@ class EvaluationJob:
         return references_of((game.character for game in self.games), self.characters)
 
     def remarks(self) -> list[str]:
-        """Remarks to show before playing: missing reference pictures, how a world plays, and words unknown to it."""
-        player, remarks = self.player, [*self.references.remarks]
+        """Remarks to show before playing: missing scoring models and pictures, how a world plays, and words unknown to
+        it.
+        """
+        player, remarks = self.player, [*self.models.remarks, *(self.references.remarks if self.models.by_row else ())]
         if not isinstance(player, WorldPlayer):
             return remarks
         remarks += player.remarks
@@ -164,7 +166,7 @@ def open_job(job: EvaluationJob, main: bool = True) -> Iterator[EvaluationJob]:
         "benchmark": {"sha256": hashlib.sha256(benchmark_text(job.games).encode()).hexdigest(), "games": games},
         "seed": job.seed,
         "motion": job.meter.facts,
-        "towers": job.models.facts,
+        FACTS: job.models.facts,
         "references": job.references.facts,
     }
     refusal = f"{job.out}: another process is writing there; wait for it, or give another folder"
@@ -188,19 +190,17 @@ def wait_for_games(job: EvaluationJob) -> Iterator[int]:
 
 
 def evaluate_small(
-    player: WorldPlayer, root: Path, games: int, seed: int, on_progress: OnTurn, models: ScoringModels | None = None
+    player: WorldPlayer, root: Path, games: int, seed: int, on_progress: OnTurn
 ) -> tuple[str, Image.Image]:
-    """The table of the first `games` games as text, and the first game's contact sheet.
+    """The table of the first `games` games as text, without scoring models, and the first game's contact sheet.
 
     They are played in a folder below `root`, whose name is a hash of all settings, so finished games are not played
-    again. on_progress gets ("turns", turns done, turns in all). models: None for the Toybox's.
+    again. on_progress gets ("turns", turns done, turns in all).
     """
-    models = models or open_scoring_models("toybox", device=player.settings.device)
-    decides = json.dumps([player.facts, models.facts, seed], sort_keys=True)
+    decides = json.dumps([player.facts, seed], sort_keys=True)
     job = EvaluationJob(
         world=player.world,
         player=player,
-        models=models,
         games=read_games(None),
         out=root / f"{player.world.fingerprint[:8]}-{hashlib.sha256(decides.encode()).hexdigest()[:8]}",
         limit=games,

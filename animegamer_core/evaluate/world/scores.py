@@ -36,7 +36,7 @@ Picture = NDArray[np.uint8]  # (H, W, 3)
 MOST = 16  # most pictures per character that are used, by file name
 SHOWN = 8  # most names in a remark
 
-Embeddings = dict[str, Tensor]  # `clip_i`, and `dreamsim` if there is such a model: unit vectors (M, E) of images
+Embeddings = dict[str, Tensor]  # by row, `clip_i` or `dreamsim`, if there is such a model: unit vectors (M, E)
 
 
 class GameScorer:
@@ -46,14 +46,17 @@ class GameScorer:
         self._models = models
         parts = [self._embed(picture[None]) for picture in pictures]
         self._character = {key: torch.cat([part[key] for part in parts]) for key in parts[0]} if parts else {}
-        self._turns = iter(zip(game.turns, true_shots(game) or itertools.repeat(None)))  # noqa: B905
+        true = true_shots(game) if models.by_row else None  # drawing them takes seconds
+        self._turns = iter(zip(game.turns, true or itertools.repeat(None)))  # noqa: B905
         self._before: Embeddings = {}
 
     def score(self, frames_FHWC: NDArray[np.uint8]) -> dict[str, float | None]:
         """The SHOT_SCORES of the next turn's shot, None where there is nothing to compare it with."""
         turn, true_FHWC = next(self._turns)
         shot = self._embed(compared_frames(frames_FHWC))
-        found = {"clip_t": mean_cosine(shot["clip_i"], self._models.clip.embed_texts([scored_text(turn)]))}
+        found = {}
+        if self._models.clip is not None:
+            found["clip_t"] = mean_cosine(shot["clip_i"], self._models.clip.embed_texts([scored_text(turn)]))
         found |= {key: mean_cosine(shot[key], other) for key, other in self._character.items()}
         found |= {f"{key}_across": mean_cosine(shot[key], other) for key, other in self._before.items()}
         if true_FHWC is not None:
@@ -63,8 +66,7 @@ class GameScorer:
         return {name: found.get(name) for name in SHOT_SCORES}
 
     def _embed(self, frames_MHWC: NDArray[np.uint8]) -> Embeddings:
-        models = {"clip_i": self._models.clip, "dreamsim": self._models.dreamsim}
-        return {key: model.embed_images(frames_MHWC) for key, model in models.items() if model is not None}
+        return {key: model.embed_images(frames_MHWC) for key, model in self._models.by_row.items()}
 
 
 def compared_frames(frames_FHWC: NDArray[np.uint8]) -> NDArray[np.uint8]:
