@@ -10,7 +10,7 @@ import json
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from ..game.life import PUBLISHED_RULES
 from ..game.state import GameState, Turn
 from ..media.video import to_uint8
 from ..model.encoder import clip_pixels, image_tokens
+from ..model.engine import GameEngine
 from ..model.prompt import RELEASE_BASE
 from ..spec import RELEASE
 from ..weights import World
@@ -47,12 +48,9 @@ class Golden:
         """A JSON file of the folder; "P" holds the sizes."""
         return json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
 
-    def world(self, *parts: str, **changed: Tensor) -> World:
-        """Write these parts as users download them, convert them, and open the world as the scripts run it.
-
-        changed: used instead of the engine's tensors of the same names.
-        """
-        files: dict[str, dict | str] = {"spec.json": self._sizes(parts, changed)}
+    def world(self, *parts: str) -> World:
+        """Write these parts as users download them, convert them, and open the world as the scripts run it."""
+        files: dict[str, dict | str] = {"spec.json": self._sizes(parts)}
         if "decoder" in parts:
             state = {"module": self.tensors("dit_state"), "iteration": 1}
             files |= {"VDM_Decoder-X/1/mp_rank_00_model_states.pt": state, "VDM_Decoder-X/latest": "1"}
@@ -65,7 +63,7 @@ class Golden:
             # Nobody asks this tokenizer: the ids of the instructions are recorded.
             words = ["<unk>", "<s>", "</s>", *(f"piece-{index}" for index in range(3, RELEASE_BASE))]
             model = models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="<unk>")
-            files["MLLM-X/pytorch_model.bin"] = {**self.tensors("mllm_state"), **changed}
+            files["MLLM-X/pytorch_model.bin"] = self.tensors("mllm_state")
             files["MLLM-X/adapter_config.json"] = {"lora_alpha": self.facts("mllm_io")["lora_alpha"]}
             files["Mistral-7B-Instruct-v0.1/config.json"] = {"rope_theta": 10000.0}
             files["Mistral-7B-Instruct-v0.1/tokenizer.json"] = Tokenizer(model).to_str()
@@ -79,7 +77,7 @@ class Golden:
                 path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
         return convert(source, source / "world", precision="keep", parts=parts).with_profile("as_run")
 
-    def _sizes(self, parts: tuple[str, ...], changed: Mapping[str, Tensor]) -> dict:
+    def _sizes(self, parts: tuple[str, ...]) -> dict:
         """The sizes of these parts as a spec; those of the others are the released ones."""
         sizes = RELEASE.to_dict()
         decoder, encoder, rows = sizes["decoder"], sizes["encoder"], {"layers": "layers", "heads": "heads"}
@@ -87,8 +85,7 @@ class Golden:
             P = self.facts("mllm_io")["P"]
             names = {**rows, "hidden": "hidden", "intermediate": "inter", "kv_heads": "kv_heads"}
             sizes["engine"] |= {ours: P[theirs] for ours, theirs in names.items()}
-            width = len(changed["output_resampler.proj.2.weight"]) if changed else P["mm"]
-            sizes["state"]["width"], decoder["heads"], decoder["head_width"] = width, 1, width
+            sizes["state"]["width"], decoder["heads"], decoder["head_width"] = P["mm"], 1, P["mm"]
         if "vae" in parts:
             P = self.facts("vae_io")["P"]
             channels = [P["ch"] * factor for factor in P["ch_mult"]]
@@ -151,10 +148,7 @@ def image_gaps(golden: Golden) -> Gaps:
 
 def engine_gaps(golden: Golden) -> Gaps:
     """Prompt, representation, levels and reply of every recorded turn, each from the recorded turns before it."""
-    facts, recorded = golden.facts("mllm_io"), golden.tensors("mllm_io")
-    engine = golden.world("engine").load_engine()
-    recorded_ids = facts["instruction_token_ids"]  # the first of each is <TURN>
-    setattr(engine.tokenizer, "encode_text", lambda text: recorded_ids[text][1:])  # noqa: B010  a method
+    facts, recorded, engine = golden.facts("mllm_io"), golden.tensors("mllm_io"), recorded_engine(golden)
     for name, case in facts["cases"].items():
         past = recorded_past(facts, recorded, name)
         prompt = engine.prompt(past, case["instruction"])
@@ -165,6 +159,13 @@ def engine_gaps(golden: Golden) -> Gaps:
             yield "representations", 5e-5, gap(state.representation, recorded[f"{name}.vid_output"][0])
             right = (reply, list(engine.levels(state))) == (case["text"], case["states"])
             yield "replies and levels", 0.0, float(not right)
+
+
+def recorded_engine(golden: Golden) -> GameEngine:
+    """The engine, whose tokenizer knows the recorded ids of the instructions."""
+    engine, ids = golden.world("engine").load_engine(), golden.facts("mllm_io")["instruction_token_ids"]
+    setattr(engine.tokenizer, "encode_text", lambda text: ids[text][1:])  # noqa: B010  the first id is <TURN>
+    return engine
 
 
 def recorded_past(facts: dict, recorded: dict[str, Tensor], name: str) -> list[Turn]:

@@ -7,7 +7,6 @@ import shutil
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from table_world import TABLE
@@ -15,7 +14,7 @@ from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.evaluate.ablations import run, table
-from animegamer_core.evaluate.ablations.run import Ablations, Budget, Samples, Scorer
+from animegamer_core.evaluate.ablations.run import Ablations, Budget, Samples
 from animegamer_core.evaluate.ablations.variants import (
     CLAIMS,
     FULL,
@@ -27,10 +26,8 @@ from animegamer_core.evaluate.ablations.variants import (
     chosen,
 )
 from animegamer_core.evaluate.similarity import ScoringModels
-from animegamer_core.evaluate.toybox_recipe.calibrate import Response
 from animegamer_core.evaluate.toybox_recipe.recipe import QUICK
 from animegamer_core.evaluate.toybox_recipe.stages import Deadline
-from animegamer_core.model.decoder import UNCONDITIONAL_MOTION
 from animegamer_core.spec import SPECS
 from animegamer_core.toybox import probes
 from animegamer_core.toybox.dataset import DatasetGames
@@ -152,30 +149,6 @@ def test_what_is_done_is_skipped_and_a_stopped_one_goes_on_to_the_same_weights(d
 def test_a_folder_of_another_job_is_refused(done):
     with pytest.raises(ValueError, match="another world or other scoring models"):
         replace(done, models=ScoringModels()).begin()
-
-
-def test_what_reaches_the_decoder_is_what_the_variant_says(done, monkeypatch):
-    """Without motion scope no motion value; full gets the value that makes the clips' own."""
-    given, seen = [], []
-    answers = Response((1.0, 8.0), (0.5, 4.0))  # a decoder that moves half as much as it is asked to
-    monkeypatch.setattr(run, "decoder_response", lambda *_, **__: answers)
-    context = "animegamer_core.evaluate.toybox.context.EvalContext"
-
-    def shoot(context, states, values, seeds):
-        given.append(np.asarray(values))
-        return np.zeros((len(seeds), 17, 96, 144, 3), np.uint8)
-
-    def encode(context, shots):
-        seen.append(shots.clips[:, 0])
-        return torch.zeros(len(shots.clips), 1, 1)
-
-    monkeypatch.setattr(f"{context}.shoot", shoot)
-    monkeypatch.setattr(f"{context}.encode", encode)
-    for name in (FULL, "no_motion_scope", "random_frame"):
-        Scorer(done, VARIANTS[name], done._base).score(RECONSTRUCTION)
-    assert given[0] == pytest.approx(np.clip(2 * done.true.values, 1, 8), rel=1e-3)
-    assert set(given[1].tolist()) == {UNCONDITIONAL_MOTION}
-    assert np.array_equal(seen[1], done.true.clips[:, 0]) and not np.array_equal(seen[-1], seen[1])
 
 
 def samples(**columns) -> Samples:

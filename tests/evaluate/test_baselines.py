@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
-from animegamer_core.evaluate.baselines import BaselineSettings, open_baseline, players
+from animegamer_core.evaluate.baselines import BaselineSettings, open_baseline
 from animegamer_core.evaluate.baselines.folders import FLUX, SDXL, TEXT_TO_VIDEO, ModelFolder, open_folder
 from animegamer_core.evaluate.baselines.players import ImageModel, frame_indices, picture_size, speed
 from animegamer_core.evaluate.baselines.sharing import SharedAttention, Sharing, groups, shared_attention
@@ -105,21 +105,6 @@ def test_first_frames_read_the_instruction_and_clips_its_motion(folders, monkeyp
         "FluxPipeline": [[text] for text in instructions],
         "CogVideoXImageToVideoPipeline": ["quickly flies", "quickly sits"],
     }
-
-
-def test_a_clip_of_49_frames_is_sub_sampled(folders, tmp_path, monkeypatch):
-    folder = save_image_to_video(tmp_path / "long", frames=49)
-    found = {}
-    for take in ("even", "first"):
-        player = open_baseline("gfc", settings(folders, "gfc", video=folder, take=take))
-        found[take] = shots(player, ONE)[0]
-        facts = player.facts
-        assert (facts["frames_drawn"], facts["frames"], facts["take"]) == (49, 17, take)
-        assert facts["speed"] == (3 if take == "even" else 1)
-    monkeypatch.setattr(players, "SHOT_FRAMES", 49)
-    frames = shots(player, ONE)[0]
-    np.testing.assert_array_equal(found["even"], frames[::3])
-    np.testing.assert_array_equal(found["first"], frames[:17])
 
 
 def test_the_facts_name_what_drew_and_change_with_the_weights(folders, tmp_path):

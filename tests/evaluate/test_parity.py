@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from animegamer_core.__main__ import main
-from animegamer_core.evaluate.parity import Golden, gap, parity, recorded_past
+from animegamer_core.evaluate.parity import Golden, gap, parity, recorded_engine, recorded_past
 from animegamer_core.game.state import MOTION_TABLES, Turn
 from animegamer_core.model.engine import additive_mask
 from animegamer_core.model.prompt import parse_reply
@@ -109,13 +109,7 @@ def test_the_vaes_chunks_are_not_one_pass(golden):
 
 @pytest.fixture(scope="module")
 def engine(golden):
-    return with_recorded_ids(golden, golden.world("engine").load_engine())
-
-
-def with_recorded_ids(golden, engine):
-    ids = golden.facts("mllm_io")["instruction_token_ids"]
-    engine.tokenizer.encode_text = lambda text: ids[text][1:]
-    return engine
+    return recorded_engine(golden)
 
 
 @needs_whole
@@ -154,36 +148,18 @@ def test_what_the_engine_computes_on_the_way(golden, engine, monkeypatch):
     hook.remove()
 
 
-def chain(engine, lines, window):
-    """The turns of a game, each from the engine's own outputs; a window counts the turn itself."""
-    history = []
-    for number, line in enumerate(lines, 1):
-        state = engine.predict(history[max(0, number - window) :], line)
-        history.append(Turn(number, line, 0, state, {}))
-    return history
-
-
 @needs_whole
 def test_a_chain_of_turns_adds_only_rounding(golden, engine):
+    """Each turn from the engine's own outputs; a window counts the turn itself."""
     facts, recorded = golden.facts("mllm_io"), golden.tensors("mllm_io")
     for window in (2, 3):
-        for turn in chain(engine, facts["P"]["lines"], window):
-            theirs = recorded.get(f"w{window}.turn{turn.number}.vid_output")
+        history = []
+        for number, line in enumerate(facts["P"]["lines"], 1):
+            state = engine.predict(history[max(0, number - window) :], line)
+            history.append(Turn(number, line, 0, state, {}))
+            theirs = recorded.get(f"w{window}.turn{number}.vid_output")
             if theirs is not None:
-                assert gap(turn.state.representation, theirs[0]) <= 5e-5 + CHAINED * (turn.number - 1)
-
-
-@needs_whole
-def test_the_projections_at_the_published_width(golden):
-    facts, recorded = golden.facts("mllm1920_io"), golden.tensors("mllm1920_io")
-    stored = golden.tensors("mllm1920_resamplers")  # matrices are stored as 4 W in float8
-    scaled = {key: value / 4 if key.endswith(".weight") else value for key, value in stored.items()}
-    engine = with_recorded_ids(golden, golden.world("engine", **scaled).load_engine())
-    for turn in chain(engine, facts["lines"], facts["window"]):
-        states_ND, prefix = turn.state.representation, f"w2.turn{turn.number}.vid_output_"
-        tolerance = 5e-5 + CHAINED * (turn.number - 1)
-        assert gap(states_ND[facts["rows"]], recorded[prefix + "rows"]) <= tolerance
-        assert gap(states_ND.square().mean(1).sqrt(), recorded[prefix + "row_rms"]) <= tolerance
+                assert gap(state.representation, theirs[0]) <= 5e-5 + CHAINED * (number - 1)
 
 
 @needs_whole

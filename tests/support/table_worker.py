@@ -1,10 +1,5 @@
-"""Run as a process of its own, also under `accelerate launch`: plays the small benchmark and writes its report.
+"""Run under `accelerate launch`: plays the small benchmark and writes its report: table_worker.py WORLD OUT."""
 
-table_worker.py WORLD OUT [GAMES TO KILL AFTER]
-"""
-
-import os
-import signal
 import sys
 from pathlib import Path
 
@@ -19,27 +14,11 @@ from animegamer_core.train.distributed import processes
 from animegamer_core.weights import open_world
 
 
-class Dying(WorldPlayer):
-    """Kills its own process, as a crash would, in the middle of a game."""
-
-    def play(self, game, seed):
-        for number, shot in enumerate(super().play(game, seed), 1):
-            if game.name == "small-2" and number == 2:
-                os.kill(os.getpid(), signal.SIGKILL)
-            yield shot
-
-
-def main(world, out, dies=""):
+def main(folder, out):
     torch.set_num_threads(1)
-    world = open_world(world)
-    kind = Dying if dies else WorldPlayer
-    job = EvaluationJob(
-        world=world,
-        player=kind(world, PlaySettings(steps=2)),
-        models=tiny_models(),
-        games=small_games(),
-        out=Path(out),
-    )
+    world = open_world(folder)
+    player = WorldPlayer(world, PlaySettings(steps=2))
+    job = EvaluationJob(world=world, player=player, models=tiny_models(), games=small_games(), out=Path(out))
     state = processes()
     return carry_out(job, (), state.process_index, state.num_processes)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,21 +20,18 @@ from .records import ABOUT, PlayedRun, differences, read_asked, read_run
 
 SAME = ("benchmark", FACTS, "motion", "references")  # keys of run.json that must be equal if runs are compared
 JSON, MARKDOWN = "report.json", "report.md"
-UNINFORMATIVE = "(!)"  # after the name of a row in which true shots score worse than a player
 
 
 @dataclass(frozen=True)
 class PaperTable:
     """The table of a run and of those next to it.
 
-    columns: each player's estimates by metric, our run's first. metrics: the rows. labels: the rows' names by metric,
-    with a mark if they cannot rank players. facts: what is needed to repeat it.
+    columns: each player's estimates by metric, our run's first. metrics: the rows. facts: what is needed to repeat it.
     """
 
     heading: str
     columns: Mapping[str, Mapping[str, Estimate]]
     metrics: Sequence[Metric]
-    labels: Mapping[str, str]
     facts: Mapping[str, Any]
     remarks: tuple[str, ...]
 
@@ -49,7 +45,7 @@ class PaperTable:
             count = counts[0] if len(set(counts)) == 1 else "/".join(counts)
             paper = [_published(metric.published(player), metric.unit) for player in PAPER]
             values = [_cell(estimate, metric.unit) for estimate in found]
-            rows.append([self.labels[metric.key], metric.better, *values, count, *paper])
+            rows.append([metric.name, metric.better, *values, count, *paper])
         cells = [[cell.replace("|", "/") for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         cells.insert(1, ["-" * width for width in widths])
@@ -65,7 +61,7 @@ class PaperTable:
         for metric in self.metrics:
             ours, *others = ((name, estimates[metric.key].json_values) for name, estimates in self.columns.items())
             paper = {name: value for name in PAPER if (value := metric.published(name)) is not None}
-            about = {"key": metric.key, "name": self.labels[metric.key], "better": metric.better, "unit": metric.unit}
+            about = {"key": metric.key, "name": metric.name, "better": metric.better, "unit": metric.unit}
             rows.append({**about, **ours[1], "beside": dict(others), "paper": paper})
         write_json(out / JSON, {**self.facts, "rows": rows, "remarks": self.remarks})
         intervals = (
@@ -75,7 +71,7 @@ class PaperTable:
         )
         parts = ["# The paper's table", self.heading, self.table, intervals]
         parts += ["## Remarks", *(f"- {remark}" for remark in self.remarks)] if self.remarks else []
-        definitions = (f"- **{self.labels[metric.key]}**: {metric.about} *{metric.source}.*" for metric in self.metrics)
+        definitions = (f"- **{metric.name}**: {metric.about} *{metric.source}.*" for metric in self.metrics)
         parts += ["## Definitions", *definitions]
         parts += ["## How it was made", f"```json\n{json.dumps(self.facts, indent=1)}\n```"]
         write_text(out / MARKDOWN, "\n\n".join(parts) + "\n")
@@ -104,21 +100,11 @@ def table_of(
             remarks.append(f"{other.name} in {folder.name} has finished {len(games)} of these {len(wanted)} games")
         runs.append(PlayedRun(folder, other.asked, games))
     names = _names(runs)
-    columns = {name: estimates_of(one.games) for name, one in zip(names, runs, strict=True)}
-    truths = [name for name, one in zip(names, runs, strict=True) if one.asked["player"].get("kind") == "truth"]
-    metrics = [metric for metric in METRICS if metric.model is None or metric.model in run.asked[FACTS]]
-    labels = {metric.key: metric.name for metric in metrics}
-    for key in (metric.key for metric in metrics if metric.model):
-        best = max((columns[name][key].value for name in truths), default=math.inf)
-        if better := [name for name in names if columns[name][key].value > best]:  # none is above NaN
-            labels[key] += f" {UNINFORMATIVE}"
-            remarks.append(f"{labels[key]} cannot rank players: {better[0]} scores better than the true shots")
     counts = f"{counted(len(wanted), 'game')}, {counted(sum(len(game.turns) for game in run.games), 'turn')}"
     return PaperTable(
         f"{names[0]}: {counts}, measured like world {run.asked['world']['name']!r}",
-        columns,
-        metrics,
-        labels,
+        {name: estimates_of(one.games) for name, one in zip(names, runs, strict=True)},
+        [metric for metric in METRICS if metric.model is None or metric.model in run.asked[FACTS]],
         {**(facts or {}), **{key: value for key, value in run.asked.items() if key != ABOUT}, "machine": machine()},
         tuple(dict.fromkeys(remarks)),
     )
