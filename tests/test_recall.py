@@ -57,6 +57,8 @@ def test_a_thing_recalls_the_turn_that_described_it():
     assert remembered(session, text("read a book with the scarf")) == [2, 8, 9, 10]
     assert remembered(session, text("read a book with a blue scarf")) == [7, 8, 9, 10]
     assert remembered(session, PLAIN) == [7, 8, 9, 10]
+    session = played([text("run with a red scarf"), *[PLAIN] * 5, text("see a blue car"), *[PLAIN] * 3])
+    assert remembered(session, text("swim with the scarf and the car")) == [1, 7, 9, 10], "one recalled removes another"
 
 
 @pytest.mark.parametrize(
@@ -79,8 +81,8 @@ def test_a_noun_in_any_form_recalls_its_turn_and_an_adjective_none(first, later,
 
 
 def test_the_opening_picture_is_recalled_for_what_no_turn_described():
-    session = played([text("run with the scarf"), *[PLAIN] * 8], opening=text("run"))
-    assert remembered(session, text("dance with the scarf"), stored=False) == [0, 7, 8, 9]
+    session = played([text("run with the scarf"), *[PLAIN] * 28], opening=text("run"))
+    assert remembered(session, text("dance with the scarf"), stored=False) == [0, 27, 28, 29]
     described = played([text("run with a red scarf"), *[PLAIN] * 8], opening=text("run"))
     assert remembered(described, text("dance with the scarf")) == [1, 7, 8, 9]
 
@@ -97,6 +99,8 @@ def test_things_come_before_the_place_and_the_place_before_characters():
     wanted = text("swim with the car", "night castle", "Taro")
     recalled = {most: played(lines, 4, most).recall(wanted, stored=True) for most in (1, 2, 3)}
     assert recalled == {1: (1,), 2: (1, 2), 3: (1, 2, 3)}
+    session = played([*lines[:7], text("see a blue scarf"), PLAIN, PLAIN], 4, 1)
+    assert session.recall(text("swim with the scarf and the car"), stored=True) == (1,), "turn 8 stays anyway"
 
 
 def test_only_turns_in_memory_are_recalled_without_a_story():

@@ -216,7 +216,7 @@ class GameSession:
         """
         assert self.window is not None and self.memory is not None, "call with_defaults first"
         most = min(self.memory.turns, self.window - 1)  # the last turn always stays
-        if self.memory.kind == RECENT or most < 1 or len(self.turns) <= self.window:
+        if self.memory.kind == RECENT or most < 1:
             return ()
 
         def is_known(number: int) -> bool:

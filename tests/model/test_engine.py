@@ -147,6 +147,8 @@ def test_the_reply_tree_chooses_as_one_pass_per_number(name, tiny_tokenizer):
         engine = GameEngine(TINY, tiny_tokenizer, PROFILES[name]).eval()
         with torch.no_grad():  # else the first choice is hardly ever a number
             engine.llm.lm_head.weight[[tiny_tokenizer.strength(value) for value in range(-5, 6)]] *= 8
+            for layer in engine.llm.model.layers:  # else hardly any choice depends on positions
+                layer.self_attn.q_proj.weight *= 200
         session = GameSession(window=2)
         for line in LINES:
             state = engine.predict(session.past(), line)

@@ -69,6 +69,9 @@ def test_a_story_reads_back_its_turns(tmp_path):
         assert gone == replace(kept, state=replace(kept.state, representation=None))
         assert torch.equal(story.load_turn(gone).state.representation, kept.state.representation)
         assert story.load_turn(kept) is kept
+    long = StubPlayer(tmp_path, name="long").play(map(str, range(30)))
+    wide = long.story.load_session(long.story.session(30, 25))
+    assert [turn.number for turn in wide.turns if turn.state.representation is not None] == [*range(6, 31)]
 
 
 def test_branching_keeps_the_old_branch(tmp_path):
@@ -79,6 +82,8 @@ def test_branching_keeps_the_old_branch(tmp_path):
     assert [clip.name for clip in sorted(story.folder.glob("turn-*"))] == ["turn-001.mp4", "turn-002.mp4"]
     again = StubPlayer(tmp_path).play(["one", "two", "three"])
     assert (again.story.branch, again.computed) == ("main", [])
+    again.story.add_turn(again.session.turns[2], again.story.entries[2].shot, proposed_by="a director")
+    assert again.story.entries[2].proposed_by == "", "a turn keeps who proposed it"
     assert again.story.branches() == ["main", "branch-2"]
 
 
@@ -162,6 +167,8 @@ def test_a_damaged_file_is_noticed_and_restored(tmp_path, store, suffix, damage)
         path.write_bytes(content[:-9] + bytes(255 - byte for byte in content[-9:]))
     elif damage == "foreign":
         path.write_bytes(json.dumps({"key": {}, "suffix": "/../../x"}).encode())
+    known = {"turns": player.story.states, "shots": player.story.shots}[store]
+    assert (known.record(address) is not None) == (damage == "flipped" and suffix != ".json"), "only hashing shows it"
     again = StubPlayer(tmp_path).play(["one", "two"])
     assert len(again.computed) == 1
     assert files(tmp_path) == before

@@ -8,12 +8,15 @@ import torch
 from animegamer_core.data.records import GameRecord
 from animegamer_core.train.losses import (
     contrastive,
+    divergence,
+    edge_error,
+    motion_error,
     noised,
     sqrt_alpha_cumprod,
     timestep_band,
     velocity_target,
 )
-from animegamer_core.train.sampling import ClipSampler, WindowSampler
+from animegamer_core.train.sampling import ClipSampler, MicroBatch, WindowSampler
 
 
 def test_velocity_loss_is_the_released_weighted_loss_on_clean_latents():
@@ -26,6 +29,17 @@ def test_velocity_loss_is_the_released_weighted_loss_on_clean_latents():
     weighted = ((predicted - clean) ** 2 / (1 - share**2)).mean()
     ours = ((velocity - velocity_target(clean, noise, share)) ** 2).mean()
     assert weighted.item() == pytest.approx(ours.item(), rel=1e-9)
+
+
+def test_the_losses_of_pictures_by_hand():
+    mean, logvar = torch.tensor([0.5, -3.0]), torch.tensor([0.2, -1.0])
+    known = torch.distributions.Normal(mean, (logvar / 2).exp())
+    prior = torch.distributions.Normal(0.0, 1.0)
+    assert divergence(mean, logvar) == pytest.approx(torch.distributions.kl_divergence(known, prior).mean().item())
+    columns = torch.tensor([0.0, 1.0, 0.0, 1.0]).expand(1, 3, 2, 4, 4)  # whose 2 x 2 means are all the same
+    assert [edge_error(columns, 0 * columns, scales).item() for scales in (1, 2)] == [1, 1]
+    moving = torch.tensor([0.0, 3.0])[:, None, None] * torch.ones(1, 3, 2, 4, 4)
+    assert motion_error(moving, 0 * moving) == 3 and motion_error(moving[:, :, :1], moving[:, :, 1:]) == 0
 
 
 @pytest.mark.parametrize(("processes", "bands", "sharing"), [(1, 1, 1), (24, 8, 3), (7, 1, 7)])
@@ -48,6 +62,8 @@ def test_every_clip_is_read_once_a_round():
     read = torch.cat([order.batch(step) for step in range(7)]).tolist()
     assert sorted(read) == sorted([*range(10, 17)] * 3)
     assert ClipSampler(range(10, 17), 3, seed=1).batch(5).tolist() == read[15:18]
+    parts = [MicroBatch(0, rank, 2, index, 3).rows(torch.arange(12)) for rank in range(2) for index in range(3)]
+    assert torch.cat(parts).tolist() == [*range(12)], "each process takes successive samples"
     assert torch.cat([ClipSampler(range(10, 17), 3, seed=2).batch(step) for step in range(7)]).tolist() != read
 
 

@@ -277,13 +277,20 @@ def test_the_average_begins_with_nine_tenths_of_the_first_step(ready, tmp_path):
     assert moved
 
 
-@pytest.mark.parametrize("stage", ["adapt", "distill"])
+@pytest.mark.parametrize("stage", ["joint", "adapt", "distill"])
 def test_both_conditions_are_dropped_as_often_as_the_stage_says(stage, ready):
+    parts, nothing = new_parts(ready), {"text": 0.0, "image": 0.0} if stage == "joint" else {"states": 7.0}
+    parts.decoder.unconditional_ND.fill_(7.0)
+    mean, deviation = ready.gather("latents", torch.arange(4), torch.device("cpu")).float().unbind(1)
     for chance in (0.0, 1.0):
-        learner = DiffusionLearner(tiny_config(stage, drop_both=chance), new_parts(ready).decoder, None)
-        learner.decoder.unconditional_ND.fill_(7.0)
-        states = learner.batch(ready, torch.arange(4), MicroBatch(0), torch.device("cpu"))["states"]
-        assert (states == 7).all() == (chance == 1) and (states == 7).any() == (chance == 1)
+        config = tiny_config(stage, drop_both=chance, drop_motion=1e-9)
+        learner = DiffusionLearner(config, parts.decoder, parts.encoder if stage == "joint" else None)
+        batch = learner.batch(ready, torch.arange(4), MicroBatch(0), torch.device("cpu"))
+        for name, value in nothing.items():
+            lost = (batch[name] == value).flatten(1).all(1)
+            assert lost.all() == lost.any() == (chance == 1)
+        assert (batch["motion"] == 0).all() == (chance == 1)
+        assert ((batch["clean"] - mean) / deviation).std() == pytest.approx(1, abs=0.1), "a sample, not the mean"
     assert [stage_config(name, "scratch").drop_both for name in ("adapt", "distill")] == [0.1, 0.0]
 
 
