@@ -1,4 +1,4 @@
-"""JSON and JSON Lines files: one reader, with limits, that checks every value against a type.
+"""JSON and JSON Lines files: one reader, which checks every value against a type.
 
 A type is what msgspec takes: a dataclass, a TypedDict, `dict[str, float]`, `Annotated[int, msgspec.Meta(ge=0)]`. Keys
 that a class does not have are passed over, so that a newer version may add some. NaN and Infinity are not JSON.
@@ -17,8 +17,6 @@ import msgspec
 from .messages import shortened
 
 Value = TypeVar("Value")
-LARGEST_FILE = 16 << 20  # bytes, which may take twenty times the memory; ours are smaller, 10,000 films take 3 MB
-LARGEST_LINE = 4 << 20
 BOM = codecs.BOM_UTF8  # which Notepad, Excel and PowerShell put before a text
 _WORDS = {
     "object": "an object", "array": "a list", "str": "a text", "int": "a whole number", "float": "a number",
@@ -38,23 +36,13 @@ class Row(NamedTuple):
     problem: str | None
 
 
-def read_json(path: Path, kind: type[Value], largest: int = LARGEST_FILE) -> Value:
-    """The value in a JSON file. JsonError: missing, larger than `largest` bytes, damaged, or not a `kind`."""
-    return parse_json(read_limited(path, largest), kind, str(path))
-
-
-def read_limited(path: Path, largest: int = LARGEST_FILE) -> bytes:
-    """The content of a JSON file. JsonError: missing, unreadable, or larger than `largest` bytes."""
+def read_json(path: Path, kind: type[Value]) -> Value:
+    """The value in a JSON file. JsonError: missing, unreadable, damaged, or not a `kind`."""
     try:
-        if not path.is_file() and path.exists():  # reading from a pipe would wait for ever
-            raise JsonError(f"{path}: cannot be read (it is not a file)")
-        with path.open("rb") as file:
-            data = file.read(largest + 1)
+        data = path.read_bytes()
     except OSError as error:
         raise JsonError(f"{path}: cannot be read ({error.strerror})") from error
-    if len(data) > largest:
-        raise JsonError(f"{path}: expected a JSON file of at most {largest} bytes")
-    return data
+    return parse_json(data, kind, str(path))
 
 
 def parse_json(data: bytes | str, kind: type[Value], where: str) -> Value:
@@ -86,10 +74,7 @@ def read_rows(path: Path, kind: type[Value]) -> Iterator[Row]:
         return
     decoder = msgspec.json.Decoder(kind)
     with path.open("rb") as file:
-        for number, line in enumerate(iter(lambda: file.readline(LARGEST_LINE + 1), b""), start=1):
-            if len(line) > LARGEST_LINE:
-                yield Row(number, None, f"longer than {LARGEST_LINE} bytes, and the lines after it were not read")
-                return
+        for number, line in enumerate(file, start=1):
             line = line.removeprefix(BOM) if number == 1 else line
             if not line.strip():
                 continue

@@ -11,7 +11,11 @@ import math
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Annotated
 
+from msgspec import Meta
+
+from .json_files import to_type
 from .messages import shortened
 
 PROGRAM = "python -m animegamer_core"  # the command line, as written in messages
@@ -21,6 +25,9 @@ LARGEST = 1 << 24  # far above any real size; a file with a larger number is dam
 MOST_POSITIONS = 1 << 28  # values in the position table, 20 times the released one; no tensor gives its size
 MOST_LEVELS = 8
 MOST_LAYERS = 200  # layers of a model; each takes time to build, before its weights are checked
+Size = Annotated[int, Meta(ge=1, le=LARGEST)]
+Layers = Annotated[int, Meta(ge=1, le=MOST_LAYERS)]
+Scale = Annotated[float, Meta(ge=0, le=LARGEST)]
 TIME_FACTOR = 4  # frames per latent frame: CogVideoX's causal VAE turns 1 + 4n frames into 1 + n
 
 
@@ -65,9 +72,9 @@ def _check_choice(what: str, value: str, allowed: tuple[str, ...]) -> None:
 class StateSpec:
     """The shape of an action-aware representation: N tokens of width D (226 x 1920 at release)."""
 
-    text_tokens: int = 30  # + 196 image patches = 226, the text length that CogVideoX-2B was trained with
-    image_tokens: int = 196
-    width: int = 1920
+    text_tokens: Size = 30  # + 196 image patches = 226, the text length that CogVideoX-2B was trained with
+    image_tokens: Size = 196
+    width: Size = 1920
 
     @property
     def tokens(self) -> int:
@@ -79,12 +86,12 @@ class StateSpec:
 class TextEncoderSpec:
     """A T5 encoder for the motion text (t5-v1_1-xxl at release)."""
 
-    vocab_size: int = 32128
-    width: int = 4096
-    head_width: int = 64
-    heads: int = 64
-    intermediate: int = 10240
-    layers: int = 24
+    vocab_size: Size = 32128
+    width: Size = 4096
+    head_width: Size = 64
+    heads: Size = 64
+    intermediate: Size = 10240
+    layers: Layers = 24
 
 
 @dataclass(frozen=True)
@@ -94,12 +101,12 @@ class ImageEncoderSpec:
     The representation uses the tokens before the last block (docs/reference.md, image encoder).
     """
 
-    image_size: int = 224
-    patch: int = 16
-    width: int = 768
-    layers: int = 12
-    heads: int = 12
-    intermediate: int = 3072
+    image_size: Size = 224
+    patch: Size = 16
+    width: Size = 768
+    layers: Layers = 12
+    heads: Size = 12
+    intermediate: Size = 3072
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
@@ -122,14 +129,14 @@ class EncoderSpec:
 class EngineSpec:
     """The game engine: a Mistral of these sizes (Mistral-7B-Instruct-v0.1 with 284 added tokens at release)."""
 
-    vocab_size: int = 32284
-    hidden: int = 4096
-    intermediate: int = 14336
-    layers: int = 32
-    heads: int = 32
-    kv_heads: int = 8
-    rope_theta: float = 10000.0
-    max_positions: int = 32768
+    vocab_size: Size = 32284
+    hidden: Size = 4096
+    intermediate: Size = 14336
+    layers: Layers = 32
+    heads: Size = 32
+    kv_heads: Size = 8
+    rope_theta: Scale = 10000.0
+    max_positions: Size = 32768
 
     def __post_init__(self) -> None:
         if self.hidden % (2 * self.heads) or self.heads % self.kv_heads:  # RoPE rotates pairs of channels
@@ -143,11 +150,11 @@ class EngineSpec:
 class VaeSpec:
     """The causal 3-D VAE between frames and latents (CogVideoX's, 8 x 8 x 4 at release)."""
 
-    channels: tuple[int, ...] = (128, 256, 256, 512)
-    layers_per_block: int = 3
-    latent_channels: int = 16
-    norm_groups: int = 32
-    scaling_factor: float = 1.15258426
+    channels: tuple[Size, ...] = (128, 256, 256, 512)
+    layers_per_block: Layers = 3
+    latent_channels: Size = 16
+    norm_groups: Size = 32
+    scaling_factor: Scale = 1.15258426
 
     def __post_init__(self) -> None:
         if len(self.channels) > MOST_LEVELS:
@@ -165,18 +172,18 @@ class VaeSpec:
 class DecoderSpec:
     """The shot decoder D_a: a CogVideoX transformer, its VAE, and the shot's size."""
 
-    layers: int = 30
-    heads: int = 30
-    head_width: int = 64
-    time_width: int = 512
-    patch: int = 2
-    frames: int = 17
-    height: int = 480
-    width: int = 720
-    fps: int = 8
-    spatial_scale: float = 1.875
-    steps: int = 50
-    guidance_scale: float = 6.0  # the strength; 0 if the weights include guidance, as after stage distill
+    layers: Layers = 30
+    heads: Size = 30
+    head_width: Size = 64
+    time_width: Size = 512
+    patch: Size = 2
+    frames: Size = 17
+    height: Size = 480
+    width: Size = 720
+    fps: Size = 8
+    spatial_scale: Scale = 1.875
+    steps: Size = 50
+    guidance_scale: Scale = 6.0  # the strength; 0 if the weights include guidance, as after stage distill
     vae: VaeSpec = VaeSpec()
     guides_motion: bool = False  # whether guidance also amplifies the motion value; the decoder must know none as well
 
@@ -230,8 +237,8 @@ class ModelSpec:
 
     @classmethod
     def from_dict(cls, values: typing.Mapping[str, typing.Any]) -> ModelSpec:
-        """The spec in `values`; ValueError names the first field that is unknown, missing or invalid."""
-        return _from_dict(cls, values, "spec")
+        """The spec in `values`; ValueError names the first field that is missing or invalid."""
+        return to_type(values, cls, "spec")
 
 
 @dataclass(frozen=True)
@@ -371,44 +378,6 @@ class Reading:
         return read
 
 
-class SamplingPreset(typing.Protocol):
-    """A preset's choice of steps and guidance; None means the world's."""
-
-    @property
-    def steps(self) -> int | None: ...
-
-    @property
-    def guidance(self) -> str | None: ...
-
-
-@dataclass(frozen=True)
-class ResolvedSampling:
-    """How a shot is sampled: the number of steps and the guidance schedule."""
-
-    steps: int
-    guidance: str
-
-
-def resolve_sampling(
-    spec: ModelSpec,
-    profile: Profile,
-    steps: int | None = None,
-    guidance: str | None = None,
-    preset: SamplingPreset | None = None,
-) -> ResolvedSampling:
-    """The given steps and guidance; where one is None, the preset's; else the world's (its spec's and its profile's).
-
-    A preset never raises the number of steps above the world's.
-    """
-    if steps is None:
-        steps = spec.decoder.steps
-        if preset is not None and preset.steps is not None:
-            steps = min(preset.steps, steps)
-    if guidance is None:
-        guidance = profile.guidance if preset is None or preset.guidance is None else preset.guidance
-    return ResolvedSampling(steps, guidance)
-
-
 def get_spec(name: str) -> ModelSpec:
     """The named row of SPECS, or `release`; ValueError lists the names."""
     rows = {**SPECS, "release": RELEASE}
@@ -420,35 +389,3 @@ def get_profile(name: str) -> Profile:
     """The named profile; ValueError lists the names."""
     _check_choice("profile", name, tuple(PROFILES))
     return PROFILES[name]
-
-
-def _from_dict(cls: type, values: typing.Mapping[str, typing.Any], where: str) -> typing.Any:
-    """A (nested) spec dataclass from JSON values; ValueError for unknown, missing or invalid fields."""
-    hints = typing.get_type_hints(cls)
-    unknown = sorted(set(values) - set(hints))
-    if unknown:
-        raise ValueError(f"{where}: unknown field {unknown[0]!r}; expected {', '.join(hints)}")
-    for field in dataclasses.fields(cls):
-        if field.default is dataclasses.MISSING and field.name not in values:
-            raise ValueError(f"{where}.{field.name} is missing; expected {hints[field.name].__name__}")
-    return cls(**{name: _field(hints[name], value, f"{where}.{name}") for name, value in values.items()})
-
-
-def _field(kind: typing.Any, value: typing.Any, where: str) -> typing.Any:
-    """A field of this type from a JSON value."""
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        return _from_dict(kind, _checked(value, dict, where), where)
-    if typing.get_origin(kind) is tuple:
-        return tuple(_checked(item, int, where) for item in _checked(value, list | tuple, where))
-    return _checked(value, float | int if kind is float else kind, where)
-
-
-def _checked(value: typing.Any, kind: typing.Any, where: str) -> typing.Any:
-    if not isinstance(value, kind) or isinstance(value, bool) and kind is not bool:
-        raise ValueError(f"{where}: {shortened(value, 40)!r} is not of type {kind}")
-    largest = MOST_LAYERS if "layers" in where.rpartition(".")[2] else LARGEST
-    if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value <= largest:
-        raise ValueError(f"{where}: {shortened(value, 40)} is not a valid size; expected 1 to {largest}")
-    if isinstance(value, float) and not 0 <= value <= LARGEST:
-        raise ValueError(f"{where}: {value} is not a valid scale; expected 0 to {LARGEST}")
-    return value

@@ -11,10 +11,9 @@ CORE = ROOT / "animegamer_core"
 # From the bottom up: a package imports those of earlier rows, and never one of its own row.
 LAYERS = (
     {"messages"},
-    {"game", "files"},
+    {"game", "files", "json_files"},
     {"spec"},
     {"endpoint"},
-    {"json_files"},
     {"media", "model"},
     {"weights"},
     {"runtime", "data"},

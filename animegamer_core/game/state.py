@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from msgspec import Meta
 
 from ..messages import shortened
 from .life import LIMITS, PUBLISHED_RULES, Rules, Values
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 CACHED_TURNS = 20  # a session keeps the representations of its last turns (more for a wider window) in memory
 MOST_TOKENS = 1024  # of an instruction; 20 turns of that length fit in the engine's positions, usual ones have 60
 MOST_LETTERS = 8 * MOST_TOKENS  # of an instruction, where no tokenizer is loaded
+_Pixels = Annotated[float, Meta(ge=-1e6, le=1e6)]  # a file with a larger number is damaged
 DEFAULT_WINDOW = 4  # training used up to 4 past turns (docs/reference.md, training)
 
 
@@ -52,8 +55,8 @@ class MotionTable:
     """
 
     name: str
-    values: tuple[float, ...]
-    edges: tuple[float, ...] | None = None
+    values: Annotated[tuple[_Pixels, ...], Meta(min_length=5, max_length=5)]
+    edges: Annotated[tuple[_Pixels, ...], Meta(min_length=4, max_length=4)] | None = None
 
     def value(self, scope: int) -> float:
         """The motion value of a scope; numbers outside 1..5 mean `wild`, as in the released scripts."""

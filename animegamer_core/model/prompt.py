@@ -33,7 +33,6 @@ Levels = tuple[int, ...]  # the numbers of one turn: its motion level, then the 
 
 RELEASE_SLOTS = 256  # slot tokens of the released vocabulary, of which 226 are used
 STRENGTHS = range(-5, 6)
-LARGEST_TOKENIZER = 32 << 20  # bytes of a tokenizer's file; Mistral's has 2 MB
 RELEASE_BASE = 32000  # entries of Mistral-7B-Instruct-v0.1's own vocabulary
 
 
@@ -263,13 +262,13 @@ def parse_reply(text: str, count: int = 1 + len(STATS)) -> Levels:
 def read_tokenizer(path: Path) -> Tokenizer:
     """Read a `tokenizers` model from a JSON file, without what is not used here: truncation, padding, post-processor.
 
-    ValueError if the file is damaged, too large or something else.
+    ValueError if the file is damaged or something else.
     """
     from tokenizers import Tokenizer
 
     try:
         unused = dict.fromkeys(("truncation", "padding", "post_processor"))
-        content = {**read_json(path, dict[str, Any], LARGEST_TOKENIZER), **unused}
+        content = {**read_json(path, dict[str, Any]), **unused}
         return Tokenizer.from_buffer(msgspec.json.encode(content))  # from_file raises a bare Exception
     except ValueError as error:
         why = shortened(str(error).removeprefix(f"{path}: ").rpartition("buffer: ")[2])

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ..spec import ModelSpec, Profile, resolve_sampling
+from ..spec import ModelSpec, Profile
 from .models import LoadedModels, PlaySettings
 from .optimizations import COMPILING, approximations, check_names, optimize, supported
 
@@ -138,6 +138,34 @@ def check_offloading(preset: Preset) -> None:
             f"optimization {wrong[0]} does not work with offloading, which preset {preset.name} uses; drop it, or "
             "choose another preset"
         )
+
+
+@dataclass(frozen=True)
+class ResolvedSampling:
+    """How a shot is sampled: the number of steps and the guidance schedule."""
+
+    steps: int
+    guidance: str
+
+
+def resolve_sampling(
+    spec: ModelSpec,
+    profile: Profile,
+    steps: int | None = None,
+    guidance: str | None = None,
+    preset: Preset | None = None,
+) -> ResolvedSampling:
+    """The given steps and guidance; where one is None, the preset's; else the world's (its spec's and its profile's).
+
+    A preset never raises the number of steps above the world's.
+    """
+    if steps is None:
+        steps = spec.decoder.steps
+        if preset is not None and preset.steps is not None:
+            steps = min(preset.steps, steps)
+    if guidance is None:
+        guidance = profile.guidance if preset is None or preset.guidance is None else preset.guidance
+    return ResolvedSampling(steps, guidance)
 
 
 def with_preset(preset: Preset, settings: PlaySettings, world: World) -> PlaySettings:

@@ -6,7 +6,6 @@ The record is written after its file, so a file with a record is complete. Impor
 
 from __future__ import annotations
 
-import hashlib
 import json
 import typing
 from collections.abc import Callable, Mapping
@@ -19,15 +18,14 @@ from ..files import replacing, write_text
 from ..game.state import GameState
 from ..json_files import read_json, to_type
 from ..messages import shortened
+from ..weights.storage import note_of
 from .turn import Key, address_of
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
 
 
-LARGEST_RECORD = 1 << 20  # bytes
 _AGAIN = "play this turn again to restore it"
-_BLOCK = 1 << 20  # bytes that are read at a time
 
 
 class _File(typing.TypedDict):
@@ -56,7 +54,7 @@ class ContentStore:
     def record(self, address: str) -> Record | None:
         """The record of `address`; None if it is missing or damaged, or its file is missing or has another size."""
         try:
-            record = read_json(self.folder / f"{address}.json", Record, LARGEST_RECORD)
+            record = read_json(self.folder / f"{address}.json", Record)
             if address_of(to_type(record["key"], self.key_type, address)) != address:
                 return None
             path = self.folder / f"{address}{record['suffix']}"
@@ -68,7 +66,7 @@ class ContentStore:
     def find(self, address: str) -> Record | None:
         """As `record`, but also None if the file's content has changed."""
         record = self.record(address)
-        return record if record is not None and _digest(self.path(address)) == record["sha256"] else None
+        return record if record is not None and note_of(self.path(address)).sha256 == record["sha256"] else None
 
     def path(self, address: str) -> Path:
         """The file of an address; ValueError if it is missing or damaged."""
@@ -83,17 +81,9 @@ class ContentStore:
         path = self.folder / f"{address}{suffix}"
         with replacing(path) as part:
             write(part)
-        content = {"suffix": suffix, "bytes": path.stat().st_size, "sha256": _digest(path)}
-        write_text(self.folder / f"{address}.json", json.dumps({"key": asdict(key), **values, **content}) + "\n")
+        record = {"key": asdict(key), **values, "suffix": suffix, **asdict(note_of(path))}
+        write_text(self.folder / f"{address}.json", json.dumps(record) + "\n")
         return address
-
-
-def _digest(path: Path) -> str:
-    found = hashlib.sha256()
-    with path.open("rb") as file:  # a damaged file may be larger than memory
-        while block := file.read(_BLOCK):
-            found.update(block)
-    return found.hexdigest()
 
 
 def state_of(record: Record) -> GameState:

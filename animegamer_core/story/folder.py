@@ -30,7 +30,6 @@ FORMAT = 1  # raised when an older program could misread a story
 INDEX = "story.json"
 LOCKS, TRASH = ".locks", ".trash"  # folders next to the stories
 FIRST_BRANCH = "main"
-LARGEST_INDEX = 1 << 28  # bytes; a branch of 10,000 turns takes about 2 MB
 _TICKET = re.compile(r"(?P<time>[0-9]{1,20}) (?P<name>[^/\\]+)")
 _Address = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}\\Z")]
 _BranchName = Annotated[str, msgspec.Meta(pattern=f"^(?:{FIRST_BRANCH}|branch-[0-9]{{1,6}})\\Z")]
@@ -84,14 +83,19 @@ def check_story_name(name: str) -> str:
 
 def story_names(root: Path | str) -> list[str]:
     """The stories below `root`, the last played first; other folders are skipped."""
-    indexes = [path for path in Path(root).glob(f"*/{INDEX}") if _is_story(path)]
-    return [path.parent.name for path in sorted(indexes, key=_played_at, reverse=True)]
+    played = {}
+    for index in Path(root).glob(f"*/{INDEX}"):
+        with suppress(OSError, ValueError):  # no story, or removed meanwhile
+            check_story_name(index.parent.name)
+            read_index(index)
+            played[index.parent.name] = index.stat().st_mtime_ns
+    return sorted(played, key=played.__getitem__, reverse=True)
 
 
 def read_index(path: Path) -> StoryIndex:
     """The index of a story; ValueError names the field that is invalid."""
     try:
-        index = read_json(path, StoryIndex, LARGEST_INDEX)
+        index = read_json(path, StoryIndex)
     except JsonError as error:
         raise ValueError(f"{error}; this is not the index of a story, so choose another name for the story") from error
     if index.format != FORMAT:
@@ -139,23 +143,6 @@ def exclusive_access(root: Path, name: str, reading: bool = False) -> Iterator[N
             if not reading or error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
                 raise
         yield
-
-
-def _is_story(index: Path) -> bool:
-    try:
-        check_story_name(index.parent.name)
-        read_index(index)
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def _played_at(index: Path) -> int:
-    """When a story was played last, 0 if it was removed meanwhile."""
-    try:
-        return index.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def rename_story(root: Path, name: str, new: str) -> None:

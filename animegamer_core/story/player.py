@@ -16,7 +16,7 @@ from ..game.director import Director, director_for
 from ..game.life import PUBLISHED_RULES
 from ..game.state import GameSession, Turn
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
-from ..spec import resolve_sampling
+from ..runtime.presets import resolve_sampling
 from .story import Story
 from .turn import ShotKey, address_of, draw_turn, opening_address, predict_turn, shot_key, state_key
 

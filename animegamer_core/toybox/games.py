@@ -68,9 +68,6 @@ def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
             motion=motion,
             place=place,
             time=time,
-            prop=None,
-            prop_colour=None,
-            prop_told=False,
             amplitude=_amplitude(rng),
             seed=scene_seed(split, seed, turn),
         )

@@ -100,6 +100,7 @@ def is_at_chance(right: NDArray[np.bool_], truth: NDArray[np.int64]) -> bool:
     return float(np.mean(right)) <= guess + 3 * math.sqrt(guess * (1 - guess) / count)
 
 
+@torch.inference_mode()
 def recognise(
     net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int = 32, present: Collection[str] = ()
 ) -> Labels:
@@ -107,23 +108,14 @@ def recognise(
 
     present: heads that may not answer "none", so that a guess has equal chances among the other classes.
     """
-    found = {}
-    for name, logits in _logits(net, frames_u8, batch).items():
-        first = HEADS[name].index(NONE) + 1 if name in present else 0
-        found[name] = (first + logits[:, first:].argmax(dim=-1)).numpy()
-    return found
-
-
-@torch.inference_mode()
-def _logits(net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int) -> dict[str, Tensor]:
-    """The logits (M, classes) of every head for clips (M, 17, H, W, 3), on the CPU."""
     device = net.looks.weight.device
-    seen = {name: [torch.empty(0, len(classes))] for name, classes in HEADS.items()}
+    seen = {name: [torch.empty(0, dtype=torch.int64)] for name in HEADS}
     for start in range(0, len(frames_u8), batch):
         clips = torch.as_tensor(frames_u8[start : start + batch]).to(device)
         for name, logits in net(rearrange(clips, "b f h w c -> b f c h w")).items():
-            seen[name].append(logits.cpu())
-    return {name: torch.cat(rows) for name, rows in seen.items()}
+            first = HEADS[name].index(NONE) + 1 if name in present else 0
+            seen[name].append(first + logits[:, first:].argmax(dim=-1).cpu())
+    return {name: torch.cat(rows).numpy() for name, rows in seen.items()}
 
 
 @torch.inference_mode()

@@ -41,40 +41,25 @@ def with_references(scenes: Sequence[Scene], split: str, rng: random.Random) -> 
     return tuple(done)
 
 
-def _same_place(scene: Scene, earlier: Sequence[Scene]) -> Scene:
-    return replace(scene, place=earlier[-1].place, refers="place")
-
-
-def _pronoun(scene: Scene, earlier: Sequence[Scene]) -> Scene | None:
-    return replace(scene, refers="who") if scene.partner is None else None
-
-
-def _again(scene: Scene, earlier: Sequence[Scene]) -> Scene:
-    return replace(scene, motion=earlier[-1].motion, partner=earlier[-1].partner, refers="again")
-
-
 def _with_friend(refers: str) -> Change:
     """The change in which the couple of the window's latest shot of two meets again. refers: `they` or `friend`."""
 
     def change(scene: Scene, earlier: Sequence[Scene]) -> Scene | None:
-        partners = [before.partner for before in earlier[-WINDOW:] if before.partner is not None]
-        if not partners:
+        couple = next((before for before in reversed(earlier[-WINDOW:]) if before.partner is not None), None)
+        if couple is None:
             return None
-        motion = scene.motion if MOTIONS[scene.motion].partner else _couples_motion(earlier)
-        return replace(scene, motion=motion, partner=partners[-1], refers=refers)
+        motion = scene.motion if MOTIONS[scene.motion].partner else couple.motion
+        return replace(scene, motion=motion, partner=couple.partner, refers=refers)
 
     return change
 
 
-def _couples_motion(earlier: Sequence[Scene]) -> str:
-    """The motion of the latest shot of two characters."""
-    return next(scene.motion for scene in reversed(earlier) if scene.partner is not None)
-
-
 CHANGES: dict[str, Change] = {
-    "place": _same_place,
-    "who": _pronoun,
-    "again": _again,
+    "place": lambda scene, earlier: replace(scene, place=earlier[-1].place, refers="place"),
+    "who": lambda scene, earlier: replace(scene, refers="who") if scene.partner is None else None,
+    "again": lambda scene, earlier: replace(
+        scene, motion=earlier[-1].motion, partner=earlier[-1].partner, refers="again"
+    ),
     "they": _with_friend("they"),
     "friend": _with_friend("friend"),
 }

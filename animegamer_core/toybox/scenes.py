@@ -67,7 +67,6 @@ def probe_scene(seed: int) -> Scene:
         time=rng.choice(TIMES),
         prop=prop,
         prop_colour=rng.choice(tuple(COLOURS)) if prop else None,
-        prop_told=False,
         amplitude=low * (high / low) ** rng.random(),
         seed=rng.getrandbits(56) * 4 + OWN_SPLIT,
     )
@@ -114,13 +113,9 @@ def reference_scenes(name: str) -> tuple[Scene, ...]:
         Scene(
             film=CHARACTERS[name].film,
             character=name,
-            partner=None,
             motion=REFERENCE_MOTION,
             place=place,
             time=time,
-            prop=None,
-            prop_colour=None,
-            prop_told=False,
             amplitude=2 * AMPLITUDES[0],
             seed=_seed(name, number),
         )

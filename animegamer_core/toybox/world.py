@@ -48,7 +48,7 @@ class Motion:
         return {"social": self.social, "entertainment": self.entertainment, "stamina": self.stamina}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Scene:
     """Everything that a shot shows.
 
@@ -59,15 +59,15 @@ class Scene:
 
     film: str
     character: str
-    partner: str | None
     motion: str
     place: str
     time: str
-    prop: str | None
-    prop_colour: str | None
-    prop_told: bool
     amplitude: float
     seed: int
+    partner: str | None = None
+    prop: str | None = None
+    prop_colour: str | None = None
+    prop_told: bool = False
     refers: str | None = None
 
 

@@ -10,7 +10,7 @@ import re
 import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -23,7 +23,6 @@ from ..game.state import MotionTable
 from ..json_files import JsonError, parse_json
 from ..messages import shortened
 from ..spec import Reading
-from .manifest import read_motion_table
 from .parts import LoraUpdate, LoraUpdates
 from .storage import LONGEST, CheckpointError, SafetensorsSource, finite_extremes, note_of, number, read_json
 
@@ -214,8 +213,8 @@ BASELINE_STAGES = ("gc",)  # they train a baseline that worlds are compared with
 class Motion(msgspec.Struct):
     """The motion values that a decoder was conditioned on. provenance: how they were measured."""
 
-    table: dict[str, Any]
-    provenance: dict[str, Any] = {}
+    table: MotionTable
+    provenance: dict[str, str] = {}
 
 
 class Notes(msgspec.Struct):
@@ -354,18 +353,14 @@ def _facts(path: str, _changed: int, _size: int) -> AdapterFacts:
     if is_outside(Path(path)):
         return AdapterFacts(path, STAGE, frozenset({"decoder"}))
     with open_adapter(Path(path)) as (notes, _):
-        facts = AdapterFacts(path, notes.stage, adapted_models(Path(path)))
+        parts, motion = adapted_models(Path(path)), notes.motion
     try:
-        if notes.reading is not None:
-            facts = replace(facts, reading=Reading.from_dict(notes.reading))
-        if notes.motion is not None:
-            table, measured = read_motion_table(notes.motion.table), notes.motion.provenance
-            facts = replace(
-                facts, motion_table=table, provenance={name: str(value) for name, value in measured.items()}
-            )
+        reading = None if notes.reading is None else Reading.from_dict(notes.reading)
     except ValueError as error:
         raise ValueError(f"{path}: its training notes cannot be read ({shortened(error)}); train it again") from error
-    return facts
+    if motion is None:
+        return AdapterFacts(path, notes.stage, parts, reading)
+    return AdapterFacts(path, notes.stage, parts, reading, motion.table, motion.provenance)
 
 
 def adapter_checksum(path: str) -> str:

@@ -28,21 +28,14 @@ def part_of(path: str) -> str:
 FORMAT = 1  # raised when an older program could misread the folder
 MANIFEST = "world.json"
 TENSORS, LORA, TOKENIZER = "model", "lora", "tokenizer"  # how the names of a part's files begin
-Number = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
-
-
-class _MotionTable(msgspec.Struct):
-    name: str
-    values: tuple[Number, Number, Number, Number, Number]
-    edges: tuple[Number, Number, Number, Number] | None = None
 
 
 class _Manifest(msgspec.Struct):
     """What world.json holds beside its format."""
 
-    spec: dict[str, Any]
+    spec: ModelSpec
     profile: str
-    motion_table: dict[str, Any]
+    motion_table: MotionTable
     files: dict[str, Any]
     provenance: dict[str, str] = {}
     licence: str = ""
@@ -60,22 +53,17 @@ def read_manifest(path: Path) -> tuple[dict[str, Any], dict[str, FileNote]]:
     found = read_json(path, _Manifest)
     try:
         fields = {
-            "spec": ModelSpec.from_dict(found.spec),
+            "spec": found.spec,
             "profile": get_profile(found.profile),
-            "motion_table": read_motion_table(found.motion_table),
+            "motion_table": found.motion_table,
             "provenance": found.provenance,
             "licence": found.licence,
             "trained_window": found.window,
             "life": found.life,
         }
         return fields, read_notes(found.files)
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise CheckpointError(f"{path}: {error}") from error
-
-
-def read_motion_table(values: Mapping[str, Any]) -> MotionTable:
-    """A motion table from json; ValueError if it does not hold five values and, where measured, four edges."""
-    return MotionTable(**msgspec.structs.asdict(to_type(values, _MotionTable, "motion_table")))
 
 
 def read_notes(values: Mapping[str, Any]) -> dict[str, FileNote]:

@@ -23,7 +23,6 @@ if typing.TYPE_CHECKING:
 
 LONGEST = 120  # characters of a foreign tensor's name that a message quotes
 _BLOCK = 1 << 20
-_LARGEST_JSON = 32 << 20  # bytes; the index of a published model has some 100 KB
 _POINTER = b"version https://git-lfs"
 
 
@@ -68,7 +67,7 @@ def read_json(path: Path, kind: typing.Any = dict[str, typing.Any]) -> typing.An
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
     try:
-        return json_files.read_json(path, kind, _LARGEST_JSON)
+        return json_files.read_json(path, kind)
     except json_files.JsonError as error:
         raise CheckpointError(str(error)) from error
 

@@ -1,22 +1,12 @@
 import numpy as np
 import pytest
 
-from animegamer_core.game.life import STATS
 from animegamer_core.game.state import GameSession, GameState
 from animegamer_core.media import contact_sheet as sheet
 from animegamer_core.media.contact_sheet import contact_sheet
 
 PUBLISHED = "Character: Miko; Motion: wildly fly on a broomstick; Background: night mountain."
 KANJI = "\u5343\u5c0b\u304c\u8d70\u308b"
-
-
-def turns_of(*instructions):
-    session = GameSession()
-    for number, instruction in enumerate(instructions):
-        session = session.step(
-            instruction, GameState(None, 1 + number % 5, {"social": 1, "entertainment": 0, "stamina": -1})
-        )
-    return session.turns
 
 
 def clip(shade):
@@ -33,7 +23,7 @@ def test_no_turns_or_no_clips_are_refused():
     with pytest.raises(ValueError, match="0 turns but 0 clips"):
         contact_sheet((), [], "tale")
     with pytest.raises(ValueError, match="2 turns but 1 clips"):
-        contact_sheet(turns_of("a", "b"), [clip(1)], "tale")
+        contact_sheet(played({}, {}), [clip(1)], "tale")
 
 
 def played(*changes, instruction=PUBLISHED):
@@ -41,14 +31,6 @@ def played(*changes, instruction=PUBLISHED):
     for change in changes:
         session = session.step(instruction, GameState(None, 4, change))
     return session.turns
-
-
-def pixels(sheet, name):
-    """The length of a gauge's bar in the sheet, in pixels."""
-    colour = [
-        int(next(stat.colour for stat in STATS if stat.name == name)[index : index + 2], 16) for index in (1, 3, 5)
-    ]
-    return (np.asarray(sheet) == colour).all(-1).any(0).sum()
 
 
 def test_a_sheet_has_a_card_with_frames_for_every_turn():
@@ -60,17 +42,6 @@ def test_a_sheet_has_a_card_with_frames_for_every_turn():
     assert (cards[0][:, -600:] != cards[1][:, -600:]).any(), "the numbers and stats of equal instructions"
     one = contact_sheet(played({"stamina": 1}), clips[:1], "a game")
     assert one.width == whole.shape[1] and one.height < len(whole)
-
-
-def test_bars_grow_with_the_stats():
-    frames = [clip(90)]
-    low = contact_sheet(played({"stamina": -10, "social": -5, "entertainment": 0}), frames, "g")
-    high = contact_sheet(played({"stamina": 10, "social": -5, "entertainment": 0}), frames, "g")
-    assert pixels(low, "stamina") == 0 and pixels(high, "stamina") == pytest.approx(224, abs=1), (
-        "nothing, and all of it"
-    )
-    assert pixels(high, "stamina") == pytest.approx(2 * pixels(high, "entertainment"), rel=0.05)
-    assert pixels(low, "social") == pytest.approx(pixels(low, "entertainment") / 2, rel=0.1)
 
 
 def test_a_sheet_takes_any_words():

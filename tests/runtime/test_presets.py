@@ -22,10 +22,11 @@ from animegamer_core.runtime.presets import (
     check_offloading,
     get_preset,
     preset_for_device,
+    resolve_sampling,
     tile_if_needed,
     with_preset,
 )
-from animegamer_core.spec import PROFILES, RELEASE, SPECS, resolve_sampling
+from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.story.player import PlaySettings
 from animegamer_core.story.story import Story
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from ...files import UNFINISHED, append_line, is_plain_name, write_text
-from ...json_files import JsonError, parse_json, read_limited, read_rows
+from ...json_files import JsonError, read_json, read_rows
 from ..dataset import CLIPS, TURNS
 from .cutting import Cut, Span, is_cut
 from .film import FILM_SUFFIXES, FilmError
@@ -78,9 +78,9 @@ def read_film_index(out: Path) -> dict[str, FilmEntry]:
 
 def _read(path: Path) -> FilmEntry:
     try:
-        return parse_json(read_limited(path).decode("utf-8", "replace"), FilmEntry, f"{path}: damaged")
+        return read_json(path, FilmEntry)
     except JsonError as error:
-        raise ValueError(f"{error}; delete it to cut the film again") from error
+        raise ValueError(f"{error}; the file is damaged, so delete it to cut the film again") from error
 
 
 def _write(out: Path, name: str, entry: FilmEntry) -> None:

@@ -22,8 +22,8 @@ from ...model.decoder import ShotDecoder
 from ...model.sampler import Schedule
 from ...runtime.offloading import MemoryPlan
 from ...runtime.optimizations import approximations, check_names, missing_requirement, optimize
-from ...runtime.presets import Preset, apply_preset, check_offloading, memory_plan_of
-from ...spec import PROFILES, ModelSpec, Profile, dtype_name, resolve_sampling
+from ...runtime.presets import Preset, apply_preset, check_offloading, memory_plan_of, resolve_sampling
+from ...spec import PROFILES, ModelSpec, Profile, dtype_name
 from ...weights import World
 from ..report import machine
 from .turn import OurTurn, Work, host_models, past_turns, random_models, stock_parts

@@ -22,8 +22,7 @@ from ...model.decoder import ShotDecoder
 from ...model.encoder import ShotEncoder
 from ...model.engine import GameEngine
 from ...runtime.optimizations import OPTIMIZATIONS
-from ...runtime.presets import Preset, apply_preset, memory_plan_of
-from ...spec import resolve_sampling
+from ...runtime.presets import Preset, apply_preset, memory_plan_of, resolve_sampling
 from ...toybox.probes import FRAME_WEIGHTS, ProbeNet, load_probes, recognise_frames
 from ...toybox.probes import recognise as recognise_clips
 from ...toybox.scenes import Labels, draw_clips, measure_clips
