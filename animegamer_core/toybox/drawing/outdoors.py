@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .films import BOTTOM, LEFT, RIGHT, STYLES, TOP, Setting, unlit_pen
-from .pen import Pen, mix
+from .pen import RGB, Pen, Point, mix, points
 
 
 def _beach(far: Pen, near: Pen, setting: Setting) -> None:
@@ -53,6 +53,10 @@ def _forest(far: Pen, near: Pen, setting: Setting) -> None:
         near.blob([(x - 7, 82), (x - 4, 76), (x + 4, 76), (x + 7, 82)], (236, 100, 84))
 
 
+def _hills(pen: Pen, ridge: Sequence[Point], bottom: float, colour: RGB) -> None:
+    pen.blob([*ridge, (RIGHT + 30, bottom), (LEFT - 30, bottom)], colour, line=False)
+
+
 def _mountain(far: Pen, near: Pen, setting: Setting) -> None:
     for x, top, wide in ((-14, 16, 44), (46, 4, 56), (112, 18, 48), (172, 6, 56), (226, 20, 40)):
         far.shape([(x - wide, 76), (x, top), (x + wide, 76)], (132, 148, 190))
@@ -70,35 +74,11 @@ def _mountain(far: Pen, near: Pen, setting: Setting) -> None:
             (252, 252, 255),
             line=False,
         )
-    far.blob(
-        [
-            (LEFT - 30, 70),
-            (10, 58),
-            (70, 66),
-            (130, 56),
-            (190, 66),
-            (RIGHT + 30, 58),
-            (RIGHT + 30, 120),
-            (LEFT - 30, 120),
-        ],
-        (138, 190, 116),
-        line=False,
-    )
-    near.blob(
-        [(LEFT - 30, 78), (20, 70), (80, 74), (140, 69), (RIGHT + 30, 76), (RIGHT + 30, 130), (LEFT - 30, 130)],
-        (116, 182, 86),
-        line=False,
-    )
-    for x, y, colour in (
-        (2, 82, (255, 250, 240)),
-        (24, 88, (252, 214, 96)),
-        (46, 80, (250, 170, 190)),
-        (104, 80, (255, 250, 240)),
-        (126, 87, (250, 170, 190)),
-        (150, 80, (252, 214, 96)),
-        (172, 88, (255, 250, 240)),
-        (198, 82, (250, 170, 190)),
-    ):
+    _hills(far, [(LEFT - 30, 70), *points("10,58 70,66 130,56 190,66"), (RIGHT + 30, 58)], 120, (138, 190, 116))
+    _hills(near, [(LEFT - 30, 78), *points("20,70 80,74 140,69"), (RIGHT + 30, 76)], 130, (116, 182, 86))
+    cream, yellow, pink = (255, 250, 240), (252, 214, 96), (250, 170, 190)
+    places = points("2,82 24,88 46,80 104,80 126,87 150,80 172,88 198,82")
+    for (x, y), colour in zip(places, (cream, yellow, pink, cream, pink, yellow, cream, pink), strict=True):
         for dx, dy in ((-2.6, 0), (2.6, 0), (0, -2.6), (0, 2.6)):
             near.oval(x + dx, y + dy, 2.3, 2.3, colour, line=False)
         near.oval(x, y, 1.8, 1.8, (246, 178, 70), line=False)
@@ -138,11 +118,7 @@ def _lamp(pen: Pen, setting: Setting) -> None:
 
 
 def _castle(far: Pen, near: Pen, setting: Setting) -> None:
-    far.blob(
-        [(LEFT - 30, 66), (30, 56), (100, 62), (170, 54), (RIGHT + 30, 62), (RIGHT + 30, 120), (LEFT - 30, 120)],
-        (150, 198, 140),
-        line=False,
-    )
+    _hills(far, [(LEFT - 30, 66), *points("30,56 100,62 170,54"), (RIGHT + 30, 62)], 120, (150, 198, 140))
     for x in (20, 122, 224):
         near.box(x - 34, 42, x + 34, 76, (206, 202, 212))
         for dx in range(-34, 34, 14):
