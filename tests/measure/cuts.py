@@ -57,7 +57,9 @@ def labels_of(path: Path) -> tuple[list[tuple[float, float]], float]:
     return [(float(begin), float(end)) for begin, end in pairs], body
 
 
-def compared(spans: list[tuple[float, float]], found: list[float]) -> tuple[list[float], list[float]]:
+def compared(
+    spans: list[tuple[float, float]], found: list[float], near: float = NEAR
+) -> tuple[list[float], list[float]]:
     """(labelled transitions that were missed, found ones that are none); nearest pairs are matched first."""
     pairs = sorted(
         (max(begin - at, at - end, 0.0), abs(at - (begin + end) / 2), span, number)
@@ -66,7 +68,7 @@ def compared(spans: list[tuple[float, float]], found: list[float]) -> tuple[list
     )
     spans_left, found_left = set(range(len(spans))), set(range(len(found)))
     for far, _, span, number in pairs:
-        if far <= NEAR and span in spans_left and number in found_left:
+        if far <= near and span in spans_left and number in found_left:
             spans_left.remove(span)
             found_left.remove(number)
     return [spans[span][0] for span in sorted(spans_left)], [found[number] for number in sorted(found_left)]

@@ -6,14 +6,16 @@ Next to it are the spans that the captioner `script` reads, `<film>.captions.jso
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from film_parts import FilmPlan, Part, parts_of
 from film_pictures import crop_of, film_frames, starts_of
+from numpy.typing import NDArray
 
 from animegamer_core.files import write_text
 from animegamer_core.toybox.world import ADVERBS, MOTIONS, adverb, characters, motion_text
@@ -74,7 +76,8 @@ class FilmTruth:
 def make_film(path: Path, plan: FilmPlan) -> FilmTruth:
     """Draw the film and write it (H.264) with its captions. The same plan gives the same film."""
     parts = parts_of(plan)
-    truth = _truth(parts, _write(path, parts, plan), plan)
+    count = write_film(path, film_frames(parts, plan), plan.size, plan.fps)
+    truth = _truth(parts, count, plan)
     spans = [_caption(row, part) for row, part in zip(truth.scenes, parts, strict=True) if part.scene is not None]
     write_text(path.with_suffix(".captions.jsonl"), "".join(json.dumps(span) + "\n" for span in spans))
     return truth
@@ -123,16 +126,16 @@ def _caption(row: SceneTruth, part: Part) -> dict[str, Any]:
     }
 
 
-def _write(path: Path, parts: tuple[Part, ...], plan: FilmPlan) -> int:
-    """Encode the frames as they are drawn; returns their number."""
+def write_film(path: Path, pictures: Iterable[tuple[int, NDArray[np.uint8]]], size: tuple[int, int], fps: float) -> int:
+    """Encode numbered pictures (height, width, 3) of this size as they are drawn; returns how many there were."""
     import av
 
-    rate, count = Fraction(plan.fps).limit_denominator(1001), 0
+    rate, count = Fraction(fps).limit_denominator(1001), 0
     with av.open(str(path), "w", format="mp4") as container:
         stream = container.add_stream("libx264", rate=rate, options=_X264)
-        stream.height, stream.width = plan.size
+        stream.height, stream.width = size
         stream.pix_fmt, stream.codec_context.time_base = "yuv420p", 1 / rate
-        for number, picture in film_frames(parts, plan):
+        for number, picture in pictures:
             frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
             frame.pts, frame.time_base = number, 1 / rate
             container.mux(stream.encode(frame))

@@ -1,16 +1,16 @@
-"""A film's scenes: where its cuts, dissolves and fades are, found in one pass over the frames.
+"""A film's scenes: where its cuts, dissolves, wipes and fades are, found in one pass over the frames.
 
 TransNetV2 (`transnet`) gives the probability that a frame ends a shot. It takes many flashes for cuts, and is unsure of
-cuts between similar pictures, so pictures are compared too. In a fade through black or white, the picture disappears
-into blank frames, or appears after them, or both; the network misses some fades and takes others for two transitions,
-so they are found by contrast. Frames are given by their number in the film; N frames, H height, W width, C channels.
+cuts between similar pictures, so pictures are compared too (`pictures`), which also finds wipes. In a fade through
+black or white, the picture disappears into blank frames, or appears after them, or both; the network misses some fades
+and takes others for two transitions, so they are found by contrast. Frames are given by their number in the film; N
+frames, H height, W width, C channels.
 """
 
 from __future__ import annotations
 
 import itertools
 from array import array
-from collections import deque
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .film import FilmFrame
+from .pictures import KEPT, MOSTLY, Pictures
 from .transnet import TransNet, reduced
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ LONGEST_CUT = 4  # frames that the network sees a cut in; more are a dissolve or
 
 # The least of TransNetV2's probabilities at which frames count.
 CHANGED = 0.4  # that the shot changes
+UNSURE, DISSOLVED = 0.3, 0.7  # the same, and that a frame is part of a dissolve, where both count together
 HINT = 0.08  # the same, where the picture jumps
+SURE = 0.8  # the same, although some details of the picture stay
 PART = 0.5  # that a frame is part of a dissolve or fade
 FADE_SECONDS = 2.5  # the longest half of a fade through black or white
 
@@ -41,53 +44,6 @@ FLAT, PLAIN = 6.0, 30.0  # largest standard deviation and range of a blank pictu
 
 JUMP, STANDS_OUT = 1.5, 2.0  # grey levels, and ratio to the third largest change of the frames around, of a jump
 AROUND = 9  # frames on either side that show how much motion there is: three drawings on threes
-FLASH_FRAMES = 3  # most frames of a flash, after which the picture before it comes back
-FLASH = 12.0  # grey levels by which a flash changes the picture; something small that passes changes it less
-RETURNED = 4.0  # least ratio of that to the difference between the pictures before and after
-REACH = 2  # pixels of 48 x 27 by which motion may move a patch: 36 pixels at 480 px height
-PATCH = 5  # side of the patches that move as one
-_MEAN = np.full((1, 3), 1 / 3)  # of the channels
-
-
-class Pictures:
-    """Measures the frames of 48 x 27 pixels that are added in order; keeps the last few.
-
-    changes: how much each differs from the one before. flashed: numbers of the frames of flashes.
-    """
-
-    def __init__(self) -> None:
-        self.changes, self.flashed = array("f"), set[int]()
-        self._last: deque[NDArray[np.float32]] = deque(maxlen=FLASH_FRAMES + 2)
-
-    def add(self, small_HWC: NDArray[np.uint8]) -> None:
-        """Add the next frame."""
-        self._last.append(small_HWC.astype(np.float32))
-        *earlier, after = self._last
-        number = len(self.changes)
-        self.changes.append(change(earlier[-1], after) if earlier else 0.0)
-        for frames in range(1, min(FLASH_FRAMES, len(earlier) - 1) + 1):
-            before, between = earlier[-frames - 1], earlier[-frames:]
-            if min(float(np.abs(before - one).mean()) for one in between) <= FLASH:
-                continue  # quick, and rarely less than the change
-            least = min(change(before, one) for one in between)
-            if least > max(FLASH, RETURNED * change(before, after)):
-                self.flashed.update(range(number - frames, number))
-
-
-def change(first_HWC: NDArray[np.float32], second_HWC: NDArray[np.float32]) -> float:
-    """The mean difference of two small frames in grey levels, where each patch may have moved by up to REACH pixels.
-
-    It is small if only the camera or figures move from one frame to the next, and large for another picture.
-    """
-    import cv2
-
-    height, width = first_HWC.shape[:2]
-    padded = cv2.copyMakeBorder(first_HWC, REACH, REACH, REACH, REACH, cv2.BORDER_REPLICATE)
-    least = np.full((height, width), np.inf, np.float32)
-    for down, right in itertools.product(range(2 * REACH + 1), repeat=2):
-        differing = cv2.absdiff(second_HWC, padded[down : down + height, right : right + width])
-        least = cv2.min(least, cv2.blur(cv2.transform(differing, _MEAN), (PATCH, PATCH)))
-    return float(least.mean())
 
 
 def spread_and_blank(small_HWC: NDArray[np.uint8]) -> tuple[float, str]:
@@ -105,7 +61,7 @@ def spread_and_blank(small_HWC: NDArray[np.uint8]) -> tuple[float, str]:
 class Transition:
     """How one scene changes to the next. number: the next scene's first frame.
 
-    kind is "cut" or "fade" (a dissolve too). The frames from `begins` up to, not including, `ends` mix both scenes.
+    kind is "cut" or "fade" (a dissolve or wipe too). The frames from `begins` up to, not including, `ends` mix both.
     """
 
     number: int
@@ -119,21 +75,22 @@ class Transition:
 
 
 def network_transitions(
-    change_N: NDArray[np.float32], part_N: NDArray[np.float32], changes: Sequence[float]
+    change_N: NDArray[np.float32], part_N: NDArray[np.float32], pictures: Pictures
 ) -> list[Transition]:
-    """Cuts and gradual transitions in order, from the probabilities of TransNet.finish and Pictures.changes."""
+    """Cuts and gradual transitions in order, from the probabilities of TransNet.finish and the pictures' changes."""
+    changes = pictures.changes
     parts, found = _runs(part_N >= PART), []
-    for first, end in _runs(change_N >= CHANGED):
+    for first, end in _runs((change_N >= CHANGED) | ((change_N >= UNSURE) & (part_N >= DISSOLVED))):
         near = [part for part in parts if part[0] <= end and first <= part[1]]
         begins, ends = (min(near)[0], max(near)[1]) if near else (first, end)
         number = first + int(change_N[first:end].argmax()) + 1
         if ends - begins > LONGEST_CUT:
             found.append(Transition(number, "fade", min(begins, number - 1), max(ends, number)))
-        else:
+        elif pictures.kept_at(number) <= (MOSTLY if change_N[first:end].max() >= SURE else KEPT):
             found.append(Transition(number, "cut", number, number))
     for number in np.flatnonzero(np.asarray(changes) > JUMP).tolist():
         largest = sorted(changes[max(1, number - AROUND) : number + AROUND + 1])[-4:]  # its own, and three around it
-        hinted = change_N[max(0, number - 2) : number + 1].max() >= HINT
+        hinted = change_N[max(0, number - 2) : number + 1].max() >= HINT and pictures.kept[number] <= KEPT
         cut = Transition(number, "cut", number, number)
         if hinted and changes[number] > STANDS_OUT * largest[0] and not any(cut.meets(item) for item in found):
             found.append(cut)
@@ -207,7 +164,7 @@ def _fade_frames(stds: Sequence[float]) -> int:
 # Of a film with 50 or 60 frames a second every second one is searched: most such films repeat frames of slower ones,
 # and next to a repeated frame any movement looks sudden.
 SEARCHED_FPS = 30
-CLOSE = 5  # frames: two cuts nearer than this are one, with a flash or a broken frame between
+CLOSE = 5  # frames: two changes nearer than this are one, with a flash or a broken frame between
 
 
 @dataclass(frozen=True)
@@ -274,8 +231,10 @@ class SceneFinder:
         """The film's scenes in order, the last one ending at `end_seconds`; empty if no frame was added."""
         change_N, part_N = self._network.finish()
         flashed, longest = self._pictures.flashed, round(FADE_SECONDS * self.fps)
-        found = network_transitions(change_N, part_N, self._pictures.changes)
+        found = network_transitions(change_N, part_N, self._pictures)
         fades = [fitted(fade, part_N) for fade in blank_fades(self._blanks, self._stds, longest, flashed)]
+        wipes = [Transition((first + end) // 2, "fade", first, end) for first, end in self._pictures.wipes]
+        fades += [wipe for wipe in wipes if not any(wipe.meets(fade) for fade in fades)]
         others = [
             item
             for item in found
@@ -287,13 +246,14 @@ class SceneFinder:
 
 
 def _merged(transitions: Sequence[Transition]) -> list[Transition]:
-    """The transitions; cuts close together are merged, since the frames between them belong to neither scene."""
+    """The transitions; those close together are merged, since the frames between them belong to neither scene."""
     merged: list[Transition] = []
     for item in transitions:
-        if merged and merged[-1].kind == item.kind == "cut" and item.number - merged[-1].ends < CLOSE:
-            merged[-1] = replace(merged[-1], ends=item.number)
-        else:
-            merged.append(item)
+        if merged and item.begins - merged[-1].ends < CLOSE:
+            last = merged.pop()
+            kept = item if last.kind == "cut" and item.kind == "fade" else last
+            item = replace(kept, begins=min(last.begins, item.begins), ends=max(last.ends, item.ends))
+        merged.append(item)
     return merged
 
 
