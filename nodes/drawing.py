@@ -142,7 +142,7 @@ class EncodeShotLatent(io.ComfyNode):
 
 
 class DecodeShot(io.ComfyNode):
-    """Draws a state as a shot."""
+    """Draws a state as a shot. ComfyUI runs async nodes first, so each turn is drawn before the next is predicted."""
 
     @classmethod
     def define_schema(cls) -> io.Schema:
@@ -169,7 +169,7 @@ class DecodeShot(io.ComfyNode):
         )
 
     @classmethod
-    def execute(
+    async def execute(
         cls,
         model: GameModel,
         state: PlayedState,
