@@ -37,14 +37,14 @@ class PlayedShot:
     frames: (F, H, W, 3) uint8 RGB. level, change: the predicted motion level 1..5 and change of the character's stats;
     None if the player predicts none, as the baselines do; level 0 if its reply could not be read. seconds: from
     instruction to frames. uncalibrated: the same shot without calibrated motion values; `frames` itself if nothing is
-    calibrated, None if the values before calibration are unknown.
+    calibrated.
     """
 
     frames: NDArray[np.uint8]
     level: int | None
     change: Values | None
     seconds: float
-    uncalibrated: NDArray[np.uint8] | None = None
+    uncalibrated: NDArray[np.uint8]
 
 
 class GamePlayer(Protocol):
@@ -82,11 +82,10 @@ class WorldPlayer:
         window, memory = settings.window_in(world), settings.memory or world.memory
         self._new_session = GameSession((), window, memory=memory, rules=world.life.rules)  # ValueError: the window
         self._uncalibrated = uncalibrated_table(world)
-        calibration = calibration_remark(world.motion_table, self._uncalibrated)
         most = min(memory.turns, window - 1) if memory.kind == RECALL else 0
         earlier = f", up to {most} of them earlier ones that it refers to" if most > 0 else ""
         reads = f"for each instruction the engine reads {window} past turns{earlier} (memory {memory.kind})"
-        self.remarks = (reads,) if calibration is None else (reads, calibration)
+        self.remarks = (reads, *calibration_remark(world))
         self.facts = {
             "kind": "world",
             "fingerprint": world.fingerprint,
@@ -96,7 +95,7 @@ class WorldPlayer:
             **asdict(resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance)),
             "precision": settings.precision,
             "motion_table": asdict(world.motion_table),
-            "uncalibrated_values": None if self._uncalibrated is None else list(self._uncalibrated.values),
+            "uncalibrated_values": list(self._uncalibrated.values),
         }
 
     @cached_property
@@ -120,8 +119,7 @@ class WorldPlayer:
             noise = (seed + index) % SEEDS
             frames = self._draw(state, self.world.motion_table, noise)
             seconds, table = time.perf_counter() - begun, self._uncalibrated
-            same = table == self.world.motion_table
-            uncalibrated = frames if same else None if table is None else self._draw(state, table, noise)
+            uncalibrated = frames if table == self.world.motion_table else self._draw(state, table, noise)
             yield PlayedShot(frames, int(state.motion), state.change, seconds, uncalibrated)
 
     def _draw(self, state: GameState, table: MotionTable, noise: int) -> NDArray[np.uint8]:

@@ -26,7 +26,7 @@ from ..json_files import read_json
 from .scenes import HEADS, NONE, Labels
 from .world import FRAMES, HEIGHT, WIDTH
 
-FOLDER, WEIGHTS, CARD = "probes", "probes.safetensors", "probes.json"
+FOLDER, WEIGHTS = "probes", "probes.safetensors"  # their card is probes.json
 FRAME_WEIGHTS = "frames.safetensors"  # of the probes that read single frames; their card is frames.json
 FRAME_STRIDE = 2  # every second frame is enough, and halves the cost
 WIDTHS = (24, 48, 96, 128)
@@ -197,11 +197,6 @@ def load_probes(world: Path | str, device: torch.device | str = "cpu", weights: 
     except (SafetensorError, RuntimeError) as error:
         raise ValueError(f"{path}: not the probes of this version ({error}); build them again") from error
     return net.to(device).eval()
-
-
-def has_frame_probes(world: Path | str) -> bool:
-    """Whether a world has probes of single frames."""
-    return (Path(world) / FOLDER / FRAME_WEIGHTS).is_file()
 
 
 def read_card(world: Path | str, weights: str = WEIGHTS) -> dict[str, Any]:

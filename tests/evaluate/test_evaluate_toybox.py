@@ -208,7 +208,6 @@ def test_every_row_runs_and_repeats(tiny_world):
 def test_the_rows_of_the_harder_games(tiny_world, monkeypatch):
     net = probes.load_probes(tiny_world)
     monkeypatch.setattr("animegamer_core.evaluate.toybox.context.load_probes", lambda *_: net)
-    monkeypatch.setattr("animegamer_core.evaluate.toybox.rows.has_frame_probes", lambda world: True)
     run = EvalRun(EvalContext(open_world(tiny_world), workers=1), replace(SMALLEST, references=2), seed=3)
     run.shots = run.reconstructions[:5]  # the tiny decoder's own are smaller than true clips
     rows = ("motion", "sharp", "new", "references")

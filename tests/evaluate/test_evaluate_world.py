@@ -117,7 +117,8 @@ def test_a_mean_lies_in_its_interval_whatever_the_games(games):
 def turn_of(asked, level=None, change=None, measured=None, seconds=1.0, **scores):
     line = f"<S>Miko</S><MD>run</MD><EV>day beach</EV><ML>{asked}</ML><MA>gently</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
     by_kind = {name: scores.get(name) for name in SHOT_SCORES}
-    return TurnRecord(1, line, level, change, 2.0, measured, by_kind, seconds, seconds > 9, "turn-01.mp4")
+    motion = (2.0, measured) * 2
+    return TurnRecord(1, line, level, change, *motion, by_kind, seconds, seconds > 9, "turn-01.mp4")
 
 
 def game_of(*turns, name="by-hand"):

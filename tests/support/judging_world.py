@@ -44,6 +44,7 @@ def make_run(folder: Path, name: str, games: dict[str, int], shade: int) -> Path
             frames = np.full((9, 32, 48, 3), (shade, 20 * number, 40), np.uint8)
             frames[:, :, :8] = np.linspace(0, 255, 9, dtype=np.uint8)[:, None, None, None]  # time can be seen
             write_clip(game_folder(folder, game) / clip, frames, 8)
-            turns.append(TurnRecord(number, line("Miko", number), None, None, 1.0, 2, {}, 1.0, number == 1, clip))
+            asked = line("Miko", number)
+            turns.append(TurnRecord(number, asked, None, None, 1.0, 2, 1.0, 2, {}, 1.0, number == 1, clip))
         GameRecord(game, name, 0, 8.0, tuple(turns)).save(folder)
     return folder

@@ -22,7 +22,7 @@ from ...media.contact_sheet import contact_sheet
 from ...runtime.presets import PRESETS, preset_for_device
 from ...toybox.calibration import calibration_remark, uncalibrated_table
 from ...toybox.games import Game, sample_game, sparse_game
-from ...toybox.probes import ChanceCheck, has_frame_probes, noise_check, read_card
+from ...toybox.probes import ChanceCheck, noise_check, read_card
 from ...toybox.referring import HEADS as REFERRED
 from ...toybox.referring import chance
 from ...toybox.scenes import HEADS, labels_of
@@ -70,9 +70,7 @@ def probes_row(run: EvalRun) -> Outcome:
     lines = _recognised("probes", "true clips: ", right, dict.fromkeys(SCORED, 0.98))
     noise = noise_check(run.context.probes, labels_of(run.true.scenes))
     lines.append(_blind_line("heads at chance on noise frames", noise, len(run.true.scenes)))
-    facts = read_card(run.context.world.folder).get("facts", {})
-    if "shuffled" not in facts:
-        return Outcome(lines, notes=("the probes' card has no results for training on shuffled labels",))
+    facts = read_card(run.context.world.folder)["facts"]
     checks = {name: ChanceCheck(**values) for name, values in facts["shuffled"].items()}
     lines.append(_blind_line("heads at chance, trained on shuffled labels", checks, facts["recipe"]["held_out"]))
     return Outcome(lines)
@@ -113,7 +111,8 @@ def motion_row(run: EvalRun) -> Outcome:
     The ceiling is the score of true clips that are drawn at the middle of each level, or at the nearest amplitude that
     the Toybox can draw: films also have moving cameras, and so higher levels.
     """
-    context, own, before = run.context, run.context.world.motion_table, uncalibrated_table(run.context.world)
+    context, world = run.context, run.context.world
+    own, before = world.motion_table, uncalibrated_table(world)
     asked = [1 + index % 5 for index in range(len(run.states))]  # all five levels in turn
 
     def measured(table: MotionTable) -> tuple[int, ...]:
@@ -121,22 +120,21 @@ def motion_row(run: EvalRun) -> Outcome:
         return context.levels(context.measure(clips))
 
     calibrated = measured(own)
-    bare = () if before is None else calibrated if before == own else measured(before)
+    bare = calibrated if before == own else measured(before)
     centres = np.clip(level_centres(own.edges), *AMPLITUDES).tolist()
     wanted = [1 + index % 5 for index in range(len(run.true.scenes))]
     ideal = zip(run.true.scenes, wanted, strict=True)
     drawn = context.draw([replace(scene, amplitude=centres[level - 1]) for scene, level in ideal]).levels
     rebuilt = motion_accuracy(run.true.levels, context.levels(context.measure(run.reconstructions)))
     lines = [
-        Line("motion", "ACC-F, uncalibrated", motion_accuracy(asked[: len(bare)], bare), Target(0.73), ""),
-        Line("motion", "MAE-F, uncalibrated", motion_error(asked[: len(bare)], bare), Target(high=0.40), "levels"),
+        Line("motion", "ACC-F, uncalibrated", motion_accuracy(asked, bare), Target(0.73), ""),
+        Line("motion", "MAE-F, uncalibrated", motion_error(asked, bare), Target(high=0.40), "levels"),
         Line("motion", "ACC-F", motion_accuracy(asked, calibrated), unit=""),
         Line("motion", "MAE-F", motion_error(asked, calibrated), unit="levels"),
         Line("motion", "ceiling: ACC-F of true clips", motion_accuracy(wanted, drawn), Target(0.95), ""),
         Line("motion", "level kept by VAE reconstruction", rebuilt, unit=""),
     ]
-    remark = calibration_remark(own, before)
-    return Outcome(lines, notes=() if remark is None else (remark,))
+    return Outcome(lines, notes=calibration_remark(world))
 
 
 def override_row(run: EvalRun) -> Outcome:
@@ -210,8 +208,6 @@ def sharp_row(run: EvalRun) -> Outcome:
     everything = mean([psnr(*pair) for pair in zip(run.reconstructions, true.clips, strict=True)])
     lines.append(Line("sharp", "VAE, all levels: PSNR", everything, Target(RECONSTRUCTED_MEAN), "dB"))
     lines += _by_level("shots", sources, run.shots, LIKENESS, SHARP)
-    if not has_frame_probes(run.context.world.folder):
-        return Outcome(lines, notes=("this world has no probes for single frames, so these rows are not measured",))
     shown, levels = _all_frames_right(run, run.shots, sources.scenes), np.array(sources.levels)
     for level, head in itertools.product(LEVELS, ON_FRAMES):
         right = fraction(shown[head][levels == level])

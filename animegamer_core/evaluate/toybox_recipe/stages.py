@@ -21,7 +21,7 @@ from ...game.state import MotionTable
 from ...json_files import read_json
 from ...model.prompt import GameTokenizer
 from ...spec import PROFILES
-from ...toybox.calibration import BUILDER, BUILT_BY, CALIBRATED_VALUES, DATA_VALUES, values_note
+from ...toybox.calibration import CALIBRATED_VALUES, DATA_VALUES, values_note
 from ...toybox.dataset import DatasetGames, write_dataset
 from ...toybox.splits import TRAINED_LIFE
 from ...toybox.world import vocabulary
@@ -195,7 +195,7 @@ def _draw(work: BuildDir) -> None:
     backend = draw_games(work, "dataset").info["settings"]["motion"]["backend"]
     table, recipe = work.measured_table(), work.recipe
     provenance = {
-        BUILT_BY: BUILDER,
+        "built by": "animegamer_core.toybox.build",
         "motion backend": backend,
         DATA_VALUES: values_note(table),
         "encoder and decoder trained on": recipe.dataset_games.trained_on,

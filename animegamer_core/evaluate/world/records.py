@@ -44,12 +44,12 @@ class TurnRecord:
     change: Values | None
     motion_value: float
     motion_level: int | None
+    uncalibrated_value: float
+    uncalibrated_level: int | None
     scores: Mapping[str, float | None]
     seconds: float
     warm_up: bool
     clip: ClipName
-    uncalibrated_value: float | None = None
-    uncalibrated_level: int | None = None
 
     def __post_init__(self) -> None:
         self.asked  # noqa: B018  ValueError for an invalid line

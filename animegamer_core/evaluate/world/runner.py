@@ -115,9 +115,9 @@ class EvaluationJob:
             clip = game_folder(self.out, game.name) / f"turn-{number:02d}.mp4"
             about = {"title": f"{game.name}, turn {number}", "comment": asked.instruction}
             write_clip(clip, shot.frames, player.fps, about)
-            motion, level = measured = self.meter.measure(shot.frames)
+            motion, level = before = self.meter.measure(shot.frames)
             if shot.uncalibrated is not shot.frames:
-                measured = (None, None) if shot.uncalibrated is None else self.meter.measure(shot.uncalibrated)
+                before = self.meter.measure(shot.uncalibrated)
             turns.append(
                 TurnRecord(
                     number=number,
@@ -126,12 +126,12 @@ class EvaluationJob:
                     change=shot.change,
                     motion_value=motion,
                     motion_level=level,
+                    uncalibrated_value=before[0],
+                    uncalibrated_level=before[1],
                     scores=scorer.score(shot.frames),
                     seconds=shot.seconds,
                     warm_up=warm_up and number == 1,
                     clip=clip.name,
-                    uncalibrated_value=measured[0],
-                    uncalibrated_level=measured[1],
                 )
             )
             on_turn(game.name, number, len(game.turns))
