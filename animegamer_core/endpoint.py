@@ -180,13 +180,10 @@ class EndpointModel:
 
     def _refusal(self, status: object, said: object) -> CaptionerError:
         kind = CaptionerUnavailable if status in _FINAL else CaptionerError
-        return kind(f"{self.name} at {self.settings.url} refused the request (status {status}): {self._said(said)}")
-
-    def _said(self, error: object) -> str:
-        """What a service says about an error, as one line without the key."""
-        error = _reason(error)
-        text = error if isinstance(error, str) else json.dumps(error, default=str)
-        return clean_text(text.replace(self._key, "***"))[:_SHOWN]
+        reason = _reason(said)
+        text = reason if isinstance(reason, str) else json.dumps(reason, default=str)
+        shown = clean_text(text.replace(self._key, "***"))[:_SHOWN]  # one line, without the key
+        return kind(f"{self.name} at {self.settings.url} refused the request (status {status}): {shown}")
 
 
 def _state_error(response: Any) -> None:

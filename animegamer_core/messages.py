@@ -9,17 +9,7 @@ import shlex
 import sys
 from typing import Any, TextIO
 
-_ACTING = (
-    *range(0x20),
-    *range(0x7F, 0xA0),
-    0x061C,
-    0x200E,
-    0x200F,
-    0x2028,
-    0x2029,
-    *range(0x202A, 0x202F),
-    *range(0x2066, 0x206A),
-)
+_ACTING = (*range(0x20), *range(0x7F, 0xA0), 0x061C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
 _ESCAPED = {code: ascii(chr(code))[1:-1] for code in _ACTING if chr(code) not in "\n\t"}
 # A progress line begins or ends with a return to the line's start, and may clear the line.
 _LINE = re.compile(r"(\r?(?:\x1b\[K)?)(.*?)(\r?(?:\x1b\[K)?)", re.DOTALL)

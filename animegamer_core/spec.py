@@ -16,7 +16,6 @@ from typing import Annotated
 from msgspec import Meta
 
 from .json_files import to_type
-from .messages import shortened
 
 PROGRAM = "python -m animegamer_core"  # the command line, as written in messages
 ENCODER_VARIANTS = ("mlp", "linear", "addition", "cross_attention")
@@ -150,16 +149,14 @@ class EngineSpec:
 class VaeSpec:
     """The causal 3-D VAE between frames and latents (CogVideoX's, 8 x 8 x 4 at release)."""
 
-    channels: tuple[Size, ...] = (128, 256, 256, 512)
+    channels: Annotated[tuple[Size, ...], Meta(min_length=1, max_length=MOST_LEVELS)] = (128, 256, 256, 512)
     layers_per_block: Layers = 3
     latent_channels: Size = 16
     norm_groups: Size = 32
     scaling_factor: Scale = 1.15258426
 
     def __post_init__(self) -> None:
-        if len(self.channels) > MOST_LEVELS:
-            raise ValueError(f"VAE: {len(self.channels)} levels of channels; expected at most {MOST_LEVELS}")
-        if not self.channels or any(count % self.norm_groups for count in self.channels):
+        if any(count % self.norm_groups for count in self.channels):
             raise ValueError(f"VAE: channels {self.channels} are not all divisible by {self.norm_groups} norm groups")
 
     @property
@@ -355,27 +352,6 @@ class Reading:
     def agrees(self, other: Reading) -> bool:
         """Whether both use the same tokens at the same positions; windows may differ."""
         return all(getattr(self.profile, name) == getattr(other.profile, name) for name in READING_SWITCHES)
-
-    def to_dict(self) -> dict[str, typing.Any]:
-        """JSON values; `from_dict` reads them back."""
-        switches = {name: getattr(self.profile, name) for name in READING_SWITCHES}
-        return {"profile": self.profile.name, **switches, "window": self.window}
-
-    @classmethod
-    def from_dict(cls, values: typing.Mapping[str, typing.Any]) -> Reading:
-        """The reading in `values`; ValueError if the profile is unknown here or differs from this program's."""
-        name, window = values.get("profile"), values.get("window")
-        if not isinstance(name, str) or name not in PROFILES:
-            raise ValueError(f"unknown profile {shortened(name, 40)!r}; expected one of {', '.join(PROFILES)}")
-        if window is not None and (type(window) is not int or not 0 <= window <= LARGEST):
-            raise ValueError(f"window is {shortened(window, 40)!r}; expected the number of past turns")
-        read = cls(PROFILES[name], window)
-        for switch, ours in read.to_dict().items():
-            if values.get(switch) != ours:
-                raise ValueError(
-                    f"{switch} of profile {name!r} is {shortened(values.get(switch), 40)!r}, but {ours} in this program"
-                )
-        return read
 
 
 def get_spec(name: str) -> ModelSpec:

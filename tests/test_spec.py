@@ -4,16 +4,7 @@ from dataclasses import replace
 import pytest
 
 from animegamer_core.runtime.presets import Preset, ResolvedSampling, resolve_sampling
-from animegamer_core.spec import (
-    PROFILES,
-    RELEASE,
-    SPECS,
-    EncoderSpec,
-    ModelSpec,
-    Profile,
-    get_profile,
-    get_spec,
-)
+from animegamer_core.spec import PROFILES, RELEASE, SPECS, EncoderSpec, ModelSpec, Profile, get_profile, get_spec
 
 
 @pytest.mark.parametrize("name", [*SPECS, "release"])

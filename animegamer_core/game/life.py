@@ -218,11 +218,6 @@ class Words:
                     raise ValueError(f"the words of a world have {text!r} in {kind.name}; expected text without `;`")
 
     @cached_property
-    def by_length(self) -> tuple[Act, ...]:
-        """The acts, those with the longest phrase first, so that "run away" is found before "run"."""
-        return tuple(sorted(self.acts, key=lambda act: -len(act.phrase)))
-
-    @cached_property
     def _untried(self) -> frozenset[frozenset[str]]:
         return frozenset(map(frozenset, self.untried))
 
@@ -256,9 +251,12 @@ class Words:
         return [known[near] for near in difflib.get_close_matches(word.lower(), known, count)]
 
     def act_of(self, motion: str) -> Act | None:
-        """The act in the motion part of an instruction; None if the world does not know it."""
+        """The act in the motion part of an instruction; None if the world does not know it. Of "run away" and "run",
+        the longer one counts.
+        """
         text = f" {motion.lower()} "
-        return next((act for act in self.by_length if f" {act.phrase.lower()} " in text), None)
+        found = (act for act in self.acts if f" {act.phrase.lower()} " in text)
+        return max(found, key=lambda act: len(act.phrase), default=None)
 
 
 @dataclass(frozen=True)

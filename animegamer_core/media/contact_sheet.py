@@ -9,7 +9,7 @@ import numpy as np
 
 from ..game.life import STATS, Stat
 from ..game.state import Turn, scope_name
-from .text import NOTICE, Pen, fitted, instruction_parts, is_drawable, wrapped
+from .text import NOTICE, Pen, drawable, fitted, instruction_parts, wrapped
 
 if typing.TYPE_CHECKING:
     from PIL import Image
@@ -58,8 +58,7 @@ def _draw_header(pen: Pen, title: str, turns: Sequence[Turn], width: int) -> Non
     pen.text((_MARGIN, 66), fitted(title, 46, width // 2), 46, _INK)
     first, last = turns[0].number, turns[-1].number
     pen.text((width - _MARGIN, 70), f"turns {first} to {last}", 28, _FAINT, "rm")
-    words = [title, *(turn.instruction for turn in turns)]
-    if not all(map(is_drawable, words)):
+    if any(drawable(words) != words for words in (title, *(turn.instruction for turn in turns))):
         pen.text((_MARGIN, 112), NOTICE, 22, _FAINT)
 
 

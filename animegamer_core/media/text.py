@@ -77,11 +77,6 @@ def instruction_parts(instruction: str) -> Sequence[str]:
     return tuple(part.split(": ", 1)[-1].rstrip(".") for part in instruction.split("; "))
 
 
-def is_drawable(words: str) -> bool:
-    """Whether a font of this computer has all the letters."""
-    return drawable(words) == words
-
-
 def font_of(words: str, size: int) -> ImageFont.FreeTypeFont:
     """PIL's own font or, if it lacks letters, the font that has most of them."""
     from PIL import ImageFont

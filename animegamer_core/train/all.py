@@ -27,15 +27,7 @@ from .job import FEATURES, is_in_world, train_one_stage
 from .log import Report
 from .parts import WorldParts, name_stored, set_trainable
 from .run import LEARNERS, check_free, check_stage, stage_file
-from .stages import (
-    ADAPTER_STAGES,
-    SCRATCH,
-    SCRATCH_SPECS,
-    STAGES_IN_ORDER,
-    StageConfig,
-    TrainRequest,
-    models_of,
-)
+from .stages import ADAPTER_STAGES, SCRATCH, SCRATCH_SPECS, STAGES_IN_ORDER, StageConfig, TrainRequest, models_of
 from .training_data import TrainingData
 from .world_setup import words_tokenizer, world_exists
 

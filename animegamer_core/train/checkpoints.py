@@ -38,14 +38,7 @@ KEPT = 2  # checkpoints that are kept
 SPLITTING = ("accumulation", "per_card")  # free unless the loss compares the samples of a micro-batch
 FREE_FIELDS = (
     *SPLITTING,
-    "shots_every",
-    "shots_steps",
-    "minutes",
-    "log_every",
-    "save_every",
-    "validate_every",
-    "compile",
-    "checkpointing",
+    *("shots_every", "shots_steps", "minutes", "log_every", "save_every", "validate_every", "compile", "checkpointing"),
 )
 
 

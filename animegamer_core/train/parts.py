@@ -15,20 +15,9 @@ from ..model.engine import GameEngine
 from ..model.prompt import GameTokenizer
 from ..spec import SPECS, TRAINED_PROFILES, DecoderSpec, ModelSpec, Profile, get_profile
 from ..weights import World, save_part, save_world
-from ..weights.adapter_files import (
-    GAME_STAGES,
-    adapted_models,
-    adapter_facts,
-    tensor_names,
-)
+from ..weights.adapter_files import GAME_STAGES, adapted_models, adapter_facts, tensor_names
 from ..weights.adapters import reading_of
-from ..weights.lora import (
-    apply_adapter,
-    changed_tensors,
-    inject,
-    linear_layers,
-    take_in,
-)
+from ..weights.lora import apply_adapter, changed_tensors, inject, linear_layers, take_in
 from ..weights.parts import ENCODER_PARTS, is_lora, part_names, parts_of_model, plain_tensors
 from .distributed import processes
 from .sampling import random_seed

@@ -13,7 +13,6 @@ from torch import Tensor
 from ..data.dataset import DatasetFolder
 from ..messages import shortened
 from ..model.prompt import unknown_words
-from ..spec import Reading
 from ..weights.adapter_files import GAME_STAGES, MOTION_STAGES, save_adapter
 from ..weights.lora import attach, detach, free_name, lora_of
 from ..weights.storage import write_json
@@ -95,7 +94,7 @@ def train_stage(
         stated: dict[str, Any] = {}  # how to play with it
         if stage in GAME_STAGES:
             window = min(config.window, max(len(game.clips) for game in data.games()) - 1)
-            stated["reading"] = Reading(parts.of("engine").profile, window).to_dict()
+            stated["reading"] = {"profile": parts.of("engine").profile.name, "window": window}
         if stage in MOTION_STAGES and data.folder.has_motion_table:
             stated["motion"] = {"table": asdict(data.folder.motion_table), "provenance": data.folder.motion_provenance}
         save_adapter(stage_file(out, stage), stage, config, kept, parts.spec.to_dict(), stated)

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -22,7 +22,7 @@ from ..files import replacing
 from ..game.state import MotionTable
 from ..json_files import JsonError, parse_json
 from ..messages import shortened
-from ..spec import Reading
+from ..spec import LARGEST, Reading, get_profile
 from .parts import LoraUpdate, LoraUpdates
 from .storage import LONGEST, CheckpointError, SafetensorsSource, finite_extremes, note_of, number, read_json
 
@@ -217,6 +217,13 @@ class Motion(msgspec.Struct):
     provenance: dict[str, str] = {}
 
 
+class ReadingNotes(msgspec.Struct):
+    """How turns were read in training: the profile's name, and the most past turns."""
+
+    profile: Literal["paper", "reference", "as_run"]
+    window: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
+
+
 class Notes(msgspec.Struct):
     """The metadata of an adapter file that training wrote. config: the stage's settings. about: the world's spec."""
 
@@ -224,7 +231,7 @@ class Notes(msgspec.Struct):
     stage: str
     config: dict[str, Any]
     about: dict[str, Any]
-    reading: dict[str, Any] | None = None
+    reading: ReadingNotes | None = None
     motion: Motion | None = None
 
 
@@ -353,11 +360,8 @@ def _facts(path: str, _changed: int, _size: int) -> AdapterFacts:
     if is_outside(Path(path)):
         return AdapterFacts(path, STAGE, frozenset({"decoder"}))
     with open_adapter(Path(path)) as (notes, _):
-        parts, motion = adapted_models(Path(path)), notes.motion
-    try:
-        reading = None if notes.reading is None else Reading.from_dict(notes.reading)
-    except ValueError as error:
-        raise ValueError(f"{path}: its training notes cannot be read ({shortened(error)}); train it again") from error
+        parts, motion, read = adapted_models(Path(path)), notes.motion, notes.reading
+    reading = None if read is None else Reading(get_profile(read.profile), read.window)
     if motion is None:
         return AdapterFacts(path, notes.stage, parts, reading)
     return AdapterFacts(path, notes.stage, parts, reading, motion.table, motion.provenance)

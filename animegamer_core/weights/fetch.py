@@ -172,11 +172,6 @@ class FetchPlan:
         sizes = [sum(file.bytes for file in files) for _, files in self.steps]
         return max((total + size for total, size in zip(accumulate(sizes), sizes, strict=True)), default=0)
 
-    @property
-    def notice(self) -> str:
-        """The text about licences to show."""
-        return base_folders.LICENCE if self.world == BASE else LICENCE
-
 
 def plan_fetch(
     world: str, out: str | Path, *, encoders: bool = False, mistral: str = LANGUAGE_MODELS[0].name
@@ -343,6 +338,8 @@ def plan_text(plan: FetchPlan) -> str:
         for file in (file for _, files in plan.steps for file in files if file.repo == repo):
             left = f"  {size_text(file.remaining)} to go" if file.remaining != file.bytes else ""
             lines.append(f"    {size_text(file.bytes):>9}  {file.path}{left}")
-    converted = "" if plan.world == BASE else ", which is converted as it comes"
+    notice, converted = LICENCE, ", which is converted as it comes"
+    if plan.world == BASE:
+        notice, converted = base_folders.LICENCE, ""
     room = f"The disk needs {size_text(plan.room)}."
-    return "\n".join([*lines, "", plan.notice, f"To download: {size_text(plan.bytes)}{converted}. {room}", ""])
+    return "\n".join([*lines, "", notice, f"To download: {size_text(plan.bytes)}{converted}. {room}", ""])

@@ -240,8 +240,7 @@ ENGINE = (
     ),
     Rule(_LLM + r"model\.(?:.+norm|norm)\.original_module\.weight", None),  # the copy from before training, unused
     Rule(_LLM + r".+\.rotary_emb\.inv_freq", None),
-    Rule(r"input_resampler\.proj\.([02])\.(weight|bias)", r"project_in.\1.\2"),
-    Rule(r"output_resampler\.proj\.([02])\.(weight|bias)", r"project_out.\1.\2"),
+    Rule(r"(in|out)put_resampler\.proj\.([02])\.(weight|bias)", r"project_\1.\2.\3"),
     Rule(_PROJECTION + r"\.weight", _OUR_PROJECTION),  # the Mistral folder
 )
 
@@ -257,9 +256,7 @@ _ADALN = _DIT + r"mixins\.adaln_layer\."
 _FINAL = _DIT + r"mixins\.final_layer\."
 _WB = r"(weight|bias)"
 BESIDE_DECODER = (  # other models that the same file may hold; each has its own table
-    Rule(r"first_stage_model\..+", None),
-    Rule(r"conditioner\..+", None),
-    Rule(r"clip_img_encoder\..+", None),
+    Rule(r"(?:first_stage_model|conditioner|clip_img_encoder)\..+", None),
 )
 
 
@@ -362,8 +359,7 @@ IMAGE_ENCODER = (
     Rule(_VISUAL + r"positional_embedding", "embeddings.position_embedding.weight"),
     Rule(_VISUAL + r"ln_pre\." + _WB, r"pre_layrnorm.\1"),  # transformers spells it so
     Rule(_VISUAL + r"ln_post\." + _WB, r"post_layernorm.\1"),
-    Rule(_RES + r"ln_1\." + _WB, _CLIP_LAYER + r"layer_norm1.\2"),
-    Rule(_RES + r"ln_2\." + _WB, _CLIP_LAYER + r"layer_norm2.\2"),
+    Rule(_RES + r"ln_([12])\." + _WB, _CLIP_LAYER + r"layer_norm\2.\3"),
     *(
         Rule(_RES + r"attn\.in_proj_" + _WB, _CLIP_LAYER + rf"self_attn.{name}_proj.\2", (index,), 3)
         for index, name in enumerate("qkv")

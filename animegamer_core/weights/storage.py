@@ -55,13 +55,6 @@ def write_json(path: Path, values: Mapping[str, typing.Any]) -> None:
     write_text(path, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
 
 
-Value = typing.TypeVar("Value")
-
-
-@typing.overload
-def read_json(path: Path) -> dict[str, typing.Any]: ...
-@typing.overload
-def read_json(path: Path, kind: type[Value]) -> Value: ...
 def read_json(path: Path, kind: typing.Any = dict[str, typing.Any]) -> typing.Any:
     """The value in a json file; CheckpointError if it is missing, broken or not of this kind."""
     if not path.is_file():

@@ -17,13 +17,7 @@ import numpy
 import torch
 
 from ..messages import shortened
-from .storage import (
-    CheckpointError,
-    SafetensorsSource,
-    TensorSource,
-    find_safetensors,
-    refuse_pointer,
-)
+from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, refuse_pointer
 
 if typing.TYPE_CHECKING:
     from torch import Tensor

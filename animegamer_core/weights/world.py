@@ -23,15 +23,7 @@ from ..game.state import DEFAULT_WINDOW, MotionTable
 from ..spec import ModelSpec, Profile, Reading, get_profile
 from .adapter_files import PLAYED, Adapters, adapter_checksum, adapter_facts
 from .manifest import LORA, MANIFEST, TENSORS, TOKENIZER, Notes, part_of, read_manifest
-from .parts import (
-    ENCODER_PARTS,
-    PARTS,
-    PLAY_PARTS,
-    LoraUpdates,
-    load_model,
-    parts_of_model,
-    read_lora,
-)
+from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, LoraUpdates, load_model, parts_of_model, read_lora
 from .storage import CheckpointError, SafetensorsSource, TensorSource, note_of
 
 if typing.TYPE_CHECKING:

@@ -61,10 +61,10 @@ def make_originals(mistral):
     return SimpleNamespace(engine=engine.eval(), decoder=decoder.eval(), encoder=encoder.eval())
 
 
-def split_lora(weight, alpha, rank=RANK):
-    """(base, A, B) with base + alpha / rank * B A == weight."""
-    matrix_a, matrix_b = 0.2 * torch.randn(rank, weight.shape[1]), 0.2 * torch.randn(len(weight), rank)
-    return weight - alpha / rank * matrix_b @ matrix_a, matrix_a, matrix_b
+def split_lora(weight, alpha):
+    """(base, A, B) with base + alpha / RANK * B A == weight."""
+    matrix_a, matrix_b = 0.2 * torch.randn(RANK, weight.shape[1]), 0.2 * torch.randn(len(weight), RANK)
+    return weight - alpha / RANK * matrix_b @ matrix_a, matrix_a, matrix_b
 
 
 def engine_tensors(engine, *, lora=True, base_layer=".base_layer", trainable_only=False, alpha=float(RANK)):
@@ -217,11 +217,10 @@ def write_decoder(src, tensors, latest="1", beside=True):
     return path
 
 
-def write_all(src, originals, dtype=torch.float32):
+def write_all(src, originals):
     """A whole download below `src`, next to its Mistral folder, which must be there."""
-    cast = lambda tensors: {name: value.to(dtype) for name, value in tensors.items()}  # noqa: E731
-    save(src / "MLLM-Qiqi" / "pytorch_model.bin", cast(engine_tensors(originals.engine)[0]))
+    save(src / "MLLM-Qiqi" / "pytorch_model.bin", engine_tensors(originals.engine)[0])
     for kind in ("MLLM", "VDM_Decoder"):
         state_sizes(src / f"{kind}-Qiqi")
-    write_decoder(src, cast(decoder_tensors(originals.decoder, originals.encoder)))
-    save(src / "3d-vae.pt", {"state_dict": cast(vae_tensors(originals.decoder.vae))})
+    write_decoder(src, decoder_tensors(originals.decoder, originals.encoder))
+    save(src / "3d-vae.pt", {"state_dict": vae_tensors(originals.decoder.vae)})

@@ -70,10 +70,6 @@ def test_names_are_file_names_and_belong_to_one_game(text, expected):
         parse_benchmark(text)
 
 
-def test_a_name_reaches_over_a_blank_line():
-    assert [game.name for game in parse_benchmark(f"# name: a\n\n{LINE}\n\n{LINE}")] == ["a", "game-002"]
-
-
 def test_a_file_that_is_no_text_is_named(tmp_path):
     (tmp_path / "games.txt").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BenchmarkError, match="games.txt is not a UTF-8 text file"):

@@ -68,18 +68,6 @@ CAMERAS: dict[str, Camera] = {
 }
 
 
-@dataclass(frozen=True)
-class _Jitter:
-    x: float
-    scale: float
-    shift: float
-
-    @classmethod
-    def of(cls, seed: int) -> _Jitter:
-        rng = random.Random(f"jitter:{seed}")
-        return cls(rng.uniform(-2, 2), rng.uniform(0.97, 1.02), rng.uniform(-0.02, 0.02))
-
-
 def draw_shot(scene: Scene) -> np.ndarray:
     """Return the scene's shot: uint8 RGB (17, 96, 144, 3), the same for the same scene."""
     return np.stack([draw_frame(scene, index) for index in range(FRAMES)])
@@ -87,15 +75,14 @@ def draw_shot(scene: Scene) -> np.ndarray:
 
 def draw_frame(scene: Scene, index: float) -> np.ndarray:
     """Return one frame, uint8 RGB (96, 144, 3). index: 0..16 in the shot; fractions and later times are allowed."""
-    jitter = _Jitter.of(scene.seed)
     turn = index / (FRAMES - 1)
     camera = CAMERAS[scene.motion]
     x, y = camera.offset(scene.amplitude, turn)
-    layers = place_layers(scene.film, scene.place, scene.time)
-    frame = _view(layers.far, x * FAR_FRACTION, y * FAR_FRACTION)
-    near = _view(layers.near, x, y).convert("RGBA")
-    frame.paste(near, (0, 0), near)
-    actors = _actors(scene, jitter, turn, (0.0, 0.0) if camera.pan else (x, y))
+    far, near = place_layers(scene.film, scene.place, scene.time)
+    frame = _view(far, x * FAR_FRACTION, y * FAR_FRACTION)
+    before = _view(near, x, y).convert("RGBA")
+    frame.paste(before, (0, 0), before)
+    actors = _actors(scene, turn, (0.0, 0.0) if camera.pan else (x, y))
     frame.paste(actors, (0, 0), actors)
     return np.asarray(frame)
 
@@ -106,19 +93,21 @@ def _view(layer: Image.Image, x: float, y: float) -> Image.Image:
     return layer.resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR, box=box)
 
 
-def _actors(scene: Scene, jitter: _Jitter, turn: float, moved: tuple[float, float]) -> Image.Image:
+def _actors(scene: Scene, turn: float, moved: tuple[float, float]) -> Image.Image:
     """Draw the prop and the figures enlarged, then shrink them to frame size.
 
     moved: the camera's displacement. The pen moves them by whole enlarged pixels, and resizing by the rest.
     """
+    rng = random.Random(f"jitter:{scene.seed}")
+    aside, size, later = rng.uniform(-2, 2), rng.uniform(0.97, 1.02), rng.uniform(-0.02, 0.02)
     image = Image.new("RGBA", ((WIDTH + 2) * ACTOR_SCALE, (HEIGHT + 2) * ACTOR_SCALE))
     whole = [math.floor(-shift * ACTOR_SCALE) / ACTOR_SCALE for shift in moved]
     rest = [-shift - floor for shift, floor in zip(moved, whole, strict=True)]
     style = STYLES[scene.film]
     night = scene.time == "night"
-    origin = (1 + whole[0] + WIDTH / 2 + jitter.x, 1 + whole[1] + 90)
-    pen = Pen.on(image, style.actor_light(night), ACTOR_SCALE, origin).at(0, 0, 0, jitter.scale).at(-WIDTH / 2, -90)
-    beat = Beat(turn + jitter.shift, (scene.amplitude / AMPLITUDES[1]) ** 0.9)
+    origin = (1 + whole[0] + WIDTH / 2 + aside, 1 + whole[1] + 90)
+    pen = Pen.on(image, style.actor_light(night), ACTOR_SCALE, origin).at(0, 0, 0, size).at(-WIDTH / 2, -90)
+    beat = Beat(turn + later, (scene.amplitude / AMPLITUDES[1]) ** 0.9)
     _draw_prop(pen.under(style.prop_light(night)), scene, beat)
     scarf = COLOURS[scene.prop_colour] if scene.prop == "scarf" else None
     MOTION_DRAWINGS[scene.motion](pen, Characters(scene.character, scene.partner, scarf), beat)

@@ -5,7 +5,6 @@ Places are drawn in frame coordinates on a canvas larger than the frame, so that
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -20,20 +19,12 @@ PLACE_SCALE = 2  # the layers' pixels per frame pixel
 SUPERSAMPLE = 2  # pixels drawn per pixel of a layer
 
 
-@dataclass(frozen=True)
-class PlaceLayers:
-    """A place's far layer (RGB) and near layer, `PLACE_SCALE` times frame size.
+@lru_cache(maxsize=48)
+def place_layers(film: str, place: str, time: str) -> tuple[Image.Image, Image.Image]:
+    """Return a place's far layer (RGB) and near layer, `PLACE_SCALE` times frame size, drawn once per process.
 
     The near layer has premultiplied alpha (Pillow's RGBa), so that it can be resampled.
     """
-
-    far: Image.Image
-    near: Image.Image
-
-
-@lru_cache(maxsize=48)
-def place_layers(film: str, place: str, time: str) -> PlaceLayers:
-    """Return a place's two layers; they are drawn once per process."""
     setting = Setting(film, time == "night")
     style = STYLES[film]
     size = ((RIGHT - LEFT) * PLACE_SCALE * SUPERSAMPLE, (BOTTOM - TOP) * PLACE_SCALE * SUPERSAMPLE)
@@ -45,7 +36,7 @@ def place_layers(film: str, place: str, time: str) -> PlaceLayers:
     _sky(behind, setting)
     (OUTDOORS | INDOORS)[place](behind, before, setting)
     _ornament(before, setting)
-    return PlaceLayers(far.reduce(SUPERSAMPLE), near.reduce(SUPERSAMPLE).convert("RGBa"))
+    return far.reduce(SUPERSAMPLE), near.reduce(SUPERSAMPLE).convert("RGBa")
 
 
 def _gradient(size: tuple[int, int], top: RGB, bottom: RGB) -> Image.Image:
