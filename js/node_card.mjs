@@ -1,6 +1,7 @@
 // The state card inside a node, and the notes on nodes. Both are DOM widgets, so both kinds of canvas show them.
 
 import { el } from "./dom.mjs";
+import { addWords } from "./node_words.mjs";
 import { createCard } from "./state_card.mjs";
 import { savedState } from "./state.mjs";
 
@@ -21,6 +22,7 @@ export function dressNode(node, say, app) {
   const fit = createFit(node);
   if (node.comfyClass === "LoadAnimeGamer") addButton(node, say("getWeights"), "world", (world) => node.animegamerWeights?.(world));
   if (node.comfyClass === "BuildGameDataset") addButton(node, say("reviewClips"), "dataset", (name) => openReview(app, name));
+  if (node.comfyClass === "ComposeGameInstruction") addWords(node, say, app, fit);
   const card = SHOWS_STATE.includes(node.comfyClass) ? addCard(node, say, fit) : null;
   const notes = createNotes(node, fit);
   const story = node.widgets?.find((widget) => widget.name === "instructions");

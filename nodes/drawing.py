@@ -149,7 +149,7 @@ class DecodeShot(io.ComfyNode):
         return schema(
             node_id="DecodeShot",
             search_aliases=("draw shot", "video", "CogVideoX", "decode", "sampler"),
-            advanced=("guidance",),
+            advanced=("motion_value", "guidance"),
             essentials=True,
             inputs=[
                 ModelSocket.Input("model"),

@@ -55,6 +55,7 @@ TWO_TURNS = (  # the text of a new node
     "Character: Miko; Motion: gently wave hello; Background: day beach.\n"
     "Character: Miko; Motion: quickly run; Background: day beach."
 )
+RARE = ("window", "motion_value", "guidance")  # inputs that both nodes show only on request
 TURN_EVENT = "animegamer.turn"
 PLAYED = Fingerprints(story_version)
 
@@ -91,7 +92,7 @@ class PlayGameStory(io.ComfyNode):
         return schema(
             node_id="PlayGameStory",
             search_aliases=("play", "game", "infinite game", "story", "autoplay"),
-            advanced=("branch", "window", "guidance", "memory", "recalled_turns", "autoplay_seed", "show_opening"),
+            advanced=("branch", *RARE, "memory", "recalled_turns", "autoplay_seed", "show_opening"),
             essentials=True,
             inputs=[
                 ModelSocket.Input("model"),
@@ -178,7 +179,7 @@ class PlayGameTakes(io.ComfyNode):
         return schema(
             node_id="PlayGameTakes",
             search_aliases=("takes", "seeds", "batch", "grid", "compare"),
-            advanced=("window", "guidance"),
+            advanced=RARE,
             inputs=[
                 ModelSocket.Input("model"),
                 io.String.Input("text", default=TWO_TURNS, multiline=True),

@@ -140,6 +140,17 @@ def test_a_saved_workflow_shows_the_state_again_after_a_reload(comfy, server):
     comfy.set("Comfy.ColorPalette", "dark")
 
 
+def test_the_words_of_the_world_are_clicked_into_the_fields(comfy):
+    fields = {"character": "Miko", "adverb": "gently", "motion": "dance", "time": "day", "place": "beach", "story": ""}
+    comfy.load_prompt({"1": load(world="toybox"), "2": node("ComposeGameInstruction", **fields)})
+    comfy.page.locator(".ag-node-words summary").click()
+    for word in ("Taro", "swiftly", "forest"):
+        comfy.page.locator(".ag-node-words").get_by_role("button", name=word, exact=True).click()
+    comfy.shot("compose-words")
+    prompt = comfy.page.evaluate("async () => (await app.graphToPrompt()).output")
+    assert prompt["2"]["inputs"] == fields | {"character": "Miko, Taro", "adverb": "swiftly", "place": "forest"}
+
+
 def test_nodes_2_0_shows_the_card_too(comfy, server):
     if is_older(comfy.page):
         assert not comfy.page.evaluate("() => app.extensionManager.setting.get('Comfy.VueNodes.Enabled')")
@@ -160,6 +171,7 @@ def test_nodes_2_0_shows_the_card_too(comfy, server):
         comfy.run_graph()
         assert_the_clip_is_shown(comfy, server)
         assert comfy.page.locator("[data-node-id='2'] img").count() == 0, "no picture of the drawing below the clip"
+        assert not comfy.page.locator("[data-node-id='2']").get_by_text("motion_value").count(), "it is advanced"
         comfy.shot("graph-story-nodes-2")
     finally:
         comfy.set("Comfy.VueNodes.Enabled", False)
