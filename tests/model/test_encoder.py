@@ -67,6 +67,9 @@ def test_pictures_become_normalised_squares(size):
     expected = black + (white - black) * torch.linspace(0, 1, 16).expand(3, 16, 16)
     kept = slice(None) if size == (16, 16) else slice(4, 12)  # others are blurred first, which reflects at the borders
     torch.testing.assert_close(ramp[0, ..., kept], expected[..., kept], atol=3e-3, rtol=0)
+    if size == (96, 144):  # a step 1.2 standard deviations of the blur away: 4 px for a ninth of the size
+        step = clip_pixels((torch.arange(144) > 71).float().expand(1, 3, *size) * 2 - 1, 16)
+        assert ((step[0] - black) / (white - black))[..., 7] == pytest.approx(0.100, abs=0.01)
 
 
 def test_an_opening_picture_is_cropped_to_its_middle(tiny_encoder):

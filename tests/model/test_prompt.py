@@ -90,13 +90,6 @@ def test_unknown_words_are_listed_once_without_punctuation():
     assert TOKENIZER.unknown_words("Character: Miko; Motion: run; Background: day beach.") == ()
 
 
-def test_a_tokenizer_survives_its_file(tmp_path):
-    write_text(tmp_path / "tokenizer.json", TOKENIZER.to_str())
-    again = GameTokenizer.from_file(tmp_path / "tokenizer.json")
-    text = "Character: Miko; Motion: run; Background: day beach."
-    assert again.encode_text(text) == TOKENIZER.encode_text(text) and again.size == TOKENIZER.size
-
-
 def test_missing_files_and_foreign_tokenizers_are_named(tmp_path):
     with pytest.raises(ValueError, match="no tokenizer at"):
         GameTokenizer.from_file(tmp_path / "tokenizer.json")
@@ -107,11 +100,6 @@ def test_missing_files_and_foreign_tokenizers_are_named(tmp_path):
         GameTokenizer.from_mistral(tmp_path)
     with pytest.raises(ValueError, match="world with other sizes"):
         TOKENIZER.slots(9)
-
-
-def test_decoded_tags_have_one_space_between_them():
-    ids = [TOKENIZER.strength(3), TOKENIZER.token("</ML>"), *TOKENIZER.encode_text("miko run"), TOKENIZER.token("</s>")]
-    assert TOKENIZER.decode_with_tags(ids) == "<Strength_3> </ML> miko run </s>"
 
 
 def test_prompts_have_the_recorded_ids_and_slots(tmp_path):

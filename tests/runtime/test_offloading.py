@@ -4,8 +4,6 @@ There is no GPU here, so the CPU stands for it: weights "on the GPU" are copies 
 """
 
 import gc
-import sys
-import time
 from dataclasses import replace
 from itertools import pairwise
 
@@ -209,8 +207,8 @@ def test_a_gpu_that_others_use_is_refused_and_a_free_one_capped(monkeypatch):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("gib", "pinned"), [(7.0, True), (7.0, False), (11.0, True), (15.0, True)])
-def test_a_turn_of_the_release_keeps_to_a_small_gpu(gib, pinned, capsys, monkeypatch):
-    """Random weights at the published sizes, the whole turn; prints the most that torch reserved."""
+def test_a_turn_of_the_release_keeps_to_a_small_gpu(gib, pinned, monkeypatch):
+    """Random weights at the published sizes, the whole turn."""
     device = torch.device("cuda")
     gc.collect()  # offloaded models are in reference cycles: the last test's still hold GPU memory
     torch.cuda.empty_cache()
@@ -218,26 +216,14 @@ def test_a_turn_of_the_release_keeps_to_a_small_gpu(gib, pinned, capsys, monkeyp
     try:
         monkeypatch.setattr(memory_plan_module, "_host_can_pin", lambda weights: pinned)
         memory_plan = MemoryPlan(device, int(gib * GIB))
-        stacks = [*memory_plan.offload(engine), *memory_plan.offload(decoder)]
+        memory_plan.offload(engine)
+        memory_plan.offload(decoder)
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
-        seconds = []
         for _ in range(3):  # the first learns the order of the blocks
-            begun = time.perf_counter()
             state = engine.predict(past_turns(engine.spec), INSTRUCTION)
-            torch.cuda.synchronize()
-            predicted = time.perf_counter()
             frames = decoder.shoot(state.representation, 10.0, seed=1)
-            torch.cuda.synchronize()
-            seconds.append((predicted - begun, time.perf_counter() - predicted))
-        reserved = torch.cuda.max_memory_reserved(device) / GIB
-        allocated = torch.cuda.max_memory_allocated(device) / GIB
+        assert torch.cuda.max_memory_reserved(device) <= gib * GIB
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    with capsys.disabled():
-        sys.stdout.write(
-            f"\n{gib} GiB: reserved {reserved:.2f}, allocated {allocated:.2f} GiB; engine, shot seconds {seconds}\n"
-        )
-        sys.stdout.write("\n".join(stack.text for stack in stacks) + "\n")
-    assert reserved <= gib
     assert frames.isfinite().all()

@@ -20,6 +20,8 @@ from animegamer_core.runtime.optimizations.changes import cache_first_block
 from animegamer_core.runtime.optimizations.layers import JointAttention
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.weights import open_world
+from animegamer_core.weights.lora import attach
+from animegamer_core.weights.parts import LoraUpdate
 
 
 def by_rows(query, key, value):
@@ -169,6 +171,9 @@ def test_flash3_uses_the_installed_package_also_for_weights_on_the_cpu(monkeypat
     with monkeypatch.context() as there:
         Packages(there, "fa3_fwd_interface")
         model = decoder().bfloat16()
+        layer = model.transformer.transformer_blocks[0].attn1.to_q
+        update = LoraUpdate(torch.randn(2, layer.in_features), torch.randn(layer.out_features, 2))
+        attach(model, {"transformer.transformer_blocks.0.attn1.to_q": update}, "own")
         before = shot(model)
         optimize(model, ["fused", "flash3"])
     for block in model.transformer.transformer_blocks:

@@ -24,7 +24,6 @@ from animegamer_core.runtime.presets import (
     preset_for_device,
     resolve_sampling,
     tile_if_needed,
-    with_preset,
 )
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.story.player import PlaySettings
@@ -48,14 +47,6 @@ def test_the_presets_are_as_documented():
         check_names(row.optimizations)
     rows = [PRESETS[name] for name in ("exact", "balanced", "live", "low_vram")]
     assert [resolve_sampling(RELEASE, PAPER, preset=row).steps for row in rows] == [50, 24, 12, 50]
-
-
-def test_the_address_names_changes_beyond_rounding():
-    exact = PRESETS["exact"]
-    assert exact.precision_suffix(PAPER) == "+skip0" and exact.precision_suffix(PROFILES["reference"]) == ""
-    assert PRESETS["low_vram"].precision_suffix(PAPER) == "+tiled"
-    row = Preset("x", 12, "cosine", 1.3, ("fused", "first_block"))
-    assert row.precision_suffix(PAPER) == "+first_block+skip1.3"
 
 
 def test_a_small_device_decodes_in_tiles_and_the_address_says_so():
@@ -95,12 +86,6 @@ def test_a_prepared_decoder_draws_the_exact_shot_and_skips_as_the_preset_says():
     plain.transformer.register_forward_hook(lambda module, given, output: calls.append(len(output[0])))
     shot(plain)
     assert calls == [1, 1, 1, 1] and plain.profile.guidance == PAPER.guidance
-
-
-def test_an_option_overrides_the_preset(world):
-    settings = with_preset(PRESETS["live"], PlaySettings(steps=3), world)
-    assert (settings.steps, settings.guidance, settings.precision_suffix) == (3, "cosine", "")
-    assert with_preset(PRESETS["live"], PlaySettings(), world).steps == 4
 
 
 def test_offloading_refuses_what_does_not_work_with_it(world):
@@ -174,11 +159,3 @@ def test_the_benchmark_runs_ours_by_the_preset_beside_the_worlds_steps():
     assert (facts["stock_steps"], facts["steps"]) == (4, 2)
     assert (facts["preset"], facts["optimizations"], facts["guidance"]) == ("quick", ["fused", "layout"], "constant")
     assert max(bench.drift) < 1e-5 and "drift of latents" in bench.text
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="the sentence is for machines without a GPU")
-def test_models_that_failed_to_load_are_not_cached(world):
-    models = PresetModels(world, PlaySettings(), Preset("odd", optimizations=("fused", "gelu")))
-    for _ in range(2):
-        with pytest.raises(ValueError, match="optimization gelu is .*; drop it"):
-            models.decoder()

@@ -3,11 +3,14 @@
 import os
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from test_story import WORLD, StubPlayer, predicted, texts
 
-from animegamer_core.game.state import GameSession, GameState
+from animegamer_core.game.state import GameSession, GameState, OpeningClip
+from animegamer_core.media.video import write_clip
+from animegamer_core.story.film import export_film
 from animegamer_core.story.folder import story_names
 from animegamer_core.story.story import Story
 from animegamer_core.story.turn import ShotKey, StateKey, address_of, opening_address, with_opening_address
@@ -87,7 +90,8 @@ def test_another_take_keeps_later_turns_if_asked(tmp_path):
     player = StubPlayer(tmp_path).play(["one", "two", "three"])
     story, turn = player.story, player.session.turns[1]
     before = list(story.entries)
-    story.add_turn(turn, shot_of(story, turn.address, 7), keep_later=True)
+    story.add_turn(turn, shot_of(story, turn.address, 7), keep_later=True, proposed_by="another")
+    assert story.entries[1].proposed_by == "", "a turn keeps who proposed it"
     assert states(story) == [entry.state for entry in before] and story.branch == "branch-2"
     assert [one == other for one, other in zip(story.entries, before, strict=True)] == [True, False, True]
     assert story.clips()[2].read_text() == f"clip of {turn.address} 7"
@@ -141,6 +145,21 @@ def test_every_part_of_an_opening_is_in_its_address():
     assert opening_address("0" * 64, openings[0]) != addresses[0]
     assert opening_address("0" * 64, with_opening_address(WORLD, openings[0])) != addresses[0], "rewound, another world"
     assert opening_address(WORLD, replace(openings[0], window=9)) == addresses[0]
+
+
+def test_what_was_written_into_a_record_stays_text(tmp_path):
+    text = "one\r\n\n7\n00:00:00,000 --> 00:00:09,000\n\x1b[31m{\\an8}<b>\x00two\u2028\u202ethree"
+    story, frames = opened(tmp_path), np.zeros((17, 16, 24, 3), np.uint8)
+    opening = GameSession((), 2).open_with(text, picture(), OpeningClip(frames, 8.0))
+    turn = begun(story, opening, text).turns[-1]
+    key = ShotKey(WORLD, turn.address, 0, 2.5, 4, "cosine", "float32")
+    story.add_turn(turn, story.shots.put(key, ".mp4", {}, lambda path: write_clip(path, frames, 8)))
+    story = Story.read(tmp_path, "tale")
+    assert all(turn.instruction.isprintable() and "<" not in turn.instruction for turn in story.session(1, 2).turns)
+    _, subtitles = export_film(story, tmp_path / "film.mp4", subtitles=True, opening=True).files
+    lines = subtitles.read_text("utf-8").split("\n")
+    assert [line for line in lines if line.isdecimal()] == ["1", "2"], "no caption was put in"
+    assert all(line.isprintable() and not set("{}<>") & set(line.replace("-->", "")) for line in lines)
 
 
 def test_a_story_that_was_removed_is_not_written_with_a_hole(tmp_path):

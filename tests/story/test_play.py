@@ -168,13 +168,6 @@ def test_play_lists_its_files_and_branches(world, tmp_path, game, capsys):
     assert instructions_of(opened(world, tmp_path / "out")) == [GAME[0], GAME[3]]
 
 
-def test_a_story_in_use_is_refused(world, tmp_path, game, capsys):
-    with opened(world, tmp_path / "out").lock():
-        assert run_play(world, tmp_path, game) == 2
-    assert "story 'game' is being played elsewhere" in capsys.readouterr().err
-    assert run_play(world, tmp_path, game) == 0
-
-
 def test_typed_games(world, tmp_path, capsys, monkeypatch):
     typed(monkeypatch, "# begin", GAME[0], "", GAME[1], "@undo", "@Undo 1", "Yuzu sleeps", "quit", GAME[2])
     assert run_play(world, tmp_path) == 0

@@ -100,13 +100,6 @@ def test_the_lock_reads_what_others_played_meanwhile(tmp_path):
 # Stories are managed
 
 
-def test_a_renamed_story_is_the_same_story(root):
-    before = content(root / "game")
-    rename_story(root, "game", "by the sea")
-    assert story_names(root) == ["by the sea"] and content(root / "by the sea") == before
-    assert Story.read(root, "by the sea").entries
-
-
 def test_a_copy_is_a_story_of_its_own_with_its_own_links(root):
     shot, clip = next((root / "game" / "shots").glob("*.mp4")), root / "game" / "turn-009.mp4"
     os.link(shot, clip)

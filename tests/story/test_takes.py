@@ -4,7 +4,6 @@ import pytest
 
 from animegamer_core.__main__ import main
 from animegamer_core.media.video import read_clip
-from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.runtime.models import LoadedModels
 from animegamer_core.story.story import Story
 
@@ -42,23 +41,3 @@ def test_a_game_is_played_in_takes_and_again_for_nothing(takes_of, tmp_path, mon
     status, again, known = takes_of(out)
     assert status == 0 and again == said and (known.count("(drawn)"), known.count("(known)")) == (0, 4)
     assert shots_in(out) == before
-
-
-def test_takes_go_on_after_an_interrupt(takes_of, tmp_path, monkeypatch):
-    out, sample, drawn = tmp_path / "out", ShotDecoder.sample, []
-
-    def interrupted(decoder, *args, **options):
-        if len(drawn) == 3:  # in the second take
-            raise KeyboardInterrupt
-        drawn.append(sample(decoder, *args, **options))
-        return drawn[-1]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ShotDecoder, "sample", interrupted)
-        status, said, _ = takes_of(out)
-    assert status == 130 and said == "seed 5  branch main\n"
-    before = shots_in(out)
-    assert len([path for path in before if path.suffix == ".mp4"]) == 3
-    status, _, how = takes_of(out)
-    assert status == 0 and (how.count("(drawn)"), how.count("(known)")) == (1, 3)
-    assert before.items() <= shots_in(out).items()

@@ -17,7 +17,7 @@ from animegamer_core.train.stages import LORA, StageConfig
 from animegamer_core.weights import save_world
 from animegamer_core.weights.adapter_files import save_adapter
 from animegamer_core.weights.adapters import with_adapters
-from animegamer_core.weights.lora import adapters_of, apply_adapter, attach, lora_of
+from animegamer_core.weights.lora import WORLD, adapters_of, apply_adapter, attach, lora_of, restore
 from animegamer_core.weights.parts import LoraUpdate
 
 BF16 = torch.bfloat16
@@ -68,12 +68,14 @@ def test_a_whole_weight_of_some_strength_takes_the_lora_before_it_with_it(wide, 
     decoder, name = copy.deepcopy(wide).to(BF16), ATTENTION[0]
     update, whole = update_of(wide.get_submodule(name).weight, 0.5), torch.randn(1920, 1920)
     before = decoder.get_submodule(name).weight.float()
-    attach(decoder, {name: update}, "first")
+    attach(decoder, {name: update}, WORLD)
     save_adapter(tmp_path / "whole.safetensors", "joint", JOINT, {f"decoder.{name}.weight": whole}, {})
     apply_adapter(tmp_path / "whole.safetensors", "decoder", decoder, 0.25)
     layer = decoder.get_submodule(name)
     torch.testing.assert_close(layer.base_layer.weight.float(), 0.75 * before + 0.25 * whole, atol=0.01, rtol=0.01)
-    assert layer.scaling == {"first": 0.75 * SCALE}
+    assert layer.scaling == {WORLD: 0.75 * SCALE}
+    restore(decoder, (), None, None)
+    assert layer.scaling == {WORLD: SCALE}
 
 
 @pytest.fixture(scope="module")

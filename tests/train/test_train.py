@@ -21,11 +21,12 @@ from safetensors.torch import load_file
 from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
 from animegamer_core.data.dataset import ClipRecord, GameRecord
+from animegamer_core.game.state import GameState, Turn
 from animegamer_core.media.video import write_clip
 from animegamer_core.model.prompt import build_prompt
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.train.checkpoints import list_checkpoints, step_of
-from animegamer_core.train.engine_learner import PromptTable
+from animegamer_core.train.engine_learner import EngineLearner, PromptTable
 from animegamer_core.train.job import short_config, train_adapter
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import draw_losses, plot_log, read_log
@@ -191,28 +192,6 @@ def test_a_finished_run_continues_with_more_steps(ready, tmp_path):
         run("towers", new_parts(ready), ready, tmp_path, lr_warmup=0)
 
 
-class Interrupted(Exception):
-    """What a larger program raises to end a run, as ComfyUI does."""
-
-
-def test_what_the_caller_raises_costs_no_step(ready, tmp_path):
-    _, unbroken = run("towers", new_parts(ready), ready, tmp_path / "whole")
-    heard = []
-
-    def interrupt(*_):
-        heard.append(None)
-        if len(heard) == 3:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        run("towers", new_parts(ready), ready, tmp_path / "parted", {"on_step": interrupt})
-    assert [step_of(path) for path in list_checkpoints(tmp_path / "parted" / "checkpoints")] == [3]
-    run("towers", new_parts(ready), ready, tmp_path / "parted")
-    logged = [line["loss"] for line in read_log(tmp_path / "parted" / "log.jsonl")]
-    assert logged == losses_of(unbroken)
-    assert same_tensors(*(tmp_path / folder / "towers.safetensors" for folder in ("whole", "parted")))
-
-
 def test_only_the_last_two_checkpoints_stay_and_a_cut_off_one_falls_back(ready, tmp_path):
     folder = tmp_path / "checkpoints"
     folder.mkdir()
@@ -366,6 +345,28 @@ def test_weights_that_are_no_numbers_are_not_saved(ready, tmp_path):
     with pytest.raises(ValueError, match="holds NaN or infinity at step 2, so no checkpoint is written"):
         run("predict", parts, ready, tmp_path, {"on_step": spoil}, save_every=1)
     assert [step_of(path) for path in list_checkpoints(tmp_path / "checkpoints")] == [1]
+
+
+def test_the_engine_reads_a_past_with_noise_and_is_measured_without_recall(ready):
+    config = tiny_config("predict", history_noise=0.5, recall=0.3)
+    learner, rows = EngineLearner(config, new_parts(ready).engine, ready), torch.tensor([[0, 1, 2], [6, 7, 8]])
+    true = ready.gather("states", rows[:, :-1].flatten(), torch.device("cpu")).float()
+    noise = learner.batch(ready, rows, MicroBatch(0), torch.device("cpu"))["past"].flatten(0, 1) - true
+    sizes = noise.flatten(1).std(1)
+    assert sizes.max() < 0.55 and sizes.max() > 1.5 * sizes.min(), "of a random strength for each turn"
+    assert [learner.sampler(ready, held_out).recall for held_out in (False, True)] == [0.3, 0.0]
+
+
+def test_predictions_for_the_decoder_are_those_of_play(ready):
+    engine, (clips, window) = new_parts(ready).engine.eval(), (ready.folder.games[1].clips, tiny_config("adapt").window)
+    states = ready.gather("states", torch.tensor(clips), torch.device("cpu")).float()
+    told = [ready.folder.turns[clip] for clip in clips]
+    pasts = [GameState(state, turn.motion_level, turn.stats) for state, turn in zip(states, told, strict=True)]
+    turns = [Turn(1, turn.instruction, 0, state, {}) for turn, state in zip(told, pasts, strict=True)]
+    for number in (0, 2, GAME_TURNS - 1):
+        played = engine.predict(turns[max(0, number - window) : number], told[number].instruction).representation
+        predicted = ready.gather("predicted", torch.tensor([clips[number]]), torch.device("cpu"))[0].float()
+        torch.testing.assert_close(predicted, played, atol=1e-3, rtol=1e-3)
 
 
 def test_games_shorter_than_the_window_state_what_was_trained(ready, tmp_path):

@@ -119,8 +119,3 @@ def test_an_option_that_fits_no_stage_is_refused_before_the_first_step(options, 
     with pytest.raises(ValueError, match="^" + re.escape(sentence)) as refused:
         train("all", *places, tmp_path / "run", f"{LORA} {options}")
     assert "\n" not in str(refused.value) and not (tmp_path / "run").exists()
-
-
-def test_a_new_world_needs_a_spec(places, tmp_path):
-    with pytest.raises(ValueError, match="new does not exist yet; choose the sizes of a new world with --spec"):
-        train("all", places[0], tmp_path / "new", tmp_path / "run", EVERY)

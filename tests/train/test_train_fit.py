@@ -96,5 +96,5 @@ def test_micro_batches_change_no_loss_and_held_out_losses_take_no_more_memory(re
         _, parted = run("joint", new_parts(ready), ready, tmp_path / "1", steps=2, per_card=2, validate_every=1)
     assert set(sizes) == {(True, 2), (False, 2)}
     _, whole = run("joint", new_parts(ready), ready, tmp_path / "2", steps=2, validate_every=1)
-    for loss in ("loss", "held_out_loss"):
+    for loss in ("loss", "held_out_loss", "grad_norm"):
         assert [line[loss] for line in parted] == pytest.approx([line[loss] for line in whole], rel=1e-5)

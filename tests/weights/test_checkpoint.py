@@ -14,7 +14,6 @@ from tiny_world import save_tiny_world
 
 from animegamer_core.game.state import MotionTable
 from animegamer_core.model.decoder import ShotDecoder
-from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.spec import PROFILES, SPECS
 from animegamer_core.train.stages import stage_config
@@ -268,11 +267,3 @@ def test_a_crash_while_saving_leaves_the_old_part(world, monkeypatch, crash_at):
         files = {path.relative_to(world.folder).as_posix() for path in (world.folder / "engine").glob("*")}
         assert files == set(after.notes("engine")), "what the crash left is removed"
     assert same(save_part(after, other).load_engine(), other)
-
-
-def test_an_encoder_of_every_variant_is_stored(tmp_path, tiny_tokenizer):
-    for variant in ("mlp", "linear", "addition", "cross_attention"):
-        spec = replace(SPECS["tiny"], encoder=replace(SPECS["tiny"].encoder, variant=variant))
-        encoder = ShotEncoder(spec, tiny_tokenizer.backend).eval()
-        world = save_part(save_world(tmp_path / variant, spec), encoder)
-        assert same(world.load_encoder(), encoder)

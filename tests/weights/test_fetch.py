@@ -121,19 +121,6 @@ def test_wrong_content_never_gets_a_name(hub, fetch, tmp_path):
     assert fetch(tmp_path / "d", "--yes").status == 0
 
 
-def test_progress_is_reported_and_can_stop_it(hub, tmp_path):
-    plan, seen = fetching.plan_fetch("qiqi", tmp_path / "d"), []
-    fetching.fetch(plan, lambda size, what: seen.append((size, what)))
-    assert sum(size for size, _ in seen) == plan.bytes
-    assert any(what.startswith("converting engine") for _, what in seen)
-
-    def stop(size, what):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fetching.fetch(fetching.plan_fetch("qiqi", tmp_path / "other"), stop)
-
-
 def test_base_models_are_fetched_and_become_a_world(hub, fetch, tmp_path):
     src = stock_files.write_base(tmp_path / "base")
     names = {repo: repo.partition("/")[2] for repo in (VIDEO, MISTRAL, fetching.CLIP)}

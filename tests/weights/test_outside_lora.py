@@ -103,27 +103,6 @@ def test_a_strength_scales_it_and_the_world_is_restored(world, trained, merged, 
     assert all(torch.equal(value, before[key]) for key, value in plain.state_dict().items())
 
 
-def test_rslora_divides_by_the_root_of_the_rank(world, tmp_path):
-    torch.manual_seed(3)
-    config = LoraConfig(r=4, lora_alpha=ALPHA, target_modules=TARGETS, init_lora_weights=False, use_rslora=True)
-    model = get_peft_model(world.load_decoder().transformer, config)
-    model.save_pretrained(tmp_path)
-    model.merge_adapter()
-    changed = open_with_adapters(world.folder, [str(tmp_path / "adapter_model.safetensors")]).load_decoder()
-    theirs = model.get_submodule("base_model.model.proj_out.base_layer").weight
-    torch.testing.assert_close(changed.transformer.proj_out.weight, theirs)
-
-
-def test_beside_16_bit_weights_it_draws_other_shots(world, trained, tmp_path):
-    path = write(tmp_path, "kohya", trained)
-    state = torch.randn(world.spec.state.tokens, world.spec.state.width, generator=torch.Generator().manual_seed(1))
-    shots = [
-        one.load_decoder(dtype=torch.bfloat16).shoot(state, 2.5, seed=1, steps=1)
-        for one in (world, with_adapters(world, ((str(path), 1.0),)))
-    ]
-    assert not torch.equal(*shots)
-
-
 @pytest.mark.parametrize(
     "tensors, says",
     [
