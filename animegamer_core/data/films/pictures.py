@@ -125,7 +125,7 @@ def kept(first_HWC: Picture, second_HWC: Picture) -> float:
         part = np.s_[down : down + height, right : right + width]
         details = detail[part] | later_detail
         same = cv2.blur(cv2.absdiff(grey[part], later), (3, 3)) < SAME
-        most = max(most, np.count_nonzero(same & details) / max(FEW_DETAILS, np.count_nonzero(details)))
+        most = max(most, int(np.count_nonzero(same & details)) / max(FEW_DETAILS, int(np.count_nonzero(details))))
     return most
 
 
