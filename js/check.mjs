@@ -1,5 +1,6 @@
-// What is typed, checked while it is typed: unknown words are underlined and their nearest known ones can be clicked; a
-// turn that would be a draft, or that training never showed, says so before it is drawn.
+// What is typed, checked while it is typed: how a plain sentence will be read can be clicked, and so can the text as it
+// stands; unknown words are underlined, and their nearest known ones can be clicked; a turn that would be a draft, or
+// that training never showed, says so before it is drawn.
 
 import { el } from "./dom.mjs";
 import { oneLine } from "./instruction.mjs";
@@ -20,7 +21,7 @@ export function cutAtWords(text, words) {
 }
 
 /**
- * `field` is the text area; `ask(instruction, steps)` -> {draft, nearest, untried}, {error} or null; `act` has
+ * `field` is the text area; `ask(instruction, steps)` -> {reading, words, draft, nearest, untried}, {error} or null; `act` has
  * replace(text), which sets the text, and open(), which opens the list of what the world knows.
  */
 export function createCheck(say, field, ask, act) {
@@ -50,14 +51,16 @@ export function createCheck(say, field, ask, act) {
   }
 
   function show(answer) {
-    const { draft = null, nearest = {}, untried = [], error = "" } = answer ?? {};
-    const cut = cutAtWords(field.value, draft?.words ?? []);
+    const { reading = null, words = [], draft = null, nearest = {}, untried = [], error = "" } = answer ?? {};
+    const cut = cutAtWords(field.value, words);
     marks.replaceChildren(...cut.map(({ text, unknown }) => el(unknown ? "u" : "span", { text })));
     follow();
     const pairs = untried.map((pair) => pair.join(" + ")).join(", ");
-    const lines = [error, draft && draftWords(draft, say, "wouldBeDraft"), pairs && say("untried", { pairs })].filter(Boolean);
-    const near = Object.entries(nearest).flatMap(([word, known]) => known.map((one) => instead(word, one)));
-    if (draft?.words.length) near.push(chip(say("knownWords"), act.open));
+    const leftOut = words.length > 0 && say("leftOut", { words: words.join(", ") });
+    const lines = [error, reading && say("readAs", { text: reading }), leftOut, draft && draftWords(draft, say, "wouldBeDraft"), pairs && say("untried", { pairs })].filter(Boolean);
+    const near = reading ? [chip(say("useReading"), () => act.replace(reading)), chip(say("asTyped"), () => act.replace(`"${oneLine(field.value)}"`))] : [];
+    near.push(...Object.entries(nearest).flatMap(([word, known]) => known.map((one) => instead(word, one))));
+    if (words.length || error) near.push(chip(say("knownWords"), act.open));
     element.hidden = !lines.length;
     element.replaceChildren(...lines.map((text) => el("p", { text })), el("p", { class: "ag-instead" }, ...near));
   }

@@ -21,6 +21,11 @@ export function composeInstruction(fields) {
   return parts.length ? `${parts.map(([label, words]) => `${label}: ${words}`).join("; ")}.` : "";
 }
 
+/** What the player wrote for a turn; its instruction, unless that is how something else was read. */
+export function writtenFor(turn) {
+  return turn?.typed || turn?.instruction || "";
+}
+
 /** Three lines (who, what, where) for the published format; one line for any other text. */
 export function instructionLines(text) {
   const match = PUBLISHED.exec(oneLine(text));

@@ -2,7 +2,7 @@
 
 import { createCheck } from "./check.mjs";
 import { el, set, wordButton } from "./dom.mjs";
-import { composeInstruction, FIELDS, oneLine, readFields } from "./instruction.mjs";
+import { composeInstruction, FIELDS, oneLine, readFields, writtenFor } from "./instruction.mjs";
 import { SCOPES } from "./state.mjs";
 import { createWordList, notShownWith } from "./word_list.mjs";
 
@@ -80,7 +80,7 @@ export function createForm(say, act, more) {
       event.preventDefault();
       submit(event.shiftKey ? session.choices.takes : 1);
     } else if (event.key === "ArrowUp" && !text.value) {
-      text.value = sent || session.here.turn?.instruction || "";
+      text.value = sent || writtenFor(session.here.turn);
       event.preventDefault();
     }
   });

@@ -2,7 +2,7 @@
 
 import { clipButton } from "./clips.mjs";
 import { el, iconButton, set, wordButton } from "./dom.mjs";
-import { instructionLines } from "./instruction.mjs";
+import { instructionLines, writtenFor } from "./instruction.mjs";
 import { openingHere } from "./opening.mjs";
 import { pathTo, takesOf, turnsAfter } from "./tree.mjs";
 
@@ -13,6 +13,7 @@ export function createStage(say, clips, more, move) {
   const place = el("div", { class: "ag-screen" });
   const number = el("span", { class: "ag-number" });
   const words = el("div", { class: "ag-words" });
+  const typed = el("p", { class: "ag-typed" });
   const preview = el("img", { class: "ag-preview", alt: "", hidden: true });
   const pause = iconButton(
     "pause",
@@ -30,6 +31,7 @@ export function createStage(say, clips, more, move) {
     { class: "ag-stage" },
     el("div", { class: "ag-frame" }, place, draft, preview, pause),
     el("div", { class: "ag-head" }, number, words, more),
+    typed,
   );
   let address = "";
 
@@ -58,6 +60,9 @@ export function createStage(say, clips, more, move) {
     const drawn = coming && (coming.instruction ? instructionLines(coming.instruction) : [say("autoplay"), say("autoplayChooses")]);
     const lines = drawn ?? (turn ? instructionLines(turn.instruction) : [say("beginning"), say("beginningText")]);
     words.replaceChildren(...lines.map((line) => el("span", { text: line, title: line })));
+    const left = coming ? [] : (turn?.left_out ?? []);
+    const said = [!coming && turn?.typed ? say("typed", { text: turn.typed }) : "", left.length ? say("leftOut", { words: left.join(", ") }) : ""];
+    typed.textContent = said.filter(Boolean).join(" \u00b7 ");
     const label = turn && say("clipOf", { number: here.number, instruction: turn.instruction });
     const picture = turn?.clip
       ? clips[turn.still ? "picture" : "video"]("stage", turn.clip, { words: label })
@@ -78,12 +83,8 @@ export function createStage(say, clips, more, move) {
 }
 
 /** Why a turn's shot is only a draft (`draft` of GET /animegamer/story), as one line that begins with `title`. */
-export function draftWords({ steps, of: all, words = [] }, say, title = "draft") {
-  const reasons = [
-    steps == null ? "" : say("draftSteps", { steps, all }),
-    words.length ? say("draftWords", { words: words.join(", ") }) : "",
-  ];
-  return [say(title), ...reasons].filter(Boolean).join(" \u00b7 ");
+export function draftWords({ steps, of: all }, say, title = "draft") {
+  return `${say(title)} \u00b7 ${say("draftSteps", { steps, all })}`;
 }
 
 /**
@@ -103,7 +104,7 @@ export function createTakes(say, clips, act) {
 
   function show({ here, busy, jobs }) {
     const takes = takesOf(here);
-    const isOfTurn = (job) => job.after === here.number - 1 && !job.exported && here.turn?.instruction === job.instruction;
+    const isOfTurn = (job) => job.after === here.number - 1 && !job.exported && writtenFor(here.turn) === job.instruction;
     const coming = jobs.filter(isOfTurn).length;
     more.hidden = !here.turn;
     more.disabled = busy;

@@ -1,9 +1,12 @@
 // The state of the Play tab: the open story, the current turn, the queued prompts. Knows nothing about the page.
 
+import { writtenFor } from "./instruction.mjs";
 import { missedEvents, progressOf } from "./jobs.mjs";
 import { createStorage } from "./storage.mjs";
 import { comboOptions, errorSentence, settingsOf, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
-import { allTurns, branchThrough, buildTree, findTurn, takesOf } from "./tree.mjs";
+import { allTurns, branchThrough, buildTree, findTurn, pathTo, takesOf } from "./tree.mjs";
+
+const READ = 40; // past instructions that a plain sentence is read with
 
 export const TAKES = 3;
 
@@ -120,7 +123,7 @@ export class PlaySession {
   async play(instruction, takes = 1, settings = {}) {
     if (this.busy) return;
     const after = this.here.number;
-    const drawn = this.here.children.filter((child) => child.turn.instruction === instruction).map((child) => child.turn.seed);
+    const drawn = this.here.children.filter((child) => writtenFor(child.turn) === instruction).map((child) => child.turn.seed);
     const seeds = takes === 1 ? [settings.seed ?? 0] : takeSeeds(drawn, after, takes, settings.seed);
     await this.#send(seeds.map((seed) => ({ ...settings, instruction, after, branch: this.branch, seed })));
   }
@@ -138,10 +141,14 @@ export class PlaySession {
     return found?.suggestions ?? [];
   }
 
-  /** What to know of an instruction before it is played: {draft, nearest, untried}, {error} if it is refused, or null. */
+  /**
+   * What to know of an instruction before it is played: {reading, words, draft, nearest, untried}, {error} if it is
+   * refused, or null.
+   */
   async check(instruction, steps) {
     const refused = (error) => (error.status === 400 ? { error: error.message } : null);
-    return this.port.postJson("/animegamer/check", { world: this.world, instruction, steps }).catch(refused);
+    const past = pathTo(this.here).map(({ turn }) => turn.instruction).slice(-READ);
+    return this.port.postJson("/animegamer/check", { world: this.world, instruction, past, steps }).catch(refused);
   }
 
   /** Draw the current turn again, until it has as many takes as the setting says, or once more. */

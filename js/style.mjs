@@ -32,6 +32,8 @@ const STYLE = `
 .ag-number { flex: none; min-width: 26px; height: 26px; padding: 0 6px; border-radius: 13px; display: grid; place-items: center; font-weight: 600; font-size: 12px;
   color: var(--ag-paper); background: var(--ag-ink); font-variant-numeric: tabular-nums; }
 .ag-words { display: flex; flex-direction: column; min-width: 0; flex: 1; color: var(--ag-faint); font-size: 12px; overflow-wrap: anywhere; }
+.ag-typed { margin: 0; color: var(--ag-faint); font-size: 11px; overflow-wrap: anywhere; }
+.ag-typed:empty { display: none; }
 .ag-words span { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .ag-stage .ag-words span:not(:only-child) { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 2; white-space: normal; }
 .ag-words span:first-child { color: var(--ag-ink); font-size: 14px; font-weight: 600; line-height: 26px; }

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from comfy_api.v0_0_2 import InputImpl, Types, io
 
+from ..animegamer_core.game.plain import Reading
 from ..animegamer_core.game.state import MotionScope
 from ..animegamer_core.media.video import write_clip
 from ..animegamer_core.spec import GUIDANCE
@@ -77,8 +78,10 @@ class EncodeShot(io.ComfyNode):
             return frames_of(frames[index : index + 1])[0]
 
         session = open_game(model.encoder(), motion_text, frame_at, len(frames), frame, clip_fps)
-        moment = PlayedState(session, world.motion_table, world.tokenizer().unknown_words(session.turns[0].instruction))
-        return io.NodeOutput(moment, ui=notes_of(moment, world.spec.name))
+        text = session.turns[0].instruction
+        reading = Reading(text, unknown=world.tokenizer().unknown_words(text))
+        moment = PlayedState(session, world.motion_table, reading.unknown)
+        return io.NodeOutput(moment, ui=notes_of(moment, reading))
 
 
 class ReadFilmSpan(io.ComfyNode):

@@ -10,7 +10,7 @@ from ..animegamer_core.game.life import STATS
 from ..animegamer_core.game.recall import RECALLED_TURNS
 from ..animegamer_core.game.state import GameSession, Instruction, read_instruction, read_instructions, scope_name
 from ..animegamer_core.spec import PROFILES
-from ..animegamer_core.story.turn import predict_turn, with_opening_address
+from ..animegamer_core.story.turn import predict_turn, read_typed, with_opening_address
 from ..animegamer_core.weights.adapter_files import Adapters
 from ..animegamer_core.weights.adapters import with_adapters
 from . import worlds
@@ -186,13 +186,12 @@ class PredictNextState(io.ComfyNode):
     def execute(cls, model: GameModel, history: GameSession, instruction: str, seed: int) -> io.NodeOutput:
         world = model.world
         text = read_instruction(instruction)
-        engine = model.engine()
         history = history.with_defaults(world.window, world.memory, world.life.rules)
         history = with_opening_address(model.world.fingerprint, history)
-        session = predict_turn(world, model, history, text).follow(history, seed)
-        words, warnings = engine.tokenizer.unknown_words(text), world.warnings_for(session.window)
-        moment = PlayedState(session, world.motion_table, words, warnings)
-        return io.NodeOutput(moment, session, ui=notes_of(moment, world.spec.name))
+        reading = read_typed(world, history, text)
+        session = predict_turn(world, model, history, reading.instruction).follow(history, seed)
+        moment = PlayedState(session, world.motion_table, reading.unknown, world.warnings_for(session.window))
+        return io.NodeOutput(moment, session, ui=notes_of(moment, reading))
 
 
 class StateDisplay(io.ComfyNode):

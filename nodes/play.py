@@ -25,8 +25,8 @@ from .values import (
     draft_ui,
     image_of_bytes,
     image_of_picture,
+    reading_notes,
     state_item,
-    unknown_notes,
 )
 from .widgets import (
     AS_BEFORE,
@@ -232,7 +232,6 @@ class GameRun:
         self.player, self.model, self.node = player, model, node
         self.story = player.story
         self.notes = list(model.world.warnings_for(player.session.window))
-        self._tokenizer = model.world.tokenizer()
 
     @property
     def last(self) -> int:
@@ -240,7 +239,7 @@ class GameRun:
         return self.player.session.next_number - 1
 
     def _moment(self, session: GameSession) -> PlayedState:
-        words = self._tokenizer.unknown_words(session.turns[-1].instruction) if session.turns else ()
+        words = self.story.entries[self.last - 1].left_out if self.last else ()
         return PlayedState(session, self.model.world.motion_table, words)
 
     def play(self, instructions: tuple[str, ...], autoplay: int = 0, seed: int = 0) -> None:
@@ -250,7 +249,7 @@ class GameRun:
         for index in range(count):
             on_step = self._on_step(report, index * steps)
             if index < len(instructions):
-                played = player.step(instructions[index], on_step)
+                played = player.step(player.read(instructions[index]), on_step)
             else:
                 played = next(player.autoplay(player.director(seed), 1, on_step))
             # A turn that the story already had left no unfinished picture on the node.
@@ -283,9 +282,9 @@ class GameRun:
         return on_step
 
     def _send(self, played: PlayedTurn) -> None:
-        """Send the turn to the page, and note its unknown words."""
+        """Send the turn to the page, and note how its instruction was read."""
         moment = self._moment(self.player.session)
-        self.notes += unknown_notes(moment, self.model.world.spec.name)
+        self.notes += reading_notes(played.turn.number, played.reading)
         event = {
             "node": self.node,
             "story": self.story.name,

@@ -28,7 +28,8 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.files import DISK_FULL
 from ..animegamer_core.game.director import SUGGESTIONS, director_for
-from ..animegamer_core.game.life import Words
+from ..animegamer_core.game.life import PUBLISHED_RULES, Words
+from ..animegamer_core.game.plain import read_plainly
 from ..animegamer_core.game.state import GameSession, MotionScope, Turn, read_instruction, scope_name
 from ..animegamer_core.json_files import parse_json
 from ..animegamer_core.messages import shortened
@@ -72,10 +73,11 @@ class TurnRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CheckRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of POST /animegamer/check. steps: 0 means the world's own."""
+    """The body of POST /animegamer/check. past: the last instructions. steps: 0 means the world's own."""
 
     world: str
     instruction: str
+    past: list[str] = []
     steps: typing.Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
@@ -314,6 +316,8 @@ def _turn_of(story: Story, turn: Turn, facts: WorldFacts | None) -> Json:
     return {
         "number": turn.number,
         "instruction": turn.instruction,
+        "typed": entry.typed,
+        "left_out": entry.left_out,
         "motion": {"scope": scope_name(level), "level": level, "value": drawn_motion},
         "overridden": None not in (drawn_motion, facts) and drawn_motion != facts.motion_table.value(level),
         "seed": turn.seed,
@@ -321,7 +325,7 @@ def _turn_of(story: Story, turn: Turn, facts: WorldFacts | None) -> Json:
         "recalled": list(turn.recalled),
         "steps": drawn.get("steps"),
         "guidance": drawn.get("guidance"),
-        "draft": None if facts is None else facts.draft(turn.instruction, drawn.get("steps")),
+        "draft": None if facts is None else facts.draft(drawn.get("steps")),
         "stats": dict(turn.character),
         "changes": turn.moved,
         "refused": list(turn.refused),
@@ -356,18 +360,22 @@ def _words(query: Query) -> Json:
 
 
 async def _check(request: web.Request) -> tuple[int, Json]:
-    """Why a turn would be a draft, the known words nearest to its unknown ones, and the pairs that training never
-    showed; an error if it would be refused.
-    """
+    """How a turn would be read, and what to know of it before it is drawn; an error if it would be refused."""
     asked = parse_json(await _body_of(request), CheckRequest, "the request")
     instruction = read_instruction(asked.instruction)
 
     def check() -> Json:
         facts = _facts_or_none(asked.world)
         words = _known_words(facts)
-        draft = facts and facts.draft(instruction, asked.steps or None)
-        nearest = {word: words.nearest(word) for word in (draft or {}).get("words", ())}
-        return {"draft": draft, "nearest": nearest, "untried": words.untried_in(instruction)}
+        unknown = facts.tokenizer.unknown_words(instruction) if facts and facts.tokenizer else ()
+        reading = read_plainly(instruction, words, facts.life.rules if facts else PUBLISHED_RULES, asked.past, unknown)
+        return {
+            "reading": reading.instruction if reading.typed else None,
+            "words": list(reading.unknown),
+            "draft": facts and facts.draft(asked.steps or None),
+            "nearest": {word: words.nearest(word) for word in reading.unknown},
+            "untried": words.untried_in(reading.instruction),
+        }
 
     return 200, await asyncio.to_thread(check)
 

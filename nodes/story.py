@@ -241,14 +241,9 @@ class WorldFacts:
     spec_name: str
     life: Life
 
-    def draft(self, instruction: str, steps: int | None) -> dict[str, typing.Any] | None:
-        """Why a shot of this instruction, drawn in this many steps, is only a draft; None if it is not.
-
-        `steps`, `of`: the shot's steps and the world's, if it has fewer. `words`: those that the world does not know.
-        """
-        few = {"steps": steps, "of": self.steps} if steps is not None and steps < self.steps else {}
-        unknown = () if self.tokenizer is None else self.tokenizer.unknown_words(instruction)
-        return {**few, "words": list(unknown)} if few or unknown else None
+    def draft(self, steps: int | None) -> dict[str, int] | None:
+        """The steps of a shot and the world's own, if it has fewer and so is only a draft."""
+        return {"steps": steps, "of": self.steps} if steps is not None and steps < self.steps else None
 
 
 def played_world(name: str, fingerprint: str) -> tuple[str, WorldFacts | None]:

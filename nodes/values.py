@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from comfy_api.v0_0_2 import io, ui
 
 from ..animegamer_core.game.life import PUBLISHED_RULES, Rules
+from ..animegamer_core.game.plain import Reading
 from ..animegamer_core.game.state import GameSession, MotionTable, Turn, scope_name
 
 if typing.TYPE_CHECKING:
@@ -129,9 +130,9 @@ def gauges_of(rules: Rules | None) -> dict[str, dict[str, str]]:
     return {stat.name: {"label": stat.label, "colour": stat.colour} for stat in (rules or PUBLISHED_RULES).stats}
 
 
-def notes_of(moment: PlayedState, world: str) -> dict[str, list[str]] | None:
-    """The `ui` of a node with its warnings and with words that the world does not know; None if there are none."""
-    notes = [*moment.warnings, *unknown_notes(moment, world)]
+def notes_of(moment: PlayedState, reading: Reading) -> dict[str, list[str]] | None:
+    """The `ui` of a node with its warnings and how the instruction was read; None if there is nothing to say."""
+    notes = [*moment.warnings, *reading_notes(moment.turn.number, reading)]
     return {"animegamer_notes": notes} if notes else None
 
 
@@ -144,12 +145,12 @@ def draft_ui(steps: int, usual: int) -> dict[str, list[str]]:
     }
 
 
-def unknown_notes(moment: PlayedState, world: str) -> list[str]:
-    """A warning that names the words that the world does not know; empty if it knows all of them."""
-    if not moment.unknown_words:
-        return []
-    words = ", ".join(moment.unknown_words)
-    return [f"Turn {moment.turn.number}: {world} does not know {words} and read only the rest, so its shot is a draft."]
+def reading_notes(number: int, reading: Reading) -> list[str]:
+    """What to say of a turn whose instruction was not played as it was typed."""
+    said = [f"was read as {reading.instruction}"] if reading.typed else []
+    if reading.unknown:
+        said.append(f"does not show {', '.join(reading.unknown)}, which this world does not know")
+    return [f"Turn {number} {' and '.join(said)}."] if said else []
 
 
 def report_ui(

@@ -107,7 +107,6 @@ class Play(Drawing):
             player = Player(world, story, settings, after, models, self._opening(world, story, settings))
             try:
                 if self.file or self.auto:
-                    _warn_of_unknown_words(world, *rest)
                     shown = _Shown(player, player.session.next_number - 1 + len(rest) + self.auto)
                     player.play(rest, shown.turn, _show_step)
                     self._play_proposed(player, shown, self.auto)
@@ -219,8 +218,7 @@ class Play(Drawing):
                     raise ValueError(f"there is no proposal {shortened(line, 20)}; choose 1 to {len(offered)}")
                 line = offered[int(line) - 1].instruction
             check_length(line, len(player.world.tokenizer().encode_text(line)))
-            _warn_of_unknown_words(player.world, line)
-            shown.turn(player.step(line, _show_step))
+            shown.turn(player.step(player.read(line), _show_step))
 
 
 def read_game(path: Path) -> tuple[str, ...]:
@@ -239,7 +237,8 @@ def plan(story: Story, instructions: Sequence[str], resume: bool, branch: int | 
     if branch is None and not resume:
         return 0, tuple(instructions)
     session = story.session(len(story.entries) if branch is None else branch, 0)
-    played = tuple(turn.instruction for turn in session.turns if turn.number > 0)
+    turns = (turn for turn in session.turns if turn.number > 0)
+    played = tuple(entry.typed or turn.instruction for entry, turn in zip(story.entries, turns, strict=False))
     known = len(played) if tuple(instructions[: len(played)]) == played else 0
     return len(played), tuple(instructions[known:])
 
@@ -252,13 +251,6 @@ def parse_motion(text: str, table: MotionTable) -> tuple[int, float]:
         return int(number), float(given)
     except ValueError as error:
         raise ValueError(f"--motion {text}: expected TURN=SCOPE or TURN=VALUEpx, such as 3=fast or 3=2.5px") from error
-
-
-def _warn_of_unknown_words(world: OpenWorld, *instructions: str) -> None:
-    tokenizer = world.tokenizer()
-    unknown = dict.fromkeys(word for text in instructions for word in tokenizer.unknown_words(text))
-    if unknown:
-        note(f"warning: world {world.spec.name!r} was not trained with these words: {', '.join(unknown)}")
 
 
 def _show_step(done: int, steps: int, _: object = None) -> None:
@@ -283,6 +275,10 @@ class _Shown:
         motion = f"motion {scope_name(turn.state.motion)} ({played.motion:g} px)"
         how = f"{seconds:.1f} s" if played.predicted or played.drawn else "known"
         print(f"turn {turn.number}{of}  {turn.instruction}\n  {motion}  {stats}  {played.clip} ({how})", flush=True)
+        if played.reading.typed:
+            print(f"  typed: {played.reading.typed}", flush=True)
+        if played.reading.unknown:
+            print(f"  not known here: {', '.join(played.reading.unknown)}", flush=True)
         if turn.refused:
             print(f"  not counted by this world's rules: {', '.join(map(self.label, turn.refused))}", flush=True)
         if turn.recalled:

@@ -23,15 +23,15 @@ OPENING = 0  # the number of the opening picture
 PUBLISHED = re.compile(r"Character: (?P<who>[^;]+); Motion: (?P<motion>[^;]+); Background: (?P<place>[^;]+?)\.?")
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*|[^\w\s]")
-_INTRODUCING = frozenset("a an some another".split())
-_REFERRING = frozenset("the his her its their my our your this that these those".split())
-_BEFORE_A_PHRASE = frozenset(
+INTRODUCING = frozenset("a an some another".split())
+REFERRING = frozenset("the his her its their my our your this that these those".split())
+PREPOSITIONS = frozenset(
     "with without on onto in into inside at by from to toward towards under over above below beside behind between "
     "near through across along around of for against past off".split()
 )
-_PRONOUNS = frozenset("i you he she it we they me him us them".split())
-_CONJUNCTIONS = frozenset("and or but while then as when until before after".split())
-_AFTER_A_PHRASE = _CONJUNCTIONS | frozenset(
+PRONOUNS = frozenset("i you he she it we they me him us them".split())
+CONJUNCTIONS = frozenset("and or but while then as when until before after".split())
+_AFTER_A_PHRASE = CONJUNCTIONS | frozenset(
     "who which is are was were be has have had away again together up down out back there here today tonight now "
     "too overhead everywhere".split()
 )
@@ -108,7 +108,7 @@ def named_in(text: str) -> Named:
     else:
         phrases, place = list(_phrases(parts["motion"])), list(_phrases("in " + parts["place"]))
         who = names_of(parts["who"])
-    characters = tuple(_key(name) for name in who if name.lower() not in _PRONOUNS)
+    characters = tuple(_key(name) for name in who if name.lower() not in PRONOUNS)
     places = tuple(phrase.nouns[0] for phrase in place[:1] if phrase.names)
     phrases = [phrase for phrase in phrases if phrase.names]
     every = [*phrases, *(phrase for phrase in place if phrase.names)]
@@ -196,7 +196,7 @@ class _Phrase:
         return tuple(map(_key, self.words[: -3 if verb else -2 : -1]))
 
 
-_FUNCTION_WORDS = _INTRODUCING | _REFERRING | _BEFORE_A_PHRASE | _AFTER_A_PHRASE
+_FUNCTION_WORDS = INTRODUCING | REFERRING | PREPOSITIONS | _AFTER_A_PHRASE
 
 
 def _phrases(text: str) -> Iterator[_Phrase]:
@@ -213,9 +213,9 @@ def _phrases(text: str) -> Iterator[_Phrase]:
             continue
         if words:
             yield _Phrase(tuple(words), introduces, subject)
-        begins = token in _INTRODUCING or token in _REFERRING or token in _BEFORE_A_PHRASE
-        words, introduces = ([] if begins else None), token in _INTRODUCING
-        subject, before = before in _CONJUNCTIONS or not before[0].isalnum(), token
+        begins = token in INTRODUCING or token in REFERRING or token in PREPOSITIONS
+        words, introduces = ([] if begins else None), token in INTRODUCING
+        subject, before = before in CONJUNCTIONS or not before[0].isalnum(), token
 
 
 _ENDINGS = {"ie": "y", "ve": "f", "fe": "f"} | {f"{letter}e": letter for letter in "shoxz"}

@@ -38,13 +38,16 @@ _BranchName = Annotated[str, msgspec.Meta(pattern=f"^(?:{FIRST_BRANCH}|branch-[0
 class BranchEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One turn of a branch: the addresses of its state and shot (None: not drawn), and its seed.
 
-    proposed_by: the director that proposed the turn; empty if a player wrote it.
+    proposed_by: the director that proposed the turn; empty if a player wrote it. typed: what the player typed, if the
+    instruction is how it was read; left_out: its words that the world cannot show.
     """
 
     state: _Address
     shot: _Address | None
     seed: int
     proposed_by: str = ""
+    typed: str = ""
+    left_out: tuple[str, ...] = ()
 
     def matches(self, other: BranchEntry) -> bool:
         """Whether both can be the same turn: the same state, and the same shot unless one has none."""

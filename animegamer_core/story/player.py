@@ -14,11 +14,12 @@ from pathlib import Path
 from ..files import save_picture
 from ..game.director import Director, director_for
 from ..game.life import PUBLISHED_RULES
+from ..game.plain import Reading
 from ..game.state import GameSession, Turn
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
 from ..runtime.presets import resolve_sampling
 from .story import Story
-from .turn import ShotKey, address_of, draw_turn, opening_address, predict_turn, shot_key, state_key
+from .turn import ShotKey, address_of, draw_turn, opening_address, predict_turn, read_typed, shot_key, state_key
 
 if typing.TYPE_CHECKING:
     import numpy as np
@@ -31,13 +32,16 @@ SHEET_TURNS = 24  # a contact sheet shows the last turns only; a picture of thou
 
 @dataclass(frozen=True)
 class PlayedTurn:
-    """A turn with its clip, None if not drawn. predicted, drawn: computed now, not read from the story."""
+    """A turn with its clip, None if not drawn. predicted, drawn: computed now, not read from the story. reading: of its
+    instruction.
+    """
 
     turn: Turn
     clip: Path | None
     motion: float
     predicted: bool
     drawn: bool
+    reading: Reading
 
 
 class Player:
@@ -73,18 +77,19 @@ class Player:
             check_same_opening(story, self.session, opening)
 
     def step(
-        self, instruction: str, on_step: OnStep | None = None, draw: bool = True, proposed_by: str = ""
+        self, instruction: str | Reading, on_step: OnStep | None = None, draw: bool = True, proposed_by: str = ""
     ) -> PlayedTurn:
         """Play one turn and save it in the story; without `draw` only its state. proposed_by: is noted there.
 
-        instruction: as from `read_instruction`.
+        instruction: as from `read_instruction`, or how `read` read it.
         """
         from ..media.video import to_uint8
 
+        reading = instruction if isinstance(instruction, Reading) else Reading(instruction)
         number = self.session.next_number
         if number == 1:
             self.session = self.story.put_opening(self.session)
-        prediction = predict_turn(self.world, self.models, self.session, instruction, self.story)
+        prediction = predict_turn(self.world, self.models, self.session, reading.instruction, self.story)
         if not prediction.known:
             self.story.put_state(prediction.key, prediction.state)
         session = prediction.follow(self.session, (self.settings.seed + number - 1) % SEEDS)
@@ -101,9 +106,13 @@ class Player:
                 latent = draw_turn(decoder, self.story.load_turn(turn), key, on_step)
                 frames = to_uint8(decoder.decode_vae(latent)[0])
                 put_shot(self.story, turn, key, frames, self.world.spec.decoder.fps)
-        clip = self.story.add_turn(turn, shot, proposed_by=proposed_by)
+        clip = self.story.add_turn(turn, shot, proposed_by=proposed_by, reading=reading)
         self.session = session
-        return PlayedTurn(turn, clip, motion, not prediction.known, drawn)
+        return PlayedTurn(turn, clip, motion, not prediction.known, drawn, reading)
+
+    def read(self, text: str) -> Reading:
+        """What a player typed, cleaned, in words that the world knows; ValueError if it shows nothing that is done."""
+        return read_typed(self.world, self.session, text)
 
     def autoplay(
         self, propose: Director, count: int, on_step: OnStep | None = None, draw: bool = True
@@ -120,7 +129,7 @@ class Player:
     ) -> GameSession:
         """Play instructions in order. After an exception, also from a callback, the story has all turns so far."""
         for instruction in instructions:
-            on_turn(self.step(instruction, on_step))
+            on_turn(self.step(self.read(instruction), on_step))
         return self.session
 
     def director(self, seed: int) -> Director:

@@ -25,8 +25,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from ..files import replacing
 from ..game.life import PUBLISHED_RULES, Rules
+from ..game.plain import Reading
 from ..game.recall import OPENING, Memory
 from ..game.state import CACHED_TURNS, GameSession, GameState, Turn, clean_text
 from ..json_files import to_type
@@ -220,6 +223,7 @@ class Story:
         shot: str | None,
         keep_later: bool = False,
         proposed_by: str = "",
+        reading: Reading | None = None,
     ) -> Path | None:
         """Make `turn` with this shot the one of its number in the branch; returns its clip `turn-00n`, if drawn.
 
@@ -227,14 +231,18 @@ class Story:
         continues in another branch: one that already has these turns, one that ends before this turn, or a new one. If
         it ends there, play continues in a branch that already has these turns, if any, so that no two become equal.
         keep_later: a new branch for another shot of the same state gets the later turns too. proposed_by: the director
-        that proposed it; an existing turn keeps its own.
+        that proposed it. reading: how what was typed was read. An existing turn keeps its own.
         """
         assert turn.address is not None
         index, there = turn.number - 1, self.entries[turn.number - 1 : turn.number]
         assert len(self.entries) >= index, f"turn {turn.number} follows {len(self.entries)} turns"
         same_state = any(known.state == turn.address for known in there)
-        by = there[0].proposed_by if same_state else proposed_by
-        before, entry = self.entries[:index], BranchEntry(turn.address, shot, turn.seed, by)
+        if same_state:
+            entry = msgspec.structs.replace(there[0], shot=shot, seed=turn.seed)
+        else:
+            typed, left_out = ("", ()) if reading is None else (reading.typed, reading.unknown)
+            entry = BranchEntry(turn.address, shot, turn.seed, proposed_by, typed, left_out)
+        before = self.entries[:index]
         wanted = [*before, entry, *(self.entries[index + 1 :] if keep_later and same_state else ())]
         fits = [lambda turns: _starts_with(turns, wanted)]
         if not (keep_later and same_state):

@@ -10,7 +10,9 @@ import json
 import typing
 from dataclasses import asdict, dataclass, replace
 
-from ..game.life import PUBLISHED_RULES, Values
+from ..game.director import LOOKS_BACK
+from ..game.life import PUBLISHED_RULES, Values, Words
+from ..game.plain import Reading, read_plainly
 from ..game.state import GameSession, GameState, Turn
 
 if typing.TYPE_CHECKING:
@@ -143,6 +145,13 @@ def state_key(
     parent = turns[-1].address if turns and turns[-1].number > 0 else opening_address(fingerprint, session)
     assert session.window is not None, "call with_defaults first"
     return StateKey(fingerprint, parent, instruction, session.window, profile, precision, recalled)
+
+
+def read_typed(world: World, session: GameSession, text: str) -> Reading:
+    """What a player typed, cleaned, in words that the world knows (game/plain.py); ValueError if it shows nothing."""
+    life, unknown = world.life, world.tokenizer().unknown_words(text)
+    past = [turn.instruction for turn in session.turns[-LOOKS_BACK:]]
+    return read_plainly(text, life.words or Words(), session.rules or life.rules, past, unknown)
 
 
 def predict_turn(

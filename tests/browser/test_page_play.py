@@ -189,13 +189,16 @@ def test_what_is_typed_is_checked_before_the_wait(game):
     page, notes = game.page, game.page.locator(".ag-check-notes:visible")
     page.fill(".ag-text", "Mikko kisses Taro in the forest")
     notes.wait_for()
-    assert page.locator(".ag-marks u").all_inner_texts() == ["Mikko", "kisses"]
-    assert "This would be a draft" in notes.inner_text() and "unknown words: Mikko, kisses" in notes.inner_text()
+    assert page.locator(".ag-marks u").all_inner_texts() == ["Mikko"]
+    assert "Read as: Character: Taro, Miko; Motion: gently hug a friend; Background: " in notes.inner_text()
+    assert "Not known here: Mikko" in notes.inner_text()
     game.comfy.shot("play-check-dark")
-    notes.get_by_role("button", name="Miko").click()
-    page.wait_for_function("() => document.querySelector('.ag-marks').querySelectorAll('u').length === 1")
-    assert page.input_value(".ag-text") == "Miko kisses Taro in the forest"
     notes.get_by_role("button", name="Words").click()
+    notes.get_by_role("button", name="Miko").click()
+    page.wait_for_function("() => !document.querySelector('.ag-marks u')")
+    assert page.input_value(".ag-text") == "Miko kisses Taro in the forest"
+    notes.get_by_role("button", name="Use this text").click()
+    assert page.input_value(".ag-text").startswith("Character: Miko, Taro; Motion: gently hug a friend;")
     page.fill(".ag-text", "")
     known = page.locator(".ag-word-list")
     for word in ("Miko", "run", "scarf", "red", "quickly", "street", "night"):

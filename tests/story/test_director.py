@@ -222,7 +222,7 @@ def test_a_typed_game_offers_proposals(world, tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr()
     offered = [line.strip() for line in printed.err.splitlines() if line.startswith("  2. ")]
     turns = [line for line in printed.out.splitlines() if line.startswith("turn ")]
-    assert len(turns) == 3 and turns[2].endswith("Miko naps")
+    assert len(turns) == 3 and "Character: Miko;" in turns[2] and "typed: Miko naps" in printed.out
     assert turns[0].split("  ")[1] in offered[0]
     assert "there is no proposal 9" in printed.err and "how many turns?" in printed.err
 

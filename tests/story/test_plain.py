@@ -1,0 +1,69 @@
+"""Plain sentences are read in the words of a world; what it cannot show is named, and nothing known is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from animegamer_core.game.life import Act, Words
+from animegamer_core.game.plain import Reading, read_plainly
+from animegamer_core.toybox.world import RULES, WORDS
+
+PAST = ("Character: Miko; Motion: gently dance; Background: night castle.",)
+COUPLE = (*PAST, "Character: Nori, Beni; Motion: softly hug a friend; Background: day street.")
+
+
+def read(text: str, past=PAST, words=WORDS, unknown=("?",)) -> Reading:
+    return read_plainly(text, words, RULES, past, unknown)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("Taro skis down the hill by day", "Taro; steadily run; day mountain"),
+        ("She quickly swims in the lake", "Miko; quickly swim; night beach"),
+        ("Pico goes to school and studies", "Pico; steadily read a book; night library"),
+        ("Beni is angry and runs off with a red umbrella", "Beni; wildly run with a red umbrella; night castle"),
+        ("Nori gives Beni a hug in the morning", "Nori, Beni; gently hug a friend; day castle"),
+        ("a picnic in the woods", "Miko; gently eat noodles; night forest"),
+        ("it's dawn, Taro was sleeping on the sofa", "Taro; gently sleep under a blanket; day bedroom"),
+        ("on the beach", "Miko; steadily dance; night beach"),
+    ],
+)
+def test_a_plain_sentence_becomes_the_published_form(sentence, expected):
+    who, motion, place = expected.split("; ")
+    assert read(sentence).instruction == f"Character: {who}; Motion: {motion}; Background: {place}."
+
+
+def test_what_is_left_out_comes_from_the_turns_before():
+    assert read("they dance", COUPLE).instruction.startswith("Character: Nori, Beni; Motion: steadily dance;")
+    assert (
+        read("he waves", COUPLE).instruction == "Character: Nori; Motion: steadily wave hello; Background: day street."
+    )
+    assert "Character: Nori, Beni;" in read("Nori talks to his friend", COUPLE).instruction
+
+
+def test_what_is_not_shown_is_said():
+    reading = read("Elsa eats an apple in the garden, then it rains and she swims")
+    assert reading.unknown == ("Elsa", "rains", "swims")
+    assert reading.typed.startswith("Elsa eats")
+
+
+def test_known_words_in_the_published_form_and_quoted_text_stay_as_they_are():
+    known = "Character: she; Motion: swiftly run; Background: in the same place by day."
+    assert read(known, unknown=()) == Reading(known)
+    assert read('"Miko skis"', unknown=("skis",)) == Reading("Miko skis", unknown=("skis",))
+    assert read("Miko skis", words=Words(), unknown=("skis",)) == Reading("Miko skis", unknown=("skis",))
+    skis = read(known.replace("run", "ski").replace("same place", "snow"))
+    assert skis.instruction == "Character: Miko; Motion: swiftly run; Background: day mountain."
+
+
+@pytest.mark.parametrize("text", ["qwer asdf", "Miko's taxes", "美子在海边跑步", "..."])
+def test_a_text_that_shows_nothing_is_refused_with_examples(text):
+    with pytest.raises(ValueError, match="read a book|talk to a friend"):
+        read(text, past=())
+
+
+def test_other_worlds_read_the_same_words_in_their_own():
+    words = Words(("Rex",), (Act("walk through the wood"), Act("munch an acorn")), ("meadow",), ("day",))
+    reading = read_plainly("Rex strolls in the park", words, RULES, (), ("strolls",))
+    assert reading.instruction == "Character: Rex; Motion: walk through the wood; Background: day meadow."
