@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
 
-from .messages import escape_output
 from .spec import PROGRAM
 
 # The module of `cli` and its class of options, imported only to run the verb, and what the verb does.
@@ -29,8 +29,9 @@ VERBS: dict[str, tuple[str, str, str]] = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit status: 0 success, 1 failed check or broken pipe, 2 wrong input, 130 Ctrl-C."""
     words = list(sys.argv[1:] if argv is None else argv)
-    os.environ.setdefault("NO_COLOR", "1")  # newer Pythons colour their help and tracebacks, which would be escaped
-    escape_output()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # for what a terminal cannot show
     if not words or words[0] not in VERBS:
         return _explain(words)
     module, options, about = VERBS[words[0]]

@@ -11,6 +11,7 @@ from small_disk import short_files
 
 from animegamer_core.files import append_line, write_text
 from animegamer_core.media.video import write_clip
+from animegamer_core.messages import shell_word
 
 
 def test_on_a_full_disk_a_file_does_not_change(tmp_path):
@@ -51,3 +52,9 @@ def test_a_file_has_the_mode_of_the_umask(tmp_path, umask, mode):
         os.umask(before)
     assert (tmp_path / "clip.mp4").stat().st_mode & 0o777 == mode
     assert os.listdir(tmp_path) == ["clip.mp4"]
+
+
+def test_a_command_to_copy_is_quoted_as_its_system_expects():
+    assert shell_word(r"C:\ComfyUI\models", windows=True) == r"C:\ComfyUI\models"
+    assert shell_word(r"C:\My files\a&b", windows=True) == r'"C:\My files\a&b"'
+    assert shell_word("/my files/models", windows=False) == "'/my files/models'"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import random
-import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ def damage(path: Path, rng: Rng) -> str:
     kinds: dict[str, tuple[Callable[[bytes, Rng], tuple[bytes, str]], ...]] = {
         ".json": (json_value, json_value, json_value, json_text, any_bytes),
         ".jsonl": (json_line, json_line, json_line, json_text, any_bytes),
-        ".safetensors": (safetensors_header, safetensors_header, safetensors_numbers, any_bytes),
     }
     how = rng.choice(kinds.get(path.suffix, (any_bytes,)))
     content, what = how(path.read_bytes(), rng)
@@ -106,27 +104,3 @@ def _changed(value: Any, rng: Rng) -> tuple[Any, str]:
     poison = rng.choice(POISON)
     holder[path[-1]] = copy.deepcopy(poison)
     return value, f"{where} is {str(poison)[:30]!r}"
-
-
-def safetensors_header(data: bytes, rng: Rng) -> tuple[bytes, str]:
-    """Other shapes, offsets, types, names or metadata than the content has; or another length of the header."""
-    (length,) = struct.unpack("<Q", data[:8])
-    if rng.random() < 0.2:
-        other = rng.choice((0, 1, length - 1, length + 8, 1 << 40, (1 << 64) - 1))
-        return struct.pack("<Q", other) + data[8:], f"a header of {other} bytes"
-    header, what = json_value(data[8 : 8 + length], rng)
-    return struct.pack("<Q", len(header)) + header + data[8 + length :], f"header: {what}"
-
-
-def safetensors_numbers(data: bytes, rng: Rng) -> tuple[bytes, str]:
-    """One number that is none."""
-    (length,) = struct.unpack("<Q", data[:8])
-    bits = {"F32": b"\x00\x00\xc0\x7f", "BF16": b"\xc0\x7f", "F16": b"\x00\x7e", "F64": b"\x00" * 6 + b"\xf8\x7f"}
-    header = json.loads(data[8 : 8 + length])
-    floats = [name for name, at in header.items() if at.get("dtype") in bits and len({*at["data_offsets"]}) == 2]
-    if not floats:
-        return any_bytes(data, rng)
-    name = rng.choice(floats)
-    value, (start, stop) = bits[header[name]["dtype"]], header[name]["data_offsets"]
-    place = 8 + length + rng.randrange(start, stop, len(value))
-    return data[:place] + value + data[place + len(value) :], f"{name} has a NaN"

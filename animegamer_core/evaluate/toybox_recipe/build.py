@@ -23,7 +23,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...files import make_folder
-from ...messages import escape_output
 from .recipe import FULL, QUICK, STAGES
 
 UNFINISHED = 3  # exit status
@@ -57,7 +56,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    escape_output()
     try:
         sys.exit(main())
     except (ValueError, OSError) as error:
