@@ -15,6 +15,7 @@ from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
 
+from ..messages import shortened
 from .life import Act, Rules, Words, time_and_place
 from .recall import CONJUNCTIONS, INTRODUCING, PREPOSITIONS, PRONOUNS, PUBLISHED, REFERRING, names_of
 from .state import Instruction
@@ -43,7 +44,6 @@ _WHERE = frozenset("home outside outdoors inside indoors upstairs downstairs dow
 OWN_PLACES = "own places"  # which count wherever they stand
 _DONE = ("acts", "nouns", "moves", "going")  # the kinds that say what is done
 STRANGE = "strange"  # the kind of a word that the world does not know
-_CALM, _MIDDLING = 1, 2  # the groups of adverbs, from still on, that are used where a sentence names none
 
 
 @dataclass(frozen=True)
@@ -93,22 +93,22 @@ def read_plainly(text: str, words: Words, rules: Rules, past: Sequence[str], unk
     by_chance = not named and strange > 0 and (done is None or 2 * strange >= len(finds))
     if act is None or not finds or by_chance:
         known = "; ".join(known.phrase for known in words.acts[:3])
-        raise ValueError(f"this world shows nothing like {text!r}; say what somebody does, for example: {known}")
+        like = f"this world shows nothing like {shortened(text, 60)!r}; say what somebody does, for example: {known}"
+        raise ValueError(f"{like}; a text in double quotes is played as it is")
     time, place = _best(finds, "times"), _best(finds, "places")
     for part in before:
         last_time, last_place = time_and_place(part["place"].removeprefix("in the same place by "), words.times)
         time, place = time or last_time, place or (last_place if last_place in words.places else "")
     thing, look = _best(finds, "things"), _best(finds, "looks")
     carried = thing and (f" with a {look} {thing}" if look else f" with the {thing}")
-    who = _who(finds, done, act, words, before)
     instruction = Instruction(
-        who,
+        _who(finds, done, act, words, before),
         act.phrase + carried,
         place or next(iter(words.places), ""),
         _best(finds, "adverbs") or _usual_adverb(act, words, rules),
         time or next(iter(words.times), ""),
     )
-    used = {act.phrase, time, place, thing, look, instruction.adverb, *who} - {""}
+    used = {act.phrase, time, place, thing, look, instruction.adverb, *instruction.characters} - {""}
     left_out = [find.typed for find in finds if find.meant not in used and find.kind not in ("pronoun", "going")]
     return Reading(instruction.checked().text, text, tuple(dict.fromkeys(left_out)))
 
@@ -158,7 +158,7 @@ def _who(
 def _usual_adverb(act: Act, words: Words, rules: Rules) -> str:
     if not words.adverbs:
         return ""
-    group = _CALM if rules.is_restful(act.change) else _MIDDLING
+    group = 1 if rules.is_restful(act.change) else 2  # from still on: gentle, or in the middle
     return words.adverbs[min(group, len(words.adverbs) - 1)][0]
 
 
