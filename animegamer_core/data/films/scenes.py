@@ -35,7 +35,7 @@ LONGEST_CUT = 4  # frames that the network sees a cut in; more are a dissolve or
 CHANGED = 0.4  # that the shot changes
 UNSURE, DISSOLVED = 0.3, 0.7  # the same, and that a frame is part of a dissolve, where both count together
 HINT = 0.08  # the same, where the picture jumps
-SURE = 0.8  # the same, although some details of the picture stay
+SURE = 0.28  # the product of change and part, although some details of the picture stay
 PART = 0.5  # that a frame is part of a dissolve or fade
 FADE_SECONDS = 2.5  # the longest half of a fade through black or white
 
@@ -86,7 +86,7 @@ def network_transitions(
         number = first + int(change_N[first:end].argmax()) + 1
         if ends - begins > LONGEST_CUT:
             found.append(Transition(number, "fade", min(begins, number - 1), max(ends, number)))
-        elif pictures.kept_at(number) <= (MOSTLY if change_N[first:end].max() >= SURE else KEPT):
+        elif pictures.kept_at(number) <= (MOSTLY if (change_N * part_N)[first:end].max() >= SURE else KEPT):
             found.append(Transition(number, "cut", number, number))
     for number in np.flatnonzero(np.asarray(changes) > JUMP).tolist():
         largest = sorted(changes[max(1, number - AROUND) : number + AROUND + 1])[-4:]  # its own, and three around it
