@@ -188,7 +188,7 @@ class PredictNextState(io.ComfyNode):
         text = read_instruction(instruction)
         history = history.with_defaults(world.window, world.memory, world.life.rules)
         history = with_opening_address(model.world.fingerprint, history)
-        reading = read_typed(world, history, text)
+        reading = read_typed(world.life, model.engine().tokenizer, history, text)
         session = predict_turn(world, model, history, reading.instruction).follow(history, seed)
         moment = PlayedState(session, world.motion_table, reading.unknown, world.warnings_for(session.window))
         return io.NodeOutput(moment, session, ui=notes_of(moment, reading))

@@ -28,7 +28,7 @@ from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.files import DISK_FULL
 from ..animegamer_core.game.director import SUGGESTIONS, director_for
-from ..animegamer_core.game.life import PUBLISHED_RULES, Words
+from ..animegamer_core.game.life import Life, Words
 from ..animegamer_core.game.plain import read_plainly
 from ..animegamer_core.game.state import GameSession, MotionScope, Turn, read_instruction, scope_name
 from ..animegamer_core.json_files import parse_json
@@ -368,7 +368,7 @@ async def _check(request: web.Request) -> tuple[int, Json]:
         facts = _facts_or_none(asked.world)
         words = _known_words(facts)
         unknown = facts.tokenizer.unknown_words(instruction) if facts and facts.tokenizer else ()
-        reading = read_plainly(instruction, words, facts.life.rules if facts else PUBLISHED_RULES, asked.past, unknown)
+        reading = read_plainly(instruction, facts.life if facts else Life(), asked.past, unknown)
         return {
             "reading": reading.instruction if reading.typed else None,
             "words": list(reading.unknown),

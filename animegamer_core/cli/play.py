@@ -217,7 +217,7 @@ class Play(Drawing):
                 if not 1 <= int(line) <= len(offered):
                     raise ValueError(f"there is no proposal {shortened(line, 20)}; choose 1 to {len(offered)}")
                 line = offered[int(line) - 1].instruction
-            check_length(line, len(player.world.tokenizer().encode_text(line)))
+            check_length(line, len(player.tokenizer().encode_text(line)))
             shown.turn(player.step(player.read(line), _show_step))
 
 

@@ -1,13 +1,12 @@
 """Reads plain sentences: "Miko skis down the hill" becomes the published form, in words that the world knows.
 
 A world's words, and the words that mean about the same (meanings.txt), are looked for from left to right. What a
-sentence leaves out is taken from the turns before. Nothing is lost without a word: a `Reading` says
-what this world cannot show.
+sentence leaves out is taken from the turns before. Nothing is lost without a word: a `Reading` says what this world
+cannot show.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,17 +15,18 @@ from operator import itemgetter
 from pathlib import Path
 
 from ..messages import shortened
-from .life import Act, Rules, Words, time_and_place
-from .recall import CONJUNCTIONS, INTRODUCING, PREPOSITIONS, PRONOUNS, PUBLISHED, REFERRING, names_of
+from .life import Act, Life, Rules, Words, time_and_place
+from .recall import CONJUNCTIONS, INTRODUCING, PREPOSITIONS, PRONOUNS, PUBLISHED, REFERRING, WORD, names_of
 from .state import Instruction
 
 MEANINGS = Path(__file__).with_name("meanings.txt")  # from WordNet, whose notice it holds
 _QUOTED = re.compile('["\u201c](.+)["\u201d]')
-_TOKEN = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
+_TOKEN = re.compile(WORD)
 _DETERMINERS = INTRODUCING | REFERRING | {"one"}
 _PREPOSITIONS = PREPOSITIONS | frozenset("about down up during like".split())
 _PRONOUNS = PRONOUNS | {"both"}
 _OTHERS = _PRONOUNS - frozenset("i you me".split())
+_FUNCTION_WORDS = _DETERMINERS | _PREPOSITIONS | _PRONOUNS
 _PLURAL = frozenset("we they us them both".split())
 _PASSED_OVER = frozenset(
     "who which is are was were be been being am does do did has have had will would can could must may again too also "
@@ -71,8 +71,8 @@ class _Find:
     clause: int = 0
 
 
-def read_plainly(text: str, words: Words, rules: Rules, past: Sequence[str], unknown: Sequence[str] = ()) -> Reading:
-    """Read an instruction in the words of a world.
+def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[str] = ()) -> Reading:
+    """Read an instruction in the words of a world, if it lists any.
 
     past: the instructions of the turns so far, oldest first. unknown: words of the text that the engine does not know;
     without any, the published form stays as it is. So does a text in double quotes. ValueError if the world shows
@@ -80,7 +80,7 @@ def read_plainly(text: str, words: Words, rules: Rules, past: Sequence[str], unk
     """
     if quoted := _QUOTED.fullmatch(text):
         return Reading(quoted[1], unknown=tuple(unknown))
-    match = PUBLISHED.fullmatch(text)
+    match, words = PUBLISHED.fullmatch(text), life.words or Words()
     if match and not unknown or not words.acts:
         return Reading(text, unknown=tuple(unknown))
     finds = list(_scan("{who} {motion} in the {place}".format(**match.groupdict()) if match else text, words))
@@ -105,7 +105,7 @@ def read_plainly(text: str, words: Words, rules: Rules, past: Sequence[str], unk
         _who(finds, done, act, words, before),
         act.phrase + carried,
         place or next(iter(words.places), ""),
-        _best(finds, "adverbs") or _usual_adverb(act, words, rules),
+        _best(finds, "adverbs") or _usual_adverb(act, words, life.rules),
         time or next(iter(words.times), ""),
     )
     used = {act.phrase, time, place, thing, look, instruction.adverb, *instruction.characters} - {""}
@@ -125,8 +125,8 @@ def _what_is_done(finds: Sequence[_Find]) -> _Find | None:
 
 def _best(finds: Sequence[_Find], kind: str) -> str:
     """What was found of a kind, the world's own words first; empty if there is nothing."""
-    found = sorted((find for find in finds if find.kind == kind), key=lambda find: not find.exact)
-    return found[0].meant if found else ""
+    best = max((find for find in finds if find.kind == kind), key=lambda find: find.exact, default=None)
+    return best.meant if best else ""
 
 
 def _who(
@@ -136,9 +136,9 @@ def _who(
 
     before: the parts of the past instructions, the last one first.
     """
-    shown = [tuple(name for name in names_of(part["who"]) if name in words.characters) for part in before]
-    shown = [names for names in shown if names]
-    first = list(itertools.takewhile(lambda find: find is not done, finds))
+    known = (tuple(name for name in names_of(part["who"]) if name in words.characters) for part in before)
+    shown = list(filter(None, known))
+    first = finds if done is None else finds[: finds.index(done)]
     named = tuple(dict.fromkeys(find.meant for find in first if find.kind == "who"))
     others = [find.meant for find in finds if find.kind == "who"]
     pronoun = next((find.typed.lower() for find in first if find.kind in ("who", "pronoun")), "")
@@ -156,10 +156,8 @@ def _who(
 
 
 def _usual_adverb(act: Act, words: Words, rules: Rules) -> str:
-    if not words.adverbs:
-        return ""
     group = 1 if rules.is_restful(act.change) else 2  # from still on: gentle, or in the middle
-    return words.adverbs[min(group, len(words.adverbs) - 1)][0]
+    return words.adverbs[min(group, len(words.adverbs) - 1)][0] if words.adverbs else ""
 
 
 def _scan(text: str, words: Words) -> Iterator[_Find]:
@@ -171,12 +169,11 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
         kinds = _kinds(preposition, in_phrase, token)
         kind, meant, count = next(_matches(tokens, index, words, kinds), ("", "", 1))
         typed = " ".join(tokens[index : index + count])
-        if kind and (count > 1 or token not in _DETERMINERS | _PREPOSITIONS | _PRONOUNS):
+        if kind and (count > 1 or token not in _FUNCTION_WORDS):
             own = meant.lower().split()[0]
             exact = own in _stems(token, kind) or kind == "places" and token.startswith(own)  # "mountainside"
-            yield _Find(
-                "places" if kind == OWN_PLACES else kind, meant, typed, exact, preposition if in_phrase else "", clause
-            )
+            shown_as = "places" if kind == OWN_PLACES else kind
+            yield _Find(shown_as, meant, typed, exact, preposition if in_phrase else "", clause)
             going = going or kind == "going"
             if kind != "looks":
                 preposition, in_phrase = "", False
@@ -187,7 +184,7 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
         elif token in _PRONOUNS:
             yield _Find("pronoun", "", typed)
             in_phrase = False
-        elif token in _PASSED_OVER | _NEW_CLAUSE:
+        elif token in _PASSED_OVER or token in _NEW_CLAUSE:
             clause, in_phrase = clause + (token in _NEW_CLAUSE), False
         elif not token.isdecimal():
             yield _Find(STRANGE, "", typed)
@@ -211,9 +208,8 @@ def _matches(tokens: Sequence[str], index: int, words: Words, kinds: Sequence[st
     table = _lexicon(words)
     for kind in kinds:
         there = (row for stem in _stems(tokens[index], kind) for row in table.get((kind, stem), ()))
-        count, meant = max(
-            ((_length(tokens[index:], phrase), meant) for phrase, meant in there), default=(0, ""), key=itemgetter(0)
-        )
+        lengths = ((_length(tokens[index:], phrase), meant) for phrase, meant in there)
+        count, meant = max(lengths, default=(0, ""), key=itemgetter(0))
         if count:
             yield kind, meant, count
 

@@ -22,7 +22,8 @@ RECALLED_TURNS = 2
 OPENING = 0  # the number of the opening picture
 PUBLISHED = re.compile(r"Character: (?P<who>[^;]+); Motion: (?P<motion>[^;]+); Background: (?P<place>[^;]+?)\.?")
 
-_WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*|[^\w\s]")
+WORD = r"[^\W_]+(?:['\u2019-][^\W_]+)*"
+_WORD = re.compile(WORD + r"|[^\w\s]")
 INTRODUCING = frozenset("a an some another".split())
 REFERRING = frozenset("the his her its their my our your this that these those".split())
 PREPOSITIONS = frozenset(

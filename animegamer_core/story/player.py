@@ -9,6 +9,7 @@ import json
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from ..files import save_picture
@@ -63,6 +64,7 @@ class Player:
         """
         self.world = world
         self.story = story
+        self.tokenizer = cache(world.tokenizer)  # its file is read once a game
         sampling = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance)
         self.settings = replace(settings, steps=sampling.steps, guidance=sampling.guidance)
         self.models: Models = models or LoadedModels(world, settings)
@@ -112,7 +114,7 @@ class Player:
 
     def read(self, text: str) -> Reading:
         """What a player typed, cleaned, in words that the world knows; ValueError if it shows nothing that is done."""
-        return read_typed(self.world, self.session, text)
+        return read_typed(self.world.life, self.tokenizer(), self.session, text)
 
     def autoplay(
         self, propose: Director, count: int, on_step: OnStep | None = None, draw: bool = True

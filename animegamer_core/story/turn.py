@@ -11,7 +11,7 @@ import typing
 from dataclasses import asdict, dataclass, replace
 
 from ..game.director import LOOKS_BACK
-from ..game.life import PUBLISHED_RULES, Values, Words
+from ..game.life import PUBLISHED_RULES, Life, Values
 from ..game.plain import Reading, read_plainly
 from ..game.state import GameSession, GameState, Turn
 
@@ -20,6 +20,7 @@ if typing.TYPE_CHECKING:
 
     from ..model.decoder import ShotDecoder
     from ..model.latents import StartLatent
+    from ..model.prompt import GameTokenizer
     from ..model.sampler import OnStep
     from ..runtime.models import Models, PlaySettings
     from ..weights import World
@@ -147,11 +148,11 @@ def state_key(
     return StateKey(fingerprint, parent, instruction, session.window, profile, precision, recalled)
 
 
-def read_typed(world: World, session: GameSession, text: str) -> Reading:
+def read_typed(life: Life, tokenizer: GameTokenizer, session: GameSession, text: str) -> Reading:
     """What a player typed, cleaned, in words that the world knows (game/plain.py); ValueError if it shows nothing."""
-    life, unknown = world.life, world.tokenizer().unknown_words(text)
     past = [turn.instruction for turn in session.turns[-LOOKS_BACK:]]
-    return read_plainly(text, life.words or Words(), session.rules or life.rules, past, unknown)
+    life = replace(life, rules=session.rules or life.rules)
+    return read_plainly(text, life, past, tokenizer.unknown_words(text))
 
 
 def predict_turn(

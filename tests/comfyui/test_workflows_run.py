@@ -105,7 +105,7 @@ def test_2_five_turns(server, play):
     (story,) = [item for item in server.get("/animegamer/stories")["stories"] if item["name"] == "five-turns"]
     assert story["turns"] == 5 and story["branch"] == "main", "all five are one line of one story"
     ran = [int(key) for key in played[1]["outputs"] if played[0][key]["class_type"] in ("DecodeShot", "SaveGameStory")]
-    in_order = not server.get("/system_stats")["system"]["comfyui_version"].startswith("0.3.")  # there in any
+    in_order = not server.get("/system_stats")["system"]["comfyui_version"].startswith("0.3.")  # its history keeps none
     assert not in_order or ran == [7, 6, 11, 10, 15, 14, 19, 18, 23, 22], "each turn is drawn and saved before the next"
 
 

@@ -4,7 +4,6 @@ The handlers are the real ones, below a stand-in of ComfyUI's server; tests/comf
 """
 
 import json
-import os
 import shutil
 
 import pytest
@@ -16,7 +15,6 @@ from saved_story import copy_story
 from small_disk import small_disk
 
 LONGEST = 1000
-links = pytest.mark.skipif(os.name == "nt", reason="links need rights on Windows, whose errors have other words")
 
 
 class Server:

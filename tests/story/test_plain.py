@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from animegamer_core.game.life import Act, Words
+from animegamer_core.game.life import Act, Life, Words
 from animegamer_core.game.plain import Reading, read_plainly
 from animegamer_core.toybox.world import RULES, WORDS
 
@@ -13,7 +13,7 @@ COUPLE = (*PAST, "Character: Nori, Beni; Motion: softly hug a friend; Background
 
 
 def read(text: str, past=PAST, words=WORDS, unknown=("?",)) -> Reading:
-    return read_plainly(text, words, RULES, past, unknown)
+    return read_plainly(text, Life(RULES, words), past, unknown)
 
 
 @pytest.mark.parametrize(
@@ -63,5 +63,5 @@ def test_a_text_that_shows_nothing_is_refused_with_examples(text):
 
 def test_other_worlds_read_the_same_words_in_their_own():
     words = Words(("Rex",), (Act("walk through the wood"), Act("munch an acorn")), ("meadow",), ("day",))
-    reading = read_plainly("Rex strolls in the park", words, RULES, (), ("strolls",))
+    reading = read_plainly("Rex strolls in the park", Life(RULES, words), (), ("strolls",))
     assert reading.instruction == "Character: Rex; Motion: walk through the wood; Background: day meadow."

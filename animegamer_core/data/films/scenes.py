@@ -86,7 +86,7 @@ def network_transitions(
         number = first + int(change_N[first:end].argmax()) + 1
         if ends - begins > LONGEST_CUT:
             found.append(Transition(number, "fade", min(begins, number - 1), max(ends, number)))
-        elif pictures.kept_at(number) <= (MOSTLY if (change_N * part_N)[first:end].max() >= SURE else KEPT):
+        elif pictures.kept_at(number) <= (MOSTLY if (change_N[first:end] * part_N[first:end]).max() >= SURE else KEPT):
             found.append(Transition(number, "cut", number, number))
     for number in np.flatnonzero(np.asarray(changes) > JUMP).tolist():
         largest = sorted(changes[max(1, number - AROUND) : number + AROUND + 1])[-4:]  # its own, and three around it
