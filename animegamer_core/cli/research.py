@@ -12,7 +12,6 @@ from tyro.conf import Positional, arg
 
 from ..runtime.presets import get_preset, preset_for_device
 from ..spec import DTYPES, get_profile, get_spec
-from ..weights.storage import write_json
 from .options import Device, Guidance, Preset, Profile, note, one_of
 
 if typing.TYPE_CHECKING:
@@ -54,29 +53,20 @@ class Bench:
     """Sampling steps; unset: the preset's, or the spec's."""
     optimizations: Annotated[tuple[str, ...] | None, arg(name="with", metavar="NAME ...")] = None
     """Optimizations for our turn."""
-    each: tuple[str, ...] = ()
-    """Optimizations to measure one by one."""
     repeats: int = 3
     """Runs of each part."""
     device: Device = "auto"
     dtype: Annotated[str, one_of(DTYPES)] | None = None
     """Number format; unset: bfloat16 on a GPU, float32 elsewhere."""
-    json: Path | None = None
-    """Also write all results to this file."""
 
     def run(self) -> int:
         """Measure and print; returns the exit status."""
         from ..evaluate.benchmark.run import measure_ours, measure_stock
-        from ..evaluate.report import command_line
 
         plan = self._plan()
         plan.check()
         _say(f"stock modules of spec {plan.spec.name}")
-        result = measure_ours(plan, measure_stock(plan), _say)
-        print(result.text, flush=True)
-        if self.json is not None:
-            write_json(self.json, {"command": command_line(), **result.values()})
-            print(self.json)
+        print(measure_ours(plan, measure_stock(plan), _say).text)
         return 0
 
     def _plan(self) -> BenchmarkPlan:
@@ -101,7 +91,6 @@ class Bench:
             steps=self.steps,
             guidance=self.guidance,
             repeats=max(1, self.repeats),
-            each=self.each,
         )
 
 

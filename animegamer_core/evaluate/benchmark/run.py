@@ -11,8 +11,8 @@ import copy
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor
 from ...model.decoder import ShotDecoder
 from ...model.sampler import Schedule
 from ...runtime.offloading import MemoryPlan
-from ...runtime.optimizations import approximations, check_names, missing_requirement, optimize
+from ...runtime.optimizations import check_names, missing_requirement
 from ...runtime.presets import Preset, apply_preset, check_offloading, memory_plan_of, resolve_sampling
 from ...spec import PROFILES, ModelSpec, Profile, dtype_name
 from ...weights import World
@@ -32,7 +32,6 @@ GIB = 2**30
 DRIFT_STEPS = 10
 NO_PRESET = Preset("")  # as the world says
 HEAD = f"{'part':8} {'stock s':>9} {'ours s':>9} {'spread':>15} {'ratio':>6} {'GiB held':>13} {'reserved':>13}"
-EACH_HEAD = f"{'alone':13} {'sampler s':>10} {'ratio':>6} {'vae s':>8} {'ratio':>6} {'first run s':>12} {'drift':>18}"
 
 Say = Callable[[str], object]
 Drift = tuple[float, ...]  # of latents, of frames
@@ -61,7 +60,7 @@ class BenchmarkPlan:
     """What is measured, and how often.
 
     world: its weights are used instead of random ones. steps, guidance: instead of the preset's, the world's and the
-    profile's. repeats: timed runs of each part. each: optimizations measured one by one, on a plain decoder.
+    profile's. repeats: timed runs of each part.
     """
 
     spec: ModelSpec
@@ -73,7 +72,6 @@ class BenchmarkPlan:
     steps: int | None = None
     guidance: str | None = None
     repeats: int = 3
-    each: tuple[str, ...] = ()
 
     @property
     def stock_steps(self) -> int:
@@ -85,24 +83,10 @@ class BenchmarkPlan:
         preset = self.preset
         Schedule.of(resolve_sampling(self.spec, self.profile, self.steps, preset=preset).steps)
         check_offloading(preset)
-        if self.each and preset.offload_gib is not None:
-            raise ValueError(f"--each does not work with offloading, which preset {preset.name} uses; drop it")
         check_names(preset.optimizations)
-        for name in (*preset.optimizations, *self.each):
-            check_names([name])  # one at a time, since some of `each` exclude each other
+        for name in preset.optimizations:
             if reason := missing_requirement(name, str(self.device), dtype_name(self.dtype)):
                 raise ValueError(f"optimization {name} cannot be measured here: {reason}; drop it")
-
-
-@dataclass(frozen=True)
-class EachRow:
-    """One optimization alone. plain: seconds of sampler and VAE without it."""
-
-    name: str
-    sampler: Timing
-    vae: Timing
-    plain: tuple[float, float]
-    drift: Drift
 
 
 @dataclass(frozen=True)
@@ -115,7 +99,6 @@ class BenchmarkResult:
     facts: Mapping[str, Any]
     stock: Timings
     ours: Timings
-    each: Sequence[EachRow] = ()
     drift: Drift | None = None
     format_drift: Drift | None = None
 
@@ -124,13 +107,7 @@ class BenchmarkResult:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        facts = self.facts
-        yield (
-            f"spec {facts['spec']}, {facts['weights'][:12]} weights, {facts['device']}, {facts['dtype']}, "
-            f"{facts['stock_steps']} steps of stock and {facts['steps']} of ours, guidance {facts['guidance']}"
-        )
-        if facts["optimizations"]:
-            yield f"optimizations: {', '.join(facts['optimizations'])}"
+        yield from (f"{name}: {value}" for name, value in self.facts.items())
         yield HEAD
         for part, ours in self.ours.items():
             stock, spread = self.stock[part], f"{min(ours.seconds):.3f} .. {max(ours.seconds):.3f}"
@@ -139,27 +116,10 @@ class BenchmarkResult:
                 f" {_pair(stock.allocated, ours.allocated):>13} {_pair(stock.reserved, ours.reserved):>13}"
             )
         yield f"(ours, the first time: sampler {self.ours['sampler'].first:.1f} s, vae {self.ours['vae'].first:.1f} s)"
-        if self.each:
-            yield EACH_HEAD
-        for row in self.each:
-            sampler, vae = row.sampler, row.vae
-            name = f"{row.name} ~" if approximations([row.name]) else row.name
-            yield (
-                f"{name:13} {sampler.median:>10.3f} {row.plain[0] / sampler.median:>6.2f} {vae.median:>8.3f}"
-                f" {row.plain[1] / vae.median:>6.2f} {sampler.first + vae.first:>12.1f} {_drift_text(row.drift):>18}"
-            )
-        if approximations([row.name for row in self.each]):
-            yield "(~ approximate: a shot can differ by more than rounding)"
         if self.drift:
             yield f"(drift of latents, frames: {_drift_text(self.drift)})"
         if self.format_drift:
             yield f"(the number format drifts from float32 by {_drift_text(self.format_drift)})"
-
-    def values(self) -> dict[str, Any]:
-        values = asdict(self)
-        stock, ours = values.pop("stock"), values.pop("ours")
-        rows = [{"part": part, "stock": stock[part], "ours": ours[part]} for part in ours]
-        return {**values.pop("facts"), "rows": rows, **values}
 
 
 def _pair(stock: float | None, ours: float | None) -> str:
@@ -175,7 +135,7 @@ def measure_stock(plan: BenchmarkPlan) -> Timings:
 
 
 def measure_ours(plan: BenchmarkPlan, stock: Timings, say: Say = lambda line: None) -> BenchmarkResult:
-    """Measure our turn, and before it single optimizations. stock: the timings of the stock turn for the same plan."""
+    """Measure our turn. stock: the timings of the stock turn for the same plan."""
     gc.collect()  # compiled and offloaded models are in reference cycles, and hold GPU memory
     if plan.device.type == "cuda":
         torch.cuda.empty_cache()
@@ -185,33 +145,28 @@ def measure_ours(plan: BenchmarkPlan, stock: Timings, say: Say = lambda line: No
     turn = our_turn(plan, memory_plan, say)
     facts = {
         "spec": plan.spec.name,
-        "weights": "random" if plan.world is None else plan.world.fingerprint,
+        "weights": "random" if plan.world is None else plan.world.fingerprint[:12],
         "profile": turn.decoder.profile.name,
+        "preset": preset.name or "none",
+        "optimizations": ", ".join(preset.optimizations) or "none",
         "guidance": turn.guidance,
-        "stock_steps": plan.stock_steps,
-        "steps": turn.steps,
-        "device": str(plan.device),
-        "dtype": dtype_name(plan.dtype),
-        "preset": preset.name or None,
-        "optimizations": list(preset.optimizations),
-        "offload_gib": preset.offload_gib,
-        "machine": machine(),
+        "steps": f"{turn.steps}, stock {plan.stock_steps}",
+        "format": dtype_name(plan.dtype),
+        "device": plan.device,
+        **machine(),
     }
     if memory_plan is not None:
         apply_preset(turn.decoder, preset, memory_plan, say)  # offloads the decoder, which is on the host until then
-    if memory_plan is not None or not (plan.each or preset.optimizations):
+    if memory_plan is not None or not preset.optimizations:
         return BenchmarkResult(facts, stock, _time_parts(turn.parts(), plan))
-    plain = short_shot(turn.decoder)
-    exact: Shot | None = None
+    plain, format_drift = short_shot(turn.decoder), None
     if plan.dtype != torch.float32:
         with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # matrix products use no TF32 by default
-            exact = short_shot(copy.deepcopy(turn.decoder).float())
-    each = measure_each(turn, plan.each, plan.repeats, plain, say) if plan.each else ()
+            format_drift = drifts(plain, short_shot(copy.deepcopy(turn.decoder).float()))
     parts = turn.parts()  # this takes a step, so it comes before the preset: the first optimized step is timed
     apply_preset(turn.decoder, preset)
     ours = _time_parts(parts, plan)
-    drift = drifts(short_shot(turn.decoder), plain) if preset.optimizations else None
-    return BenchmarkResult(facts, stock, ours, each, drift, None if exact is None else drifts(plain, exact))
+    return BenchmarkResult(facts, stock, ours, drifts(short_shot(turn.decoder), plain), format_drift)
 
 
 def our_turn(plan: BenchmarkPlan, memory_plan: MemoryPlan | None = None, say: Say = lambda line: None) -> OurTurn:
@@ -270,24 +225,3 @@ def short_shot(decoder: ShotDecoder) -> Shot:
     latents = decoder.sample(state[None], torch.tensor([10.0]), [1], steps=DRIFT_STEPS).cpu()
     noise = torch.randn(1, *decoder.spec.decoder.latent_shape, generator=generator)
     return latents, decoder.decode_latents(noise.to(decoder.unconditional_ND.device)).cpu()
-
-
-def measure_each(turn: OurTurn, names: Sequence[str], repeats: int, plain: Shot, say: Say) -> list[EachRow]:
-    """Measure each optimization on a copy of the plain decoder. plain: that decoder's short shot."""
-
-    def timed(turn: OurTurn, *optimizations: str) -> tuple[Timing, Timing]:
-        parts = turn.parts()  # this takes a step, so it comes before optimizing: the first optimized step is timed
-        optimize(turn.decoder, optimizations)
-        device = turn.decoder.unconditional_ND.device
-        return time_work(parts["sampler"], device, repeats), time_work(parts["vae"], device, repeats)
-
-    sampler, vae = timed(turn)
-    rows = []
-    for name in names:
-        say(f"alone: {name}")
-        optimized = replace(turn, decoder=copy.deepcopy(turn.decoder))
-        alone = timed(optimized, name)
-        rows.append(EachRow(name, *alone, (sampler.median, vae.median), drifts(short_shot(optimized.decoder), plain)))
-        del optimized
-        gc.collect()
-    return rows

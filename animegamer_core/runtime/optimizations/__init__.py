@@ -1,8 +1,7 @@
 """Optimizations: other ways to compute the same turn, each by name. Most only change rounding; some approximate.
 
-`bench --each NAME...` measures them one by one and `bench --with NAME...` together; `presets` has the useful
-combinations. They change a loaded model in place and for good: do not train or save an optimized model. Importing this
-package does not import torch.
+`bench --with NAME...` measures them; `presets` has the useful combinations. They change a loaded model in place and for
+good: do not train or save an optimized model. Importing this package does not import torch.
 """
 
 from __future__ import annotations
