@@ -109,7 +109,6 @@ class ModelFolder:
         return {
             "folder": self.path.resolve().name,
             "pipeline": self.kind.pipeline,
-            "index_sha256": hashlib.sha256((self.path / INDEX).read_bytes()).hexdigest(),
             "fingerprint": digest.hexdigest(),
         }
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -22,9 +21,9 @@ from PIL import Image, ImageOps
 from ...game.state import clean_text, motion_text
 from ...weights.storage import note_of
 from ..players import PlayedShot
-from . import FPS, SHOT_FRAMES, BaselineSettings
+from . import BaselineSettings
 from .folders import FLUX, IMAGE_TO_VIDEO, SDXL, TEXT_TO_VIDEO, FolderKind, ModelFolder, load_pipeline, open_folder
-from .sharing import SharedAttention, Sharing, groups
+from .sharing import shared
 
 if TYPE_CHECKING:
     from diffusers import DiffusionPipeline
@@ -32,28 +31,61 @@ if TYPE_CHECKING:
 
     from ...data.benchmark import BenchmarkGame
 
+FPS = 8  # CogVideoX's clips and the benchmark's shots
+SHOT_FRAMES = 17
+
+
+class _Row(NamedTuple):
+    """A baseline: its video model, its model of first frames if any, what they read, and settings it has no use for."""
+
+    video: FolderKind
+    pictures: FolderKind | None
+    prompts: str
+    unused: tuple[str, ...]
+
+
+_ROWS = {
+    # A CogVideoX-2B, fine-tuned as the decoder D_a was. `lora` is the fine-tuning; without it the folder's weights must
+    # be fine-tuned already, like those that stage `gc` makes in the Toybox.
+    "GC": _Row(TEXT_TO_VIDEO, None, "clip: the whole instruction", ("pictures", "style")),
+    # As in the paper, the image-to-video model gets the action instruction: the motion part with its adverb.
+    "GFC": _Row(IMAGE_TO_VIDEO, FLUX, "first frame: the whole instruction; clip: its motion part", ("style",)),
+    # SDXL with consistent self-attention draws all first frames of a game together. A turn's seconds are those of its
+    # clip, plus an equal part of the seconds for all first frames of the game.
+    "GSC": _Row(
+        IMAGE_TO_VIDEO,
+        SDXL,
+        "first frames: the whole instructions of a game at once; clip: the motion part",
+        ("lora",),
+    ),
+}
+
 
 class _PipelineModel:
     """A pipeline from a folder, with a LoRA merged if there is one.
 
-    size: (H, W) of what it draws. sampling: its steps and guidance_scale: those given, else the folder's.
+    size: (H, W) of what it draws. steps: None for the folder's.
     """
 
     def __init__(
-        self, folder: ModelFolder, settings: BaselineSettings, lora: Path | None, size: tuple[int, int], **given: Any
+        self,
+        folder: ModelFolder,
+        settings: BaselineSettings,
+        lora: Path | None,
+        size: tuple[int, int],
+        steps: int | None,
     ) -> None:
         if lora and (lora.suffix != ".safetensors" or not lora.is_file()):
             raise ValueError(f"{lora} is not a LoRA file; give a .safetensors file in diffusers' format")
         self._folder, self._settings, self._lora, self.size = folder, settings, lora, size
-        self._defaults = folder.sampling(lora)
-        wanted = {name: self._defaults[name] for name in ("steps", "guidance_scale")}
-        self._sampling = wanted | {name: value for name, value in given.items() if value is not None}
+        self.sampling = folder.sampling(lora)
+        self.sampling["steps"] = steps or self.sampling["steps"]
         self.facts = {
             **folder.facts,
             "lora": {"file": lora.name, "sha256": note_of(lora).sha256} if lora else None,
             "size": list(size),
             "dtype": settings.dtype_name,
-            **self._sampling,
+            **self.sampling,
         }
 
     @cached_property
@@ -69,8 +101,8 @@ class _PipelineModel:
         return self.pipeline(
             height=height,
             width=width,
-            num_inference_steps=self._sampling["steps"],
-            guidance_scale=self._sampling["guidance_scale"],
+            num_inference_steps=self.sampling["steps"],
+            guidance_scale=self.sampling["guidance_scale"],
             generator=noise,
             **options,
         )
@@ -79,7 +111,7 @@ class _PipelineModel:
 class VideoModel(_PipelineModel):
     """A CogVideoX folder that draws a clip from text, or from a picture and text.
 
-    frames: of a drawn clip: the setting, else as in the training, since stock models need that.
+    frames: of a drawn clip, as in the training, since stock models need that.
     """
 
     def __init__(self, folder: ModelFolder, settings: BaselineSettings, lora: Path | None = None) -> None:
@@ -90,14 +122,14 @@ class VideoModel(_PipelineModel):
                 f"CogVideoX 1.0 model, such as {folder.kind.repository}"
             )
         size = (config.sample_height * factor, config.sample_width * factor)
-        super().__init__(folder, settings, lora, size, steps=settings.steps, guidance_scale=settings.guidance_scale)
-        self.frames = settings.clip_frames or self._defaults.get("frames") or config.sample_frames
+        super().__init__(folder, settings, lora, size, settings.steps)
+        self.frames = self.sampling.get("frames") or config.sample_frames
         self._text_length = config.max_text_seq_length
 
-    def draw(self, prompt: str, seed: int, picture: Image.Image | None = None) -> NDArray[np.uint8]:
+    def draw(self, prompt: str, seed: int, picture: Image.Image | None) -> NDArray[np.uint8]:
         """Draw a clip and return its shot, uint8 (F, H, W, 3). picture: the first frame, of any size."""
         first: dict[str, Any] = {}
-        if self._folder.kind is IMAGE_TO_VIDEO:
+        if picture is not None:
             first["image"] = ImageOps.fit(picture, self.size[::-1], method=Image.Resampling.BICUBIC)
         drawn = self._run(
             [seed],
@@ -107,7 +139,7 @@ class VideoModel(_PipelineModel):
             output_type="np",
             **first,
         )
-        clip = drawn.frames[0][frame_indices(len(drawn.frames[0]), SHOT_FRAMES, self._settings.take)]
+        clip = drawn.frames[0][frame_indices(len(drawn.frames[0]), SHOT_FRAMES)]
         return (np.clip(clip, 0, 1) * 255).round().astype(np.uint8)
 
 
@@ -118,7 +150,7 @@ class ImageModel(_PipelineModel):
         self, folder: ModelFolder, settings: BaselineSettings, shape: tuple[int, int], lora: Path | None = None
     ) -> None:
         size = picture_size(folder, shape, settings.picture_side)
-        super().__init__(folder, settings, lora, size, steps=settings.picture_steps)
+        super().__init__(folder, settings, lora, size, settings.picture_steps)
 
     def draw(self, prompts: Sequence[str], seeds: Sequence[int], **options: Any) -> list[Image.Image]:
         """Draw a picture for each text. options: of the pipeline."""
@@ -126,17 +158,8 @@ class ImageModel(_PipelineModel):
 
     def draw_together(self, prompts: Sequence[str], seeds: Sequence[int]) -> list[Image.Image]:
         """Draw one picture for each text, with consistent self-attention (see `sharing`)."""
-        drawn: dict[int, Image.Image] = {}
-        settings = self._settings
-        batches = groups(len(prompts), settings.batch)
-        for batch in batches:
-            own = [seeds[index] for index in batch]
-            identity = settings.batch // 2 if len(batches) > 1 else 0
-            with _shared(self.pipeline, Sharing(own, identity, settings.share, settings.share_after)) as on_step:
-                pictures = self.draw([prompts[index] for index in batch], own, callback_on_step_end=on_step)
-            for index, picture in zip(batch, pictures, strict=True):
-                drawn.setdefault(index, picture)
-        return [drawn[index] for index in range(len(prompts))]
+        with shared(self.pipeline, seeds) as sharing:
+            return self.draw(prompts, seeds, callback_on_step_end=sharing.next_step)
 
 
 def picture_size(folder: ModelFolder, shape: tuple[int, int], side: int | None) -> tuple[int, int]:
@@ -152,143 +175,60 @@ def picture_size(folder: ModelFolder, shape: tuple[int, int], side: int | None) 
     return height, width
 
 
-@contextmanager
-def _shared(pipeline: DiffusionPipeline, sharing: Sharing) -> Iterator[Any]:
-    """Give the pipeline's up blocks shared self-attention; yields the callback for the end of each step."""
-    stock = pipeline.unet.attn_processors
-    shared = SharedAttention(sharing)
-    replaced = [name for name in stock if name.startswith("up_blocks.") and name.endswith(".attn1.processor")]
-    pipeline.unet.set_attn_processor({**stock, **dict.fromkeys(replaced, shared)})
-
-    def on_step(_pipeline: Any, _step: int, _timestep: Any, values: dict[str, Any]) -> dict[str, Any]:
-        sharing.next_step()
-        return values
-
-    try:
-        yield on_step
-    finally:
-        pipeline.unet.set_attn_processor(stock)
-
-
-def frame_indices(drawn: int, wanted: int, take: str) -> list[int]:
+def frame_indices(drawn: int, wanted: int) -> list[int]:
     """Which frames of a clip of `drawn` frames make a shot of `wanted` frames; all if the clip has no more.
 
-    take "even": frame i is round(i (drawn - 1) / (wanted - 1)), so 17 of 49 frames are 0, 3, 6 .. 48. "first": frames
-    0 .. wanted - 1.
+    They are spread evenly from the first to the last, so that the whole action is judged: 17 of 49 frames are 0, 3, 6
+    .. 48, and move three times as fast. The paper does not say which frames it took.
     """
-    if drawn <= wanted:
-        return list(range(drawn))
-    if take == "first":
-        return list(range(wanted))
-    return [round(index * (drawn - 1) / (wanted - 1)) for index in range(wanted)]
+    return np.linspace(0, drawn - 1, min(drawn, wanted)).round().astype(int).tolist()
 
 
-def speed(drawn: int, wanted: int, take: str) -> float:
-    """How many times as fast the shot moves as the drawn clip, if both have the same frame rate."""
-    return (drawn - 1) / (wanted - 1) if take == "even" and drawn > wanted else 1.0
+class Baseline:
+    """A baseline as a player. facts: the models, their prompts, and how their clips become shots."""
 
-
-class _Baseline:
-    """What the baselines share: frame rate, facts for the report, and drawing one turn."""
-
-    name = ""
-    prompts = ""
     fps = float(FPS)
 
-    def __init__(self, settings: BaselineSettings, video: FolderKind, lora: Path | None = None) -> None:
-        self._settings = settings
-        self._clips = VideoModel(open_folder(settings.video, video, self.name), settings, lora)
-        drawn = self._clips.frames
-        self.facts: dict[str, Any] = {  # the models, their prompts, and how their clips become shots
-            "baseline": self.name,
-            "prompts": self.prompts,
+    def __init__(self, name: str, settings: BaselineSettings) -> None:
+        row = _ROWS[name]
+        for unused in row.unused:
+            if value := getattr(settings, unused):
+                raise ValueError(f"{unused} is {value}, but {name} has no use for it; drop it")
+        self.name, self._style = name, clean_text(settings.style)
+        lora_of_clips, lora_of_pictures = (None, settings.lora) if row.pictures else (settings.lora, None)
+        self._clips = VideoModel(open_folder(settings.video, row.video, name), settings, lora_of_clips)
+        drawn, self._pictures = self._clips.frames, None
+        self.facts: dict[str, Any] = {
+            "baseline": name,
+            "prompts": row.prompts,
             "video": self._clips.facts,
             "frames_drawn": drawn,
             "frames": min(drawn, SHOT_FRAMES),
-            "take": settings.take,
-            "speed": round(speed(drawn, SHOT_FRAMES, settings.take), 3),
+            "speed": round(max(1.0, (drawn - 1) / (SHOT_FRAMES - 1)), 3),  # both have the same frame rate
             "shot_size": list(self._clips.size),
             "offload": settings.offload,
+            "style": self._style,
         }
-
-    def _open_pictures(self, kind: FolderKind, lora: Path | None = None) -> None:
-        """The model of the first frames."""
-        folder = open_folder(self._settings.pictures, kind, self.name)
-        self._pictures = ImageModel(folder, self._settings, self._clips.size, lora)
-        self.facts["pictures"] = self._pictures.facts
-
-    def _shot(self, begun: float, text: str, seed: int, picture: Image.Image | None = None) -> PlayedShot:
-        """Draw a turn's shot. It has no predictions; only the text states its motion, so nothing is calibrated."""
-        frames = self._clips.draw(text, seed, picture)
-        return PlayedShot(frames, None, None, time.perf_counter() - begun, uncalibrated=frames)
-
-
-class GC(_Baseline):
-    """A CogVideoX-2B, fine-tuned as the decoder D_a was, draws every clip from the whole instruction.
-
-    `lora` is the fine-tuning. Without it, the folder's weights must be fine-tuned already, like those that stage `gc`
-    makes in the Toybox.
-    """
-
-    name = "GC"
-    prompts = "clip: the whole instruction"
-
-    def __init__(self, settings: BaselineSettings) -> None:
-        if settings.pictures is not None:
-            raise ValueError(f"pictures is {settings.pictures}, but GC draws no first frames; drop it")
-        super().__init__(settings, TEXT_TO_VIDEO, settings.lora)
+        if row.pictures:
+            folder = open_folder(settings.pictures, row.pictures, name)
+            self._pictures = ImageModel(folder, settings, self._clips.size, lora_of_pictures)
+            self.facts["pictures"] = self._pictures.facts
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
-        self._clips.pipeline  # noqa: B018  loaded before timing starts
-        for index, turn in enumerate(game.turns):
-            yield self._shot(time.perf_counter(), clean_text(turn.instruction), seed + index)
+        """Yield the shots of a game's turns, which have no predictions.
 
-
-class GFC(_Baseline):
-    """FLUX with a LoRA draws a first frame from the instruction; CogVideoX-5B-I2V animates it.
-
-    As in the paper, the image-to-video model gets the action instruction: the motion part with its adverb.
-    """
-
-    name = "GFC"
-    prompts = "first frame: the whole instruction; clip: its motion part"
-
-    def __init__(self, settings: BaselineSettings) -> None:
-        super().__init__(settings, IMAGE_TO_VIDEO)
-        self._open_pictures(FLUX, settings.lora)
-
-    def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
-        self._pictures.pipeline, self._clips.pipeline  # noqa: B018
-        for index, turn in enumerate(game.turns):
-            begun = time.perf_counter()
-            (picture,) = self._pictures.draw([clean_text(turn.instruction)], [seed + index])
-            yield self._shot(begun, motion_text(turn.instruction), seed + index, picture)
-
-
-class GSC(_Baseline):
-    """SDXL with consistent self-attention draws all first frames of a game together; they are animated as in GFC.
-
-    A turn's seconds are those of its clip, plus an equal part of the seconds for all first frames of the game.
-    """
-
-    name = "GSC"
-    prompts = "first frames: the whole instructions of a game at once; clip: the motion part"
-
-    def __init__(self, settings: BaselineSettings) -> None:
-        if settings.lora is not None:
-            raise ValueError(f"lora is {settings.lora}, but GSC uses no LoRA; drop it")
-        super().__init__(settings, IMAGE_TO_VIDEO)
-        self._open_pictures(SDXL)
-        self.facts |= {name: getattr(settings, name) for name in ("style", "share", "share_after", "batch")}
-        self.facts["seconds"] = "a clip's own, and an equal share of the time of the game's first frames"
-
-    def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
-        """Yield the shots of a game's turns; draws all first frames before the first one."""
-        self._pictures.pipeline, self._clips.pipeline  # noqa: B018
-        style = clean_text(self._settings.style)
+        Only the text states a shot's motion, so nothing is calibrated.
+        """
+        for model in filter(None, (self._pictures, self._clips)):
+            model.pipeline  # noqa: B018  loaded before timing starts
+        prompts = [clean_text(f"{turn.instruction} {self._style}") for turn in game.turns]
         begun = time.perf_counter()
-        prompts = [" ".join(filter(None, (clean_text(turn.instruction), style))) for turn in game.turns]
-        pictures = self._pictures.draw_together(prompts, [seed + index for index in range(len(prompts))])
-        shared = (time.perf_counter() - begun) / len(prompts)
-        for index, (turn, picture) in enumerate(zip(game.turns, pictures, strict=True)):
-            yield self._shot(time.perf_counter() - shared, motion_text(turn.instruction), seed + index, picture)
+        together = self._pictures.draw_together(prompts, range(seed, seed + len(prompts))) if self.name == "GSC" else []
+        part = (time.perf_counter() - begun) / len(prompts)
+        for index, (turn, prompt) in enumerate(zip(game.turns, prompts, strict=True)):
+            begun, picture = time.perf_counter() - part, None
+            if self._pictures is not None:
+                picture = together[index] if together else self._pictures.draw([prompt], [seed + index])[0]
+            text = prompt if picture is None else motion_text(turn.instruction)
+            frames = self._clips.draw(text, seed + index, picture)
+            yield PlayedShot(frames, None, None, time.perf_counter() - begun, uncalibrated=frames)

@@ -11,16 +11,15 @@ Choices that the paper leaves open:
   blocks are unchanged.
 - When. From the sixth step on, since the first steps decide the layout; the authors' demo does the same. The demo also
   uses plain attention at random in later steps, which the paper does not mention and this code does not do.
-- Memory. All pictures of a game are one batch. With `batch`, they are drawn in groups that begin with the same identity
-  pictures, the first batch // 2 of the game. These see only each other, so every group draws them equally; the others
-  see them and their own group. The paper slides a window along the story instead.
+- Memory. All pictures of a game are one batch; the paper slides a window along longer stories.
 
 B pictures drawn together, L tokens, C width, N heads, D width of a head.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,32 +29,24 @@ from torch import Tensor
 from torch.nn import functional
 
 if TYPE_CHECKING:
+    from diffusers import DiffusionPipeline
     from diffusers.models.attention_processor import Attention
+
+RATE = 0.5  # of a picture's tokens that the others read
+AFTER = 5  # steps before pictures read each other
 
 
 @dataclass
 class Sharing:
-    """Which tokens the pictures of a batch share while they are drawn.
-
-    seeds: of the pictures; they also decide which tokens are shared. identity: how many of the first pictures see only
-    each other; 0: every picture sees all others. rate: the fraction of shared tokens. after: steps before sharing
-    starts.
-    """
+    """Which tokens the pictures of a batch share while they are drawn. seeds: of the pictures; they decide it."""
 
     seeds: Sequence[int]
-    identity: int
-    rate: float
-    after: int
     step: int = 0
     _chosen: dict[int, list[Tensor]] = field(default_factory=dict)
 
     @property
     def active(self) -> bool:
-        return self.rate > 0 and self.step >= self.after and len(self.seeds) > 1
-
-    def seen_by(self, picture: int) -> list[int]:
-        last = self.identity if picture < self.identity else len(self.seeds)
-        return [other for other in range(last) if other != picture]
+        return self.step >= AFTER and len(self.seeds) > 1
 
     def chosen(self, length: int, device: torch.device) -> list[Tensor]:
         """For each picture, the sorted indices of the tokens (of `length`) that it shares in this step."""
@@ -63,15 +54,16 @@ class Sharing:
             self._chosen[length] = [self._sample(seed, length).to(device) for seed in self.seeds]
         return self._chosen[length]
 
-    def next_step(self) -> None:
-        """Go to the next step, which draws new samples."""
+    def next_step(self, _pipeline: Any, _step: int, _timestep: Any, values: dict[str, Any]) -> dict[str, Any]:
+        """Go to the next step, which draws new samples; a pipeline calls it at the end of each."""
         self.step += 1
         self._chosen.clear()
+        return values
 
     def _sample(self, seed: int, length: int) -> Tensor:
         mixed = np.random.SeedSequence([seed % 2**64, self.step, length]).generate_state(1, np.uint64)[0]
         order = torch.randperm(length, generator=torch.Generator().manual_seed(int(mixed)))
-        return order[: round(self.rate * length)].sort().values
+        return order[: round(RATE * length)].sort().values
 
 
 class SharedAttention:
@@ -93,21 +85,21 @@ class SharedAttention:
         if self._sharing.active:
             pictures = len(self._sharing.seeds)
             query, key, value = (part.unflatten(0, (rows // pictures, pictures)) for part in (query, key, value))
-            seen = shared_attention(query, key, value, self._sharing).flatten(0, 1)
+            chosen = self._sharing.chosen(length, query.device)
+            seen = shared_attention(query, key, value, chosen).flatten(0, 1)
         else:
             seen = functional.scaled_dot_product_attention(query, key, value)
         joined = seen.transpose(1, 2).flatten(2)
         return attn.to_out[1](attn.to_out[0](joined))
 
 
-def shared_attention(query: Tensor, key: Tensor, value: Tensor, sharing: Sharing) -> Tensor:
-    """(guidance passes, B, N, L, D): attention of each picture to its own tokens and to the shared ones of others."""
-    chosen = sharing.chosen(query.shape[3], query.device)
+def shared_attention(query: Tensor, key: Tensor, value: Tensor, chosen: Sequence[Tensor]) -> Tensor:
+    """(guidance passes, B, N, L, D): attention of each picture to its own tokens and to the chosen ones of others."""
     found = []
-    for picture in range(query.shape[1]):
+    for picture in range(len(chosen)):
         keys, values = (
             torch.cat(
-                [part[:, picture], *(part[:, other][:, :, chosen[other]] for other in sharing.seen_by(picture))], dim=2
+                [part[:, picture], *(part[:, at][:, :, own] for at, own in enumerate(chosen) if at != picture)], dim=2
             )
             for part in (key, value)
         )
@@ -115,10 +107,13 @@ def shared_attention(query: Tensor, key: Tensor, value: Tensor, sharing: Sharing
     return torch.stack(found, dim=1)
 
 
-def groups(count: int, batch: int) -> list[tuple[int, ...]]:
-    """The pictures of each batch: all in one, or several of at most `batch` that begin with the same pictures."""
-    if not batch or count <= batch:
-        return [tuple(range(count))]
-    identity = batch // 2
-    step = batch - identity
-    return [(*range(identity), *range(at, min(at + step, count))) for at in range(identity, count, step)]
+@contextmanager
+def shared(pipeline: DiffusionPipeline, seeds: Sequence[int]) -> Iterator[Sharing]:
+    """Give the pipeline's up blocks shared self-attention; its steps have to call `next_step` of what this yields."""
+    sharing, stock = Sharing(seeds), pipeline.unet.attn_processors
+    replaced = [name for name in stock if name.startswith("up_blocks.") and name.endswith(".attn1.processor")]
+    pipeline.unet.set_attn_processor({**stock, **dict.fromkeys(replaced, SharedAttention(sharing))})
+    try:
+        yield sharing
+    finally:
+        pipeline.unet.set_attn_processor(stock)
