@@ -21,9 +21,10 @@ from ..model.engine import GameEngine
 from ..runtime.presets import resolve_sampling
 from ..story.player import SEEDS, PlaySettings
 from ..toybox.calibration import calibration_remark, uncalibrated_table
-from ..toybox.world import FPS
+from ..toybox.drawing.draw import draw_shot
+from ..toybox.games import true_game
+from ..toybox.world import FPS, characters, motion_text
 from ..weights import World
-from .world.scores import true_shots
 
 if TYPE_CHECKING:
     import numpy as np
@@ -138,11 +139,13 @@ class TruePlayer:
     facts: Mapping[str, Any] = {"kind": "truth"}
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
-        """Yield the true shots of a game; seconds is the mean time to draw one. ValueError if the game has none."""
-        begun = time.perf_counter()
-        shots = true_shots(game)
-        if shots is None:
+        """Yield the true shots of a game, each with the time to draw it. ValueError if the game has none."""
+        truth = true_game(game.name)
+        scenes = () if truth is None else truth.scenes[: len(game.turns)]
+        described = [(characters(scene), motion_text(scene), f"{scene.time} {scene.place}") for scene in scenes]
+        if described != [(turn.characters, turn.motion, turn.background) for turn in game.turns]:
             raise ValueError(f"game {game.name} has no true shots; use games of the Toybox's frozen benchmark")
-        seconds = (time.perf_counter() - begun) / len(shots)
-        for frames in shots:
-            yield PlayedShot(frames, None, None, seconds, uncalibrated=frames)
+        for scene in scenes:
+            begun = time.perf_counter()
+            frames = draw_shot(scene)
+            yield PlayedShot(frames, None, None, time.perf_counter() - begun, uncalibrated=frames)

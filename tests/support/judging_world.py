@@ -36,7 +36,7 @@ def story(prompt: str) -> str:
 
 def make_run(folder: Path, name: str, games: dict[str, int], shade: int) -> Path:
     """A finished run of a player: games by name with their number of turns, every clip of one shade."""
-    begin_run(folder, {"player": {"name": name}, "benchmark": {"games": list(games)}, "seed": 0}, {})
+    begin_run(folder, {"player": {"name": name}, "benchmark": {"games": list(games)}, "seed": 0})
     for game, count in games.items():
         turns = []
         for number in range(1, count + 1):

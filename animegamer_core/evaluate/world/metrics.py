@@ -5,12 +5,10 @@ The paper names its metrics without formulas; a definition is ours unless its so
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...game.life import PUBLISHED_RULES
 from ..estimates import Estimate, fraction_over_games, mean_over_games
 from .records import FRAMES_COMPARED, GameRecord, TurnRecord
 
@@ -94,10 +92,6 @@ def _right(found: object, asked: object) -> Value:
     return None if found is None else found == asked
 
 
-def _change_right(name: str, turn: TurnRecord) -> Value:
-    return None if turn.change is None else turn.change[name] == turn.asked.change[name]
-
-
 def _motion_rows(suffix: str, of: str, source: str, level: Callable[[TurnRecord], int | None]) -> tuple[Metric, Metric]:
     """ACC-F and MAE-F by `level`, the measured level of a turn's shot; None if it was not measured."""
 
@@ -122,13 +116,6 @@ def _motion_rows(suffix: str, of: str, source: str, level: Callable[[TurnRecord]
     )
 
 
-def _state_off(turn: TurnRecord) -> Value:
-    if turn.change is None:
-        return None
-    asked = turn.asked.change
-    return sum(abs(turn.change[name] - units) for name, units in asked.items()) / len(asked)
-
-
 _FRAMES = f"{FRAMES_COMPARED} evenly spaced frames of a shot, the first and the last among them"
 _FLOW = (
     "The paper names this metric (its levels: supplement, section 1); that it compares the level measured on the shot, "
@@ -144,7 +131,6 @@ _CALIBRATION = (
 )
 _STATE = "The three changes of the benchmark's line (supplement, section 4); the paper's tables have no such row"
 _ACROSS = "Ours: the paper has no metric of consistency from turn to turn"
-_TRUE = "Ours: only the Toybox has true shots"
 
 METRICS: tuple[Metric, ...] = (
     Metric(
@@ -175,26 +161,6 @@ METRICS: tuple[Metric, ...] = (
         lambda turn: _right(turn.change, turn.asked.change),
         fraction=True,
     ),
-    *(
-        Metric(
-            name,
-            f"State accuracy, {name}",
-            f"Fraction of turns whose predicted change of {name} is that of the line.",
-            _STATE,
-            functools.partial(_change_right, name),
-            fraction=True,
-        )
-        for name in PUBLISHED_RULES.names
-    ),
-    Metric(
-        "state_mae",
-        "State MAE",
-        "Mean distance between predicted and requested change in units, averaged over the three stats (a wrong stamina "
-        "is off by 2, the others by 1); one unit is 5 points of a stat.",
-        _STATE,
-        _state_off,
-        better="lower",
-    ),
     Metric(
         "scope",
         "Motion scope predicted as asked",
@@ -220,11 +186,4 @@ METRICS: tuple[Metric, ...] = (
         _ACROSS,
     ),
     Metric("dreamsim_across", "DreamSim across turns", "As CLIP-I across turns, with DreamSim's similarity.", _ACROSS),
-    Metric(
-        "clip_i_true",
-        "CLIP-I to the true shot",
-        f"Mean cosine of {_FRAMES} with the same frames of the true shot, each with its own; mean over shots.",
-        _TRUE,
-    ),
-    Metric("dreamsim_true", "DreamSim to the true shot", "As CLIP-I to the true shot, with DreamSim's.", _TRUE),
 )

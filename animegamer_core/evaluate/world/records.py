@@ -22,10 +22,8 @@ from ...game.life import Values
 from ...json_files import JsonError, read_json
 
 RUN, LOCK, GAMES, GAME = "run.json", "run.lock", "games", "game.json"
-ABOUT = "about"  # key of run.json for facts that do not affect the numbers, so they may differ when a run continues
 ClipName = Annotated[str, msgspec.Meta(pattern=r"^turn-[0-9]{2,6}\.(mp4|safetensors)\Z")]
-# a shot's scores by the scoring models; clip_i_true and dreamsim_true only where the true shot is known
-SHOT_SCORES = ("clip_i", "dreamsim", "clip_t", "clip_i_across", "dreamsim_across", "clip_i_true", "dreamsim_true")
+SHOT_SCORES = ("clip_i", "dreamsim", "clip_t", "clip_i_across", "dreamsim_across")  # a shot's, by the scoring models
 FRAMES_COMPARED = 4  # of each shot
 
 
@@ -124,16 +122,16 @@ def read_asked(out: Path) -> dict[str, Any]:
     return values
 
 
-def begin_run(out: Path, asked: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+def begin_run(out: Path, asked: Mapping[str, Any]) -> None:
     """Write run.json, or check that it holds the same settings; ValueError names the differences.
 
-    asked: everything that affects the numbers. about: other facts. ValueError also if the folder holds other files.
+    asked: everything that affects the numbers. ValueError also if the folder holds other files.
     """
     asked = json.loads(json.dumps(dict(asked), allow_nan=False))
     if not (out / RUN).is_file():
         if out.is_dir() and any(path.name != LOCK and not path.name.startswith(UNFINISHED) for path in out.iterdir()):
             raise ValueError(f"{out} holds other files and no {RUN}; choose a new folder")
-        write_text(out / RUN, json.dumps({**asked, ABOUT: dict(about)}, indent=1, ensure_ascii=False) + "\n")
+        write_text(out / RUN, json.dumps(asked, indent=1, ensure_ascii=False) + "\n")
         return
     if found := differences(read_asked(out), asked):
         raise ValueError(f"{out} holds a run that differs in: {found}; use its options, or choose a new folder")

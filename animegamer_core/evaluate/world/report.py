@@ -16,7 +16,7 @@ from ..estimates import FEW, Estimate
 from ..report import machine
 from ..similarity import FACTS
 from .metrics import MAIN_TABLE, METRICS, PAPER, SOURCE, Metric, estimates_of
-from .records import ABOUT, PlayedRun, differences, read_asked, read_run
+from .records import PlayedRun, differences, read_asked, read_run
 
 SAME = ("benchmark", FACTS, "motion", "references")  # keys of run.json that must be equal if runs are compared
 JSON, MARKDOWN = "report.json", "report.md"
@@ -105,7 +105,7 @@ def table_of(
         f"{names[0]}: {counts}, measured like world {run.asked['world']['name']!r}",
         {name: estimates_of(one.games) for name, one in zip(names, runs, strict=True)},
         [metric for metric in METRICS if metric.model is None or metric.model in run.asked[FACTS]],
-        {**(facts or {}), **{key: value for key, value in run.asked.items() if key != ABOUT}, "machine": machine()},
+        {**(facts or {}), **run.asked, "machine": machine()},
         tuple(dict.fromkeys(remarks)),
     )
 

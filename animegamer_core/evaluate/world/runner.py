@@ -25,7 +25,6 @@ from ...media.video import read_clip, write_clip
 from ...toybox.games import BENCHMARK
 from ...weights import World
 from ..players import GamePlayer, WorldPlayer
-from ..report import machine
 from ..similarity import FACTS, ScoringModels
 from .records import LOCK, RUN, GameRecord, PlayedRun, TurnRecord, begin_run, game_folder, read_asked, read_game
 from .report import PaperTable, table_of
@@ -110,7 +109,7 @@ class EvaluationJob:
         player, turns = self.player, []
         # the noise depends only on the run's seed and the game's name
         seed = int.from_bytes(hashlib.sha256(f"{self.seed}/{game.name}".encode()).digest()[:6], "big")
-        scorer = GameScorer(self.models, self.references.pictures.get(game.character, ()), game)
+        scorer = GameScorer(self.models, self.references.pictures.get(game.character, ()))
         for number, (asked, shot) in enumerate(zip(game.turns, player.play(game, seed), strict=True), 1):
             clip = game_folder(self.out, game.name) / f"turn-{number:02d}.mp4"
             about = {"title": f"{game.name}, turn {number}", "comment": asked.instruction}
@@ -128,7 +127,7 @@ class EvaluationJob:
                     motion_level=level,
                     uncalibrated_value=before[0],
                     uncalibrated_level=before[1],
-                    scores=scorer.score(shot.frames),
+                    scores=scorer.score(asked, shot.frames),
                     seconds=shot.seconds,
                     warm_up=warm_up and number == 1,
                     clip=clip.name,
@@ -146,7 +145,7 @@ class EvaluationJob:
         if speed != 1:  # a baseline whose clips are longer than shots
             remarks.append(
                 f"{self.player.name} shows {shown} of {drawn} frames, at {speed:g} times the speed, which changes "
-                "ACC-F and MAE-F; --baseline-take first keeps the original speed"
+                "ACC-F and MAE-F"
             )
         return table_of(PlayedRun(self.out, read_asked(self.out), self.finished), beside, remarks, facts)
 
@@ -173,7 +172,7 @@ def open_job(job: EvaluationJob, main: bool = True) -> Iterator[EvaluationJob]:
     with locked(job.out / LOCK, refusal) if main else nullcontext():
         while not main and not (job.out / RUN).is_file():
             time.sleep(_POLL_S)
-        begin_run(job.out, decides, {"machine": machine()})
+        begin_run(job.out, decides)
         yield job
 
 

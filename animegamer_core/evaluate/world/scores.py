@@ -1,4 +1,4 @@
-"""The scores of one shot: its motion, and its similarity to the character, the shot before, the true shot and the text.
+"""The scores of one shot: its motion, and its similarity to the character, the shot before and the text.
 
 M images, E embedding width, F frames, H height, W width.
 """
@@ -18,13 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...data.benchmark import BenchmarkGame, BenchmarkTurn
+from ...data.benchmark import BenchmarkTurn
 from ...data.captions.pictures import open_picture, read_references
 from ...data.motion import DEFAULT_THRESHOLD, FlowSettings, level_of, motion_facts, motion_value, open_flow
-from ...toybox.drawing.draw import draw_shot
-from ...toybox.games import true_game
 from ...toybox.scenes import reference_pictures
-from ...toybox.world import CHARACTERS, characters, motion_text
+from ...toybox.world import CHARACTERS
 from ...weights import World
 from ...weights.storage import note_of
 from ..similarity import ScoringModels
@@ -42,26 +40,20 @@ Embeddings = dict[str, Tensor]  # by row, `clip_i` or `dreamsim`, if there is su
 class GameScorer:
     """Scores the shots of one game in order. pictures: of its main character; they may differ in size."""
 
-    def __init__(self, models: ScoringModels, pictures: Sequence[Picture], game: BenchmarkGame) -> None:
+    def __init__(self, models: ScoringModels, pictures: Sequence[Picture]) -> None:
         self._models = models
         parts = [self._embed(picture[None]) for picture in pictures]
         self._character = {key: torch.cat([part[key] for part in parts]) for key in parts[0]} if parts else {}
-        true = true_shots(game) if models.by_row else None  # drawing them takes seconds
-        self._turns = iter(zip(game.turns, true or itertools.repeat(None)))  # noqa: B905
         self._before: Embeddings = {}
 
-    def score(self, frames_FHWC: NDArray[np.uint8]) -> dict[str, float | None]:
-        """The SHOT_SCORES of the next turn's shot, None where there is nothing to compare it with."""
-        turn, true_FHWC = next(self._turns)
+    def score(self, turn: BenchmarkTurn, frames_FHWC: NDArray[np.uint8]) -> dict[str, float | None]:
+        """The SHOT_SCORES of a turn's shot, None where there is nothing to compare it with."""
         shot = self._embed(compared_frames(frames_FHWC))
         found = {}
         if self._models.clip is not None:
             found["clip_t"] = mean_cosine(shot["clip_i"], self._models.clip.embed_texts([scored_text(turn)]))
         found |= {key: mean_cosine(shot[key], other) for key, other in self._character.items()}
         found |= {f"{key}_across": mean_cosine(shot[key], other) for key, other in self._before.items()}
-        if true_FHWC is not None:
-            true = self._embed(compared_frames(true_FHWC))
-            found |= {f"{key}_true": rowwise_cosine(shot[key], true[key]) for key in shot}
         self._before = shot
         return {name: found.get(name) for name in SHOT_SCORES}
 
@@ -137,16 +129,6 @@ def _digest(pictures: Sequence[Picture]) -> str:
     for picture in pictures:
         digest.update(repr(picture.shape).encode() + np.ascontiguousarray(picture).tobytes())
     return f"{len(pictures)} of sha256 {digest.hexdigest()[:16]}"
-
-
-def true_shots(game: BenchmarkGame) -> tuple[NDArray[np.uint8], ...] | None:
-    """The true shots (F, H, W, 3) of a game's turns; None if the game is not one of the Toybox benchmark."""
-    truth = true_game(game.name)
-    scenes = () if truth is None else truth.scenes[: len(game.turns)]
-    described = [(characters(scene), motion_text(scene), f"{scene.time} {scene.place}") for scene in scenes]
-    if described != [(turn.characters, turn.motion, turn.background) for turn in game.turns]:
-        return None  # another benchmark may use the same name
-    return tuple(map(draw_shot, scenes))
 
 
 class MotionMeter:
