@@ -255,17 +255,15 @@ class Ablations(Scoring):
     """Unset: all."""
     minutes: float | None = None
     """Stop after this many minutes; the same command continues."""
-    score_only: Flag = False
-    """Do not train: score what is trained, and write the table."""
     seeds: tuple[int, ...] = (0,)
-    """Decide weights, order and noise of training; claims are decided from 3 on."""
+    """Decide weights, order and noise of training."""
     device: Device = "auto"
     workers: int | None = None
     """Processes that draw and measure; unset: one for each core."""
     world: str = "toybox"
     """World to take the VAE, text encoder, image encoder and probes from."""
     out: Path | None = None
-    """Folder for the table; unset: table in --work."""
+    """Folder for the table; unset: --work."""
 
     def run(self) -> int:
         """Train, score and write the table; 3 if the time ran out before all variants were scored."""
@@ -289,8 +287,8 @@ class Ablations(Scoring):
         models, world = self.models(device), open_world(self.world)
         job = run.Ablations(self.work, world, run.BUDGET, models, say, device, self.workers)
         job.begin()
-        finished = job.run(variants, tuple(dict.fromkeys(self.seeds)), deadline, train=not self.score_only)
-        print(*table.write_table(job, self.out or self.work / "table", command_line()), sep="\n")
+        finished = job.run(variants, tuple(dict.fromkeys(self.seeds)), deadline)
+        print(table.write_table(job, self.out or self.work, command_line()))
         return 0 if finished else UNFINISHED
 
 

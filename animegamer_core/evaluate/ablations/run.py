@@ -125,32 +125,27 @@ class Ablations:
     def seed_folder(self, variant: Variant, seed: int) -> Path:
         return self.folder / "variants" / variant.name / f"seed-{seed}"
 
-    def run(self, variants: Sequence[Variant], seeds: Sequence[int], deadline: Deadline, train: bool = True) -> bool:
+    def run(self, variants: Sequence[Variant], seeds: Sequence[int], deadline: Deadline) -> bool:
         """Train and score variants, seed after seed; skips what this or another process has finished.
 
-        Returns False if the time ran out, or if a variant to be scored is not trained.
+        Returns False if the time ran out.
         """
-        done = True
         for seed, variant in itertools.product(seeds, variants):
             for family in variant.families:
                 scores, name = self.seed_folder(variant, seed) / f"{family}.json", f"{variant.name}, seed {seed}"
                 if scores.is_file():
                     continue
-                if train and not self._train(variant, family, seed, deadline):
+                trained = self._train(variant, family, seed, deadline)
+                if trained is None:
                     self.say(f"{name}: time is up; the same command continues here")
                     return False
-                steps = [self.step(owner, seed, stage) for owner, stage in variant.path(family)]
-                if not all(step.is_finished(step.folder.name) for step in steps):
-                    self.say(f"{name}: not trained yet, so its {family} cannot be scored")
-                    done = False
-                    continue
-                context = EvalContext(open_world(steps[-1].world), self.device, self.workers)
+                context = EvalContext(open_world(trained.world), self.device, self.workers)
                 write_json(scores, asdict(Scorer(self, variant, context).score(family)))
                 self.say(f"{name}: {family} scored")
-        return done
+        return True
 
-    def _train(self, variant: Variant, family: str, seed: int, deadline: Deadline) -> bool:
-        """Train the stages that a variant still lacks for a family of scores; False if the time ran out."""
+    def _train(self, variant: Variant, family: str, seed: int, deadline: Deadline) -> BuildDir | None:
+        """Train the stages that a variant still lacks for a family of scores; None if the time ran out."""
         before = None
         for owner, stage in variant.path(family):
             step = self.step(owner, seed, stage)
@@ -158,9 +153,9 @@ class Ablations:
                 if not step.world.is_dir():
                     self._begin(step, owner, stage, seed, before)
                 if not build(step, [stage], deadline, self.known):
-                    return False
+                    return None
             before = step
-        return True
+        return before
 
     def _begin(self, step: BuildDir, variant: Variant, stage: str, seed: int, before: BuildDir | None) -> None:
         """Write the world that a stage starts from: the last stage's, or a new one with the base's frozen parts.
@@ -258,12 +253,8 @@ class Scorer:
         clips = context.shoot([state.representation for state in played], values, range(FIRST, FIRST + len(played)))
         asked = [turn for game in games for turn in game.turns]
         pairs = list(zip(played, asked, strict=True))
-        errors = [
-            [abs(state.change.get(name, 0) - units) for name, units in turn.change.items()] for state, turn in pairs
-        ]
         columns: dict[str, Column] = {
-            "states_right": [float(not any(row)) for row in errors],
-            "states_mae": [sum(row) / len(row) for row in errors],  # in units
+            "states_right": [float(state.change == turn.change) for state, turn in pairs],
             "level_right": [float(state.motion == turn.level) for state, turn in pairs],
             **self._shot_scores(clips, [turn.level for turn in asked], true),
         }

@@ -1,4 +1,4 @@
-"""The variants: rows of overrides over the Toybox's recipe, and what the paper claims about them. Imports no torch.
+"""The variants: rows of overrides over the Toybox's recipe. Imports no torch.
 
 The paper's ablations are in its ablation table and supplement 3.3. Those of what it calls tokenization are scored on
 held-out clips that are encoded and decoded again without the engine; the others on games that the engine plays.
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...game.state import DEFAULT_WINDOW
-from ..world.metrics import ABLATIONS, ADAPTATION, PAPER
+from ..world.metrics import ABLATIONS, PAPER
 
 RECONSTRUCTION, GAMES = FAMILIES = ("reconstruction", "games")
 # Stage joint of a decoder that knows no motion values, as CogVideoX does not, so that every variant begins with a
@@ -122,49 +122,6 @@ _ROWS = (
     ),
 )
 VARIANTS: Mapping[str, Variant] = MappingProxyType({row.name: row for row in _ROWS})
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What the paper says about a variant compared with `full`: mostly by its values, sometimes only in its text.
-
-    metric: a column of the scores. part: the claim is that the variant's value is below this fraction of full's (1:
-    below full's value); for errors, above.
-    """
-
-    says: str
-    variant: str
-    metric: str
-    part: float = 1.0
-
-    @property
-    def published(self) -> tuple[float, float] | None:
-        """The paper's values of the variant and of full; None if it gives no such pair.
-
-        For CLIP-I without adaptation, its text gives a pair of its own, which differs from the table's row.
-        """
-        row = VARIANTS[self.variant].paper
-        rows = ADAPTATION if self.metric in ADAPTATION.get(row, NOTHING) else ABLATIONS
-        given = rows.get(row, NOTHING).get(self.metric)
-        return None if given is None else (given, rows["full"][self.metric])
-
-
-CLAIMS = (
-    Claim("no motion scope collapses ACC-F, to less than half", "no_motion_scope", "acc_f", 0.5),
-    Claim("no motion scope raises MAE-F", "no_motion_scope", "mae_f"),
-    Claim("a random frame lowers DreamSim", "random_frame", "dreamsim"),
-    Claim("a random frame lowers CLIP-I", "random_frame", "clip_i"),
-    Claim("a random frame lowers ACC-F", "random_frame", "acc_f"),
-    Claim("no warm-up lowers DreamSim", "no_warm_up", "dreamsim"),
-    Claim("no warm-up lowers CLIP-I", "no_warm_up", "clip_i"),
-    Claim("a history of text alone lowers DreamSim", "text_history", "dreamsim"),
-    Claim("a history of text alone lowers CLIP-I", "text_history", "clip_i"),
-    Claim("with a history of text alone, fewer colours named before are kept", "text_history", "remembered"),
-    Claim("no adaptation lowers CLIP-I", "no_adaptation", "clip_i"),
-    Claim("no adaptation lowers DreamSim", "no_adaptation", "dreamsim"),
-    Claim("no adaptation lowers ACC-F", "no_adaptation", "acc_f"),
-    Claim("no adaptation raises MAE-F", "no_adaptation", "mae_f"),
-)
 
 
 def chosen(names: Sequence[str] | None) -> tuple[Variant, ...]:
