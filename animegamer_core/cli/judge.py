@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
+from ..data.captions.asking import AskSettings, ReplyLog, ask_all
 from ..endpoint import EndpointModel, EndpointSettings
-from ..evaluate.judging.asking import AskSettings, ReplyLog, ask_all, summary
 from .dataset import Asking, Endpoint
 from .options import Progress
 
@@ -83,8 +83,8 @@ class Judge:
         terms, model = AskSettings(**self.asking), EndpointModel(EndpointSettings(**self.endpoint))
         with ReplyLog.open(self.out / "replies.jsonl") as kept:
             tasks = list(tasks_of(questions, comparison, references))
-            answers = ask_all(model, tasks, kept, terms, Progress("verdicts"))
-            print(summary(answers, len(tasks), kept))
+            answers, text = ask_all(model, tasks, kept, terms, Progress("verdicts"))
+            print(text)
         if answers.values:
             facts = {
                 "agents": ", ".join(comparison.agents),

@@ -12,9 +12,9 @@ from stub_endpoint import StubEndpoint
 from animegamer_core.cli.judge import Write
 from animegamer_core.cli.options import parse
 from animegamer_core.data.benchmark import TAGS, read_benchmark
+from animegamer_core.data.captions.asking import AskSettings
 from animegamer_core.data.captions.replies import ReplyError
 from animegamer_core.endpoint import EndpointModel, EndpointSettings
-from animegamer_core.evaluate.judging.asking import AskSettings
 from animegamer_core.evaluate.judging.constructor import (
     MOST_STORIES,
     parse_story,
@@ -60,11 +60,10 @@ def test_the_prompt_asks_for_the_papers_tags_in_their_order():
 
 def test_characters_take_turns_and_stories_begin_elsewhere():
     plans = plan_stories(NAMES, 7, seed=3)
-    assert [plan.name for plan in plans] == [f"{NAMES[n % 3].lower()}-{n + 1:03}" for n in range(7)]
+    assert [(plan.name, plan.character) for plan in plans] == [(f"story-{n + 1:03}", NAMES[n % 3]) for n in range(7)]
     assert plans[:4] == plan_stories(NAMES, 4, seed=3) and plans != plan_stories(NAMES, 7, seed=4)
     most = plan_stories(("Miko",), MOST_STORIES)
     assert len({story_prompt(plan) for plan in most}) == MOST_STORIES
-    assert {plan.name for plan in plan_stories(("\u5343\u5c0b", "=x!"), 2)} == {"story-001", "x-002"}
     for stories, panels in ((0, 10), (MOST_STORIES + 1, 10), (1, 0), (1, 51)):
         with pytest.raises(ValueError, match="expected 1 to"):
             plan_stories(NAMES, stories, panels)
@@ -122,10 +121,8 @@ def test_a_wrong_reply_is_refused_and_our_words_say_why(text, found, expected):
 def test_stories_become_a_benchmark_and_more_stories_ask_only_for_what_is_new(stub, tmp_path):
     path = tmp_path / "games.txt"
     games, _ = write(stub, path)
-    assert games == read_benchmark(path) and [game.name for game in games] == [
-        *("miko-001", "taro-002", "yuzu-003", "miko-004")
-    ]
-    assert all(len(game.turns) == 10 and game.character == game.name[:4].title() for game in games)
+    assert games == read_benchmark(path) and [game.character for game in games] == ["Miko", "Taro", "Yuzu", "Miko"]
+    assert all(len(game.turns) == 10 for game in games)
     assert [ask.body["temperature"] for ask in stub.asks] == [0.0] * 4 and not stub.asks[0].pictures
     with pytest.raises(ValueError, match="exists; give another file"):
         write(stub, path, stories=6)
@@ -137,8 +134,8 @@ def test_a_story_that_stays_invalid_is_set_aside(stub, tmp_path):
     good = stub.good
     stub.good = lambda ask: f"<S>Taro</S>{EVIL}" if "with Taro" in ask.texts[-1] else good(ask)
     games, text = write(stub, tmp_path / "games.txt", terms=AskSettings(tries=2))
-    assert [game.name for game in games] == ["miko-001", "yuzu-003", "miko-004"] and len(stub.asks) == 5
-    assert "set aside: taro-002: 2 invalid replies; the last one: the reply has 1 lines" in text
+    assert [game.name for game in games] == ["story-001", "story-003", "story-004"] and len(stub.asks) == 5
+    assert "set aside: story-002: 2 invalid replies; the last one: the reply has 1 lines" in text
 
 
 def test_the_task_writes_and_tells(stub, tmp_path, capsys):

@@ -50,19 +50,12 @@ def test_ranks_by_letter_become_points_of_agents(runs, tmp_path, capsys, mark):
     assert set(scores["agreement"].values()) == {1.0}
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda line, cells: cells if line > 2 else [*cells[:3], 1, 1, 2], "line 2.*each once"),
-        (lambda line, cells: cells if line > 2 else [0, *cells[1:]], "line 2: not a line"),
-        (lambda line, cells: cells if line > 2 else [2, *cells[1:]], "no line for rater 1, game 1"),
-    ],
-)
-def test_a_wrong_line_is_named(runs, tmp_path, change, said):
+@pytest.mark.parametrize("wrong", [lambda cells: [*cells[:3], 1, 1, 2], lambda cells: [0, *cells[1:]]])
+def test_a_wrong_or_missing_line_is_named(runs, tmp_path, wrong):
     out = tmp_path / "study"
     write_study(open_comparison(runs), out, raters=2, games=2)
-    fill(out, change)
-    with pytest.raises(ValueError, match=said):
+    fill(out, lambda line, cells: cells if line > 2 else wrong(cells))
+    with pytest.raises(ValueError, match="rater 1, game 1, Overall: ranks .* each once"):
         read_study(out)
 
 

@@ -10,13 +10,13 @@ import torch
 from PIL import Image
 from tokenizers.pre_tokenizers import ByteLevel
 
-from animegamer_core.evaluate.published import (
+from animegamer_core.evaluate.similarity import (
     DREAMSIM_FILES,
     Preprocessing,
     open_clip_model,
     open_dreamsim,
+    open_scoring_models,
 )
-from animegamer_core.evaluate.similarity import open_scoring_models
 from animegamer_core.model.encoder import CLIP_MEAN, CLIP_STD
 from animegamer_core.toybox.drawing.draw import draw_frame
 from animegamer_core.toybox.scenes import probe_scene

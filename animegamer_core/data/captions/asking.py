@@ -1,6 +1,6 @@
 """Asking one model many questions: several at a time, each with a few tries, resumable at every reply.
 
-Captions (`run`) and the judge (`evaluate.judging.asking`) both ask this way.
+Captions (`run`), the judge and the writer of stories (`evaluate.judging`) all ask this way.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -190,3 +191,22 @@ def first_valid_reply(task: Task[T], model: VisionModel, log: ReplyLog, tries: i
         prompt = again_prompt(task.prompt, last.expected)
     to = f" to the {task.step} question" if task.step else ""
     raise ReplyError(f"{tries} invalid replies{to}; the last one: {last.found}", last.expected, last.reply)
+
+
+def ask_all(
+    model: VisionModel,
+    tasks: Sequence[Task[T]],
+    log: ReplyLog,
+    terms: AskSettings,
+    on_progress: OnProgress | None = None,
+) -> tuple[BatchResult[T], str]:
+    """Ask all questions for which no valid reply is stored: (what came of them, the counts as text)."""
+    jobs = {}
+    for task in tasks:
+        about = {"question": task.name, "model": model.name, **task.about}
+        stored = replace(task, depends=(task.prompt, *task.depends), about=about)
+        jobs[task.name] = partial(first_valid_reply, stored, model, log, terms.tries)
+    result = run_batch(jobs, "questions", terms.asked_at_once, on_progress)
+    counts = f"questions: {len(jobs)}, answered {len(result.values)}, set aside {len(result.invalid)}"
+    set_aside = (f"set aside: {name}: {error}" for name, error in result.invalid.items())
+    return result, "\n".join([counts, *set_aside, *result.lines("questions", log.written)])

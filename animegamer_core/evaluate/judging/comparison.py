@@ -104,24 +104,20 @@ def save_scores(
     paper: Mapping[str, Mapping[str, float]],
     notes: str,
     facts: Mapping[str, Any] = MappingProxyType({}),
-    places: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> list[Path]:
     """Write PATH.json and PATH.md, a table with a row for each agent; returns their paths.
 
-    criteria: the columns' heads, by the keys of scores (agent -> estimates), agreement (Kendall's W), the paper's
-    scores and places (the mean score of each place in the order shown, for more rows).
+    criteria: the columns' heads, by the keys of scores (agent -> estimates), agreement (Kendall's W) and the paper's
+    scores.
     """
     rows = [[_plain(agent), *(_interval(row[key]) for key in criteria)] for agent, row in scores.items()]
     rows += [[f"{agent} (paper)", *(_number(row.get(key)) for key in criteria)] for agent, row in paper.items()]
     rows.append(["W", *(_number(agreement[key]) for key in criteria)])
-    for number, means in enumerate(zip(*places.values(), strict=True), start=1):
-        rows.append([f"Place {number}", *map(_number, means)])
     table = [["Agent", *criteria.values()], ["---", *["---:"] * len(criteria)], *rows]
     parts = [f"# {title}", "\n".join(f"| {' | '.join(line)} |" for line in table)]
     parts += ["\n".join(f"- {_plain(name)}: {_plain(str(value))}" for name, value in facts.items()), notes]
     estimates = {agent: {key: asdict(value) for key, value in row.items()} for agent, row in scores.items()}
-    shown = {"places": dict(places)} if places else {}
-    write_json(path.with_suffix(".json"), {**facts, "scores": estimates, "agreement": agreement, **shown})
+    write_json(path.with_suffix(".json"), {**facts, "scores": estimates, "agreement": agreement})
     write_text(path.with_suffix(".md"), "\n\n".join(filter(None, parts)) + "\n")
     return [path.with_suffix(".json"), path.with_suffix(".md")]
 

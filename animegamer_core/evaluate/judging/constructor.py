@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import random
-import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from ...data.benchmark import FORM, BenchmarkError, BenchmarkGame, BenchmarkTurn, benchmark_text, parse_turn
+from ...data.captions.asking import AskSettings, OnProgress, ReplyLog, Task, ask_all
 from ...data.captions.pictures import read_references
 from ...data.captions.replies import TIMES, ReplyError, phrase, whole_reply, why_unfit
 from ...endpoint import VisionModel
@@ -23,7 +22,6 @@ from ...files import write_text
 from ...game.life import questions
 from ...game.state import clean_text
 from ...messages import quoted
-from .asking import AskSettings, OnProgress, ReplyLog, Task, ask_all, summary
 
 PANELS, MOST_PANELS = 10, 50
 SHOWN_LINES = 4  # how many wrong lines the next prompt lists
@@ -80,9 +78,7 @@ def plan_stories(characters: Sequence[str], stories: int, panels: int = PANELS, 
     for number in range(stories):
         character = characters[number % len(characters)]
         others = tuple(name for name in characters if name != character)
-        plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode().lower()
-        slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:40].strip("-") or "story"
-        plans.append(StoryPlan(f"{slug}-{number + 1:03}", character, others, *places[number], panels))
+        plans.append(StoryPlan(f"story-{number + 1:03}", character, others, *places[number], panels))
     return plans
 
 
@@ -164,8 +160,7 @@ def write_stories(
         for plan in plans
     ]
     with ReplyLog.open(path.with_name(f"{path.name}.replies.jsonl")) as kept:
-        result = ask_all(model, tasks, kept, terms, on_progress)
-        text = summary(result, len(tasks), kept)
+        result, text = ask_all(model, tasks, kept, terms, on_progress)
     written = tuple(BenchmarkGame(plan.name, result.values[plan.name]) for plan in plans if plan.name in result.values)
     if not written or len(written) + len(result.invalid) < len(plans):
         return (), text

@@ -10,6 +10,7 @@ F frames, H height, W width.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...data.benchmark import BenchmarkTurn
+from ...data.captions.asking import Task
 from ...data.captions.pictures import evenly
 from ...data.captions.replies import ReplyError, whole_reply
 from ...media.video import read_clip
@@ -28,7 +30,6 @@ from ...weights.storage import note_of
 from ..estimates import FEW, Estimate, mean_over_games, ranks
 from ..world.metrics import SOURCE
 from ..world.scores import CharacterReferences
-from .asking import Task
 from .comparison import Comparison, mean_concordance, save_scores, shown_order
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ REFERENCE_HEIGHT = 240  # px of a reference picture
 _GAP = 8
 SCENES = 5  # of a story
 LOWEST, HIGHEST = 1, 10
+ALLOWED = {str(score) for score in range(LOWEST, HIGHEST + 1)}
 MOST_PASSES = 20
 MOST_PICTURES = 3  # of each character
 CRITERIA: dict[str, tuple[str, str]] = {  # tag -> its name and question, in the order of the reply
@@ -171,21 +173,16 @@ def judge_prompt(story: Story, agents: int, known: Sequence[str]) -> str:
 
 def parse_scores(text: str, count: int) -> Scores:
     """The scores of `count` agents in a reply; ReplyError for a wrong line. Only whole numbers are accepted."""
-    lines = [line.strip() for line in whole_reply(text).split("\n") if line.strip()]
-    while len(lines) > len(CRITERIA) and not lines[0].startswith(f"<{next(iter(CRITERIA))}>"):
-        del lines[0]  # words before the scores
-    allowed = {str(score): score for score in range(LOWEST, HIGHEST + 1)}
     scores: Scores = {}
-    for number, tag in enumerate(CRITERIA):
-        line = lines[number] if number < len(lines) else ""
-        if not line.startswith(f"<{tag}>"):
-            found = f"line {number + 1} is {quoted(line, 60)}, without <{tag}> at its beginning"
-            raise ReplyError(found, _FORM, text)
-        words = line.removeprefix(f"<{tag}>").removesuffix(f"</{tag}>").split()
-        if len(words) != count or not all(word in allowed for word in words):
+    for tag in CRITERIA:
+        line = re.search(rf"^[ \t]*<{tag}>(.*?)(?:</{tag}>)?[ \t]*$", whole_reply(text), re.MULTILINE)
+        words = line[1].split() if line else []
+        if len(words) != count or not all(word in ALLOWED for word in words):
             expected = f"{count} whole numbers from {LOWEST} to {HIGHEST} after <{tag}>, with spaces between"
-            raise ReplyError(f"<{tag}> has {quoted(' '.join(words), 60)}", f"{expected} and nothing else", text)
-        scores[tag] = tuple(allowed[word] for word in words)
+            raise ReplyError(
+                f"<{tag}> has {quoted(' '.join(words), 60)}", f"{expected} and nothing else; {_FORM}", text
+            )
+        scores[tag] = tuple(map(int, words))
     return scores
 
 
@@ -245,18 +242,13 @@ class Judged:
             stories.setdefault(question.story.name, []).append(ranks(-by_agent) + 1)
         return mean_concordance(stories.values())
 
-    def by_place(self, tag: str) -> list[float]:
-        """The mean score of each place, in the order shown: far apart if the judge favours a place."""
-        return [float(mean) for mean in np.mean([scores[tag] for _, scores in self.given], axis=0)]
-
 
 def save_report(out: Path, judged: Judged, facts: Mapping[str, Any]) -> list[Path]:
     """Write judge.json and judge.md; returns their paths."""
     notes = (
         f"Scores from 1 to 10; a story is {SCENES} turns. Intervals: 95 %, bootstrap over games; with fewer than {FEW} "
         "they are too narrow. W: Kendall's coefficient of concordance of the passes, mean over stories; 1 is full "
-        f"agreement. Place: the mean score of the agents shown there. (paper): GPT-4V's scores of other games, from "
-        f"{SOURCE}; `-`: not given."
+        f"agreement. (paper): GPT-4V's scores of other games, from {SOURCE}; `-`: not given."
     )
     return save_scores(
         out / "judge",
@@ -267,5 +259,4 @@ def save_report(out: Path, judged: Judged, facts: Mapping[str, Any]) -> list[Pat
         JUDGED,
         notes,
         facts,
-        {tag: judged.by_place(tag) for tag in CRITERIA},
     )

@@ -7,6 +7,7 @@ from the raters. R raters, G games, A agents.
 from __future__ import annotations
 
 import csv
+import itertools
 import random
 import shutil
 from collections.abc import Mapping
@@ -96,27 +97,20 @@ def read_study(out: Path) -> Ratings:
         raise ValueError(f"{out}: no study here (no {KEY}); give the --out folder of `evaluate raters`")
     key = read_json(out / KEY, dict)
     agents, orders = tuple(key["agents"]), key["orders"]
-    letters, path = LETTERS[: len(agents)], out / CSV
-    text = path.read_text(encoding="utf-8-sig")
+    text = (out / CSV).read_text(encoding="utf-8-sig")
     delimiter = next((mark for mark in ",;\t" if text.startswith(f"rater{mark}")), ",")
-    rows = list(csv.DictReader(text.splitlines(), delimiter=delimiter))
+    reader = csv.DictReader(text.splitlines(), delimiter=delimiter)
+    lines = {(line.get("rater"), line.get("game"), line.get("criterion")): line for line in reader}
     ranks = {name: np.zeros((key["raters"], len(orders), len(agents)), np.int64) for name in CRITERIA}
-    for line, row in enumerate(rows, start=2):
-        given = [(row.get(letter) or "").strip() for letter in letters]
+    for rater, game, name in itertools.product(range(key["raters"]), range(len(orders)), CRITERIA):
+        line = lines.get((str(rater + 1), str(game + 1), name), {})
+        given = [(line.get(letter) or "").strip() for letter in LETTERS[: len(agents)]]
         if sorted(given) != [str(rank) for rank in range(1, len(agents) + 1)]:
-            raise ValueError(f"{path}, line {line}: ranks {', '.join(given)!r}; expected 1 to {len(agents)}, each once")
-        try:
-            rater, game = int(row["rater"]) - 1, int(row["game"]) - 1
-            if min(rater, game) < 0:
-                raise IndexError  # which numpy would count from the end
-            for agent, rank in zip(orders[game], given, strict=True):
-                ranks[row["criterion"]][rater, game, agent] = int(rank)
-        except (KeyError, IndexError, ValueError, TypeError) as error:
-            raise ValueError(f"{path}, line {line}: not a line of this study; keep its first three columns") from error
-    for name, ranks_RGA in ranks.items():
-        if not ranks_RGA.all():
-            rater, game = (int(place[0]) + 1 for place in np.nonzero(ranks_RGA.min(-1) == 0))
-            raise ValueError(f"{path}: no line for rater {rater}, game {game}, {name}; rank every line")
+            raise ValueError(
+                f"{out / CSV}: rater {rater + 1}, game {game + 1}, {name}: ranks {', '.join(given)!r}; expected 1 to "
+                f"{len(agents)}, each once; rank every line, and keep its first three columns"
+            )
+        ranks[name][rater, game, orders[game]] = list(map(int, given))
     return Ratings(agents, ranks)
 
 
