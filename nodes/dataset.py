@@ -292,12 +292,14 @@ def _trusted(url: str) -> str:
 
 
 def _gaps(report: BuildReport) -> list[str]:
-    """Notes about scenes that are not cut yet, and about clips without a valid caption."""
+    """Notes about scenes that are not cut yet, subtitles, and clips without a valid caption."""
     captions = report.captions
     notes = [
         f"{film}: {scenes} scenes have not been cut yet; choose the film again to cut them."
         for film, scenes in report.open.items()
     ]
+    if report.subtitles:
+        notes.append(f"{report.subtitles}.")
     if captions.failures:
         why = captions.stopped or next(iter(captions.failures.values()))
         notes.append(f"{captions.uncaptioned} clips got no caption: {why}. Queue the node again to retry.")

@@ -193,6 +193,8 @@ def _print_report(report: BuildReport, printed: Collection[str], spec: str, has_
     films, clips = counted(len(dataset.info["provenance"]["films"]), "film"), counted(len(dataset.turns), "clip")
     dropped = ", ".join(f"{count} {reason}" for reason, count in sorted(report.dropped.items()))
     print(f"{films}, {clips}, left out: {dropped or 'nothing'}")
+    if report.subtitles:
+        print(report.subtitles)
     print(report.captions.text)
     held_out = sum(game.held_out for game in dataset.games)
     print(f"{counted(len(dataset.games), 'game')}, {held_out} of them held out, in {dataset.path}")

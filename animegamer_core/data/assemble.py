@@ -31,6 +31,7 @@ from .films.film_index import (
     remove_unused_clips,
 )
 from .films.scenes import Scene
+from .films.writing import Line, credits_and_subtitles
 from .games import games_of
 from .records import (
     ADVERBS,
@@ -52,13 +53,14 @@ Segments = Sequence[tuple[str, str, Cut]]  # (film, unique name of the scene, se
 @dataclass(frozen=True)
 class BuildReport:
     """What a folder has now. dropped: reason -> segments left out. broken: film -> why only its beginning is there.
-    open: film -> scenes that are not cut yet, or whose clips are missing."""
+    open: film -> scenes that are not cut yet, or whose clips are missing. subtitles: what to say of them, or ''."""
 
     dropped: Mapping[str, int]
     broken: Mapping[str, str]
     open: Mapping[str, int]
     captions: CaptionReport
     dataset: DatasetFolder
+    subtitles: str
 
 
 def assemble_dataset(
@@ -88,16 +90,15 @@ def assemble_dataset(
         by_people = [row for row in read_table(out / DROPPED, Dropped) if row.record is not None]
         set_aside = {item.clip for item in read_table(out / SET_ASIDE, SetAside)}
         gone = {row.record.clip for row in by_people}
-        segments, open_scenes = _segments(out, films)
+        captioned = {clip for clip, row in known.items() if row.captioned}
+        segments, subtitles, open_scenes = _segments(out, films, settings.most_text, captioned | gone)
         pixels = {name: film.survey.facts["width"] * film.survey.facts["height"] for name, film in films.items()}
         largest_first = sorted(segments, key=lambda item: -pixels[item[0]])
-        captioned = {clip for clip, row in known.items() if row.captioned}
         reasons = {**_duplicates(largest_first, {*known, *gone, *set_aside}), **_between_credits(segments, captioned)}
         dropped, records = by_people, []
         for film, _, cut in segments:
             if reason := cut.dropped or reasons.get(cut.clip):
-                file = cut.clip if cut.dropped is None else None
-                dropped.append(Dropped(film=film, start=cut.start, end=cut.end, reason=reason, clip=file))
+                dropped.append(Dropped(film=film, start=cut.start, end=cut.end, reason=reason, clip=cut.clip or None))
             elif cut.clip not in gone and not (captioner is None and cut.clip in set_aside):
                 before = known.get(cut.clip)
                 caption = {} if before is None else {name: getattr(before, name) for name in CAPTION_FIELDS}
@@ -140,7 +141,21 @@ def assemble_dataset(
         for name in films.keys() - open_scenes.keys():
             remove_unused_clips(out, name)
     broken = {name: film.survey.broken for name, film in films.items() if film.survey.broken is not None}
-    return BuildReport(counts, broken, open_scenes, report, dataset)
+    shown = [subtitles.get(record.clip, []) for record in records]
+    return BuildReport(counts, broken, open_scenes, report, dataset, _crop_advice(shown))
+
+
+def _crop_advice(shown: Sequence[Sequence[Line]]) -> str:
+    """How many clips show subtitles, and how to leave them out; '' if none does. shown: their lines in each clip."""
+    lines = [line for clip in shown for line in clip]
+    if not lines:
+        return ""
+    top = max((line.top + line.height for line in lines if line.middle < 0.5), default=0.0)
+    bottom = max((1 - line.top for line in lines if line.middle > 0.5), default=0.0)
+    return (
+        f"{sum(map(bool, shown))} of {len(shown)} clips show subtitles, which a world learns to draw; to leave them "
+        f"out, crop the upper {top:.0%} and the lower {bottom:.0%} of the film, and build it in another folder"
+    )
 
 
 def _too_short(films: Mapping[str, FilmEntry], shape: ClipShape) -> str:
@@ -172,19 +187,31 @@ def _known_clips(out: Path, settings: BuildSettings) -> dict[str, ClipRecord]:
     return known
 
 
-def _segments(out: Path, films: Mapping[str, FilmEntry]) -> tuple[Segments, dict[str, int]]:
-    """The segments that are there in order of film and time; film -> scenes not cut, or not wholly there."""
+def _segments(
+    out: Path, films: Mapping[str, FilmEntry], most_text: float, spared: Collection[str]
+) -> tuple[Segments, dict[str, list[Line]], dict[str, int]]:
+    """The segments that are there in order of film and time, credits dropped; clip -> lines of its subtitles;
+    film -> scenes not cut, or not wholly there.
+
+    spared: clips that are no credits, since somebody said what they show, or dropped them.
+    """
     segments: list[tuple[str, str, Cut]] = []
+    subtitles: dict[str, list[Line]] = {}
     open_scenes: dict[str, int] = {}
     for name, film in films.items():
-        complete = 0
+        complete, found = 0, []
         for number, cuts in read_scenes(out, name).items():
             there = [cut for cut in cuts if cut.dropped is not None or (out / cut.clip).is_file()]
             complete += there == cuts
-            segments += [(name, f"{name}#{number}", cut) for cut in there]
+            found += [(f"{name}#{number}", cut) for cut in there]
+        texts = credits_and_subtitles([cut.text for _, cut in found], most_text)
+        for (scene, cut), (is_credits, lines) in zip(found, texts, strict=True):
+            subtitles[cut.clip] = lines
+            is_unwanted = is_credits and cut.clip not in spared
+            segments.append((name, scene, dataclasses.replace(cut, dropped="credits") if is_unwanted else cut))
         if complete < len(film.survey.scenes):
             open_scenes[name] = len(film.survey.scenes) - complete
-    return segments, open_scenes
+    return segments, subtitles, open_scenes
 
 
 def _duplicates(segments: Segments, known: Collection[str]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from ..files import make_folder, room_for
 from ..game.life import STATS, Stat
 from .dataset import DatasetFolder, read_info
 from .films import transnet, writing
-from .films.cutting import FILTERS, ClipShape, cut_span, spans_of
+from .films.cutting import ClipShape, cut_span, spans_of
 from .films.film import FilmError
 from .films.film_index import (
     add_film,
@@ -71,9 +71,8 @@ class BuildSettings:
     def cutting(self) -> dict[str, Any]:
         """What the clips depend on, as JSON values; FlowError if the flow backend cannot be used."""
         motion = motion_facts(open_flow(self.flow), self.flow.threshold, self.flow.slow_fraction)
-        text = {"text_detector": writing.DETECTOR, "most_text": self.most_text, "filters": list(FILTERS)}
-        scenes = {"detector": transnet.DETECTOR, **text}
-        return json.loads(json.dumps({"clips": dataclasses.asdict(self.shape), "scenes": scenes, "motion": motion}))
+        found = {"detector": transnet.DETECTOR, "text_detector": writing.DETECTOR, "most_text": self.most_text}
+        return json.loads(json.dumps({"clips": dataclasses.asdict(self.shape), "scenes": found, "motion": motion}))
 
 
 def cut_films(
@@ -135,7 +134,7 @@ def _survey_films(
     if todo:
         transnet.network_class()
         if settings.most_text < 1:
-            writing.check_installed()
+            writing.detector_file()
     cores = worker_count(workers)
     threads = max(1, cores // max(1, len(todo)))
     progress = report if min(cores, len(todo)) == 1 else None

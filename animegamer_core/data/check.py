@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ..json_files import read_rows
 from ..media.video import ClipInfo, read_clip_info
 from .dataset import CLIPS, GAMES, INFO, TURNS, DatasetFolder, GameLine, read_dataset
 from .motion import level_of
-from .records import CAPTION_FIELDS, DROPPED, SET_ASIDE, ClipRecord, Problem, readable_rows
+from .records import CAPTION_FIELDS, ClipRecord, Problem
 
 CLOSE = 1e-6  # seconds
-SHOWN = 3
 OnProgress = Callable[[int, int], None]  # (clips done, clips in all)
 OfClip = Callable[..., Problem]  # (record, text, serious): a problem in the clip's line of turns.jsonl
 
@@ -35,8 +31,6 @@ def check(folder: str | Path, on_progress: OnProgress | None = None) -> list[Pro
     def of_clip(record: ClipRecord, text: str, serious: bool = True) -> Problem:
         return Problem(TURNS, lines[record.clip], text, serious)
 
-    if not problems:  # else a line that cannot be read may list them
-        problems.extend(_stray_files(read.path))
     for rule in (_times, _levels, _captions):
         problems.extend(rule(read, of_clip))
     problems.extend(_games(read))
@@ -111,44 +105,20 @@ def _games(folder: DatasetFolder) -> Iterator[Problem]:
             yield at(f"{found}; training would see validation data")
 
 
-def _stray_files(path: Path) -> Iterator[Problem]:
-    """A note on files in clips/ that no table lists."""
-    rows = [row for name in (TURNS, SET_ASIDE, DROPPED) for row in readable_rows(path / name, dict[str, Any])]
-    known = {(row.get("record") or row).get("clip") for row in rows}
-    files = (file for file in (path / CLIPS).rglob("*") if file.is_file())
-    stray = sorted(name for file in files if (name := file.relative_to(path).as_posix()) not in known)
-    if stray:
-        more = f" and {len(stray) - SHOWN} more" if len(stray) > SHOWN else ""
-        found = f"not in any table: {', '.join(stray[:SHOWN])}{more}"
-        yield Problem(CLIPS, 0, f"{found}; delete them, or build again", False)
-
-
 def _clips(folder: DatasetFolder, of_clip: OfClip, on_progress: OnProgress | None) -> Iterator[Problem]:
     """Every clip opens, and has the size, length and frame rate of the settings, or else of most clips."""
     there = [record for record in folder.turns if (folder.path / record.clip).is_file()]
     opened: list[tuple[ClipRecord, ClipInfo]] = []
-    threads = ThreadPoolExecutor(2 * (os.cpu_count() or 1))
-    try:
-        infos = threads.map(partial(_info_of, folder.path), there)
-        for done, (record, found) in enumerate(zip(there, infos, strict=True), start=1):
-            if isinstance(found, str):
-                yield of_clip(record, found)
-            else:
-                opened.append((record, found))
-            if on_progress is not None:
-                on_progress(done, len(there))
-    finally:
-        threads.shutdown(cancel_futures=True)  # an interrupt does not wait for the other clips
+    for done, record in enumerate(there, start=1):
+        try:
+            opened.append((record, read_clip_info(folder.path / record.clip)))
+        except (ValueError, OSError) as error:
+            yield of_clip(record, f"{record.clip} cannot be used: {error}; make or copy the file again")
+        if on_progress is not None:
+            on_progress(done, len(there))
     for name in ("size", "frames", "fps") if opened else ():
         values = [getattr(found, name) for _, found in opened]
         expected = folder.clip_shape.get(name) or Counter(values).most_common(1)[0][0]
         for (record, _), value in zip(opened, values, strict=True):
             if value != expected:
                 yield of_clip(record, f"{record.clip} has {name} {value}; the dataset's is {expected}")
-
-
-def _info_of(folder: Path, record: ClipRecord) -> ClipInfo | str:
-    try:
-        return read_clip_info(folder / record.clip)
-    except (ValueError, OSError) as error:
-        return f"{record.clip} cannot be used: {error}; make or copy the file again"

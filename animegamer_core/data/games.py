@@ -35,11 +35,8 @@ def games_of(
     """(name, clips, held out) of each game; records are in order of film and time, as turns.jsonl has them.
 
     The number of games alone decides which are held out: one in so many, evenly over the films, or the last one of a
-    few.
-
-    before: clip -> whether an earlier build held it out. If that build held out any, clips
-    stay on their side, since models were trained on one and measured on the other; the fraction then applies to games
-    of new clips alone.
+    few. before: clip -> whether an earlier build held it out. If that build held out any, clips stay on their side,
+    since models were trained on one and measured on the other; the fraction then applies to games of new clips alone.
     """
     held_clips = {clip for clip, held in before.items() if held}
     games = [game for game in _split(records, plan, held_clips) if len(game) >= SHORTEST or game[0].clip in held_clips]

@@ -47,13 +47,8 @@ def motion_value(
     frames_FHWC is uint8 RGB (F, H, W, 3) with F >= 2, at 8 frames per second. Clips lower than 480 px are enlarged
     (bicubic), higher ones reduced (area). Magnitudes below `threshold` (px), or below `slow_fraction` of the magnitude
     that one pixel in 20 of the pair exceeds, are left out; a pair of frames without others counts 0. backend: of
-    `open_flow`, by default DIS. Source: the paper's supplement, section 1, "Motion Scope".
-    ValueError: an array of another shape, or flow that is not finite.
+    `open_flow`, by default DIS; ValueError if its flow is not finite. Source: supplement, section 1, "Motion Scope".
     """
-    if frames_FHWC.ndim != 4 or frames_FHWC.shape[-1] != 3 or frames_FHWC.shape[0] < 2:
-        raise ValueError(f"a clip of shape {frames_FHWC.shape} cannot be measured; give RGB frames (F >= 2, H, W, 3)")
-    if frames_FHWC.dtype != np.uint8:
-        raise ValueError(f"a clip of type {frames_FHWC.dtype} cannot be measured; convert it to uint8 (0..255)")
     frames = [_at_measure_height(frame) for frame in frames_FHWC]
     return float(np.mean([_pair_value(flow, threshold, slow_fraction) for flow in (backend or DisFlow())(frames)]))
 

@@ -23,6 +23,7 @@ from animegamer_core.data.dataset import DatasetError, DatasetFolder
 from animegamer_core.data.films import cutting
 from animegamer_core.data.films.cutting import ClipShape, Cut, Span
 from animegamer_core.data.films.film_index import add_scenes, film_name, read_scenes
+from animegamer_core.data.films.writing import Line
 from animegamer_core.data.games import GamePlan, games_of
 from animegamer_core.data.records import ClipRecord
 
@@ -166,7 +167,8 @@ def test_a_bad_film_ends_no_build_damaged_clips_go_and_the_larger_copy_stays(fil
 
 def test_a_clip_between_credits_goes_unless_somebody_captioned_it(again, films):
     scene, [clip, *_] = next(iter(read_scenes(again, "one").items()))
-    credit = Cut(clip.start, clip.end, dropped="credits")
+    credit = Cut(clip.start, clip.end, "clips/one/1.mp4", text=((Line(0.1, 0.4, 0.8, 0.1),),) * 4)
+    shutil.copy(again / clip.clip, again / credit.clip)
     add_scenes(again, Span(films[0], "one", scene, (), True), [[credit, clip, credit]])
     assert clip.clip in {turn.clip for turn in assemble_dataset(again, SETTINGS).dataset.turns}
     (again / "turns.jsonl").unlink()

@@ -67,16 +67,14 @@ def write_film(
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
         if voice:
-            mux_silence(container, voice, "fltp", sound)
+            mux_silence(container, voice, sound)
     return path
 
 
-def mux_silence(
-    container: av.container.OutputContainer, voice: av.AudioStream, form: str, seconds: float = 1.0
-) -> None:
+def mux_silence(container: av.container.OutputContainer, voice: av.AudioStream, seconds: float = 1.0) -> None:
     for block in range(int(seconds * 44100 / 1152)):
-        samples = np.zeros((1, 1152), np.float32 if form == "fltp" else np.int16)
-        frame = av.AudioFrame.from_ndarray(samples, format=form, layout="mono")
+        samples = np.zeros((1, 1152), np.float32)
+        frame = av.AudioFrame.from_ndarray(samples, format="fltp", layout="mono")
         frame.rate, frame.pts = 44100, 1152 * block
         container.mux(voice.encode(frame))
     container.mux(voice.encode())
@@ -371,7 +369,7 @@ def test_what_is_no_film_is_said(tmp_path):
     assert "1 x 1 pixels" in sentence(write_film(tmp_path / "dot.mkv", dot, codec="ffv1", size=(1, 1)))
     assert "zero frames" in sentence(write_film(tmp_path / "film.mkv", [], sound=1.0))
     with av.open(str(tmp_path / "song.m4a"), "w") as container:
-        mux_silence(container, container.add_stream("aac", rate=44100, layout="mono"), "fltp")
+        mux_silence(container, container.add_stream("aac", rate=44100, layout="mono"))
     assert "no video" in sentence(tmp_path / "song.m4a")
     (tmp_path / "notes.mkv").write_text("Once upon a time\n" * 300)
     assert "not a film" in sentence(tmp_path / "notes.mkv")

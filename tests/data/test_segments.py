@@ -11,18 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_film import SceneTruth, make_film
 
-from animegamer_core.data.films.cutting import (
-    FADE_MARGIN,
-    Candidate,
-    Duplicates,
-    segments_of,
-    signature,
-    why_left_out,
-)
+from animegamer_core.data.films.cutting import FADE_MARGIN, Duplicates, segments_of, signature, why_left_out
 from animegamer_core.data.films.film import frames_at, read_frames
 from animegamer_core.data.films.framing import Crop, fit
 from animegamer_core.data.films.scenes import Scene
-from animegamer_core.data.films.writing import MOST_TEXT, looked_at, reading_size
+from animegamer_core.data.films.writing import MOST_TEXT, credits_and_subtitles, looked_at, read_text, reading_size
 from animegamer_core.data.motion import motion_value
 
 cv2 = pytest.importorskip("cv2")
@@ -106,8 +99,9 @@ def cut(tmp_path_factory) -> list[Cut]:
 def test_credits_stills_and_repeats_are_left_out_and_nothing_else(cut):
     pytest.importorskip("rapidocr", reason="credits are found by a model in rapidocr, of the extra data")
     seen, duplicates = [], Duplicates()
-    for row, clip, pages, number in cut:
-        reason = why_left_out(Candidate(clip, motion_value(clip), pages, MOST_TEXT))
+    texts = credits_and_subtitles([read_text(pages) for _, _, pages, _ in cut], MOST_TEXT)
+    for (row, clip, _, number), (is_credits, _) in zip(cut, texts, strict=True):
+        reason = "credits" if is_credits else why_left_out(clip, motion_value(clip))
         reason = reason or duplicates.add(signature(clip), number, number)
         if row.kind in ("credits", "still"):
             assert reason == row.kind
@@ -130,17 +124,17 @@ def noisy(picture: np.ndarray, spread: float, frames: int = 17) -> np.ndarray:
 
 def test_black_and_still_segments_are_reported_from_dark_and_calm_ones():
     black = np.zeros((96, 144, 3))
-    assert why_left_out(Candidate(noisy(black + 6, 2), 1.0)) == "black"
+    assert why_left_out(noisy(black + 6, 2), 1.0) == "black"
     drawing = cv2.resize(np.random.default_rng(2).integers(0, 255, (6, 9, 3)).astype(np.float32), (144, 96))
-    assert why_left_out(Candidate(noisy(drawing, 4), 1.0)) == "still"
-    assert why_left_out(Candidate(noisy(drawing, 0), 0.0)) == "still"
+    assert why_left_out(noisy(drawing, 4), 1.0) == "still"
+    assert why_left_out(noisy(drawing, 0), 0.0) == "still"
     blinking = noisy(drawing, 2)
     blinking[8:10, 40:44, 60:70] = 255 - blinking[8:10, 40:44, 60:70]
-    assert why_left_out(Candidate(blinking, 0.5)) is None
+    assert why_left_out(blinking, 0.5) is None
     lamp = noisy(black + 6, 2)
     lamp[:, 30:50, 60:80] = 240
     lamp[8:, 50:60, 60:80] = 90
-    assert why_left_out(Candidate(lamp, 1.0)) is None
+    assert why_left_out(lamp, 1.0) is None
 
 
 def moving(seed: int, start: int) -> np.ndarray:

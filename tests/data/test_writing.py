@@ -11,10 +11,10 @@ from animegamer_core.data.films.framing import Crop, fit
 from animegamer_core.data.films.writing import (
     MOST_TEXT,
     Line,
-    check_installed,
+    credits_and_subtitles,
+    detector_file,
     find_lines,
-    is_credits,
-    text_share,
+    read_text,
 )
 
 pytest.importorskip("cv2")
@@ -27,12 +27,15 @@ def row(middle: float, left: float = 0.3, width: float = 0.4) -> Line:
     return Line(left, middle - 0.02, width, 0.04)
 
 
+def credits_of(*clips, most_text: float = MOST_TEXT) -> list[bool]:
+    return [is_credits for is_credits, _ in credits_and_subtitles(clips, most_text)]
+
+
 @pytest.mark.parametrize("ground", GROUNDS)
 def test_credits_and_titles_are_found_over_any_ground_and_subtitles_and_signs_stay(ground):
     pytest.importorskip("rapidocr", reason="the text detector is a file of rapidocr, of the extra data")
-    for name, kind in KINDS.items():
-        pages = [fit(picture, Crop(), SMALL) for picture in lettered(ground, name, 0)]
-        assert is_credits(pages, MOST_TEXT) == kind.unwanted, name
+    texts = [read_text([fit(picture, Crop(), SMALL) for picture in lettered(ground, name, 0)]) for name in KINDS]
+    assert credits_of(*texts) == [kind.unwanted for kind in KINDS.values()]
 
 
 def test_a_line_is_where_its_letters_are():
@@ -49,23 +52,31 @@ def test_a_line_is_where_its_letters_are():
 def test_a_clip_is_credits_if_more_than_half_of_its_frames_are():
     pytest.importorskip("rapidocr", reason="the text detector is a file of rapidocr, of the extra data")
     clear, full = (fit(lettered("plain", kind, 0)[0], Crop(), SMALL) for kind in ("none", "card"))
-    assert is_credits([full, clear, full, full], MOST_TEXT)
-    assert not is_credits([full, clear, full, clear], MOST_TEXT)
-    assert not is_credits([full] * 4, 0.9)
+    assert credits_of(read_text([full, clear, full, full])) == [True]
+    assert read_text([full, clear, full, clear]) == ()
+    assert credits_of(read_text([full] * 4), most_text=0.9) == [False]
 
 
-def test_one_or_two_rows_count_in_the_middle_alone_and_three_anywhere():
-    assert text_share([row(0.5)]) == pytest.approx(0.016)
-    assert text_share([row(0.4), row(0.5)]) == pytest.approx(0.032)
-    assert text_share([row(0.5, left=0.1)]) == 0, "a sign"
-    assert text_share([row(0.85), row(0.92)]) == text_share([row(0.1)]) == text_share([]) == 0, "subtitles"
-    assert text_share([row(0.8), row(0.86), row(0.92)]) == pytest.approx(0.048), "a roll that begins"
+def test_one_or_two_rows_are_no_credits_at_an_edge_or_beside_the_middle():
     columns = [row(y, left, 0.2) for y in (0.4, 0.5, 0.6) for left in (0.1, 0.4)]
-    assert text_share(columns) == pytest.approx(6 * 0.008)
-    assert text_share([*columns[:2], row(0.9)]) == 0, "a sign over a subtitle: two rows of cells are no third one"
+    for lines in ([row(0.5)], [row(0.4), row(0.5)], [row(0.8), row(0.86), row(0.92)], columns):
+        assert credits_of([lines] * 4) == [True]
+    for lines in ([row(0.5, 0.1)], [row(0.85), row(0.92)], [row(0.1)], [], [*columns[:2], row(0.9)]):
+        assert credits_of([lines] * 4) == [False]
+
+
+def test_rows_at_one_height_through_a_film_are_subtitles_and_many_texts_beside_the_middle_are_titles():
+    title, clear = [[row(0.5)]] * 4, ()
+    for lines in ([row(0.74), row(0.83), row(0.92)], [row(0.05), row(0.13), row(0.92)]):
+        film = [[lines] * 4] * 3 + [title, [[row(0.4), *lines]] * 4, clear]
+        assert credits_of(*film) == [False] * 3 + [True, True, False]
+        assert [len(found) for _, found in credits_and_subtitles(film, MOST_TEXT)] == [12, 12, 12, 0, 12, 0]
+    lyrics = [[[row(0.3 + 0.1 * number, 0.1)]] * 4 for number in range(4)]
+    assert credits_of(*lyrics, *[clear] * 4) == [True] * 4 + [False] * 4
+    assert not any(credits_of(*lyrics, *[clear] * 12)), "signs"
 
 
 def test_a_missing_detector_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "rapidocr", None)
     with pytest.raises(ValueError, match="rapidocr; run `pip install 'rapidocr>=3.10,<4'`"):
-        check_installed()
+        detector_file()

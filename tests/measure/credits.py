@@ -25,13 +25,13 @@ import numpy as np  # noqa: E402
 from lettered import subtitle, write  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 
+from animegamer_core.data.films import writing  # noqa: E402
 from animegamer_core.data.films.cutting import segments_of  # noqa: E402
 from animegamer_core.data.films.film import frames_at, read_frames  # noqa: E402
 from animegamer_core.data.films.film_index import add_film, film_name, read_film_index  # noqa: E402
 from animegamer_core.data.films.framing import Crop, fit  # noqa: E402
 from animegamer_core.data.films.survey import Survey, survey_film  # noqa: E402
 from animegamer_core.data.films.transnet import best_device  # noqa: E402
-from animegamer_core.data.films.writing import MOST_TEXT, is_credits, looked_at, reading_size  # noqa: E402
 
 LABELS = ROOT / "tests" / "data" / "credits"
 SIZE, FRAMES = (480, 720), 17  # of a clip: height and width, frames
@@ -54,14 +54,18 @@ def print_film(name: str, film: Path, surveys: Path) -> None:
     """Print what was taken for credits of a film, against its labels."""
     spans = labels_of(LABELS / f"{name}.txt")
     found: dict[str, list[float]] = {"unwanted": [], "kept": [], "own": [], "lost": [], "between": [], "subtitled": []}
-    for start, pages in clips_of(film, survey_of(film, surveys)):
+    texts = [
+        (start, writing.read_text(pages), writing.read_text(subtitled(pages, round(start))))
+        for start, pages in clips_of(film, survey_of(film, surveys))
+    ]
+    found_in = (writing.credits_and_subtitles([row[at] for row in texts], writing.MOST_TEXT) for at in (1, 2))
+    for (start, *_), (left_out, _), (lost, _) in zip(texts, *found_in, strict=True):
         covered = sum(max(0.0, min(start + 2, end) - max(start, begin)) for begin, end in spans) / 2
         kind = "unwanted" if covered >= 0.75 else "own" if covered <= 0.25 else "between"
-        left_out = is_credits(pages, MOST_TEXT)
         found[kind].append(start)
         if kind == "own":
             found["lost"] += [start] if left_out else []
-            found["subtitled"] += [start] if is_credits(subtitled(pages, round(start)), MOST_TEXT) else []
+            found["subtitled"] += [start] if lost else []
         elif kind == "unwanted" and not left_out:
             found["kept"].append(start)
     print(
@@ -89,15 +93,15 @@ def survey_of(film: Path, surveys: Path) -> Survey:
 def clips_of(film: Path, survey: Survey) -> Iterator[tuple[float, Pages]]:
     """The start of each clip, and its frames that are looked at."""
     clips = [(scene.crop, segment) for scene in survey.scenes for segment in segments_of(scene)]
-    times = [segment.times[index] for _, segment in clips for index in looked_at(FRAMES)]
+    times = [segment.times[index] for _, segment in clips for index in writing.looked_at(FRAMES)]
     pictures = frames_at(read_frames(film), times)
     for crop, segment in clips:
-        shown = (next(pictures) for _ in looked_at(FRAMES))
+        shown = (next(pictures) for _ in writing.looked_at(FRAMES))
         yield segment.start, [page_of(picture, crop) for picture in shown]
 
 
 def page_of(picture_HWC: NDArray[np.uint8], crop: Crop) -> NDArray[np.uint8]:
-    return fit(picture_HWC, crop, reading_size(picture_HWC, crop, SIZE))
+    return fit(picture_HWC, crop, writing.reading_size(picture_HWC, crop, SIZE))
 
 
 def subtitled(pages: Pages, seed: int) -> Pages:

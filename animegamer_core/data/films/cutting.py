@@ -1,7 +1,7 @@
 """The second pass over a film: cuts its scenes into two-second clips, measures them, and drops useless ones.
 
-Dropped are still, black and credits segments, and later duplicates. F frames, H height, W width, C channels, S samples
-of a signature, P pixels of a sample.
+Dropped are still and black segments; `assemble` drops credits and duplicates. F frames, H height, W width, C channels,
+S samples of a signature, P pixels of a sample.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -24,7 +24,7 @@ from .film import FilmError, frames_at, read_frames, until_broken
 from .framing import fit
 from .scenes import Crop, Scene
 from .survey import Survey
-from .writing import MOST_TEXT, is_credits, looked_at, reading_size
+from .writing import MOST_TEXT, Line, looked_at, read_text, reading_size
 
 # Seconds before a scene's end: its last frame is still shown at up to 30 frames a second. In faster films, a cut may be
 # this much earlier, since not every frame is searched (`scenes`).
@@ -76,21 +76,14 @@ def _segment(start: float, end: float, frames: int, fps: int, scene: Scene) -> S
     return Segment(start, times, tuple(index for index, flashed in enumerate(hit) if flashed))
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """What a filter sees of a segment. frames_FHWC: uint8 RGB at the clip's size, without frames with a flash.
-    motion_value: of these frames, in px per frame. pages: a few frames at the size in which text is searched for, none
-    if it is not; most_text: the largest fraction of them that it may cover (`is_credits`)."""
+def why_left_out(frames_FHWC: NDArray[np.uint8], motion_value: float) -> str | None:
+    """The reason to drop a segment, as dropped.jsonl says it; None to keep it.
 
-    frames_FHWC: NDArray[np.uint8]
-    motion_value: float
-    pages: Sequence[NDArray[np.uint8]] = ()
-    most_text: float = 1.0
-
-
-def why_left_out(clip: Candidate) -> str | None:
-    """The reason to drop a segment: the first of FILTERS that is true; None to keep it."""
-    return next((reason for reason, is_unwanted in FILTERS.items() if is_unwanted(clip)), None)
+    frames_FHWC: uint8 RGB at the clip's size, without frames with a flash. motion_value: of these, in px per frame.
+    """
+    if is_black(frames_FHWC):
+        return "black"
+    return "still" if motion_value <= 0 or is_still(frames_FHWC) else None
 
 
 class Duplicates:
@@ -164,15 +157,6 @@ def is_still(frames_FHWC: NDArray[np.uint8]) -> bool:
     return bool(most <= max(STILL, sharpened, min(NOISE_RATIO * calm, STILL_MOST)))
 
 
-# Adding a filter is a row here. The reason is what dropped.jsonl says. dataset.json and films/<film>.json list the
-# names, so that a build says which films were cut with other filters.
-FILTERS: dict[str, Callable[[Candidate], bool]] = {
-    "black": lambda clip: is_black(clip.frames_FHWC),
-    "credits": lambda clip: bool(clip.pages) and is_credits(clip.pages, clip.most_text),
-    "still": lambda clip: clip.motion_value <= 0 or is_still(clip.frames_FHWC),
-}
-
-
 DAMAGED = "damaged"  # the reason for a segment with a time that could not be read
 
 SPAN_SECONDS = 20.0  # seconds of film that a process cuts at a time; seeking to a span costs about a second
@@ -198,7 +182,7 @@ class Cut:
     """One segment of a film: a clip, or why it was dropped.
 
     start, end: seconds in the film. clip: its path relative to the dataset folder. value: motion value in px per frame.
-    signature: of its pictures, to find near-duplicates. dropped: the reason, None for a clip.
+    signature: of its pictures, to find near-duplicates. dropped: the reason, None for a clip. text: `read_text`.
     """
 
     start: float
@@ -207,6 +191,7 @@ class Cut:
     value: float = 0.0
     signature: str = ""
     dropped: str | None = None
+    text: tuple[tuple[Line, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -274,25 +259,20 @@ def _cut_segment(
     out: Path,
 ) -> Cut:
     """Write the next frames as a clip, or drop them. Their motion is measured without the frames of flashes."""
-    size, shown, pages = (shape.height, shape.width), [], []
-    read = looked_at(shape.frames) if span.most_text < 1 else ()
+    size, pictures = (shape.height, shape.width), list(itertools.islice(frames, shape.frames))
     start, end = round(segment.start, 3), round(segment.start + (shape.frames - 1) / shape.fps, 3)
-    pictures = list(itertools.islice(frames, shape.frames))
-    for index, frame in enumerate(pictures):
-        if frame is None:
-            return Cut(start, end, dropped=DAMAGED)
-        shown.append(fit(frame, crop, size))
-        if index in read:
-            pages.append(fit(frame, crop, reading_size(frame, crop, size)))
-    clip_FHWC = np.stack(shown)
+    if any(picture is None for picture in pictures):
+        return Cut(start, end, dropped=DAMAGED)
+    clip_FHWC = np.stack([fit(picture, crop, size) for picture in pictures])
+    read = [pictures[index] for index in looked_at(shape.frames)] if span.most_text < 1 else []
+    text = read_text([fit(picture, crop, reading_size(picture, crop, size)) for picture in read])
     judged = np.delete(clip_FHWC, segment.flashed, axis=0) if segment.flashed else clip_FHWC
     value = measure(judged)
-    reason = why_left_out(Candidate(judged, value, pages, span.most_text))
-    if reason is not None:
-        return Cut(start, end, dropped=reason)
+    if reason := why_left_out(judged, value):
+        return Cut(start, end, dropped=reason, text=text)
     clip = f"{CLIPS}/{span.name}/{round(segment.start * 1000):08d}.mp4"
     write_clip(out / clip, clip_FHWC, shape.fps)
-    return Cut(start, end, clip, round(value, 4), signature(judged))
+    return Cut(start, end, clip, round(value, 4), signature(judged), text=text)
 
 
 _flow = functools.lru_cache(maxsize=1)(open_flow)  # the flow backend of this process

@@ -4,11 +4,6 @@ The strip shows four small pictures per second to a person who checks where scen
 
     films/<film>/0000.jpg    the first minute: 12 rows of 20 pictures; unused places are black
     films/<film>/0001.jpg    the second minute, and so on
-
-Lines of corrections.jsonl about a film add or remove a scene change:
-
-    {film, scene_change: [before, after]}    a scene begins between these times; clips leave out the time between them
-    {film, no_scene_change: second}          the scene that begins at this time continues the scene before it
 """
 
 from __future__ import annotations
@@ -143,7 +138,7 @@ _SAME = 0.002  # seconds: times are written in milliseconds
 
 
 class SceneChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of corrections.jsonl about a film. scene_change: the seconds before and after an added change."""
+    """A line of corrections.jsonl about a film (`corrections`). scene_change: clips leave out the time between."""
 
     film: str
     scene_change: tuple[float, float] | None = None

@@ -7,8 +7,8 @@ package's own code and its other models are not used. H height, W width, C chann
 from __future__ import annotations
 
 import importlib.util
-import itertools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -38,6 +38,8 @@ LOOKED_AT = 4  # frames of a clip that are searched for text
 EDGE = 0.25  # of the picture's height, at the top and the bottom: where subtitles are
 SUBTITLE_ROWS, SIGN_ROWS = 2, 2  # most rows of a subtitle and of a sign
 CENTRED = 0.05  # of the picture's width: largest distance of a title's middle from the picture's
+MIDDLE, HEIGHTS = 1 / 3, 40  # of the picture's height: where no subtitles are; heights elsewhere that are told apart
+LEAST_CLIPS, LEAST_SUBTITLED, MOST_SIGNS = 3, 0.1, 1 / 3  # clips; fractions of a film's clips
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,13 @@ class Line:
     def middle(self) -> float:
         return self.top + self.height / 2
 
+    @property
+    def row(self) -> int | None:
+        """Its height in the picture, as one of HEIGHTS; None in the middle third."""
+        return None if MIDDLE <= self.middle <= 1 - MIDDLE else round(self.middle * HEIGHTS)
 
-def check_installed() -> None:
-    """ValueError that says what to install if the detector is missing."""
-    _model()
+
+Pages = Sequence[Sequence[Line]]  # the lines on a few frames of a clip
 
 
 def reading_size(frame_HWC: NDArray[np.uint8], crop: Crop, size: tuple[int, int]) -> tuple[int, int]:
@@ -72,28 +77,45 @@ def looked_at(frames: int) -> range:
     return range(step // 2, frames, step)
 
 
-def is_credits(pages: Sequence[NDArray[np.uint8]], most_text: float) -> bool:
-    """Whether text covers more than the fraction `most_text` of the picture in most frames of a clip.
+def read_text(pages: Sequence[NDArray[np.uint8]]) -> tuple[tuple[Line, ...], ...]:
+    """The lines on each of a clip's frames, which have `reading_size`; () if half of the frames or more show none."""
+    found: list[tuple[Line, ...]] = []
+    for page in pages:
+        found.append(tuple(find_lines(page)))
+        if 2 * found.count(()) >= len(pages):
+            return ()
+    return tuple(found)
 
-    pages: a few frames of the clip, of `reading_size`. Subtitles and signs do not count: see `text_share`.
+
+def credits_and_subtitles(clips: Sequence[Pages], most_text: float) -> Iterator[tuple[bool, list[Line]]]:
+    """Of each clip of a film, whether it is credits or a title, and the lines of its subtitles.
+
+    clips: the text of all clips of the film. In credits, text covers more than the fraction `most_text` of the picture
+    in most frames. Subtitles do not count. Nor do signs, unless so many clips show some that they are titles.
     """
-    others = (len(pages) - 1) // 2  # how many frames may have less text
-    without = (page for page in pages if text_share(find_lines(page)) <= most_text)
-    return len(list(itertools.islice(without, others + 1))) <= others
+    heights = _subtitle_heights(clips)
+    counted = [[_without_subtitles(page, heights) for page in clip] for clip in clips]
+    signs = sum(_most(map(_is_sign, clip)) for clip in counted)
+    are_titles = signs >= max(LEAST_CLIPS, MOST_SIGNS * len(clips))
+    for clip, pages in zip(clips, counted, strict=True):
+        full = (_area(page) > most_text and (are_titles or not _is_sign(page)) for page in pages)
+        yield _most(full), [line for page in clip for line in page if line.row in heights]
 
 
-def text_share(lines: Sequence[Line]) -> float:
-    """The fraction of the picture that is covered by text that looks like credits or a title.
+def _subtitle_heights(clips: Sequence[Pages]) -> set[int | None]:
+    """The heights (`Line.row`) at which most clips of a film show text, of those with text but none in the middle."""
+    outer = [{line.row for page in clip for line in page} for clip in clips if clip]
+    outer = [rows for rows in outer if rows and None not in rows]
+    count = Counter(near for rows in outer for near in {row + step for row in rows for step in (-1, 0, 1)})
+    least = max(LEAST_CLIPS, len(outer) / 2, LEAST_SUBTITLED * len(clips))
+    return {row for row, clips_there in count.items() if clips_there >= least}
 
-    Subtitles (one or two rows near the upper or lower edge) and signs (one or two rows that are not centred) do not
-    count.
-    """
-    edge = [line for line in lines if not EDGE <= line.middle <= 1 - EDGE]
-    if _rows(edge) <= SUBTITLE_ROWS:
-        lines = [line for line in lines if EDGE <= line.middle <= 1 - EDGE]
-    if _rows(lines) <= SIGN_ROWS and not _is_centred(lines):
-        return 0.0
-    return sum(line.width * line.height for line in lines)
+
+def _without_subtitles(lines: Sequence[Line], heights: Collection[int | None]) -> list[Line]:
+    """The lines at other heights, without one or two rows near the upper or lower edge."""
+    lines = [line for line in lines if line.row not in heights]
+    inner = [line for line in lines if EDGE <= line.middle <= 1 - EDGE]
+    return inner if _rows([line for line in lines if line not in inner]) <= SUBTITLE_ROWS else lines
 
 
 def _rows(lines: Sequence[Line]) -> int:
@@ -105,11 +127,21 @@ def _rows(lines: Sequence[Line]) -> int:
     return rows
 
 
-def _is_centred(lines: Sequence[Line]) -> bool:
-    if not lines:
+def _is_sign(lines: Sequence[Line]) -> bool:
+    """Whether these are one or two rows that are not centred."""
+    if not 0 < _rows(lines) <= SIGN_ROWS:
         return False
     left, right = min(line.left for line in lines), max(line.left + line.width for line in lines)
-    return abs((left + right) / 2 - 0.5) <= CENTRED
+    return abs((left + right) / 2 - 0.5) > CENTRED
+
+
+def _area(lines: Sequence[Line]) -> float:
+    return sum(line.width * line.height for line in lines)
+
+
+def _most(frames: Iterable[bool]) -> bool:
+    flags = list(frames)
+    return sum(flags) > len(flags) // 2
 
 
 def find_lines(page_HWC: NDArray[np.uint8]) -> list[Line]:
@@ -128,7 +160,8 @@ def find_lines(page_HWC: NDArray[np.uint8]) -> list[Line]:
         box = slice(y, y + high), slice(x, x + wide)
         score, tall = probability_HW[box][labels_HW[box] == label].mean(), high > TALL * height
         if score >= (TALL_SCORE if tall else SCORE) and (not tall or area >= FILLED * wide * high):
-            found.append(Line(*(float(value) for value in (x / width, y / height, wide / width, high / height))))
+            sides = x / width, y / height, wide / width, high / height
+            found.append(Line(*(round(float(side), 4) for side in sides)))
     return found
 
 
@@ -137,11 +170,11 @@ def _detector() -> cv2.dnn.Net:
     """The detector, loaded once per process."""
     import cv2
 
-    return cv2.dnn.readNetFromONNX(str(_model()))
+    return cv2.dnn.readNetFromONNX(str(detector_file()))
 
 
-def _model() -> Path:
-    """The model's file in the package, which is not imported; ValueError if it is missing."""
+def detector_file() -> Path:
+    """The detector's file in the package, which is not imported; ValueError says what to install if it is missing."""
     found = importlib.util.find_spec(PACKAGE)
     places = found.submodule_search_locations if found is not None else None
     model = next((path for place in places or () if (path := Path(place) / MODEL).is_file()), None)
