@@ -61,6 +61,8 @@ class DatasetInputs:
     model_folder: str
     characters: str
     held_out: float
+    start_time: float = 0.0
+    duration: float = 0.0
 
 
 class BuildGameDataset(io.ComfyNode):
@@ -71,7 +73,7 @@ class BuildGameDataset(io.ComfyNode):
         return schema(
             node_id="BuildGameDataset",
             search_aliases=("film to dataset", "captions", "scene cuts", "clips", "training data"),
-            advanced=("held_out",),
+            advanced=("held_out", "start_time", "duration"),
             inputs=[
                 io.Combo.Input("film", options=list(_films()) or [NO_FILM], upload=io.UploadType.video),
                 io.String.Input("dataset", default="my-film"),
@@ -82,6 +84,8 @@ class BuildGameDataset(io.ComfyNode):
                 choice_input("model_folder", [NONE, *_captioners()], NONE),
                 choice_input("characters", [NONE, *_characters()], NONE),
                 io.Float.Input("held_out", default=0.1, min=0.0, max=0.9, step=0.05),
+                io.Float.Input("start_time", default=0.0, min=0.0, max=86400.0, optional=True),
+                io.Float.Input("duration", default=0.0, min=0.0, max=86400.0, optional=True),
             ],
             outputs=[DatasetSocket.Output("dataset_out"), io.String.Output("report"), io.Image.Output("stats")],
             is_output_node=True,
@@ -160,12 +164,14 @@ def _build(given: DatasetInputs, films: Sequence[Path]) -> tuple[BuildReport, Ma
     from ..animegamer_core.data.build import BuildSettings, cut_films
     from ..animegamer_core.data.captions.pictures import read_references
     from ..animegamer_core.data.films.cutting import ClipShape
+    from ..animegamer_core.data.films.survey import FilmPart
     from ..animegamer_core.data.games import GamePlan
     from ..animegamer_core.spec import get_spec
 
     out, progress = _dataset_folder(given.dataset), comfyui.NodeProgress()
     shape, games = ClipShape.of(get_spec(given.size).decoder), GamePlan(held_out=given.held_out)
-    settings = BuildSettings(shape=shape, games=games).of_folder(out)
+    part = FilmPart(given.start_time, given.duration)
+    settings = BuildSettings(shape=shape, part=part, games=games).of_folder(out)
     captioner = _captioner(given, out, films)
     references: Sequence[Reference] = ()
     if given.characters != NONE:

@@ -12,8 +12,6 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-MAX_ENTRIES = 64  # sets of widget values; a node whose entry was dropped runs once more
-
 
 @dataclass
 class _Entry:
@@ -45,8 +43,6 @@ class Fingerprints:
         if entry is None or (entry.version and entry.version != self._version_of(entry.story)):
             entry = _Entry(typed, f"run {next(self._numbers)}")
         self._entries[key] = entry  # the latest entry is the last
-        for old in list(self._entries)[:-MAX_ENTRIES]:
-            del self._entries[old]
         return entry.fingerprint
 
     def record(self, inputs: Mapping[str, typing.Any], story: str, run_again: bool = False) -> None:

@@ -15,17 +15,7 @@ from ..animegamer_core.weights.adapter_files import Adapters
 from ..animegamer_core.weights.adapters import with_adapters
 from . import worlds
 from .models import OFFERED, PLACEMENTS, PRECISIONS, GameModel
-from .values import (
-    NONE,
-    WORLD,
-    HistorySocket,
-    LoraSocket,
-    ModelSocket,
-    PlayedState,
-    StateSocket,
-    notes_of,
-    state_item,
-)
+from .values import NONE, WORLD, HistorySocket, LoraSocket, ModelSocket, PlayedState, StateSocket, notes_of, state_item
 from .widgets import (
     AS_BEFORE,
     check_choice,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import typing
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from comfy_api.v0_0_2 import InputImpl, io
@@ -165,20 +165,12 @@ class ExportGameStory(io.ComfyNode):
             saved.use(branch)
         saved.file_tags = comfyui.graph_tags(cls.hidden)
         path = saved.folder / FILMS / f"{check_folder_name(name, 'film')}.mp4"
-        report = comfyui.NodeProgress()
         sound = None
         if audio is not None:
             sound = resampled(audio["waveform"][0, :2].float().cpu().numpy(), audio["sample_rate"])
         with saved.lock():  # nobody may rename or delete it meanwhile
-            film = export_film(
-                saved,
-                path,
-                turns,
-                subtitles,
-                sound,
-                show_opening,
-                lambda done, total: report("writing the film", done, total),
-            )
+            report = functools.partial(comfyui.NodeProgress(), "writing the film")
+            film = export_film(saved, path, turns, subtitles, sound, show_opening, report)
         inputs = {"story": story, "branch": branch, "turns": turns, "name": name, "subtitles": subtitles}
         inputs |= {"audio": audio, "show_opening": show_opening}
         EXPORTED.record(inputs, path.relative_to(comfyui.output_folder()).as_posix())
@@ -270,7 +262,7 @@ def world_facts(name: str) -> WorldFacts:
     return _world_facts(name, worlds.world_version(name))
 
 
-@lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=64)
 def _world_facts(name: str, version: str) -> WorldFacts:
     """The facts of a world. Cached, since opening a world takes up to half a second."""
     from tokenizers.models import WordLevel

@@ -322,11 +322,8 @@ def _run_folders() -> dict[tuple[str, str], Path]:
     """The folders of runs at work, and of those that have a log, the last one written to first."""
     from ..animegamer_core.train.log import LOG
 
-    logs, root = {}, comfyui.output_folder() / comfyui.RUNS
-    for log in root.glob(f"*/*/{LOG}"):
-        with contextlib.suppress(FileNotFoundError):  # removed at this moment
-            logs[log] = log.stat().st_mtime
-    found = sorted(logs, key=lambda log: (-logs[log], log))
+    root = comfyui.output_folder() / comfyui.RUNS
+    found = sorted(root.glob(f"*/*/{LOG}"), key=lambda log: (-log.stat().st_mtime, log))
     logged = {(log.parent.parent.name, log.parent.name): log.parent for log in found}
     return logged | {(run, stage): root / run / stage for run, stage in _at_work}
 

@@ -13,6 +13,7 @@ from tyro.conf import OmitArgPrefixes, Positional
 
 from ..data.captions.asking import AskSettings
 from ..data.captions.models import LocalSettings
+from ..data.films.survey import FilmPart
 from ..data.films.writing import MOST_TEXT
 from ..data.games import GamePlan
 from ..data.motion import BACKENDS, FlowSettings
@@ -35,6 +36,7 @@ Threshold = OmitArgPrefixes[typed(FlowSettings, ("threshold",))]
 Endpoint = OmitArgPrefixes[typed(EndpointSettings)]
 Asking = OmitArgPrefixes[typed(AskSettings)]
 Local = OmitArgPrefixes[typed(LocalSettings, ("device", "dtype"), CAPTIONER)]
+Part = OmitArgPrefixes[typed(FilmPart)]
 Games = OmitArgPrefixes[typed(GamePlan, ("turns", "held_out"))]
 
 
@@ -56,6 +58,7 @@ class Build:
     """Processes that read films; unset: one per core."""
     scene_device: Device = "auto"
     """Device for finding scenes: auto, cpu or cuda."""
+    part: Part = field(default_factory=dict)
     most_text: float = MOST_TEXT
     """Fraction of the picture; clips with more text are dropped as credits or titles; 1: drop none."""
     captioner: Literal["none", "endpoint", "transformers", "script"] = "none"
@@ -106,6 +109,7 @@ class Build:
         flow["slow_fraction"] = SLOW_FRACTION if self.slow_fraction is None else self.slow_fraction
         settings = BuildSettings(
             shape=ClipShape.of(get_spec(self.spec).decoder),
+            part=FilmPart(**self.part),
             most_text=self.most_text,
             flow=FlowSettings(**flow),
             games=GamePlan(**self.games),

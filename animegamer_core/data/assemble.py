@@ -22,14 +22,7 @@ from .captions.pictures import Reference
 from .captions.run import Captioner, CaptionReport, caption_clips
 from .dataset import GAMES, TURNS, DatasetFolder, GameLine, read_info, with_levels, write_tables
 from .films.cutting import ClipShape, Cut, Duplicates, is_cut
-from .films.film_index import (
-    FILMS,
-    FilmEntry,
-    check_same_settings,
-    read_film_index,
-    read_scenes,
-    remove_unused_clips,
-)
+from .films.film_index import FILMS, FilmEntry, check_same_settings, read_film_index, read_scenes, remove_unused_clips
 from .films.scenes import Scene
 from .films.writing import Line, credits_and_subtitles
 from .games import games_of

@@ -32,7 +32,7 @@ from .films.film_index import (
     strip_folder,
     tidy_film,
 )
-from .films.survey import Survey, survey_film
+from .films.survey import FilmPart, Survey, survey_film
 from .films.writing import MOST_TEXT
 from .games import GamePlan
 from .motion import SLOW_FRACTION, FlowSettings, motion_facts, open_flow
@@ -51,6 +51,7 @@ class BuildSettings:
     """
 
     shape: ClipShape
+    part: FilmPart = FilmPart()
     most_text: float = MOST_TEXT
     flow: FlowSettings = FlowSettings(slow_fraction=SLOW_FRACTION)
     games: GamePlan = GamePlan()
@@ -72,7 +73,8 @@ class BuildSettings:
         """What the clips depend on, as JSON values; FlowError if the flow backend cannot be used."""
         motion = motion_facts(open_flow(self.flow), self.flow.threshold, self.flow.slow_fraction)
         found = {"detector": transnet.DETECTOR, "text_detector": writing.DETECTOR, "most_text": self.most_text}
-        return json.loads(json.dumps({"clips": dataclasses.asdict(self.shape), "scenes": found, "motion": motion}))
+        clips, part = map(dataclasses.asdict, (self.shape, self.part))
+        return json.loads(json.dumps({"clips": clips, **part, "scenes": found, "motion": motion}))
 
 
 def cut_films(
@@ -138,7 +140,9 @@ def _survey_films(
     cores = worker_count(workers)
     threads = max(1, cores // max(1, len(todo)))
     progress = report if min(cores, len(todo)) == 1 else None
-    survey_one = functools.partial(_survey, threads=threads, device=device, out=out, report=progress)
+    survey_one = functools.partial(
+        _survey, part=settings.part, threads=threads, device=device, out=out, report=progress
+    )
     surveys = parallel_map(survey_one, todo, cores, chunk=1, ordered=False)
     for done, (name, survey) in enumerate(surveys, start=len(named) - len(todo) + 1):
         if isinstance(survey, str):
@@ -151,6 +155,7 @@ def _survey_films(
 
 def _survey(
     item: tuple[str, Path],
+    part: FilmPart,
     threads: int,
     device: str | None,
     out: Path,
@@ -171,6 +176,6 @@ def _survey(
     on_seconds = None if report is None else lambda done, total: report(f"seconds of {name}", round(done), round(total))
     try:
         device, strip = device or transnet.best_device(), strip_folder(out, name)
-        return name, survey_film(film, threads=threads, device=device, strip=strip, on_seconds=on_seconds)
+        return name, survey_film(film, part, threads=threads, device=device, strip=strip, on_seconds=on_seconds)
     except FilmError as error:
         return name, str(error)

@@ -157,11 +157,7 @@ def draw_stats(folder: str | Path) -> Image.Image:
     aside = {"set aside": facts.captions["set aside"]} if facts.captions["set aside"] else {}
     panels: list[tuple[str, Counts, str | Sequence[str]]] = [
         ("Motion levels", levels, LEVEL_COLOURS),
-        (
-            "Captions and stats",
-            captions,
-            (BAR, *(stat.colour for stat in known)),
-        ),
+        ("Captions and stats", captions, (BAR, *(stat.colour for stat in known))),
         ("Characters", facts.characters, BAR),
         ("Films", facts.films, BAR),
         ("Left out", {**aside, **facts.dropped}, LEFT_OUT),

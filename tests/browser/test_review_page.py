@@ -294,10 +294,7 @@ def test_a_change_of_scene_is_added_and_another_removed_on_the_strip(browser, da
         page.get_by_role("button", name="No scene change").nth(2).click()
         assert review.text("#changes") == "2 changes of scene" and overflow(page) == 0
         rows = review.export()
-        assert rows == [
-            {"film": "harbour", "scene_change": [3.0, 3.25]},
-            {"film": "harbour", "no_scene_change": 7.5},
-        ]
+        assert rows == [{"film": "harbour", "scene_change": [3.0, 3.25]}, {"film": "harbour", "no_scene_change": 7.5}]
         review.reopen(lambda: review.text("#changes") == "2 changes of scene")
         assert apply_corrections(dataset, review.file) == 2
         write_review(dataset)

@@ -153,6 +153,7 @@ def test_films_that_cannot_be_used_are_refused_in_one_sentence(server, films, da
     said = refusal(server, film="broken.mp4", dataset="broken", captioner="none")
     assert "broken.mp4" in said
     (films / "broken.mp4").unlink()
+    assert "nothing is left after start_time 5000 s" in refusal(server, dataset="broken", start_time=5000.0)
 
 
 @pytest.mark.parametrize("url", ["http://example.org/v1", "https://127.0.0.1@example.org/v1"])

@@ -23,6 +23,7 @@ from animegamer_core.data.dataset import DatasetError, DatasetFolder
 from animegamer_core.data.films import cutting
 from animegamer_core.data.films.cutting import ClipShape, Cut, Span
 from animegamer_core.data.films.film_index import add_scenes, film_name, read_scenes
+from animegamer_core.data.films.survey import FilmPart
 from animegamer_core.data.films.writing import Line
 from animegamer_core.data.games import GamePlan, games_of
 from animegamer_core.data.records import ClipRecord
@@ -176,6 +177,16 @@ def test_a_clip_between_credits_goes_unless_somebody_captioned_it(again, films):
     assert clip.clip not in {turn.clip for turn in report.dataset.turns} and report.dropped["credits"] == 3
 
 
+def test_only_the_wanted_part_of_a_film_is_cut(films, unbroken, tmp_path):
+    part = dataclasses.replace(SETTINGS, part=FilmPart(start_time=7.0, duration=9.0))
+    assert cut_films(films[:1], tmp_path, part, 1) == {}
+    cuts, everything = (
+        [cut for row in read_scenes(out, "one").values() for cut in row] for out in (tmp_path, unbroken)
+    )
+    assert everything[0].start < 7 and everything[-1].end > 16, "the film has clips before and after"
+    assert len(cuts) > 1 and all(6.9 <= cut.start and cut.end < 16.1 for cut in cuts)
+
+
 def test_films_without_a_clip_name_the_fades_of_their_longest_scene(tmp_path):
     make_film(tmp_path / "film.mp4", BRIEF)
     cut_films([tmp_path / "film.mp4"], tmp_path / "out", SETTINGS, 1)
@@ -236,10 +247,7 @@ def test_a_clip_that_was_set_aside_stays_out_until_it_is_asked_about_again(unbro
 
 
 def test_a_table_that_a_person_left_unreadable_is_not_written_over(films, again):
-    for name, text in (
-        ("turns.jsonl", "{}"),
-        ("adverbs.jsonl", '{"clip": "a.mp4", "level": "2", "adverb": "slowly"}'),
-    ):
+    for name, text in (("turns.jsonl", "{}"), ("adverbs.jsonl", '{"clip": "a.mp4", "level": "2", "adverb": "slowly"}')):
         path = again / name
         whole = path.read_text()
         path.write_text(whole + text + "\n")

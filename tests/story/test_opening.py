@@ -15,13 +15,7 @@ from animegamer_core.media.video import read_clip, write_clip
 from animegamer_core.spec import SPECS
 from animegamer_core.story.film import export_film
 from animegamer_core.story.folder import duplicate_story
-from animegamer_core.story.opening import (
-    film_span,
-    frames_of_bytes,
-    open_game,
-    read_opening,
-    shown_frames,
-)
+from animegamer_core.story.opening import film_span, frames_of_bytes, open_game, read_opening, shown_frames
 from animegamer_core.story.player import Player, PlaySettings
 from animegamer_core.story.story import Story
 from animegamer_core.weights import open_world, save_part

@@ -9,6 +9,7 @@ The strip shows four small pictures per second to a person who checks where scen
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,20 @@ OnSeconds = Callable[[float, float], None]  # (seconds of film read, the film's 
 
 
 @dataclass(frozen=True)
+class FilmPart:
+    """The part of each film that is read."""
+
+    start_time: float = 0.0
+    """Seconds of each film to skip, such as an opening."""
+    duration: float = 0.0
+    """Seconds of each film to use from there; 0: to its end."""
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.start_time < math.inf and 0 <= self.duration < math.inf):
+            raise ValueError(f"start_time {self.start_time} and duration {self.duration} must be seconds, 0 or more")
+
+
+@dataclass(frozen=True)
 class Survey:
     """What the first pass found.
 
@@ -94,13 +109,14 @@ class Survey:
 
 def survey_film(
     path: Path,
+    part: FilmPart = FilmPart(),
     *,
     threads: int = 0,
     device: str | torch.device = "cpu",
     strip: Path | None = None,
     on_seconds: OnSeconds | None = None,
 ) -> Survey:
-    """Read a film from start to end; FilmError if nothing of it can be read.
+    """Read a film, or a part of it, from start to end; FilmError if nothing of it can be read.
 
     threads: of the decoder (see `read_frames`); use 1 when several films are read at once. device: of TransNetV2.
     strip: the folder for its strip of pictures, None for no strip; OSError if it cannot be written. on_seconds: called
@@ -110,21 +126,24 @@ def survey_film(
     finder = SceneFinder(info.fps, device)
     pictures = StripWriter(strip, info.width, info.height) if strip is not None else None
     samples: list[BorderSample] = []
-    end, broken = 0.0, None
+    start, end, broken = part.start_time, 0.0, None
+    stop = start + part.duration if part.duration else None
     try:
-        for frame in read_frames(path, threads=threads):
+        for frame in read_frames(path, start, stop, threads=threads):
             finder.add(frame)
             if pictures is not None:
                 pictures.add(frame)
             if not samples or frame.seconds >= samples[-1].seconds + SAMPLED:
                 samples.append(border_sample(frame))
                 if on_seconds is not None:
-                    on_seconds(frame.seconds, info.seconds)
+                    on_seconds(frame.seconds - start, part.duration or info.seconds - start)
             end = frame.seconds + 1 / info.fps
     except FilmError as error:
         if not end:
             raise
         broken = str(error)
+    if end <= start:
+        raise FilmError(f"{path}: ends at {end:.1f} s, so nothing is left after start_time {start:g} s")
     if pictures is not None:
         pictures.finish()
     scenes = finder.finish(end)
