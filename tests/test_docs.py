@@ -43,7 +43,8 @@ DRAWN = ["python docs/make_pictures.py"]
 MADE = [line for line in COMMANDS if line.startswith("make ")]
 TESTS = [line for line in COMMANDS if line.startswith("pytest ")]
 INSTALLED = [line for line in COMMANDS if "pip install" in line]
-CLONED = ["git clone REPOSITORY-ADDRESS ComfyUI-AnimeGamer"]
+OWNED = re.search(r'^Repository = "(.+)"', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)  # once filled
+CLONED = [f"git clone {OWNED[1] if OWNED else 'REPOSITORY-ADDRESS'} ComfyUI-AnimeGamer"]
 RUN = {*FILM, *PLAYED, *PARITY, *DRAWN, *MADE, *TESTS, *INSTALLED, *CLONED}
 PARSED = [line for line in COMMANDS if line not in RUN]  # they need downloads, a GPU, somebody's film, or minutes
 
