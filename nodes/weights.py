@@ -10,9 +10,15 @@ from pathlib import Path
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.files import check_folder_name
-from ..animegamer_core.weights import base_folders
-from ..animegamer_core.weights.base_folders import BaseFolders, find_base
-from ..animegamer_core.weights.downloads import ENGINE, LICENCE, published_worlds, world_of
+from ..animegamer_core.weights.downloads import (
+    BASE_LICENCE,
+    ENGINE,
+    LICENCE,
+    BaseFolders,
+    find_base,
+    published_worlds,
+    world_of,
+)
 from ..animegamer_core.weights.fetch import missing_pieces, size_text
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
@@ -101,7 +107,7 @@ def offer(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
         "free": size_text(_free_bytes(folder)),
         "fits": room < _free_bytes(folder),
         "sources": [f"https://huggingface.co/{repo}" for repo in repos],
-        "notice": base_folders.LICENCE if weights == worlds.BASE_WEIGHTS else LICENCE,
+        "notice": BASE_LICENCE if weights == worlds.BASE_WEIGHTS else LICENCE,
         "command": worlds.fetch_command(weights, folder, towers),
         "command_folder": str(comfyui.PACK),
     }

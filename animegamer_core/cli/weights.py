@@ -12,9 +12,9 @@ from tyro.conf import Positional, arg
 from ..data.dataset import DatasetFolder
 from ..messages import shell_word
 from ..spec import PROGRAM
-from ..weights import base_folders, open_world
-from ..weights.base_folders import LANGUAGE_MODELS, BaseFolders
+from ..weights import open_world
 from ..weights.convert import PRECISIONS, convert, new_world
+from ..weights.downloads import LANGUAGE_MODELS, BaseFolders, find_base
 from ..weights.fetch import BASE, FetchPlan, fetch, plan_fetch, plan_text
 from .options import Flag, Progress, confirmed, one_of
 
@@ -83,7 +83,7 @@ def _next_step(plan: FetchPlan) -> str:
     """The command that uses what was downloaded."""
     if plan.world != BASE:
         return f"Play with: {PROGRAM} play --world {shell_word(plan.out)}"
-    folders = vars(base_folders.find_base(plan.out)).items()
+    folders = vars(find_base(plan.out)).items()
     options = " ".join(f"--{name} {shell_word(path)}" for name, path in folders if path is not None)
     return f"Make a world with: {PROGRAM} new {options} --out worlds/mine"
 

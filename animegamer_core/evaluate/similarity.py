@@ -22,7 +22,6 @@ from ..game.state import clean_text
 from ..json_files import read_json
 from ..model.encoder import CLIP_MEAN, CLIP_STD
 from ..weights.storage import note_of
-from ..weights.weight_files import read_state
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -149,6 +148,7 @@ def _embed(embed: Callable[[Any], Tensor], items: Any) -> Tensor:
 
 def open_clip_model(folder: Path, device: torch.device | str = "cpu") -> PublishedClip:
     """Open the CLIP model in a folder in transformers' format; ValueError names the missing files if there are any."""
+    from safetensors import SafetensorError
     from transformers import AutoTokenizer, CLIPModel
 
     if lacking := _missing(folder, ("config.json", PREPROCESSOR, CLIP_WEIGHTS, TOKENIZERS)):
@@ -157,13 +157,12 @@ def open_clip_model(folder: Path, device: torch.device | str = "cpu") -> Publish
             f"model yourself, for example {CLIP_SOURCE}"
         )
     wanted, weights = read_json(folder / PREPROCESSOR, dict[str, Any]), _first_file(folder, CLIP_WEIGHTS)
-    read_state(weights)  # ValueError for a damaged file
     try:
         model, notes = CLIPModel.from_pretrained(
             folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
         )
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, RuntimeError, KeyError) as error:
+    except (OSError, RuntimeError, KeyError, SafetensorError) as error:
         raise ValueError(f"{folder}: transformers cannot read this CLIP model ({error}); download it again") from error
     if notes["missing_keys"]:  # transformers would initialise them randomly
         raise ValueError(f"{folder}: the weights lack {sorted(notes['missing_keys'])[0]}; download the model again")

@@ -12,14 +12,10 @@ from typing import Any
 
 import torch
 
-from . import base_folders
-from .base import open_base
-from .base_folders import BaseFolders
-from .downloads import LICENCE, file_signature, find_downloads
-from .foreign import ForeignParts
+from .downloads import BASE_LICENCE, LICENCE, BaseFolders, file_signature, find_downloads
+from .foreign import ForeignParts, open_base, open_published
 from .keys import RecipeSource
 from .parts import PARTS, PLAY_PARTS, Stored, build_model, narrowed
-from .published import open_published
 from .save import save_world, write_part, writing
 from .storage import CheckpointError, check_room
 from .world import MANIFEST, World, open_world
@@ -79,7 +75,7 @@ def new_world(
             raise CheckpointError(
                 f"{out} is inside {folder}, which is never changed; choose another folder for the world"
             )
-    return _write(parts, Path(out), on_progress, precision, base_folders.LICENCE, {"made_by": "new", "seed": str(seed)})
+    return _write(parts, Path(out), on_progress, precision, BASE_LICENCE, {"made_by": "new", "seed": str(seed)})
 
 
 def _write(

@@ -1,15 +1,18 @@
-"""Find the published files in a folder of downloads by their names. Importing this imports no torch.
+"""Find downloaded files by their names: of published worlds, and free base models. Importing this imports no torch.
 
     MLLM-*/  VDM_Decoder-*/     one pair a world, named after it
     Mistral-7B-Instruct-v0.1/   3d-vae.pt, or CogVideoX-2b/vae/
     t5-v1_1-xxl/ or CogVideoX-2b/text_encoder/  CLIP-ViT-B-16-laion2B*/   only to encode shots
-They are side by side, or one folder deeper.
+They are side by side, or one folder deeper. The free base models of a new world are in one folder:
+    CogVideoX-2b/               transformer/  vae/  text_encoder/  tokenizer/   (diffusers)
+    Mistral-7B-Instruct-v0.1/   config.json, tokenizer and weights; or another row of LANGUAGE_MODELS  (transformers)
+    t5-v1_1-xxl/  CLIP-ViT-B-16-laion2B*/   only to encode shots and to train; T5 may be CogVideoX's own
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .storage import CheckpointError, FileNote, find_safetensors
@@ -21,10 +24,18 @@ The weights of this world come from files that other people published; this proj
 - Mistral-7B-Instruct-v0.1 (Mistral AI), CogVideoX-2B (Zhipu AI, Tsinghua University) and, where present,
   t5-v1_1-xxl (Google) and CLIP ViT-B-16 (LAION): the licence on the page that each was downloaded from.
 """
+BASE_LICENCE = """\
+The weights of this world begin from files that other people published; this project does not license them.
+- CogVideoX-2B (Zhipu AI, Tsinghua University) and Mistral-7B-Instruct (Mistral AI): Apache-2.0.
+- where present, t5-v1_1-xxl (Google; as CogVideoX-2b's text encoder it comes with that) and CLIP ViT-B-16 (LAION): the
+  licence on the page that each was downloaded from.
+No weights of AnimeGamer are among them.
+"""
 ANIMEGAMER, MISTRAL, COGVIDEO = "TencentARC/AnimeGamer", "mistralai/Mistral-7B-Instruct-v0.1", "THUDM/CogVideoX-2b"
 ENGINE, DECODER = "MLLM-", "VDM_Decoder-"  # prefixes of the folders of a pair; the world's name follows
 PAIR = (ENGINE, DECODER)
 DIFFUSERS_VAE = "diffusion_pytorch_model"
+LAYOUT = "the diffusers layout of zai-org/CogVideoX-2b: transformer/, vae/, text_encoder/, tokenizer/"
 _EDGE = 1 << 20  # bytes at either end of a file that its signature reads
 
 
@@ -113,3 +124,60 @@ def _named(folders: list[Path], pattern: str, name: str | None) -> Path | None:
             f"{world_of(found[0])!r} (as a world: {folders[0] / world_of(found[0])})"
         )
     return found[0] if found else None
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A Mistral that an engine can begin with. name: of its folder. entries: of its vocabulary. rope_theta: the base of
+    the periods of its positions. No two have the same entries and rope_theta.
+    """
+
+    name: str
+    entries: int
+    rope_theta: float
+
+
+LANGUAGE_MODELS = (  # the first is the one that the published engines were trained from
+    LanguageModel("Mistral-7B-Instruct-v0.1", 32000, 1e4),
+    LanguageModel("Mistral-7B-Instruct-v0.2", 32000, 1e6),
+    LanguageModel("Mistral-7B-Instruct-v0.3", 32768, 1e6),
+)
+
+
+@dataclass(frozen=True)
+class BaseFolders:
+    """The folders of the base models. t5: a folder of T5 1.1; None for CogVideoX's own, if it has one."""
+
+    cogvideox: Path
+    mistral: Path
+    t5: Path | None = None
+    clip: Path | None = None
+
+    def checked(self) -> BaseFolders:
+        """The folders with CogVideoX's own T5 filled in; CheckpointError names the first folder that is missing."""
+        for folder, what in (
+            (self.cogvideox, LAYOUT),
+            (self.mistral, f"the folder of {LANGUAGE_MODELS[0].name}"),
+            (self.t5, "the folder of t5-v1_1-xxl"),
+            (self.clip, "the folder of CLIP-ViT-B-16-laion2B-s34B-b88K"),
+        ):
+            if folder is not None and not folder.is_dir():
+                raise CheckpointError(f"{folder}: no such folder; expected {what}")
+        if not (self.cogvideox / "transformer").is_dir():
+            raise CheckpointError(f"{self.cogvideox}: has no folder transformer; expected {LAYOUT}")
+        own = self.cogvideox / "text_encoder"
+        return replace(self, t5=own) if self.t5 is None and own.is_dir() else self
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """The folders that are given."""
+        return tuple(folder for folder in (self.cogvideox, self.mistral, self.t5, self.clip) if folder is not None)
+
+
+def find_base(src: Path) -> BaseFolders | None:
+    """The base models in `src`; None unless CogVideoX-2b and Mistral are both there."""
+    cogvideox, t5, clip = (_one([src], f"{name}*") for name in ("CogVideoX-2b", "t5-v1_1-xxl", "CLIP-ViT-B-16"))
+    mistral = next((found for model in LANGUAGE_MODELS if (found := _one([src], f"{model.name}*"))), None)
+    if cogvideox is None or mistral is None or not (cogvideox / "transformer").is_dir():
+        return None
+    return BaseFolders(cogvideox, mistral, t5, clip)

@@ -19,9 +19,7 @@ from pathlib import Path
 
 from ..files import is_inside, locked, make_folder, rename, room_for, sync_file
 from ..messages import shortened
-from . import base_folders
-from .base_folders import LANGUAGE_MODELS
-from .downloads import ANIMEGAMER, COGVIDEO, LICENCE, MISTRAL
+from .downloads import ANIMEGAMER, BASE_LICENCE, COGVIDEO, LANGUAGE_MODELS, LICENCE, MISTRAL
 from .storage import CheckpointError, check_room, find_safetensors, note_of
 from .world import EMBEDDED, MANIFEST, open_world
 
@@ -340,6 +338,6 @@ def plan_text(plan: FetchPlan) -> str:
             lines.append(f"    {size_text(file.bytes):>9}  {file.path}{left}")
     notice, converted = LICENCE, ", which is converted as it comes"
     if plan.world == BASE:
-        notice, converted = base_folders.LICENCE, ""
+        notice, converted = BASE_LICENCE, ""
     room = f"The disk needs {size_text(plan.room)}."
     return "\n".join([*lines, "", notice, f"To download: {size_text(plan.bytes)}{converted}. {room}", ""])

@@ -18,10 +18,9 @@ from ..files import UNFINISHED, locked, rename, replacing, write_text
 from ..game.life import Life
 from ..game.state import MOTION_TABLES, MotionTable
 from ..spec import ModelSpec, get_profile
-from .manifest import FORMAT, LORA, MANIFEST, TENSORS, TOKENIZER, part_of
 from .parts import PARTS, LoraUpdates, Stored, live_tensors, lora_file, part_names, parts_of_model, plain_tensors
 from .storage import FileNote, note_of, write_json
-from .world import World, open_world
+from .world import FORMAT, LORA, MANIFEST, TENSORS, TOKENIZER, World, open_world, part_of
 
 if typing.TYPE_CHECKING:
     import torch

@@ -20,7 +20,7 @@ from ..messages import shortened
 from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, refuse_pointer
 
 if typing.TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 _NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 _loading = threading.Lock()  # torch keeps one allow-list for all threads: one that ends would take another's away
@@ -58,19 +58,6 @@ def open_weights(folder: Path, whose: str) -> TensorSource:
         if (folder / f"{stem}.bin").is_file():
             return PickleSource(folder / f"{stem}.bin")
     raise CheckpointError(f"{folder}: no weights; expected those of {whose} (safetensors or .bin)")
-
-
-def read_state(path: Path) -> dict[str, Tensor]:
-    """The tensors of one foreign file by name, on the CPU and memory-mapped where the format allows.
-
-    A name that ends in .safetensors is of that format, any other is torch's. CheckpointError names the file and what
-    is wrong with it.
-    """
-    source = SafetensorsSource(path) if path.suffix == ".safetensors" else PickleSource(path)
-    state = {key: source.tensor(key) for key in source.keys()}  # noqa: SIM118  not a mapping
-    if not state:
-        raise CheckpointError(f"{path}: holds no tensors; expected weights")
-    return state
 
 
 def decoder_file(folder: Path) -> Path:

@@ -16,15 +16,18 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
+
+from ..files import is_plain_name
 from ..game.life import Life
 from ..game.recall import RECALL, RECENT, Memory
 from ..game.state import DEFAULT_WINDOW, MotionTable
-from ..spec import ModelSpec, Profile, Reading, get_profile
+from ..spec import LARGEST, ModelSpec, Profile, Reading, get_profile
 from .adapter_files import PLAYED, Adapters, adapter_checksum, adapter_facts
-from .manifest import LORA, MANIFEST, TENSORS, TOKENIZER, Notes, part_of, read_manifest
 from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, LoraUpdates, load_model, parts_of_model, read_lora
-from .storage import CheckpointError, SafetensorsSource, TensorSource, note_of
+from .storage import CheckpointError, FileNote, SafetensorsSource, TensorSource, note_of, read_json
 
 if typing.TYPE_CHECKING:
     import torch
@@ -36,6 +39,10 @@ if typing.TYPE_CHECKING:
     from ..model.engine import GameEngine
     from ..model.prompt import GameTokenizer
 
+FORMAT = 1  # raised when an older program could misread the folder
+MANIFEST = "world.json"
+TENSORS, LORA, TOKENIZER = "model", "lora", "tokenizer"  # how the names of a part's files begin
+Notes = Mapping[str, FileNote]  # path below the folder, with slashes -> its checksum and size
 EMBEDDED = {"toybox": Path(__file__).parent.parent / "toybox" / "weights"}
 
 
@@ -296,5 +303,47 @@ def open_world(name: str | Path) -> World:
             f"{name}: no world here (no {MANIFEST}); give 'toybox', or a folder made by `fetch`, `convert`, `new` or a "
             "build. Published files become one by `convert`"
         )
-    fields, files = read_manifest(folder / MANIFEST)
-    return World(folder, files, **fields)
+    stated = read_json(folder / MANIFEST).get("format")
+    if stated != FORMAT:
+        raise CheckpointError(
+            f"{folder / MANIFEST}: format is {stated!r}, this program reads {FORMAT}; update the program or convert "
+            "again"
+        )
+    found = read_json(folder / MANIFEST, Manifest)
+    return World(
+        folder,
+        found.files,
+        found.spec,
+        get_profile(found.profile),
+        found.motion_table,
+        found.provenance,
+        found.licence,
+        found.window,
+        life=found.life,
+    )
+
+
+class Manifest(msgspec.Struct):
+    """What world.json holds beside its format; ValueError for an unknown profile, or a file outside of the parts."""
+
+    spec: ModelSpec
+    profile: str
+    motion_table: MotionTable
+    files: dict[str, FileNote]
+    provenance: dict[str, str] = {}
+    licence: str = ""
+    window: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
+    life: Life = Life()
+
+    def __post_init__(self) -> None:
+        get_profile(self.profile)
+        for path in self.files:
+            if not part_of(path) or not is_plain_name(path.rpartition("/")[2]):
+                folders = ", ".join(part.folder for part in PARTS.values())
+                raise ValueError(f"files[{path!r}] is not in the folder of a part by a plain name; expected {folders}")
+
+
+def part_of(path: str) -> str:
+    """The part whose folder a file of our own is in."""
+    folder = path.rpartition("/")[0]
+    return next((name for name, part in PARTS.items() if part.folder == folder), "")

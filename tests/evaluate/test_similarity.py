@@ -1,6 +1,7 @@
 """The models that score pictures: published ones from the user's folders."""
 
 import json
+import shutil
 import sys
 from dataclasses import replace
 
@@ -102,6 +103,13 @@ def test_a_transformers_folder_scores_as_its_model_does(clip_folder):
     torch.testing.assert_close(scorer.embed_texts(texts), wanted.text_embeds, atol=1e-5, rtol=0)
     assert scorer.name == "tiny-clip"
     assert len(scorer.facts["files"]["model.safetensors"]) == 64
+
+
+def test_a_cut_off_file_is_refused_in_a_sentence(clip_folder, tmp_path):
+    folder = shutil.copytree(clip_folder, tmp_path / "cut")
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:999])
+    with pytest.raises(ValueError, match="cannot read this CLIP model .*download it again"):
+        open_clip_model(folder)
 
 
 def test_texts_of_any_length_and_kind_are_read(clip_folder):

@@ -9,8 +9,8 @@ from diffusers import CogVideoXTransformer3DModel
 
 from animegamer_core.__main__ import main
 from animegamer_core.weights import open_world
-from animegamer_core.weights.base_folders import find_base
 from animegamer_core.weights.convert import new_world
+from animegamer_core.weights.downloads import find_base
 
 FEW = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --weight-decay 0 --accumulation 1".split()
 

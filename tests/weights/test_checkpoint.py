@@ -20,7 +20,6 @@ from animegamer_core.train.stages import stage_config
 from animegamer_core.weights import CheckpointError, open_world, save_part, save_world, storage
 from animegamer_core.weights.adapter_files import read_adapter, save_adapter
 from animegamer_core.weights.save import writing
-from animegamer_core.weights.weight_files import read_state
 
 TABLE = MotionTable("measured", (0.1, 0.5, 1.0, 2.0, 4.0), (0.2, 0.7, 1.5, 3.0))
 
@@ -228,21 +227,6 @@ def test_a_number_that_is_none_is_named_with_its_file(world, tmp_path, value):
     save_adapter(tmp_path / "spoilt.safetensors", "joint", stage_config("joint"), spoilt, {})
     with pytest.raises(ValueError, match=r"spoilt\.safetensors: .* holds NaN or infinity"):
         read_adapter(tmp_path / "spoilt.safetensors")
-
-
-@pytest.mark.parametrize("name", ["state.safetensors", "state.pt"])
-def test_a_foreign_state_is_read_or_refused_in_words(tmp_path, name):
-    path, tensors = tmp_path / name, {"a": torch.arange(6.0).reshape(2, 3), "b": torch.ones(2).half()}
-    save = save_file if path.suffix == ".safetensors" else torch.save
-    save(tensors, path)
-    found = read_state(path)
-    assert found.keys() == tensors.keys() and all(torch.equal(found[key], tensors[key]) for key in tensors)
-    path.write_bytes(path.read_bytes()[:99])
-    with pytest.raises(CheckpointError, match=f"{name}: "):
-        read_state(path)
-    path.unlink()
-    with pytest.raises(CheckpointError, match=f"{name}: no such file"):
-        read_state(path)
 
 
 @pytest.mark.parametrize("crash_at", range(5))

@@ -19,8 +19,8 @@ from huggingface_hub import constants
 from animegamer_core.__main__ import main
 from animegamer_core.weights import fetch as fetching
 from animegamer_core.weights import open_world
-from animegamer_core.weights.base_folders import find_base
 from animegamer_core.weights.convert import new_world
+from animegamer_core.weights.downloads import find_base
 
 ROOT = Path(__file__).parents[2]
 ENGINE = "MLLM-Qiqi/pytorch_model.bin"
