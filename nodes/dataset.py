@@ -6,7 +6,6 @@ import os
 import tempfile
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,7 +18,7 @@ from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .training import dataset_version
 from .values import NONE, DatasetSocket, image_of_picture, report_ui
-from .widgets import check_choice, choice_input, schema
+from .widgets import check_choice, choice_input, given_to, schema
 
 if typing.TYPE_CHECKING:
     from ..animegamer_core.data.assemble import BuildReport
@@ -46,23 +45,6 @@ WORDLESS = (
 )
 REVIEW_FILES = (".mp4", ".jpg")  # of a dataset, that its review page shows
 BUILT = Fingerprints(lambda name: dataset_version(comfyui.output_folder() / comfyui.DATASETS / name))
-
-
-@dataclass(frozen=True)
-class DatasetInputs:
-    """The inputs of BuildGameDataset."""
-
-    film: str
-    dataset: str
-    size: str
-    captioner: str
-    url: str
-    model_name: str
-    model_folder: str
-    characters: str
-    held_out: float
-    start_time: float = 0.0
-    duration: float = 0.0
 
 
 class BuildGameDataset(io.ComfyNode):
@@ -98,7 +80,7 @@ class BuildGameDataset(io.ComfyNode):
 
     @classmethod
     def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
-        given, fingerprinted = DatasetInputs(**inputs), inputs | _versions(inputs)
+        given, fingerprinted = given_to(cls, inputs), inputs | _versions(inputs)
         check_choice("captioner", given.captioner, CAPTIONERS)
         check_choice("size", given.size, SIZES)
         comfyui.require(*PACKAGES, *CAPTIONERS[given.captioner])
@@ -158,7 +140,7 @@ def _built(name: str) -> Path:
     return found[name]
 
 
-def _build(given: DatasetInputs, films: Sequence[Path]) -> tuple[BuildReport, Mapping[str, str]]:
+def _build(given: typing.Any, films: Sequence[Path]) -> tuple[BuildReport, Mapping[str, str]]:
     """Build the dataset or continue it; (its report, messages about films that cannot be read)."""
     from ..animegamer_core.data.assemble import assemble_dataset
     from ..animegamer_core.data.build import BuildSettings, cut_films
@@ -248,7 +230,7 @@ def _dataset_folder(name: str) -> Path:
     return out
 
 
-def _captioner(given: DatasetInputs, out: Path, films: Sequence[Path]) -> Captioner | None:
+def _captioner(given: typing.Any, out: Path, films: Sequence[Path]) -> Captioner | None:
     from ..animegamer_core.data.captions.run import open_captioner
 
     options: dict[str, typing.Any] = {}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import typing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from comfy_api.v0_0_2 import InputImpl, io
 
-from ..animegamer_core.game.recall import RECALLED_TURNS
 from ..animegamer_core.game.state import GameSession, read_instructions
 from ..animegamer_core.story.player import PlayedTurn, Player, export
 from ..animegamer_core.story.takes import MOST_TAKES, play_takes, take_seeds
@@ -29,8 +28,8 @@ from .values import (
     state_item,
 )
 from .widgets import (
-    AS_BEFORE,
     branch_input,
+    given_to,
     memory_inputs,
     memory_of,
     number_input,
@@ -58,30 +57,6 @@ TWO_TURNS = (  # the text of a new node
 RARE = ("window", "motion_value", "guidance")  # inputs that both nodes show only on request
 TURN_EVENT = "animegamer.turn"
 PLAYED = Fingerprints(story_version)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlayInputs:
-    """The inputs of PlayGameStory."""
-
-    model: GameModel
-    instructions: str
-    story: str
-    after: int
-    branch: str
-    window: int
-    seed: int
-    motion: str
-    motion_value: float
-    steps: int
-    guidance: str
-    export: bool
-    opening: PlayedState | None = None
-    memory: str = AS_BEFORE
-    recalled_turns: int = RECALLED_TURNS
-    autoplay: int = 0
-    autoplay_seed: int = 0
-    show_opening: bool = False
 
 
 class PlayGameStory(io.ComfyNode):
@@ -129,7 +104,7 @@ class PlayGameStory(io.ComfyNode):
 
     @classmethod
     def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
-        given = PlayInputs(**inputs)
+        given = given_to(cls, inputs)
         comfyui.require(*PACKAGES)
         instructions = read_instructions(given.instructions)
         model, count = given.model, len(instructions) + given.autoplay
@@ -162,7 +137,7 @@ class PlayGameStory(io.ComfyNode):
             return output
 
 
-def _opening(given: PlayInputs, after: int, story: Story) -> GameSession | None:
+def _opening(given: typing.Any, after: int, story: Story) -> GameSession | None:
     """How a new game starts; None: as the branch that is continued or named. A story keeps its first rules."""
     start = GameSession(rules=story.rules or given.model.world.life.rules)
     if given.opening is not None:

@@ -24,7 +24,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.files import DISK_FULL
 from ..animegamer_core.game.director import SUGGESTIONS, director_for
@@ -43,7 +42,7 @@ from .story import WorldFacts, choose_turn, list_stories, played_world, story_na
 from .training import training
 from .values import gauges_of
 from .weights import offer
-from .widgets import LAST_TURN
+from .widgets import LAST_TURN, defaults_of
 
 if typing.TYPE_CHECKING:
     from aiohttp import web
@@ -232,16 +231,12 @@ def _prompt(asked: TurnRequest) -> Json:
         motion = {"motion": MotionScope.parse(asked.motion).name.lower()}
     turn = {"model": [WORLD_NODE, 0], "instructions": instruction, "story": name, "after": asked.after}
     turn |= {"branch": asked.branch, "seed": asked.seed, "export": False, **motion}
-    return {
-        WORLD_NODE: {"class_type": "LoadAnimeGamer", "inputs": {**_widgets(LoadAnimeGamer), "world": asked.world}},
-        TURN_NODE: {"class_type": "PlayGameStory", "inputs": {**_widgets(PlayGameStory), **turn}},
-    }
-
-
-def _widgets(node: type[io.ComfyNode]) -> Json:
-    """The default values of a node's widgets; a prompt must contain all of them."""
-    inputs = ((item.id, getattr(item, "default", None)) for item in node.define_schema().inputs)
-    return {name: default for name, default in inputs if default is not None}
+    changed = {WORLD_NODE: (LoadAnimeGamer, {"world": asked.world}), TURN_NODE: (PlayGameStory, turn)}
+    prompt = {}
+    for node, (kind, values) in changed.items():
+        widgets = {name: default for name, default in defaults_of(kind).items() if default is not None}
+        prompt[node] = {"class_type": kind.__name__, "inputs": widgets | values}  # a prompt must contain all widgets
+    return prompt
 
 
 async def _ended(prompt_id: str) -> Json:

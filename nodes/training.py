@@ -10,7 +10,7 @@ import contextlib
 import functools
 import time
 import typing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from comfy_api.v0_0_2 import io
@@ -18,13 +18,12 @@ from comfy_api.v0_0_2 import io
 from ..animegamer_core.files import check_folder_name
 from ..animegamer_core.spec import TRAINED_PROFILES
 from ..animegamer_core.train.stages import OPTIONAL_STAGES, STAGES_IN_ORDER, stage_config
-from ..animegamer_core.weights.adapter_files import Adapters
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
 from .values import WORLD, DatasetSocket, LoraSocket, ModelSocket, image_of_picture, report_ui
 from .weights import world_folder
-from .widgets import choice_input, number_input, schema, seed_input, world_input
+from .widgets import choice_input, given_to, number_input, schema, seed_input, world_input
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,27 +38,6 @@ _at_work: dict[tuple[str, str], RunAtWork] = {}
 BEGUN = "world"  # in a run's folder: the world that a film's training begins with
 WORLDS = Fingerprints(worlds.world_version)
 TRAINED = Fingerprints(lambda file: worlds.file_version(Path(file)))
-
-
-@dataclass(frozen=True)
-class TrainInputs:
-    """The inputs of TrainLoRAStage."""
-
-    stage: str
-    dataset: str
-    world: str
-    run: str
-    steps: int
-    batch: int
-    rank: int
-    lr: float
-    games: int
-    seed: int
-    resume: bool
-    lora: Adapters | None = None
-    game_dataset: str | None = None
-    profile: str = WORLD
-    shots_every: int = 0
 
 
 class TrainLoRAStage(io.ComfyNode):
@@ -99,7 +77,7 @@ class TrainLoRAStage(io.ComfyNode):
 
     @classmethod
     def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
-        given, fingerprinted = TrainInputs(**inputs), inputs | _versions(inputs)
+        given, fingerprinted = given_to(cls, inputs), inputs | _versions(inputs)
         comfyui.require(*PACKAGES, "peft")
         from ..animegamer_core.train.log import draw_losses
 
@@ -214,7 +192,7 @@ def _versions(widgets: Mapping[str, typing.Any]) -> dict[str, str]:
     return {"versions": f"{worlds.world_version(widgets.get('world') or '')} {version}"}
 
 
-def _job(given: TrainInputs, progress: comfyui.NodeProgress) -> dict[str, typing.Any]:
+def _job(given: typing.Any, progress: comfyui.NodeProgress) -> dict[str, typing.Any]:
     """What `train_adapter` takes for the node's inputs; ValueError if they do not fit together."""
     from ..animegamer_core.train.job import FEATURES, short_config
     from ..animegamer_core.train.parts import world_for_stage
@@ -239,7 +217,7 @@ def _job(given: TrainInputs, progress: comfyui.NodeProgress) -> dict[str, typing
     return dict(stage=given.stage, config=config, world=world, dataset=clips, out=out, start=lora, cache=cache)
 
 
-def _dataset_folder(given: TrainInputs, progress: comfyui.NodeProgress) -> Path:
+def _dataset_folder(given: typing.Any, progress: comfyui.NodeProgress) -> Path:
     """The folder of the chosen dataset; for the Toybox its games are drawn first, unless they exist."""
     if given.dataset != worlds.TOYBOX:
         found = dataset_folders()

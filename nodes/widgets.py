@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
 
 from comfy_api.v0_0_2 import io
 
@@ -44,6 +45,16 @@ def schema(
     known = {name: value for name, value in newer.items() if name in KNOWN_FIELDS}
     named = {name: texts[name] for name in ("display_name", "description")}
     return io.Schema(category=CATEGORY, **named, **fields, **known)
+
+
+def defaults_of(node: type[io.ComfyNode]) -> dict[str, typing.Any]:
+    """The default of each input of a node; None for sockets."""
+    return {item.id: getattr(item, "default", None) for item in node.define_schema().inputs}
+
+
+def given_to(node: type[io.ComfyNode], inputs: Mapping[str, typing.Any]) -> typing.Any:
+    """The inputs of a node as attributes; those that a graph does not give have their default."""
+    return SimpleNamespace(**defaults_of(node) | inputs)
 
 
 def choice_input(name: str, options: Iterable[str], default: str, optional: bool = False) -> io.Input:
