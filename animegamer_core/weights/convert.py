@@ -14,7 +14,7 @@ import torch
 
 from .downloads import BASE_LICENCE, LICENCE, BaseFolders, file_signature, find_downloads
 from .foreign import ForeignParts, open_base, open_published
-from .keys import RecipeSource
+from .keys import MappedSource
 from .parts import PARTS, PLAY_PARTS, Stored, build_model, narrowed
 from .save import save_world, write_part, writing
 from .storage import CheckpointError, check_room
@@ -102,7 +102,7 @@ def _write(
         todo = {part: source for part, source in parts.sources.items() if not _finished(world, part, signatures[part])}
         stored = {part: _stored(part, source, precision, report) for part, source in todo.items()}
         total = sum(sum(one.sizes.values()) for one in stored.values())
-        check_room(out, total + sum(source.lora_bytes for source in todo.values()), "to write")
+        check_room(out, total, "to write")
         for part, source in todo.items():
             model = build_model(partial(parts.build, PARTS[part].model))
             world = replace(world, provenance={**world.provenance, part: signatures[part]})
@@ -134,7 +134,7 @@ def _prepare(parts: ForeignParts, out: Path, licence: str, origin: Mapping[str, 
     return save_world(out, parts.spec, provenance={**known, **origin}, licence=licence, **stated)
 
 
-def _stored(part: str, source: RecipeSource, precision: str, report: Callable[[int, str], None]) -> Stored:
+def _stored(part: str, source: MappedSource, precision: str, report: Callable[[int, str], None]) -> Stored:
     """The tensors of one part, reported as they are read. Released precision stores float32 in 16 bits."""
     half = getattr(torch, source.half)
 

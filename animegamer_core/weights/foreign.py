@@ -17,7 +17,7 @@ from ..spec import RELEASE, ModelSpec, get_profile
 from . import initial, keys
 from .downloads import LANGUAGE_MODELS, BaseFolders, Downloads, LanguageModel
 from .initial import EMBED, UNCONDITIONAL
-from .keys import ComputedTensor, RecipeSource, Rule, map_keys
+from .keys import BASE, LazyTensor, MappedSource, Rule, map_keys
 from .parts import check_parts, load_model
 from .storage import CheckpointError, TensorSource, number, read_json
 from .weight_files import PickleSource, decoder_file, open_weights
@@ -57,10 +57,10 @@ class ForeignParts:
     profile: str
     mistral: Path | None
     t5: Path | None
-    sources: dict[str, RecipeSource] = field(default_factory=dict)
+    sources: dict[str, MappedSource] = field(default_factory=dict)
     files: dict[str, tuple[Path, ...]] = field(default_factory=dict)
 
-    def add(self, part: str, source: RecipeSource, *beside: Path) -> None:
+    def add(self, part: str, source: MappedSource, *beside: Path) -> None:
         """Add a part. beside: further files that decide what it is, where they exist."""
         self.sources[part] = source
         self.files[part] = (*source.files, *(path for path in beside if path.is_file()))
@@ -73,13 +73,13 @@ class ForeignParts:
 
     def add_text_encoder(self, source: TensorSource) -> None:
         """Add T5."""
-        recipes = map_keys(source, keys.TEXT_ENCODER)
+        mapped = map_keys(source, keys.TEXT_ENCODER)
         beside = (self.t5 / "tokenizer.json", self.t5 / "spiece.model")
-        self.add("text_tower", RecipeSource(source.path, HALF, recipes), *beside)
+        self.add("text_tower", MappedSource(source.path, HALF, mapped), *beside)
 
     def add_image_encoder(self, source: TensorSource) -> None:
         """Add CLIP's image encoder."""
-        self.add("image_tower", RecipeSource(source.path, HALF, map_keys(source, keys.IMAGE_ENCODER)))
+        self.add("image_tower", MappedSource(source.path, HALF, map_keys(source, keys.IMAGE_ENCODER)))
 
     def build(self, kind: str) -> nn.Module:
         """A new engine, decoder or encoder of these sizes with its tokenizer."""
@@ -167,14 +167,14 @@ def _open_engine(parts: ForeignParts, folder: Path) -> None:
     adapter = folder / "adapter_config.json"  # peft's own note of a LoRA; the release has none: alpha = r = 32
     facts = read_json(adapter) if adapter.is_file() else {}
     alpha = None if facts.get("lora_alpha") is None else number(facts, "lora_alpha", adapter, 0)
-    recipes = map_keys(source, keys.ENGINE, alpha, base=_base_model(source, parts.mistral))
+    mapped = map_keys(source, keys.ENGINE, _base_model(source, parts.mistral))
     theta, expected = rope_theta(parts.mistral), parts.spec.engine.rope_theta
     if theta != expected:  # v0.2 differs from v0.1 in nothing else
         raise CheckpointError(
             f"{parts.mistral / 'config.json'}: rope_theta is {theta:g}; expected {expected:g} of "
             "Mistral-7B-Instruct-v0.1"
         )
-    parts.add("engine", RecipeSource(source.path, "bfloat16", recipes), adapter, *parts.engine_files)
+    parts.add("engine", MappedSource(source.path, "bfloat16", mapped, alpha=alpha), adapter, *parts.engine_files)
 
 
 def _base_model(source: TensorSource, mistral: Path) -> TensorSource | None:
@@ -185,12 +185,12 @@ def _base_model(source: TensorSource, mistral: Path) -> TensorSource | None:
 
 
 def _open_decoder(parts: ForeignParts, source: TensorSource) -> None:
-    mixed = RecipeSource(source.path, HALF, map_keys(source, keys.ENCODER))
+    mixed = MappedSource(source.path, HALF, map_keys(source, keys.ENCODER))
     shape = (parts.spec.state.tokens, parts.spec.state.width)
-    unconditional = ComputedTensor(shape, torch.float32, lambda: _unconditional(parts.spec, mixed))
-    recipes = map_keys(source, keys.DECODER, keys.DECODER_ALPHA)
+    unconditional = LazyTensor(shape, torch.float32, lambda: _unconditional(parts.spec, mixed))
     parts.add("encoder", mixed)
-    parts.add("decoder", RecipeSource(source.path, HALF, recipes, {UNCONDITIONAL: unconditional}))
+    mapped, computed = map_keys(source, keys.DECODER), {UNCONDITIONAL: unconditional}
+    parts.add("decoder", MappedSource(source.path, HALF, mapped, computed, keys.DECODER_ALPHA))
 
 
 def _unconditional(spec: ModelSpec, mixing: TensorSource) -> torch.Tensor:
@@ -212,7 +212,7 @@ def _open_vae(parts: ForeignParts, path: Path | None, decoder: TensorSource | No
         source = decoder
     else:
         return
-    parts.add("vae", RecipeSource(source.path, HALF, map_keys(source, table)))
+    parts.add("vae", MappedSource(source.path, HALF, map_keys(source, table)))
 
 
 def _check_positions(source: TensorSource, decoder: torch.nn.Module) -> None:
@@ -251,7 +251,7 @@ def open_base(folders: BaseFolders, seed: int = 0) -> ForeignParts:
     folders = folders.checked()
     llm = open_weights(folders.mistral, "a Mistral-7B-Instruct")
     mistral = map_keys(llm, MISTRAL)
-    model = _language_model(folders.mistral, mistral[EMBED].shape[0] if EMBED in mistral else 0)
+    model = _language_model(folders.mistral, mistral[EMBED][BASE].shape[0] if EMBED in mistral else 0)
     spec = stated_sizes(folders.cogvideox)
     engine = replace(spec.engine, vocab_size=model.entries + ADDED_TOKENS, rope_theta=model.rope_theta)
     spec = replace(spec, engine=engine)
@@ -263,18 +263,18 @@ def open_base(folders: BaseFolders, seed: int = 0) -> ForeignParts:
     )
 
     vae = open_weights(folders.cogvideox / "vae", "CogVideoX-2b's VAE")
-    parts.add("vae", RecipeSource(vae.path, HALF, map_keys(vae, keys.VAE_DIFFUSERS)))
+    parts.add("vae", MappedSource(vae.path, HALF, map_keys(vae, keys.VAE_DIFFUSERS)))
     transformer = open_weights(folders.cogvideox / "transformer", "CogVideoX-2b's transformer")
     projection = map_keys(transformer, TEXT_PROJECTION)
     if "bias" not in projection:
         raise CheckpointError(f"{transformer.path}: has no text projection; expected CogVideoX-2b's transformer")
-    zeros_D = initial.zero_text(projection["bias"])
+    zeros_D = initial.zero_text(projection["bias"][BASE])
     made = initial.initial_decoder(parts.spec, zeros_D, seed)
-    parts.add("decoder", RecipeSource(transformer.path, HALF, map_keys(transformer, TRANSFORMER), made))
+    parts.add("decoder", MappedSource(transformer.path, HALF, map_keys(transformer, TRANSFORMER), made))
     made = initial.initial_encoder(parts.spec, zeros_D, seed)
-    parts.add("encoder", RecipeSource(transformer.path, HALF, {}, made), *transformer.files)
+    parts.add("encoder", MappedSource(transformer.path, HALF, {}, made), *transformer.files)
     made = initial.initial_engine(parts.spec, mistral, seed)
-    parts.add("engine", RecipeSource(llm.path, "bfloat16", mistral, made), *parts.engine_files)
+    parts.add("engine", MappedSource(llm.path, "bfloat16", mistral, made), *parts.engine_files)
     if folders.t5 is not None:
         parts.add_text_encoder(open_weights(folders.t5, "t5-v1_1-xxl"))
     if folders.clip is not None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import torch
 
 from ..spec import ModelSpec
-from .keys import ComputedTensor, Recipe
+from .keys import BASE, LazyTensor, Pieces
 from .storage import finite_extremes
 
 UNCONDITIONAL = "unconditional_ND"
@@ -23,24 +23,24 @@ EMBED, HEAD = "llm.model.embed_tokens.weight", "llm.lm_head.weight"
 ROW_SCALES = {EMBED: 1.0, HEAD: 3.0}
 
 
-def initial_engine(spec: ModelSpec, recipes: Mapping[str, Recipe], seed: int) -> dict[str, ComputedTensor]:
+def initial_engine(spec: ModelSpec, mapped: Mapping[str, Pieces], seed: int) -> dict[str, LazyTensor]:
     """The embedding grown by the game's own tokens, and the projections between the state's width and the engine's."""
     width, hidden = spec.state.width, spec.engine.hidden
     made = {
-        name: _grown(recipes[name], spec.engine.vocab_size, scale)
+        name: _grown(mapped[name][BASE], spec.engine.vocab_size, scale)
         for name, scale in ROW_SCALES.items()
-        if name in recipes
+        if name in mapped
     }
     for name, source, target in (("project_in", width, hidden), ("project_out", hidden, width)):
         made |= _mlp(name, source, target, seed)
     return made
 
 
-def initial_decoder(spec: ModelSpec, zeros_D: ComputedTensor, seed: int) -> dict[str, ComputedTensor]:
+def initial_decoder(spec: ModelSpec, zeros_D: LazyTensor, seed: int) -> dict[str, LazyTensor]:
     """The motion embedding, and the unconditional state. zeros_D: the stock projection of a zero text."""
     width, time, name = spec.state.width, spec.decoder.time_width, "transformer.ofs_embedding"
     tokens = spec.state.tokens
-    nothing = ComputedTensor((tokens, width), zeros_D.dtype, lambda: zeros_D.make().expand(tokens, width))
+    nothing = LazyTensor((tokens, width), zeros_D.dtype, lambda: zeros_D.make().expand(tokens, width))
     return {
         **_linear(f"{name}.linear_1", width, time, seed),
         f"{name}.linear_2.weight": _zeros(time, time),
@@ -49,58 +49,58 @@ def initial_decoder(spec: ModelSpec, zeros_D: ComputedTensor, seed: int) -> dict
     }
 
 
-def initial_encoder(spec: ModelSpec, zeros_D: ComputedTensor, seed: int) -> dict[str, ComputedTensor]:
+def initial_encoder(spec: ModelSpec, zeros_D: LazyTensor, seed: int) -> dict[str, LazyTensor]:
     """The shot encoder's projections and norms, which are all of it except its text and image encoders."""
     width, encoder = spec.state.width, spec.encoder
-    made: dict[str, ComputedTensor] = {}
+    made: dict[str, LazyTensor] = {}
     for side, source in (("text", encoder.text.width), ("image", encoder.image.width)):
         made |= _mlp(f"{side}_proj", source, width, seed)
         made |= {f"{side}_norm.weight": _zeros(width), f"{side}_norm.bias": zeros_D}
     return made
 
 
-def zero_text(bias: Recipe) -> ComputedTensor:
+def zero_text(bias: LazyTensor) -> LazyTensor:
     """(D,): what the stock text projection makes of zeros, which is its bias."""
 
     def make() -> torch.Tensor:
-        value = bias.tensor()
-        finite_extremes(value, bias.where())
+        value = bias.make()
+        finite_extremes(value, bias.where)
         return value.clone()  # both norms store one of their own
 
-    return ComputedTensor(bias.shape, bias.dtype, make)
+    return LazyTensor(bias.shape, bias.dtype, make)
 
 
-def _mlp(name: str, source: int, target: int, seed: int) -> dict[str, ComputedTensor]:
+def _mlp(name: str, source: int, target: int, seed: int) -> dict[str, LazyTensor]:
     """Two linear layers with a GELU between them."""
     return {**_linear(f"{name}.0", source, target, seed), **_linear(f"{name}.2", target, target, seed)}
 
 
-def _linear(name: str, source: int, target: int, seed: int) -> dict[str, ComputedTensor]:
+def _linear(name: str, source: int, target: int, seed: int) -> dict[str, LazyTensor]:
     """Weight and bias uniform within 1 / sqrt(inputs), torch's own initialisation."""
     shapes = {f"{name}.weight": (target, source), f"{name}.bias": (target,)}
     return {key: _uniform(key, shape, source**-0.5, seed) for key, shape in shapes.items()}
 
 
-def _uniform(key: str, shape: tuple[int, ...], bound: float, seed: int) -> ComputedTensor:
+def _uniform(key: str, shape: tuple[int, ...], bound: float, seed: int) -> LazyTensor:
     def make() -> torch.Tensor:
         # One generator per name, so that a tensor does not depend on the order in which parts are written.
         digest = hashlib.sha256(f"{seed} {key}".encode()).digest()
         numbers = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
         return torch.empty(shape).uniform_(-bound, bound, generator=numbers)
 
-    return ComputedTensor(shape, torch.float32, make)
+    return LazyTensor(shape, torch.float32, make)
 
 
-def _zeros(*shape: int) -> ComputedTensor:
-    return ComputedTensor(shape, torch.float32, lambda: torch.zeros(shape))
+def _zeros(*shape: int) -> LazyTensor:
+    return LazyTensor(shape, torch.float32, lambda: torch.zeros(shape))
 
 
-def _grown(base: Recipe, rows: int, scale: float) -> ComputedTensor:
+def _grown(base: LazyTensor, rows: int, scale: float) -> LazyTensor:
     """A base matrix with further rows, each the mean of its own ones times `scale`."""
 
     def make() -> torch.Tensor:
-        old = base.tensor()
+        old = base.make()
         new = (scale * old.mean(0, keepdim=True, dtype=torch.float32)).to(old.dtype)
         return torch.cat([old, new.expand(rows - len(old), -1)])
 
-    return ComputedTensor((rows, *base.shape[1:]), base.dtype, make)
+    return LazyTensor((rows, *base.shape[1:]), base.dtype, make)

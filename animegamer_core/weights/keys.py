@@ -6,12 +6,11 @@ and a target may be fed by several keys (LoRA). A key that no rule matches is an
 
 from __future__ import annotations
 
-import math
 import re
 import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from .parts import LoraUpdate, LoraUpdates, listed
@@ -35,191 +34,149 @@ class Rule(typing.NamedTuple):
     role: str = BASE
 
 
-@dataclass
-class Recipe:
-    """How one of our tensors is made: a base weight, and perhaps a LoRA of it, which is kept apart.
+class LazyTensor(typing.NamedTuple):
+    """A tensor that is read or made when it is used.
 
-    alpha: the LoRA is scaled by alpha / rank; None scales it by 1.
+    where: its file and its own key there, for messages. files: those that it is read from. Both are empty for a tensor
+    that no file holds.
     """
-
-    source: TensorSource
-    alpha: float | None
-    steps: dict[str, tuple[TensorSource, str, Rule]] = field(default_factory=dict)  # role -> (source, key, rule)
-
-    def add(self, source: TensorSource, key: str, rule: Rule) -> None:
-        """Use `key` for the rule's role; CheckpointError if another key has it already."""
-        if rule.role in self.steps:
-            raise CheckpointError(
-                f"{source.path}: {self.steps[rule.role][1]!r} and {key!r} both map to {rule.target!r}; expected only "
-                "one"
-            )
-        self.steps[rule.role] = (source, key, rule)
-
-    @property
-    def key(self) -> str:
-        """The published key of the base."""
-        return self.steps[BASE][1]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the tensor, without reading it."""
-        source, key, rule = self.steps[BASE]
-        rows, *rest = source.shape(key) or (1,)
-        return tuple(source.shape(key)) if rule.of == 1 else (rows // rule.of * len(rule.chunks), *rest)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type that `tensor` gives it."""
-        import torch
-
-        source, key, _ = self.steps[BASE]
-        dtype = source.dtype(key)
-        return torch.float32 if dtype.is_floating_point and dtype.itemsize == 1 else dtype
-
-    def tensor(self) -> Tensor:
-        """The tensor without its LoRA."""
-        return self._piece(BASE)
-
-    def lora(self) -> LoraUpdate | None:
-        """Its LoRA, where the file has one: alpha / r * B A with r rows in A. CheckpointError for NaN or infinity."""
-        if LORA_A not in self.steps:
-            return None
-        down, up = self._piece(LORA_A), self._piece(LORA_B)
-        for role, tensor in ((LORA_A, down), (LORA_B, up)):
-            finite_extremes(tensor, self.where(role))
-        return LoraUpdate(down, up, 1.0 if self.alpha is None else self.alpha / len(down))
-
-    @property
-    def lora_bytes(self) -> int:
-        """The bytes of its LoRA, without reading it; 0 where it has none."""
-        pair = (self.steps[role][:2] for role in (LORA_A, LORA_B) if role in self.steps)
-        return sum(math.prod(source.shape(key)) * source.dtype(key).itemsize for source, key in pair)
-
-    def where(self, role: str = BASE) -> str:
-        """The file and its own key of a tensor, for messages."""
-        source, key, _ = self.steps[role]
-        return source.where(key)
-
-    def _piece(self, role: str) -> Tensor:
-        import torch
-
-        source, key, rule = self.steps[role]
-        tensor = source.tensor(key)
-        if tensor.is_floating_point() and tensor.dtype.itemsize == 1:
-            tensor = tensor.float()  # float8, which golden files have, has no arithmetic
-        if rule.of == 1:
-            return tensor
-        chunks = tensor.chunk(rule.of)
-        return torch.cat([chunks[index] for index in rule.chunks])
-
-
-class ComputedTensor(typing.NamedTuple):
-    """A tensor that no file holds: its shape, its type and the function that makes it."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
     make: Callable[[], Tensor]
+    where: str = ""
+    files: tuple[Path, ...] = ()
 
 
-class RecipeSource(TensorSource):
-    """The tensors of one part: made by recipes, and computed ones, which replace others of their name."""
+Pieces = dict[str, LazyTensor]  # role -> what one of our tensors is made of: a base, and perhaps LoRA, kept apart
+
+
+class MappedSource(TensorSource):
+    """The tensors of one part: mapped from published ones, and computed ones, which replace others of their name.
+
+    alpha: LoRA is scaled by alpha / rank; None scales it by 1.
+    """
 
     def __init__(
-        self, path: Path, half: str, recipes: Mapping[str, Recipe], computed: Mapping[str, ComputedTensor] | None = None
+        self,
+        path: Path,
+        half: str,
+        mapped: Mapping[str, Pieces],
+        computed: Mapping[str, LazyTensor] = MappingProxyType({}),
+        alpha: float | None = None,
     ) -> None:
-        steps = [step for recipe in recipes.values() for step in recipe.steps.values()]
-        super().__init__(path, (file for source, _, _ in steps for file in source.files), {})
-        self.half, self.recipes, self.computed = half, recipes, computed or {}
+        files = (file for pieces in mapped.values() for piece in pieces.values() for file in piece.files)
+        super().__init__(path, files, {})
+        self.half, self.mapped, self.computed, self.alpha = half, mapped, computed, alpha
+
+    def _piece(self, key: str) -> LazyTensor:
+        return self.computed.get(key) or self.mapped[key][BASE]
 
     def keys(self) -> Iterable[str]:
         """Our names."""
-        return list({**self.recipes, **self.computed})
+        return list({**self.mapped, **self.computed})
 
     def shape(self, key: str) -> tuple[int, ...]:
         """The shape of one tensor."""
-        return (self.computed.get(key) or self.recipes[key]).shape
+        return self._piece(key).shape
 
     def dtype(self, key: str) -> torch.dtype:
         """The type that `tensor` will have, without making it."""
-        return (self.computed.get(key) or self.recipes[key]).dtype
+        return self._piece(key).dtype
 
     def tensor(self, key: str) -> Tensor:
         """One tensor without its LoRA, read or made."""
-        return self.computed[key].make() if key in self.computed else self.recipes[key].tensor()
+        return self._piece(key).make()
 
     def where(self, key: str) -> str:
         """The published file and its own key; our name for a computed tensor that stands for none."""
-        return self.recipes[key].where() if key in self.recipes else super().where(key)
+        return self.mapped[key][BASE].where if key in self.mapped else super().where(key)
 
     def lora(self) -> LoraUpdates:
-        """The LoRA of its layers."""
-        updates = {name.removesuffix(".weight"): recipe.lora() for name, recipe in self.recipes.items()}
-        return {name: update for name, update in updates.items() if update is not None}
+        """The LoRA of its layers: alpha / r * B A with r rows in A. CheckpointError for NaN or infinity."""
+        updates = {}
+        for name, pieces in self.mapped.items():
+            if LORA_A in pieces:
+                down, up = pieces[LORA_A].make(), pieces[LORA_B].make()
+                for role, tensor in ((LORA_A, down), (LORA_B, up)):
+                    finite_extremes(tensor, pieces[role].where)
+                scale = 1.0 if self.alpha is None else self.alpha / len(down)
+                updates[name.removesuffix(".weight")] = LoraUpdate(down, up, scale)
+        return updates
 
-    @property
-    def lora_bytes(self) -> int:
-        """The bytes that its LoRA takes to store; 0 without any."""
-        return sum(recipe.lora_bytes for recipe in self.recipes.values())
 
-
-def map_keys(
-    source: TensorSource, table: Iterable[Rule], alpha: float | None = None, base: TensorSource | None = None
-) -> dict[str, Recipe]:
-    """Our tensor name -> recipe, for all keys of a source by one table.
+def map_keys(source: TensorSource, table: Iterable[Rule], base: TensorSource | None = None) -> dict[str, Pieces]:
+    """Our tensor name -> its pieces, for all keys of a source by one table.
 
     base is a second source by the same table, for targets that the first lacks a base of (trainable-only files).
     CheckpointError names the file and the first keys that no rule matches, or whose base or LoRA half is missing.
     """
     compiled = [(re.compile(rule.pattern), rule) for rule in table]
-    recipes: dict[str, Recipe] = {}
-    unknown = [key for key in source.keys() if not _apply(compiled, source, key, alpha, recipes)]  # noqa: SIM118
+    mapped: dict[str, Pieces] = {}
+    unknown = [key for key in source.keys() if not _apply(compiled, source, key, mapped)]  # noqa: SIM118
     if unknown:
         raise CheckpointError(f"{source.path}: {listed(unknown, 'unknown')}; expected the published names only")
     if base is not None:
-        stock: dict[str, Recipe] = {}
+        stock: dict[str, Pieces] = {}
         for key in base.keys():  # noqa: SIM118
-            _apply(compiled, base, key, alpha, stock)
-        for name, recipe in recipes.items():
-            if BASE not in recipe.steps and name in stock:
-                recipe.steps[BASE] = stock[name].steps[BASE]
-    _check_complete(source, recipes)
-    return recipes
+            _apply(compiled, base, key, stock)
+        for name, pieces in mapped.items():
+            if BASE not in pieces and name in stock:
+                pieces[BASE] = stock[name][BASE]
+    for name, pieces in mapped.items():
+        _check_complete(source.path, name, pieces)
+    return mapped
 
 
 def _apply(
-    compiled: list[tuple[re.Pattern[str], Rule]],
-    source: TensorSource,
-    key: str,
-    alpha: float | None,
-    recipes: dict[str, Recipe],
+    compiled: list[tuple[re.Pattern[str], Rule]], source: TensorSource, key: str, mapped: dict[str, Pieces]
 ) -> bool:
-    """Add one key to the recipes of every rule that matches it; False if none does."""
+    """Add one key to the pieces of every rule that matches it; False if none does."""
     matches = [(match, rule) for pattern, rule in compiled if (match := pattern.fullmatch(key))]
     for match, rule in matches:
         if rule.target is not None:
-            recipes.setdefault(match.expand(rule.target), Recipe(source, alpha)).add(source, key, rule)
+            pieces = mapped.setdefault(match.expand(rule.target), {})
+            if rule.role in pieces:
+                raise CheckpointError(f"{source.where(key)} and {pieces[rule.role].where} are the same tensor of ours")
+            pieces[rule.role] = _piece(source, key, rule)
     return bool(matches)
 
 
-def _check_complete(source: TensorSource, recipes: dict[str, Recipe]) -> None:
-    for name, recipe in recipes.items():
-        roles = set(recipe.steps)
-        if BASE not in roles:
-            key = next(iter(recipe.steps.values()))[1]
-            raise CheckpointError(
-                f"{source.path}: {key!r} updates {name!r}, but its base weight is neither in this file nor in a base "
-                "model; expected a full file, or the base model's weights in its folder"
-            )
-        if (LORA_A in roles) != (LORA_B in roles):
-            raise CheckpointError(f"{source.path}: {recipe.key!r} has only one of lora_A and lora_B; expected both")
-        if LORA_A not in roles:
-            continue
-        (a_source, a_key, _), (b_source, b_key, _) = recipe.steps[LORA_A], recipe.steps[LORA_B]
-        shape_a, shape_b, shape = a_source.shape(a_key), b_source.shape(b_key), recipe.shape
-        if len(shape) != 2 or shape_a[1:] != shape[1:] or shape_b[:1] != shape[:1] or shape_a[:1] != shape_b[1:]:
-            raise CheckpointError(
-                f"{source.path}: {a_key!r} {shape_a} and {b_key!r} {shape_b} do not multiply to {recipe.key!r} {shape}"
-            )
+def _piece(source: TensorSource, key: str, rule: Rule) -> LazyTensor:
+    """A published tensor, or those chunks of its rows that a rule asks for."""
+    import torch
+
+    shape, dtype = tuple(source.shape(key)), source.dtype(key)
+    narrow = dtype.is_floating_point and dtype.itemsize == 1  # float8, which golden files have, has no arithmetic
+
+    def make() -> Tensor:
+        tensor = source.tensor(key).float() if narrow else source.tensor(key)
+        if rule.of == 1:
+            return tensor
+        chunks = tensor.chunk(rule.of)
+        return torch.cat([chunks[index] for index in rule.chunks])
+
+    if rule.of > 1:
+        shape = (shape[0] // rule.of * len(rule.chunks), *shape[1:])
+    return LazyTensor(shape, torch.float32 if narrow else dtype, make, source.where(key), source.files)
+
+
+def _check_complete(path: Path, name: str, pieces: Pieces) -> None:
+    if BASE not in pieces:
+        raise CheckpointError(
+            f"{next(iter(pieces.values())).where} updates {name!r}, but its base weight is neither in this file nor in "
+            "a base model; expected a full file, or the base model's weights in its folder"
+        )
+    base, down, up = pieces[BASE], pieces.get(LORA_A), pieces.get(LORA_B)
+    if down is None and up is None:
+        return
+    if down is None or up is None:
+        raise CheckpointError(f"{path}: {name!r} has only one of lora_A and lora_B; expected both")
+    rank, fits = down.shape[0], len(base.shape) == 2
+    if not fits or down.shape[1:] != base.shape[1:] or up.shape != (base.shape[0], rank):
+        raise CheckpointError(
+            f"{down.where} {down.shape} and {up.where} {up.shape} do not multiply to {base.where} {base.shape}"
+        )
 
 
 # ---- the engine: MLLM-*/pytorch_model.bin, and the Mistral folder's own names for trainable-only files

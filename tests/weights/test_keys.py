@@ -19,7 +19,7 @@ from animegamer_core.weights.parts import build_model, part_names
 class Shapes:
     """Names and shapes of a published file, without its tensors."""
 
-    path = made.SPEC.name
+    path, files = made.SPEC.name, ()
 
     def __init__(self, shapes):
         self.shapes = shapes
@@ -30,6 +30,9 @@ class Shapes:
     def shape(self, key):
         return tuple(self.shapes[key])
 
+    def dtype(self, key):
+        return torch.float32
+
     def where(self, key):
         return f"{self.path}: {key!r}"
 
@@ -39,8 +42,8 @@ def expected_shapes(model, kind, part):
     return {name: tuple(state[full].shape) for name, full in part_names(kind, part, state).items()}
 
 
-def mapped_shapes(shapes, table, alpha=None):
-    return {name: recipe.shape for name, recipe in keys.map_keys(Shapes(shapes), table, alpha).items()}
+def mapped_shapes(shapes, table):
+    return {name: pieces[keys.BASE].shape for name, pieces in keys.map_keys(Shapes(shapes), table).items()}
 
 
 def released_decoder_shapes():
@@ -83,7 +86,7 @@ def test_the_released_decoder_fits_strictly():
     assert count == 1_746_779_840, "the parameter count that was measured on the built reference"
     model = build_model(lambda: ShotDecoder(RELEASE))
     expected = expected_shapes(model, "decoder", "decoder")
-    assert mapped_shapes(shapes, keys.DECODER, 1.0) == {k: v for k, v in expected.items() if k != "unconditional_ND"}
+    assert mapped_shapes(shapes, keys.DECODER) == {k: v for k, v in expected.items() if k != "unconditional_ND"}
 
 
 def test_the_released_engine_fits_strictly():
@@ -107,7 +110,7 @@ def test_the_released_engine_fits_strictly():
         shapes |= {f"{side}_resampler.proj.2.weight": (last, last), f"{side}_resampler.proj.2.bias": (last,)}
     tokenizer = GameTokenizer.from_words(["word"], 226)
     empty = build_model(lambda: GameEngine(RELEASE, tokenizer, PROFILES["reference"]))
-    assert mapped_shapes(shapes, keys.ENGINE, 32.0) == expected_shapes(empty, "engine", "engine")
+    assert mapped_shapes(shapes, keys.ENGINE) == expected_shapes(empty, "engine", "engine")
 
 
 def test_the_released_vae_has_436_tensors():
