@@ -13,13 +13,12 @@ from ..data.dataset import DatasetFolder
 from ..messages import shell_word
 from ..spec import PROGRAM
 from ..weights import open_world
-from ..weights.convert import PRECISIONS, convert, new_world
+from ..weights.convert import convert, new_world
 from ..weights.downloads import LANGUAGE_MODELS, BaseFolders, find_base
 from ..weights.fetch import BASE, FetchPlan, fetch, plan_fetch, plan_text
 from .options import Flag, Progress, confirmed, one_of
 
 ADDED_BY = {"text_tower": ("text encoder", "--t5 DIR"), "image_tower": ("image encoder", "--clip DIR")}
-Precision = Annotated[str, one_of(PRECISIONS)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +29,11 @@ class Convert:
     """World folder to create or complete."""
     name: str | None = None
     """Which world, if SRC holds several: qiqi or sosuke."""
-    precision: Precision = "released"
-    """How to store float32 weights."""
 
     def run(self) -> int:
         """Convert; print the licence notice and the parts that are missing."""
         show = Progress().show_bytes
-        world = convert(self.src, self.out, show, name=self.name, precision=self.precision)
+        world = convert(self.src, self.out, show, name=self.name)
         print(f"world {world.spec.name!r} is in {world.folder}", *world.missing(), "", world.licence, sep="\n", end="")
         return 0
 
@@ -106,8 +103,6 @@ class New:
     """With --from: the dataset whose words the new world knows too."""
     seed: int = 0
     """Seed of the random initial weights."""
-    precision: Precision = "released"
-    """How to store float32 weights."""
 
     def run(self) -> int:
         """Make the world; print where it is, what it lacks, its licences and the next command."""
@@ -116,7 +111,7 @@ class New:
         if self.cogvideox is None or self.mistral is None or self.dataset is not None:
             raise ValueError("give --cogvideox and --mistral, or --from and --dataset")
         folders, show = BaseFolders(self.cogvideox, self.mistral, self.t5, self.clip), Progress().show_bytes
-        world = new_world(folders, self.out, show, seed=self.seed, precision=self.precision)
+        world = new_world(folders, self.out, show, seed=self.seed)
         size = sum(note.bytes for note in world.files.values()) / 1e9
         print(f"world {world.spec.name!r} is in {world.folder}, {size:.2f} GB; it has not been trained on a film yet")
         for part, (name, option) in ADDED_BY.items():

@@ -6,7 +6,7 @@ F frames, H height, W width.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..data.benchmark import BenchmarkGame
 from ..game.life import Values
 from ..game.recall import RECALL
-from ..game.state import GameSession, GameState, MotionTable
+from ..game.state import GameSession, GameState, MotionTable, Turn
 from ..media.video import to_uint8
 from ..model.decoder import ShotDecoder
 from ..model.engine import GameEngine
@@ -67,6 +67,17 @@ class GamePlayer(Protocol):
         """The shots of a game's turns in order; the noise of turn n is seeded with seed + n - 1."""
 
 
+def predicted_turns(engine: GameEngine, session: GameSession, instructions: Sequence[str]) -> Iterator[Turn]:
+    """The turns of a game after those of a session, each predicted when it is asked for, with its representation."""
+    states = {turn.number: turn.state for turn in session.turns}  # a session drops old ones, which recall may need
+    for text in instructions:
+        recalled = session.recall(text, stored=True)
+        past = [replace(turn, state=states[turn.number]) for turn in session.past(recalled)]
+        state = states[session.next_number] = engine.predict(past, text)
+        session = session.step(text, state, recalled=recalled)
+        yield session.turns[-1]
+
+
 class WorldPlayer:
     """Plays with a world's own models, which are loaded when the first game begins.
 
@@ -110,14 +121,10 @@ class WorldPlayer:
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
         """Yield the shots of a game; a turn's seconds exclude loading and the uncalibrated shot."""
         self.engine, self.decoder  # noqa: B018  load before timing starts
-        session, states = self._new_session, {}  # the session drops old states, which memory `recall` may need
-        for index, turn in enumerate(game.turns):
+        turns = predicted_turns(self.engine, self._new_session, [turn.instruction for turn in game.turns])
+        for index in range(len(game.turns)):
             begun = time.perf_counter()
-            recalled = session.recall(turn.instruction, stored=True)
-            past = [replace(known, state=states[known.number]) for known in session.past(recalled)]
-            state = states[session.next_number] = self.engine.predict(past, turn.instruction)
-            session = session.step(turn.instruction, state, recalled=recalled)
-            noise = (seed + index) % SEEDS
+            state, noise = next(turns).state, (seed + index) % SEEDS
             frames = self._draw(state, self.world.motion_table, noise)
             seconds, table = time.perf_counter() - begun, self._uncalibrated
             uncalibrated = frames if table == self.world.motion_table else self._draw(state, table, noise)

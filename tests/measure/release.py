@@ -3,14 +3,10 @@
     python tests/measure/release.py --out rows.jsonl
     accelerate launch --multi_gpu --num_processes 2 tests/measure/release.py --out rows.jsonl
     accelerate launch --use_fsdp --fsdp_version 2 --num_processes 2 tests/measure/release.py --out rows.jsonl
-    python tests/measure/release.py --share-of 8 --out rows.jsonl
 
 Each row is one stage of a recipe at one batch size per GPU: real steps of the training loop with random features, so
 that no text or image encoder and no VAE is needed. A row is printed as soon as it is measured and added to --out; later
 runs read the row of one GPU there, to compute how well more GPUs scale. Rows of lora24 are limited to 23 GiB.
-
---share-of: one GPU computes as the first of so many under FSDP2; tensors have their true sizes, but nothing is sent.
-Its memory is that of one GPU among so many; its seconds lack the communication; its losses mean nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +15,6 @@ import argparse
 import dataclasses
 import gc
 import json
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -141,7 +136,7 @@ def measured(recipe: str, stage: str, batch: int, spec: ModelSpec, steps: int, f
         seconds = (_clock(device) - begun) / steps
     peak, reserved = _peak(device)
     trained = sum(value.numel() for value in loop.state.parameters.values()) / 1e6
-    mode = "-" if cards == 1 else "share" if is_simulated() else "fsdp2" if loop.is_sharded else "ddp"
+    mode = "-" if cards == 1 else "fsdp2" if loop.is_sharded else "ddp"
     facts = (_most(value, device) for value in (seconds, peak, reserved, setup))
     return Row(recipe, stage, batch, cards, mode, *facts, trained, float(losses["loss"]))
 
@@ -193,22 +188,6 @@ def _alone(row: Row, out: Path) -> Row | None:
     return next((old for old in known[::-1] if (old.recipe, old.stage, old.batch, old.cards) == same), None)
 
 
-def simulate_first_of(cards: int) -> None:
-    """Make this process the first of so many that do not exist, as `accelerate launch --use_fsdp` would."""
-    import torch.testing._internal.distributed.fake_pg  # noqa: F401 (brings the backend)
-
-    launched = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "RANK": "0", "LOCAL_RANK": "0"}
-    os.environ.update(launched, WORLD_SIZE=str(cards), LOCAL_WORLD_SIZE=str(cards))
-    if not torch.cuda.is_available():
-        os.environ["ACCELERATE_USE_CPU"] = "true"
-    torch.distributed.init_process_group("fake", rank=0, world_size=cards)
-
-
-def is_simulated() -> bool:
-    """Whether the other processes do not exist."""
-    return torch.distributed.is_initialized() and torch.distributed.get_backend() == "fake"
-
-
 def say(line: str) -> None:
     """Print a line at once, from the main process."""
     if spread.processes().is_main_process:
@@ -222,11 +201,8 @@ def main() -> None:
     parser.add_argument("--spec", default="release", choices=tuple(SPECS))
     parser.add_argument("--rows", nargs="*", default=(), help="recipe:stage:batch, such as lora24:joint:1")
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--share-of", type=int, default=0, metavar="CARDS")
     parser.add_argument("--out", type=Path, default=Path("rows.jsonl"))
     args = parser.parse_args()
-    if args.share_of:
-        simulate_first_of(args.share_of)
     asked = [(recipe, stage, int(batch)) for recipe, stage, batch in (row.split(":") for row in args.rows)] or ROWS
     say(f"torch {torch.__version__}, {spread.processes().num_processes} processes on {spread.processes().device}")
     for recipe, stage, batch in asked:

@@ -6,8 +6,8 @@ M clips, N state tokens, D state width, F frames, H height, W width. Clips are u
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,6 @@ from ...media.video import to_uint8
 from ...model.decoder import ShotDecoder
 from ...model.encoder import ShotEncoder
 from ...model.engine import GameEngine
-from ...runtime.optimizations import OPTIMIZATIONS
 from ...runtime.presets import Preset, apply_preset, memory_plan_of, resolve_sampling
 from ...toybox.probes import FRAME_WEIGHTS, ProbeNet, load_probes, recognise_frames
 from ...toybox.probes import recognise as recognise_clips
@@ -29,6 +28,7 @@ from ...toybox.scenes import Labels, draw_clips, measure_clips
 from ...toybox.world import Scene, caption
 from ...train.training_data import pictures
 from ...weights import World
+from ..players import predicted_turns
 
 Clips = NDArray[np.uint8]
 OnProgress = Callable[[str, int, int], None]  # (what, done, of how many)
@@ -71,8 +71,7 @@ class EvalContext:
 
     def __post_init__(self) -> None:
         self.world.motion_table.level(0.0)  # ValueError now, not after hours, if the table has no measured edges
-        alone = self.preset and any(OPTIMIZATIONS[name].single_shot for name in self.preset.optimizations)
-        self.batch = 1 if alone else 64 if torch.device(self.device).type == "cuda" else 4
+        self.batch = 64 if torch.device(self.device).type == "cuda" else 4
 
     @property
     def sampling(self) -> dict[str, object]:
@@ -189,19 +188,4 @@ def play_games(
     engine: GameEngine, scripts: Sequence[Script], window: int, memory: Memory = LAST_TURNS
 ) -> list[tuple[Turn, ...]]:
     """The turns 1, 2 ... of every game, all with representations."""
-    played = []
-    for script in scripts:
-        session = script.session(window, memory)
-        states = {turn.number: turn.state for turn in session.turns}  # the session drops some
-        for text in script.instructions:
-            recalled = session.recall(text, stored=True)
-            state = engine.predict(_whole(session.past(recalled), states), text)
-            states[session.next_number] = state
-            session = session.step(text, state, recalled=recalled)
-        played.append(tuple(turn for turn in _whole(session.turns, states) if turn.number > 0))
-    return played
-
-
-def _whole(turns: Iterable[Turn], states: Mapping[int, GameState]) -> list[Turn]:
-    """The turns with their representations."""
-    return [replace(turn, state=states[turn.number]) for turn in turns]
+    return [tuple(predicted_turns(engine, script.session(window, memory), script.instructions)) for script in scripts]
