@@ -78,8 +78,6 @@ class Play(Drawing):
     """Propose three instructions before each one that you type."""
     director_seed: int = 0
     """Seed of the proposals."""
-    engine_device: str | None = None
-    """Separate device for the engine."""
     cfg_parallel: str | None = None
     """A second GPU, such as cuda:1, for guidance's unconditional pass."""
     dtype: Dtype = "auto"
@@ -139,7 +137,6 @@ class Play(Drawing):
             motion=dict(parse_motion(text, world.motion_table) for text in self.motion),
             device=choose_device(self.device),
             dtype=None if self.dtype == "auto" else getattr(torch, self.dtype),
-            engine_device=choose_device(self.engine_device) if self.engine_device else None,
             cfg_parallel=choose_device(self.cfg_parallel) if self.cfg_parallel else None,
             memory=chosen_memory(self.memory, self.recalled_turns),
         )

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
-from diffusers.hooks import HookRegistry
 from diffusers.models.embeddings import TimestepEmbedding, Timesteps
 from einops import rearrange
 from torch import Tensor, nn
@@ -113,15 +111,13 @@ class ShotDecoder(nn.Module):
         device = self.unconditional_ND.device
         states, motion = states_BND.to(device), motion_B.to(device)
         both = torch.cat([self.unconditional_ND.to(states).expand_as(states), states]), self.guided_motion(motion)
-        cache = _StepCache(self.transformer)
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
         def velocity(latents: Tensor, timestep: int, skip_uncond: bool) -> Tensor:
             conditions = (states, motion) if skip_uncond else both
             rows = latents if skip_uncond else latents.repeat(2, 1, 1, 1, 1)
             timesteps = torch.full((len(rows),), timestep, device=device)
-            with cache.context(len(rows)):
-                return self.velocity(rows, timesteps, *conditions)
+            return self.velocity(rows, timesteps, *conditions)
 
         def noise() -> Tensor:
             drawn = draw() if draw else torch.stack([torch.randn(shape, generator=own) for own in generators])
@@ -211,23 +207,6 @@ class ShotDecoder(nn.Module):
         clip = rearrange(frames_BFCHW.to(self.unconditional_ND.device, self.vae.dtype), "b f c h w -> b c f h w")
         posterior = self.vae.encode(clip).latent_dist
         return posterior.mode() if generator is None else posterior.sample(generator)
-
-
-class _StepCache:
-    """Diffusers' step cache (optimization `first_block`), which is reset when the batch size changes."""
-
-    def __init__(self, transformer: CogVideoXTransformer3DModel) -> None:
-        self.transformer = transformer
-        self.rows = 0
-
-    def context(self, rows: int) -> AbstractContextManager:
-        """The context for one step with this batch size."""
-        if not self.transformer.is_cache_enabled:
-            return nullcontext()
-        if rows != self.rows:
-            HookRegistry.check_if_exists_or_initialize(self.transformer).reset_stateful_hooks()
-            self.rows = rows
-        return self.transformer.cache_context("shot")
 
 
 def stock_transformer(spec: ModelSpec, text_width: int, text_length: int) -> CogVideoXTransformer3DModel:

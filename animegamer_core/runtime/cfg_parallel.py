@@ -54,17 +54,15 @@ class CfgParallel:
             return self.replica.velocity(*inputs)
 
 
-def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str | None = None) -> CfgParallel:
+def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str) -> CfgParallel:
     """From now on, compute the decoder's guided steps on two devices; `device` gets a replica of its transformer.
 
-    device None: the GPU next to the decoder's own. Apply other changes of the transformer afterwards, to all
-    `replicas`; compiled or cached blocks cannot be copied. ValueError without a second GPU, or if the decoder itself is
-    on that one.
+    Apply other changes of the transformer afterwards, to all `replicas`; compiled blocks cannot be copied. ValueError
+    for a GPU that the decoder itself is on.
     """
-    own, count = decoder.unconditional_ND.device, torch.cuda.device_count()
-    other = torch.device(device or f"cuda:{((own.index or 0) + 1) % max(count, 1)}")
-    if (device is None and own.type != "cuda") or (other.type == "cuda" and other.index in (None, own.index)):
-        raise ValueError(f"cfg_parallel needs two GPUs; the decoder is on {own}, of {count} GPUs: drop it")
+    own, other = decoder.unconditional_ND.device, torch.device(device)
+    if other.type == "cuda" and other.index in (None, own.index):
+        raise ValueError(f"cfg_parallel needs two GPUs; the decoder is on {own} itself: name another one, or drop it")
     with torch.device("meta"):
         replica = ShotDecoder(decoder.spec, decoder.profile)
     replica.transformer = _copy_to(decoder.transformer, other)

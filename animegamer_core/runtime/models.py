@@ -27,9 +27,9 @@ class PlaySettings:
 
     window: how many past turns the engine reads. seed: the noise seed of turn 1; turn n has seed + n - 1. guidance: a
     row of GUIDANCE. motion: turn number -> motion value of its shot (px per frame at 480 px height) instead of the
-    predicted one; history keeps the prediction. engine_device: None is `device`. cfg_parallel: a second device, for the
-    unconditional pass of guidance. precision_suffix: what addresses append to the number format, such as
-    `+first_block`. memory: which past turns the engine reads; None for the story's, or in a new story the world's.
+    predicted one; history keeps the prediction. cfg_parallel: a second device, for the unconditional pass of guidance.
+    precision_suffix: what addresses append to the number format, such as `+tiled`. memory: which past turns the engine
+    reads; None for the story's, or in a new story the world's.
     """
 
     window: int | None = None
@@ -39,7 +39,6 @@ class PlaySettings:
     motion: Mapping[int, float] = field(default_factory=dict)
     device: str = "cpu"
     dtype: torch.dtype | None = None
-    engine_device: str | None = None
     cfg_parallel: str | None = None
     precision_suffix: str = ""
     memory: Memory | None = None
@@ -60,27 +59,11 @@ class PlaySettings:
         return world.window if self.window is None else self.window
 
     @property
-    def device_of_engine(self) -> str:
-        """The device that the engine runs on."""
-        return self.engine_device or self.device
-
-    @property
-    def engine_is_apart(self) -> bool:
-        """Whether the engine has a device of its own."""
-        return _kind_and_index(self.device_of_engine) != _kind_and_index(self.device)
-
-    @property
     def precision(self) -> str:
-        """The number format in addresses, since results depend on it; both if those of engine and decoder differ."""
+        """The number format in addresses, since results depend on it."""
         if self.dtype is not None:
             return dtype_name(self.dtype)
-        kinds = (_kind_and_index(device)[0] for device in (self.device_of_engine, self.device))
-        return "+".join(dict.fromkeys("float32" if kind == "cpu" else "stored" for kind in kinds))
-
-
-def _kind_and_index(device: str) -> tuple[str, str]:
-    kind, _, index = device.partition(":")
-    return kind, index or "0"
+        return "float32" if self.device.startswith("cpu") else "stored"
 
 
 class Models(typing.Protocol):
@@ -123,7 +106,7 @@ class LoadedModels:
             return self._loaded[name]
 
     def _load_engine(self) -> GameEngine:
-        return self.world.load_engine(self.settings.device_of_engine, self.settings.dtype)
+        return self.world.load_engine(self.settings.device, self.settings.dtype)
 
     def _load_decoder(self) -> ShotDecoder:
         decoder = self.world.load_decoder(self.settings.device, self.settings.dtype)

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from ..spec import ModelSpec, Profile
 from .models import LoadedModels, PlaySettings
-from .optimizations import COMPILING, approximations, check_names, optimize, supported
+from .optimizations import COMPILING, check_names, optimize, supported
 
 if typing.TYPE_CHECKING:
     import torch
@@ -61,11 +61,11 @@ class Preset:
         return profile if skip is None else replace(profile, skip_guidance_below=skip)
 
     def precision_suffix(self, profile: Profile) -> str:
-        """What an address appends to the number format, such as `+first_block`; empty if shots only differ by rounding.
+        """What an address appends to the number format, such as `+tiled`; empty if shots only differ by rounding.
 
         Steps and guidance have their own fields in an address.
         """
-        parts = list(approximations(self.optimizations))
+        parts = []
         if self.adapt_profile(profile) != profile:
             parts.append(f"skip{self.skip_guidance_below:g}")
         if self.tiled or self.offload_gib is not None:
@@ -225,7 +225,7 @@ class PresetModels(LoadedModels):
         return memory_plan_of(self.preset, self.settings.device)
 
     def _load_engine(self) -> GameEngine:
-        if self.settings.engine_is_apart or self._memory_plan is None:
+        if self._memory_plan is None:
             return super()._load_engine()
         engine = self.world.load_engine("cpu", self.settings.dtype or self.world.stored_dtype("engine"))
         for budget in self._memory_plan.offload(engine):

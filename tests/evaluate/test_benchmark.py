@@ -46,7 +46,7 @@ def test_wrong_arguments_say_what_to_do(words, sentence, capsys):
     assert sentence in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["gelu", "cfg_parallel", "flash3"])
+@pytest.mark.parametrize("name", ["gelu", "flash3"])
 def test_optimizations_of_a_gpu_are_refused_on_a_cpu(name, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # one beside it is of no use to it
     dtype = torch.bfloat16 if name == "flash3" else torch.float32

@@ -21,7 +21,6 @@ from animegamer_core.evaluate.toybox.run import FULL, QUICK, EvalRun, Plan
 from animegamer_core.evaluate.toybox_recipe import probes as probe_training
 from animegamer_core.game.recall import Memory
 from animegamer_core.game.state import CACHED_TURNS
-from animegamer_core.runtime.presets import Preset
 from animegamer_core.toybox import probes, scenes
 from animegamer_core.toybox.games import opening_game, sample_game
 from animegamer_core.toybox.splits import NEW_MOTIONS, NOVELTIES
@@ -256,15 +255,6 @@ def test_the_command_prints_saves_and_exits_one(tiny_world, command, tmp_path, c
     assert (report["sampling"]["preset"], report["sampling"]["steps"]) == ("live", 1)
     line = next(line for line in report["lines"] if line["name"] == "PSNR to the shots of preset exact")
     assert line["unit"] == "dB" and 5 < line["value"] < 60
-
-
-def test_shots_decide_alone_what_a_cache_skips(tiny_world):
-    """A batch would decide together, and a shot would depend on its neighbours."""
-    preset = Preset("cached", optimizations=("first_block",))
-    states, seeds = torch.randn(3, 8, 32, generator=torch.Generator().manual_seed(0)), [1, 2, 3]
-    context = EvalContext(open_world(tiny_world), workers=1, preset=preset)
-    together = context.shoot(states, [2.0, 3.0, 4.0], seeds)
-    assert (together[1:2] == context.shoot(states[1:2], [3.0], [2])).all()
 
 
 def test_a_row_that_fails_costs_no_other_and_a_stopped_command_leaves_the_rows_so_far(command, monkeypatch, capsys):

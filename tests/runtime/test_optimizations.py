@@ -11,15 +11,9 @@ import torch
 from animegamer_core.evaluate.estimates import psnr
 from animegamer_core.media.video import to_uint8
 from animegamer_core.model.decoder import ShotDecoder
-from animegamer_core.runtime.optimizations import (
-    check_names,
-    optimize,
-    supported,
-)
-from animegamer_core.runtime.optimizations.changes import cache_first_block
+from animegamer_core.runtime.optimizations import optimize, supported
 from animegamer_core.runtime.optimizations.layers import JointAttention
 from animegamer_core.spec import PROFILES, SPECS
-from animegamer_core.weights import open_world
 from animegamer_core.weights.lora import attach
 from animegamer_core.weights.parts import LoraUpdate
 
@@ -67,46 +61,9 @@ def test_fused_projections_are_one_product_and_take_the_place_of_three(plain):
 
 def test_wrong_names_are_refused_before_any_change():
     model = decoder()
-    with pytest.raises(ValueError, match="unknown optimization 'faster'; choose from cfg_parallel"):
+    with pytest.raises(ValueError, match="unknown optimization 'faster'; choose from fused"):
         optimize(model, ["fused", "faster"])
-    with pytest.raises(ValueError, match="do not work together; drop one of them"):
-        optimize(model, ["fused", "cfg_parallel", "first_block"])
     assert hasattr(model.transformer.transformer_blocks[0].attn1, "to_q")
-    check_names(["fused", "blocks", "first_block"])
-
-
-def calls_of(model):
-    """A list that grows by the batch's rows at each call of the last block's feed-forward."""
-    calls = []
-    block = model.transformer.transformer_blocks[-1]
-    block.ff.register_forward_hook(lambda module, given, output: calls.append(len(given[0])))
-    return calls
-
-
-def test_a_shot_with_a_cache_is_the_same_twice_in_a_row():
-    cached, other = decoder(), torch.zeros(SPECS["tiny"].state.tokens, 32)
-    cache_first_block(cached, 1e9)
-    first = cached.shoot(other, 2.5, seed=1, steps=9)
-    between = shot(cached)  # of another length, so that it ends elsewhere in what is cached
-    assert torch.equal(cached.shoot(other, 2.5, seed=1, steps=9), first)
-    assert torch.equal(shot(cached), between)
-
-
-def test_the_cache_skips_blocks_and_stays_near_the_exact_shot():
-    """With the shipped world's weights at 30 steps, which resemble one another; its first frame stands for the shot."""
-    world, steps = open_world("toybox"), 30
-    state = world.load_engine().predict((), "Character: Miko; Motion: quickly run; Background: day forest.")
-    model = world.load_decoder()
-
-    def first_frame():
-        latents = model.sample(state.representation[None], torch.tensor([10.0]), [3], steps=steps)
-        return to_uint8(model.decode_latents(latents[:, :1])[0])
-
-    exact = first_frame()
-    optimize(model, ["first_block"])
-    calls = calls_of(model)
-    near = psnr(first_frame(), exact)
-    assert near > 40 and len(calls) < 0.9 * steps, (near, len(calls))
 
 
 def optimize_as_on_a_gpu(monkeypatch, model, names):

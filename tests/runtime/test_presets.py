@@ -112,8 +112,6 @@ def test_offloaded_models_are_loaded_on_the_host_in_the_stored_type(world, monke
     memory_plan = FakeMemoryPlan()
     monkeypatch.setattr("animegamer_core.runtime.presets.memory_plan_of", lambda preset, device: memory_plan)
     row = replace(PRESETS["low_vram"], optimizations=("fused",))
-    apart = PlaySettings(device="cuda", engine_device="cpu")
-    assert PresetModels(world, apart, row).engine() and memory_plan.offloaded == [], "it has its own device"
     models = PresetModels(world, PlaySettings(device="cuda"), row)
     assert models.decoder().tiled and hasattr(models.decoder().transformer.transformer_blocks[0].attn1, "to_qkv")
     kind = world.stored_dtype("decoder")
@@ -134,14 +132,14 @@ def shots_of(folder, world):
 
 def test_presets_reuse_stored_shots_only_if_they_round(world, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(PRESETS, "balanced", Preset("balanced", optimizations=("fused", "layout")))
-    monkeypatch.setitem(PRESETS, "live", Preset("live", 2, "constant", optimizations=("fused", "first_block")))
+    monkeypatch.setitem(PRESETS, "live", Preset("live", 2, "constant", tiled=True))
     assert play(world, tmp_path) == 0
     first = shots_of(tmp_path, world)
     assert play(world, tmp_path, "--preset", "balanced") == 0
     assert shots_of(tmp_path, world) == first and "(known)" in capsys.readouterr().out
     assert play(world, tmp_path, "--preset", "live", "--steps", "3") == 0
     exact, sketch = sorted(shots_of(tmp_path, world), key=lambda key: key["precision"])
-    assert (exact["precision"], sketch["precision"]) == ("float32", "float32+first_block")
+    assert (exact["precision"], sketch["precision"]) == ("float32", "float32+tiled")
     assert (sketch["steps"], sketch["guidance"]) == (3, "constant") and exact["state"] == sketch["state"]
 
 

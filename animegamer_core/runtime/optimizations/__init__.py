@@ -1,4 +1,4 @@
-"""Optimizations: other ways to compute the same turn, each by name. Most only change rounding; some approximate.
+"""Optimizations: other ways to compute the same turn, each by name. They only change rounding.
 
 `bench --with NAME...` measures them; `presets` has the useful combinations. They change a loaded model in place and for
 good: do not train or save an optimized model. Importing this package does not import torch.
@@ -23,23 +23,17 @@ if typing.TYPE_CHECKING:
 class Optimization:
     """One row of the table.
 
-    apply: changes a loaded decoder. approximates: whether the result differs by more than rounding. device, dtype: the
-    kind of device and the number format that it is for; empty for any. reason: says why a device does not meet the
-    requirements; empty if it does. single_shot: whether it needs batch size 1, because all shots of a batch skip the
-    same steps.
+    apply: changes a loaded decoder. device, dtype: the kind of device and the number format that it is for; empty for
+    any. reason: says why a device does not meet the requirements; empty if it does.
     """
 
     apply: Callable[[ShotDecoder], None]
-    approximates: bool = False
     device: str = ""
     dtype: str = ""
     reason: Callable[[str], str] = lambda device: ""
-    single_shot: bool = False
 
 
 OPTIMIZATIONS: dict[str, Optimization] = {
-    # the two guidance passes on two GPUs
-    "cfg_parallel": Optimization(changes.use_second_gpu, device="cuda"),
     # one matrix product for query, key and value
     "fused": Optimization(changes.fuse_projections),
     # channels-last convolutions in the VAE (on a GPU: only if compiled)
@@ -53,11 +47,8 @@ OPTIMIZATIONS: dict[str, Optimization] = {
     # compiled transformer blocks, and a compiled VAE decoder
     "blocks": Optimization(changes.compile_blocks, device="cuda", reason=changes.compiler_reason),
     "vae": Optimization(changes.compile_vae, device="cuda", reason=changes.compiler_reason),
-    # skip the other blocks at steps where the first block changes little
-    "first_block": Optimization(changes.cache_first_block, approximates=True, single_shot=True),
 }
 COMPILING = {"blocks", "vae"}  # with these, the first shot of each size is slow
-EXCLUSIVE = {"cfg_parallel", "first_block"}  # the cache belongs to one transformer
 
 
 def optimize(decoder: ShotDecoder, names: Sequence[str]) -> None:
@@ -85,12 +76,10 @@ def compiled_modules(decoder: ShotDecoder, names: Sequence[str]) -> list[nn.Modu
 
 
 def check_names(names: Sequence[str]) -> None:
-    """ValueError for an unknown name, or for two that do not work together."""
+    """ValueError for an unknown name."""
     for name in names:
         if name not in OPTIMIZATIONS:
             raise ValueError(f"unknown optimization {name!r}; choose from {', '.join(OPTIMIZATIONS)}")
-    if set(names) >= EXCLUSIVE:
-        raise ValueError(f"optimizations {' and '.join(sorted(EXCLUSIVE))} do not work together; drop one of them")
 
 
 def supported(names: Sequence[str], device: str, dtype: str = "") -> tuple[tuple[str, ...], dict[str, str]]:
@@ -112,8 +101,3 @@ def missing_requirement(name: str, device: str, dtype: str = "") -> str:
     if dtype and optimization.dtype not in ("", dtype):
         return f"no benefit with {dtype}"
     return optimization.reason(device)
-
-
-def approximations(names: Sequence[str]) -> tuple[str, ...]:
-    """The ones of these names that change the result by more than rounding."""
-    return tuple(name for name, row in OPTIMIZATIONS.items() if name in names and row.approximates)

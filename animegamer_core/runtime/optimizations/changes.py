@@ -18,19 +18,9 @@ if typing.TYPE_CHECKING:
 
     from ...model.decoder import ShotDecoder
 
-# Relative change of the first block's residual from which on the other blocks are computed. In the Toybox, 0.1 skips 8
-# of 30 steps, at a PSNR of 51 dB to the uncached shot; 0.2 skips 6 of 16 steps at 28 dB, and another seed has 27 dB.
-FIRST_BLOCK_THRESHOLD = 0.1
 COMPILE_OPTIONS = {"emulate_precision_casts": True}  # rounds where uncompiled operations round
 HOPPER = (9, 0)  # compute capability
 TRITON_FROM = (7, 0)  # compute capability; torch's compiler refuses older GPUs
-
-
-def use_second_gpu(decoder: ShotDecoder) -> None:
-    """Enable CFG parallel with the next GPU."""
-    from ..cfg_parallel import enable_cfg_parallel
-
-    enable_cfg_parallel(decoder)
 
 
 def fuse_projections(decoder: ShotDecoder) -> None:
@@ -75,7 +65,6 @@ def compile_blocks(decoder: ShotDecoder) -> None:
     import torch
 
     for block in decoder.transformer.transformer_blocks:
-        # Not block.compile(): the cache's hooks run outside of the compiled function.
         block.forward = _with_contiguous_rows(torch.compile(block.forward, dynamic=False, options=COMPILE_OPTIONS))
 
 
@@ -89,17 +78,6 @@ def _with_contiguous_rows(compiled: Callable[..., object]) -> Callable[..., obje
         return compiled(contiguous(hidden_states), contiguous(encoder_hidden_states), **others)
 
     return forward
-
-
-def cache_first_block(decoder: ShotDecoder, threshold: float = FIRST_BLOCK_THRESHOLD) -> None:
-    """Skip the other blocks while the first block's residual is close to that of the last computed step.
-
-    The skipped blocks add what they added at that step. threshold: the relative change from which on they are computed
-    again; 0 computes every step.
-    """
-    from diffusers.hooks import FirstBlockCacheConfig
-
-    decoder.transformer.enable_cache(FirstBlockCacheConfig(threshold=threshold))
 
 
 def use_channels_last(decoder: ShotDecoder) -> None:
