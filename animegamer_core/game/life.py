@@ -198,7 +198,7 @@ class Act:
 class Words:
     """The words that a world knows. adverbs: in groups, from still to wild. things, looks: what a character may carry,
     and what it may look like. untried: pairs of characters, act phrases and places that never appear together in its
-    training data, so proposals never combine them.
+    training data, so proposals never combine them. pronouns: pairs of a character and their pronoun.
     """
 
     characters: tuple[str, ...] = ()
@@ -209,6 +209,7 @@ class Words:
     things: tuple[str, ...] = ()
     looks: tuple[str, ...] = ()
     untried: tuple[tuple[str, str], ...] = ()
+    pronouns: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for kind in fields(self):

@@ -1,8 +1,8 @@
 """Reads plain sentences: "Miko skis down the hill" becomes the published form, in words that the world knows.
 
-A world's words, and the words that mean about the same (meanings.txt), are looked for from left to right. What a
-sentence leaves out is taken from the turns before. Nothing is lost without a word: a `Reading` says what this world
-cannot show.
+A world's words, and the words that mean about the same (meanings.txt), are looked for from left to right, among the
+words of grammar (english.txt). What a sentence leaves out is taken from the turns before. Nothing is lost without a
+word: a `Reading` says what this world cannot show.
 """
 
 from __future__ import annotations
@@ -12,37 +12,33 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
-from pathlib import Path
 
 from ..messages import shortened
-from .life import Act, Life, Rules, Words, time_and_place
-from .recall import CONJUNCTIONS, INTRODUCING, PREPOSITIONS, PRONOUNS, PUBLISHED, REFERRING, WORD, names_of
+from .life import Act, Life, Words, time_and_place
+from .recall import ENGLISH, PUBLISHED, WORD, names_of, rows_of
 from .state import Instruction
 
-MEANINGS = Path(__file__).with_name("meanings.txt")  # from WordNet, whose notice it holds
+MEANINGS = rows_of("meanings.txt")  # from WordNet, whose notice it holds
 _QUOTED = re.compile('["\u201c](.+)["\u201d]')
-_TOKEN = re.compile(WORD)
-_DETERMINERS = INTRODUCING | REFERRING | {"one"}
-_PREPOSITIONS = PREPOSITIONS | frozenset("about down up during like".split())
-_PRONOUNS = PRONOUNS | {"both"}
-_OTHERS = _PRONOUNS - frozenset("i you me".split())
+_TOKEN = re.compile(WORD + "|[.!?;:,]")
+_SHORT = re.compile("['\u2019](s|re|m|ll|d|ve)$")  # "he's", "Nori's"
+_DETERMINERS = ENGLISH["introducing"] | ENGLISH["referring"] | {"one"}
+_PREPOSITIONS = ENGLISH["prepositions"] | ENGLISH["particles"]
+_PRONOUNS = ENGLISH["pronouns"] | ENGLISH["plural"]
 _FUNCTION_WORDS = _DETERMINERS | _PREPOSITIONS | _PRONOUNS
-_PLURAL = frozenset("we they us them both".split())
-_PASSED_OVER = frozenset(
-    "who which is are was were be been being am does do did has have had will would can could must may again too also "
-    "well as here there now next later afterwards very so just really away out back together still same time this more "
-    "instead else starts start begins begin keeps keep wants want tries try goes gets let lets makes makes takes gives "
-    "comes where everyone everybody something someone somebody two himself herself itself themselves each other not no "
-    "it's let's".split()
-)
-_NEW_CLAUSE = CONJUNCTIONS | {"because"}
-_ENDINGS = [row.split("-") for row in "ies-y ied-y es- s- ed- er- ing- ing-e d- ying-ie".split()]
-_LIGHT = frozenset(  # verbs of which a noun says more, as in "plays cards", or another verb, as in "goes and swims"
-    "play move go went gone come travel have take give make do get look".split()
-)
-_WHERE = frozenset("home outside outdoors inside indoors upstairs downstairs downtown nearby".split())  # without a noun
-OWN_PLACES = "own places"  # which count wherever they stand
-_DONE = ("acts", "nouns", "moves", "going")  # the kinds that say what is done
+_NEW_CLAUSE = ENGLISH["conjunctions"] | ENGLISH["ends"]
+_CASES = {"her": "she", "him": "he"}
+_ENDINGS = [row.split("-") for row in "ies-y ves-f ied-y es- s- ed- ing- ing-e ed-e ying-ie".split()]
+_GRAMMAR = ("over", "then", "light", "denying")  # the kinds of words that mean nothing by themselves
+_VERBS = ("acts", "moves", "stances", "going")
+_VAGUE = {"acts": 0, "nouns": 0, "moves": 2, "hints": 10, "stances": 11, "going": 12}  # in saying what is done
+# The kinds to look for, the likely ones first: in a phrase, by its preposition, and elsewhere.
+_IN_PHRASE = {
+    "": ("looks", "nouns", "things", "places", "times", "adverbs"),
+    "with": ("looks", "things", "nouns", "adverbs", "places"),
+    "in": ("looks", "times", "places", "things", "nouns", "adverbs"),
+}
+_ELSEWHERE = ("times", "nouns", "adverbs", "places")
 STRANGE = "strange"  # the kind of a word that the world does not know
 
 
@@ -60,7 +56,7 @@ class Reading:
 @dataclass(frozen=True)
 class _Find:
     """What stands at one place of a sentence. meant: what the world calls it. exact: whether that is what was typed.
-    by: the preposition before it. clause: the number of its clause.
+    by: the preposition before it; `verb` of somebody after the verb. clause, turn: their numbers in the sentence.
     """
 
     kind: str
@@ -69,6 +65,7 @@ class _Find:
     exact: bool = False
     by: str = ""
     clause: int = 0
+    turn: int = 0
 
 
 def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[str] = ()) -> Reading:
@@ -85,192 +82,208 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
         return Reading(text, unknown=tuple(unknown))
     finds = list(_scan("{who} {motion} in the {place}".format(**match.groupdict()) if match else text, words))
     before = [part for part in map(PUBLISHED.fullmatch, reversed(past)) if part]
-    done = _what_is_done(finds)
+    done = min((find for find in finds if find.kind in _VAGUE), key=_vagueness, default=None)
     acts = (words.act_of(done.meant) if done else None, *(words.act_of(part["motion"]) for part in before))
     act = next(filter(None, acts), None)
-    named = any(find.kind == "who" or find.typed.lower() in _OTHERS or find.exact for find in finds)
     strange = sum(find.kind == STRANGE for find in finds)
-    by_chance = not named and strange > 0 and (done is None or 2 * strange >= len(finds))
+    half = 2 * strange > len(finds) and ENGLISH["somebody's"].isdisjoint(text.lower().split())
+    pronouns = {find.typed.lower() for find in finds if find.kind == "pronoun"} - ENGLISH["nobody"]
+    somebody = pronouns or any(find.exact for find in finds)
+    by_chance = not somebody and strange > 0 and (done is None or _VAGUE[done.kind] > 9 or half)
     if act is None or not finds or by_chance:
         known = "; ".join(known.phrase for known in words.acts[:3])
         like = f"this world shows nothing like {shortened(text, 60)!r}; say what somebody does, for example: {known}"
         raise ValueError(f"{like}; a text in double quotes is played as it is")
-    time, place = _best(finds, "times"), _best(finds, "places")
+    now, clause = [find for find in finds if done is None or find.turn <= done.turn], done.clause if done else 0
+    time, place = _best(now, "times", clause), _best(now[::-1], "places", clause)  # the last place is the widest
     for part in before:
         last_time, last_place = time_and_place(part["place"].removeprefix("in the same place by "), words.times)
         time, place = time or last_time, place or (last_place if last_place in words.places else "")
-    thing, look = _best(finds, "things"), _best(finds, "looks")
+    thing, look = _best(now, "things", clause), _best(now, "looks", clause)
     carried = thing and (f" with a {look} {thing}" if look else f" with the {thing}")
+    shown = (tuple(name for name in names_of(part["who"]) if name in words.characters) for part in before)
+    usual = words.adverbs[: 2 if life.rules.is_restful(act.change) else 3]  # from still on: gentle, or in the middle
     instruction = Instruction(
-        _who(finds, done, act, words, before),
+        _who(finds, done, act, words, list(filter(None, shown))),
         act.phrase + carried,
         place or next(iter(words.places), ""),
-        _best(finds, "adverbs") or _usual_adverb(act, words, life.rules),
+        _best(now, "adverbs", clause) or (usual[-1][0] if usual else ""),
         time or next(iter(words.times), ""),
     )
     used = {act.phrase, time, place, thing, look, instruction.adverb, *instruction.characters} - {""}
-    left_out = [find.typed for find in finds if find.meant not in used and find.kind not in ("pronoun", "going")]
+    said = {find.typed for find in finds if find.meant in used or find.kind in ("pronoun", "going", "hints")}
+    left_out = (find.typed for find in finds if find.typed not in said)
     return Reading(instruction.checked().text, text, tuple(dict.fromkeys(left_out)))
 
 
-def _what_is_done(finds: Sequence[_Find]) -> _Find | None:
-    """In the first clause that says it: a verb or its object that is clear, else another noun, or a vaguer verb."""
-
-    def vague(find: _Find) -> tuple[bool, int, int]:
-        is_clear = find.kind == "acts" or find.kind == "nouns" and not find.by
-        return find.kind == "going", find.clause, 0 if is_clear else 1 if find.kind == "nouns" else 2
-
-    return min((find for find in finds if find.kind in _DONE), key=vague, default=None)
+def _vagueness(find: _Find) -> tuple[int, int, int]:
+    """Least where a sentence says what is done: in its first clause, by a verb or its object that is clear, else by a
+    thing of the world, a verb that is less clear, or another noun; by the vaguest kinds only if nothing else does.
+    """
+    vague = _VAGUE[find.kind] + (find.kind == "nouns" and find.by != "") * (1 if find.exact else 3)
+    return max(vague, 9), find.clause, vague
 
 
-def _best(finds: Sequence[_Find], kind: str) -> str:
-    """What was found of a kind, the world's own words first; empty if there is nothing."""
-    best = max((find for find in finds if find.kind == kind), key=lambda find: find.exact, default=None)
+def _best(finds: Sequence[_Find], kind: str, clause: int) -> str:
+    """What was found of a kind: the world's own words first, then what is in the clause; empty if there is nothing."""
+    there = (find for find in finds if find.kind == kind)
+    best = max(there, key=lambda find: (find.exact, find.clause == clause, find.by != ""), default=None)
     return best.meant if best else ""
 
 
 def _who(
-    finds: Sequence[_Find], done: _Find | None, act: Act, words: Words, before: Sequence[re.Match[str]]
+    finds: Sequence[_Find], done: _Find | None, act: Act, words: Words, shown: Sequence[tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """Those who are named before what is done, else whom a pronoun means or who was on; with an act for two, a friend.
-
-    before: the parts of the past instructions, the last one first.
+    """Who does it: the subject of its clause, or of one before, else who was on; and with an act for two, a friend.
+    shown: the characters of the turns before, the last turn first.
     """
-    known = (tuple(name for name in names_of(part["who"]) if name in words.characters) for part in before)
-    shown = list(filter(None, known))
-    first = finds if done is None else finds[: finds.index(done)]
-    named = tuple(dict.fromkeys(find.meant for find in first if find.kind == "who"))
-    others = [find.meant for find in finds if find.kind == "who"]
-    pronoun = next((find.typed.lower() for find in first if find.kind in ("who", "pronoun")), "")
-    couple = next((names for names in shown if len(names) > 1), ())
-    if pronoun in _PLURAL and couple:
-        return couple
-    if not named or pronoun in _PRONOUNS:
-        on = [name for names in shown for name in names if name not in others]
-        named = tuple((*on, *others, *words.characters)[:1])
-    if act.company and len(named) == 1:
-        recent = [name for names in shown for name in names]
+    people, recent = _people(finds, words, shown), [name for names in shown for name in names]
+    clause = done.clause if done else min((find.clause for find, _ in people), default=0)
+    subjects = [(find.clause, name) for find, name in people if find.by in ("", "of") and find.clause <= clause]
+    named = [name for at, name in subjects if at == subjects[-1][0]]
+    here = [name for find, name in people if find.clause == clause]
+    others = [*here, *(name for _, name in people)]
+    if not named:
+        agents = [name for find, name in people if find.by in ("for", "by", "from")]
+        named = [*agents, *(name for name in recent if name not in here), *others, *words.characters][:1]
+    if act.company and len(set(named)) == 1:
         tried = [name for name in words.characters if words.tried(named[0], name)]
-        named += tuple(name for name in (*others, *recent, *tried) if name != named[0])[:1]
-    return named
+        named += [name for name in (*others, *recent, *tried) if name != named[0]][:1]
+    return tuple(dict.fromkeys(named))
 
 
-def _usual_adverb(act: Act, words: Words, rules: Rules) -> str:
-    group = 1 if rules.is_restful(act.change) else 2  # from still on: gentle, or in the middle
-    return words.adverbs[min(group, len(words.adverbs) - 1)][0] if words.adverbs else ""
+def _people(finds: Sequence[_Find], words: Words, shown: Sequence[tuple[str, ...]]) -> list[tuple[_Find, str]]:
+    """Whom names and pronouns mean: "she" the first in a clause before, or else the last one on, who is a she."""
+    called, recent = dict(words.pronouns), [name for names in shown for name in names]
+    people: list[tuple[_Find, str]] = []
+    for find in finds:
+        pronoun = _CASES.get(find.typed.lower(), find.typed.lower())
+        earlier = [name for one, name in people if one.clause < find.clause]
+        meant: list[str] = []
+        if find.kind == "who":
+            meant = [find.meant]
+        elif find.kind == "pronoun" and pronoun in ENGLISH["plural"]:
+            couple = next((names for names in shown if len(names) > 1 and set(names).issuperset(earlier)), recent)
+            meant = list(dict.fromkeys(earlier if len(set(earlier)) > 1 else (*earlier, *couple)))[:2]
+        elif find.kind == "pronoun" and pronoun not in ENGLISH["nobody"]:
+            here = [name for one, name in people if one.clause == find.clause]
+            here += [one.meant for one in finds if one.kind == "who" and one.clause >= find.clause]
+            there = [name for name in (*earlier, *recent, *words.characters) if name not in here]
+            meant = ([name for name in there if called.get(name, pronoun) == pronoun] or there)[:1]
+        people += [(find, name) for name in meant]
+    return people
 
 
 def _scan(text: str, words: Words) -> Iterator[_Find]:
     """What the world knows in a text, from left to right, and what is strange to it."""
-    tokens = _TOKEN.findall(text)
-    index, clause, preposition, in_phrase, going = 0, 0, "", False, False
-    while index < len(tokens):
-        token = tokens[index].lower()
-        kinds = _kinds(preposition, in_phrase, token)
-        kind, meant, count = next(_matches(tokens, index, words, kinds), ("", "", 1))
+    tokens, plain = [*_TOKEN.findall(text), "."], [*_plain(text), "."]
+    names = {name.lower().split()[0] for name in words.characters} | _PRONOUNS
+    index, clause, turn, preposition, in_phrase, going, denied = 0, 0, 0, "", False, False, False
+    role, joined, acted = "", -1, False  # of the last person; where another one joins in; whether the clause has a verb
+    while index < len(tokens) - 1:
+        token, after = plain[index : index + 2]
+        likely = _IN_PHRASE.get(preposition, _IN_PHRASE["in"]) if in_phrase else (*_VERBS, *_ELSEWHERE)
+        kind, meant, count, exact = _longest(plain[index:], words, ("who", *likely, *_GRAMMAR))
         typed = " ".join(tokens[index : index + count])
-        if kind and (count > 1 or token not in _FUNCTION_WORDS):
-            own = meant.lower().split()[0]
-            exact = own in _stems(token, kind) or kind == "places" and token.startswith(own)  # "mountainside"
-            shown_as = "places" if kind == OWN_PLACES else kind
-            yield _Find(shown_as, meant, typed, exact, preposition if in_phrase else "", clause)
-            going = going or kind == "going"
-            if kind != "looks":
+        is_object = token == "her" and (not after.isalpha() or after in _FUNCTION_WORDS | _NEW_CLAUSE)
+        if kind == "who" or token in _PRONOUNS or is_object:
+            if joined != index:
+                role = plain[index - 1] if index and plain[index - 1] in _PREPOSITIONS else "verb" if acted else ""
+            yield _Find(kind or "pronoun", meant, _SHORT.sub("", typed), kind == "who", role, clause, turn)
+            acted, joined = acted or role == "" and token not in ENGLISH["nobody"], index + count
+            if token == tokens[index].lower():  # and not as in "with Pico's umbrella"
                 preposition, in_phrase = "", False
+        elif kind in _GRAMMAR and token not in _FUNCTION_WORDS:
+            in_phrase, clause, turn = False, clause + (kind == "then"), turn + (kind == "then")
+            acted, denied = kind == "light" or acted and kind != "then", kind == "denying" or denied and kind != "then"
+        elif kind and (count > 1 or token not in _FUNCTION_WORDS):
+            by, kind = preposition if in_phrase else "", STRANGE if denied and kind in _VAGUE else kind
+            yield _Find(kind, meant, typed, exact, by, clause, turn)
+            if kind == "places" and (hint := _longest(plain[index + count - 1 :], words, ("nouns",))[1]):
+                yield _Find("hints", hint, typed, False, by, clause, turn)  # "goes to bed" is what is done, too
+            going, acted = going or kind == "going", acted or kind in _VERBS
+            if kind != "looks" and not (kind == "times" and _longest(plain[index + count :], words, ("places",))[1]):
+                preposition, in_phrase = "", False
+        elif token in ("and", ",") and joined == index and after in names:
+            joined = index + 1
+        elif token in _NEW_CLAUSE or token == "," and after in names:
+            clause, preposition, in_phrase, acted, denied = clause + 1, "", False, False, False
         elif token in _DETERMINERS:
             in_phrase = True
         elif token in _PREPOSITIONS:
             preposition, in_phrase = token, token != "to" or going
-        elif token in _PRONOUNS:
-            yield _Find("pronoun", "", typed)
-            in_phrase = False
-        elif token in _PASSED_OVER or token in _NEW_CLAUSE:
-            clause, in_phrase = clause + (token in _NEW_CLAUSE), False
-        elif not token.isdecimal():
-            yield _Find(STRANGE, "", typed)
+        elif token != "," and not token.isdecimal():
+            yield _Find(STRANGE, "", typed, clause=clause, turn=turn)
         index += count
 
 
-def _kinds(preposition: str, in_phrase: bool, token: str) -> tuple[str, ...]:
-    """The kinds of words to look for, the likely ones first."""
-    if not in_phrase:
-        where = ("places",) if token in _WHERE else ()
-        return ("who", *where, "acts", "moves", "going", "times", "nouns", "adverbs", OWN_PLACES)
-    if preposition == "with":
-        return ("who", "looks", "things", "nouns", "adverbs", "places")
-    if preposition:
-        return ("who", "looks", "times", "places", "things", "nouns", "adverbs")
-    return ("who", "looks", "nouns", "things", "places", "times", "adverbs")
-
-
-def _matches(tokens: Sequence[str], index: int, words: Words, kinds: Sequence[str]) -> Iterator[tuple[str, str, int]]:
-    """(kind, what the world calls it, number of tokens) of what stands at a token, the longest of each kind."""
+def _longest(tokens: Sequence[str], words: Words, kinds: Sequence[str]) -> tuple[str, str, int, bool]:
+    """(kind, what the world calls it, number of tokens, exact) of the longest that tokens begin with, or likeliest."""
     table = _lexicon(words)
-    for kind in kinds:
-        there = (row for stem in _stems(tokens[index], kind) for row in table.get((kind, stem), ()))
-        lengths = ((_length(tokens[index:], phrase), meant) for phrase, meant in there)
-        count, meant = max(lengths, default=(0, ""), key=itemgetter(0))
-        if count:
-            yield kind, meant, count
+    there = ((kind, row) for kind in kinds for stem in _stems(tokens[0], kind) for row in table.get((kind, stem), ()))
+    found = ((kind, meant, _length(tokens, phrase), exact) for kind, (phrase, meant, exact) in there)
+    best = max(found, key=itemgetter(2), default=("", "", 0, False))
+    return best if best[2] else ("", "", 1, False)
 
 
 def _length(tokens: Sequence[str], phrase: Sequence[str]) -> int:
     """How many tokens a phrase covers whose first word is there; 0 if not all of it is. It has no determiners."""
     at = 1
     for word in phrase[1:]:
-        while at < len(tokens) and tokens[at].lower() in _DETERMINERS:
+        while tokens[at] in _DETERMINERS | {"it", "."} and at < len(tokens) - 1:
             at += 1
-        if at == len(tokens) or word not in _stems(tokens[at]):
+        if word not in _stems(tokens[at]):
             return 0
         at += 1
     return at
 
 
-@lru_cache(maxsize=1)
-def _meanings() -> list[tuple[str, list[str], list[str]]]:
-    """(kind, what a world may call it, other words), of meanings.txt."""
-    lines = [line for line in MEANINGS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    rows = (row.partition(":") for row in "\n".join(lines).replace("\n  ", " ").splitlines())
-    return [(head.split()[0], head.split()[1:], alike.split()) for head, _, alike in rows]
-
-
 @lru_cache(maxsize=8)
-def _lexicon(words: Words) -> dict[tuple[str, str], list[tuple[tuple[str, ...], str]]]:
-    """(kind, first word) -> phrases without determiners, and what the world calls each."""
-    more: list[tuple[str, str, str]] = []
+def _lexicon(words: Words) -> dict[tuple[str, str], list[tuple[tuple[str, ...], str, bool]]]:
+    """(kind, first word) -> phrases without determiners, what the world calls each, and whether it is that."""
     rows = [("who", name, name) for name in words.characters]
     rows += [("acts", act.phrase, act.phrase) for act in words.acts]
     rows += [("adverbs", adverb, adverb) for group in words.adverbs for adverb in group]
     for kind in ("places", "times", "things", "looks"):
         rows += [(kind, text, text) for text in getattr(words, kind)]
-    for kind, names, alike in _meanings():
-        called = [meant for of, _, meant in rows if of == ("acts" if kind in ("nouns", "moves") else kind)]
+    more = [(kind, word, "") for kind in _GRAMMAR for word in ENGLISH[kind]]
+    for (kind, *names), alike in MEANINGS:
+        called = [meant for of, _, meant in rows if of == ("acts" if kind in _VAGUE else kind)]
         meant = next((text for name in names for text in called if name in text.split()), None)
         if meant is not None:
             more += [(kind, word, meant) for word in (names[0], *alike)]
     meanings = {word: meant for kind, word, meant in more if kind in ("acts", "moves")}
     heads = ((act.phrase.split()[0], act.phrase) for act in words.acts)
     rows += [("acts", head, phrase) for head, phrase in heads if meanings.get(head, phrase) == phrase]
-    rows += [(OWN_PLACES, place, place) for place in words.places]
-    table: dict[tuple[str, str], list[tuple[tuple[str, ...], str]]] = {}
+    forms = {names[0]: alike for (kind, *names), alike in MEANINGS if kind == "form"}
+    table: dict[tuple[str, str], list[tuple[tuple[str, ...], str, bool]]] = {}
     for kind, text, meant in rows + more:
-        phrase = tuple(word for word in _TOKEN.findall(text.lower()) if word not in _DETERMINERS)
+        phrase = tuple(word for word in _plain(text.replace("_", " ")) if word not in _DETERMINERS | {"."})
+        own = meant.lower().split()[: None if kind in ("places", "nouns") else 1]  # "broom" is of "broomstick"
+        idiom = len(phrase) > 1 and kind in _VERBS
         if phrase:
-            kind = "going" if kind in ("acts", "moves") and phrase[0] in _LIGHT and len(phrase) == 1 else kind
-            table.setdefault((kind, phrase[0]), []).append((phrase, meant))
+            kind = "going" if kind in ("acts", "moves") and text in ENGLISH["light"] else kind
+            row = (phrase, meant, idiom or any(word[:4] == phrase[0][:4] for word in own))
+            for first in (phrase[0], *(forms.get(phrase[0], ()) if kind in _VERBS else ())):
+                table.setdefault((kind, first), []).append(row)
     return table
+
+
+def _plain(text: str) -> list[str]:
+    """The words and stops of a text, in small letters, without what is short for "is" or says whose it is."""
+    return [_SHORT.sub("", token.lower().replace("\u2019", "'")) for token in _TOKEN.findall(text)]
 
 
 def _stems(token: str, kind: str = "") -> tuple[str, ...]:
     """The words that a token may be a form of: "skis" of ski, "hurried" of hurry, "swimming" of swim."""
-    word = re.sub("['\u2019]s$", "", token.lower())
-    stems = [word]
+    stems = [token]
     for ending, instead in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) > 1:
-            stem = word[: len(word) - len(ending)]
+        if token.endswith(ending) and len(token) - len(ending) > 1:
+            stem = token[: len(token) - len(ending)]
             stems += [stem + instead]
             if ending in ("ed", "ing") and stem[-1] == stem[-2]:
                 stems += [stem[:-1]]
     if kind == "adverbs":
-        stems += [f"{word}ly", f"{word[:-1]}ily"]  # "angry" as angrily
+        word = token.removesuffix("er")
+        stems += [word, f"{word}ly", f"{word}dly", f"{word[:-1]}ily"]  # "angry" as angrily
     return tuple(stems)

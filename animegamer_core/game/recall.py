@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 
 RECENT, RECALL = "recent", "recall"
 MEMORIES = (RECENT, RECALL)
@@ -24,28 +25,16 @@ PUBLISHED = re.compile(r"Character: (?P<who>[^;]+); Motion: (?P<motion>[^;]+); B
 
 WORD = r"[^\W_]+(?:['\u2019-][^\W_]+)*"
 _WORD = re.compile(WORD + r"|[^\w\s]")
-INTRODUCING = frozenset("a an some another".split())
-REFERRING = frozenset("the his her its their my our your this that these those".split())
-PREPOSITIONS = frozenset(
-    "with without on onto in into inside at by from to toward towards under over above below beside behind between "
-    "near through across along around of for against past off".split()
-)
-PRONOUNS = frozenset("i you he she it we they me him us them".split())
-CONJUNCTIONS = frozenset("and or but while then as when until before after".split())
-_AFTER_A_PHRASE = CONJUNCTIONS | frozenset(
-    "who which is are was were be has have had away again together up down out back there here today tonight now "
-    "too overhead everywhere".split()
-)
-_NO_ADVERBS = frozenset(  # the nouns and adjectives in -ly; every other word in -ly is an adverb
-    "ally anomaly assembly belly brolly bully butterfly dolly dragonfly family filly firefly fly folly gully "
-    "holly homily housefly jelly lily mayfly monopoly potbelly rally reply sawfly supply tally telly underbelly "
-    "waterlily wily beastly bodily bristly bubbly burly chilly comely costly cowardly crinkly crumbly cuddly curly "
-    "daily deadly early earthly elderly fatherly frilly friendly ghastly ghostly giggly grisly heavenly "
-    "hilly holy homely hourly jolly kindly kingly likely lively lonely lovely lowly manly melancholy monthly motherly "
-    "oily only orderly pearly pebbly prickly princely queenly scaly scholarly shapely sickly silly smelly sparkly "
-    "spindly sprightly squiggly stately steely stubbly surly tingly ugly ungainly unruly weekly wiggly wobbly woolly "
-    "wooly worldly wrinkly yearly".split()
-)
+
+
+def rows_of(file: str) -> list[tuple[list[str], list[str]]]:
+    """The words before and after the colon of each row, of a file of words beside this one."""
+    lines = Path(__file__).with_name(file).read_text(encoding="utf-8").splitlines()
+    text = "\n".join(line for line in lines if not line.startswith("#")).replace("\n  ", " ")
+    return [(head.split(), words.split()) for head, _, words in (row.partition(":") for row in text.splitlines())]
+
+
+ENGLISH = {head[0]: frozenset(words) for head, words in rows_of("english.txt")}
 
 
 @dataclass(frozen=True)
@@ -109,7 +98,7 @@ def named_in(text: str) -> Named:
     else:
         phrases, place = list(_phrases(parts["motion"])), list(_phrases("in " + parts["place"]))
         who = names_of(parts["who"])
-    characters = tuple(_key(name) for name in who if name.lower() not in PRONOUNS)
+    characters = tuple(_key(name) for name in who if name.lower() not in ENGLISH["pronouns"])
     places = tuple(phrase.nouns[0] for phrase in place[:1] if phrase.names)
     phrases = [phrase for phrase in phrases if phrase.names]
     every = [*phrases, *(phrase for phrase in place if phrase.names)]
@@ -197,7 +186,8 @@ class _Phrase:
         return tuple(map(_key, self.words[: -3 if verb else -2 : -1]))
 
 
-_FUNCTION_WORDS = INTRODUCING | REFERRING | PREPOSITIONS | _AFTER_A_PHRASE
+_BEGINNING = ENGLISH["introducing"] | ENGLISH["referring"] | ENGLISH["prepositions"]
+_FUNCTION_WORDS = _BEGINNING | ENGLISH["conjunctions"] | ENGLISH["after"]
 
 
 def _phrases(text: str) -> Iterator[_Phrase]:
@@ -208,15 +198,14 @@ def _phrases(text: str) -> Iterator[_Phrase]:
     words: list[str] | None = None
     introduces, subject, before = False, False, "."
     for token in chain(_WORD.findall(text.lower()), ["."]):
-        is_adverb = token.endswith("ly") and token not in _NO_ADVERBS
+        is_adverb = token.endswith("ly") and token not in ENGLISH["nouns-ly"]
         if words is not None and token not in _FUNCTION_WORDS and token[0].isalnum() and not (is_adverb and words):
             words += [] if is_adverb else [token]
             continue
         if words:
             yield _Phrase(tuple(words), introduces, subject)
-        begins = token in INTRODUCING or token in REFERRING or token in PREPOSITIONS
-        words, introduces = ([] if begins else None), token in INTRODUCING
-        subject, before = before in CONJUNCTIONS or not before[0].isalnum(), token
+        words, introduces = ([] if token in _BEGINNING else None), token in ENGLISH["introducing"]
+        subject, before = before in ENGLISH["conjunctions"] or not before[0].isalnum(), token
 
 
 _ENDINGS = {"ie": "y", "ve": "f", "fe": "f"} | {f"{letter}e": letter for letter in "shoxz"}

@@ -150,6 +150,7 @@ WORDS = Words(
     adverbs=tuple(ADVERBS.values()),
     things=PROPS,
     looks=tuple(COLOURS),
+    pronouns=tuple((row.name, row.pronoun) for row in CHARACTERS.values()),
 )
 LIFE = Life(RULES, WORDS)  # as in world.json
 

