@@ -27,16 +27,17 @@ _PREPOSITIONS = ENGLISH["prepositions"] | ENGLISH["particles"]
 _PRONOUNS = ENGLISH["pronouns"] | ENGLISH["plural"]
 _FUNCTION_WORDS = _DETERMINERS | _PREPOSITIONS | _PRONOUNS
 _NEW_CLAUSE = ENGLISH["conjunctions"] | ENGLISH["ends"]
-_CASES = {"her": "she", "him": "he"}
+_CASES = {"her": "she", "him": "he", "them": "they"}
 _ENDINGS = [row.split("-") for row in "ies-y ves-f ied-y es- s- ed- ing- ing-e ed-e ying-ie".split()]
 _GRAMMAR = ("over", "then", "light", "denying")  # the kinds of words that mean nothing by themselves
 _VERBS = ("acts", "moves", "stances", "going")
 _VAGUE = {"acts": 0, "nouns": 0, "moves": 2, "hints": 10, "stances": 11, "going": 12}  # in saying what is done
 # The kinds to look for, the likely ones first: in a phrase, by its preposition, and elsewhere.
+_FIRST = ("who", "then", "denying")
 _IN_PHRASE = {
     "": ("looks", "nouns", "things", "places", "times", "adverbs"),
     "with": ("looks", "things", "nouns", "adverbs", "places"),
-    "in": ("looks", "times", "places", "things", "nouns", "adverbs"),
+    "in": ("looks", "times", "things", "places", "nouns", "adverbs"),
 }
 _ELSEWHERE = ("times", "nouns", "adverbs", "places")
 STRANGE = "strange"  # the kind of a word that the world does not know
@@ -88,7 +89,7 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     strange = sum(find.kind == STRANGE for find in finds)
     half = 2 * strange > len(finds) and ENGLISH["somebody's"].isdisjoint(text.lower().split())
     pronouns = {find.typed.lower() for find in finds if find.kind == "pronoun"} - ENGLISH["nobody"]
-    somebody = pronouns or any(find.exact for find in finds)
+    somebody = pronouns or any(find.exact and find.kind in ("who", "acts", "nouns", "places") for find in finds)
     by_chance = not somebody and strange > 0 and (done is None or _VAGUE[done.kind] > 9 or half)
     if act is None or not finds or by_chance:
         known = "; ".join(known.phrase for known in words.acts[:3])
@@ -144,7 +145,7 @@ def _who(
     here = [name for find, name in people if find.clause == clause]
     others = [*here, *(name for _, name in people)]
     if not named:
-        agents = [name for find, name in people if find.by in ("for", "by", "from")]
+        agents = [name for find, name in people if find.by in ("for", "by", "from") or not done]
         named = [*agents, *(name for name in recent if name not in here), *others, *words.characters][:1]
     if act.company and len(set(named)) == 1:
         tried = [name for name in words.characters if words.tried(named[0], name)]
@@ -166,7 +167,8 @@ def _people(finds: Sequence[_Find], words: Words, shown: Sequence[tuple[str, ...
             couple = next((names for names in shown if len(names) > 1 and set(names).issuperset(earlier)), recent)
             meant = list(dict.fromkeys(earlier if len(set(earlier)) > 1 else (*earlier, *couple)))[:2]
         elif find.kind == "pronoun" and pronoun not in ENGLISH["nobody"]:
-            here = [name for one, name in people if one.clause == find.clause]
+            subject = (earlier or recent)[:1] if find.by else []  # as in "hugs him", where it is left out
+            here = [name for one, name in people if one.clause == find.clause] or subject
             here += [one.meant for one in finds if one.kind == "who" and one.clause >= find.clause]
             there = [name for name in (*earlier, *recent, *words.characters) if name not in here]
             meant = ([name for name in there if called.get(name, pronoun) == pronoun] or there)[:1]
@@ -183,12 +185,18 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
     while index < len(tokens) - 1:
         token, after = plain[index : index + 2]
         likely = _IN_PHRASE.get(preposition, _IN_PHRASE["in"]) if in_phrase else (*_VERBS, *_ELSEWHERE)
-        kind, meant, count, exact = _longest(plain[index:], words, ("who", *likely, *_GRAMMAR))
+        kind, meant, count, exact = _longest(plain[index:], words, (*_FIRST, *likely, "over", "light"))
         typed = " ".join(tokens[index : index + count])
         is_object = token == "her" and (not after.isalpha() or after in _FUNCTION_WORDS | _NEW_CLAUSE)
         if kind == "who" or token in _PRONOUNS or is_object:
             if joined != index:
-                role = plain[index - 1] if index and plain[index - 1] in _PREPOSITIONS else "verb" if acted else ""
+                role = (
+                    plain[index - 1]
+                    if index and plain[index - 1] in _PREPOSITIONS
+                    else "verb"
+                    if acted or token in _CASES
+                    else ""
+                )
             yield _Find(kind or "pronoun", meant, _SHORT.sub("", typed), kind == "who", role, clause, turn)
             acted, joined = acted or role == "" and token not in ENGLISH["nobody"], index + count
             if token == tokens[index].lower():  # and not as in "with Pico's umbrella"
@@ -212,7 +220,9 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
             in_phrase = True
         elif token in _PREPOSITIONS:
             preposition, in_phrase = token, token != "to" or going
-        elif token != "," and not token.isdecimal():
+        elif token == ",":
+            denied = False
+        elif not token.isdecimal():
             yield _Find(STRANGE, "", typed, clause=clause, turn=turn)
         index += count
 

@@ -20,7 +20,8 @@ ROWS = Path(__file__).with_suffix(".txt")
 TARGET = Path(__file__).parents[2] / "animegamer_core" / "game" / "meanings.txt"
 FILES = {"v": "verb", "n": "noun", "r": "adv"}
 KINDS = {"acts moves stances": "v", "nouns": "n", "places": "n", "times": "n", "things": "n", "adverbs": "r"}
-SENSES, STEPS, LATER, MOST = 3, 7, 1.4, 3.5  # looked at of a word; up; cost of a later sense; largest cost
+SENSES, STEPS, MOST = 4, 7, 3.5  # looked at of a word; up; largest cost
+LATER, NAMED = 1.4, 0.5  # cost of a later sense, and if it is the one that a row names
 HEAD = "What common words mean, in words that a world may know. Made by tests/measure/meanings.py from WordNet."
 
 
@@ -72,16 +73,21 @@ def main() -> None:
         for (of, word), senses in wordnet.index.items():
             *first, last = word.split("_")
             clear = word.islower() and len(word) > 1 and word not in placed
-            phrase = len(first) < (3 if part == "v" or kinds == "places" else 1) and heads.isdisjoint(first)
+            phrase = len(first) < (3 if kinds not in ("times", "things") else 1) and heads.isdisjoint(first)
             if of == part and clear and phrase and all(map(str.isalpha, (*first, last))):
                 near = ((rank, wordnet.nearest(sense, named)) for rank, sense in enumerate(senses[:SENSES]))
                 fitting = ((rank, *at) for rank, at in near if at and (part == "v" or 0 in (rank, at[0])))
-                costs = [(LATER * rank + (0.5 if part == "n" else 1) * steps, row) for rank, steps, row in fitting]
+                weighed = ((LATER if steps else NAMED, rank, steps, row) for rank, steps, row in fitting)
+                costs = [
+                    (later * rank + (0.5 if part == "n" else 1) * steps, row) for later, rank, steps, row in weighed
+                ]
                 if costs and min(costs)[0] <= (0 if part == "v" and word in wordnet.adjectives else MOST):
                     row_of[word] = min(costs)[1]
         for word, number in row_of.items():
             last = word.rsplit("_", 1)[-1]
-            if part == "v" or word == last or row_of.get(last, number) != number:  # of "oak tree", "tree" says as much
+            if (
+                part == "v" or word == last or row_of.get(last, kinds != "places" or number) != number
+            ):  # of "oak tree", "tree" says as much
                 found[number].add(word)
     licence = (folder / "data.verb").read_text(encoding="utf-8").splitlines()[:29]
     text = [f"# {HEAD}", "#", *(f"# {line.lstrip().partition(' ')[2]}".strip() for line in licence)]
