@@ -55,7 +55,7 @@ class BuildGameDataset(io.ComfyNode):
         return schema(
             node_id="BuildGameDataset",
             search_aliases=("film to dataset", "captions", "scene cuts", "clips", "training data"),
-            advanced=("held_out", "start_time", "duration"),
+            advanced=("held_out", "start_time", "duration", "crop"),
             inputs=[
                 io.Combo.Input("film", options=list(_films()) or [NO_FILM], upload=io.UploadType.video),
                 io.String.Input("dataset", default="my-film"),
@@ -68,6 +68,7 @@ class BuildGameDataset(io.ComfyNode):
                 io.Float.Input("held_out", default=0.1, min=0.0, max=0.9, step=0.05),
                 io.Float.Input("start_time", default=0.0, min=0.0, max=86400.0, optional=True),
                 io.Float.Input("duration", default=0.0, min=0.0, max=86400.0, optional=True),
+                io.String.Input("crop", default="", optional=True),
             ],
             outputs=[DatasetSocket.Output("dataset_out"), io.String.Output("report"), io.Image.Output("stats")],
             is_output_node=True,
@@ -151,7 +152,7 @@ def _build(given: typing.Any, films: Sequence[Path]) -> tuple[BuildReport, Mappi
     from ..animegamer_core.spec import get_spec
 
     out, progress = _dataset_folder(given.dataset), comfyui.NodeProgress()
-    shape, games = ClipShape.of(get_spec(given.size).decoder), GamePlan(held_out=given.held_out)
+    shape, games = ClipShape.of(get_spec(given.size).decoder, given.crop), GamePlan(held_out=given.held_out)
     part = FilmPart(given.start_time, given.duration)
     settings = BuildSettings(shape=shape, part=part, games=games).of_folder(out)
     captioner = _captioner(given, out, films)

@@ -61,6 +61,8 @@ class Build:
     part: Part = field(default_factory=dict)
     most_text: float = MOST_TEXT
     """Fraction of the picture; clips with more text are dropped as credits or titles; 1: drop none."""
+    crop: str = ""
+    """What to cut away from the picture, such as subtitles: top=10%,bottom=80px; also left, right."""
     captioner: Literal["none", "endpoint", "transformers", "script"] = "none"
     """Who captions the clips; the options that follow default to the captioner's own values."""
     endpoint: Endpoint = field(default_factory=dict)
@@ -108,7 +110,7 @@ class Build:
         flow["device"] = "cpu" if self.flow == "dis" else choose_device(flow.get("device", "auto"))
         flow["slow_fraction"] = SLOW_FRACTION if self.slow_fraction is None else self.slow_fraction
         settings = BuildSettings(
-            shape=ClipShape.of(get_spec(self.spec).decoder),
+            shape=ClipShape.of(get_spec(self.spec).decoder, self.crop),
             part=FilmPart(**self.part),
             most_text=self.most_text,
             flow=FlowSettings(**flow),

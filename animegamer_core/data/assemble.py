@@ -8,6 +8,7 @@ out.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from .captions.run import Captioner, CaptionReport, caption_clips
 from .dataset import GAMES, TURNS, DatasetFolder, GameLine, read_info, with_levels, write_tables
 from .films.cutting import ClipShape, Cut, Duplicates, is_cut
 from .films.film_index import FILMS, FilmEntry, check_same_settings, read_film_index, read_scenes, remove_unused_clips
+from .films.framing import Margins
 from .films.scenes import Scene
 from .films.writing import Line, credits_and_subtitles
 from .games import games_of
@@ -135,19 +137,18 @@ def assemble_dataset(
             remove_unused_clips(out, name)
     broken = {name: film.survey.broken for name, film in films.items() if film.survey.broken is not None}
     shown = [subtitles.get(record.clip, []) for record in records]
-    return BuildReport(counts, broken, open_scenes, report, dataset, _crop_advice(shown))
+    return BuildReport(counts, broken, open_scenes, report, dataset, _crop_advice(shown, settings.shape.crop))
 
 
-def _crop_advice(shown: Sequence[Sequence[Line]]) -> str:
+def _crop_advice(shown: Sequence[Sequence[Line]], crop: Margins) -> str:
     """How many clips show subtitles, and how to leave them out; '' if none does. shown: their lines in each clip."""
-    lines = [line for clip in shown for line in clip]
-    if not lines:
-        return ""
-    top = max((line.top + line.height for line in lines if line.middle < 0.5), default=0.0)
-    bottom = max((1 - line.top for line in lines if line.middle > 0.5), default=0.0)
-    return (
+    lines = [line for clip in shown for line in clip]  # some letters are half as high again
+    ends = {"top": [line.top + 1.5 * line.height for line in lines if line.middle < 0.5]}
+    ends["bottom"] = [1 - line.top + 0.5 * line.height for line in lines if line.middle > 0.5]
+    sides = ",".join(f"{side}={math.ceil(100 * max(found))}%" for side, found in ends.items() if found)
+    return sides and (
         f"{sum(map(bool, shown))} of {len(shown)} clips show subtitles, which a world learns to draw; to leave them "
-        f"out, crop the upper {top:.0%} and the lower {bottom:.0%} of the film, and build it in another folder"
+        f"out, build in another folder with crop {sides}{' of what is left now' if crop != Margins() else ''}"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import multiprocessing
 import os
 import signal
@@ -43,9 +42,12 @@ def parallel_map(
     # spawn, not fork: OpenCV's and CUDA's threads do not survive a fork
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _init_worker)
     try:
-        with _sigint_blocked():
-            starts = range(0, len(items), chunk)
+        starts = range(0, len(items), chunk)
+        interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # processes inherit that; Ctrl-C is for this one alone
+        try:
             parts = deque(pool.submit(_map_all, work, items[start : start + chunk]) for start in starts)
+        finally:
+            signal.signal(signal.SIGINT, interrupt)
         # one after the other is let go, since results may be large
         for part in (parts.popleft() for _ in starts) if ordered else as_completed(parts):
             yield from part.result()
@@ -64,21 +66,8 @@ def _map_all(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     return [work(item) for item in items]
 
 
-@contextlib.contextmanager
-def _sigint_blocked() -> Iterator[None]:
-    """Block Ctrl-C while processes start; they inherit the block, so only the main program handles it."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 def _init_worker() -> None:
-    """Keep OpenCV from starting threads in every process, and leave Ctrl-C to the main program."""
+    """Keep OpenCV from starting threads in every process; on Windows, Ctrl-C is not inherited as ignored."""
     import cv2
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

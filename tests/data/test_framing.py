@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from animegamer_core.data.films.film import FilmFrame
-from animegamer_core.data.films.framing import BorderSample, Crop, border_sample, crops_of_scenes, fit
+from animegamer_core.data.films.framing import BorderSample, Crop, Margins, border_sample, crops_of_scenes, fit
 from animegamer_core.data.films.scenes import Scene
 
 HEIGHT, WIDTH = 180, 320
@@ -150,3 +150,17 @@ def test_what_remains_is_the_middle_in_its_own_shape():
     assert abs(len(rows) - 96 * 0.6) <= 2 and abs(len(columns) - len(rows)) <= 2
     assert abs(rows.mean() - 47.5) <= 1 and abs(columns.mean() - 71.5) <= 1
     assert not out[0].any() and not out[:, 0].any() and not out[:, -1].any()
+
+
+@pytest.mark.parametrize("shape", [(180, 320, 3), (180, 240, 3), (320, 180, 3)])
+def test_a_crop_takes_its_share_of_what_the_clips_would_show(shape):
+    frame = np.broadcast_to(np.linspace(0, 255, shape[0])[:, None, None], shape).astype(np.uint8)
+    whole = fit(frame, Crop(), (96, 144)).astype(int)
+    cropped = fit(frame, Margins.parse("top=25%, bottom 12.5 %").within(Crop(), shape, (96, 144)), (96, 144))
+    assert np.abs(cropped[[0, -1], 0] - whole[[24, 83], 0]).max() <= 3
+    assert Margins.parse("left=40px").within(Crop(2, 3, 4, 5), shape, (96, 144)) == Crop(2, 3, 44, 5)
+    with pytest.raises(ValueError, match="leaves nothing"):
+        fit(frame, Margins.parse("top=60%,bottom=400px").within(Crop(), shape, (96, 144)), (96, 144))
+    for text in ("top=5", "bottom=100%", "10%", "top=1%;left=1%"):
+        with pytest.raises(ValueError, match="such as top=10%,bottom=80px"):
+            Margins.parse(text)

@@ -21,7 +21,7 @@ from ...spec import DecoderSpec
 from ..dataset import CLIPS
 from ..motion import FlowSettings, motion_value, open_flow
 from .film import FilmError, frames_at, read_frames, until_broken
-from .framing import fit
+from .framing import Margins, fit
 from .scenes import Crop, Scene
 from .survey import Survey
 from .writing import MOST_TEXT, Line, looked_at, read_text, reading_size
@@ -164,17 +164,18 @@ SPAN_SECONDS = 20.0  # seconds of film that a process cuts at a time; seeking to
 
 @dataclass(frozen=True)
 class ClipShape:
-    """The size, frames and frame rate of every clip of a dataset."""
+    """The size, frames and frame rate of every clip of a dataset. crop: what is cut away from films."""
 
     height: int
     width: int
     frames: int = 17
     fps: int = 8
+    crop: Margins = Margins()
 
     @classmethod
-    def of(cls, decoder: DecoderSpec) -> ClipShape:
-        """The shape of clips that a world's decoder trains on."""
-        return cls(decoder.height, decoder.width, decoder.frames, decoder.fps)
+    def of(cls, decoder: DecoderSpec, crop: str = "") -> ClipShape:
+        """The shape of clips that a world's decoder trains on. crop: see `Margins.parse`."""
+        return cls(decoder.height, decoder.width, decoder.frames, decoder.fps, Margins.parse(crop))
 
 
 @dataclass(frozen=True)
@@ -263,6 +264,7 @@ def _cut_segment(
     start, end = round(segment.start, 3), round(segment.start + (shape.frames - 1) / shape.fps, 3)
     if any(picture is None for picture in pictures):
         return Cut(start, end, dropped=DAMAGED)
+    crop = shape.crop.within(crop, pictures[0].shape, size)
     clip_FHWC = np.stack([fit(picture, crop, size) for picture in pictures])
     read = [pictures[index] for index in looked_at(shape.frames)] if span.most_text < 1 else []
     text = read_text([fit(picture, crop, reading_size(picture, crop, size)) for picture in read])

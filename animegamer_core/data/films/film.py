@@ -129,16 +129,8 @@ class FilmFile:
         self.broken = self._what_is_missing(end)
 
     def show(self, frame: VideoFrame) -> NDArray[np.uint8]:
-        """The frame as RGB (H, W, 3); FilmError if its pixel format cannot be converted."""
-        import av
-
-        try:
-            return self._display(frame).show(frame)
-        except av.error.FFmpegError as error:
-            kind = frame.format.name
-            raise FilmError(
-                f"{self.path}: its frames ({kind}) cannot be converted to RGB ({error.strerror})"
-            ) from error
+        """The frame as RGB (H, W, 3)."""
+        return self._display(frame).show(frame)
 
     def _display(self, frame: VideoFrame) -> Display:
         """Shows frames of this shape; recordings of television change between 4:3 and 16:9."""

@@ -1,4 +1,4 @@
-"""Crops the black borders of a film, scene by scene, and resizes the rest to the clip's shape.
+"""Crops the black borders of a film, scene by scene, and what a person asks for; resizes the rest to the clip's shape.
 
 A border is black from side to side, and the picture begins right after it. Dark pictures, a lamp at night and the
 letters of credits do not look like that: such scenes show no borders and get those of a scene near them.
@@ -7,6 +7,7 @@ F frames, H height, W width, C channels.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -148,6 +149,35 @@ def _borders(sides: Sequence[_Side], scenes: Sequence[Scene]) -> list[Pair]:
     return [side.borders or borrowed(side, scene) for side, scene in zip(sides, scenes, strict=True)]
 
 
+_MARGIN = re.compile(r"\s*(top|bottom|left|right)\s*[= ]\s*(?:(\d\d?(?:\.\d+)?)\s*%|(\d+)\s*px)\s*")
+
+
+@dataclass(frozen=True)
+class Margins:
+    """What to cut away at each side: below 1 a fraction of the picture that clips would show, else pixels."""
+
+    top: float = 0.0
+    bottom: float = 0.0
+    left: float = 0.0
+    right: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Margins:
+        """The margins of a text such as `top=10%,bottom=80px`, none of an empty one; ValueError for any other."""
+        found = [_MARGIN.fullmatch(part) for part in text.split(",")] if text.strip() else []
+        if None in found:
+            raise ValueError(f"crop is {text!r}; expected sides in per cent or pixels, such as top=10%,bottom=80px")
+        return cls(**{part[1]: float(part[2]) / 100 if part[2] else float(part[3]) for part in found})
+
+    def within(self, borders: Crop, shape: Sequence[int], size: tuple[int, int]) -> Crop:
+        """The crop of a frame of this shape (H, W, ...), in clips of this size. borders: its black ones."""
+        edges, margins = np.array(astuple(borders)), np.array(astuple(self))  # top, bottom, left, right
+        inner = np.repeat(shape[:2] - edges.reshape(2, 2).sum(axis=1), 2)
+        shown = np.repeat(size, 2) * np.min(inner / np.repeat(size, 2))  # the rest is cut off for the clip's aspect
+        cut = np.where(margins < 1, (margins > 0) * (inner - shown) / 2 + margins * shown, margins)
+        return Crop(*(edges + cut.round().astype(int)).tolist())
+
+
 def fit(frame_HWC: NDArray[np.uint8], crop: Crop, size: tuple[int, int]) -> NDArray[np.uint8]:
     """Crop a frame's borders, centre-crop it to the aspect of `size` (height, width), and resize it to that size.
 
@@ -156,7 +186,7 @@ def fit(frame_HWC: NDArray[np.uint8], crop: Crop, size: tuple[int, int]) -> NDAr
     import cv2
 
     top, bottom, left, right = astuple(crop)
-    inner = frame_HWC[top : frame_HWC.shape[0] - bottom, left : frame_HWC.shape[1] - right]
+    inner = frame_HWC[top : max(0, frame_HWC.shape[0] - bottom), left : max(0, frame_HWC.shape[1] - right)]
     if not inner.size:
         raise ValueError(f"the crop {crop} leaves nothing of a frame of {frame_HWC.shape[:2]}; make it smaller")
     height, width = size
