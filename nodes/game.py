@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from dataclasses import replace
 
 from comfy_api.v0_0_2 import io
@@ -11,7 +12,6 @@ from ..animegamer_core.game.recall import RECALLED_TURNS
 from ..animegamer_core.game.state import GameSession, Instruction, read_instruction, read_instructions, scope_name
 from ..animegamer_core.spec import PROFILES
 from ..animegamer_core.story.turn import predict_turn, read_typed, with_opening_address
-from ..animegamer_core.weights.adapter_files import Adapters
 from ..animegamer_core.weights.adapters import with_adapters
 from . import worlds
 from .models import OFFERED, PLACEMENTS, PRECISIONS, GameModel
@@ -20,6 +20,7 @@ from .widgets import (
     AS_BEFORE,
     check_choice,
     choice_input,
+    given_to,
     memory_inputs,
     memory_of,
     number_input,
@@ -64,26 +65,16 @@ class LoadAnimeGamer(io.ComfyNode):
         return worlds.world_version(world) + worlds.lora_version(lora_file)
 
     @classmethod
-    def execute(
-        cls,
-        world: str,
-        precision: str,
-        placement: str,
-        profile: str,
-        lora_strength: float,
-        lora_file: str,
-        lora_file_strength: float,
-        lora: Adapters | None = None,
-        preset: str = WORLD,
-    ) -> io.NodeOutput:
-        check_choice("precision", precision, PRECISIONS)
-        check_choice("placement", placement, PLACEMENTS)
-        check_choice("preset", preset, OFFERED)
-        files = [(path, strength * lora_strength) for path, strength in lora or ()]
-        if lora_file != NONE:
-            files.append((str(worlds.find_lora(lora_file)), lora_file_strength))
-        opened = with_adapters(worlds.find_world(world), tuple(files), None if profile == WORLD else profile)
-        return io.NodeOutput(GameModel(opened, precision, placement, OFFERED[preset]))
+    def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
+        given = given_to(cls, inputs)
+        for name, choices in (("precision", PRECISIONS), ("placement", PLACEMENTS), ("preset", OFFERED)):
+            check_choice(name, getattr(given, name), choices)
+        files = [(path, strength * given.lora_strength) for path, strength in given.lora or ()]
+        if given.lora_file != NONE:
+            files.append((str(worlds.find_lora(given.lora_file)), given.lora_file_strength))
+        profile = None if given.profile == WORLD else given.profile
+        opened = with_adapters(worlds.find_world(given.world), tuple(files), profile)
+        return io.NodeOutput(GameModel(opened, given.precision, given.placement, OFFERED[given.preset]))
 
 
 class ComposeGameInstruction(io.ComfyNode):

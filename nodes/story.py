@@ -22,7 +22,7 @@ from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
 from .values import HistorySocket, PlayedState, Shot, ShotSocket, StateSocket, bytes_of, image_of_bytes
-from .widgets import branch_input, schema, story_input, turn_input, window_input, window_of
+from .widgets import branch_input, given_to, schema, story_input, turn_input, window_input, window_of
 
 if typing.TYPE_CHECKING:
     from ..animegamer_core.model.prompt import GameTokenizer
@@ -148,31 +148,21 @@ class ExportGameStory(io.ComfyNode):
         return EXPORTED.fingerprint(widgets)
 
     @classmethod
-    def execute(
-        cls,
-        story: str,
-        branch: str,
-        turns: int,
-        name: str,
-        subtitles: bool,
-        audio: dict[str, typing.Any] | None = None,
-        show_opening: bool = False,
-    ) -> io.NodeOutput:
+    def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
+        given = given_to(cls, inputs)
         comfyui.require(*PACKAGES, "av")
-        check_there(comfyui.output_folder(), story_name(story))
-        saved = Story.read(comfyui.output_folder(), story)
-        if branch:
-            saved.use(branch)
+        check_there(comfyui.output_folder(), story_name(given.story))
+        saved = Story.read(comfyui.output_folder(), given.story)
+        if given.branch:
+            saved.use(given.branch)
         saved.file_tags = comfyui.graph_tags(cls.hidden)
-        path = saved.folder / FILMS / f"{check_folder_name(name, 'film')}.mp4"
+        path = saved.folder / FILMS / f"{check_folder_name(given.name, 'film')}.mp4"
         sound = None
-        if audio is not None:
-            sound = resampled(audio["waveform"][0, :2].float().cpu().numpy(), audio["sample_rate"])
+        if given.audio is not None:
+            sound = resampled(given.audio["waveform"][0, :2].float().cpu().numpy(), given.audio["sample_rate"])
         with saved.lock():  # nobody may rename or delete it meanwhile
             report = functools.partial(comfyui.NodeProgress(), "writing the film")
-            film = export_film(saved, path, turns, subtitles, sound, show_opening, report)
-        inputs = {"story": story, "branch": branch, "turns": turns, "name": name, "subtitles": subtitles}
-        inputs |= {"audio": audio, "show_opening": show_opening}
+            film = export_film(saved, path, given.turns, given.subtitles, sound, given.show_opening, report)
         EXPORTED.record(inputs, path.relative_to(comfyui.output_folder()).as_posix())
         (width, height), files = film.size, list(film.files)
         facts = f"{width} x {height}, {film.fps:g} frames per second, {film.seconds:.1f} s"
@@ -180,7 +170,7 @@ class ExportGameStory(io.ComfyNode):
         values |= {"images": [comfyui.output_item(files[0])], "animated": [True], "text": [facts]}
         if film.notes:
             values["animegamer_notes"] = list(film.notes)
-        return io.NodeOutput(InputImpl.VideoFromFile(str(path)), story, ui=values)
+        return io.NodeOutput(InputImpl.VideoFromFile(str(path)), given.story, ui=values)
 
 
 def open_story(name: str, world: str, fingerprint: str, must_exist: bool = False) -> Story:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import typing
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from ..animegamer_core.weights.downloads import (
     world_of,
 )
 from ..animegamer_core.weights.fetch import missing_pieces, size_text
+from ..animegamer_core.weights.storage import free_bytes
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES
@@ -104,18 +104,13 @@ def offer(query: typing.Mapping[str, str]) -> dict[str, typing.Any]:
         "missing": [{"path": piece.folder, "what": piece.what, "size": size_text(piece.bytes)} for piece in missing],
         "size": size_text(sum(sizes)),
         "room": size_text(room),
-        "free": size_text(_free_bytes(folder)),
-        "fits": room < _free_bytes(folder),
+        "free": size_text(free_bytes(folder)),
+        "fits": room < free_bytes(folder),
         "sources": [f"https://huggingface.co/{repo}" for repo in repos],
         "notice": BASE_LICENCE if weights == worlds.BASE_WEIGHTS else LICENCE,
         "command": worlds.fetch_command(weights, folder, towers),
         "command_folder": str(comfyui.PACK),
     }
-
-
-def _free_bytes(folder: Path) -> int:
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
-    return shutil.disk_usage(there).free
 
 
 class ConvertAnimeGamer(io.ComfyNode):

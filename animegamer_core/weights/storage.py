@@ -89,14 +89,18 @@ def finite_extremes(tensor: torch.Tensor, where: str) -> torch.Tensor | None:
     return extremes
 
 
+def free_bytes(folder: Path) -> int:
+    """What is free on the disk of a folder, which may not exist yet."""
+    return shutil.disk_usage(
+        next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+    ).free
+
+
 def check_room(folder: Path, needed: int, purpose: str) -> None:
-    """CheckpointError if the disk of a folder, which may not exist yet, has less free. purpose: such as `to write`."""
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
-    free = shutil.disk_usage(there).free
-    if free < needed:
-        raise CheckpointError(
-            f"{folder}: {needed / 1e9:.2f} GB {purpose} and {free / 1e9:.2f} GB free; choose another disk"
-        )
+    """CheckpointError if the disk of a folder has less free. purpose: such as `to write`."""
+    if (free := free_bytes(folder)) < needed:
+        sizes = f"{needed / 1e9:.2f} GB {purpose} and {free / 1e9:.2f} GB free"
+        raise CheckpointError(f"{folder}: {sizes}; choose another disk")
 
 
 class TensorSource:

@@ -41,16 +41,13 @@ NEVER = Deadline()
 
 @dataclass(frozen=True)
 class MeanColour:
-    """A model that sees nothing but a picture's mean colour, and of a text its length."""
+    """A model that sees nothing but a picture's mean colour."""
 
     name: str = "mean colour"
     facts: dict[str, Any] = field(default_factory=lambda: {"files": {"colours.safetensors": "0" * 64}})
 
     def embed_images(self, frames_MHWC):
         return torch.nn.functional.normalize(torch.from_numpy(frames_MHWC).float().mean((1, 2)) + 1, dim=-1)
-
-    def embed_texts(self, texts):
-        return torch.nn.functional.normalize(torch.tensor([[1.0, 1.0, float(len(text))] for text in texts]), dim=-1)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +92,7 @@ def test_every_variant_is_trained_and_scored_and_is_what_it_says(done):
             count = TINY.clips if family == RECONSTRUCTION else TINY.games * TINY.turns
             assert {len(column) for column in (samples.groups, *samples.columns.values())} == {count}
             wanted = {"clip_i", "dreamsim", "acc_f", "mae_f", "psnr", "character", "place", "time", "motion"}
-            wanted |= {"states_right", "level_right", "clip_t"} if family == GAMES else set()
+            wanted |= {"states_right", "remembered"} if family == GAMES else set()
             assert wanted <= set(samples.columns)
     assert any("attention" in name for name in weights(done, "cross_attention", "joint")[1])
     assert weights(done, "random_frame", "joint")[0]["encoder_frame"] == "random"

@@ -44,7 +44,7 @@ from ..toybox_recipe.calibrate import Response, decoder_response, played_states
 from ..toybox_recipe.recipe import FULL as RECIPE
 from ..toybox_recipe.recipe import Recipe
 from ..toybox_recipe.stages import BuildDir, Deadline, Say, build, draw_games
-from ..world.scores import compared_frames, mean_cosine, rowwise_cosine, scored_text
+from ..world.scores import compared_frames, rowwise_cosine
 from .variants import FULL, NOTHING, PRETRAIN, READS_SHOTS, RECONSTRUCTION, VARIANTS, Variant
 
 FIRST = 800_000  # first seed of the games that clips come from; the benchmark's seeds begin at 900,000
@@ -252,17 +252,10 @@ class Scorer:
         values = [table.value(state.motion) for state in played]
         clips = context.shoot([state.representation for state in played], values, range(FIRST, FIRST + len(played)))
         asked = [turn for game in games for turn in game.turns]
-        pairs = list(zip(played, asked, strict=True))
-        columns: dict[str, Column] = {
-            "states_right": [float(state.change == turn.change) for state, turn in pairs],
-            "level_right": [float(state.motion == turn.level) for state, turn in pairs],
-            **self._shot_scores(clips, [turn.level for turn in asked], true),
-        }
-        if (clip := self.job.models.clip) is not None:
-            columns["clip_t"] = [
-                mean_cosine(clip.embed_images(compared_frames(shot)), clip.embed_texts([scored_text(turn)]))
-                for shot, turn in zip(clips, asked, strict=True)
-            ]
+        columns = self._shot_scores(clips, [turn.level for turn in asked], true)
+        columns["states_right"] = [
+            float(state.change == turn.change) for state, turn in zip(played, asked, strict=True)
+        ]
         columns["remembered"] = [
             right if scene.prop is not None and not scene.prop_told else None
             for right, scene in zip(columns["colour"], true.scenes, strict=True)

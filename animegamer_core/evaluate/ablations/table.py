@@ -21,19 +21,17 @@ from .variants import GAMES, RECONSTRUCTION, VARIANTS
 COLUMNS = {  # metric -> the column's head
     "clip_i": "CLIP-I",
     "dreamsim": "DreamSim",
-    "clip_t": "CLIP-T",
     "acc_f": "ACC-F",
     "mae_f": "MAE-F",
     "psnr": "PSNR, dB",
     "states_right": "states right",
-    "level_right": "level right",
     "character": "character",
     "place": "place",
     "motion": "motion",
     "colour": "colour",
     "remembered": "colour named before",
 }
-FRACTIONS = {"acc_f", "states_right", "level_right", *HEADS, "remembered"}
+FRACTIONS = {"acc_f", "states_right", *HEADS, "remembered"}
 NOT_SHOWN = {RECONSTRUCTION: (), GAMES: ("psnr", "colour")}
 TITLES = {
     RECONSTRUCTION: "Held-out clips, encoded and decoded again",

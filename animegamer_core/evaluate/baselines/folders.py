@@ -31,7 +31,7 @@ LIBRARIES = ("diffusers", "transformers")  # any other name would mean running c
 
 @dataclass(frozen=True)
 class FolderKind:
-    """A kind of model: its diffusers pipeline, the setting that names its folder, its repository and its licence.
+    """A kind of model: its diffusers pipeline, the setting that names its folder, its repository with its licence.
 
     steps, guidance_scale: the pipeline's defaults, repeated here so that a new version of diffusers changes no results.
     """
@@ -39,18 +39,18 @@ class FolderKind:
     pipeline: str
     setting: str
     repository: str
-    licence: str
     steps: int
     guidance_scale: float
 
 
-_REGISTERED = "CogVideoX LICENSE: registration for commercial use"
-_FLUX_LICENCE, _SDXL_LICENCE = "FLUX.1 [dev] Non-Commercial License", "CreativeML Open RAIL++-M License"
-_SDXL_NAME = "stabilityai/stable-diffusion-xl-base-1.0"
-TEXT_TO_VIDEO = FolderKind("CogVideoXPipeline", "video", "THUDM/CogVideoX-2b", "Apache-2.0", 50, 6.0)
-IMAGE_TO_VIDEO = FolderKind("CogVideoXImageToVideoPipeline", "video", "THUDM/CogVideoX-5b-I2V", _REGISTERED, 50, 6.0)
-FLUX = FolderKind("FluxPipeline", "pictures", "black-forest-labs/FLUX.1-dev", _FLUX_LICENCE, 28, 3.5)
-SDXL = FolderKind("StableDiffusionXLPipeline", "pictures", _SDXL_NAME, _SDXL_LICENCE, 50, 5.0)
+_2B = "THUDM/CogVideoX-2b (Apache-2.0)"
+_5B = "THUDM/CogVideoX-5b-I2V (CogVideoX LICENSE: registration for commercial use)"
+_FLUX = "black-forest-labs/FLUX.1-dev (FLUX.1 [dev] Non-Commercial License)"
+_SDXL = "stabilityai/stable-diffusion-xl-base-1.0 (CreativeML Open RAIL++-M License)"
+TEXT_TO_VIDEO = FolderKind("CogVideoXPipeline", "video", _2B, 50, 6.0)
+IMAGE_TO_VIDEO = FolderKind("CogVideoXImageToVideoPipeline", "video", _5B, 50, 6.0)
+FLUX = FolderKind("FluxPipeline", "pictures", _FLUX, 28, 3.5)
+SDXL = FolderKind("StableDiffusionXLPipeline", "pictures", _SDXL, 50, 5.0)
 
 
 class ModelConfig(msgspec.Struct):
@@ -120,7 +120,7 @@ class ModelFolder:
 
 def open_folder(path: Path | None, kind: FolderKind, baseline: str) -> ModelFolder:
     """Check that a folder is complete; ValueError says what is missing and what to download."""
-    fetch = f"fetch {kind.repository} ({kind.licence}), or a model like it, and name its folder"
+    fetch = f"fetch {kind.repository}, or a model like it, and name its folder"
     needs = f"{baseline} needs {kind.pipeline} as --baseline-{kind.setting}; {fetch}"
     if path is None or not (path / INDEX).is_file():
         raise ValueError(f"{path or 'no folder'} has no {INDEX}, and {needs}")
