@@ -92,17 +92,13 @@ class World(Drawing, Scoring):
     baseline_options: BaselineOptions = field(default_factory=dict)
 
     def run(self) -> int:
-        """Play, score, print and save; under `accelerate launch` only the main process prints."""
-        from ..train.distributed import processes
-
-        state = processes()
-        parts = state.num_processes
-        job = self.job(str(state.device) if parts > 1 and self.device == "auto" else self.device)
-        if self.limit is None and len(job.played) < len(job.games) and state.is_main_process:
+        """Play, score, print and save."""
+        job = self.job()
+        if self.limit is None and len(job.played) < len(job.games):
             print(f"no GPU: playing the first {len(job.played)} of {len(job.games)} games; --limit N changes that")
-        return carry_out(job, self.beside, state.process_index, parts)
+        return carry_out(job, self.beside)
 
-    def job(self, device: str) -> EvaluationJob:
+    def job(self) -> EvaluationJob:
         """What the options ask for; ValueError for a missing file or options that do not fit together."""
         from ..evaluate.world.runner import EvaluationJob, read_games
         from ..evaluate.world.scores import edges_of, flow_of
@@ -111,7 +107,7 @@ class World(Drawing, Scoring):
         if self.baseline is None and self.baseline_options:
             option = next(iter(self.baseline_options)).replace("_", "-")
             raise ValueError(f"--{option} needs a baseline; drop it, or add --baseline {' or '.join(NAMES)}")
-        device = choose_device(device)
+        device = choose_device(self.device)
         world = open_with_adapters(self.world, self.lora, playing=True, profile=self.profile)
         for line in world.warnings:
             note(f"warning: {line}")
@@ -148,34 +144,27 @@ class World(Drawing, Scoring):
         return WorldPlayer(world, settings)
 
 
-def carry_out(job: EvaluationJob, beside: Sequence[Path] = (), part: int = 0, parts: int = 1) -> int:
-    """Play this process's part of a job; part 0 waits for the others, saves the table and prints it."""
+def carry_out(job: EvaluationJob, beside: Sequence[Path] = ()) -> int:
+    """Play a job, save its table and print it."""
     from ..evaluate.report import command_line
     from ..evaluate.world.records import read_asked
     from ..evaluate.world.report import check_beside
-    from ..evaluate.world.runner import open_job, silent, wait_for_games
+    from ..evaluate.world.runner import open_job
 
-    main = part == 0
-    show = overwrite if main else silent
-    with open_job(job, main):
-        if main:
-            for folder in beside:
-                check_beside(read_asked(job.out), folder)
-            print(f"{job.player.name}: {counted(len(job.played), 'game')}, into {job.out}", flush=True)
-            for remark in job.remarks():
-                print(f"({remark})", flush=True)
+    def on_game(game: GameRecord) -> None:
+        overwrite("")
+        print(f"{game.name}  {counted(len(game.turns), 'turn')}", flush=True)
 
-        def on_game(game: GameRecord) -> None:
-            show("")
-            print(f"{game.name}  {counted(len(game.turns), 'turn')}", flush=True)
-
-        job.play(lambda game, done, of: show(f"  {game} turn {done} of {of}"), on_game, part, parts)
-        if main:
-            for done in wait_for_games(job):
-                show(f"  {done} of {len(job.played)} games")
-            table = job.report(beside, {"command": command_line()})
-            paths = table.save(job.out)  # before printing, which a broken pipe may end
-            print("", table.text, "", *paths, sep="\n")
+    with open_job(job):
+        for folder in beside:
+            check_beside(read_asked(job.out), folder)
+        print(f"{job.player.name}: {counted(len(job.played), 'game')}, into {job.out}", flush=True)
+        for remark in job.remarks():
+            print(f"({remark})", flush=True)
+        job.play(lambda game, done, of: overwrite(f"  {game} turn {done} of {of}"), on_game)
+        table = job.report(beside, {"command": command_line()})
+        paths = table.save(job.out)  # before printing, which a broken pipe may end
+        print("", table.text, "", *paths, sep="\n")
         return 0
 
 

@@ -1,4 +1,4 @@
-"""Plays a benchmark game by game, in one or several processes; each game is scored and saved when it ends.
+"""Plays a benchmark game by game; each game is scored and saved when it ends.
 
 A finished game is never played again, so an interrupted run continues with the game in which it stopped.
 """
@@ -8,9 +8,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +25,7 @@ from ...toybox.games import BENCHMARK
 from ...weights import World
 from ..players import GamePlayer, WorldPlayer
 from ..similarity import FACTS, ScoringModels
-from .records import LOCK, RUN, GameRecord, PlayedRun, TurnRecord, begin_run, game_folder, read_asked, read_game
+from .records import LOCK, GameRecord, PlayedRun, TurnRecord, begin_run, game_folder, read_asked, read_game
 from .report import PaperTable, table_of
 from .scores import CharacterReferences, GameScorer, MotionMeter, listed, references_of
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 
 OnTurn = Callable[[str, int, int], None]  # (the game's name, turns done, turns in all)
 OnGame = Callable[[GameRecord], None]
-_POLL_S = 0.5  # seconds between checks for what other processes write
 
 
 def silent(*_: object) -> None:
@@ -91,13 +89,10 @@ class EvaluationJob:
             remarks.append(f"world {player.name!r} was not trained with these words of the benchmark: {listed(words)}")
         return remarks
 
-    def play(self, on_turn: OnTurn = silent, on_game: OnGame = silent, part: int = 0, parts: int = 1) -> None:
-        """Play every `parts`-th game from number `part` (0, 1, ...) on, without those that are finished.
-
-        An exception from on_turn or on_game ends the run; finished games are kept.
-        """
+    def play(self, on_turn: OnTurn = silent, on_game: OnGame = silent) -> None:
+        """Play the games that are not finished; an exception from on_turn or on_game ends the run, and keeps those."""
         warm_up = True
-        for game in self.played[part::parts]:
+        for game in self.played:
             if read_game(self.out, game.name) is None:
                 record = self._play(game, warm_up, on_turn)
                 record.save(self.out)
@@ -151,11 +146,8 @@ class EvaluationJob:
 
 
 @contextmanager
-def open_job(job: EvaluationJob, main: bool = True) -> Iterator[EvaluationJob]:
-    """Create or continue the job's folder; ValueError if another run or another process uses it.
-
-    main: whether this process, of several, creates the folder and locks it; the others wait until run.json exists.
-    """
+def open_job(job: EvaluationJob) -> Iterator[EvaluationJob]:
+    """Create or continue the job's folder; ValueError if another run or another process uses it."""
     if job.limit is not None and job.limit < 1:
         raise ValueError(f"{job.limit} games cannot be played; expected 1 or more")
     world, games = job.world, [game.name for game in job.games]
@@ -169,9 +161,7 @@ def open_job(job: EvaluationJob, main: bool = True) -> Iterator[EvaluationJob]:
         "references": job.references.facts,
     }
     refusal = f"{job.out}: another process is writing there; wait for it, or give another folder"
-    with locked(job.out / LOCK, refusal) if main else nullcontext():
-        while not main and not (job.out / RUN).is_file():
-            time.sleep(_POLL_S)
+    with locked(job.out / LOCK, refusal):
         begin_run(job.out, decides)
         yield job
 
@@ -179,13 +169,6 @@ def open_job(job: EvaluationJob, main: bool = True) -> Iterator[EvaluationJob]:
 def read_games(file: Path | None) -> tuple[BenchmarkGame, ...]:
     """The games of a file; None for the Toybox's frozen benchmark."""
     return read_benchmark(BENCHMARK if file is None else file)
-
-
-def wait_for_games(job: EvaluationJob) -> Iterator[int]:
-    """Yield the number of finished games until all are finished; if a process fails, the launcher ends the others."""
-    while (done := len(job.finished)) < len(job.played):
-        yield done
-        time.sleep(_POLL_S)
 
 
 def evaluate_small(
