@@ -231,9 +231,12 @@ def _prompt(asked: TurnRequest) -> Json:
         motion = {"motion": MotionScope.parse(asked.motion).name.lower()}
     turn = {"model": [WORLD_NODE, 0], "instructions": instruction, "story": name, "after": asked.after}
     turn |= {"branch": asked.branch, "seed": asked.seed, "export": False, **motion}
-    changed = {WORLD_NODE: (LoadAnimeGamer, {"world": asked.world}), TURN_NODE: (PlayGameStory, turn)}
+    asks: dict[str, tuple[typing.Any, Json]] = {
+        WORLD_NODE: (LoadAnimeGamer, {"world": asked.world}),
+        TURN_NODE: (PlayGameStory, turn),
+    }
     prompt = {}
-    for node, (kind, values) in changed.items():
+    for node, (kind, values) in asks.items():
         widgets = {name: default for name, default in defaults_of(kind).items() if default is not None}
         prompt[node] = {"class_type": kind.__name__, "inputs": widgets | values}  # a prompt must contain all widgets
     return prompt

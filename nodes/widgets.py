@@ -54,7 +54,7 @@ def defaults_of(node: type[io.ComfyNode]) -> dict[str, typing.Any]:
 
 def given_to(node: type[io.ComfyNode], inputs: Mapping[str, typing.Any]) -> typing.Any:
     """The inputs of a node as attributes; those that a graph does not give have their default."""
-    return SimpleNamespace(**defaults_of(node) | inputs)
+    return SimpleNamespace(**{**defaults_of(node), **inputs})
 
 
 def choice_input(name: str, options: Iterable[str], default: str, optional: bool = False) -> io.Input:

@@ -54,14 +54,9 @@ class GamePlayer(Protocol):
     name: in tables. fps: of its shots. facts: what a report says about it, as plain JSON values.
     """
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def fps(self) -> float: ...
-
-    @property
-    def facts(self) -> Mapping[str, Any]: ...
+    name: str
+    fps: float
+    facts: Mapping[str, Any]
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
         """The shots of a game's turns in order; the noise of turn n is seeded with seed + n - 1."""
@@ -98,7 +93,7 @@ class WorldPlayer:
         earlier = f", up to {most} of them earlier ones that it refers to" if most > 0 else ""
         reads = f"for each instruction the engine reads {window} past turns{earlier} (memory {memory.kind})"
         self.remarks = (reads, *calibration_remark(world))
-        self.facts = {
+        self.facts: Mapping[str, Any] = {
             "kind": "world",
             "fingerprint": world.fingerprint,
             "profile": world.profile.name,

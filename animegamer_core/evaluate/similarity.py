@@ -228,21 +228,25 @@ class ScoringModels:
     dreamsim: PublishedDreamSim | None = None
 
     @property
+    def given(self) -> dict[str, PublishedClip | PublishedDreamSim]:
+        """The models by their options."""
+        models: dict[str, Any] = {"clip": self.clip, "dreamsim": self.dreamsim}
+        return {option: model for option, model in models.items() if model is not None}
+
+    @property
     def by_row(self) -> dict[str, PublishedClip | PublishedDreamSim]:
         """The models by the row of their similarity between pictures."""
-        models = {"clip_i": self.clip, "dreamsim": self.dreamsim}
-        return {row: model for row, model in models.items() if model is not None}
+        return {"clip_i" if option == "clip" else option: model for option, model in self.given.items()}
 
     @property
     def facts(self) -> dict[str, Any]:
         """What a report says about the models by their options, as plain JSON values."""
-        models = {"clip": self.clip, "dreamsim": self.dreamsim}
-        return {key: {"name": one.name, **one.facts} for key, one in models.items() if one is not None}
+        return {option: {"name": model.name, **model.facts} for option, model in self.given.items()}
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """A remark about the rows that are left out, if there are any."""
-        lacking = [key for key in ROWS if key not in self.facts]
+        lacking = [key for key in ROWS if key not in self.given]
         rows, options = ", ".join(ROWS[key] for key in lacking), ", ".join(f"--{key} FOLDER" for key in lacking)
         return (f"left out: {rows}; the command's {options} (published weights) brings them",) if lacking else ()
 

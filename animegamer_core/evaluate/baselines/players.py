@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -198,7 +198,7 @@ class Baseline:
         lora_of_clips, lora_of_pictures = (None, settings.lora) if row.pictures else (settings.lora, None)
         self._clips = VideoModel(open_folder(settings.video, row.video, name), settings, lora_of_clips)
         drawn, self._pictures = self._clips.frames, None
-        self.facts: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "baseline": name,
             "prompts": row.prompts,
             "video": self._clips.facts,
@@ -212,7 +212,8 @@ class Baseline:
         if row.pictures:
             folder = open_folder(settings.pictures, row.pictures, name)
             self._pictures = ImageModel(folder, settings, self._clips.size, lora_of_pictures)
-            self.facts["pictures"] = self._pictures.facts
+            facts["pictures"] = self._pictures.facts
+        self.facts: Mapping[str, Any] = facts
 
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
         """Yield the shots of a game's turns, which have no predictions.

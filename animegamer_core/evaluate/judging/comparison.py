@@ -1,17 +1,14 @@
-"""Several runs of one benchmark, the order in which judges see them, and how far judges agree."""
+"""Several runs of one benchmark, the order in which judges see them, and the table of their scores."""
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-
-import numpy as np
-from numpy.typing import ArrayLike
 
 from ...files import write_text
 from ...weights.storage import write_json
@@ -70,54 +67,26 @@ def shown_order(about: str, turn: int, count: int) -> tuple[int, ...]:
     return tuple(first[moved:] + first[:moved])
 
 
-def concordance(ranks_JA: ArrayLike) -> float | None:
-    """Kendall's W of the ranks that J judges gave A agents, from 0 (no agreement) to 1; None if it is undefined.
-
-    W = 12 S / (J^2 (A^3 - A) - J T), where S is the sum of squared deviations of the agents' rank sums from their mean,
-    and T the sum of t^3 - t over every group of t equal ranks of a judge (Kendall and Babington Smith 1939; with ties
-    as in Kendall, Rank Correlation Methods, 1948). Undefined for fewer than two judges or agents, and if all judges
-    rank all agents equal.
-    """
-    given = np.asarray(ranks_JA, dtype=float)
-    judges, agents = given.shape
-    if judges < 2 or agents < 2:
-        return None
-    sums = given.sum(0)
-    deviations = float(np.square(sums - sums.mean()).sum())
-    ties = sum(float((counts**3 - counts).sum()) for counts in (np.unique(row, return_counts=True)[1] for row in given))
-    most = judges**2 * (agents**3 - agents) - judges * ties
-    return None if most <= 0 else 12 * deviations / most
-
-
-def mean_concordance(groups: Iterable[ArrayLike]) -> float | None:
-    """Kendall's W, averaged over games or stories; None where it is undefined for all."""
-    known = [value for group in groups if (value := concordance(group)) is not None]
-    return float(np.mean(known)) if known else None
-
-
 def save_scores(
     path: Path,
     title: str,
     criteria: Mapping[str, str],
     scores: Mapping[str, Mapping[str, Estimate]],
-    agreement: Mapping[str, float | None],
     paper: Mapping[str, Mapping[str, float]],
     notes: str,
     facts: Mapping[str, Any] = MappingProxyType({}),
 ) -> list[Path]:
     """Write PATH.json and PATH.md, a table with a row for each agent; returns their paths.
 
-    criteria: the columns' heads, by the keys of scores (agent -> estimates), agreement (Kendall's W) and the paper's
-    scores.
+    criteria: the columns' heads, by the keys of scores (agent -> estimates) and of the paper's scores.
     """
     rows = [[_plain(agent), *(_interval(row[key]) for key in criteria)] for agent, row in scores.items()]
     rows += [[f"{agent} (paper)", *(_number(row.get(key)) for key in criteria)] for agent, row in paper.items()]
-    rows.append(["W", *(_number(agreement[key]) for key in criteria)])
     table = [["Agent", *criteria.values()], ["---", *["---:"] * len(criteria)], *rows]
     parts = [f"# {title}", "\n".join(f"| {' | '.join(line)} |" for line in table)]
     parts += ["\n".join(f"- {_plain(name)}: {_plain(str(value))}" for name, value in facts.items()), notes]
     estimates = {agent: {key: asdict(value) for key, value in row.items()} for agent, row in scores.items()}
-    write_json(path.with_suffix(".json"), {**facts, "scores": estimates, "agreement": agreement})
+    write_json(path.with_suffix(".json"), {**facts, "scores": estimates})
     write_text(path.with_suffix(".md"), "\n\n".join(filter(None, parts)) + "\n")
     return [path.with_suffix(".json"), path.with_suffix(".md")]
 

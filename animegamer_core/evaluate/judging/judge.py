@@ -27,10 +27,10 @@ from ...data.captions.replies import ReplyError, whole_reply
 from ...media.video import read_clip
 from ...messages import quoted
 from ...weights.storage import note_of
-from ..estimates import FEW, Estimate, mean_over_games, ranks
+from ..estimates import FEW, Estimate, mean_over_games
 from ..world.metrics import SOURCE
 from ..world.scores import CharacterReferences
-from .comparison import Comparison, mean_concordance, save_scores, shown_order
+from .comparison import Comparison, save_scores, shown_order
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -178,10 +178,8 @@ def parse_scores(text: str, count: int) -> Scores:
         line = re.search(rf"^[ \t]*<{tag}>(.*?)(?:</{tag}>)?[ \t]*$", whole_reply(text), re.MULTILINE)
         words = line[1].split() if line else []
         if len(words) != count or not all(word in ALLOWED for word in words):
-            expected = f"{count} whole numbers from {LOWEST} to {HIGHEST} after <{tag}>, with spaces between"
-            raise ReplyError(
-                f"<{tag}> has {quoted(' '.join(words), 60)}", f"{expected} and nothing else; {_FORM}", text
-            )
+            expected = f"{count} whole numbers from {LOWEST} to {HIGHEST} after <{tag}>, and nothing else; {_FORM}"
+            raise ReplyError(f"<{tag}> has {quoted(' '.join(words), 60)}", expected, text)
         scores[tag] = tuple(map(int, words))
     return scores
 
@@ -234,28 +232,18 @@ class Judged:
             games.setdefault(question.story.game, []).append(scores[tag][question.order.index(agent)])
         return mean_over_games(list(games.values()))
 
-    def agreement(self, tag: str) -> float | None:
-        """Kendall's W of the passes, averaged over stories."""
-        stories: dict[str, list[NDArray[np.float64]]] = {}
-        for question, scores in self.given:
-            by_agent = np.asarray(scores[tag], dtype=float)[np.argsort(question.order)]
-            stories.setdefault(question.story.name, []).append(ranks(-by_agent) + 1)
-        return mean_concordance(stories.values())
-
 
 def save_report(out: Path, judged: Judged, facts: Mapping[str, Any]) -> list[Path]:
     """Write judge.json and judge.md; returns their paths."""
     notes = (
         f"Scores from 1 to 10; a story is {SCENES} turns. Intervals: 95 %, bootstrap over games; with fewer than {FEW} "
-        "they are too narrow. W: Kendall's coefficient of concordance of the passes, mean over stories; 1 is full "
-        f"agreement. (paper): GPT-4V's scores of other games, from {SOURCE}; `-`: not given."
+        f"they are too narrow. (paper): GPT-4V's scores of other games, from {SOURCE}; `-`: not given."
     )
     return save_scores(
         out / "judge",
         "Judged by a model",
         {tag: f"{name} &lt;{tag}&gt;" for tag, (name, _) in CRITERIA.items()},
         {agent: {tag: judged.score(number, tag) for tag in CRITERIA} for number, agent in enumerate(judged.agents)},
-        {tag: judged.agreement(tag) for tag in CRITERIA},
         JUDGED,
         notes,
         facts,

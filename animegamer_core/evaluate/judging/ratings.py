@@ -22,7 +22,7 @@ from ...json_files import read_json
 from ...weights.storage import write_json
 from ..estimates import DRAWS, FEW, Estimate
 from ..world.metrics import SOURCE
-from .comparison import Comparison, mean_concordance, save_scores, shown_order
+from .comparison import Comparison, save_scores, shown_order
 
 CSV, KEY, CLIPS = "ratings.csv", "key.json", "clips"
 LETTERS = "ABCD"
@@ -52,10 +52,6 @@ class Ratings:
         middle = float(points_RG.mean())
         low, high = (float(end) for end in np.quantile(means, (0.025, 0.975)))
         return Estimate(middle, min(middle, low), max(middle, high), points_RG.size)
-
-    def agreement(self, criterion: str) -> float | None:
-        """Kendall's W of the raters, averaged over games; None for one rater."""
-        return mean_concordance(np.moveaxis(self.ranks[criterion], 1, 0))
 
 
 def write_study(comparison: Comparison, out: Path, raters: int, games: int, seed: int = 0) -> Path:
@@ -118,15 +114,14 @@ def save_ratings(out: Path, ratings: Ratings) -> list[Path]:
     """Write ranks.json and ranks.md; returns their paths."""
     notes = (
         "Points: 10, 7, 4 and 1 for ranks 1 to 4. Intervals: 95 %, bootstrap over raters and games, both drawn with "
-        f"replacement (Owen 2007); with fewer than {FEW} of either they are too narrow. W: Kendall's coefficient of "
-        f"concordance of the raters' ranks, mean over games; 1 is full agreement. (paper): {SOURCE}; `-`: not given."
+        f"replacement (Owen 2007); with fewer than {FEW} of either they are too narrow. (paper): {SOURCE}; `-`: not "
+        "given."
     )
     return save_scores(
         out / "ranks",
         "Ranked by people",
         dict(zip(CRITERIA, CRITERIA, strict=True)),
         {name: {key: ratings.score(index, key) for key in CRITERIA} for index, name in enumerate(ratings.agents)},
-        {name: ratings.agreement(name) for name in CRITERIA},
         RANKED,
         notes,
     )
