@@ -21,7 +21,7 @@ TARGET = Path(__file__).parents[2] / "animegamer_core" / "game" / "meanings.txt"
 FILES = {"v": "verb", "n": "noun", "r": "adv"}
 KINDS = {"acts moves stances": "v", "nouns": "n", "places": "n", "times": "n", "things": "n", "adverbs": "r"}
 SENSES, STEPS, MOST = 4, 7, 3.5  # looked at of a word; up; largest cost
-LATER, NAMED = 1.4, 0.5  # cost of a later sense, and if it is the one that a row names
+LATER, NAMED, STEP = 1.4, 0.5, {"v": 1.0, "n": 0.5, "r": 1.0}  # cost of a later sense; if a row names it; of a step
 HEAD = "What common words mean, in words that a world may know. Made by tests/measure/meanings.py from WordNet."
 
 
@@ -77,17 +77,13 @@ def main() -> None:
             if of == part and clear and phrase and all(map(str.isalpha, (*first, last))):
                 near = ((rank, wordnet.nearest(sense, named)) for rank, sense in enumerate(senses[:SENSES]))
                 fitting = ((rank, *at) for rank, at in near if at and (part == "v" or 0 in (rank, at[0])))
-                weighed = ((LATER if steps else NAMED, rank, steps, row) for rank, steps, row in fitting)
-                costs = [
-                    (later * rank + (0.5 if part == "n" else 1) * steps, row) for later, rank, steps, row in weighed
-                ]
+                costs = [((LATER if steps else NAMED) * rank + STEP[part] * steps, row) for rank, steps, row in fitting]
                 if costs and min(costs)[0] <= (0 if part == "v" and word in wordnet.adjectives else MOST):
                     row_of[word] = min(costs)[1]
         for word, number in row_of.items():
             last = word.rsplit("_", 1)[-1]
-            if (
-                part == "v" or word == last or row_of.get(last, kinds != "places" or number) != number
-            ):  # of "oak tree", "tree" says as much
+            alone = row_of.get(last, number if kinds == "places" else None)
+            if part == "v" or word == last or alone != number:  # of "oak tree", "tree" says as much
                 found[number].add(word)
     licence = (folder / "data.verb").read_text(encoding="utf-8").splitlines()[:29]
     text = [f"# {HEAD}", "#", *(f"# {line.lstrip().partition(' ')[2]}".strip() for line in licence)]
