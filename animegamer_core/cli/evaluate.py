@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time
 import typing
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -70,8 +69,6 @@ class World(Drawing, Scoring):
     """Play the first N games; unset: all; without a GPU 4."""
     out: Path
     """Folder of this run; the same command continues in it."""
-    beside: tuple[Path, ...] = ()
-    """Finished runs to add as columns."""
     true_shots: Flag = False
     """Show the Toybox's true shots instead of the world's: the upper bound."""
     window: int | None = None
@@ -96,7 +93,7 @@ class World(Drawing, Scoring):
         job = self.job()
         if self.limit is None and len(job.played) < len(job.games):
             print(f"no GPU: playing the first {len(job.played)} of {len(job.games)} games; --limit N changes that")
-        return carry_out(job, self.beside)
+        return carry_out(job)
 
     def job(self) -> EvaluationJob:
         """What the options ask for; ValueError for a missing file or options that do not fit together."""
@@ -144,11 +141,9 @@ class World(Drawing, Scoring):
         return WorldPlayer(world, settings)
 
 
-def carry_out(job: EvaluationJob, beside: Sequence[Path] = ()) -> int:
+def carry_out(job: EvaluationJob) -> int:
     """Play a job, save its table and print it."""
     from ..evaluate.report import command_line
-    from ..evaluate.world.records import read_asked
-    from ..evaluate.world.report import check_beside
     from ..evaluate.world.runner import open_job
 
     def on_game(game: GameRecord) -> None:
@@ -156,13 +151,11 @@ def carry_out(job: EvaluationJob, beside: Sequence[Path] = ()) -> int:
         print(f"{game.name}  {counted(len(game.turns), 'turn')}", flush=True)
 
     with open_job(job):
-        for folder in beside:
-            check_beside(read_asked(job.out), folder)
         print(f"{job.player.name}: {counted(len(job.played), 'game')}, into {job.out}", flush=True)
         for remark in job.remarks():
             print(f"({remark})", flush=True)
         job.play(lambda game, done, of: overwrite(f"  {game} turn {done} of {of}"), on_game)
-        table = job.report(beside, {"command": command_line()})
+        table = job.report({"command": command_line()})
         paths = table.save(job.out)  # before printing, which a broken pipe may end
         print("", table.text, "", *paths, sep="\n")
         return 0

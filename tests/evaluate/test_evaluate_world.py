@@ -319,31 +319,11 @@ def test_the_report_says_what_it_takes_to_repeat_it(played):
     assert all(metric.about in text and metric.source in text for metric in METRICS)
 
 
-def test_other_runs_stand_beside(world, played, tmp_path):
-    with open_job(job_of(world, tmp_path / "w0", player=WorldPlayer(world, PlaySettings(window=0, steps=2)))) as job:
-        job.play()
-        table = job.report([played])
-    assert list(table.columns) == ["tiny (w0)", "tiny (out)"]
-    assert table.columns["tiny (out)"] == estimates_of(read_run(played).games)
-    table.save(tmp_path / "w0")
-    report = json.loads((tmp_path / "w0" / "report.json").read_text())
-    assert report["rows"][0]["beside"]["tiny (out)"]["n"] == 6
+def test_a_run_of_few_games_says_so(world, tmp_path):
     with open_job(job_of(world, tmp_path / "one", limit=1)) as job:
         job.play()
         alone = " ".join(job.report().remarks)
     assert "only one game" in alone and "the first 1 of the benchmark's 3 games" in alone
-    fewer = table_of(read_run(played), [tmp_path / "one"])
-    assert any("has finished 1 of these 3 games" in remark for remark in fewer.remarks)
-
-
-def test_a_folder_that_cannot_stand_beside_is_refused_before_anything_is_played(world, played, tmp_path):
-    for name, folder, changes, sentence in (
-        ("nothing", tmp_path / "absent", {}, "no played benchmark here"),
-        ("edges", played, {"edges": (1.0, 2.0, 3.0, 4.0)}, "differs from this run in: motion;"),
-    ):
-        with pytest.raises(ValueError, match=sentence):
-            cli.carry_out(job_of(world, tmp_path / name, **changes), [folder])
-    assert not list(tmp_path.rglob("game.json"))
 
 
 def test_words_that_the_world_never_saw_are_told(world, tmp_path):
@@ -356,7 +336,7 @@ def test_a_strangers_name_is_one_cell_of_the_table(played):
     run = read_run(played)
     player = {**run.asked["player"], "name": "a | b <b>\x1b[31m"}
     table = table_of(replace(run, asked={**run.asked, "player": player}))
-    assert next(iter(table.columns)) == "a | b \u2039b\u203a [31m"
+    assert table.name == "a | b \u2039b\u203a [31m"
     assert len({line.count("|") for line in table.table.splitlines()}) == 1
 
 
@@ -402,20 +382,19 @@ def test_the_command_plays_few_games_without_a_gpu_and_goes_on_after_an_interrup
     assert json.loads((tmp_path / "out" / "report.json").read_text())["command"].startswith("python -m animegamer_core")
 
 
-def test_a_baseline_plays_in_the_worlds_place_and_predicts_nothing(evaluate, played, tmp_path, capsys):
+def test_a_baseline_plays_in_the_worlds_place_and_predicts_nothing(evaluate, tmp_path, capsys):
     save_text_to_video(tmp_path / "cogvideo", frames=49)
-    words = ["--baseline", "gc", "--baseline-video", tmp_path / "cogvideo", "--steps", 2, "--beside", played]
+    words = ["--baseline", "gc", "--baseline-video", tmp_path / "cogvideo", "--steps", 2]
     assert evaluate("gc", small_games(), "--limit", 1, *words) == 0
     rows = rows_of(tmp_path / "gc")
     assert rows["acc_f"]["n"] == 2 and rows["clip_i"]["n"] == 2, "by the world's own measure"
     for key in ("acc_f", "mae_f"):
         assert rows[f"{key}_uncalibrated"]["value"] == rows[key]["value"], "nothing of a baseline is calibrated"
     assert not any(rows[key]["n"] for key in ("state", "scope"))
-    assert rows["state"]["beside"]["tiny"]["n"] == 2, "that run's first game alone"
     out = capsys.readouterr().out
     assert "GC shows 17 of 49 frames, at 3 times the speed" in out
     (state,) = (line for line in out.splitlines() if line.startswith("| State accuracy  "))
-    assert state.split("|")[3].strip() == "-" and state.split("|")[5].strip() == "0/2", "each column's own count"
+    assert [cell.strip() for cell in state.split("|")[3:5]] == ["-", "0"]
 
 
 def test_true_shots_say_what_is_to_be_reached(evaluate, tmp_path):

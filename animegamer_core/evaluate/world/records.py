@@ -133,10 +133,6 @@ def begin_run(out: Path, asked: Mapping[str, Any]) -> None:
             raise ValueError(f"{out} holds other files and no {RUN}; choose a new folder")
         write_text(out / RUN, json.dumps(asked, indent=1, ensure_ascii=False) + "\n")
         return
-    if found := differences(read_asked(out), asked):
+    before = read_asked(out)
+    if found := ", ".join(name for name in asked if before.get(name) != asked[name]):
         raise ValueError(f"{out} holds a run that differs in: {found}; use its options, or choose a new folder")
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The names of settings that differ, as `seed, player`."""
-    return ", ".join(name for name in now if before.get(name) != now[name])

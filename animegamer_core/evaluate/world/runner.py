@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -131,8 +131,8 @@ class EvaluationJob:
             on_turn(game.name, number, len(game.turns))
         return GameRecord(game.name, player.name, seed, player.fps, tuple(turns))
 
-    def report(self, beside: Sequence[Path] = (), facts: Mapping[str, Any] | None = None) -> PaperTable:
-        """The table of the finished games. beside: folders of other runs to show next to it; facts: see `table_of`."""
+    def report(self, facts: Mapping[str, Any] | None = None) -> PaperTable:
+        """The table of the finished games. facts: see `table_of`."""
         remarks = [*self.meter.remarks, *self.remarks()]
         if len(self.played) < len(self.games):
             remarks.append(f"the first {len(self.played)} of the benchmark's {len(self.games)} games, not all")
@@ -142,7 +142,7 @@ class EvaluationJob:
                 f"{self.player.name} shows {shown} of {drawn} frames, at {speed:g} times the speed, which changes "
                 "ACC-F and MAE-F"
             )
-        return table_of(PlayedRun(self.out, read_asked(self.out), self.finished), beside, remarks, facts)
+        return table_of(PlayedRun(self.out, read_asked(self.out), self.finished), remarks, facts)
 
 
 @contextmanager
