@@ -8,7 +8,6 @@ from dataclasses import replace
 from comfy_api.v0_0_2 import io
 
 from ..animegamer_core.game.life import STATS
-from ..animegamer_core.game.recall import RECALLED_TURNS
 from ..animegamer_core.game.state import GameSession, Instruction, read_instruction, read_instructions, scope_name
 from ..animegamer_core.spec import PROFILES
 from ..animegamer_core.story.turn import predict_turn, read_typed, with_opening_address
@@ -17,7 +16,6 @@ from . import worlds
 from .models import OFFERED, PLACEMENTS, PRECISIONS, GameModel
 from .values import NONE, WORLD, HistorySocket, LoraSocket, ModelSocket, PlayedState, StateSocket, notes_of, state_item
 from .widgets import (
-    AS_BEFORE,
     check_choice,
     choice_input,
     given_to,
@@ -121,23 +119,16 @@ class GameHistory(io.ComfyNode):
         )
 
     @classmethod
-    def execute(
-        cls,
-        window: int,
-        rewind_to: int,
-        history: GameSession | None = None,
-        opening: PlayedState | None = None,
-        memory: str = AS_BEFORE,
-        recalled_turns: int = RECALLED_TURNS,
-        **stats: int,
-    ) -> io.NodeOutput:
-        start = GameSession(opening=stats, memory=None, rules=None)
-        session = replace(history or start, window=window_of(window))
-        session = replace(session, memory=memory_of(memory, recalled_turns) or session.memory)
-        if rewind_to >= 0:
-            session = session.rewind(rewind_to)
-        if opening is not None:
-            session = session.open_with(opening.turn.instruction, opening.turn.state, opening.turn.clip)
+    def execute(cls, **inputs: typing.Any) -> io.NodeOutput:
+        given = given_to(cls, inputs)
+        start = GameSession(opening={row.name: getattr(given, row.name) for row in STATS}, memory=None, rules=None)
+        session = replace(given.history or start, window=window_of(given.window))
+        session = replace(session, memory=memory_of(given.memory, given.recalled_turns) or session.memory)
+        if given.rewind_to >= 0:
+            session = session.rewind(given.rewind_to)
+        if given.opening is not None:
+            turn = given.opening.turn
+            session = session.open_with(turn.instruction, turn.state, turn.clip)
         return io.NodeOutput(session)
 
 

@@ -71,7 +71,7 @@ class Judge:
     def run(self) -> int:
         """Judge, print and save; 1 if a question has no answer."""
         from ..evaluate.judging.comparison import open_comparison
-        from ..evaluate.judging.judge import Judged, questions_of, save_report, stories_of, tasks_of
+        from ..evaluate.judging.judge import questions_of, save_report, stories_of, tasks_of
         from ..evaluate.world.scores import references_of
 
         comparison = open_comparison(self.runs)
@@ -97,8 +97,8 @@ class Judge:
                 "reference pictures": references.facts["from"],
                 "without a reference picture": ", ".join(missing) or "nobody",
             }
-            given = tuple((row, answers.values[row.name]) for row in questions if row.name in answers.values)
-            print(*save_report(self.out, Judged(comparison.agents, given), facts), sep="\n")
+            given = [(row, answers.values[row.name]) for row in questions if row.name in answers.values]
+            print(*save_report(self.out, comparison.agents, given, facts), sep="\n")
         if unanswered := len(questions) - len(answers.values):
             print(f"{unanswered} questions {ASK_AGAIN}")
         return int(bool(unanswered))
@@ -122,10 +122,10 @@ class Raters:
     def run(self) -> int:
         """Begin a study, or score the filled-in one."""
         from ..evaluate.judging.comparison import open_comparison
-        from ..evaluate.judging.ratings import KEY, read_study, save_ratings, write_study
+        from ..evaluate.judging.ratings import KEY, save_ratings, write_study
 
         if not self.runs:
-            paths = save_ratings(self.out, read_study(self.out))
+            paths = save_ratings(self.out)
             print(paths[1].read_text(encoding="utf-8"), *paths, sep="\n")
             return 0
         comparison = open_comparison(self.runs)

@@ -14,9 +14,9 @@ from animegamer_core.cli.options import parse
 from animegamer_core.evaluate.judging.comparison import open_comparison
 from animegamer_core.evaluate.judging.judge import (
     CRITERIA,
-    Judged,
     Question,
     judge_prompt,
+    mean_score,
     parse_scores,
     stories_of,
 )
@@ -123,8 +123,9 @@ def test_scores_go_back_to_their_agents(runs):
     story = stories_of(comparison)[0]
     questions = [Question(story, 0, (1, 0)), Question(story, 1, (0, 1)), Question(story, 2, (1, 0))]
     given = [dict.fromkeys(CRITERIA, scores) for scores in ((4, 8), (6, 4))]
-    judged = Judged(comparison.agents, tuple(zip(questions, given, strict=False)))
-    assert judged.score(0, "OA").value == 7 and judged.score(1, "OA").value == 4 and judged.score(0, "OA").count == 2
+    answered = list(zip(questions, given, strict=False))
+    first, second = (mean_score(answered, agent, "OA") for agent in (0, 1))
+    assert (first.value, second.value, first.count) == (7, 4, 2)
 
 
 def test_a_whole_run(stub, runs, tmp_path, capsys):

@@ -218,23 +218,18 @@ def _tiled(rows: Sequence[Sequence[Picture]], height: int) -> Image.Image:
     return image
 
 
-@dataclass(frozen=True)
-class Judged:
-    """The answered questions with their scores. agents: names, in the numbering of the questions' orders."""
-
-    agents: tuple[str, ...]
-    given: tuple[tuple[Question, Scores], ...]
-
-    def score(self, agent: int, tag: str) -> Estimate:
-        """An agent's mean score, with its interval over games."""
-        games: dict[str, list[float]] = {}
-        for question, scores in self.given:
-            games.setdefault(question.story.game, []).append(scores[tag][question.order.index(agent)])
-        return mean_over_games(list(games.values()))
+def mean_score(given: Sequence[tuple[Question, Scores]], agent: int, tag: str) -> Estimate:
+    """An agent's mean score in the answered questions, with its interval over games."""
+    games: dict[str, list[float]] = {}
+    for question, scores in given:
+        games.setdefault(question.story.game, []).append(scores[tag][question.order.index(agent)])
+    return mean_over_games(list(games.values()))
 
 
-def save_report(out: Path, judged: Judged, facts: Mapping[str, Any]) -> list[Path]:
-    """Write judge.json and judge.md; returns their paths."""
+def save_report(
+    out: Path, agents: Sequence[str], given: Sequence[tuple[Question, Scores]], facts: Mapping[str, Any]
+) -> list[Path]:
+    """Write judge.json and judge.md of the answered questions; returns their paths."""
     notes = (
         f"Scores from 1 to 10; a story is {SCENES} turns. Intervals: 95 %, bootstrap over games; with fewer than {FEW} "
         f"they are too narrow. (paper): GPT-4V's scores of other games, from {SOURCE}; `-`: not given."
@@ -243,7 +238,7 @@ def save_report(out: Path, judged: Judged, facts: Mapping[str, Any]) -> list[Pat
         out / "judge",
         "Judged by a model",
         {tag: f"{name} &lt;{tag}&gt;" for tag, (name, _) in CRITERIA.items()},
-        {agent: {tag: judged.score(number, tag) for tag in CRITERIA} for number, agent in enumerate(judged.agents)},
+        {name: {tag: mean_score(given, agent, tag) for tag in CRITERIA} for agent, name in enumerate(agents)},
         JUDGED,
         notes,
         facts,

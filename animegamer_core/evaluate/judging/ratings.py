@@ -10,8 +10,6 @@ import csv
 import itertools
 import random
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -35,23 +33,16 @@ RANKED: dict[str, dict[str, float]] = {
 }
 
 
-@dataclass(frozen=True)
-class Ratings:
-    """Filled-in ranks. ranks[criterion]: (R, G, A) in the order of `agents`."""
-
-    agents: tuple[str, ...]
-    ranks: Mapping[str, NDArray[np.int64]]
-
-    def score(self, agent: int, criterion: str) -> Estimate:
-        """An agent's mean points, with a bootstrap interval over raters and games, both drawn (2.5 % to 97.5 %)."""
-        points_RG = np.asarray(POINTS, dtype=float)[self.ranks[criterion][:, :, agent] - 1]
-        chance = np.random.default_rng(0)
-        # how often each rater, and each game, was drawn with replacement
-        times = [chance.multinomial(size, np.full(size, 1 / size), DRAWS) for size in points_RG.shape]
-        means = np.einsum("dr,rg,dg->d", times[0], points_RG, times[1]) / points_RG.size
-        middle = float(points_RG.mean())
-        low, high = (float(end) for end in np.quantile(means, (0.025, 0.975)))
-        return Estimate(middle, min(middle, low), max(middle, high), points_RG.size)
+def mean_points(ranks_RG: NDArray[np.int64]) -> Estimate:
+    """An agent's mean points, with a bootstrap interval over raters and games, both drawn (2.5 % to 97.5 %)."""
+    points_RG = np.asarray(POINTS, dtype=float)[ranks_RG - 1]
+    chance = np.random.default_rng(0)
+    # how often each rater, and each game, was drawn with replacement
+    times = [chance.multinomial(size, np.full(size, 1 / size), DRAWS) for size in points_RG.shape]
+    means = np.einsum("dr,rg,dg->d", times[0], points_RG, times[1]) / points_RG.size
+    middle = float(points_RG.mean())
+    low, high = (float(end) for end in np.quantile(means, (0.025, 0.975)))
+    return Estimate(middle, min(middle, low), max(middle, high), points_RG.size)
 
 
 def write_study(comparison: Comparison, out: Path, raters: int, games: int, seed: int = 0) -> Path:
@@ -83,8 +74,8 @@ def write_study(comparison: Comparison, out: Path, raters: int, games: int, seed
     return out / CSV
 
 
-def read_study(out: Path) -> Ratings:
-    """The ranks in a study's filled-in CSV; ValueError names the first line that is missing or wrong.
+def read_study(out: Path) -> tuple[list[str], dict[str, NDArray[np.int64]]]:
+    """(the agents, criterion -> ranks (R, G, A)) of a filled-in CSV; ValueError names a line that is missing or wrong.
 
     Each line has the ranks 1 to N, each once, since the paper's scores have no ties. Spreadsheet programs save the CSV
     with commas, semicolons or tabs; all are read.
@@ -92,7 +83,7 @@ def read_study(out: Path) -> Ratings:
     if not (out / KEY).is_file():
         raise ValueError(f"{out}: no study here (no {KEY}); give the --out folder of `evaluate raters`")
     key = read_json(out / KEY, dict)
-    agents, orders = tuple(key["agents"]), key["orders"]
+    agents, orders = key["agents"], key["orders"]
     text = (out / CSV).read_text(encoding="utf-8-sig")
     delimiter = next((mark for mark in ",;\t" if text.startswith(f"rater{mark}")), ",")
     reader = csv.DictReader(text.splitlines(), delimiter=delimiter)
@@ -107,11 +98,12 @@ def read_study(out: Path) -> Ratings:
                 f"{len(agents)}, each once; rank every line, and keep its first three columns"
             )
         ranks[name][rater, game, orders[game]] = list(map(int, given))
-    return Ratings(agents, ranks)
+    return agents, ranks
 
 
-def save_ratings(out: Path, ratings: Ratings) -> list[Path]:
-    """Write ranks.json and ranks.md; returns their paths."""
+def save_ratings(out: Path) -> list[Path]:
+    """Write ranks.json and ranks.md of a filled-in study; returns their paths."""
+    agents, ranks = read_study(out)
     notes = (
         "Points: 10, 7, 4 and 1 for ranks 1 to 4. Intervals: 95 %, bootstrap over raters and games, both drawn with "
         f"replacement (Owen 2007); with fewer than {FEW} of either they are too narrow. (paper): {SOURCE}; `-`: not "
@@ -121,7 +113,7 @@ def save_ratings(out: Path, ratings: Ratings) -> list[Path]:
         out / "ranks",
         "Ranked by people",
         dict(zip(CRITERIA, CRITERIA, strict=True)),
-        {name: {key: ratings.score(index, key) for key in CRITERIA} for index, name in enumerate(ratings.agents)},
+        {name: {key: mean_points(ranks[key][..., index]) for key in CRITERIA} for index, name in enumerate(agents)},
         RANKED,
         notes,
     )
