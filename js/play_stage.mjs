@@ -65,9 +65,10 @@ export function createStage(say, clips, more, move) {
     typed.textContent = said.filter(Boolean).join(" \u00b7 ");
     const label = turn && say("clipOf", { number: here.number, instruction: turn.instruction });
     const picture = turn?.clip
-      ? clips[turn.still ? "picture" : "video"]("stage", turn.clip, { words: label })
+      ? clips[turn.still ? "picture" : "video"]("stage", turn.clip, { words: label, still: Boolean(coming) })
       : el("div", { class: "ag-blank pi pi-sparkles", "aria-hidden": "true" });
     if (place.firstChild !== picture) place.replaceChildren(picture);
+    if (coming) picture.pause?.(); // it is dimmed, and the drawing needs the CPU
     showPause();
   }
 
@@ -109,6 +110,7 @@ export function createTakes(say, clips, act) {
     more.hidden = !here.turn;
     more.disabled = busy;
     element.hidden = takes.length + coming < 2;
+    if (element.hidden) return void row.replaceChildren(); // no clip plays that nobody sees
     const hadFocus = row.contains(document.activeElement);
     row.replaceChildren(
       ...takes.map((take, index) =>

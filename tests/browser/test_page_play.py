@@ -17,6 +17,8 @@ SEA = "Character: Miko; Motion: gently wave hello; Background: day beach."
 RUN = "Character: Miko; Motion: swiftly run; Background: day beach."
 HUG = "Character: Miko, Taro; Motion: softly hug a friend; Background: day street."
 
+PLAYING = "() => [...document.querySelectorAll('.ag-play video')].filter((video) => !video.paused).length"
+
 
 @pytest.fixture(scope="module")
 def game(tab):
@@ -39,6 +41,7 @@ def test_two_turns_are_played_saved_and_shown(game):
     assert "2" in game.page.locator(".ag-play [aria-live]").text_content(), "screen readers hear of the turn"
     assert game.page.input_value(".ag-text") == ""
     game.page.wait_for_function(script("clip_plays"))
+    assert game.page.evaluate(PLAYING) == 1, "no clip plays that is not seen"
     assert urllib.parse.unquote_plus(game.page.locator(".ag-screen video").get_attribute("src")).count("by the sea")
     game.comfy.shot("play-dark")
 
@@ -246,6 +249,7 @@ def test_stop_does_not_change_the_story(game):
     game.comfy.shot("play-busy-dark")
     shown = game.page.locator(".ag-stage .ag-words span").all_inner_texts()
     assert shown == ["Yuzu", "wildly dance", "night castle"], "of what is drawn, not of the turn before"
+    assert game.page.evaluate(PLAYING) == 0, "the drawing has the CPU"
     game.page.locator(".ag-stop-button").click()
     game.wait_until_idle()
     assert game.server.get("/queue")["queue_pending"] == []
