@@ -26,7 +26,7 @@ from .weights import world_folder
 from .widgets import choice_input, given_to, number_input, schema, seed_input, world_input
 
 if typing.TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     Json = dict[str, typing.Any]
 
@@ -34,7 +34,7 @@ STAGES = (*STAGES_IN_ORDER, *OPTIONAL_STAGES)
 EVENT = "animegamer.training"
 EVERY_SECONDS = 1.0  # between two events of a run
 MOST_RUNS, MOST_POINTS, MOST_LINES, MOST_SHEETS = 100, 400, 60, 40
-_at_work: dict[tuple[str, str], RunAtWork] = {}
+_at_work: dict[tuple[str, str], int] = {}  # (run, stage) that this ComfyUI trains now -> its steps
 BEGUN = "world"  # in a run's folder: the world that a film's training begins with
 WORLDS = Fingerprints(worlds.world_version)
 TRAINED = Fingerprints(lambda file: worlds.file_version(Path(file)))
@@ -152,10 +152,10 @@ def _train(run: str, job: Mapping[str, typing.Any], resume: bool) -> tuple[Path,
     from ..animegamer_core.train.run import stage_file
 
     progress, out, stage = comfyui.NodeProgress(), job["out"], job["stage"]
-    with at_work(run, stage, job["config"].steps) as now:
+    with at_work(run, stage, job["config"].steps) as went_on:
 
         def on_step(step: int, steps: int, _: object) -> None:
-            if now.went_on(step):  # the node's bar and the panel move together
+            if went_on(step):  # the node's bar and the panel move together
                 progress("steps", step, steps, draw_losses(read_log(out / LOG)))
 
         def should_stop() -> bool:  # by ComfyUI's exception; the loop saves a checkpoint before it goes on
@@ -248,38 +248,32 @@ def _report(stage: str, lines: list[dict[str, float]], dataset: Path, file: Path
     )
 
 
-class RunAtWork:
-    """A run that this ComfyUI trains now. steps: how many it will take."""
+@contextlib.contextmanager
+def at_work(run: str, stage: str, steps: int) -> Iterator[Callable[[int], bool]]:
+    """Marks the run as current within the block; events say when it starts and how it ends.
 
-    def __init__(self, run: str, stage: str, steps: int) -> None:
-        self.run, self.stage, self.steps, self._sent_at = run, stage, steps, 0.0
+    Yields a function that sends the event with a step, at most once a second; it returns whether it did.
+    """
 
-    def went_on(self, step: int) -> bool:
-        """Send the event, at most once a second; returns whether it was sent."""
-        if time.monotonic() - self._sent_at < EVERY_SECONDS:
+    def send(state: str, step: int = 0) -> None:
+        comfyui.send(EVENT, {"run": run, "stage": stage, "step": step, "steps": steps, "state": state})
+
+    def went_on(step: int) -> bool:
+        nonlocal sent_at
+        if time.monotonic() - sent_at < EVERY_SECONDS:
             return False
-        self._sent_at = time.monotonic()
-        self.send("trains", step)
+        sent_at = time.monotonic()
+        send("trains", step)
         return True
 
-    def send(self, state: str, step: int = 0) -> None:
-        """Send the event with a state: begun, trains, finished or stopped."""
-        facts = {"run": self.run, "stage": self.stage, "step": step, "steps": self.steps, "state": state}
-        comfyui.send(EVENT, facts)
-
-
-@contextlib.contextmanager
-def at_work(run: str, stage: str, steps: int) -> Iterator[RunAtWork]:
-    """Marks the run as current within the block; events say when it starts and how it ends."""
-    now = _at_work[run, stage] = RunAtWork(run, stage, steps)
-    now.send("begun")
-    state = "stopped"
+    state, sent_at, _at_work[run, stage] = "stopped", 0.0, steps
+    send("begun")
     try:
-        yield now
+        yield went_on
         state = "finished"
     finally:
         del _at_work[run, stage]
-        now.send(state, steps if state == "finished" else 0)
+        send(state, steps if state == "finished" else 0)
 
 
 def training(query: Mapping[str, str]) -> Json:
@@ -306,18 +300,19 @@ def _run_folders() -> dict[tuple[str, str], Path]:
     return logged | {(run, stage): root / run / stage for run, stage in _at_work}
 
 
-def _progress(folder: Path, now: RunAtWork | None) -> Json:
+def _progress(folder: Path, steps: int | None) -> Json:
+    """What the panel shows of a run. steps: of one at work."""
     from ..animegamer_core.train.checkpoints import RESULT
     from ..animegamer_core.train.log import LOG, SHEETS, read_log
     from ..animegamer_core.weights.storage import read_json
 
     lines = read_log(folder / LOG)
-    ended = now is None and (folder / RESULT).is_file()
+    ended = steps is None and (folder / RESULT).is_file()
     sheets = sorted((folder / SHEETS).glob("step-*.png"))[-MOST_SHEETS:]
     return {
-        "active": now is not None,
+        "active": steps is not None,
         "ended": ended,
-        "steps": now.steps if now else read_json(folder / RESULT).get("steps") if ended else None,
+        "steps": read_json(folder / RESULT).get("steps") if ended else steps,
         "curve": [
             {name: line[name] for name in ("step", "loss", "held_out_loss") if name in line} for line in _thinned(lines)
         ],

@@ -21,7 +21,7 @@ from ..spec import DTYPES
 from ..weights.adapters import open_with_adapters
 from .dataset import FLOW, Flow
 from .judge import Judge, Raters, Write
-from .options import Device, Drawing, Dtype, Flag, Preset, Profile, Samples, note, one_of, overwrite, typed, unprefixed
+from .options import Device, Drawing, Dtype, Flag, Preset, Profile, note, one_of, overwrite, typed, unprefixed
 
 if typing.TYPE_CHECKING:
     from ..evaluate.players import GamePlayer
@@ -79,8 +79,8 @@ class World(Drawing, Scoring):
     """Number format."""
     characters: Path | None = None
     """Reference pictures: NAME.png or NAME/ for each main character."""
-    motion_edges: str | None = None
-    """A,B,C,D: boundaries between motion levels, for a world without measured ones."""
+    motion_edges: tuple[float, float, float, float] | None = None
+    """The four boundaries between motion levels, for a world without measured ones."""
     flow: Annotated[str, one_of(BACKENDS)] | None = None
     """Backend that measures motion; unset: the one used for the world's dataset."""
     flow_model: Flow = field(default_factory=dict)
@@ -98,7 +98,7 @@ class World(Drawing, Scoring):
     def job(self) -> EvaluationJob:
         """What the options ask for; ValueError for a missing file or options that do not fit together."""
         from ..evaluate.world.runner import EvaluationJob, read_games
-        from ..evaluate.world.scores import edges_of, flow_of
+        from ..evaluate.world.scores import flow_of
         from ..runtime.device import choose_device
 
         if self.baseline is None and self.baseline_options:
@@ -120,7 +120,7 @@ class World(Drawing, Scoring):
             seed=self.seed,
             characters=self.characters,
             flow=flow_of(world, self.flow, **flow),
-            edges=None if self.motion_edges is None else edges_of(self.motion_edges),
+            edges=self.motion_edges,
         )
 
     def _player(self, world: typing.Any, device: str) -> GamePlayer:
@@ -162,7 +162,7 @@ def carry_out(job: EvaluationJob) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Toybox(Drawing, Samples):
+class Toybox(Drawing):
     """The acceptance table for a Toybox world, where the true scenes are known."""
 
     rows: tuple[Annotated[str, one_of(ROWS)], ...] | None = None
@@ -173,6 +173,12 @@ class Toybox(Drawing, Samples):
     """Of the decoder."""
     out: Path = Path("out/evaluate")
     """Folder for the report."""
+    full: Flag = False
+    """Use all samples; always on with a GPU, takes hours on a CPU."""
+    limit: int | None = None
+    """Number of games; all other sample sizes scale with it."""
+    workers: int | None = None
+    """Processes that draw and measure; unset: one for each core."""
 
     def run(self) -> int:
         """Measure, print and save row by row; 1 if a value misses its target or a row could not be measured."""

@@ -123,18 +123,6 @@ class Drawing:
     device: Device = "auto"
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Samples:
-    """The options of what is measured on games of the Toybox."""
-
-    full: Flag = False
-    """Use all samples; always on with a GPU, takes hours on a CPU."""
-    limit: int | None = None
-    """Number of games; all other sample sizes scale with it."""
-    workers: int | None = None
-    """Processes that draw and measure; unset: one for each core."""
-
-
 def confirmed(question: str) -> bool:
     """Ask on the terminal; only a yes counts, and no answer is a no."""
     sys.stdout.write(f"{question} [y/N] ")

@@ -37,7 +37,6 @@ from animegamer_core.evaluate.world.scores import (
     GameScorer,
     MotionMeter,
     compared_frames,
-    edges_of,
     flow_of,
     mean_cosine,
     references_of,
@@ -210,11 +209,10 @@ def test_without_edges_there_is_no_level_unless_some_are_given(world):
     published = replace(world, motion_table=replace(TABLE, edges=None), provenance={})
     meter = MotionMeter(published, flow_of(published))
     assert meter.measure(STILL) == (0.0, None) and "--motion-edges" in meter.remarks[0]
-    meter = MotionMeter(published, flow_of(published), edges_of("1,2,3.5,4"))
+    meter = MotionMeter(published, flow_of(published), (1.0, 2.0, 3.5, 4.0))
     assert meter.measure(STILL)[1] == 1 and "come from --motion-edges" in meter.remarks[0]
-    for wrong in ("1,2,3", "1,2,2,3", "a,b"):
-        with pytest.raises(ValueError, match=f"'{wrong}'; expected four rising numbers"):
-            edges_of(wrong)
+    with pytest.raises(ValueError, match="expected four rising numbers"):
+        MotionMeter(published, flow_of(published), (1.0, 2.0, 2.0, 3.0))
 
 
 def test_pictures_of_a_character_lie_under_their_name(tmp_path):

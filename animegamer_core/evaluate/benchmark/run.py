@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,19 +101,17 @@ class BenchmarkResult:
 
     @property
     def text(self) -> str:
-        return "\n".join(self._lines())
-
-    def _lines(self) -> Iterator[str]:
-        yield from (f"{name}: {value}" for name, value in self.facts.items())
-        yield HEAD
+        lines = [*(f"{name}: {value}" for name, value in self.facts.items()), HEAD]
         for part, ours in self.ours.items():
             stock, spread = self.stock[part], f"{min(ours.seconds):.3f} .. {max(ours.seconds):.3f}"
             both = "-" if ours.reserved is None else f"{stock.reserved:.3g} / {ours.reserved:.3g}"
             ratio = stock.median / ours.median
-            yield f"{part:8} {stock.median:>9.3f} {ours.median:>9.3f} {spread:>15} {ratio:>6.2f} {both:>13}"
-        yield f"(ours, the first time: sampler {self.ours['sampler'].first:.1f} s, vae {self.ours['vae'].first:.1f} s)"
+            lines.append(f"{part:8} {stock.median:>9.3f} {ours.median:>9.3f} {spread:>15} {ratio:>6.2f} {both:>13}")
+        first = (f"{part} {self.ours[part].first:.1f} s" for part in ("sampler", "vae"))
+        lines.append(f"(ours, the first time: {', '.join(first)})")
         if self.drift:
-            yield f"(drift of latents, frames: {', '.join(f'{part:.2e}' for part in self.drift)})"
+            lines.append(f"(drift of latents, frames: {', '.join(f'{part:.2e}' for part in self.drift)})")
+        return "\n".join(lines)
 
 
 def measure_stock(plan: BenchmarkPlan) -> Timings:

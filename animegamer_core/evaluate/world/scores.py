@@ -6,7 +6,6 @@ M images, E embedding width, F frames, H height, W width.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -141,6 +140,8 @@ class MotionMeter:
     def __init__(self, world: World, flow: FlowSettings, edges: tuple[float, ...] | None = None) -> None:
         self._settings = flow
         self._flow = open_flow(flow)
+        if list(edges or ()) != sorted(set(edges or ())):
+            raise ValueError(f"--motion-edges are {edges}; expected four rising numbers, such as 1.2 2.3 4.7 10")
         self.edges = world.motion_table.edges if edges is None else edges
         measured = motion_facts(self._flow, flow.threshold, flow.slow_fraction)
         self.facts = {**measured, "edges": None if self.edges is None else list(self.edges)}
@@ -150,7 +151,7 @@ class MotionMeter:
         elif self.edges is None:
             self.remarks.append(
                 f"world {world.spec.name!r} has no measured boundaries between motion levels, so ACC-F and MAE-F are "
-                "missing; on the command line, give them with --motion-edges A,B,C,D"
+                "missing; on the command line, give them with --motion-edges A B C D"
             )
         if BACKEND not in world.provenance:
             self.remarks.append(f"world.json does not say what measured its motion; {flow.backend} is used here")
@@ -188,14 +189,3 @@ def flow_of(world: World, backend: str | None = None, **given: Any) -> FlowSetti
             f"not hold for {weights}, so give that file"
         )
     return wanted
-
-
-def edges_of(text: str) -> tuple[float, ...]:
-    """Parse the borders between motion levels, `A,B,C,D`; ValueError unless they are four rising numbers."""
-    try:
-        edges = tuple(float(part) for part in text.split(","))
-    except ValueError:
-        edges = ()
-    if len(edges) != 4 or not np.isfinite(edges).all() or any(low >= high for low, high in itertools.pairwise(edges)):
-        raise ValueError(f"--motion-edges is {text!r}; expected four rising numbers, such as 1.2,2.3,4.7,10")
-    return edges
