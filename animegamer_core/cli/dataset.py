@@ -69,7 +69,7 @@ class Build:
     asking: Asking = field(default_factory=dict)
     local: Local = field(default_factory=dict)
     flow: Annotated[str, one_of(BACKENDS)] = "dis"
-    """What measures motion."""
+    """What measures motion; steady: dis without the camera's own motion."""
     flow_model: Flow = field(default_factory=dict)
     threshold: Threshold = field(default_factory=dict)
     slow_fraction: float | None = None
@@ -107,7 +107,7 @@ class Build:
         from ..weights import open_world
 
         flow: dict[str, Any] = {**unprefixed(self.flow_model, FLOW), **self.threshold, "backend": self.flow}
-        flow["device"] = "cpu" if self.flow == "dis" else choose_device(flow.get("device", "auto"))
+        flow["device"] = "cpu" if self.flow != "memflow" else choose_device(flow.get("device", "auto"))
         flow["slow_fraction"] = SLOW_FRACTION if self.slow_fraction is None else self.slow_fraction
         settings = BuildSettings(
             shape=ClipShape.of(get_spec(self.spec).decoder, self.crop),

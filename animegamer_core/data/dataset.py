@@ -27,7 +27,7 @@ from ..files import write_text
 from ..game.life import STATS, Stat
 from ..game.state import MotionTable
 from ..json_files import JsonError, read_json, read_rows, to_type
-from ..media.video import ClipInfo, read_clip, read_clip_info
+from ..media.video import read_clip
 from ..messages import quoted
 from ..weights.storage import note_of
 from .motion import level_edges, level_of, median_by_level
@@ -45,10 +45,6 @@ class MotionFacts(msgspec.Struct, frozen=True):
     slow_fraction: float = 0.0
     edges: tuple[float, float, float, float] | None = None
     values: tuple[float, float, float, float, float] | None = None
-
-    def __post_init__(self) -> None:
-        if self.edges and list(self.edges) != sorted(set(self.edges)):
-            raise ValueError(f"edges is {list(self.edges)}; expected four rising numbers, finish the dataset first")
 
 
 _Positive = Annotated[int, msgspec.Meta(gt=0)]
@@ -136,11 +132,6 @@ class DatasetFolder:
         return {name: film["bytes"] for name, film in films.items() if "bytes" in film}
 
     @property
-    def has_motion_table(self) -> bool:
-        """Whether its motion levels are set."""
-        return None not in (self.motion.edges, self.motion.values)
-
-    @property
     def motion_table(self) -> MotionTable:
         """The dataset's own measured motion table; DatasetError if the levels are not set."""
         if self.motion.edges is None or self.motion.values is None:
@@ -161,11 +152,6 @@ class DatasetFolder:
     def frames(self, index: int) -> NDArray[np.uint8]:
         """(F, H, W, C) uint8 of one clip."""
         return read_clip(self.path / self.turns[index].clip).frames
-
-    @cached_property
-    def first_clip(self) -> ClipInfo:
-        """What the first clip's file states; ValueError if it is damaged. No frame is decoded."""
-        return read_clip_info(self.path / self.turns[0].clip)
 
     def digest(self, captions: bool) -> str:
         """A checksum of what caches depend on: the clips, their films, and their captions if asked.

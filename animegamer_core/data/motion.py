@@ -5,8 +5,9 @@ filtered out the background. The paper does not say of what 0.2 is. As pixels pe
 picture where anything moves; as a fraction of what the quick pixels do it leaves out what is slow next to them, and
 agrees better with an eye (docs/dataset.md). Datasets of films use both, with a larger fraction.
 
-Backends compute the flow: OpenCV's DIS, and MemFlow from a file of weights that a user gives. They differ by factors,
-so a dataset stores which one measured it (`facts`). F frames, H height, W width, C channels.
+Backends compute the flow: OpenCV's DIS, with or without the camera's motion, and MemFlow from a file of weights that a
+user gives. They differ by factors, so a dataset stores which one measured it (`facts`). F frames, H height, W width,
+C channels, 2 pixels across and down.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ DEFAULT_THRESHOLD = 0.2  # px per frame
 QUICK = 95  # percentile of the magnitudes; the largest of all may be one misread pixel
 SLOW_FRACTION = 0.5  # of the quick pixels' magnitude; for datasets cut from films, the Toybox's own has none
 LEVELS = 5
+GRID, WITH_CAMERA = 16, 1.0  # px: between points that show the camera's motion; by which they may differ from it
 
 FlowBackend = Callable[[Sequence["NDArray[np.uint8]"]], Iterator["NDArray[np.floating]"]]
 
@@ -158,6 +160,33 @@ class DisFlow:
         return (flow.calc(before, after, None) for before, after in pairwise(greys))
 
 
+class SteadyFlow:
+    """DIS as if the camera stood still: its own motion is the homography that most of the picture follows.
+
+    It is measured again after the pictures are aligned, since DIS loses what a shake moves by many pixels.
+    """
+
+    facts: Mapping[str, Any] = {**DisFlow.facts, "backend": "steady"}
+
+    def __call__(self, frames: Sequence[NDArray[np.uint8]]) -> Iterator[NDArray[np.floating]]:
+        import cv2
+
+        size = frames[0].shape[1::-1]
+        at_HW2 = np.stack(np.meshgrid(*map(np.arange, size)), axis=-1).astype(np.float32)
+        some = np.s_[GRID // 2 :: GRID, GRID // 2 :: GRID]
+        for before, after in pairwise(frames):
+            (flow_HW2,) = DisFlow()((before, after))
+            pairs = (points_HW2[some].reshape(-1, 2) for points_HW2 in (at_HW2, at_HW2 + flow_HW2))
+            camera, _ = cv2.findHomography(*pairs, cv2.RANSAC, WITH_CAMERA)
+            if camera is not None:
+                flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
+                aligned = cv2.warpPerspective(after, camera, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
+                (flow_HW2,) = DisFlow()((before, aligned))
+                seen_HW2 = cv2.perspectiveTransform(at_HW2, camera)
+                flow_HW2[((seen_HW2 < 0) | (seen_HW2 >= size)).any(axis=-1)] = 0  # these left the picture
+            yield flow_HW2
+
+
 class MemFlow:
     """MemFlow, the paper's choice, by ptlflow."""
 
@@ -202,5 +231,6 @@ class MemFlow:
 # Adding a backend is a row here, and a class like those above.
 BACKENDS: dict[str, Callable[[FlowSettings], Flow]] = {
     "dis": lambda settings: DisFlow(),
+    "steady": lambda settings: SteadyFlow(),
     "memflow": MemFlow,
 }

@@ -95,7 +95,7 @@ def train_stage(
         if stage in GAME_STAGES:
             window = min(config.window, max(len(game.clips) for game in data.games()) - 1)
             stated["reading"] = {"profile": parts.of("engine").profile.name, "window": window}
-        if stage in MOTION_STAGES and data.folder.has_motion_table:
+        if stage in MOTION_STAGES and data.folder.motion.values:
             stated["motion"] = {"table": asdict(data.folder.motion_table), "provenance": data.folder.motion_provenance}
         save_adapter(stage_file(out, stage), stage, config, kept, parts.spec.to_dict(), stated)
         write_json(out / RESULT, {"stage": stage, "steps": trainer.state.step, "seconds": trainer.state.seconds})

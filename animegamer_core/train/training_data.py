@@ -29,6 +29,7 @@ from ..data.dataset import DatasetFolder
 from ..data.records import GameRecord
 from ..files import make_folder, room_for, write_text
 from ..json_files import read_json
+from ..media.video import read_clip_info
 from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder
 from ..spec import ModelSpec
@@ -85,7 +86,7 @@ class TrainingData:
     @cached_property
     def clip_shape(self) -> tuple[int, ...]:
         """(F, H, W, 3) of the first clip's file."""
-        first = self.folder.first_clip
+        first = read_clip_info(self.folder.path / self.folder.turns[0].clip)
         return first.frames, *first.size[::-1], 3
 
     def clips(self, held_out: bool = False) -> tuple[int, ...]:

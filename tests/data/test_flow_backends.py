@@ -44,7 +44,7 @@ def test_a_backend_sees_frames_of_480_px_and_its_flow_is_averaged_above_the_thre
 
 
 def test_what_a_backend_needs_is_said(tmp_path):
-    assert "choose one of dis, memflow" in refusal(FlowSettings(backend="farneback"))
+    assert "choose one of dis, steady, memflow" in refusal(FlowSettings(backend="farneback"))
     assert "needs a file of weights" in refusal(FlowSettings(backend="memflow", weights=tmp_path / "none.ckpt"))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from animegamer_core.data.motion import level_edges, level_of, median_by_level, motion_value
+from animegamer_core.data.motion import FlowSettings, level_edges, level_of, median_by_level, motion_value, open_flow
 
 
 def soft_texture(height: int, width: int) -> np.ndarray:
@@ -36,6 +36,17 @@ def test_still_pixels_are_left_out_of_the_mean():
     half[:, :, :320] = 128
     assert motion_value(half) == pytest.approx(3, rel=0.2)
     assert motion_value(half, threshold=100.0) == 0.0
+
+
+def test_a_steady_measure_takes_the_camera_out_and_leaves_whom_it_follows():
+    steady, panned = open_flow(FlowSettings(backend="steady")), sliding(6, 480, 640)
+    shaken = soft_texture(540, 720)[30:510, 40:680][None].repeat(5, axis=0)
+    for number, (down, right) in enumerate([(0, 0), (10, -12), (-9, 11), (12, 5), (-8, -12)]):
+        shaken[number] = soft_texture(540, 720)[30 + down : 510 + down, 40 + right : 680 + right]
+    for statue in (panned, shaken):
+        assert motion_value(statue) > 5 and motion_value(statue, backend=steady) < 0.7
+    panned[:, 160:320, 240:400] = soft_texture(160, 160)
+    assert motion_value(panned, backend=steady, slow_fraction=0.5) == pytest.approx(6, rel=0.15)
 
 
 def test_what_is_slow_beside_the_quick_pixels_is_background():

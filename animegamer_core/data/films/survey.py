@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 from PIL import Image
 
 from ...files import make_folder, replacing
@@ -43,20 +42,20 @@ class StripWriter:
 
     def __init__(self, folder: Path, width: int, height: int) -> None:
         """folder: of the strip. width, height: of the film in pixels. OSError if the folder cannot be written."""
-        self._folder, self._height = folder, picture_height(width, height)
+        self._folder, self._size = folder, (WIDTH, picture_height(width, height))
         make_folder(folder)
         for sheet in folder.glob("*.jpg"):
             sheet.unlink()
-        self._sheet = Image.new("RGB", (COLUMNS * WIDTH, ROWS * self._height))
+        self._sheet = Image.new("RGB", (COLUMNS * WIDTH, ROWS * self._size[1]))
         self._count = 0
 
     def add(self, frame: FilmFrame) -> None:
         """Add the film's next frame; it fills each quarter of a second up to it that has no picture yet."""
         picture = None
         while frame.seconds >= self._count * STEP - AT:
-            picture = picture or self._small(frame.rgb)
+            picture = picture or Image.fromarray(frame.rgb).resize(self._size, Image.Resampling.BOX, reducing_gap=2.0)
             row, column = divmod(self._count % (COLUMNS * ROWS), COLUMNS)
-            self._sheet.paste(picture, (column * WIDTH, row * self._height))
+            self._sheet.paste(picture, (column * WIDTH, row * self._size[1]))
             self._count += 1
             if self._count % (COLUMNS * ROWS) == 0:
                 self._save()
@@ -65,9 +64,6 @@ class StripWriter:
         """Write the last pictures."""
         if self._count % (COLUMNS * ROWS):
             self._save()
-
-    def _small(self, rgb_HWC: np.ndarray) -> Image.Image:
-        return Image.fromarray(rgb_HWC).resize((WIDTH, self._height), Image.Resampling.BOX, reducing_gap=2.0)
 
     def _save(self) -> None:
         number = (self._count - 1) // (COLUMNS * ROWS)

@@ -177,7 +177,7 @@ def flow_of(world: World, backend: str | None = None, **given: Any) -> FlowSetti
             f"the motion of world {name!r} was measured by the flow backend {own}, and backends differ by large "
             f"factors; choose {own}, not {wanted.backend}"
         )
-    if wanted.backend != "dis" and wanted.weights is None:
+    if wanted.backend == "memflow" and wanted.weights is None:
         raise ValueError(
             f"the motion of world {name!r} is measured by the flow backend {wanted.backend}; on the command line, give "
             "it --flow-weights FILE"
