@@ -16,6 +16,8 @@ import { pathTo } from "./tree.mjs";
 
 const FILE_WORDS = { mp4: "film", gif: "film", webp: "film", srt: "subtitleFile" }; // by suffix; others are pictures
 
+const BANNER_MS = 6000; // until ComfyUI has shown and removed what it says of an ended job
+
 /**
  * The Play tab. `page` has address(path), post(path, values), openAsGraph(session), getWeights(world), autoplay; whether
  * clips move as `clipsMove`, and moveClips(wanted), which is called when the player changes it; tell(severity, summary,
@@ -27,13 +29,19 @@ export function createPlayTab(session, say, page) {
   const start = createStart(say, session, page);
   const game = createGame(say, session, clips, page);
   const live = el("div", { class: "ag-unseen", role: "status", "aria-live": "polite" });
-  const element = el("div", { class: "ag ag-play" }, start.element, game.element, live);
+  // ComfyUI says "Job completed" of every take and turn; who sees them here does not need it.
+  const hush = el("style", { media: "not all", text: "[data-testid=queue-notification-banner] { display: none; }" });
+  const element = el("div", { class: "ag ag-play" }, start.element, game.element, live, hush);
   let open = null;
+  let hushed = 0;
 
   function show(now, event) {
     const changedPlace = open !== now.story;
     open = now.story;
     element.setAttribute("aria-busy", String(now.starting));
+    clearTimeout(hushed);
+    if (now.busy) hush.media = "all";
+    else hushed = setTimeout(() => (hush.media = "not all"), BANNER_MS);
     start.element.hidden = Boolean(now.story);
     game.element.hidden = !now.story;
     if (now.story) game.show(now, event);

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from graphs import PLAY, load, node
 from pages import faint_texts, script
-from play_tab import TURN
+from play_tab import MESSAGE, TURN
 
 from animegamer_core.media.video import read_clip
 
@@ -256,6 +256,25 @@ def test_stop_does_not_change_the_story(game):
     game.sketch()
     after = game.branches("by the sea")
     assert sum(map(len, after.values())) - sum(map(len, before.values())) <= 1, "at most the take that was done"
+
+
+WATCH = """(kinds) => {
+  const seen = () => [...document.querySelectorAll(kinds)].filter((found) => found.checkVisibility());
+  window.messages = [];
+  setInterval(() => messages.push(...seen().map((found) => found.innerText)), 50);
+}"""
+
+
+def test_the_takes_of_a_turn_bring_no_messages_of_comfyui(game):
+    """Newer pages say "Job completed" of whatever has ended, also of a graph's run, which the tab does not hide."""
+    game.begin("without messages")
+    game.sketch()
+    game.page.evaluate(WATCH, f"{MESSAGE}, [data-testid=queue-notification-banner]")
+    game.tell(RUN, "Shift+Enter")
+    game.wait_for_turn(1)
+    game.wait_until_idle()
+    game.page.wait_for_timeout(3000)
+    assert game.page.evaluate("() => messages") == []
 
 
 def test_keys_alone_begin_a_story_and_play_it(game):
