@@ -135,7 +135,7 @@ class GameModel:
         model = load(devices[1], self._dtype(kind))
         compiled = self._apply_preset(model) if kind == "decoder" else []
         comfyui.make_interruptible(model, compiled)
-        size = _size_of(model)
+        size = sum(tensor.nbytes for tensor in model.state_dict().values())
         working = model.working_bytes if kind == "decoder" else size // 8
         return _Loaded(comfyui.wrap(model, devices), working, self.world.fingerprint)
 
@@ -165,7 +165,3 @@ class GameModel:
             return torch.float32
         chosen = PRECISIONS[self.number_type]
         return self.world.stored_dtype(kind) if chosen is None else getattr(torch, chosen)
-
-
-def _size_of(model: nn.Module) -> int:
-    return sum(tensor.nbytes for tensor in model.state_dict().values())

@@ -263,8 +263,6 @@ class Ablations(Scoring):
         from ..runtime.device import choose_device
         from ..weights import open_world
 
-        if min(self.seeds) < 0:
-            raise ValueError(f"--seeds has {min(self.seeds)}; give numbers of 0 or more")
         variants, deadline, begun = chosen(self.variants), Deadline(self.minutes), time.monotonic()
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
         device = choose_device(self.device)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..json_files import parse_json
-from ..spec import dtype_name
 from .storage import LONGEST, CheckpointError, SafetensorsSource, TensorSource, finite_extremes
 
 if TYPE_CHECKING:
@@ -212,7 +211,7 @@ def _placed(source: TensorSource, name: str, device: torch.device, dtype: torch.
 
 
 def check_names(source: TensorSource, expected: Mapping[str, Tensor]) -> None:
-    """CheckpointError that names the first tensors that are missing, unknown, or of another shape or kind of number."""
+    """CheckpointError that names the first tensors that are missing, unknown, or of another shape."""
     stored = set(source.keys())
     if missing := sorted(set(expected) - stored):
         raise CheckpointError(f"{source.path}: {listed(missing, 'missing')}; expected every tensor of the world's spec")
@@ -223,11 +222,6 @@ def check_names(source: TensorSource, expected: Mapping[str, Tensor]) -> None:
             raise CheckpointError(
                 f"{source.path}: tensor {name!r} has shape {source.shape(name)}, "
                 f"the world's spec expects {tuple(tensor.shape)}"
-            )
-        if source.dtype(name).is_floating_point != tensor.is_floating_point():
-            raise CheckpointError(
-                f"{source.path}: tensor {name!r} has type {dtype_name(source.dtype(name))}, the world's spec expects "
-                f"one like {dtype_name(tensor.dtype)}"
             )
 
 

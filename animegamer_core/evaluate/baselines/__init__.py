@@ -37,12 +37,6 @@ class BaselineSettings:
     dtype: str = "auto"  # float32 on a CPU, bfloat16 elsewhere
     steps: int | None = None
 
-    def __post_init__(self) -> None:
-        for name in ("steps", "picture_steps", "picture_side"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}; expected 1 or more")
-
     @property
     def dtype_name(self) -> str:
         from ...runtime.device import choose_device

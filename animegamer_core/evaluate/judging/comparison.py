@@ -37,11 +37,9 @@ class Comparison:
 
 
 def open_comparison(folders: Sequence[Path]) -> Comparison:
-    """Open the runs in these folders; ValueError for too many, duplicates, no common game, or different lines."""
+    """Open the runs in these folders; ValueError for too many, no common game, or different lines."""
     if not 1 <= len(folders) <= MOST_AGENTS:
         raise ValueError(f"{len(folders)} runs; expected 1 to {MOST_AGENTS} folders of `evaluate world`")
-    if len({folder.resolve() for folder in folders}) < len(folders):
-        raise ValueError("a run is listed twice; name each folder once")
     runs = [read_run(folder) for folder in folders]
     names = [run.name for run in runs]
     agents = (run.name if names.count(run.name) == 1 else f"{run.name} ({run.folder})" for run in runs)
