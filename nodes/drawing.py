@@ -34,7 +34,7 @@ from .values import (
     image_of_bytes,
     notes_of,
 )
-from .widgets import number_input, schema, seed_input
+from .widgets import given_to, number_input, schema, seed_input
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -172,28 +172,17 @@ class DecodeShot(io.ComfyNode):
         )
 
     @classmethod
-    async def execute(
-        cls,
-        model: GameModel,
-        state: PlayedState,
-        motion: str,
-        motion_value: float,
-        steps: int,
-        guidance: str,
-        seed: int,
-        latent: dict[str, typing.Any] | None = None,
-        denoise: float = 1.0,
-    ) -> io.NodeOutput:
+    async def execute(cls, model: GameModel, state: PlayedState, **inputs: typing.Any) -> io.NodeOutput:
         from ..animegamer_core.model.latents import start_latent
 
-        value = motion_condition(motion, motion_value, state.turn.state.motion, model)
-        settings = model.settings(steps, guidance)
-        start = None
-        if latent is not None:
-            if latent.get("noise_mask") is not None:
+        given, start = given_to(cls, inputs), None
+        value = motion_condition(given.motion, given.motion_value, state.turn.state.motion, model)
+        settings, seed = model.settings(given.steps, given.guidance), None if given.seed < 0 else given.seed
+        if given.latent is not None:
+            if given.latent.get("noise_mask") is not None:
                 raise ValueError("the latent has a noise mask, which shots do not support; connect it without its mask")
-            start = start_latent(latent.get("samples"), denoise, model.world.spec.decoder)
-        key = shot_key(model.world, model, settings, state.turn, value, None if seed < 0 else seed, start)
+            start = start_latent(given.latent.get("samples"), given.denoise, model.world.spec.decoder)
+        key = shot_key(model.world, model, settings, state.turn, value, seed, start)
         decoder, report = model.decoder(), comfyui.progress(key.steps)
         latent_BCTHW = draw_turn(decoder, state.turn, key, step_watcher(decoder, report), start)
         image = image_of(decoder.decode_vae(latent_BCTHW)[0])

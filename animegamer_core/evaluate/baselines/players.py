@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from PIL import Image, ImageOps
 
+from ...data.captions.pictures import evenly
 from ...game.state import clean_text, motion_text
 from ...weights.storage import note_of
 from ..players import PlayedShot
@@ -181,7 +182,7 @@ def frame_indices(drawn: int, wanted: int) -> list[int]:
     They are spread evenly from the first to the last, so that the whole action is judged: 17 of 49 frames are 0, 3, 6
     .. 48, and move three times as fast. The paper does not say which frames it took.
     """
-    return np.linspace(0, drawn - 1, min(drawn, wanted)).round().astype(int).tolist()
+    return evenly(drawn, min(drawn, wanted))
 
 
 class Baseline:

@@ -36,10 +36,6 @@ OnTurn = Callable[[str, int, int], None]  # (the game's name, turns done, turns 
 OnGame = Callable[[GameRecord], None]
 
 
-def silent(*_: object) -> None:
-    pass
-
-
 @dataclass(frozen=True, kw_only=True)
 class EvaluationJob:
     """What is evaluated: `player` plays the first `limit` of the benchmark's `games` (all if None).
@@ -89,7 +85,7 @@ class EvaluationJob:
             remarks.append(f"world {player.name!r} was not trained with these words of the benchmark: {listed(words)}")
         return remarks
 
-    def play(self, on_turn: OnTurn = silent, on_game: OnGame = silent) -> None:
+    def play(self, on_turn: OnTurn = lambda *_: None, on_game: OnGame = lambda _: None) -> None:
         """Play the games that are not finished; an exception from on_turn or on_game ends the run, and keeps those."""
         warm_up = True
         for game in self.played:

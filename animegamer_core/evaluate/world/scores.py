@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ...data.benchmark import BenchmarkTurn
-from ...data.captions.pictures import open_picture, read_references
+from ...data.captions.pictures import evenly, open_picture, read_references
 from ...data.motion import DEFAULT_THRESHOLD, FlowSettings, level_of, motion_facts, motion_value, open_flow
 from ...toybox.scenes import reference_pictures
 from ...toybox.world import CHARACTERS
@@ -62,7 +62,7 @@ class GameScorer:
 
 def compared_frames(frames_FHWC: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """The four frames that are compared: evenly spaced, with the first and the last (0, 5, 11 and 16 of 17)."""
-    return frames_FHWC[np.linspace(0, len(frames_FHWC) - 1, FRAMES_COMPARED).round().astype(int)]
+    return frames_FHWC[evenly(len(frames_FHWC), FRAMES_COMPARED)]
 
 
 def scored_text(turn: BenchmarkTurn) -> str:
