@@ -15,7 +15,7 @@ from . import comfyui
 from .drawing import motion_of_turns, picture_of, shot_inputs, step_watcher, video_of
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
-from .story import choose_turn, clip_of, clip_ui, open_story, shot_path, story_name, story_ui, story_version
+from .story import choose_turn, clip_of, clip_ui, open_story, shot_path, story_ui, story_version
 from .values import (
     HistorySocket,
     ModelSocket,
@@ -175,18 +175,17 @@ class PlayGameTakes(io.ComfyNode):
         return PLAYED.fingerprint(widgets)
 
     @classmethod
-    def execute(
-        cls, model: GameModel, text: str, story: str, takes: int, seed: int, window: int, **drawing: typing.Any
-    ) -> io.NodeOutput:
+    def execute(cls, model: GameModel, **inputs: typing.Any) -> io.NodeOutput:
         from ..animegamer_core.data.captions.pictures import open_picture
 
         comfyui.require(*PACKAGES, "av")
-        seeds, instructions, node = take_seeds(takes, seed), read_instructions(text), str(cls.hidden.unique_id)
+        given, node = given_to(cls, inputs), str(cls.hidden.unique_id)
+        seeds, instructions = take_seeds(given.takes, given.seed), read_instructions(given.text)
         if not instructions:
             raise ValueError("text holds no instruction; write one per line")
-        opened = open_story(story_name(story), model.world.spec.name, model.world.fingerprint)
-        motion = motion_of_turns(drawing["motion"], drawing["motion_value"], range(1, len(instructions) + 1), model)
-        chosen = model.settings(drawing["steps"], drawing["guidance"], window=window_of(window), motion=motion)
+        opened = open_story(given.story, model.world.spec.name, model.world.fingerprint)
+        motion = motion_of_turns(given.motion, given.motion_value, range(1, len(instructions) + 1), model)
+        chosen = model.settings(given.steps, given.guidance, window=window_of(given.window), motion=motion)
 
         def play(seed: int) -> None:
             player = Player(model.world, opened, replace(chosen, seed=seed), 0, model)
@@ -195,7 +194,7 @@ class PlayGameTakes(io.ComfyNode):
         opened.file_tags = comfyui.graph_tags(cls.hidden)
         with opened.lock():
             video, picture = play_takes(opened, len(instructions), seeds, play)
-        PLAYED.record(dict(text=text, story=story, takes=takes, seed=seed, window=window, **drawing), story)
+        PLAYED.record(inputs, given.story)
         ui = {"images": [comfyui.output_item(video)], "animated": [True]}
         return io.NodeOutput(image_of_picture(open_picture(picture)), InputImpl.VideoFromFile(str(video)), ui=ui)
 

@@ -254,6 +254,7 @@ def at_work(run: str, stage: str, steps: int) -> Iterator[Callable[[int], bool]]
 
     Yields a function that sends the event with a step, at most once a second; it returns whether it did.
     """
+    state, sent_at = "stopped", 0.0
 
     def send(state: str, step: int = 0) -> None:
         comfyui.send(EVENT, {"run": run, "stage": stage, "step": step, "steps": steps, "state": state})
@@ -266,7 +267,7 @@ def at_work(run: str, stage: str, steps: int) -> Iterator[Callable[[int], bool]]
         send("trains", step)
         return True
 
-    state, sent_at, _at_work[run, stage] = "stopped", 0.0, steps
+    _at_work[run, stage] = steps
     send("begun")
     try:
         yield went_on

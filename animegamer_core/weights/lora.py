@@ -53,15 +53,10 @@ def check_fit(model: nn.Module, updates: LoraUpdates, where: Path) -> None:
     """CheckpointError for LoRA of a layer that the model lacks, or of another shape. where: its folder."""
     linears = set(linear_layers(model))
     for name, update in updates.items():
-        if name not in linears:
-            raise CheckpointError(
-                f"{where}: has a LoRA for {shortened(name, LONGEST)!r}, but this world has no such linear layer"
-            )
-        shape = tuple(_base(model.get_submodule(name)).weight.shape)
+        shape = tuple(_base(model.get_submodule(name)).weight.shape) if name in linears else "no such linear layer"
         if shape != update.shape:
-            raise CheckpointError(
-                f"{where}: the LoRA for {name!r} has shape {update.shape}, but this world has {shape}"
-            )
+            said = f"the LoRA for {shortened(name, LONGEST)!r} has shape {update.shape}, but this world has {shape}"
+            raise CheckpointError(f"{where}: {said}")
 
 
 @torch.no_grad()
