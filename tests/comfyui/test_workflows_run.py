@@ -91,7 +91,7 @@ def test_1_one_turn(server, play):
     assert state(shown)["instruction"] == instruction and state(shown)["stats"] == stats_after(instruction)
     assert state(shown)["motion"]["scope"] == "gentle", "as the adverb says"
     (video,) = outputs(played, "SaveVideo")
-    assert clip(server, video).shape == (17, 96, 144, 3)
+    assert clip(server, video).shape == (17, 384, 576, 3)
 
 
 def test_2_five_turns(server, play):
@@ -140,7 +140,7 @@ def test_5_a_whole_story(server, play):
     assert [item["instruction"] for item in state(shown)["course"]] == list(instructions)
     (video,) = outputs(played, "SaveVideo")
     frames = clip(server, video)
-    assert frames.shape == (6 * 17, 96, 144, 3) and distinct(np.split(frames, 6))
+    assert frames.shape == (6 * 17, 384, 576, 3) and distinct(np.split(frames, 6))
 
 
 def test_6_a_picture_opens_the_game(server, play):
@@ -187,7 +187,7 @@ def test_9_a_film_becomes_a_world(server, play):
     assert "my-film is trained on 16 clips" in trained["text"][0]
     assert open_world(server.models_dir / "animegamer" / "my-film").missing() == ()
     (video,) = outputs(played, "SaveVideo")
-    assert clip(server, video).shape == (17, 96, 144, 3)
+    assert clip(server, video).shape == (17, 384, 576, 3)
 
 
 def test_10_a_film_becomes_a_world_in_four_stages(server, play):
