@@ -154,8 +154,15 @@ class VaeSpec:
     latent_channels: Size = 16
     norm_groups: Size = 32
     scaling_factor: Scale = 1.15258426
+    tiny: tuple[Size, ...] = ()  # channels of the tiny decoder at each size; none: the world has no tiny decoder
+    fast: bool = False  # whether shots are decoded by it, unless a preset says otherwise
 
     def __post_init__(self) -> None:
+        if len(self.tiny) not in (0, len(self.channels)) or self.fast > bool(self.tiny):
+            raise ValueError(
+                f"VAE: tiny decoder {self.tiny}, fast {self.fast}; expected a width for each of {len(self.channels)} "
+                "levels, or none and not fast"
+            )
         if any(count % self.norm_groups for count in self.channels):
             raise ValueError(f"VAE: channels {self.channels} are not all divisible by {self.norm_groups} norm groups")
 
@@ -230,6 +237,9 @@ class ModelSpec:
         values = dataclasses.asdict(self)
         if not self.decoder.guides_motion:
             del values["decoder"]["guides_motion"]  # worlds without it keep their fingerprint
+        for name in ("tiny", "fast"):
+            if not values["decoder"]["vae"][name]:
+                del values["decoder"]["vae"][name]
         return values
 
     @classmethod

@@ -73,7 +73,7 @@ class BuildSettings:
         """What the clips depend on, as JSON values; FlowError if the flow backend cannot be used."""
         motion = motion_facts(open_flow(self.flow), self.flow.threshold, self.flow.slow_fraction)
         found = {"detector": transnet.DETECTOR, "text_detector": writing.DETECTOR, "most_text": self.most_text}
-        clips, part = map(dataclasses.asdict, (self.shape, self.part))
+        clips, part = dataclasses.asdict(self.shape), dataclasses.asdict(self.part)
         return json.loads(json.dumps({"clips": clips, **part, "scenes": found, "motion": motion}))
 
 

@@ -153,6 +153,10 @@ class DatasetFolder:
         """(F, H, W, C) uint8 of one clip."""
         return read_clip(self.path / self.turns[index].clip).frames
 
+    def first_frame(self, index: int) -> NDArray[np.uint8]:
+        """(H, W, C) uint8 of one clip."""
+        return read_clip(self.path / self.turns[index].clip, most=1).frames[0]
+
     def digest(self, captions: bool) -> str:
         """A checksum of what caches depend on: the clips, their films, and their captions if asked.
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -211,12 +212,13 @@ def _opened(path: Path) -> Iterator[InputContainer]:
         raise ValueError(f"{path}: not a readable mp4 ({error.strerror})") from error
 
 
-def read_clip(path: Path) -> Clip:
-    """Read a clip; ValueError if it is not one, FileNotFoundError if it is missing."""
+def read_clip(path: Path, most: int | None = None) -> Clip:
+    """Read a clip, or its first `most` frames; ValueError if it is not one, FileNotFoundError if it is missing."""
     converter = ColourConverter()
     with _opened(path) as container:
         frames = [
-            converter.to_rgb(frame, frame.width, frame.height) for frame in container.decode(container.streams.video[0])
+            converter.to_rgb(frame, frame.width, frame.height)
+            for frame in islice(container.decode(container.streams.video[0]), most)
         ]
         sizes = {frame.shape for frame in frames}
         if len(sizes) != 1:

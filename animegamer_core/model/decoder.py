@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ..spec import PROFILES, TIME_FACTOR, ModelSpec, Profile
 from .latents import StartLatent
 from .sampler import Guidance, OnStep, Schedule, partial_steps, solve
+from .tiny_decoder import TinyDecoder
 
 # Full-size activations in memory at once. Sampling: counted from the layers. Decoding: measured, 17 GB on an H200 for a
 # shot of the published size in bf16.
@@ -33,7 +34,7 @@ class ShotDecoder(nn.Module):
 
     `unconditional_ND` is the encoder's representation of no input; it is stored here so that playing needs no encoder.
     The profile names the guidance. tiled: decode in 3 x 3 overlapping tiles with blended seams, which needs a sixth of
-    the memory and changes the picture slightly (36 dB PSNR).
+    the memory and changes the picture slightly (36 dB PSNR). fast: decode with the VAE's tiny decoder, if it has one.
     """
 
     def __init__(self, spec: ModelSpec, profile: Profile = PROFILES["paper"]) -> None:
@@ -41,6 +42,7 @@ class ShotDecoder(nn.Module):
         self.spec = spec
         self.profile = profile
         self.tiled = False
+        self.fast = spec.decoder.vae.fast
         self.transformer = _transformer(spec)
         self.vae = _vae(spec)
         self.register_buffer("unconditional_ND", torch.zeros(spec.state.tokens, spec.state.width))
@@ -153,6 +155,8 @@ class ShotDecoder(nn.Module):
 
         The VAE decodes 3 latent frames, then 2 at a time, which affects the result.
         """
+        if self.fast:
+            return self.vae.tiny(latents_BCTHW.to(self.unconditional_ND.device, self.vae.dtype)).float()
         if self.tiled:
             _, _, height, width = self.spec.decoder.latent_shape
             sides = (6 * math.ceil(side / 15) * self.spec.decoder.vae.spatial_factor for side in (height, width))
@@ -165,10 +169,13 @@ class ShotDecoder(nn.Module):
 
     @torch.inference_mode()
     def preview(self, latents_BTCHW: Tensor) -> Tensor:
-        """(1, 3, H/2, W/2) picture in [-1, 1] of the first row's first latent frame, to show while sampling.
+        """(F, 3, H, W) frames in [-1, 1] of the first row by the tiny decoder, to show while sampling. Without one,
+        (1, 3, H/2, W/2): the first frame only, for a twentieth of decoding the shot.
 
-        Pass the clean latents of `on_step`. This costs a twentieth of decoding the shot.
+        Pass the clean latents of `on_step`.
         """
+        if hasattr(self.vae, "tiny"):
+            return self.vae.tiny(self.to_vae(latents_BTCHW[:1]).to(self.vae.dtype))[0].float()
         small = nn.functional.avg_pool2d(latents_BTCHW[0, :1].float(), 2)
         return self.decode_latents(small[None])[0]
 
@@ -256,6 +263,8 @@ def _vae(spec: ModelSpec) -> AutoencoderKLCogVideoX:
         sample_width=decoder.width,
         scaling_factor=vae.scaling_factor,
     )
+    if vae.tiny:
+        model.tiny = TinyDecoder(vae.latent_channels, vae.tiny)
     # diffusers encodes 9 + 8 frames; the released encoder all 17 at once (docs/reference.md, VAE).
     model.num_sample_frames_batch_size = decoder.frames - 1
     return model

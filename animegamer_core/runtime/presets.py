@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ..spec import ModelSpec, Profile
+from ..spec import ModelSpec, Profile, VaeSpec
 from .models import LoadedModels, PlaySettings
 from .optimizations import COMPILING, check_names, optimize, supported
 
@@ -44,7 +44,7 @@ class Preset:
     steps: sampling steps, at most the world's own. guidance, skip_guidance_below: as in a profile. optimizations: their
     names; `preset_for_device` removes those for other devices. offload_gib: offload the weights to the host's memory,
     decode shots in tiles, and use at most this many GiB of GPU memory. tiled: decode shots in tiles even without
-    offloading, see `tile_if_needed`.
+    offloading, see `tile_if_needed`. fast: whether the tiny decoder draws, where a world has one.
     """
 
     name: str
@@ -54,11 +54,16 @@ class Preset:
     optimizations: tuple[str, ...] = ()
     offload_gib: float | None = None
     tiled: bool = False
+    fast: bool | None = None
 
     def adapt_profile(self, profile: Profile) -> Profile:
         """The profile with the preset's threshold for skipping the unconditional pass."""
         skip = self.skip_guidance_below
         return profile if skip is None else replace(profile, skip_guidance_below=skip)
+
+    def decodes_fast(self, vae: VaeSpec) -> bool:
+        """Whether the tiny decoder draws a world's shots."""
+        return vae.fast if self.fast is None else self.fast and bool(vae.tiny)
 
     def precision_suffix(self, profile: Profile) -> str:
         """What an address appends to the number format, such as `+tiled`; empty if shots only differ by rounding.
@@ -76,9 +81,12 @@ class Preset:
 PRESETS: dict[str, Preset] = {
     row.name: row
     for row in (
-        Preset("exact", skip_guidance_below=0.0, optimizations=ROUNDING_ONLY),  # both guidance passes in every step
+        Preset(
+            "exact", skip_guidance_below=0.0, optimizations=ROUNDING_ONLY, fast=False
+        ),  # both guidance passes in every step
         Preset("balanced", 24, "cosine", 1.05, optimizations=ROUNDING_ONLY),  # about half the steps
         Preset("live", 12, "cosine", 1.05, optimizations=ROUNDING_ONLY),  # about a quarter of the steps
+        Preset("turbo", 4, "distilled", optimizations=ROUNDING_ONLY, fast=True),  # for a decoder taught few steps
         Preset("low_vram", optimizations=LEAN, offload_gib=7.0),  # on a GPU of 8 GB
         Preset("low_vram_12", optimizations=LEAN, offload_gib=10.5),
         Preset("low_vram_16", optimizations=LEAN, offload_gib=14.0),
@@ -171,7 +179,9 @@ def resolve_sampling(
 def with_preset(preset: Preset, settings: PlaySettings, world: World) -> PlaySettings:
     """The settings with the preset's steps and guidance, unless they state their own, and its precision suffix."""
     sampling = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance, preset)
-    suffix = preset.precision_suffix(world.profile)
+    suffix, vae = preset.precision_suffix(world.profile), world.spec.decoder.vae
+    if preset.decodes_fast(vae) != vae.fast:
+        suffix += "+full" if vae.fast else "+fast"
     return replace(settings, steps=sampling.steps, guidance=sampling.guidance, precision_suffix=suffix)
 
 
@@ -186,6 +196,7 @@ def apply_preset(
     check_offloading(preset)
     decoder.profile = preset.adapt_profile(decoder.profile)
     decoder.tiled = preset.tiled
+    decoder.fast = preset.decodes_fast(decoder.spec.decoder.vae)
     optimize(decoder, preset.optimizations)
     if any(name in COMPILING for name in preset.optimizations):
         say(f"preset {preset.name}: the first shot is compiled, which takes a minute or two")

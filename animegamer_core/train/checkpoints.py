@@ -32,7 +32,7 @@ from .stages import STAGES, StageConfig
 CHECKPOINTS = "checkpoints"  # folder in a run's folder
 JOB, RESULT, LOCK = "job.json", "result.json", ".lock"  # files in it: what it starts from, and how it ended
 CLIPS = "clips' content"  # key of the job
-MOMENTS = ("exp_avg", "exp_avg_sq")  # AdamW's
+MOMENTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")  # AdamW's, and the last Muon's
 KEPT = 2  # checkpoints that are kept
 # fields that may differ between a run and its continuation, since they change results by rounding at most
 SPLITTING = ("accumulation", "per_card")  # free unless the loss compares the samples of a micro-batch
@@ -53,7 +53,7 @@ class RunState:
     stage: str
     config: StageConfig
     parameters: dict[str, nn.Parameter]
-    optimizer: torch.optim.Optimizer
+    optimizers: list[torch.optim.Optimizer]
     average: dict[str, Tensor]
     step: int = 0
     seconds: float = 0.0
@@ -77,7 +77,7 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> None:
     tensors: dict[str, Tensor] = {}
     steps: dict[str, float] = {}
     for name, parameter in state.parameters.items():
-        moments = state.optimizer.state.get(parameter, {})
+        moments = _owner(state, parameter).state.get(parameter, {})
         found = {"weight": parameter, **({"average": state.average[name]} if state.average else {})}
         found |= {moment: moments[moment] for moment in MOMENTS if moment in moments}
         for kind, value in found.items():  # sharded tensors are gathered one at a time
@@ -98,6 +98,15 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> None:
         save_file(tensors, part, {"state": msgspec.json.encode(info).decode()})
     for old in {*folder.glob("step-*"), *folder.glob(f"{UNFINISHED}*")} - {*list_checkpoints(folder)[-KEPT:]}:
         old.unlink()
+
+
+def _owner(state: RunState, parameter: nn.Parameter) -> torch.optim.Optimizer:
+    """The optimizer of a parameter."""
+    return next(
+        optimizer
+        for optimizer in state.optimizers
+        if any(parameter is own for group in optimizer.param_groups for own in group["params"])
+    )
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -147,11 +156,13 @@ def load_checkpoint(path: Path, state: RunState) -> None:
             for kind, into in targets.items():
                 with torch.no_grad():
                     local_shard(into).copy_(local_shard(stored(f"{kind}.{name}", into)))
+            owner = _owner(state, parameter)
+            moments = {kind: stored(f"{kind}.{name}", parameter) for kind in MOMENTS if f"{kind}.{name}" in names}
             if (steps := info.optimizer_steps.get(name)) is not None:
-                fused = state.optimizer.param_groups[0].get("fused")
-                moments = {moment: stored(f"{moment}.{name}", parameter) for moment in MOMENTS}
+                fused = owner.param_groups[0].get("fused")
                 moments["step"] = torch.tensor(steps, device=parameter.device if fused else "cpu")
-                state.optimizer.state[parameter] = moments
+            if moments:
+                owner.state[parameter] = moments
     state.step, state.seconds = info.step, info.seconds
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,15 +27,16 @@ from .losses import (
     divergence,
     edge_error,
     motion_error,
+    moving_weight,
     noised,
     sqrt_alpha_cumprod,
     timestep_band,
     velocity_target,
 )
 from .parts import ADAPTER
-from .sampling import ClipSampler, MicroBatch, SampleNoise, random_seed
+from .sampling import ClipSampler, MicroBatch, SampleNoise, generator, random_seed
 from .stages import StageConfig
-from .training_data import IMAGE_FEATURES, TrainingData, pictures
+from .training_data import IMAGE_FEATURES, TrainingData, clip_frames, first_frames, pictures
 
 if TYPE_CHECKING:
     from .text_video import TextVideo
@@ -73,39 +75,91 @@ class Learner(nn.Module):
         return None
 
 
+def _channels_last(clips_BCFHW: Tensor) -> Tensor:
+    """The same in the order of axes in memory that a GPU's convolutions are fastest with; layers after them keep it."""
+    return clips_BCFHW.contiguous(memory_format=torch.channels_last_3d) if clips_BCFHW.is_cuda else clips_BCFHW
+
+
+def rebuilding_losses(rebuilt_BCFHW: Tensor, clip_BCFHW: Tensor, config: StageConfig) -> Losses:
+    """How far rebuilt clips are from true ones, in [-1, 1]: the parts of the loss, their sum, and the PSNR in dB."""
+    weight = moving_weight(clip_BCFHW, config.moving)
+    error = weight * (rebuilt_BCFHW - clip_BCFHW)
+    zero = torch.zeros_like(error)
+    parts = {
+        "l1": error.abs().mean(),
+        "mse": (error * error / weight).mean(),
+        "edge": edge_error(error, zero, config.edge_scales),
+        "motion": motion_error(error, zero),
+    }
+    loss = parts["l1"] + sum(getattr(config, name) * parts[name] for name in ("mse", "edge", "motion"))
+    psnr = 10 * torch.log10(4 / F.mse_loss(rebuilt_BCFHW.detach(), clip_BCFHW))  # the range of pictures is 2
+    return {"loss": loss, **parts, "psnr": psnr}
+
+
 class VaeLearner(Learner):
-    """Trains the VAE to reconstruct clips. Its encoder reads them in one pass, its decoder in chunks as in play."""
+    """Trains the VAE to reconstruct clips. Its encoder reads them in one pass, its decoder in chunks as in play.
+
+    A tiny decoder learns beside it, or alone where only its parameters are trained.
+    """
 
     idle = ("decoder.transformer",)
 
     def __init__(self, config: StageConfig, decoder: ShotDecoder) -> None:
         super().__init__(config)
         self.decoder = decoder
+        self._reader: ThreadPoolExecutor | None = None
+        self._ahead: tuple[list[int], Future[Tensor]] | None = None  # rows of the next step, and their clips
         if config.checkpointing:
             decoder.vae.enable_gradient_checkpointing()
 
+    def sampler(self, data: TrainingData, held_out: bool = False) -> Any:
+        sampler = super().sampler(data, held_out)
+        if not held_out:
+            self._sampler = sampler
+        return sampler
+
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
-        frames = data.gather("frames", rows, device)
-        clip = rearrange(pictures(frames), "b f c h w -> b c f h w")
-        frames, channels, height, width = self.decoder.spec.decoder.latent_shape
+        clips_BFHWC = self._frames(data, rows, micro)
+        if self.settings.crop:
+            # one place for all of a micro-batch, on the grid of the latents
+            sides = [min(pair) for pair in zip(self.settings.crop, clips_BFHWC.shape[2:4], strict=True)]
+            draw = generator("cpu", self.settings.seed, micro.step, micro.rank, micro.index, "crop")
+            top, left = (
+                8 * int(torch.randint((full - side) // 8 + 1, (), generator=draw))
+                for full, side in zip(clips_BFHWC.shape[2:4], sides, strict=True)
+            )
+            clips_BFHWC = clips_BFHWC[:, :, top : top + sides[0], left : left + sides[1]]
+        clip = rearrange(pictures(clips_BFHWC.to(device)), "b f c h w -> b c f h w")
+        frames, channels = self.decoder.spec.decoder.latent_shape[:2]
+        height, width = (side // self.decoder.spec.decoder.vae.spatial_factor for side in clip.shape[-2:])
         noise = SampleNoise(device, self.settings.seed, micro, len(rows), "noise")
         return {"clip": clip, "noise": noise.normal(channels, frames, height, width)}
 
+    def _frames(self, data: TrainingData, rows: Tensor, micro: MicroBatch) -> Tensor:
+        """(B, F, H, W, 3) uint8: the clips of a micro-batch; if they are read from files, the next step's meanwhile."""
+        ahead, self._ahead = self._ahead, None
+        clips = ahead[1].result() if ahead and ahead[0] == rows.tolist() else clip_frames(data, rows.tolist(), "cpu")
+        if "frames" not in data.store and self.training and micro.count == 1:
+            self._reader = self._reader or ThreadPoolExecutor(1)
+            after = micro.rows(self._sampler.batch(micro.step + 1)).tolist()
+            self._ahead = after, self._reader.submit(clip_frames, data, after, "cpu")
+        return clips
+
     def forward(self, batch: Batch) -> Losses:
         clip, config = batch["clip"], self.settings
-        posterior = self.decoder.vae.encode(clip).latent_dist
-        rebuilt = self.decoder.vae.decode(posterior.mean + posterior.std * batch["noise"]).sample.float()
-        squared = F.mse_loss(rebuilt, clip)
-        parts = {
-            "l1": F.l1_loss(rebuilt, clip),
-            "mse": squared,
-            "edge": edge_error(rebuilt, clip, config.edge_scales),
-            "motion": motion_error(rebuilt, clip),
-            "kl": divergence(posterior.mean.float(), posterior.logvar.float()),
-        }
-        loss = parts["l1"] + sum(getattr(config, name) * parts[name] for name in ("mse", "edge", "motion", "kl"))
-        psnr = 10 * torch.log10(4 / squared.detach())  # the range of pictures is 2
-        return {"loss": loss, **parts, "psnr": psnr}
+        vae = self.decoder.vae
+        posterior = vae.encode(_channels_last(clip)).latent_dist
+        latents = posterior.mean + posterior.std * batch["noise"]
+        found: Losses = {}
+        if any(own.requires_grad for own in vae.decoder.parameters()) or not hasattr(vae, "tiny"):
+            rebuilt = vae.decode(_channels_last(latents)).sample.float()
+            kl = divergence(posterior.mean.float(), posterior.logvar.float())
+            found = rebuilding_losses(rebuilt, clip, config) | {"kl": kl}
+            found["loss"] = found["loss"] + config.kl * kl
+        if hasattr(vae, "tiny"):
+            small = rebuilding_losses(rearrange(vae.tiny(latents).float(), "b f c h w -> b c f h w"), clip, config)
+            found = {**found, "tiny_psnr": small["psnr"], "loss": found.get("loss", 0) + small["loss"]}
+        return found
 
 
 class ContrastiveHeads(nn.Module):
@@ -145,9 +199,8 @@ class ContrastiveLearner(Learner):
         self._ids = nn.utils.rnn.pad_sequence(list(map(torch.tensor, ids)), batch_first=True)  # padded with zeros
 
     def batch(self, data: TrainingData, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
-        frames = data.gather("frames", rows, device)[:, 0]
         return {
-            "images": pictures(frames),
+            "images": pictures(first_frames(data, rows, device)),
             "ids": self._ids[rows].to(device, non_blocking=True),
             "captions": self._captions[rows].to(device, non_blocking=True),
         }

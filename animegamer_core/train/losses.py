@@ -59,6 +59,16 @@ def motion_error(got_BCFHW: Tensor, wanted_BCFHW: Tensor) -> Tensor:
     return (got_BCFHW - wanted_BCFHW).diff(dim=2).abs().mean()
 
 
+def moving_weight(clip_BCFHW: Tensor, factor: float, least: float = 0.06, around: int = 3) -> Tensor:
+    """(B, 1, F, H, W), 1 on average: `factor` times as much for pixels that differ from the frame before by `least` or
+    more, and for those up to `around` pixels away, as for the rest.
+    """
+    moved = (clip_BCFHW.diff(dim=2).abs().amax(1, keepdim=True) > least).float()
+    grown = F.max_pool3d(F.pad(moved, (0, 0, 0, 0, 1, 0)), (1, 2 * around + 1, 2 * around + 1), 1, (0, around, around))
+    weight = 1 + (factor - 1) * grown
+    return weight / weight.mean()
+
+
 def divergence(mean: Tensor, logvar: Tensor) -> Tensor:
     """Mean KL divergence of a latent's Gaussian from the standard normal distribution, per value."""
     return 0.5 * (mean**2 + logvar.exp() - 1 - logvar).mean()

@@ -35,6 +35,8 @@ from .training_data import (
     autocast,
     check_captions,
     check_clips,
+    clip_frames,
+    first_frames,
     forget_names,
     pictures,
     weights_digest,
@@ -171,7 +173,7 @@ def _check_clips(stage: str, config: StageConfig, parts: WorldParts, data: Train
 
         draws_sheets = stage == "predict" and config.shots_every and parts.decoder is not None
         shown = draws_sheets and "latents" not in data.store
-        if not shown and all(map(is_cached, _missing_features(stage, config, data) & {"frames", *made_by})):
+        if not shown and all(map(is_cached, _missing_features(stage, config, data) & {"frames", "first", *made_by})):
             return  # the clips may be missing
         DatasetFolder.open(data.folder.path)  # checks that the clips exist
         found = data.clip_shape
@@ -194,8 +196,10 @@ def prepare(
     missing = _missing_features(stage, config, data)
     # With a cache folder, clips are read in parts while features are computed: all at once may not fit into memory.
     at_once = data.cache is None and {"latents", *IMAGE_FEATURES.values()} & missing
-    if "frames" not in data.store and ("frames" in missing or at_once):
+    if "frames" not in data.store and ("frames" in missing or at_once) and data.fits:
         data = add_frames(data)
+    if "first" in missing:
+        data = data.with_feature("first", lambda part: first_frames(data, part, "cpu"), rows=256)
     if "latents" in missing:
         with on_device(parts.of("decoder").vae, device):
             data = add_latents(data, parts.decoder)
@@ -256,7 +260,7 @@ def measured_scale(parts: WorldParts, data: TrainingData) -> float:
     chosen = torch.tensor(clips[:: max(1, len(clips) // MEASURED_CLIPS)][:MEASURED_CLIPS])
     means = []
     for rows in chosen.split(8):
-        frames = data.gather("frames", rows, vae.device)
+        frames = clip_frames(data, rows.tolist(), vae.device)
         with autocast(vae.device):
             means.append(vae.encode(pictures(frames).transpose(1, 2)).latent_dist.mean.double())
     return 1 / torch.cat(means).std(correction=0).item()

@@ -54,7 +54,7 @@ STAGES = {
     "vae": Stage(needs=("decoder",), reads=("frames",), makes=("decoder",), outdates=("latents",), captions=False),
     "towers": Stage(
         needs=("encoder",),
-        reads=("frames",),
+        reads=("first",),
         makes=("encoder",),
         outdates=("text", "image", "image_random", *_REPRESENTED),
         contrasts=True,
@@ -121,6 +121,9 @@ class StageConfig:
     lr_warmup: int = _option(100, "warm-up steps of the learning rate", _AT_LEAST_0)
     weight_decay: float = _option(0.01, "weight decay for matrices; vectors have none")
     beta2: float = _option(0.99, "AdamW's beta2")
+    muon: float = _option(
+        0.0, "train matrices of blocks, and filters, by Muon with this times lr; 0: AdamW for all", _AT_LEAST_0
+    )
     clip: float = _option(1.0, "gradient norm above which gradients are clipped", _ABOVE_0)
     ema: float = _option(0.999, "decay of the weights' moving average (EMA); 0: no average", _DECAY)
 
@@ -146,6 +149,14 @@ class StageConfig:
         0.0, "probability that adaptation reads the true representation instead of the predicted one", _CHANCE
     )
 
+    crop: tuple[int, ...] = _option(
+        (), "height and width of the random crops that the VAE is trained on, multiples of 8; none: whole frames"
+    )
+    moving: float = _option(
+        1.0,
+        "weight, in the VAE's losses, of pixels that change from frame to frame, and of those around them",
+        _AT_LEAST_1,
+    )
     mse: float = _option(1.0, "weight of the VAE's mean squared error")
     edge: float = _option(0.5, "weight of the L1 error of differences between neighbouring pixels")
     edge_scales: int = _option(1, "number of scales for this loss: full size, half, quarter ...", _AT_LEAST_1)
@@ -190,6 +201,8 @@ class StageConfig:
                     raise ValueError(f"{option.name} is {value}; expected {expected}")
             if choices and value not in choices:
                 raise ValueError(f"{option.name} is {value!r}; choose {' or '.join(choices)}")
+        if self.crop and (len(self.crop) != 2 or any(side < 8 or side % 8 for side in self.crop)):
+            raise ValueError(f"crop is {self.crop}; expected a height and a width, multiples of 8, or none")
         if self.lora_rank and not self.lora_targets:
             raise ValueError(f"lora_rank is {self.lora_rank}, but this stage has no lora_targets; give 0")
         strengths = self.teacher_strengths

@@ -14,6 +14,7 @@ from . import distributed
 from .checkpoints import RunState
 from .distributed import local_shard
 from .learners import Learner, Losses
+from .muon import Muon, is_muons
 from .parts import set_trainable
 from .sampling import MicroBatch, random_seed
 from .stages import StageConfig
@@ -52,17 +53,25 @@ class Trainer:
         self.learner = learner
         parameters = {name: value for name, value in learner.named_parameters() if name in names}
         decayed = {True: config.weight_decay, False: 0.0}  # vectors and scalars get no weight decay
+        by_muon = [value for name, value in parameters.items() if config.muon and is_muons(name, value)]
+        own = {id(value) for value in by_muon}
+        others = [value for value in parameters.values() if id(value) not in own]
         groups = [
             {"params": params, "weight_decay": decay}
             for matrices, decay in decayed.items()
-            if (params := [value for value in parameters.values() if (value.dim() > 1) is matrices])
+            if (params := [value for value in others if (value.dim() > 1) is matrices])
         ]
         fused = self.device.type == "cuda"
-        optimizer = torch.optim.AdamW(groups, fused=fused, lr=config.lr, betas=(0.9, config.beta2))
+        optimizers: list[torch.optim.Optimizer] = [
+            torch.optim.AdamW(groups, fused=fused, lr=config.lr, betas=(0.9, config.beta2))
+        ]
+        if by_muon:
+            groups = [{"params": by_muon, "gain": config.muon}]
+            optimizers.append(Muon(groups, config.lr, config.weight_decay))
         self._uses_ddp = not self.is_sharded and self.processes.num_processes > 1
         self._module = distributed.data_parallel(learner, learner.unused) if self._uses_ddp else learner
         average = {name: value.detach().clone() for name, value in parameters.items()} if config.ema else {}
-        self.state = RunState(stage, config, parameters, optimizer, average)
+        self.state = RunState(stage, config, parameters, optimizers, average)
         self._sampler = learner.sampler(data)
 
     def _micro_batches(self, step: int) -> list[MicroBatch]:
@@ -76,8 +85,8 @@ class Trainer:
         config, state, found = self.config, self.state, []
         self.learner.train()
         rows, micros = self._sampler.batch(state.step), self._micro_batches(state.step)
-        for group in state.optimizer.param_groups:
-            group["lr"] = learning_rate(config, state.step)
+        for group in (group for optimizer in state.optimizers for group in optimizer.param_groups):
+            group["lr"] = learning_rate(config, state.step) * group.get("gain", 1.0)
         for micro in micros:
             is_last = micro.index == micro.count - 1  # then processes exchange gradients
             if self.is_sharded:
@@ -90,8 +99,9 @@ class Trainer:
                 (losses["loss"] / micro.count).backward()
             found.append({name: value.detach() for name, value in losses.items()})
         norm = torch.nn.utils.clip_grad_norm_(list(state.parameters.values()), config.clip)
-        state.optimizer.step()
-        state.optimizer.zero_grad(set_to_none=True)
+        for optimizer in state.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         if state.average:
             # faster in the first steps, when the average is mostly the initial weights
             decay = min(config.ema, (1 + state.step) / (10 + state.step))

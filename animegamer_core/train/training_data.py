@@ -1,8 +1,8 @@
 """Training data: a dataset with its features, which one model computes for another.
 
-Features: frames (F, H, W, 3) uint8; latents (2, T, C, h, w), scaled mean and standard deviation; text (L, W); image and
-image_random (P, W); states (N, D), the encoder's representations; predicted (N, D), the engine's; instruction (L, W), a
-text encoder's features of the whole instruction.
+Features: frames (F, H, W, 3) uint8, and first (H, W, 3), the first of them; latents (2, T, C, h, w), scaled mean and
+standard deviation; text (L, W); image and image_random (P, W); states (N, D), the encoder's representations; predicted
+(N, D), the engine's; instruction (L, W), a text encoder's features of the whole instruction.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder
 from ..spec import ModelSpec
 from ..weights.lora import strengths_of
-from .distributed import processes
+from .distributed import processes, shared_rows
 from .sampling import generator
 
 IMAGE_FEATURES = {"first": "image", "random": "image_random"}  # by the frame that the encoder reads
-WITHOUT_CAPTION = ("frames", "latents", *IMAGE_FEATURES.values())  # features that do not depend on captions
+WITHOUT_CAPTION = ("frames", "first", "latents", *IMAGE_FEATURES.values())  # features that do not depend on captions
 WITHOUT_CLIPS = ("text", "blank_text", "instruction")  # features that do not depend on what the clips show
 ENCODED_PIXELS = 4_000_000  # that the VAE encodes at a time: 17 clips of the Toybox, or one of the published size
 READ_PIXELS = 90_000_000  # of clips that are read at a time for the image encoder
+FRAMES_KEPT = 8 * 2**30  # bytes of clips that are kept in memory; of more, each step reads its own
 READERS = min(8, os.cpu_count() or 1)  # threads that read clips
 POLL_S = 0.5  # seconds between checks whether the main process has computed a feature
 Progress = Callable[[str, int, int], None]  # (feature, clips done, clips in all)
@@ -89,6 +90,11 @@ class TrainingData:
         first = read_clip_info(self.folder.path / self.folder.turns[0].clip)
         return first.frames, *first.size[::-1], 3
 
+    @property
+    def fits(self) -> bool:
+        """Whether all frames are or may be in memory."""
+        return "frames" in self.store or len(self.folder.turns) * math.prod(self.clip_shape) <= FRAMES_KEPT
+
     def clips(self, held_out: bool = False) -> tuple[int, ...]:
         """Indices of the training clips, or of the held-out ones."""
         return self.folder.held_out_clips if held_out else self.folder.training_clips
@@ -113,8 +119,7 @@ class TrainingData:
             return values
 
         if self.cache is None:
-            pieces = (range(start, min(count, start + rows)) for start in range(0, count, rows))
-            feature = torch.cat([reported(piece) for piece in pieces])
+            feature = shared_rows(reported, count, rows)
         else:
             feature = self.through_cache(name, count, reported, rows, depends_on())
         return replace(self, store={**self.store, name: feature})
@@ -251,13 +256,26 @@ def clip_frames(data: TrainingData, part: range | Sequence[int], device: torch.d
     """(n, F, H, W, 3) uint8: the frames of these clips, from memory or from their files."""
     if "frames" in data.store:
         return data.gather("frames", part, device)
-    with ThreadPoolExecutor(READERS) as pool:  # decoding holds no Python lock
-        rows = list(pool.map(lambda index: torch.from_numpy(data.folder.frames(index)), part))
+    rows = _read(data.folder.frames, part)
     for index, frames in zip(part, rows, strict=True):
         if tuple(frames.shape) != data.clip_shape:
             name, shape = data.folder.turns[index].clip, tuple(frames.shape)
             raise ValueError(f"{name} is {shape}, other clips are {data.clip_shape}")
     return torch.stack(rows).to(device)
+
+
+def first_frames(data: TrainingData, part: range | Sequence[int], device: torch.device | str) -> Tensor:
+    """(n, H, W, 3) uint8: the first frames of these clips, from memory or from their files."""
+    if "first" in data.store:
+        return data.gather("first", part, device)
+    if "frames" in data.store:
+        return data.store["frames"][torch.as_tensor(part), 0].to(device)
+    return torch.stack(_read(data.folder.first_frame, part)).to(device)
+
+
+def _read(read: Callable[[int], np.ndarray], part: range | Sequence[int]) -> list[Tensor]:
+    with ThreadPoolExecutor(READERS) as pool:  # decoding holds no Python lock
+        return list(pool.map(lambda index: torch.from_numpy(read(int(index))), part))
 
 
 @torch.no_grad()
@@ -295,8 +313,11 @@ def add_encoder_features(data: TrainingData, encoder: ShotEncoder, frame: str = 
         return encoder.text_features(encoder.text_ids(texts)).half().to(home)
 
     def image(part: range) -> Tensor:
-        clips = clip_frames(data, part, device)
-        chosen = clips[torch.arange(len(clips), device=device), at[part.start : part.stop]]
+        if frames == 1:
+            chosen = first_frames(data, part, device)
+        else:
+            clips = clip_frames(data, part, device)
+            chosen = clips[torch.arange(len(clips), device=device), at[part.start : part.stop]]
         with autocast(device):
             return encoder.image_features(pictures(chosen)).half().to(home)
 

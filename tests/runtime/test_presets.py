@@ -39,7 +39,7 @@ def world(tmp_path_factory):
 
 
 def test_the_presets_are_as_documented():
-    assert list(PRESETS) == ["exact", "balanced", "live", "low_vram", "low_vram_12", "low_vram_16"]
+    assert list(PRESETS) == ["exact", "balanced", "live", "turbo", "low_vram", "low_vram_12", "low_vram_16"]
     with pytest.raises(ValueError, match="unknown preset 'faster'; choose one of exact, balanced, live"):
         get_preset("faster")
     for name, row in PRESETS.items():

@@ -147,6 +147,8 @@ def test_every_stage_learns(stage, ready, tmp_path):
     ("stage", "changes"),
     [
         ("joint", {**JOINT, "lora_dropout": 0.3}),
+        ("joint", {"muon": 2.0}),
+        ("vae", {"crop": (8, 16)}),
         ("predict", {"history_noise": 0.5, "accumulation": 2}),
         ("towers", {"ema": 0.0}),
         ("distill", {"lora_rank": 2, "lr": 1e-3, "trainable": (), **UPDATES}),
@@ -225,6 +227,20 @@ def test_a_stage_file_brings_the_trained_weights_to_other_parts(joint, ready):
     other.decoder.transformer.transformer_blocks[0].attn1.to_q = torch.nn.Linear(3, 5)
     with pytest.raises(ValueError, match="for another spec"):
         apply_adapter(file, "decoder", other.decoder)
+
+
+def test_a_tiny_decoder_learns_with_the_vae_or_alone(data, tmp_path):
+    vae = dataclasses.replace(TINY.decoder.vae, tiny=(8, 8, 8))
+    spec = dataclasses.replace(TINY, decoder=dataclasses.replace(TINY.decoder, vae=vae))
+    parts = WorldParts.new(spec, words_tokenizer(data.folder.turns, spec), PROFILES["paper"])
+    (parts, _), lines = run("vae", parts, data, tmp_path / "both", steps=2)
+    assert {"psnr", "tiny_psnr"} <= lines[-1].keys()
+    before = {name: value.clone() for name, value in parts.decoder.vae.state_dict().items()}
+    alone = {"trainable": (r"^decoder\.vae\.tiny\.",), "muon": 2.0, "lr": 3e-3}
+    (parts, _), lines = run("vae", parts, data, tmp_path / "alone", steps=25, **alone)
+    assert "psnr" not in lines[-1] and lines[-1]["tiny_psnr"] > lines[0]["tiny_psnr"] + 1
+    changed = {name for name, value in parts.decoder.vae.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed and all(name.startswith("tiny.") for name in changed)
 
 
 def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data, tmp_path):
