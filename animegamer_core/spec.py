@@ -27,6 +27,7 @@ MOST_LAYERS = 200  # layers of a model; each takes time to build, before its wei
 Size = Annotated[int, Meta(ge=1, le=LARGEST)]
 Layers = Annotated[int, Meta(ge=1, le=MOST_LAYERS)]
 Scale = Annotated[float, Meta(ge=0, le=LARGEST)]
+TRAIN_STEPS = 1000  # timesteps that the decoder was trained with, 0 to 999
 TIME_FACTOR = 4  # frames per latent frame: CogVideoX's causal VAE turns 1 + 4n frames into 1 + n
 
 
@@ -55,6 +56,8 @@ GUIDANCE: dict[str, GuidanceSchedule] = {
     "constant": GuidanceSchedule(lambda fraction: 1.0, distillable=True),
     "distilled": GuidanceSchedule(lambda fraction: 0.0, one_pass=True),
 }
+SOLVERS = ("dpmpp_2m_sde", "ddim")  # the first is the released scripts'
+Steps = int | tuple[int, ...]  # a number of steps, evenly spaced, or their timesteps, falling from 999
 
 
 def dtype_name(dtype: object) -> str:
@@ -65,6 +68,58 @@ def dtype_name(dtype: object) -> str:
 def _check_choice(what: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise ValueError(f"unknown {what} {value!r}; choose one of {', '.join(allowed)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How a shot is sampled; None leaves a choice to somebody else. guidance: a row of GUIDANCE.
+
+    ValueError for unknown names and for steps that cannot be.
+    """
+
+    steps: Steps | None = None
+    guidance: str | None = None
+    solver: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.guidance is not None:
+            _check_choice("guidance", self.guidance, tuple(GUIDANCE))
+        if self.solver is not None:
+            _check_choice("solver", self.solver, SOLVERS)
+        if self.steps is not None:
+            check_steps(self.steps)
+
+    def stated(self) -> dict[str, typing.Any]:
+        """The choices that are not None."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(Sampling)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+UNSTATED = Sampling()
+
+
+def check_steps(steps: Steps) -> None:
+    """ValueError for a number of steps or a list of timesteps that cannot be sampled."""
+    if isinstance(steps, int):
+        if not 1 <= steps <= TRAIN_STEPS:
+            raise ValueError(f"steps is {steps}; a shot takes 1 step or more, {TRAIN_STEPS} at most")
+    elif not steps or not all(0 <= step < TRAIN_STEPS for step in steps) or list(steps) != sorted({*steps})[::-1]:
+        raise ValueError(f"timesteps {', '.join(map(str, steps))}: expected falling ones of 0 to {TRAIN_STEPS - 1}")
+
+
+def read_timesteps(text: str) -> tuple[int, ...]:
+    """Timesteps as people write them, such as 999,856,665,399; ValueError if they are none."""
+    try:
+        timesteps = tuple(int(word) for word in text.split(","))
+    except ValueError as error:
+        raise ValueError(f"timesteps {text!r}: expected whole numbers such as 999,856,665,399") from error
+    check_steps(timesteps)
+    return timesteps
+
+
+def step_count(steps: Steps) -> int:
+    """The number of steps."""
+    return steps if isinstance(steps, int) else len(steps)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from comfy_api.v0_0_2 import InputImpl, Types, io
 from ..animegamer_core.game.plain import Reading
 from ..animegamer_core.game.state import MotionScope
 from ..animegamer_core.media.video import write_clip
-from ..animegamer_core.spec import GUIDANCE
+from ..animegamer_core.spec import GUIDANCE, SOLVERS, step_count
 from ..animegamer_core.story.opening import DEFAULT_TEXT, MOST_FPS, film_span, frame_at_second, open_game
 from ..animegamer_core.story.turn import address_of, draw_turn, shot_key
 from . import comfyui
@@ -41,6 +41,7 @@ if typing.TYPE_CHECKING:
 
     from ..animegamer_core.model.decoder import ShotDecoder
 
+SAMPLING = ("timesteps", "solver")
 PREDICTED, CUSTOM = "predicted", "custom"
 MOTIONS = (PREDICTED, *(scope.name.lower() for scope in MotionScope), CUSTOM)
 LARGEST_FRAME = 1_000_000  # number of a frame of a clip
@@ -152,7 +153,7 @@ class DecodeShot(io.ComfyNode):
         return schema(
             node_id="DecodeShot",
             search_aliases=("draw shot", "video", "CogVideoX", "decode", "sampler"),
-            advanced=("motion_value", "guidance"),
+            advanced=("motion_value", "guidance", *SAMPLING),
             essentials=True,
             inputs=[
                 ModelSocket.Input("model"),
@@ -161,6 +162,7 @@ class DecodeShot(io.ComfyNode):
                 seed_input(default=-1),
                 io.Latent.Input("latent", optional=True),
                 io.Float.Input("denoise", default=1.0, min=0.0, max=1.0, step=0.01, optional=True),
+                *sampling_inputs(),
             ],
             outputs=[
                 io.Image.Output("images"),
@@ -177,16 +179,17 @@ class DecodeShot(io.ComfyNode):
 
         given, start = given_to(cls, inputs), None
         value = motion_condition(given.motion, given.motion_value, state.turn.state.motion, model)
-        settings, seed = model.settings(given.steps, given.guidance), None if given.seed < 0 else given.seed
+        settings = model.settings(given.steps, given.guidance, given.timesteps, given.solver)
         if given.latent is not None:
             if given.latent.get("noise_mask") is not None:
                 raise ValueError("the latent has a noise mask, which shots do not support; connect it without its mask")
             start = start_latent(given.latent.get("samples"), given.denoise, model.world.spec.decoder)
-        key = shot_key(model.world, model, settings, state.turn, value, seed, start)
-        decoder, report = model.decoder(), comfyui.progress(key.steps)
+        key = shot_key(model.world, model, settings, state.turn, value, None if given.seed < 0 else given.seed, start)
+        decoder, count = model.decoder(), step_count(key.steps)
+        report = comfyui.progress(count)
         latent_BCTHW = draw_turn(decoder, state.turn, key, step_watcher(decoder, report), start)
         image = image_of(decoder.decode_vae(latent_BCTHW)[0])
-        report(key.steps, picture_of(image))  # otherwise the page keeps showing the last, unfinished preview
+        report(count, picture_of(image))  # otherwise the page keeps showing the last, unfinished preview
         home, world = comfyui.result_device(), model.world
         shot = Shot(
             moment=state,
@@ -209,6 +212,14 @@ def shot_inputs() -> list[io.Input]:
         io.Float.Input("motion_value", default=5.0, min=0.0, max=LARGEST_MOTION, step=0.1),
         io.Int.Input("steps", default=0, min=0, max=1000),
         io.Combo.Input("guidance", options=[WORLD, *GUIDANCE], default=WORLD),
+    ]
+
+
+def sampling_inputs() -> list[io.Input]:
+    """The widgets timesteps and solver, for LoRA that was taught a few steps elsewhere."""
+    return [
+        io.String.Input("timesteps", default="", optional=True),
+        io.Combo.Input("solver", options=[WORLD, *SOLVERS], default=WORLD, optional=True),
     ]
 
 

@@ -22,7 +22,7 @@ from ..animegamer_core.runtime.presets import (
     tile_if_needed,
     with_preset,
 )
-from ..animegamer_core.spec import dtype_name
+from ..animegamer_core.spec import Sampling, dtype_name, read_timesteps
 from ..animegamer_core.weights import World
 from . import comfyui
 from .values import WORLD
@@ -81,13 +81,19 @@ class GameModel:
         """How shots are drawn if no widget says otherwise: as the preset says, or else the world."""
         return with_preset(self._drawing, PlaySettings(), self.world)
 
-    def settings(self, steps: int, guidance: str, **others: typing.Any) -> PlaySettings:
-        """How shots are drawn, from two widgets: steps 0 and guidance `world` mean the usual ones.
+    def settings(
+        self, steps: int, guidance: str, timesteps: str = "", solver: str = WORLD, **others: typing.Any
+    ) -> PlaySettings:
+        """How shots are drawn, from widgets: steps 0, no timesteps, and `world` mean the usual ones.
 
         others: further fields of PlaySettings.
         """
-        chosen: dict[str, typing.Any] = {"steps": steps or None, "guidance": None if guidance == WORLD else guidance}
-        return replace(self.usual, **{name: value for name, value in chosen.items() if value is not None}, **others)
+        chosen = Sampling(
+            steps=read_timesteps(timesteps) if timesteps.strip() else steps or None,
+            guidance=None if guidance == WORLD else guidance,
+            solver=None if solver == WORLD else solver,
+        )
+        return replace(self.usual, **chosen.stated(), **others)
 
     def engine(self) -> GameEngine:
         """The world's game engine, on its device."""

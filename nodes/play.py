@@ -9,10 +9,11 @@ from pathlib import Path
 from comfy_api.v0_0_2 import InputImpl, io
 
 from ..animegamer_core.game.state import GameSession, read_instructions
+from ..animegamer_core.spec import step_count
 from ..animegamer_core.story.player import PlayedTurn, Player, export
 from ..animegamer_core.story.takes import MOST_TAKES, play_takes, take_seeds
 from . import comfyui
-from .drawing import motion_of_turns, picture_of, shot_inputs, step_watcher, video_of
+from .drawing import SAMPLING, motion_of_turns, picture_of, sampling_inputs, shot_inputs, step_watcher, video_of
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
 from .story import choose_turn, clip_of, clip_ui, open_story, shot_path, story_ui, story_version
@@ -54,7 +55,7 @@ TWO_TURNS = (  # the text of a new node
     "Character: Miko; Motion: gently wave hello; Background: day beach.\n"
     "Character: Miko; Motion: quickly run; Background: day beach."
 )
-RARE = ("window", "motion_value", "guidance")  # inputs that both nodes show only on request
+RARE = ("window", "motion_value", "guidance", *SAMPLING)  # inputs that both nodes show only on request
 TURN_EVENT = "animegamer.turn"
 PLAYED = Fingerprints(story_version)
 
@@ -84,6 +85,7 @@ class PlayGameStory(io.ComfyNode):
                 number_input("autoplay", 0, 0, MOST_AUTOPLAY, optional=True),
                 seed_input("autoplay_seed", optional=True),
                 io.Boolean.Input("show_opening", default=False, optional=True),
+                *sampling_inputs(),
             ],
             outputs=[
                 HistorySocket.Output("history"),
@@ -116,6 +118,8 @@ class PlayGameStory(io.ComfyNode):
             settings = model.settings(
                 given.steps,
                 given.guidance,
+                given.timesteps,
+                given.solver,
                 window=window_of(given.window),
                 seed=given.seed,
                 motion=motion_of_turns(given.motion, given.motion_value, turns, model),
@@ -163,6 +167,7 @@ class PlayGameTakes(io.ComfyNode):
                 seed_input(),
                 window_input(),
                 *shot_inputs(),
+                *sampling_inputs(),
             ],
             outputs=[io.Image.Output("grid"), io.Video.Output("video")],
             hidden=[io.Hidden.unique_id],
@@ -185,7 +190,8 @@ class PlayGameTakes(io.ComfyNode):
             raise ValueError("text holds no instruction; write one per line")
         opened = open_story(given.story, model.world.spec.name, model.world.fingerprint)
         motion = motion_of_turns(given.motion, given.motion_value, range(1, len(instructions) + 1), model)
-        chosen = model.settings(given.steps, given.guidance, window=window_of(given.window), motion=motion)
+        sampling = given.steps, given.guidance, given.timesteps, given.solver
+        chosen = model.settings(*sampling, window=window_of(given.window), motion=motion)
 
         def play(seed: int) -> None:
             player = Player(model.world, opened, replace(chosen, seed=seed), 0, model)
@@ -218,7 +224,8 @@ class GameRun:
 
     def play(self, instructions: tuple[str, ...], autoplay: int = 0, seed: int = 0) -> None:
         """Play these turns and then proposed ones. An interrupt keeps the finished turns. seed: the director's."""
-        player, steps, count = self.player, self.player.settings.steps, len(instructions) + autoplay
+        player, count = self.player, len(instructions) + autoplay
+        steps = step_count(player.settings.steps)
         report = comfyui.progress(max(1, count) * steps)
         for index in range(count):
             on_step = self._on_step(report, index * steps)

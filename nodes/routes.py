@@ -311,6 +311,7 @@ def _turn_of(story: Story, turn: Turn, facts: WorldFacts | None) -> Json:
     record = None if entry.shot is None else story.shots.record(entry.shot)
     drawn = {} if record is None else record["key"]
     drawn_motion, level = drawn.get("motion"), turn.state.motion
+    steps = drawn["steps"] if isinstance(drawn.get("steps"), int) else None  # a form has no place for timesteps
     return {
         "number": turn.number,
         "instruction": turn.instruction,
@@ -321,9 +322,9 @@ def _turn_of(story: Story, turn: Turn, facts: WorldFacts | None) -> Json:
         "seed": turn.seed,
         "window": turn.window,
         "recalled": list(turn.recalled),
-        "steps": drawn.get("steps"),
+        "steps": steps,
         "guidance": drawn.get("guidance"),
-        "draft": None if facts is None else facts.draft(drawn.get("steps")),
+        "draft": None if facts is None else facts.draft(steps),
         "stats": dict(turn.character),
         "changes": turn.moved,
         "refused": list(turn.refused),

@@ -14,6 +14,7 @@ from comfy_api.v0_0_2 import io, ui
 from ..animegamer_core.game.life import PUBLISHED_RULES, Rules
 from ..animegamer_core.game.plain import Reading
 from ..animegamer_core.game.state import GameSession, MotionTable, Turn, scope_name
+from ..animegamer_core.spec import Steps, step_count
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable
@@ -136,12 +137,15 @@ def notes_of(moment: PlayedState, reading: Reading) -> dict[str, list[str]] | No
     return {"animegamer_notes": notes} if notes else None
 
 
-def draft_ui(steps: int, usual: int) -> dict[str, list[str]]:
-    """The `ui` value for a shot with fewer sampling steps than usual; empty otherwise."""
-    if steps >= usual:
+def draft_ui(steps: Steps, usual: Steps) -> dict[str, list[str]]:
+    """The `ui` value for a shot with fewer sampling steps than usual; empty otherwise, and for chosen timesteps."""
+    all_steps = step_count(usual)
+    if not isinstance(steps, int) or steps >= all_steps:
         return {}
     return {
-        "animegamer_draft": [f"A draft, drawn in {steps} of {usual} sampling steps; set steps to 0 to use them all."]
+        "animegamer_draft": [
+            f"A draft, drawn in {steps} of {all_steps} sampling steps; set steps to 0 to use them all."
+        ]
     }
 
 

@@ -3,8 +3,19 @@ from dataclasses import replace
 
 import pytest
 
-from animegamer_core.runtime.presets import Preset, ResolvedSampling, resolve_sampling
-from animegamer_core.spec import PROFILES, RELEASE, SPECS, EncoderSpec, ModelSpec, Profile, get_profile, get_spec
+from animegamer_core.runtime.presets import Preset, resolve_sampling
+from animegamer_core.spec import (
+    PROFILES,
+    RELEASE,
+    SPECS,
+    EncoderSpec,
+    ModelSpec,
+    Profile,
+    Sampling,
+    get_profile,
+    get_spec,
+    read_timesteps,
+)
 
 
 @pytest.mark.parametrize("name", [*SPECS, "release"])
@@ -48,6 +59,7 @@ def test_unknown_names_list_the_choices():
         get_profile,
         lambda name: EncoderSpec(variant=name),
         lambda name: Profile("x", guidance=name),
+        lambda name: Sampling(solver=name),
     ):
         with pytest.raises(ValueError, match="choose one of"):
             make("nonsense")
@@ -55,14 +67,21 @@ def test_unknown_names_list_the_choices():
 
 def test_sampling_is_what_is_given_else_the_presets_else_the_worlds():
     tiny, paper = SPECS["tiny"], PROFILES["paper"]
-    assert resolve_sampling(tiny, paper) == ResolvedSampling(4, "cosine")
+    assert resolve_sampling(tiny, paper) == Sampling(steps=4, guidance="cosine", solver="dpmpp_2m_sde")
     assert resolve_sampling(tiny, PROFILES["reference"]).guidance == "reference_wave"
     fast = Preset("fast", steps=2, guidance="constant")
-    assert resolve_sampling(tiny, paper, preset=fast) == ResolvedSampling(2, "constant")
-    assert resolve_sampling(tiny, paper, 3, "distilled", fast) == ResolvedSampling(3, "distilled")
-    assert resolve_sampling(tiny, paper, 0, "") == ResolvedSampling(0, ""), "a wrong value is not replaced"
-    assert resolve_sampling(tiny, paper, 9).steps == 9
+    assert resolve_sampling(tiny, paper, preset=fast) == Sampling(steps=2, guidance="constant", solver="dpmpp_2m_sde")
+    asked = Sampling(steps=(999, 399), guidance="distilled", solver="ddim")
+    assert resolve_sampling(tiny, paper, asked, fast) == asked
+    assert resolve_sampling(tiny, paper, Sampling(steps=9)).steps == 9
     assert resolve_sampling(tiny, paper, preset=replace(fast, steps=9)).steps == 4, "at most the world's"
+
+
+def test_timesteps_are_read_as_people_write_them():
+    assert read_timesteps("999, 856,665,399") == (999, 856, 665, 399) and read_timesteps("500") == (500,)
+    for text in ("", "999,,1", "a,b", "1000,3", "3,-1", "399,665", "9,9", "0.5,0.1"):
+        with pytest.raises(ValueError, match="timesteps .*expected"):
+            read_timesteps(text)
 
 
 def test_profiles_differ_where_settled():

@@ -133,11 +133,13 @@ class World(Drawing, Scoring):
         if self.true_shots:
             return TruePlayer()
         if self.baseline is not None:
+            if isinstance(self.steps, tuple):
+                raise ValueError("a baseline takes a number of steps, no timesteps; give --steps 50")
             given = unprefixed(self.baseline_options, BASELINE)
             how = BaselineSettings(**given, device=device, dtype=self.dtype, steps=self.steps)
             return open_baseline(self.baseline, how)
         dtype = None if self.dtype == "auto" else getattr(torch, self.dtype)
-        settings = PlaySettings(self.window, steps=self.steps, guidance=self.guidance, device=device, dtype=dtype)
+        settings = PlaySettings(self.window, **self.sampling.stated(), device=device, dtype=dtype)
         return WorldPlayer(world, settings)
 
 
@@ -200,7 +202,7 @@ class Toybox(Drawing):
         world = open_with_adapters(self.world, self.lora)
         for line in world.warnings_for(DEFAULT_WINDOW):  # its rows are defined for this window
             note(f"warning: {line}")
-        how = self.steps, self.guidance, preset, self.dtype
+        how = self.sampling, preset, self.dtype
         context = EvalContext(world, device, self.workers, _show_progress, *how)
         if plan.games < FULL.games:
             print(f"{counted(plan.games, 'game')}, few samples: `unsure` values may reach their targets (--full)")

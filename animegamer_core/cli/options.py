@@ -18,7 +18,7 @@ from tyro.conf import FlagCreatePairsOff, UseAppendAction, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
 from ..runtime.presets import PRESETS
-from ..spec import DTYPES, GUIDANCE, PROFILES
+from ..spec import DTYPES, GUIDANCE, PROFILES, SOLVERS, Sampling, Steps, read_timesteps
 
 
 def parse(options: Any, words: Sequence[str], program: str, about: str) -> Any:
@@ -91,11 +91,26 @@ def one_of(names: Iterable[str]) -> PrimitiveConstructorSpec[str]:
     )
 
 
+def _steps_of(words: Sequence[str]) -> Steps:
+    return read_timesteps(words[0]) if "," in words[0] else int(words[0])
+
+
+SamplingSteps = Annotated[
+    Steps,
+    PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="N|T,T,...",
+        instance_from_str=_steps_of,
+        is_instance=lambda value: isinstance(value, int | tuple),
+        str_from_instance=lambda value: [str(value)],
+    ),
+]
 Flag = Annotated[bool, FlagCreatePairsOff]
 World = Annotated[str, arg(help="toybox, or a world's folder.", metavar="WORLD")]
 Device = Annotated[str, arg(help="auto, cpu, cuda or mps.", metavar="DEVICE")]
 Dtype = Annotated[str, one_of(("auto", *DTYPES))]
 Guidance = Annotated[str, one_of(GUIDANCE)]
+Solver = Annotated[str, one_of(SOLVERS)]
 Preset = Annotated[str, one_of(PRESETS)]
 Profile = Annotated[str, one_of(PROFILES)]
 Adapters = Annotated[
@@ -114,13 +129,19 @@ class Drawing:
 
     world: World = "toybox"
     lora: Adapters = ()
-    steps: int | None = None
-    """Sampling steps; unset: the preset's, or the world's."""
+    steps: SamplingSteps | None = None
+    """Sampling steps, or their timesteps; unset: an adapter's, the preset's, or the world's."""
     guidance: Guidance | None = None
-    """Guidance schedule; unset: the preset's, or the profile's."""
+    """Guidance schedule; unset: an adapter's, the preset's, or the profile's."""
+    solver: Solver | None = None
+    """How a step is taken; unset: an adapter's, or the scripts'."""
     seed: int = 0
     """Another seed gives another take, and in tables of the Toybox other games."""
     device: Device = "auto"
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(steps=self.steps, guidance=self.guidance, solver=self.solver)
 
 
 def confirmed(question: str) -> bool:

@@ -132,8 +132,7 @@ class Play(Drawing):
         settings = PlaySettings(
             window=self.window,
             seed=self.seed,
-            steps=self.steps,
-            guidance=self.guidance,
+            **self.sampling.stated(),
             motion=dict(parse_motion(text, world.motion_table) for text in self.motion),
             device=choose_device(self.device),
             dtype=None if self.dtype == "auto" else getattr(torch, self.dtype),
@@ -297,7 +296,7 @@ class Takes(Drawing):
         instructions, seeds = read_game(self.file), take_seeds(self.takes, self.seed)
         world = open_with_adapters(self.world, self.lora, playing=True)
         story = Story.open(self.out, self.file.stem, world.spec.name, world.fingerprint)
-        settings = PlaySettings(steps=self.steps, guidance=self.guidance, device=choose_device(self.device))
+        settings = PlaySettings(**self.sampling.stated(), device=choose_device(self.device))
         models = LoadedModels(world, settings)
 
         def shown(played: PlayedTurn) -> None:

@@ -18,7 +18,7 @@ from ..game.state import GameSession, GameState, MotionTable, Turn
 from ..media.video import to_uint8
 from ..model.decoder import ShotDecoder
 from ..model.engine import GameEngine
-from ..runtime.presets import resolve_sampling
+from ..runtime.presets import sampling_in
 from ..story.player import SEEDS, PlaySettings
 from ..toybox.calibration import calibration_remark, uncalibrated_table
 from ..toybox.drawing.draw import draw_shot
@@ -84,6 +84,7 @@ class WorldPlayer:
     def __init__(self, world: World, settings: PlaySettings) -> None:
         self.world = world
         self.settings = settings
+        self._sampling = sampling_in(world, settings).stated()
         self.name = world.spec.name
         self.fps = float(world.spec.decoder.fps)
         window, memory = settings.window_in(world), settings.memory or world.memory
@@ -99,7 +100,7 @@ class WorldPlayer:
             "profile": world.profile.name,
             "window": window,
             "memory": asdict(memory),
-            **asdict(resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance)),
+            **self._sampling,
             "precision": settings.precision,
             "motion_table": asdict(world.motion_table),
             "uncalibrated_values": list(self._uncalibrated.values),
@@ -128,9 +129,8 @@ class WorldPlayer:
     def _draw(self, state: GameState, table: MotionTable, noise: int) -> NDArray[np.uint8]:
         """Draw a state's shot; its frames are on the CPU, so that timing includes all work of the device."""
         assert state.representation is not None
-        motion, asked = table.value(state.motion), self.settings
-        shot = self.decoder.shoot(state.representation, motion, seed=noise, steps=asked.steps, guidance=asked.guidance)
-        return to_uint8(shot)
+        motion = table.value(state.motion)
+        return to_uint8(self.decoder.shoot(state.representation, motion, seed=noise, **self._sampling))
 
 
 class TruePlayer:

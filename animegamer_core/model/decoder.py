@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
@@ -14,7 +15,7 @@ from diffusers.models.embeddings import TimestepEmbedding, Timesteps
 from einops import rearrange
 from torch import Tensor, nn
 
-from ..spec import PROFILES, TIME_FACTOR, ModelSpec, Profile
+from ..spec import PROFILES, SOLVERS, TIME_FACTOR, ModelSpec, Profile, Steps
 from .latents import StartLatent
 from .sampler import Guidance, OnStep, Schedule, partial_steps, solve
 from .tiny_decoder import TinyDecoder
@@ -72,18 +73,19 @@ class ShotDecoder(nn.Module):
         motion: float,
         *,
         seed: int,
-        steps: int | None = None,
+        steps: Steps | None = None,
         guidance: str | None = None,
-        on_step: OnStep | None = None,
+        **options: Any,
     ) -> Tensor:
         """(F, 3, H, W) fp32 frames of one state, in [-1, 1] up to the VAE's overshoot.
 
         motion: the motion value, px per frame at 480 px height. The same seed gives the same noise on every device.
-        steps, guidance: None is the world's. ValueError for a state of another world's size, an impossible number of
-        steps, or an unknown guidance.
+        steps, guidance: None is the world's. options: as of `sample`. ValueError for a state of another world's size,
+        impossible steps, or an unknown guidance.
         """
+        motion_B = torch.tensor([motion])
         return self.decode_latents(
-            self.sample(state_ND[None], torch.tensor([motion]), [seed], steps=steps, guidance=guidance, on_step=on_step)
+            self.sample(state_ND[None], motion_B, [seed], steps=steps, guidance=guidance, **options)
         )[0]
 
     @torch.inference_mode()
@@ -93,8 +95,9 @@ class ShotDecoder(nn.Module):
         motion_B: Tensor,
         seeds: Sequence[int],
         *,
-        steps: int | None = None,
+        steps: Steps | None = None,
         guidance: str | None = None,
+        solver: str = SOLVERS[0],
         on_step: OnStep | None = None,
         start: StartLatent | None = None,
         draw: Callable[[], Tensor] | None = None,
@@ -135,7 +138,7 @@ class ShotDecoder(nn.Module):
         if start is not None:
             clean = rearrange(start.latent_BCTHW.to(first), "b c t h w -> b t c h w") * self.vae.config.scaling_factor
             first = schedule.noised(clean, first)
-        return solve(velocity, first, schedule, scaled, noise, on_step)
+        return solve(velocity, first, schedule, scaled, noise, on_step, solver)
 
     def decode_latents(self, latents_BTCHW: Tensor) -> Tensor:
         """(B, F, 3, H, W) fp32 frames of the transformer's latents."""

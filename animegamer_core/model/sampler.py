@@ -15,9 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..spec import GUIDANCE
-
-TRAIN_STEPS = 1000
+from ..spec import GUIDANCE, SOLVERS, TRAIN_STEPS, Steps, check_steps
 
 # CogVideoX-2b's scheduler_config.json, which has the same noise table (docs/reference.md, sampler)
 STOCK_SCHEDULER: dict[str, Any] = {
@@ -72,9 +70,10 @@ def _released_timesteps(steps: int) -> list[int]:
 class Schedule:
     """The steps of one shot, from noise to clean.
 
-    timesteps: n integers from 999 down. sqrt_alphas: n + 1 values, 0 first and 1 last. snapped_sqrt_alphas: the nearest
-    values in the training table, which convert the network's output (docs/reference.md, sampler). first: the index of
-    the first step that is computed; above 0 if a shot starts from an existing latent.
+    timesteps: n falling integers, from 999 unless they were given. sqrt_alphas: n + 1 values, 0 at timestep 999 and 1
+    last. snapped_sqrt_alphas: the nearest values in the training table, which convert the network's output
+    (docs/reference.md, sampler). first: the index of the first step that is computed; above 0 if a shot starts from an
+    existing latent.
     """
 
     timesteps: tuple[int, ...]
@@ -83,13 +82,15 @@ class Schedule:
     first: int = 0
 
     @classmethod
-    def of(cls, steps: int, released: bool = False, first: int = 0) -> Schedule:
-        """The schedule of 1 to 1000 steps; ValueError for another number.
+    def of(cls, steps: Steps, released: bool = False, first: int = 0) -> Schedule:
+        """The schedule of 1 to 1000 steps, or of these timesteps; ValueError for others.
 
         released: use the released scripts' timesteps. For 34 numbers of steps, some of these are lower by one.
         """
-        if not 1 <= steps <= TRAIN_STEPS:
-            raise ValueError(f"steps is {steps}; expected 1 to {TRAIN_STEPS}")
+        check_steps(steps)
+        if not isinstance(steps, int):  # the training table's values, as in diffusers
+            taught = train_table()[list(steps)]
+            return cls(steps, torch.cat([taught, torch.ones(1)]), taught, first)
         ascending = _released_timesteps(steps) if released else _even_timesteps(steps)
         # The released code rescales after it selects the steps, so the step with the least noise keeps its value.
         selected = _rescaled(_shifted_table()[ascending]) if steps > 1 else torch.zeros(1)
@@ -106,11 +107,14 @@ class Schedule:
         return sqrt_alpha * clean + math.sqrt(1 - sqrt_alpha**2) * noise
 
 
-def partial_steps(steps: int, denoise: float) -> tuple[int, int]:
+def partial_steps(steps: Steps, denoise: float) -> tuple[Steps, int]:
     """(steps of the whole schedule, index of the first computed step), for denoise above 0 up to 1, as in KSampler.
 
-    The last `steps` steps of a longer schedule are computed; fewer if it would have more than TRAIN_STEPS.
+    The last `steps` steps of a longer schedule are computed; fewer if it would have more than TRAIN_STEPS. Of given
+    timesteps, the last ones are computed.
     """
+    if not isinstance(steps, int):
+        return steps, len(steps) - max(1, round(len(steps) * denoise))
     whole = min(TRAIN_STEPS, int(steps / denoise))
     return whole, whole - min(steps, max(1, round(whole * denoise)))
 
@@ -159,12 +163,13 @@ def solve(
     guidance: Guidance,
     draw: Callable[[], Tensor],
     on_step: OnStep | None = None,
+    solver: str = SOLVERS[0],
 ) -> Tensor:
-    """DPM-Solver++(2M) SDE from noise to the clean latent (docs/reference.md, sampler).
+    """From noise to the clean latent, by DPM-Solver++(2M) SDE (docs/reference.md, sampler) or by DDIM without noise.
 
     noise: (B, T, C, H, W) fp32 latents of the schedule's first step. velocity returns (2B, ...) [unconditional,
     conditional], or (B, ...) if it is asked to skip the unconditional pass. draw() returns the new noise of a step; it
-    is called in every step but the last.
+    is called in every step but the last, and not for DDIM.
     """
     latents, clean_before, gap_before = noise, None, None
     last = len(schedule) - 1
@@ -176,6 +181,10 @@ def solve(
         clean = _clean(predicted, latents, float(schedule.snapped_sqrt_alphas[step]), scale, skip)
         if step == last:
             latents = clean
+        elif solver == "ddim":
+            now, following = schedule.sqrt_alphas[step : step + 2].double()
+            kept = ((1 - following**2) / (1 - now**2)).sqrt()
+            latents = float(kept) * latents + float(following - kept * now) * clean
         else:
             now, following = schedule.sqrt_alphas[step : step + 2].double()
             gap = _log_snr(following) - _log_snr(now)

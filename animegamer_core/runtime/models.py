@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..game.recall import Memory
-from ..spec import dtype_name
+from ..spec import Sampling, dtype_name
 
 if typing.TYPE_CHECKING:
     import torch
@@ -18,24 +18,21 @@ if typing.TYPE_CHECKING:
     from ..weights import World
 
 SEEDS = 1 << 64  # how many noise seeds torch has
-MOST_STEPS = 1000  # equals `sampler.TRAIN_STEPS`, which cannot be imported without torch
 
 
 @dataclass(frozen=True)
-class PlaySettings:
+class PlaySettings(Sampling):
     """How to play a game. None means the world's own choice. ValueError for an impossible value.
 
-    window: how many past turns the engine reads. seed: the noise seed of turn 1; turn n has seed + n - 1. guidance: a
-    row of GUIDANCE. motion: turn number -> motion value of its shot (px per frame at 480 px height) instead of the
-    predicted one; history keeps the prediction. cfg_parallel: a second device, for the unconditional pass of guidance.
-    precision_suffix: what addresses append to the number format, such as `+tiled`. memory: which past turns the engine
-    reads; None for the story's, or in a new story the world's.
+    window: how many past turns the engine reads. seed: the noise seed of turn 1; turn n has seed + n - 1. motion: turn
+    number -> motion value of its shot (px per frame at 480 px height) instead of the predicted one; history keeps the
+    prediction. cfg_parallel: a second device, for the unconditional pass of guidance. precision_suffix: what addresses
+    append to the number format, such as `+tiled`. memory: which past turns the engine reads; None for the story's, or
+    in a new story the world's.
     """
 
     window: int | None = None
     seed: int = 0
-    steps: int | None = None
-    guidance: str | None = None
     motion: Mapping[int, float] = field(default_factory=dict)
     device: str = "cpu"
     dtype: torch.dtype | None = None
@@ -44,8 +41,7 @@ class PlaySettings:
     memory: Memory | None = None
 
     def __post_init__(self) -> None:
-        if self.steps is not None and not 1 <= self.steps <= MOST_STEPS:
-            raise ValueError(f"steps is {self.steps}; a shot takes 1 step or more, {MOST_STEPS} at most")
+        super().__post_init__()
         if not 0 <= self.seed < SEEDS:
             raise ValueError(f"seed is {self.seed}; seeds run from 0 to 2**64 - 1")
         for number, value in self.motion.items():

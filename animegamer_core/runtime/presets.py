@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ..spec import ModelSpec, Profile, VaeSpec
+from ..spec import SOLVERS, UNSTATED, ModelSpec, Profile, Sampling, VaeSpec
 from .models import LoadedModels, PlaySettings
 from .optimizations import COMPILING, check_names, optimize, supported
 
@@ -148,41 +148,36 @@ def check_offloading(preset: Preset) -> None:
         )
 
 
-@dataclass(frozen=True)
-class ResolvedSampling:
-    """How a shot is sampled: the number of steps and the guidance schedule."""
-
-    steps: int
-    guidance: str
-
-
 def resolve_sampling(
     spec: ModelSpec,
     profile: Profile,
-    steps: int | None = None,
-    guidance: str | None = None,
+    asked: Sampling = UNSTATED,
     preset: Preset | None = None,
-) -> ResolvedSampling:
-    """The given steps and guidance; where one is None, the preset's; else the world's (its spec's and its profile's).
+) -> Sampling:
+    """The sampling that is asked for; what it leaves open is the preset's; else the world's (its spec's and its
+    profile's).
 
     A preset never raises the number of steps above the world's.
     """
-    if steps is None:
-        steps = spec.decoder.steps
-        if preset is not None and preset.steps is not None:
-            steps = min(preset.steps, steps)
-    if guidance is None:
-        guidance = profile.guidance if preset is None or preset.guidance is None else preset.guidance
-    return ResolvedSampling(steps, guidance)
+    usual = Sampling(steps=spec.decoder.steps, guidance=profile.guidance, solver=SOLVERS[0])
+    if preset is not None:
+        steps = min(preset.steps or spec.decoder.steps, spec.decoder.steps)
+        usual = replace(usual, steps=steps, guidance=preset.guidance or usual.guidance)
+    return replace(usual, **asked.stated())
+
+
+def sampling_in(world: World, asked: Sampling, preset: Preset | None = None) -> Sampling:
+    """`resolve_sampling` for a world, whose adapters come after what is asked for and before the preset."""
+    asked = replace(world.taught, **asked.stated())
+    return resolve_sampling(world.spec, world.profile, asked, preset)
 
 
 def with_preset(preset: Preset, settings: PlaySettings, world: World) -> PlaySettings:
-    """The settings with the preset's steps and guidance, unless they state their own, and its precision suffix."""
-    sampling = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance, preset)
+    """The settings with the preset's sampling, unless they or an adapter state their own, and its precision suffix."""
     suffix, vae = preset.precision_suffix(world.profile), world.spec.decoder.vae
     if preset.decodes_fast(vae) != vae.fast:
         suffix += "+full" if vae.fast else "+fast"
-    return replace(settings, steps=sampling.steps, guidance=sampling.guidance, precision_suffix=suffix)
+    return replace(settings, **sampling_in(world, settings, preset).stated(), precision_suffix=suffix)
 
 
 def apply_preset(

@@ -18,7 +18,7 @@ from ..game.life import PUBLISHED_RULES
 from ..game.plain import Reading
 from ..game.state import GameSession, Turn
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
-from ..runtime.presets import resolve_sampling
+from ..runtime.presets import sampling_in
 from .story import Story
 from .turn import ShotKey, address_of, draw_turn, opening_address, predict_turn, read_typed, shot_key, state_key
 
@@ -65,8 +65,7 @@ class Player:
         self.world = world
         self.story = story
         self.tokenizer = cache(world.tokenizer)  # its file is read once a game
-        sampling = resolve_sampling(world.spec, world.profile, settings.steps, settings.guidance)
-        self.settings = replace(settings, steps=sampling.steps, guidance=sampling.guidance)
+        self.settings = replace(settings, **sampling_in(world, settings).stated())
         self.models: Models = models or LoadedModels(world, settings)
         memory = settings.memory or story.memory or world.memory
         story.memory, story.rules = story.memory or memory, story.rules or world.life.rules

@@ -14,6 +14,7 @@ from ..game.director import LOOKS_BACK
 from ..game.life import PUBLISHED_RULES, Life, Values
 from ..game.plain import Reading, read_plainly
 from ..game.state import GameSession, GameState, Turn
+from ..spec import SOLVERS, Steps
 
 if typing.TYPE_CHECKING:
     from torch import Tensor
@@ -54,11 +55,12 @@ class ShotKey:
     state: str
     seed: int
     motion: float
-    steps: int
+    steps: Steps
     guidance: str
     precision: str
     latent: str = ""
     denoise: float = 1.0
+    solver: str = SOLVERS[0]
 
 
 @dataclass(frozen=True)
@@ -183,11 +185,11 @@ def shot_key(
     seed: int | None = None,
     start: StartLatent | None = None,
 ) -> ShotKey:
-    """The key of a turn's shot. settings: with steps and guidance. motion: in px per frame at 480 px height.
+    """The key of a turn's shot. settings: with their sampling. motion: in px per frame at 480 px height.
 
     seed: None is the turn's own. start: the latent that it starts from; None: from noise.
     """
-    assert settings.steps is not None and settings.guidance is not None, "call with_preset first"
+    assert settings.steps and settings.guidance and settings.solver, "call with_preset first"
     return ShotKey(
         world=world.fingerprint,
         state=turn.address or "",
@@ -198,6 +200,7 @@ def shot_key(
         precision=f"{models.precision}{settings.precision_suffix}",
         latent="" if start is None else start.digest,
         denoise=1.0 if start is None else start.denoise,
+        solver=settings.solver,
     )
 
 
@@ -222,6 +225,7 @@ def draw_turn(
         [key.seed],
         steps=key.steps,
         guidance=key.guidance,
+        solver=key.solver,
         on_step=on_step,
         start=start,
     )

@@ -20,6 +20,7 @@ from ..game.state import MotionScope
 from ..model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
 from ..model.encoder import ShotEncoder, clip_pixels
 from ..model.sampler import scale_at
+from ..spec import UNSTATED, Sampling
 from ..weights.lora import set_strength
 from .distributed import all_gather
 from .losses import (
@@ -229,7 +230,7 @@ class DiffusionLearner(Learner):
     (docs/reference.md, training).
     """
 
-    guidance: str | None = None  # of contact sheets; None for the world's own
+    taught = UNSTATED  # the sampling that the weights are trained for, in contact sheets too
 
     def __init__(self, config: StageConfig, decoder: ShotDecoder, encoder: ShotEncoder | None) -> None:
         super().__init__(config)
@@ -290,7 +291,7 @@ class DiffusionLearner(Learner):
 
     def sample(self, states_BND: Tensor, motion_B: Tensor, seeds: Sequence[int], steps: int) -> Tensor:
         """(B, T, C, H, W) latents of shots."""
-        return self.decoder.sample(states_BND, motion_B, seeds, steps=steps, guidance=self.guidance)
+        return self.decoder.sample(states_BND, motion_B, seeds, steps=steps, guidance=self.taught.guidance)
 
     def forward(self, batch: Batch) -> Losses:
         sqrt_alpha = sqrt_alpha_cumprod(batch["timesteps"], batch["clean"])
@@ -316,7 +317,7 @@ class DistillLearner(DiffusionLearner):
     calm ones. Shots are then sampled with guidance `distilled`.
     """
 
-    guidance = "distilled"
+    taught = Sampling(guidance="distilled")
 
     def __init__(self, config: StageConfig, decoder: ShotDecoder) -> None:
         super().__init__(config, decoder, None)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..model.sampler import TRAIN_STEPS, train_table
+from ..model.sampler import train_table
+from ..spec import TRAIN_STEPS
 
 
 def timestep_band(rank: int, processes: int) -> tuple[int, int]:

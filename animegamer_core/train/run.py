@@ -99,6 +99,7 @@ def train_stage(
             stated["reading"] = {"profile": parts.of("engine").profile.name, "window": window}
         if stage in MOTION_STAGES and data.folder.motion.values:
             stated["motion"] = {"table": asdict(data.folder.motion_table), "provenance": data.folder.motion_provenance}
+        stated["sampling"] = learner.taught.stated()
         save_adapter(stage_file(out, stage), stage, config, kept, parts.spec.to_dict(), stated)
         write_json(out / RESULT, {"stage": stage, "steps": trainer.state.step, "seconds": trainer.state.seconds})
     return parts, data.without(*STAGES[stage].outdates)

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..game.state import MotionScope
-from ..runtime.models import MOST_STEPS
-from ..spec import GUIDANCE, ModelSpec
+from ..spec import GUIDANCE, TRAIN_STEPS, ModelSpec
 from ..weights.adapter_files import BASELINE_STAGES
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ _CHANCE: Check = (lambda value: 0 <= value <= 1, "0 to 1")
 _ABOVE_0: Check = (lambda value: value > 0, "above 0, or inf for no limit")
 _RATE: Check = (lambda value: 0 < value < 1, "above 0 and below 1")
 _DECAY: Check = (lambda value: 0 <= value < 1, "0 or more and below 1")
-_MOST_STEPS: Check = (lambda value: value <= MOST_STEPS, f"{MOST_STEPS} at most")
+_MOST_STEPS: Check = (lambda value: value <= TRAIN_STEPS, f"{TRAIN_STEPS} at most")
 
 
 def _option(default: Any, text: str, *checks: Check, choices: tuple[str, ...] = ()) -> Any:

@@ -10,7 +10,7 @@ import re
 import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +22,7 @@ from ..files import replacing
 from ..game.state import MotionTable
 from ..json_files import JsonError, parse_json
 from ..messages import shortened
-from ..spec import LARGEST, Reading, get_profile
+from ..spec import LARGEST, UNSTATED, Reading, Sampling, get_profile
 from .parts import LoraUpdate, LoraUpdates
 from .storage import LONGEST, CheckpointError, SafetensorsSource, finite_extremes, note_of, number, read_json
 
@@ -233,6 +233,7 @@ class Notes(msgspec.Struct):
     about: dict[str, Any]
     reading: ReadingNotes | None = None
     motion: Motion | None = None
+    sampling: Sampling | None = None
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ class AdapterFacts:
 
     stage: for another program's LoRA file `other`. reading: how turns were read in its training; None for stages that
     read none. motion_table: what the decoder was conditioned on; None for stages without motion. provenance: how that
-    motion was measured.
+    motion was measured. sampling: what the decoder was taught for.
     """
 
     path: str
@@ -250,6 +251,7 @@ class AdapterFacts:
     reading: Reading | None = None
     motion_table: MotionTable | None = None
     provenance: Mapping[str, str] = field(default_factory=dict)
+    sampling: Sampling = UNSTATED
 
 
 def save_adapter(
@@ -262,7 +264,7 @@ def save_adapter(
 ) -> None:
     """Write what a stage trained; the file's metadata holds the stage, its settings (a dataclass) and the world's spec.
 
-    stated: how the adapter has to be played: `reading` and `motion` of Notes.
+    stated: how the adapter has to be played: `reading`, `motion` and `sampling` of Notes.
     """
     from safetensors.torch import save_file
 
@@ -362,9 +364,8 @@ def _facts(path: str, _changed: int, _size: int) -> AdapterFacts:
     with open_adapter(Path(path)) as (notes, _):
         parts, motion, read = adapted_models(Path(path)), notes.motion, notes.reading
     reading = None if read is None else Reading(get_profile(read.profile), read.window)
-    if motion is None:
-        return AdapterFacts(path, notes.stage, parts, reading)
-    return AdapterFacts(path, notes.stage, parts, reading, motion.table, motion.provenance)
+    facts = AdapterFacts(path, notes.stage, parts, reading, sampling=notes.sampling or UNSTATED)
+    return facts if motion is None else replace(facts, motion_table=motion.table, provenance=motion.provenance)
 
 
 def adapter_checksum(path: str) -> str:

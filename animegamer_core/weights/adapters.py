@@ -60,12 +60,16 @@ def _adapted(plain: World, adapters: Adapters, checked: bool) -> World:
 
 
 def with_facts(world: World, facts: AdapterFacts) -> World:
-    """The world with the motion table that an adapter states, and with its reading if it changes the engine."""
+    """The world with the motion table and the sampling that an adapter states, and with its reading if it changes the
+    engine. Sampling is that of the last training: stage adapt trains guidance out of the weights again.
+    """
     if facts.reading is not None and "engine" in facts.parts:
         world = replace(world, profile=facts.reading.profile, trained_window=facts.reading.window)
     if facts.motion_table is not None:
         provenance = {**world.provenance, **facts.provenance}
         world = replace(world, motion_table=facts.motion_table, provenance=provenance)
+    if facts.stage in MOTION_STAGES:
+        world = replace(world, taught=facts.sampling)
     return world
 
 

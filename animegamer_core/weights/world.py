@@ -24,7 +24,7 @@ from ..files import is_plain_name
 from ..game.life import Life
 from ..game.recall import RECALL, RECENT, Memory
 from ..game.state import DEFAULT_WINDOW, MotionTable
-from ..spec import LARGEST, ModelSpec, Profile, Reading, get_profile
+from ..spec import LARGEST, UNSTATED, ModelSpec, Profile, Reading, Sampling, get_profile
 from .adapter_files import PLAYED, Adapters, adapter_checksum, adapter_facts
 from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, LoraUpdates, load_model, parts_of_model, read_lora
 from .storage import CheckpointError, FileNote, SafetensorsSource, TensorSource, note_of, read_json
@@ -53,7 +53,7 @@ class World:
     files: what its manifest lists. trained_window: the past turns that its engine was trained with; None if unknown.
     warnings: sentences to show to the player. life: the rules of its stats, and the words that it knows. adapters: what
     is applied to its models when they are loaded; the folder does not change. plain: the world without them; None for a
-    world that has none.
+    world that has none. taught: the sampling that they state.
     """
 
     folder: Path
@@ -68,6 +68,7 @@ class World:
     life: Life = Life()
     adapters: Adapters = ()
     plain: World | None = None
+    taught: Sampling = UNSTATED
     _stored_dtypes: dict[str, torch.dtype] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @cached_property

@@ -3,6 +3,7 @@ import math
 import numpy
 import pytest
 import torch
+from diffusers import CogVideoXDDIMScheduler
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +36,26 @@ def test_fifty_steps_are_the_published_ones():
         assert schedule.sqrt_alphas[step] == pytest.approx(value, abs=2e-6)
     noised = Schedule.of(50, first=30).noised(torch.tensor(2.0), torch.tensor(3.0))
     assert noised == pytest.approx(2 * 0.423072 + 3 * math.sqrt(1 - 0.423072**2), abs=1e-5)
+
+
+def test_given_timesteps_are_sampled_with_the_numbers_of_diffusers():
+    """Diffusers' DDIM steps by equal distances only, so it gets a table that holds only these timesteps."""
+    timesteps, noise = (999, 856, 665, 399), torch.randn(1, 2, 3, 4, 5, generator=torch.Generator().manual_seed(0))
+
+    def velocity(latents, timestep, skip_uncond):
+        return torch.sin(latents) * timestep / 500
+
+    theirs = CogVideoXDDIMScheduler(**sampler.STOCK_SCHEDULER)
+    theirs.alphas_cumprod = theirs.alphas_cumprod[list(timesteps[::-1])]
+    theirs.register_to_config(num_train_timesteps=4)
+    theirs.set_timesteps(4)
+    expected = noise
+    for index, timestep in zip(theirs.timesteps, timesteps, strict=True):
+        expected = theirs.step(velocity(expected, timestep, True), int(index), expected).prev_sample
+    schedule = Schedule.of(timesteps)
+    ours = solve(velocity, noise, schedule, Guidance("distilled"), pytest.fail, solver="ddim")
+    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
+    assert schedule.timesteps == timesteps and sampler.partial_steps(timesteps, 0.5) == (timesteps, 2)
 
 
 def test_the_released_timesteps_are_those_of_numpy():

@@ -9,6 +9,7 @@ from test_play import GAME, content, opened, played
 
 from animegamer_core.game.state import GameSession, GameState
 from animegamer_core.media.video import read_clip, to_uint8
+from animegamer_core.runtime.presets import Preset, with_preset
 from animegamer_core.story.player import LoadedModels, Player, PlaySettings, save_turn
 from animegamer_core.story.turn import draw_turn, predict_turn, shot_key, with_opening_address
 
@@ -90,7 +91,7 @@ def graph(world, opening=None):
         session = with_opening_address(world.fingerprint, session)
         session = predict_turn(world, models, session, instruction).follow(session, number)
         turn = session.turns[-1]
-        settings = PlaySettings(steps=world.spec.decoder.steps, guidance=world.profile.guidance)
+        settings = with_preset(Preset(""), PlaySettings(), world)
         key = shot_key(world, models, settings, turn, world.motion_table.value(turn.state.motion))
         assert key.seed == number and replace(key, seed=9) == shot_key(world, models, settings, turn, key.motion, 9)
         decoder = models.decoder()

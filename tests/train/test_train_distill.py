@@ -7,10 +7,12 @@ import pytest
 import test_train as shared
 import torch
 
+from animegamer_core.spec import Sampling
 from animegamer_core.train.learners import DistillLearner
 from animegamer_core.train.parts import set_trainable
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import RECIPES
+from animegamer_core.weights.adapter_files import adapter_facts
 
 CPU = torch.device("cpu")
 UPDATES = {"lora_rank": 2, "lora_alpha": 2.0, "lora_targets": RECIPES["lora"]["distill"].lora_targets, "trainable": ()}
@@ -77,6 +79,7 @@ def test_one_pass_learns_what_two_predict(ready, tmp_path):
     heeding(parts.decoder)
     untaught = DistillLearner(shared.tiny_config("distill"), copy.deepcopy(parts.decoder))
     _, lines = shared.run("distill", parts, ready, tmp_path, steps=80, batch=8, lr=2e-3, ema=0.0)
+    assert adapter_facts(tmp_path / "distill.safetensors").sampling == Sampling(guidance="distilled")
     losses = shared.losses_of(lines)
     assert sum(losses[-10:]) < 0.7 * sum(losses[:10])
     batch = untaught.batch(

@@ -1,10 +1,14 @@
 """Adapters on top of a world: its models change, its folder does not, and a story knows one from the other."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
+from animegamer_core.runtime.presets import PRESETS, sampling_in
+from animegamer_core.spec import UNSTATED, Sampling
 from animegamer_core.train.stages import StageConfig
 from animegamer_core.weights.adapter_files import save_adapter
 from animegamer_core.weights.adapters import open_with_adapters, with_adapters
@@ -61,6 +65,20 @@ def test_the_fingerprint_tells_files_strengths_and_contents_apart(world, file):
     save_adapter(file, "joint", CONFIG, {"engine.project_in.0.bias": torch.zeros(32)}, {})
     assert not set(prints()) & set(before)
     assert with_adapters(world, ()) is world
+
+
+def test_sampling_is_as_the_last_training_of_the_decoder_states_unless_it_is_asked_for(world, file, tmp_path):
+    raised, quick = {"decoder.transformer.proj_out.bias": torch.ones(16)}, tmp_path / "quick.safetensors"
+    taught = Sampling(steps=(999, 856, 665, 399), guidance="distilled", solver="ddim")
+    save_adapter(quick, "distill", CONFIG, raised, {}, {"sampling": taught.stated()})
+    adapted, live = with_adapters(world, ((str(quick), 1.0),)), PRESETS["live"]
+    assert sampling_in(adapted, UNSTATED) == sampling_in(adapted, UNSTATED, live) == taught
+    assert sampling_in(adapted, Sampling(steps=3), live) == replace(taught, steps=3)
+    trained_on = with_adapters(adapted, ((str(file), 1.0),))  # a stage with guidance takes it out of the weights again
+    assert sampling_in(trained_on, UNSTATED) == sampling_in(world, UNSTATED)
+    save_adapter(quick, "distill", CONFIG, raised, {}, {"sampling": {"steps": [399, 665]}})
+    with pytest.raises(ValueError, match="timesteps 399, 665: expected falling ones"):
+        with_adapters(world, ((str(quick), 1.0),))
 
 
 @pytest.mark.parametrize(

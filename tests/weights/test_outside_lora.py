@@ -10,6 +10,8 @@ from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import save_file
 from tiny_world import save_tiny_world
 
+from animegamer_core.__main__ import main
+from animegamer_core.story.story import Story
 from animegamer_core.weights.adapter_files import adapter_facts, fits_decoder, read_outside
 from animegamer_core.weights.adapters import open_with_adapters, with_adapters
 
@@ -89,6 +91,17 @@ def test_every_spelling_gives_the_weights_that_peft_gives(world, trained, merged
         torch.testing.assert_close(value, merged[name], msg=name)
     assert sum(not torch.equal(changed[name], plain[name]) for name in plain) == len(trained[1]) // 2
     assert adapted.fingerprint != world.fingerprint and not adapted.warnings
+
+
+@pytest.mark.parametrize("spelling", ["diffusers", "peft", "kohya"])
+def test_a_few_step_lora_plays_with_the_timesteps_of_its_author(world, trained, tmp_path, spelling):
+    path, game = write(tmp_path, spelling, trained), tmp_path / "game.txt"
+    game.write_text("Character: Miko; Motion: gently run; Background: day beach.")
+    words = ["--steps", "999,856,665,399", "--solver", "ddim", "--guidance", "distilled", "--out", str(tmp_path)]
+    assert main(["play", str(game), "--world", str(world.folder), "--lora", str(path), *words]) == 0
+    story = Story.read(tmp_path, "game")
+    key = story.shots.record(story.entries[0].shot)["key"]
+    assert (key["steps"], key["solver"], key["guidance"]) == ([999, 856, 665, 399], "ddim", "distilled")
 
 
 def test_a_strength_scales_it_and_the_world_is_restored(world, trained, merged, tmp_path):

@@ -18,11 +18,10 @@ import torch
 from torch import Tensor
 
 from ...model.decoder import ShotDecoder
-from ...model.sampler import Schedule
 from ...runtime.offloading import MemoryPlan
 from ...runtime.optimizations import check_names, missing_requirement
 from ...runtime.presets import Preset, apply_preset, check_offloading, memory_plan_of, resolve_sampling
-from ...spec import PROFILES, ModelSpec, Profile, dtype_name
+from ...spec import PROFILES, ModelSpec, Profile, Sampling, dtype_name
 from ...weights import World
 from ..report import machine
 from .turn import OurTurn, Work, host_models, past_turns, random_models, stock_parts
@@ -74,12 +73,12 @@ class BenchmarkPlan:
     @property
     def stock_steps(self) -> int:
         """Steps of the stock turn; a preset does not change them, so that ratios show what the preset saves."""
-        return resolve_sampling(self.spec, self.profile, self.steps).steps
+        return self.steps or self.spec.decoder.steps
 
     def check(self) -> None:
         """ValueError, before minutes of measuring, for wrong names and numbers and for what this machine cannot run."""
         preset = self.preset
-        Schedule.of(resolve_sampling(self.spec, self.profile, self.steps, preset=preset).steps)
+        Sampling(steps=self.steps)
         check_offloading(preset)
         check_names(preset.optimizations)
         for name in preset.optimizations:
@@ -164,7 +163,8 @@ def our_turn(plan: BenchmarkPlan, memory_plan: MemoryPlan | None = None, say: Sa
     if memory_plan is not None:
         for budget in memory_plan.offload(engine):
             say(budget.text)
-    sampling = resolve_sampling(plan.spec, decoder.profile, plan.steps, plan.guidance, plan.preset)
+    asked = Sampling(steps=plan.steps, guidance=plan.guidance)
+    sampling = resolve_sampling(plan.spec, decoder.profile, asked, plan.preset)
     return OurTurn(engine, decoder, sampling.steps, sampling.guidance)
 
 

@@ -21,7 +21,8 @@ from ...media.video import to_uint8
 from ...model.decoder import ShotDecoder
 from ...model.encoder import ShotEncoder
 from ...model.engine import GameEngine
-from ...runtime.presets import Preset, apply_preset, memory_plan_of, resolve_sampling
+from ...runtime.presets import Preset, apply_preset, memory_plan_of, sampling_in
+from ...spec import UNSTATED, Sampling
 from ...toybox.probes import FRAME_WEIGHTS, ProbeNet, load_probes, recognise_frames
 from ...toybox.probes import recognise as recognise_clips
 from ...toybox.scenes import Labels, draw_clips, measure_clips
@@ -56,16 +57,15 @@ class TrueShots:
 class EvalContext:
     """The world's models and the probes on one device, run in batches; each is loaded on first use.
 
-    All are in fp32, except that `dtype` is the decoder's. preset: already fitted to the device. steps, guidance: None
-    takes the preset's, or the world's and its profile's.
+    All are in fp32, except that `dtype` is the decoder's. preset: already fitted to the device. asked: how to
+    sample; the rest is as adapters, the preset or the world say.
     """
 
     world: World
     device: torch.device | str = "cpu"
     workers: int | None = None
     on_progress: OnProgress = lambda what, done, count: None
-    steps: int | None = None
-    guidance: str | None = None
+    asked: Sampling = UNSTATED
     preset: Preset | None = None
     dtype: str = "float32"
 
@@ -76,7 +76,7 @@ class EvalContext:
     @property
     def sampling(self) -> dict[str, object]:
         """How shots are drawn, for a report."""
-        options = {"steps": self.steps, "guidance": self.guidance, "dtype": self.dtype}
+        options = {**asdict(self.asked), "dtype": self.dtype}
         if self.preset is None:
             return {**options, "preset": None}
         return {**options, "preset": self.preset.name, "optimizations": self.preset.optimizations}
@@ -144,12 +144,12 @@ class EvalContext:
         """The shots that the decoder draws from representations at motion values."""
         self.on_progress("shots", 0, len(seeds))
         world, sizes = self.world, self.world.spec.decoder
-        sampling = resolve_sampling(world.spec, world.profile, self.steps, self.guidance, self.preset)
+        sampling = sampling_in(world, self.asked, self.preset).stated()
         shots = [np.empty((0, sizes.frames, sizes.height, sizes.width, 3), np.uint8)]
         for part in self._parts(len(seeds)):
             motion = torch.tensor([float(value) for value in values[part]])
             states_BND = torch.stack(tuple(states_MND[part]))
-            latents = self.decoder.sample(states_BND, motion, list(seeds[part]), **asdict(sampling))
+            latents = self.decoder.sample(states_BND, motion, list(seeds[part]), **sampling)
             shots.append(_to_clips(self.decoder.decode_latents(latents)))
             self.on_progress("shots", part.stop, len(seeds))
         return np.concatenate(shots)
