@@ -176,8 +176,8 @@ class SteadyFlow:
         some = np.s_[GRID // 2 :: GRID, GRID // 2 :: GRID]
         for before, after in pairwise(frames):
             (flow_HW2,) = DisFlow()((before, after))
-            pairs = (points_HW2[some].reshape(-1, 2) for points_HW2 in (at_HW2, at_HW2 + flow_HW2))
-            camera, _ = cv2.findHomography(*pairs, cv2.RANSAC, WITH_CAMERA)
+            points, moved = at_HW2[some].reshape(-1, 2), (at_HW2 + flow_HW2)[some].reshape(-1, 2)
+            camera, _ = cv2.findHomography(points, moved, cv2.RANSAC, WITH_CAMERA)
             if camera is not None:
                 flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
                 aligned = cv2.warpPerspective(after, camera, size, flags=flags, borderMode=cv2.BORDER_REPLICATE)
