@@ -103,6 +103,13 @@ def test_a_shot_begins_from_a_latent(server):
     assert len({shot.tobytes() for shot in shots.values()}) == 4
 
 
+def test_a_shot_is_drawn_at_given_timesteps_which_make_no_draft(server):
+    prompt = game(WAVE)
+    prompt["draw"]["inputs"] |= {"timesteps": "999, 399", "solver": "ddim", "guidance": "distilled"}
+    entry = server.run(prompt)
+    assert "animegamer_draft" not in entry["outputs"]["draw"] and entry["outputs"]["draw"]["images"]
+
+
 def test_instructions_are_composed_and_listed(server):
     fields = {"character": "Miko, Taro", "adverb": "softly", "motion": "talk", "time": "night", "place": "street"}
     prompt = {
@@ -152,6 +159,7 @@ def test_the_toybox_knows_the_default_instructions(server):
         ("load", {"world": "qiqi"}, ("qiqi", "engine", "huggingface.co/TencentARC/AnimeGamer", "models/animegamer")),
         ("load", {"precision": "fp8"}, ("precision is 'fp8'; choose auto, fp32",)),
         ("draw", {"motion": "custom", "motion_value": float("nan")}, ("motion_value is nan; give 0 to 999 pixels",)),
+        ("draw", {"timesteps": "399,665"}, ("timesteps 399, 665: expected falling ones of 0 to 999",)),
         ("load", {"lora_file": "gone.safetensors"}, ("gone.safetensors", "models/animegamer/loras")),
         ("predict1", {"instruction": " \n "}, ("instruction is empty",)),
     ],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -76,7 +76,7 @@ class EvalContext:
     @property
     def sampling(self) -> dict[str, object]:
         """How shots are drawn, for a report."""
-        options = {**asdict(self.asked), "dtype": self.dtype}
+        options = {**sampling_in(self.world, self.asked, self.preset).stated(), "dtype": self.dtype}
         if self.preset is None:
             return {**options, "preset": None}
         return {**options, "preset": self.preset.name, "optimizations": self.preset.optimizations}

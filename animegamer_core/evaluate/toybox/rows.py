@@ -20,6 +20,7 @@ from ...game.recall import MEMORIES, RECALL, Memory
 from ...game.state import DEFAULT_WINDOW, GameState, MotionScope, MotionTable
 from ...media.contact_sheet import contact_sheet
 from ...runtime.presets import PRESETS, preset_for_device
+from ...spec import UNSTATED
 from ...toybox.calibration import calibration_remark, uncalibrated_table
 from ...toybox.games import Game, sample_game, sparse_game
 from ...toybox.probes import ChanceCheck, noise_check, read_card
@@ -93,7 +94,7 @@ def shots_row(run: EvalRun) -> Outcome:
     lines.append(Line("shots", "colour of a visible prop", _colours(right, sources.scenes)))
     if context.preset is not None and context.preset.name != "exact":
         preset = preset_for_device(PRESETS["exact"], str(context.device), dtype=context.dtype)
-        exact = replace(context, steps=None, guidance=None, preset=preset)
+        exact = replace(context, asked=UNSTATED, preset=preset)
         value = psnr(run.shots, exact.shoot(run.states, sources.values, run.seeds(len(run.states))))
         count = len(run.states)
         lines.append(
