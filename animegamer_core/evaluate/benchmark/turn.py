@@ -26,7 +26,7 @@ from ...model.decoder import ShotDecoder
 from ...model.engine import CACHE, GameEngine, additive_mask
 from ...model.prompt import GameTokenizer
 from ...model.sampler import STOCK_SCHEDULER
-from ...spec import PROFILES, ModelSpec, Profile
+from ...spec import PROFILES, ModelSpec, Profile, Steps
 from ...toybox.world import vocabulary
 from ...weights.parts import empty_parameters
 
@@ -77,11 +77,11 @@ def host_models(spec: ModelSpec, profile: Profile, dtype: torch.dtype) -> tuple[
 
 @dataclass(frozen=True)
 class OurTurn:
-    """Our turn in the middle of a game. steps, guidance: of the sampler."""
+    """Our turn in the middle of a game. steps (or timesteps), guidance: of the sampler."""
 
     engine: GameEngine
     decoder: ShotDecoder
-    steps: int
+    steps: Steps
     guidance: str
 
     def parts(self) -> Mapping[str, Work]:
@@ -99,7 +99,7 @@ class OurTurn:
         latents = self._sample(self.engine.predict(past, INSTRUCTION).representation, self.steps)
         to_uint8(self.decoder.decode_latents(latents)[0].cpu())
 
-    def _sample(self, state_ND: torch.Tensor, steps: int) -> torch.Tensor:
+    def _sample(self, state_ND: torch.Tensor, steps: Steps) -> torch.Tensor:
         return self.decoder.sample(state_ND[None], torch.tensor([MOTION]), [SEED], steps=steps, guidance=self.guidance)
 
 
