@@ -54,6 +54,7 @@ class Learner(nn.Module):
 
     idle: tuple[str, ...] = ()  # names of its models that no step reads
     unused: bool = False  # whether some trained parameters may get no gradient
+    taught = UNSTATED  # the sampling that the weights are trained for, in contact sheets too
 
     def __init__(self, config: StageConfig) -> None:
         super().__init__()
@@ -229,8 +230,6 @@ class DiffusionLearner(Learner):
     The latter is adaptation. The motion value is the clip's own, unless `motion_scope` is off or `drop_motion` drops it
     (docs/reference.md, training).
     """
-
-    taught = UNSTATED  # the sampling that the weights are trained for, in contact sheets too
 
     def __init__(self, config: StageConfig, decoder: ShotDecoder, encoder: ShotEncoder | None) -> None:
         super().__init__(config)
