@@ -133,10 +133,11 @@ class World(Drawing, Scoring):
         if self.true_shots:
             return TruePlayer()
         if self.baseline is not None:
-            if isinstance(self.steps, tuple):
+            steps = self.sampling.steps
+            if isinstance(steps, tuple):
                 raise ValueError("a baseline takes a number of steps, no timesteps; give --steps 50")
             given = unprefixed(self.baseline_options, BASELINE)
-            how = BaselineSettings(**given, device=device, dtype=self.dtype, steps=self.steps)
+            how = BaselineSettings(**given, device=device, dtype=self.dtype, steps=steps)
             return open_baseline(self.baseline, how)
         dtype = None if self.dtype == "auto" else getattr(torch, self.dtype)
         settings = PlaySettings(self.window, **self.sampling.stated(), device=device, dtype=dtype)

@@ -18,7 +18,7 @@ from tyro.conf import FlagCreatePairsOff, UseAppendAction, arg
 from tyro.constructors import PrimitiveConstructorSpec
 
 from ..runtime.presets import PRESETS
-from ..spec import DTYPES, GUIDANCE, PROFILES, SOLVERS, Sampling, Steps, read_timesteps
+from ..spec import DTYPES, GUIDANCE, PROFILES, SOLVERS, Sampling, read_timesteps
 
 
 def parse(options: Any, words: Sequence[str], program: str, about: str) -> Any:
@@ -91,20 +91,6 @@ def one_of(names: Iterable[str]) -> PrimitiveConstructorSpec[str]:
     )
 
 
-def _steps_of(words: Sequence[str]) -> Steps:
-    return read_timesteps(words[0]) if "," in words[0] else int(words[0])
-
-
-SamplingSteps = Annotated[
-    Steps,
-    PrimitiveConstructorSpec(
-        nargs=1,
-        metavar="N|T,T,...",
-        instance_from_str=_steps_of,
-        is_instance=lambda value: isinstance(value, int | tuple),
-        str_from_instance=lambda value: [str(value)],
-    ),
-]
 Flag = Annotated[bool, FlagCreatePairsOff]
 World = Annotated[str, arg(help="toybox, or a world's folder.", metavar="WORLD")]
 Device = Annotated[str, arg(help="auto, cpu, cuda or mps.", metavar="DEVICE")]
@@ -129,7 +115,7 @@ class Drawing:
 
     world: World = "toybox"
     lora: Adapters = ()
-    steps: SamplingSteps | None = None
+    steps: Annotated[str | None, arg(metavar="N|T,T,...")] = None
     """Sampling steps, or their timesteps; unset: an adapter's, the preset's, or the world's."""
     guidance: Guidance | None = None
     """Guidance schedule; unset: an adapter's, the preset's, or the profile's."""
@@ -141,7 +127,9 @@ class Drawing:
 
     @property
     def sampling(self) -> Sampling:
-        return Sampling(steps=self.steps, guidance=self.guidance, solver=self.solver)
+        """What is asked for; ValueError for steps that cannot be."""
+        steps = self.steps and (int(self.steps) if self.steps.isdecimal() else read_timesteps(self.steps))
+        return Sampling(steps=steps, guidance=self.guidance, solver=self.solver)
 
 
 def confirmed(question: str) -> bool:
