@@ -128,8 +128,12 @@ class Drawing:
     @property
     def sampling(self) -> Sampling:
         """What is asked for; ValueError for steps that cannot be."""
-        steps = self.steps and (int(self.steps) if self.steps.isdecimal() else read_timesteps(self.steps))
-        return Sampling(steps=steps, guidance=self.guidance, solver=self.solver)
+        asked = Sampling(guidance=self.guidance, solver=self.solver)
+        if self.steps is None:
+            return asked
+        return dataclasses.replace(
+            asked, steps=int(self.steps) if self.steps.isdecimal() else read_timesteps(self.steps)
+        )
 
 
 def confirmed(question: str) -> bool:
