@@ -75,7 +75,7 @@ def test_a_graphs_recalled_turns_are_saved_with_it(world, tmp_path):
     for line in GAME:
         session = predict_turn(world, models, session, line).follow(session, len(session.turns))
     turn = session.turns[-1]
-    key = shot_key(world, models, PlaySettings(steps=4, guidance="cosine"), turn, 2.5)
+    key = shot_key(world, models, PlaySettings(steps=4, guidance="cosine", solver="ddim"), turn, 2.5)
     frames = models.decoder().shoot(turn.state.representation, 2.5, seed=0, steps=1)
     save_turn(opened(world, tmp_path / "graph"), session, "paper", models.precision, key, to_uint8(frames), fps=8)
     saved = opened(world, tmp_path / "graph")
