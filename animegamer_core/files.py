@@ -69,6 +69,12 @@ def is_part(name: str) -> bool:
     return re.fullmatch(rf"{UNFINISHED}[0-9]+-.+", name, re.DOTALL) is not None
 
 
+def free_bytes(path: Path) -> int:
+    """What is free on the disk of a path, which may not exist yet."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.is_dir())
+    return shutil.disk_usage(there).free
+
+
 @contextmanager
 def room_for(path: Path, again: str = "run the same command again") -> Iterator[None]:
     """Around a write to `path`: turns any error of a full disk into one OSError that says how much is free.
@@ -81,9 +87,7 @@ def room_for(path: Path, again: str = "run the same command again") -> Iterator[
         code = error.errno if isinstance(error, OSError) else _code_of(error)
         if code not in DISK_FULL:
             raise
-        there = next(place for place in (path.absolute(), *path.absolute().parents) if place.is_dir())
-        free = shutil.disk_usage(there).free / 1e6
-        what = f"{os.strerror(code)} ({free:.1f} MB free); finished work is kept"
+        what = f"{os.strerror(code)} ({free_bytes(path) / 1e6:.1f} MB free); finished work is kept"
         remedy = "choose a disk that takes larger files" if code == errno.EFBIG else "free some space"
         raise OSError(code, f"{what}; {remedy} and {again}", str(path)) from error
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from comfy_api.v0_0_2 import io
 
-from ..animegamer_core.files import check_folder_name
+from ..animegamer_core.files import check_folder_name, free_bytes
 from ..animegamer_core.weights.downloads import (
     BASE_LICENCE,
     ENGINE,
@@ -19,7 +19,6 @@ from ..animegamer_core.weights.downloads import (
     world_of,
 )
 from ..animegamer_core.weights.fetch import missing_pieces, size_text
-from ..animegamer_core.weights.storage import free_bytes
 from . import comfyui, worlds
 from .fingerprints import Fingerprints
 from .models import PACKAGES

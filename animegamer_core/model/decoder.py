@@ -159,7 +159,7 @@ class ShotDecoder(nn.Module):
         The VAE decodes 3 latent frames, then 2 at a time, which affects the result.
         """
         if self.fast:
-            return self.vae.tiny(latents_BCTHW.to(self.unconditional_ND.device, self.vae.dtype)).float()
+            return self._decode_tiny(latents_BCTHW)
         if self.tiled:
             _, _, height, width = self.spec.decoder.latent_shape
             sides = (6 * math.ceil(side / 15) * self.spec.decoder.vae.spatial_factor for side in (height, width))
@@ -170,6 +170,9 @@ class ShotDecoder(nn.Module):
             self.vae.use_tiling = False  # clips are encoded without tiles, by the same VAE
         return rearrange(decoded, "b c f h w -> b f c h w").float()
 
+    def _decode_tiny(self, latents_BCTHW: Tensor) -> Tensor:
+        return self.vae.tiny(latents_BCTHW.to(self.unconditional_ND.device, self.vae.dtype)).float()
+
     @torch.inference_mode()
     def preview(self, latents_BTCHW: Tensor) -> Tensor:
         """(F, 3, H, W) frames in [-1, 1] of the first row by the tiny decoder, to show while sampling. Without one,
@@ -178,7 +181,7 @@ class ShotDecoder(nn.Module):
         Pass the clean latents of `on_step`.
         """
         if hasattr(self.vae, "tiny"):
-            return self.vae.tiny(self.to_vae(latents_BTCHW[:1]).to(self.vae.dtype))[0].float()
+            return self._decode_tiny(self.to_vae(latents_BTCHW[:1]))[0]
         small = nn.functional.avg_pool2d(latents_BTCHW[0, :1].float(), 2)
         return self.decode_latents(small[None])[0]
 

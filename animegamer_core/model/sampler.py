@@ -179,14 +179,13 @@ def solve(
         skip = guidance.skip_uncond(scale)
         predicted = velocity(latents, timestep, skip).float()
         clean = _clean(predicted, latents, float(schedule.snapped_sqrt_alphas[step]), scale, skip)
+        now, following = schedule.sqrt_alphas[step : step + 2].double()
         if step == last:
             latents = clean
         elif solver == "ddim":
-            now, following = schedule.sqrt_alphas[step : step + 2].double()
             kept = ((1 - following**2) / (1 - now**2)).sqrt()
             latents = float(kept) * latents + float(following - kept * now) * clean
         else:
-            now, following = schedule.sqrt_alphas[step : step + 2].double()
             gap = _log_snr(following) - _log_snr(now)
             target = clean
             if clean_before is not None:

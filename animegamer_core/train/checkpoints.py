@@ -76,8 +76,9 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> None:
     """
     tensors: dict[str, Tensor] = {}
     steps: dict[str, float] = {}
+    owners = _owners(state)
     for name, parameter in state.parameters.items():
-        moments = _owner(state, parameter).state.get(parameter, {})
+        moments = owners[parameter].state.get(parameter, {})
         found = {"weight": parameter, **({"average": state.average[name]} if state.average else {})}
         found |= {moment: moments[moment] for moment in MOMENTS if moment in moments}
         for kind, value in found.items():  # sharded tensors are gathered one at a time
@@ -100,13 +101,14 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> None:
         old.unlink()
 
 
-def _owner(state: RunState, parameter: nn.Parameter) -> torch.optim.Optimizer:
-    """The optimizer of a parameter."""
-    return next(
-        optimizer
+def _owners(state: RunState) -> dict[nn.Parameter, torch.optim.Optimizer]:
+    """The optimizer of each parameter."""
+    return {
+        parameter: optimizer
         for optimizer in state.optimizers
-        if any(parameter is own for group in optimizer.param_groups for own in group["params"])
-    )
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+    }
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -151,12 +153,13 @@ def load_checkpoint(path: Path, state: RunState) -> None:
                 )
             return distributed_like(file.get_tensor(name), like)
 
+        owners = _owners(state)
         for name, parameter in state.parameters.items():
             targets = {"weight": parameter, **({"average": state.average[name]} if state.average else {})}
             for kind, into in targets.items():
                 with torch.no_grad():
                     local_shard(into).copy_(local_shard(stored(f"{kind}.{name}", into)))
-            owner = _owner(state, parameter)
+            owner = owners[parameter]
             moments = {kind: stored(f"{kind}.{name}", parameter) for kind in MOMENTS if f"{kind}.{name}" in names}
             if (steps := info.optimizer_steps.get(name)) is not None:
                 fused = owner.param_groups[0].get("fused")

@@ -82,9 +82,11 @@ def _channels_last(clips_BCFHW: Tensor) -> Tensor:
     return clips_BCFHW.contiguous(memory_format=torch.channels_last_3d) if clips_BCFHW.is_cuda else clips_BCFHW
 
 
-def rebuilding_losses(rebuilt_BCFHW: Tensor, clip_BCFHW: Tensor, config: StageConfig) -> Losses:
-    """How far rebuilt clips are from true ones, in [-1, 1]: the parts of the loss, their sum, and the PSNR in dB."""
-    weight = moving_weight(clip_BCFHW, config.moving)
+def rebuilding_losses(rebuilt_BCFHW: Tensor, clip_BCFHW: Tensor, weight: Tensor, config: StageConfig) -> Losses:
+    """How far rebuilt clips are from true ones, in [-1, 1]: the parts of the loss, their sum, and the PSNR in dB.
+
+    weight: of each pixel, from `moving_weight`.
+    """
     error = weight * (rebuilt_BCFHW - clip_BCFHW)
     zero = torch.zeros_like(error)
     parts = {
@@ -149,18 +151,19 @@ class VaeLearner(Learner):
 
     def forward(self, batch: Batch) -> Losses:
         clip, config = batch["clip"], self.settings
-        vae = self.decoder.vae
+        vae, weight = self.decoder.vae, moving_weight(clip, config.moving)
         posterior = vae.encode(_channels_last(clip)).latent_dist
         latents = posterior.mean + posterior.std * batch["noise"]
         found: Losses = {}
         if any(own.requires_grad for own in vae.decoder.parameters()) or not hasattr(vae, "tiny"):
             rebuilt = vae.decode(_channels_last(latents)).sample.float()
             kl = divergence(posterior.mean.float(), posterior.logvar.float())
-            found = rebuilding_losses(rebuilt, clip, config) | {"kl": kl}
+            found = rebuilding_losses(rebuilt, clip, weight, config) | {"kl": kl}
             found["loss"] = found["loss"] + config.kl * kl
         if hasattr(vae, "tiny"):
-            small = rebuilding_losses(rearrange(vae.tiny(latents).float(), "b f c h w -> b c f h w"), clip, config)
-            found = {**found, "tiny_psnr": small["psnr"], "loss": found.get("loss", 0) + small["loss"]}
+            small = rearrange(vae.tiny(latents).float(), "b f c h w -> b c f h w")
+            tiny = rebuilding_losses(small, clip, weight, config)
+            found = {**found, "tiny_psnr": tiny["psnr"], "loss": found.get("loss", 0) + tiny["loss"]}
         return found
 
 

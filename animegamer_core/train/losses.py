@@ -61,9 +61,13 @@ def motion_error(got_BCFHW: Tensor, wanted_BCFHW: Tensor) -> Tensor:
 
 
 def moving_weight(clip_BCFHW: Tensor, factor: float, least: float = 0.06, around: int = 3) -> Tensor:
-    """(B, 1, F, H, W), 1 on average: `factor` times as much for pixels that differ from the frame before by `least` or
-    more, and for those up to `around` pixels away, as for the rest.
+    """(B, 1, F, H, W), or one value if factor is 1: the weight of each pixel, 1 on average.
+
+    Pixels that differ from the frame before by `least` or more, and those up to `around` pixels away, weigh `factor`
+    times as much as the rest.
     """
+    if factor == 1:
+        return clip_BCFHW.new_ones(1, 1, 1, 1, 1)
     moved = (clip_BCFHW.diff(dim=2).abs().amax(1, keepdim=True) > least).float()
     grown = F.max_pool3d(F.pad(moved, (0, 0, 0, 0, 1, 0)), (1, 2 * around + 1, 2 * around + 1), 1, (0, around, around))
     weight = 1 + (factor - 1) * grown

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from .. import json_files
-from ..files import is_plain_name, write_text
+from ..files import free_bytes, is_plain_name, write_text
 from ..messages import shortened
 from ..spec import LARGEST
 
@@ -87,13 +86,6 @@ def finite_extremes(tensor: torch.Tensor, where: str) -> torch.Tensor | None:
     if not extremes.isfinite().all():
         raise CheckpointError(f"{where} holds NaN or infinity; the file is damaged, or its training failed")
     return extremes
-
-
-def free_bytes(folder: Path) -> int:
-    """What is free on the disk of a folder, which may not exist yet."""
-    return shutil.disk_usage(
-        next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
-    ).free
 
 
 def check_room(folder: Path, needed: int, purpose: str) -> None:

@@ -38,7 +38,7 @@ LOOKED_AT = 4  # frames of a clip that are searched for text
 EDGE = 0.25  # of the picture's height, at the top and the bottom: where subtitles are
 SUBTITLE_ROWS, SIGN_ROWS = 2, 2  # most rows of a subtitle and of a sign
 CENTRED = 0.05  # of the picture's width: largest distance of a title's middle from the picture's
-MIDDLE, HEIGHTS = 1 / 3, 40  # of the picture's height: where no subtitles are; heights elsewhere that are told apart
+MIDDLE, HEIGHTS = 1 / 3, 40  # of the picture's height: where no subtitles are; number of heights elsewhere
 LEAST_CLIPS, LEAST_SUBTITLED, MOST_SIGNS = 3, 0.1, 1 / 3  # clips; fractions of a film's clips
 
 
