@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from .looks import LOOKS, WHITE, Look
 from .pen import RGB, Pen, Point, mix
 from .props import draw_scarf
+from .shapes import draw_shapes
 
 DARK, BLUSH = (52, 40, 58), (250, 164, 158)
 THIGH, SHIN, TORSO, UPPER_ARM, FOREARM = 8.5, 8.5, 19.0, 10.0, 10.0
@@ -39,15 +40,15 @@ def draw_figure(pen: Pen, name: str, pose: Pose, *, scarf: RGB | None = None, le
     look = LOOKS[name]
     body = pen.at(0, 0, pose.lean)
     head = body.at(0, -TORSO - 1, pose.tilt).at(0, -11.5)
-    if look.tail:
-        _tail(body, look, pose.hair)
-    look.back(head, look, pose.hair)
+    colours = vars(look)
+    draw_shapes(body.at(-5, -3, pose.hair * 0.7), look.tail, colours)
+    draw_shapes(head, look.back, colours, pose.hair)
     if legs:
         for x, angles in ((-4.2, pose.left_leg), (4.2, pose.right_leg)):
             _leg(pen.at(x, -1), look, angles)
     _torso(body, look)
     _head(head, look, pose)
-    look.front(head, look, pose.hair)
+    draw_shapes(head, look.front, colours, pose.hair)
     if scarf is not None:
         draw_scarf(body.at(0, -TORSO + 0.5), scarf, pose.hair)
     for x, angles in ((-7.5, pose.left_arm), (7.5, pose.right_arm)):
@@ -64,10 +65,11 @@ def hand(pen: Pen, pose: Pose, right: bool) -> Pen:
 def _arm(pen: Pen, look: Look, angles: Point) -> None:
     upper = pen.at(0, 0, -angles[0])
     lower = upper.at(0, UPPER_ARM, angles[0] - angles[1])
+    sleeves = look.sleeves or look.top
     lower.oval(0, FOREARM, 2.9, 2.9, look.skin)
-    upper.stroke([(0, 0), (0, UPPER_ARM)], 5.2, look.top)
-    lower.stroke([(0, 0), (0, FOREARM - 2.5)], 5.0, look.top)
-    upper.stroke([(0, 0.5), (0, UPPER_ARM)], 4.0, look.top, line=False)
+    upper.stroke([(0, 0), (0, UPPER_ARM)], 5.2, sleeves)
+    lower.stroke([(0, 0), (0, FOREARM - 2.5)], 5.0, sleeves)
+    upper.stroke([(0, 0.5), (0, UPPER_ARM)], 4.0, sleeves, line=False)
 
 
 def _leg(pen: Pen, look: Look, angles: Point) -> None:
@@ -103,12 +105,7 @@ def _torso(pen: Pen, look: Look) -> None:
         look.trim,
         line=False,
     )
-
-
-def _tail(pen: Pen, look: Look, sway: float) -> None:
-    tail = pen.at(-5, -3, sway * 0.7)
-    tail.blob([(2, 3), (-10, 4), (-20, -4), (-25, -17), (-19, -27), (-11, -18), (-6, -8), (3, -3)], look.hair)
-    tail.blob([(-24, -15), (-19, -27), (-12, -19), (-18, -14)], WHITE, line=False)
+    draw_shapes(pen, look.clothes, vars(look))
 
 
 def _head(pen: Pen, look: Look, pose: Pose) -> None:
@@ -117,9 +114,7 @@ def _head(pen: Pen, look: Look, pose: Pose) -> None:
         look.skin,
     )
     shift = 3.2 * pose.face
-    if look.tail:
-        pen.oval(shift, 7.4, 7.2, 4.6, (255, 246, 232), line=False)
-        pen.oval(shift * 1.3, 4.8, 1.9, 1.4, DARK, line=False)
+    draw_shapes(pen, look.face, vars(look), pose.face)
     for side in (-1, 1):
         pen.oval(side * 9.2 + shift * 0.6, 6.4, 2.8, 1.8, BLUSH, line=False)
         _eye(pen.at(side * 5.7 + shift, 1.8), look, pose)

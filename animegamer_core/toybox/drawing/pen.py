@@ -57,7 +57,7 @@ def _circle(points: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def _spline(knots: int, steps: int = 5) -> np.ndarray:
+def spline(knots: int, steps: int = 5) -> np.ndarray:
     """Return the matrix (knots * steps, knots) that turns knots into points of a closed Catmull-Rom curve."""
     t = np.arange(steps)[:, None] / steps
     basis = np.concatenate(
@@ -117,7 +117,7 @@ class Pen:
 
     def blob(self, knots: Sequence[Point] | np.ndarray, fill: RGB, *, line: bool = True) -> None:
         """Fill the smooth closed curve through the knots."""
-        self.shape(_spline(len(knots)) @ np.asarray(knots, dtype=float), fill, line=line)
+        self.shape(spline(len(knots)) @ np.asarray(knots, dtype=float), fill, line=line)
 
     def oval(self, x: float, y: float, rx: float, ry: float, fill: RGB, *, line: bool = True) -> None:
         """Fill an ellipse with radii rx and ry around (x, y)."""
@@ -128,7 +128,7 @@ class Pen:
             self.draw.polygon(self._canvas(grown), fill=self.light.line(colour))
         self.draw.polygon(self._canvas(unit * (rx, ry) + (x, y)), fill=colour)
 
-    def stroke(self, points: Sequence[Point], width: float, fill: RGB, *, line: bool = True) -> None:
+    def stroke(self, points: Sequence[Point] | np.ndarray, width: float, fill: RGB, *, line: bool = True) -> None:
         """Draw a path of this width, with round ends and joints."""
         xy = self._canvas(np.asarray(points, dtype=float))
         colour = self.light.on(fill)
