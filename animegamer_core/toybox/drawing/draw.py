@@ -13,7 +13,7 @@ from ..world import AMPLITUDES, COLOURS, FRAMES, HEIGHT, WIDTH, Scene
 from .films import LEFT, STYLES, TOP
 from .lively import LIVELY_MOTIONS
 from .pen import Pen
-from .places import PLACE_SCALE, place_layers
+from .places import CANVAS_SCALE, PLACE_SCALE, place_canvas, place_layers
 from .props import draw_car, draw_umbrella
 from .quiet import QUIET_MOTIONS
 from .stage import Beat, Characters
@@ -68,14 +68,19 @@ CAMERAS: dict[str, Camera] = {
 }
 
 
-def draw_shot(scene: Scene) -> np.ndarray:
-    """Return the scene's shot: uint8 RGB (17, 96, 144, 3), the same for the same scene."""
-    return np.stack([draw_frame(scene, index) for index in range(FRAMES)])
+def draw_shot(scene: Scene, size: int = 1) -> np.ndarray:
+    """Return the scene's shot: uint8 RGB (17, 96 * size, 144 * size, 3), the same for the same scene. size: 1 or 2."""
+    return np.stack([draw_frame(scene, index, size) for index in range(FRAMES)])
 
 
-def draw_frame(scene: Scene, index: float) -> np.ndarray:
-    """Return one frame, uint8 RGB (96, 144, 3). index: 0..16 in the shot; fractions and later times are allowed."""
+def draw_frame(scene: Scene, index: float, size: int = 1) -> np.ndarray:
+    """Return one frame, uint8 RGB (96 * size, 144 * size, 3). size: 1 or 2.
+
+    index: 0..16 in the shot; fractions and later times are allowed.
+    """
     turn = index / (FRAMES - 1)
+    if size > 1:
+        return np.asarray(_sharp_frame(scene, turn, size))
     camera = CAMERAS[scene.motion]
     x, y = camera.offset(scene.amplitude, turn)
     far, near = place_layers(scene.film, scene.place, scene.time)
@@ -98,25 +103,53 @@ def _actors(scene: Scene, turn: float, moved: tuple[float, float]) -> Image.Imag
 
     moved: the camera's displacement. The pen moves them by whole enlarged pixels, and resizing by the rest.
     """
-    rng = random.Random(f"jitter:{scene.seed}")
-    aside, size, later = rng.uniform(-2, 2), rng.uniform(0.97, 1.02), rng.uniform(-0.02, 0.02)
     image = Image.new("RGBA", ((WIDTH + 2) * ACTOR_SCALE, (HEIGHT + 2) * ACTOR_SCALE))
     whole = [math.floor(-shift * ACTOR_SCALE) / ACTOR_SCALE for shift in moved]
     rest = [-shift - floor for shift, floor in zip(moved, whole, strict=True)]
-    style = STYLES[scene.film]
-    night = scene.time == "night"
-    origin = (1 + whole[0] + WIDTH / 2 + aside, 1 + whole[1] + 90)
-    pen = Pen.on(image, style.actor_light(night), ACTOR_SCALE, origin).at(0, 0, 0, size).at(-WIDTH / 2, -90)
-    beat = Beat(turn + later, (scene.amplitude / AMPLITUDES[1]) ** 0.9)
-    _draw_prop(pen.under(style.prop_light(night)), scene, beat)
-    scarf = COLOURS[scene.prop_colour] if scene.prop == "scarf" else None
-    MOTION_DRAWINGS[scene.motion](pen, Characters(scene.character, scene.partner, scarf), beat)
+    pen = Pen.on(image, STYLES[scene.film].day, ACTOR_SCALE, (1 + whole[0], 1 + whole[1]))
+    _draw_actors(pen, scene, turn)
     box = [(1 - part) * ACTOR_SCALE for part in rest]
     return image.resize(
         (WIDTH, HEIGHT),
         Image.Resampling.BILINEAR,
         box=(*box, box[0] + WIDTH * ACTOR_SCALE, box[1] + HEIGHT * ACTOR_SCALE),
     )
+
+
+def _draw_actors(pen: Pen, scene: Scene, turn: float) -> None:
+    """Draw the prop and the figures, a little different for each seed; the pen's origin is the frame's corner."""
+    rng = random.Random(f"jitter:{scene.seed}")
+    aside, size, later = rng.uniform(-2, 2), rng.uniform(0.97, 1.02), rng.uniform(-0.02, 0.02)
+    style, night = STYLES[scene.film], scene.time == "night"
+    lit = pen.at(WIDTH / 2 + aside, 90, 0, size).at(-WIDTH / 2, -90).under(style.actor_light(night))
+    beat = Beat(turn + later, (scene.amplitude / AMPLITUDES[1]) ** 0.9)
+    _draw_prop(lit.under(style.prop_light(night)), scene, beat)
+    scarf = COLOURS[scene.prop_colour] if scene.prop == "scarf" else None
+    MOTION_DRAWINGS[scene.motion](lit, Characters(scene.character, scene.partner, scarf), beat)
+
+
+def _sharp_frame(scene: Scene, turn: float, size: int) -> Image.Image:
+    """Draw everything on one enlarged picture, and shrink it once.
+
+    Layers and figures move by whole enlarged pixels; shrinking moves them by the rest of the near layer's path.
+    """
+    camera = CAMERAS[scene.motion]
+    x, y = camera.offset(scene.amplitude, turn)
+    far, near = place_canvas(scene.film, scene.place, scene.time)
+    wide, high = WIDTH * CANVAS_SCALE, HEIGHT * CANVAS_SCALE
+    left, top = (x - LEFT) * CANVAS_SCALE, (y - TOP) * CANVAS_SCALE
+    rest = (left % 1, top % 1)
+    picture = _crop(far, left + (FAR_FRACTION - 1) * x * CANVAS_SCALE, top + (FAR_FRACTION - 1) * y * CANVAS_SCALE)
+    picture.paste(near, (-math.floor(left), -math.floor(top)), near)
+    pen = Pen.on(picture, STYLES[scene.film].day, CANVAS_SCALE, (rest[0] / CANVAS_SCALE, rest[1] / CANVAS_SCALE))
+    _draw_actors(pen if camera.pan else pen.at(-x, -y), scene, turn)
+    box = (*rest, rest[0] + wide, rest[1] + high)
+    return picture.resize((WIDTH * size, HEIGHT * size), Image.Resampling.BOX, box=box)
+
+
+def _crop(layer: Image.Image, left: float, top: float) -> Image.Image:
+    x, y = math.floor(left), math.floor(top)
+    return layer.crop((x, y, x + WIDTH * CANVAS_SCALE + 1, y + HEIGHT * CANVAS_SCALE + 1))
 
 
 def _draw_prop(pen: Pen, scene: Scene, beat: Beat) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -39,7 +39,7 @@ class Light:
 
     def line(self, colour: RGB) -> RGB:
         """Return the outline's colour for a surface of this colour, to which the light was already applied."""
-        return mix(colour, self.ink, 0.5)
+        return _inked(colour, self.ink)
 
 
 @lru_cache(maxsize=4096)
@@ -48,6 +48,9 @@ def _lit(light: Light, colour: RGB) -> RGB:
     tinted = [c + (t - c) * light.fraction for c, t in zip(lit, light.tint, strict=True)]
     red, green, blue = (max(0, min(255, round(c))) for c in tinted)
     return red, green, blue
+
+
+_inked = lru_cache(maxsize=4096)(partial(mix, fraction=0.5))
 
 
 @lru_cache(maxsize=64)
@@ -83,20 +86,21 @@ class Pen:
     draw: ImageDraw.ImageDraw
     light: Light
     matrix: tuple[float, float, float, float, float, float]
+    soft: ImageDraw.ImageDraw  # blends translucent colours into an image without alpha
     outline: float = 0.7
 
     @classmethod
     def on(cls, image: Image.Image, light: Light, scale: float, origin: Point) -> Pen:
         """Return a pen for an image enlarged by `scale`, with its (0, 0) at `origin` in frame pixels."""
         matrix = (scale, 0.0, 0.0, scale, origin[0] * scale, origin[1] * scale)
-        return cls(ImageDraw.Draw(image), light, matrix)
+        return cls(ImageDraw.Draw(image), light, matrix, ImageDraw.Draw(image, "RGBA"))
 
     def at(self, x: float, y: float, angle: float = 0.0, scale: float = 1.0) -> Pen:
         """Return a pen whose origin is at (x, y), turned by `angle` and enlarged by `scale`."""
         a, b, c, d, e, f = self.matrix
         cos, sin = scale * math.cos(math.radians(angle)), scale * math.sin(math.radians(angle))
         turned = (a * cos + b * sin, b * cos - a * sin, c * cos + d * sin, d * cos - c * sin)
-        return replace(self, matrix=(*turned, a * x + b * y + e, c * x + d * y + f))
+        return Pen(self.draw, self.light, (*turned, a * x + b * y + e, c * x + d * y + f), self.soft, self.outline)
 
     def under(self, light: Light) -> Pen:
         """Return the same pen with another light."""
@@ -130,15 +134,16 @@ class Pen:
 
     def stroke(self, points: Sequence[Point] | np.ndarray, width: float, fill: RGB, *, line: bool = True) -> None:
         """Draw a path of this width, with round ends and joints."""
-        xy = self._canvas(np.asarray(points, dtype=float))
+        a, b, c, d, e, f = self.matrix  # quicker than numpy for the few points of a path
+        xy = [round(number) for x, y in points for number in (a * x + b * y + e, c * x + d * y + f)]
         colour = self.light.on(fill)
         if line:
             self._path(xy, width + 2 * self.outline, self.light.line(colour))
         self._path(xy, width, colour)
 
     def shade(self, x: float, y: float, rx: float, ry: float, alpha: int) -> None:
-        """Draw a translucent dark ellipse (a shadow on the ground); the layer must be empty there. alpha: 0..255."""
-        self.draw.polygon(self._canvas(_circle(28) * (rx, ry) + (x, y)), fill=(36, 30, 64, alpha))
+        """Draw a translucent dark ellipse (a shadow on the ground); an RGBA image must be empty. alpha: 0..255."""
+        self.soft.polygon(self._canvas(_circle(28) * (rx, ry) + (x, y)), fill=(36, 30, 64, alpha))
 
     def _path(self, xy: list[int], width: float, colour: RGB) -> None:
         thick = max(1, round(width * self._scale()))
@@ -153,5 +158,5 @@ class Pen:
 
     def _canvas(self, points: np.ndarray) -> list[int]:
         a, b, c, d, e, f = self.matrix
-        moved = points @ np.array([[a, c], [b, d]]) + (e, f)
+        moved = points @ np.array(((a, c), (b, d))) + (e, f)
         return np.rint(moved).astype(int).ravel().tolist()

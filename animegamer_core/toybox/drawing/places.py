@@ -16,7 +16,7 @@ from .outdoors import OUTDOORS
 from .pen import RGB, Pen, mix
 
 PLACE_SCALE = 2  # the layers' pixels per frame pixel
-SUPERSAMPLE = 2  # pixels drawn per pixel of a layer
+CANVAS_SCALE = 4  # the pixels drawn per frame pixel
 
 
 @lru_cache(maxsize=48)
@@ -25,18 +25,23 @@ def place_layers(film: str, place: str, time: str) -> tuple[Image.Image, Image.I
 
     The near layer has premultiplied alpha (Pillow's RGBa), so that it can be resampled.
     """
+    far, near = place_canvas(film, place, time)
+    return far.reduce(CANVAS_SCALE // PLACE_SCALE), near.reduce(CANVAS_SCALE // PLACE_SCALE).convert("RGBa")
+
+
+@lru_cache(maxsize=24)
+def place_canvas(film: str, place: str, time: str) -> tuple[Image.Image, Image.Image]:
+    """Return a place's far layer (RGB) and near layer (RGBA) as they are drawn, `CANVAS_SCALE` times frame size."""
     setting = Setting(film, time == "night")
     style = STYLES[film]
-    size = ((RIGHT - LEFT) * PLACE_SCALE * SUPERSAMPLE, (BOTTOM - TOP) * PLACE_SCALE * SUPERSAMPLE)
+    size = ((RIGHT - LEFT) * CANVAS_SCALE, (BOTTOM - TOP) * CANVAS_SCALE)
     far = _gradient(size, *(style.night_sky if setting.night else style.day_sky))
     near = Image.new("RGBA", size)
-    behind, before = (
-        Pen.on(layer, style.light(setting.night), PLACE_SCALE * SUPERSAMPLE, (-LEFT, -TOP)) for layer in (far, near)
-    )
+    behind, before = (Pen.on(layer, style.light(setting.night), CANVAS_SCALE, (-LEFT, -TOP)) for layer in (far, near))
     _sky(behind, setting)
     (OUTDOORS | INDOORS)[place](behind, before, setting)
     _ornament(before, setting)
-    return far.reduce(SUPERSAMPLE), near.reduce(SUPERSAMPLE).convert("RGBa")
+    return far, near
 
 
 def _gradient(size: tuple[int, int], top: RGB, bottom: RGB) -> Image.Image:
