@@ -1,22 +1,34 @@
-"""The three films' styles, and the canvas that places are drawn on."""
+"""The films' styles and the things in them, read from places.json, and the canvas that places are drawn on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from .pen import RGB, Light, Pen
+from ...json_files import read_json
+from .pen import RGB, Light, Pen, mix
+from .shapes import draw_shapes
 
 LEFT, TOP, RIGHT, BOTTOM = -20, -14, 240, 110  # the canvas, in frame pixels
+Shapes = tuple[str, ...]  # see shapes.py
 
 
 @dataclass(frozen=True)
 class FilmStyle:
-    """A film's palette: the light by day and by night, and the sky's colours (top, bottom) of both."""
+    """A film's palette: the light by day and by night, and the sky's colours (top, bottom) of both.
+
+    cloud: around (0, 0). sky: its sun, moon, stars. ornament: 36 px of the garland along the top of every place.
+    ground: 36 px of what lies on the ground outdoors.
+    """
 
     day: Light
     night: Light
     day_sky: tuple[RGB, RGB]
     night_sky: tuple[RGB, RGB]
+    cloud: Shapes
+    sky: Shapes
+    ornament: Shapes
+    ground: Shapes = ()
 
     def light(self, night: bool) -> Light:
         """Return the light that places are drawn in."""
@@ -35,26 +47,27 @@ class FilmStyle:
         return Light(ink, gain=(0.9, 0.9, 0.94)) if night else Light(ink)
 
 
-STYLES: dict[str, FilmStyle] = {
-    "meadow": FilmStyle(
-        Light((92, 60, 40), tint=(255, 238, 190), fraction=0.16),
-        Light((34, 26, 44), gain=(0.32, 0.44, 0.52), lift=(10, 18, 36), tint=(30, 92, 96), fraction=0.16),
-        ((112, 190, 236), (238, 248, 232)),
-        ((14, 44, 82), (74, 128, 140)),
-    ),
-    "harbour": FilmStyle(
-        Light((38, 62, 104), tint=(206, 234, 255), fraction=0.26),
-        Light((16, 26, 62), gain=(0.28, 0.42, 0.68), lift=(6, 16, 52), tint=(30, 60, 130), fraction=0.2),
-        ((70, 156, 240), (214, 242, 255)),
-        ((10, 26, 92), (48, 92, 168)),
-    ),
-    "lantern": FilmStyle(
-        Light((98, 44, 92), tint=(255, 190, 206), fraction=0.28),
-        Light((40, 18, 60), gain=(0.44, 0.36, 0.62), lift=(20, 8, 46), tint=(96, 40, 120), fraction=0.18),
-        ((176, 140, 226), (255, 214, 190)),
-        ((44, 20, 92), (128, 70, 150)),
-    ),
-}
+@dataclass(frozen=True)
+class WrittenPlace:
+    """A place that is written as shapes: its far and its near layer."""
+
+    far: Shapes
+    near: Shapes
+    indoors: bool = False
+
+
+@dataclass(frozen=True)
+class PlacesFile:
+    """What is in places.json. things: shapes by name. sides: names of things to put aside, indoors and outdoors."""
+
+    films: dict[str, FilmStyle]
+    things: dict[str, Shapes]
+    places: dict[str, WrittenPlace]
+    sides: dict[str, Shapes]
+
+
+WRITTEN = read_json(Path(__file__).with_name("places.json"), PlacesFile)
+STYLES = WRITTEN.films
 
 
 @dataclass(frozen=True)
@@ -63,6 +76,13 @@ class Setting:
 
     film: str
     night: bool
+
+    def draw(self, pen: Pen, shapes: Shapes) -> None:
+        """Draw shapes, which may use things, and the colours cloud (of clouds) and pane (of windows)."""
+        style, white = STYLES[self.film], (255, 255, 255)
+        top, bottom = style.night_sky if self.night else style.day_sky
+        cloud, pane = mix(bottom, white, 0.12 if self.night else 0.8), top if self.night else mix(top, white, 0.35)
+        draw_shapes(pen, shapes, {"cloud": cloud, "pane": pane}, night=self.night, things=WRITTEN.things)
 
 
 def unlit_pen(pen: Pen) -> Pen:

@@ -1,10 +1,10 @@
-"""Draws shapes that are written as text, as in looks.json: "kind colour points".
+"""Draws shapes that are written as text, as in looks.json and places.json: "kind colour points".
 
 Kinds: blob (a smooth closed curve), shape (a polygon), oval (centre, radii), box (two corners), path (an open line with
-round ends, width=3), or a thing: the name of a list of shapes. A colour is a name such as hair, or #rrggbb; a last "-"
-makes it darker, "+" lighter. A point is x,y, or x,y,dx,dy if it sways (dy may be left out). More words: plain (without
-outline), @x,y,angle,scale (where to draw it, once for each), every=36 (there and again every 36 pixels), day or night
-(only then), lit (it glows: the scene's light does not change it).
+round ends, width=3), or a thing: the name of a list of shapes, in which a colour that follows is called own. A colour
+is a name such as hair, or #rrggbb; a last "-" makes it darker, "+" lighter. A point is x,y, or x,y,dx,dy if it sways
+(dy may be left out). More words: plain (without outline), @x,y,angle,scale (where to draw it, once for each), every=36
+(there and again every 36 pixels), day or night (only then), lit (it glows: the scene's light does not change it).
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def draw_shapes(
         lit = pen.under(Light(pen.light.ink)) if "lit" in shape.words else pen
         for at in (lit.at(*spot) for spot in shape.spots) if shape.spots else (lit,):
             if shape.kind in things:
-                draw_shapes(at, things[shape.kind], colours, sway, night=night, things=things)
+                own = {**colours, "own": colour_of(shape.fill, colours)} if shape.fill else colours
+                draw_shapes(at, things[shape.kind], own, sway, night=night, things=things)
             else:
                 _draw(at, shape, colour_of(shape.fill, colours), sway)
 
