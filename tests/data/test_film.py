@@ -412,6 +412,24 @@ def test_damage_costs_the_frames_up_to_the_next_key_frame_and_is_told_in_seconds
     assert next(frames_at(iter(frames), [gap.seconds - gap.lost / 2])) is None
 
 
+@pytest.mark.parametrize(("kind", "codec"), [("avi", "mjpeg"), ("wmv", "wmv2"), ("avi", "msmpeg4")])
+def test_damage_that_a_decoder_notices_only_if_asked_is_left_out(kind, codec, tmp_path):
+    tags = {"pix_fmt": "yuvj420p"} if codec == "mjpeg" else {"gop_size": 12}
+    film = write_film(tmp_path / f"film.{kind}", noise(48), codec=codec, tags=tags)
+    whole = {round(frame.seconds, 2): frame.rgb.astype(int) for frame in read_frames(film)}
+    data = bytearray(film.read_bytes())
+    with av.open(str(film)) as container:
+        packet = [packet for packet in container.demux(video=0) if packet.size][20]
+    hit = slice(packet.pos + packet.size // 2, packet.pos + packet.size - 8)
+    data[hit] = bytes(byte ^ 0x5A for byte in data[hit])
+    film.write_bytes(data)
+    frames = []
+    with pytest.raises(FilmError, match=r"\d s of 2\.\d s are damaged"):
+        frames.extend(read_frames(film))
+    assert 24 <= len(frames) < 48
+    assert all(np.abs(frame.rgb - whole[round(frame.seconds, 2)]).mean() < 1 for frame in frames)
+
+
 def test_what_follows_damage_in_a_film_of_one_key_frame_is_lost_and_no_opening(tmp_path):
     film = write_film(tmp_path / "film.mkv", noise(120), tags={"gop_size": 999})
     data = bytearray(film.read_bytes())

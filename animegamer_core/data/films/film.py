@@ -41,6 +41,8 @@ _LATE = 1.0  # seconds by which a time may exceed the film's length
 _USUAL_FPS = 25.0
 _DOUBTED_FPS = 240.0  # a stated rate from here on is often the container's clock, such as WebM's 1000
 _MOST_FPS = 1000.0
+# Damage that a decoder looks for only if told to, by codec (`err_detect`); elsewhere it also refuses oddities.
+_CHECKS = {"mjpeg": "explode"} | dict.fromkeys(("wmv1", "wmv2", "msmpeg4v2", "msmpeg4"), "bitstream+buffer")
 _BETWEEN = 512  # bytes that may lie between two packets that follow each other
 _SPANS_NAMED = 3  # most damaged spans in a message
 _LEAST_SIDE = 16  # pixels of a film; smaller ones are for tests and tracking
@@ -75,6 +77,8 @@ class FilmFile:
         self.stream = _video_track(path, container)
         self.stream.thread_type = "AUTO"
         self.stream.codec_context.thread_count = threads
+        if checks := _CHECKS.get(self.stream.codec_context.name):
+            self.stream.codec_context.options = {"err_detect": checks}
         self.seconds = _length(container, self.stream)
         self._reached = self._track_end = -math.inf  # seconds by the file's clock, of all tracks and of this one
         self._failure, self._stopped, self.step = "", False, 0.0
