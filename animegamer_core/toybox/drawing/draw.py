@@ -14,7 +14,7 @@ from .films import LEFT, STYLES, TOP
 from .lively import LIVELY_MOTIONS
 from .pen import Pen
 from .places import CANVAS_SCALE, PLACE_SCALE, place_canvas, place_layers
-from .props import draw_car, draw_umbrella
+from .props import draw_thing
 from .quiet import QUIET_MOTIONS
 from .stage import Beat, Characters
 
@@ -65,6 +65,32 @@ CAMERAS: dict[str, Camera] = {
     "swing": Camera(gain=0.35, power=1.28),
     "climb": Camera(gain=0.43, power=1.23),
     "swim": Camera(gain=0.53, power=1.27),
+}
+
+
+@dataclass(frozen=True)
+class Spot:
+    """Where a prop is, and how it moves. swing: degrees around (x, y). sway: see `draw_thing`. Both: at full strength.
+
+    front: whether it is in front of the figures.
+    """
+
+    x: float
+    y: float
+    scale: float = 1.0
+    angle: float = 0.0
+    swing: float = 0.0
+    sway: float = 0.0
+    cycles: int = 2
+    front: bool = False
+
+
+SPOTS: dict[str, Spot] = {  # a scarf has none: it is drawn with the figure
+    "car": Spot(72, 83, scale=1.12, sway=2, cycles=4),
+    "umbrella": Spot(121, 88, angle=10, swing=8),
+    "balloon": Spot(120, 89, swing=7, cycles=1),
+    "flag": Spot(105, 91, sway=4),
+    "cat": Spot(120, 92, sway=16, front=True),
 }
 
 
@@ -123,9 +149,11 @@ def _draw_actors(pen: Pen, scene: Scene, turn: float) -> None:
     style, night = STYLES[scene.film], scene.time == "night"
     lit = pen.at(WIDTH / 2 + aside, 90, 0, size).at(-WIDTH / 2, -90).under(style.actor_light(night))
     beat = Beat(turn + later, (scene.amplitude / AMPLITUDES[1]) ** 0.9)
-    _draw_prop(lit.under(style.prop_light(night)), scene, beat)
+    beside = lit.under(style.prop_light(night))
+    _draw_prop(beside, scene, beat, front=False)
     scarf = COLOURS[scene.prop_colour] if scene.prop == "scarf" else None
     MOTION_DRAWINGS[scene.motion](lit, Characters(scene.character, scene.partner, scarf), beat)
+    _draw_prop(beside, scene, beat, front=True)
 
 
 def _sharp_frame(scene: Scene, turn: float, size: int) -> Image.Image:
@@ -152,8 +180,9 @@ def _crop(layer: Image.Image, left: float, top: float) -> Image.Image:
     return layer.crop((x, y, x + WIDTH * CANVAS_SCALE + 1, y + HEIGHT * CANVAS_SCALE + 1))
 
 
-def _draw_prop(pen: Pen, scene: Scene, beat: Beat) -> None:
-    if scene.prop == "car":
-        draw_car(pen.at(72, 83, 0, 1.12), COLOURS[scene.prop_colour], beat.wave(2, 4))
-    elif scene.prop == "umbrella":
-        draw_umbrella(pen.at(121, 88), COLOURS[scene.prop_colour], 10 + beat.wave(8, 2))
+def _draw_prop(pen: Pen, scene: Scene, beat: Beat, *, front: bool) -> None:
+    """Draw the scene's prop if it belongs in front of the figures (`front`), or behind them."""
+    spot = SPOTS.get(scene.prop or "")
+    if spot is not None and spot.front == front:
+        at = pen.at(spot.x, spot.y, 0, spot.scale).at(0, 0, spot.angle + beat.wave(spot.swing, spot.cycles))
+        draw_thing(at, scene.prop, beat.wave(spot.sway, spot.cycles), COLOURS[scene.prop_colour])

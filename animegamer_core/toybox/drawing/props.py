@@ -1,41 +1,20 @@
-"""Draws the three props: car, umbrella and scarf. A game chooses its prop's colour once."""
+"""Draws scarves, and the things of things.json: the other props, and what motions need."""
 
 from __future__ import annotations
 
-from .pen import RGB, Pen, mix, points
+from pathlib import Path
 
-GLASS, TYRE, HUB, WOOD = (196, 226, 240), (62, 58, 70), (222, 220, 214), (140, 96, 64)
+from ...json_files import read_json
+from .looks import WHITE
+from .pen import RGB, Pen, mix
+from .shapes import draw_shapes
 
-
-def draw_car(pen: Pen, colour: RGB, bob: float) -> None:
-    """Draw a small round car, 92 px wide and about 45 px high, on the ground at y = 0. bob: px that lower its body."""
-    shade = mix(colour, (40, 30, 60), 0.28)
-    body = pen.at(0, bob)
-    body.blob([(-26, -22), (-20, -40), (0, -43), (20, -40), (28, -22), (0, -18)], colour)
-    for x in (-10, 11):
-        body.blob([(x - 9, -24), (x - 7, -36), (x, -38), (x + 7, -36), (x + 9, -24)], GLASS)
-    body.blob(
-        [(-46, -12), (-45, -22), (-34, -26), (0, -25), (34, -26), (45, -21), (46, -11), (40, -5), (-40, -5)], colour
-    )
-    body.blob([(-46, -9), (-30, -12), (30, -12), (46, -9), (40, -4), (-40, -4)], shade, line=False)
-    for x in (-43, 43):
-        body.oval(x, -18, 3.2, 3.6, (255, 246, 200))
-    for x in (-27, 27):
-        pen.oval(x, -7, 9, 9, TYRE)
-        pen.oval(x, -7, 4.2, 4.2, HUB, line=False)
+THINGS: dict[str, tuple[str, ...]] = read_json(Path(__file__).with_name("things.json"), dict[str, tuple[str, ...]])
 
 
-def draw_umbrella(pen: Pen, colour: RGB, sway: float) -> None:
-    """Draw an open umbrella that stands on the ground at (0, 0), turned by `sway` degrees."""
-    top = pen.at(0, 0, sway)
-    shade = mix(colour, (40, 30, 60), 0.22)
-    top.stroke([(0, -50), (0, -2), (-3, 2), (-6, -1)], 2.2, WOOD)
-    top.blob(
-        points("-23,-34 -18,-48 0,-56 18,-48 23,-34 15,-36.5 8,-34 0,-36.5 -8,-34 -15,-36.5"),
-        colour,
-    )
-    top.shape([(-8, -35), (-6, -46), (0, -55), (6, -46), (8, -35), (0, -37)], shade, line=False)
-    top.oval(0, -56.5, 1.6, 2.2, WOOD)
+def draw_thing(pen: Pen, name: str, sway: float = 0.0, colour: RGB = WHITE) -> None:
+    """Draw a thing of things.json, where `colour` is called own. sway: how far what can sway is moved."""
+    draw_shapes(pen, THINGS[name], {"own": colour, "shade": mix(colour, (40, 30, 60), 0.28)}, sway)
 
 
 def draw_scarf(pen: Pen, colour: RGB, flutter: float) -> None:
