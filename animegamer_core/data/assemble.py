@@ -107,13 +107,16 @@ def assemble_dataset(
         places = {film: place for place, film in enumerate(films)}
         records.sort(key=lambda record: (places.get(record.film, len(places)), record.start))
         counts = Counter(row.reason.split(" of ")[0] for row in dropped)  # 'duplicate of <clip>' as duplicate
+        more = "cut more of a film"
+        if counts["credits"]:
+            more += ", or keep clips with text: build in another folder with --most-text 1"
         if not records:
             why = ", ".join(f"{n} {reason}" for reason, n in counts.items()) or _too_short(films, settings.shape)
-            raise ValueError(f"{out} has no clip ({why}); cut more of a film")
+            raise ValueError(f"{out} has no clip ({why}); {more}")
         try:
             records, levels = with_levels(records)
         except ValueError as error:
-            raise ValueError(f"{out}: {error}; cut more of a film") from error
+            raise ValueError(f"{out}: {error}; {more}") from error
         held_out_before = _held_out_before(out, known)
         report = _caption(out, records, captioner, references, workers, on_progress or (lambda what, done, total: None))
         write_text(out / DROPPED, jsonl_text(dropped))
