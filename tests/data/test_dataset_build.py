@@ -193,7 +193,7 @@ def test_films_without_a_clip_name_the_fades_of_their_longest_scene_or_the_optio
     with pytest.raises(ValueError, match=r"a clip takes 2 s, and the longest scene has \d\.\d s"):
         assemble_dataset(tmp_path / "out", SETTINGS)
     title = Cut(0.0, 2.0, "clips/film/00000000.mp4", text=((Line(0.1, 0.4, 0.8, 0.1),),) * 4)
-    (tmp_path / "out" / title.clip).parent.mkdir(exist_ok=True)
+    (tmp_path / "out" / title.clip).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "out" / title.clip).touch()
     add_scenes(tmp_path / "out", Span(tmp_path / "film.mp4", "film", 0, (), True), [[title]])
     with pytest.raises(ValueError, match=r"1 credits.*--most-text 1"):
