@@ -28,6 +28,7 @@ LARGEST_SEED = 2**31 - 1  # what every service takes
 BAD_GATEWAY = 502  # status of an error that states none
 _SHOWN = 300  # characters of a service's own message that are shown
 _FINAL = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)  # statuses that the next question would get too
+_NEVER_OPTIONS = (401, 402, 403, 408, 429)  # statuses of errors that are about no option
 _OPTIONS = ("max_tokens", "max_completion_tokens", "temperature", "seed")  # that some models refuse
 _PROBLEMS = {  # by the reason why a reply ended
     "content_filter": "the service refused to describe the pictures",
@@ -197,9 +198,9 @@ def _state_error(response: Any) -> None:
         body = json.loads(response.read())
     except ValueError:
         return  # a page, which is no completion
-    body = body if isinstance(body, Mapping) else {}
+    body = _first(body) if isinstance(_first(body), Mapping) else {}
     choice = _choice(body)
-    error = body.get("error") or choice.get("error")
+    error = _first(body.get("error") or body.get("errors") or choice.get("error"))
     if error or choice.get("finish_reason") == "error" or not isinstance(choice.get("message"), Mapping):
         code = str((error if isinstance(error, Mapping) else body).get("code"))
         response.status_code = int(code) if code.isdecimal() and 400 <= int(code) < 600 else BAD_GATEWAY
@@ -211,23 +212,35 @@ def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
 
 
+def _first(value: Any) -> Any:
+    """The first of a list, such as Gemini's errors; other values as they are."""
+    return value[0] if isinstance(value, list) and value else value
+
+
 def _reason(said: object) -> object:
     """The reason within an error as services send it; of the provider behind a service where that is stated."""
-    while isinstance(said, Mapping):
+    while True:
+        said = _first(said)
+        if isinstance(said, str) and said.lstrip()[:1] in ("{", "["):  # an error of the provider, as it came
+            try:
+                said = _first(json.loads(said))
+            except ValueError:
+                return said
+        if not isinstance(said, Mapping):
+            return said
         metadata = said.get("metadata")
         raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
-        places = (_choice(said).get("error"), said.get("error"), raw, said.get("message"), said.get("detail"))
-        inner = next(filter(None, places), None)
+        names = ("error", "errors", "message", "detail", "msg", "base_resp", "status_msg")
+        inner = next(filter(None, (_choice(said).get("error"), raw, *map(said.get, names))), None)
         if inner is None:
-            break
+            return said
         said = inner
-    return said
 
 
 def _refused(error: Any, options: Mapping[str, Any]) -> str | None:
     """The option of a question that the service does not take, by an error's parameter or text; None if it is another
     error. Other threads may have found the same meanwhile, so it is looked for among what this question had."""
-    if error.status_code not in (400, 422):
+    if error.status_code in _NEVER_OPTIONS:
         return None
     named = [name for name in _OPTIONS if name in options and name in str(error.body)]
     return error.param if error.param in options else next(iter(named), None)
@@ -254,7 +267,10 @@ def _content(question: Question) -> list[dict[str, Any]]:
 
 def _text_of(content: Any) -> str:
     """A message's text, which some services send as a list of parts, thoughts among them."""
-    if isinstance(content, list):
-        texts = [part.get("text") for part in content if isinstance(part, Mapping) and part.get("type") == "text"]
-        content = "".join(text for text in texts if isinstance(text, str))
-    return content.strip() if isinstance(content, str) else ""
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, Mapping) and _is_said(part) else part for part in parts]
+    return "".join(text for text in texts if isinstance(text, str)).strip()
+
+
+def _is_said(part: Mapping[str, Any]) -> bool:
+    return part.get("type", "text") in ("text", "output_text")

@@ -88,7 +88,11 @@ def test_a_refused_key_or_account_stops_the_run_and_shows_no_key(stub, refusal):
         refusal(500, message="start it with a projector"),
         Answer(body={"object": "error", "message": "start it with a projector", "code": 400}),
         Answer(body={"detail": [{"loc": ["body"], "msg": "start it with a projector"}]}, code=422),
-        Answer(body={"error": {"message": "Provider error", "metadata": {"raw": "start it with a projector"}}}),
+        Answer(
+            body={"error": {"message": "-", "metadata": {"raw": '{"error": {"message": "start it with a projector"}}'}}}
+        ),
+        Answer(body=[{"error": {"code": 400, "message": "start it with a projector"}}]),
+        Answer(body={"choices": None, "base_resp": {"status_code": 1, "status_msg": "start it with a projector"}}),
         Answer(body={"choices": [{"message": {"content": None}, "error": {"message": "start it with a projector"}}]}),
     ],
 )
@@ -107,7 +111,8 @@ def test_options_that_a_model_refuses_are_found_once_for_all_threads():
     class Strict(StubEndpoint):
         def take(self, asked):
             behaviour, refused = super().take(asked), strict(asked)
-            return behaviour if refused == CAPTION else refusal(422, message=f"{refused}: extra input not permitted")
+            code = {"seed": 200, "temperature": 404}.get(refused, 422)  # an error in a 200 is one of the request too
+            return behaviour if refused == CAPTION else refusal(code, message=f"{refused}: extra input not permitted")
 
     with Strict(lambda asked: CAPTION) as stub:
         shared = model(stub, retries=0)
@@ -122,7 +127,8 @@ def test_options_that_a_model_refuses_are_found_once_for_all_threads():
 
 def test_a_reply_in_parts_is_read_without_thoughts(stub):
     parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": CAPTION}]
-    assert ask(stub, [Answer(parts)]).text == CAPTION
+    for content in (parts, {"type": "output_text", "text": CAPTION}, [CAPTION]):
+        assert ask(stub, [Answer(content)]).text == CAPTION
 
 
 def test_a_url_has_no_password():

@@ -85,6 +85,8 @@ def test_a_valid_matching_reply_reads_as_it_was_meant(number, index, indices, co
     [
         "<think>\n\n</think>\n\n{}",
         "<S>Boy</S>? No, a girl.</think>{}",  # some templates open the thought in the prompt
+        "<Reasoning><S>Boy</S></Reasoning>{}",
+        "<|START_THINKING|><S>Boy</S><|END_THINKING|><|START_RESPONSE|>{}<|END_RESPONSE|>",
         "<|begin_of_box|>{}<|end_of_box|>",
         "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>{}<|return|>",
         "<answer>{}</answer>",

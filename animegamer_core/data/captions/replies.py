@@ -31,7 +31,10 @@ _MATCHING = re.compile(r"\[Num(?:ber)?\]\s*([0-9]{1,3})\s*\[(?:ID|Index)\]\s*([0
 # Latin letters, digits, spaces, commas, apostrophes, hyphens
 _PLAIN = re.compile(r"[a-z0-9\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f ,'\u2019-]*")
 # Thoughts before a reply, marks of a chat template and tags around it, as servers and models leave them.
-_WRAPPERS = re.compile(r"\A.*(?:</think(?:ing)?>|\[/THINK\]|<\|message\|>)|<\|[a-z_]+\|>|</?answer>", re.DOTALL)
+_THOUGHTS = (
+    r"</(?:seed:)?(?:think(?:ing)?|thought|reasoning|reflection)>|\[/THINK\]|\u25c1/think\u25b7|<\|END_THINKING\|>"
+)
+_WRAPPERS = re.compile(rf"\A.*(?:{_THOUGHTS}|<\|message\|>)|<\|[a-z_]+\|>|</?answer>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```\w*\s*\n(.*?)\n\s*```", re.DOTALL)
 _MATCHING_FORM = "[Number] and how many, then [Index] and the indices with commas between, and nothing else"
 
