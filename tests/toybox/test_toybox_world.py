@@ -35,8 +35,12 @@ from animegamer_core.toybox.world import (
 SEEDS = st.integers(0, 2**40)
 
 
+def in_company(motion: str) -> bool:
+    return motion in ("ball", "shake", "race") or (motion in MOTIONS and MOTIONS[motion].partner)
+
+
 def scene_of(character: str = "Miko", motion: str = "wave", **fields) -> Scene:
-    partner = next(name for name in CHARACTERS if name != character) if MOTIONS[motion].partner else None
+    partner = next(name for name in CHARACTERS if name != character) if in_company(motion) else None
     values = {"film": CHARACTERS[character].film, "partner": partner, "place": "beach", "time": "day"}
     return Scene(character=character, motion=motion, **(values | {"amplitude": 3.0, "seed": 7} | fields))
 
@@ -106,15 +110,15 @@ def test_a_shot_is_the_same_for_the_same_scene():
 
 @pytest.mark.parametrize("motion", sorted(CAMERAS))
 def test_a_drawing_goes_on_after_its_shot_without_a_jump(motion):
-    scene = next(scene for seed in range(200) for scene in sample_game(seed, turns=4).scenes if scene.motion == motion)
+    scene = scene_of(motion=motion, amplitude=12.0)
     frames = [draw_frame(scene, 14 + step / 3).astype(int) for step in range(16)]
     changes = [np.abs(first - second).mean() for first, second in itertools.pairwise(frames)]
     assert max(changes) < 4 * np.median(changes) + 2
 
 
-@pytest.mark.parametrize("motion", MOTIONS)
+@pytest.mark.parametrize("motion", CAMERAS)
 def test_characters_look_unlike_each_other_in_every_motion(motion):
-    partner = "Pico" if MOTIONS[motion].partner else None
+    partner = "Pico" if in_company(motion) else None
     names = [name for name in CHARACTERS if name != partner]
     frames = [draw_frame(scene_of(name, motion, film="meadow", partner=partner), 0) for name in names]
     assert all((difference(*pair) > 40).sum() > 250 for pair in itertools.combinations(frames, 2))
@@ -132,7 +136,7 @@ def test_drawings_are_those_that_the_shipped_weights_were_trained_on():
 
 
 @settings(max_examples=12, deadline=None)
-@given(st.sampled_from(("scarf", *SPOTS)), st.sampled_from(sorted(MOTIONS)), st.sampled_from(TIMES))
+@given(st.sampled_from(("scarf", *SPOTS)), st.sampled_from(sorted(CAMERAS)), st.sampled_from(TIMES))
 def test_a_props_colour_is_seen_under_every_motion(prop, motion, time):
     name = "Beni"
     for film in FILMS:
@@ -144,7 +148,7 @@ def test_a_props_colour_is_seen_under_every_motion(prop, motion, time):
 @pytest.mark.parametrize("motion", MOTIONS)
 def test_measured_motion_follows_the_amplitude(motion):
     rng = random.Random(motion)
-    partner, values = "Beni" if MOTIONS[motion].partner else None, []
+    partner, values = "Beni" if in_company(motion) else None, []
     for target in np.geomspace(*AMPLITUDES, 5):
         name, place, time = (rng.choice(names) for names in (("Miko", "Nori", "Pico"), PLACES, TIMES))
         seed = rng.getrandbits(40)

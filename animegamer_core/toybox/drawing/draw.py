@@ -65,6 +65,14 @@ CAMERAS: dict[str, Camera] = {
     "swing": Camera(gain=0.35, power=1.28),
     "climb": Camera(gain=0.43, power=1.23),
     "swim": Camera(gain=0.53, power=1.27),
+    "ball": Camera(gain=0.5, power=1.23),
+    "shake": Camera(gain=0.5, power=1.23),
+    "race": Camera(pan=True, gain=0.64, power=1.25),
+    "jump": Camera(gain=0.5, power=1.23),
+    "guitar": Camera(gain=0.5, power=1.23),
+    "ride": Camera(pan=True, gain=0.6, power=1.25),
+    "paint": Camera(gain=0.5, power=1.23),
+    "drink": Camera(gain=0.5, power=1.23),
 }
 
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from .figures import Pose, draw_figure
+from .figures import SHIN, Pose, draw_figure
 from .pen import RGB, Pen
-from .stage import GROUND, HIP, Beat, Characters, shadow
+from .props import draw_thing
+from .stage import GROUND, HIP, Beat, Characters, limb, shadow
 
-WOOD, STRAW, NOTE = (170, 116, 70), (240, 200, 96), (98, 84, 168)
-WATER, FOAM = (74, 172, 222), (214, 242, 252)
+WOOD, WATER, FOAM = (170, 116, 70), (74, 172, 222), (214, 242, 252)
 
 
 def _fly(pen: Pen, characters: Characters, beat: Beat) -> None:
     pen.shade(72, GROUND + 1, 22, 2.8, 60)
     broom = pen.at(72 + beat.wave(4, 1), 63 + beat.wave(6, 2), -9 + beat.wave(9, 2, 0.2))
-    broom.stroke([(-30, 4), (46, 0)], 3.4, WOOD)
-    flick = beat.wave(4, 4)
-    broom.blob([(-24, 0), (-34, -5), (-52, -7 + flick), (-50, 3), (-53, 14 + flick), (-34, 10), (-24, 7)], STRAW)
-    broom.stroke([(-27, -1), (-27, 8)], 3.0, (206, 90, 70))
+    draw_thing(broom, "broom", beat.wave(4, 4))
     pose = Pose(
         lean=8 + beat.wave(7, 2),
         tilt=-4 + beat.wave(7, 2, 0.15),
@@ -35,11 +32,15 @@ def _fly(pen: Pen, characters: Characters, beat: Beat) -> None:
 
 
 def _run(pen: Pen, characters: Characters, beat: Beat) -> None:
-    swap = beat.step(1, 2)
     shadow(pen, 70, 20)
     for x, y, r, shift in ((34, 86, 5.5, 0.0), (24, 81, 4.2, 0.3), (44, 89, 4, 0.6)):
         pen.oval(x + beat.wave(5, 2, shift), y + beat.wave(2, 2, shift), r, r * 0.85, (246, 240, 230))
-    pose = Pose(
+    draw_figure(pen.at(72, HIP - 1 - beat.step(6, 4)), characters.main, _running(beat), scarf=characters.scarf)
+
+
+def _running(beat: Beat) -> Pose:
+    swap = beat.step(1, 2)
+    return Pose(
         lean=15 + beat.wave(4, 4),
         tilt=-8 + beat.wave(6, 4),
         face=1,
@@ -50,7 +51,58 @@ def _run(pen: Pen, characters: Characters, beat: Beat) -> None:
         left_leg=(-48 + 100 * swap, -98 + 104 * swap),
         right_leg=(62 - 104 * swap, 8 - 90 * swap),
     )
-    draw_figure(pen.at(72, HIP - 1 - beat.step(6, 4)), characters.main, pose, scarf=characters.scarf)
+
+
+def _race(pen: Pen, characters: Characters, beat: Beat) -> None:
+    draw_thing(pen, "track")
+    ahead = beat.wave(6, 1)
+    for x, name, scarf, shift in (
+        (42 - ahead, characters.partner, None, 0.25),
+        (100 + ahead, characters.main, characters.scarf, 0.0),
+    ):
+        pen.oval(x, GROUND + 1, 16, 3, (158, 92, 70), line=False)
+        own = Beat(beat.turn + shift, beat.strength)
+        draw_figure(pen.at(x, HIP + 1 - own.step(4, 4), 0, 0.88), name, _running(own), scarf=scarf)
+
+
+def _jump(pen: Pen, characters: Characters, beat: Beat) -> None:
+    down = beat.step(1, 2)
+    draw_thing(pen, "trampoline")
+    pen.oval(72, 84 + 2 * down, 40, 5 + 1.5 * down, (58, 66, 96))
+    pose = Pose(
+        tilt=beat.wave(8, 2),
+        mouth=1,
+        left_arm=(-128 + 40 * down, -150 + 30 * down),
+        right_arm=(128 - 40 * down, 150 - 30 * down),
+        left_leg=(-58 + 30 * down, -30 + 20 * down),
+        right_leg=(58 - 30 * down, 30 - 20 * down),
+        hair=beat.wave(20, 2, 0.25),
+    )
+    draw_figure(pen.at(72, 58 + 10 * down, 0, 0.86), characters.main, pose, scarf=characters.scarf)
+
+
+def _ride(pen: Pen, characters: Characters, beat: Beat) -> None:
+    turned = 360 * beat.turn * min(1.0, 2 * beat.strength)
+    bike = pen.at(0, beat.wave(2, 2))
+    shadow(pen, 72, 44)
+    for x in (42, 103):
+        draw_thing(bike.at(x, 77, 15 + turned), "wheel")
+    draw_thing(bike, "bicycle")
+    x, y = 59, 58 + beat.wave(1.5, 4)
+    angle = math.radians(2 * turned)
+    down, aside = 4 * math.sin(angle), 5 * math.cos(angle)
+    pose = Pose(
+        lean=14 + beat.wave(4, 2),
+        tilt=-10 + beat.wave(6, 2),
+        face=1,
+        mouth=0.5,
+        left_arm=(40, 66),
+        right_arm=(52, 74),
+        left_leg=limb((69 - aside - x) / 0.86 + 4.2, (71 - down - y) / 0.86 + 1, SHIN, 1),
+        right_leg=limb((69 + aside - x) / 0.86 - 4.2, (71 + down - y) / 0.86 + 1, SHIN, 1),
+        hair=12 + beat.wave(20, 2),
+    )
+    draw_figure(bike.at(x, y, 0, 0.86), characters.main, pose, scarf=characters.scarf)
 
 
 def _dance(pen: Pen, characters: Characters, beat: Beat) -> None:
@@ -68,13 +120,7 @@ def _dance(pen: Pen, characters: Characters, beat: Beat) -> None:
     )
     draw_figure(pen.at(70 + beat.wave(4, 1), HIP - beat.step(7, 4)), characters.main, pose, scarf=characters.scarf)
     for x, y, shift in ((112, 30, 0.0), (26, 44, 0.4)):
-        _note(pen.at(x + beat.wave(4, 1, shift), y + beat.wave(5, 2, shift), beat.wave(16, 2, shift)))
-
-
-def _note(pen: Pen) -> None:
-    pen.stroke([(4, 8), (4, -8)], 2.2, NOTE)
-    pen.blob([(3, -9), (9, -7), (13, -2), (11, 1), (8, -3), (4, -4)], NOTE)
-    pen.oval(0, 8.5, 5, 4, NOTE)
+        draw_thing(pen.at(x + beat.wave(4, 1, shift), y + beat.wave(5, 2, shift), beat.wave(16, 2, shift)), "note")
 
 
 def _swing(pen: Pen, characters: Characters, beat: Beat) -> None:
@@ -133,19 +179,7 @@ def _swim(pen: Pen, characters: Characters, beat: Beat) -> None:
     body = pen.at(71 + beat.wave(4, 1), 73 + beat.wave(5, 2))
     body.oval(0, -4, 24, 8, (250, 250, 246))
     draw_figure(body, characters.main, pose, scarf=characters.scarf, legs=False)
-    ring = [(-24, -4), (-18, 1.5), (0, 4), (18, 1.5), (24, -4), (23, 3), (14, 9.5), (0, 11), (-14, 9.5), (-23, 3)]
-    body.blob(ring, (250, 250, 246))
-    for x in (-16, 0, 16):
-        body.blob(
-            [
-                (x - 4, 2.5 - abs(x) * 0.07),
-                (x + 4, 2.5 - abs(x) * 0.07),
-                (x * 0.92 + 4, 10 - abs(x) * 0.1),
-                (x * 0.92 - 4, 10 - abs(x) * 0.1),
-            ],
-            (244, 138, 70),
-            line=False,
-        )
+    draw_thing(body, "ring")
     _water(pen, 80, beat, 0.45, WATER)
     for x, y, shift in ((36, 74, 0.1), (108, 72, 0.6), (118, 79, 0.3)):
         pen.oval(x, y - beat.step(8, 2) + beat.wave(3, 2, shift), 4, 4.4, FOAM)
@@ -165,4 +199,7 @@ LIVELY_MOTIONS: dict[str, Callable[[Pen, Characters, Beat], None]] = {
     "swing": _swing,
     "climb": _climb,
     "swim": _swim,
+    "race": _race,
+    "jump": _jump,
+    "ride": _ride,
 }

@@ -8,34 +8,18 @@ from collections.abc import Callable
 from .figures import Pose, draw_figure, hand
 from .looks import LOOKS, WHITE
 from .pen import Pen
-from .stage import HIP, Beat, Characters, shadow
+from .props import draw_thing
+from .stage import HIP, Beat, Characters, arm, shadow
 
-HEART, BLANKET, BLANKET_SPOT = (246, 92, 120), (150, 176, 226), (240, 240, 252)
+ARC = (255, 250, 224)
 
 
 def _sleep(pen: Pen, characters: Characters, beat: Beat) -> None:
     breath = beat.step(9, 2)
-    pen.blob([(16, 82), (24, 78), (120, 78), (130, 82), (128, 93), (18, 93)], (246, 238, 226))
-    pen.blob([(16, 72), (24, 64), (42, 62), (50, 70), (48, 82), (20, 83)], WHITE)
+    draw_thing(pen, "bed")
     pose = Pose(tilt=58 + beat.wave(16, 2), eyes="closed", mouth=0.2 + breath / 12, hair=beat.wave(14, 2))
     draw_figure(pen.at(70, 78 + beat.wave(2, 2), -86), characters.main, pose, scarf=characters.scarf, legs=False)
-    top = 62 - breath
-    pen.blob(
-        [
-            (55, 73),
-            (60, top + 3),
-            (78, top),
-            (100, top + 4 + breath / 2),
-            (118, 68),
-            (128, 76),
-            (128, 92),
-            (60, 92),
-            (54, 84),
-        ],
-        BLANKET,
-    )
-    for x, y, r in ((72, 73, 5), (92, 80, 5.5), (110, 76, 5), (75, 86, 4)):
-        pen.oval(x, y - breath * 0.5, r, r * 0.9, BLANKET_SPOT, line=False)
+    draw_thing(pen, "blanket", breath)
     size = 6 + beat.wave(4, 2)
     pen.oval(50 + size * 0.7, 40 - size, size, size, (214, 238, 252))
     pen.oval(48 + size * 0.7, 37 - size, size * 0.3, size * 0.3, WHITE, line=False)
@@ -53,14 +37,10 @@ def _eat(pen: Pen, characters: Characters, beat: Beat) -> None:
     )
     actor = pen.at(72, 77 + beat.wave(3, 2))
     draw_figure(actor, characters.main, pose, scarf=characters.scarf, legs=False)
-    pen.blob([(26, 79), (72, 76.5), (118, 79), (118, 86), (72, 87), (26, 86)], (206, 142, 92))
-    for x in (36.0, 108.0):
-        pen.shape([(x - 4, 86), (x + 4, 86), (x + 3, 96), (x - 3, 96)], (178, 116, 74))
-    for x, shift in ((62, 0.0), (80, 0.4)):
+    draw_thing(pen, "table")
+    for x, shift in ((62.0, 0.0), (80.0, 0.4)):
         pen.oval(x + beat.wave(3, 2, shift), 61 + beat.wave(2, 2, shift), 3, 4.5, (250, 250, 250), line=False)
-    pen.blob([(56, 69), (72, 66), (88, 69), (84, 79), (78, 83), (66, 83), (60, 79)], (232, 108, 60))
-    pen.oval(72, 69.5, 15.5, 3.6, (255, 226, 140))
-    pen.shape([(58.5, 75), (85.5, 75), (84, 78.5), (60, 78.5)], (255, 244, 226), line=False)
+    draw_thing(pen, "bowl")
     x, y = 13 + 5 * lift, -17 + 10 * lift
     for strand in (-3.2, 0, 3.2):
         actor.stroke([(strand * 0.5, -22 + 8 * lift), (strand, -13), (strand * 1.3, -7)], 2.2, (255, 226, 140))
@@ -87,9 +67,7 @@ def _talk(pen: Pen, characters: Characters, beat: Beat) -> None:
         )
         draw_figure(pen.at(x, HIP + 1.5 + beat.wave(3, 4, shift), 0, 0.92), name, pose, scarf=scarf)
     bubble = pen.at(74, 15 + beat.wave(3, 2), beat.wave(6, 2), 1 + beat.wave(0.16, 2))
-    bubble.shape([(-10, 5), (-17, 16), (-1, 9)], WHITE)
-    bubble.oval(0, 0, 19, 10.5, WHITE)
-    bubble.shape([(-10, 4), (-14.5, 12.5), (-2, 8)], WHITE, line=False)
+    draw_thing(bubble, "bubble")
     for x in (-9, 0, 9):
         bubble.oval(x, beat.wave(2.5, 4, x / 40), 2.6, 2.6, (96, 104, 140), line=False)
 
@@ -109,7 +87,7 @@ def _hug(pen: Pen, characters: Characters, beat: Beat) -> None:
         )
         draw_figure(pen.at(x, HIP + 1 + beat.wave(3.5, 4, 0.1 * side), 0, 0.94), name, pose, scarf=scarf)
     heart = pen.at(72, 14 + beat.wave(3, 2), beat.wave(10, 2), 1 + beat.wave(0.25, 4))
-    heart.blob([(0, -3), (5, -8), (11, -5), (9, 3), (0, 11), (-9, 3), (-11, -5), (-5, -8)], HEART)
+    draw_thing(heart, "heart")
 
 
 def _wave(pen: Pen, characters: Characters, beat: Beat) -> None:
@@ -128,12 +106,12 @@ def _wave(pen: Pen, characters: Characters, beat: Beat) -> None:
     palm.oval(0, 2, 4.6, 5, LOOKS[characters.main].skin)
     for reach in (11, 16):
         arc = [(-reach * math.sin(a), 1 + reach * math.cos(a)) for a in (0.2, 0.5, 0.8, 1.1)]
-        palm.stroke(arc, 2.2, (255, 250, 224))
+        palm.stroke(arc, 2.2, ARC)
 
 
 def _read(pen: Pen, characters: Characters, beat: Beat) -> None:
     shadow(pen, 72, 27)
-    pen.blob([(46, 85), (54, 80), (90, 80), (98, 85), (96, 92), (48, 92)], (226, 150, 150))
+    draw_thing(pen, "cushion")
     sway = beat.wave(6, 2)
     pose = Pose(
         lean=sway,
@@ -148,17 +126,112 @@ def _read(pen: Pen, characters: Characters, beat: Beat) -> None:
     actor = pen.at(72, 80 + beat.wave(3.5, 4))
     draw_figure(actor, characters.main, pose, scarf=characters.scarf)
     book = actor.at(0, -3 + beat.wave(3, 2), sway * 2)
-    book.blob([(-21, -10), (0, -7), (21, -10), (21, 7), (0, 10), (-21, 7)], (66, 130, 140))
-    for side in (-1, 1):
-        book.blob(
-            [(0, -7.5), (side * 10, -11.5), (side * 19, -10), (side * 19, 4), (side * 9, 3.5), (0, 7)], (255, 250, 236)
-        )
-        for y in (-5.5, -1.5):
-            book.stroke([(side * 5, y - 0.5), (side * 15, y - 2)], 1.7, (206, 196, 190), line=False)
+    draw_thing(book, "book")
     page = 13 * math.cos(math.pi * (0.22 + beat.step(0.56, 2)))
     book.blob([(0, -7.5), (page * 0.7, -13), (page, -12), (page, 2), (page * 0.7, 1.5), (0, 7)], (255, 253, 246))
+    _hands(actor, characters, pose)
+
+
+def _hands(actor: Pen, characters: Characters, pose: Pose) -> None:
+    """Draw the main character's hands again, in front of what they hold."""
     for right in (False, True):
         hand(actor, pose, right).oval(0, 1.5, 3, 3, LOOKS[characters.main].skin)
+
+
+def _ball(pen: Pen, characters: Characters, beat: Beat) -> None:
+    across = math.sin(2 * math.pi * beat.turn) * min(1.0, 1.4 * beat.strength)
+    x, y = 72 + 11 * across, 22 + 26 * across**2
+    for stand, name, side, scarf in ((40, characters.main, 1, characters.scarf), (104, characters.partner, -1, None)):
+        shadow(pen, stand, 16)
+        hips = HIP + 1.5 - beat.step(4, 2)
+        outer = (-side * 64, -side * 104 - 24 * across)
+        left, right = (outer, arm(side, (x - stand) / 0.92, (y - hips) / 0.92))[::side]
+        pose = Pose(
+            lean=-4 * across,
+            tilt=-6 * side + 8 * across,
+            face=side,
+            mouth=0.8,
+            left_arm=left,
+            right_arm=right,
+            hair=beat.wave(18, 2, 0.1),
+        )
+        draw_figure(pen.at(stand, hips, 0, 0.92), name, pose, scarf=scarf)
+    draw_thing(pen.at(x, y, 20 + 120 * across), "ball")
+
+
+def _shake(pen: Pen, characters: Characters, beat: Beat) -> None:
+    x, y, hips = 72, 61 + beat.wave(6, 2), HIP + 1.5 + beat.wave(2, 2, 0.3)
+    for stand, name, side, scarf in ((98, characters.partner, -1, None), (46, characters.main, 1, characters.scarf)):
+        shadow(pen, stand, 16)
+        left, right = ((-side * 44, side * 28), arm(side, (x - stand) / 0.92, (y - hips) / 0.92))[::side]
+        tilt = side * (6 + beat.wave(9, 2))
+        pose = Pose(tilt=tilt, face=side, mouth=0.5, left_arm=left, right_arm=right, hair=beat.wave(16, 2))
+        draw_figure(pen.at(stand, hips, 0, 0.92), name, pose, scarf=scarf)
+        pen.oval(x - 2 * side, y, 4.2, 3.8, LOOKS[name].skin)
+    for reach in (-15, -10, 10, 15):
+        edge = y + reach * 0.88
+        pen.stroke([(x - 5, edge), (x, y + reach), (x + 5, edge)], 2.2, ARC)
+
+
+def _guitar(pen: Pen, characters: Characters, beat: Beat) -> None:
+    shadow(pen, 72)
+    strum = beat.wave(5, 2)
+    pose = Pose(
+        lean=4 + beat.wave(7, 1),
+        tilt=-8 + beat.wave(10, 2),
+        face=-0.4,
+        mouth=0.7,
+        left_arm=arm(-1, -22, -17),
+        right_arm=arm(1, 9, -5 + strum),
+        left_leg=(-8, -2),
+        right_leg=(12, 6),
+        hair=beat.wave(20, 2),
+    )
+    actor = pen.at(74, HIP - beat.step(3, 2))
+    draw_figure(actor, characters.main, pose, scarf=characters.scarf)
+    draw_thing(actor.at(0, 0, pose.lean).at(2, -7, 20), "guitar")
+    _hands(actor, characters, pose)
+
+
+def _paint(pen: Pen, characters: Characters, beat: Beat) -> None:
+    draw_thing(pen.at(3, 0), "easel")
+    shadow(pen, 91)
+    x, y = 65 + beat.wave(4, 1), 46 + beat.wave(7, 2)
+    actor = pen.at(91, HIP)
+    pose = Pose(
+        lean=-5 + beat.wave(4, 1),
+        tilt=4 + beat.wave(8, 2),
+        face=-1,
+        left_arm=arm(-1, x - 91, y - HIP),
+        right_arm=(34, -30),
+        hair=beat.wave(16, 2),
+    )
+    draw_figure(actor, characters.main, pose, scarf=characters.scarf)
+    draw_thing(hand(actor, pose, True).at(0, 2), "palette")
+    grip = hand(actor, pose, False).at(0, 1)
+    grip.stroke([(3, -3), (-6, 12)], 2.4, (140, 92, 58))
+    grip.oval(-7.5, 14.5, 2.6, 3.4, (240, 90, 90))
+    grip.oval(0, 0, 3.2, 3.2, LOOKS[characters.main].skin)
+
+
+def _drink(pen: Pen, characters: Characters, beat: Beat) -> None:
+    shadow(pen, 76, 27)
+    lift = beat.step(8, 2)
+    draw_thing(pen.at(32, 90, beat.wave(3, 2)), "teapot")
+    draw_thing(pen.at(4, 0), "cushion")
+    pose = Pose(
+        lean=beat.wave(5, 1),
+        tilt=-beat.step(8, 2),
+        left_arm=arm(-1, -7, -7 - lift),
+        right_arm=arm(1, 7, -7 - lift),
+        left_leg=(-62, 28),
+        right_leg=(62, -28),
+        hair=beat.wave(16, 2),
+    )
+    actor = pen.at(76, 80)
+    draw_figure(actor, characters.main, pose, scarf=characters.scarf)
+    draw_thing(actor.at(0, 0, pose.lean).at(0, -9 - lift), "cup")
+    _hands(actor, characters, pose)
 
 
 QUIET_MOTIONS: dict[str, Callable[[Pen, Characters, Beat], None]] = {
@@ -168,4 +241,9 @@ QUIET_MOTIONS: dict[str, Callable[[Pen, Characters, Beat], None]] = {
     "hug": _hug,
     "wave": _wave,
     "read": _read,
+    "ball": _ball,
+    "shake": _shake,
+    "guitar": _guitar,
+    "paint": _paint,
+    "drink": _drink,
 }

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .figures import HIP_HEIGHT
-from .pen import RGB, Pen
+from .figures import FOREARM, HIP_HEIGHT, TORSO
+from .pen import RGB, Pen, Point
 
 GROUND = 90.0  # feet, in frame pixels
 HIP = GROUND - HIP_HEIGHT
@@ -44,3 +44,18 @@ class Characters:
 def shadow(pen: Pen, x: float, wide: float = 19.0) -> None:
     """Draw a figure's shadow on the ground at x. wide: its radius in pixels."""
     pen.shade(x, GROUND + 1.0, wide, 3.4, 80)
+
+
+def limb(x: float, y: float, length: float, bend: float) -> Point:
+    """Return the angles of an arm or a leg (upper, lower) that ends at (x, y) from its joint, or points there.
+
+    length: of each half. bend: 1 for an elbow on the right of that line, seen along it, -1 for the left.
+    """
+    along = math.degrees(math.atan2(x, y))
+    half = bend * math.degrees(math.acos(min(1.0, math.hypot(x, y) / (2 * length))))
+    return along + half, along - half
+
+
+def arm(side: int, x: float, y: float, bend: float = 0.0) -> Point:
+    """Return the angles of the left (-1) or right (1) arm whose hand is at (x, y) from the hips, as the body leans."""
+    return limb(x - side * 7.5, y + TORSO - 4, FOREARM, bend or side)
