@@ -23,6 +23,7 @@ from ..game.state import MotionTable
 from ..json_files import JsonError, parse_json
 from ..messages import shortened
 from ..spec import LARGEST, UNSTATED, Reading, Sampling, get_profile
+from . import storage
 from .parts import LoraUpdate, LoraUpdates
 from .storage import LONGEST, CheckpointError, SafetensorsSource, finite_extremes, note_of, number, read_json
 
@@ -35,20 +36,23 @@ if TYPE_CHECKING:
 STAGE = "other"  # what facts name as the stage of such a file
 _ENDINGS = {  # of the names of a layer's tensors: of peft and diffusers, of kohya
     ".lora_A.weight": "down", ".lora_B.weight": "up", ".lora_down.weight": "down", ".lora_up.weight": "up",
-    ".alpha": "alpha",
+    ".alpha": "alpha", ".lora.down.weight": "down", ".lora.up.weight": "up",
 }  # fmt: skip
-_PREFIX = re.compile(r"(?:base_model\.model\.|diffusion_model\.|transformer\.)*")
+_PREFIX = re.compile(r"(?:base_model\.|model\.|module\.|_orig_mod\.|pipe\.|dit\.|diffusion_model\.|transformer\.)*")
 _FLAT = re.compile(r"lora_(?:unet|transformer)_+(.+)")  # kohya writes the dots of a name as underscores
 _BLOCK = ("attn1.to_q", "attn1.to_k", "attn1.to_v", "attn1.to_out.0", "ff.net.0.proj", "ff.net.2")
 _BLOCK_LAYERS = (*_BLOCK, "norm1.linear", "norm2.linear")
 _LAYERS = ("time_embedding.linear_1", "time_embedding.linear_2", "norm_out.linear", "proj_out")
 _DOTTED = {name.replace(".", "_"): name for name in (*_BLOCK_LAYERS, *_LAYERS)}
 _NUMBERED = re.compile(r"transformer_blocks[._](\d{1,4})[._](.+)")
+_OTHER_BASE = ("pissa", "olora", "corda", "loftq")  # values of peft's init_lora_weights that change the base first
 _NOTES = "lora_adapter_metadata"  # where newer diffusers keep rank and alpha
 _PLAIN_LORA = "train a plain LoRA, or have the program that wrote this one extract it"
 _UNREAD = (  # pattern in a tensor's name, what its file is, what to do about it
     (r"lora_magnitude_vector|dora_scale", "a DoRA", _PLAIN_LORA),
     (r"lokr_|hada_|oft_|\.diff(_b)?$", "of LyCORIS (LoKr, LoHa, OFT or whole differences)", _PLAIN_LORA),
+    (r"^(lora_te\d?_|text_encoder)", "also for a text encoder", "leave these tensors out"),
+    (r"^(?!.*lora).*\.(weight|bias)$", "no LoRA alone, it has whole weights", _PLAIN_LORA),
     (r"\.lora_[AB]\.\w+\.weight$", "an adapter with a name", "save it by peft's save_pretrained, which omits the name"),
 )
 
@@ -120,7 +124,10 @@ def _scale(path: Path, config: Mapping[str, typing.Any], layer: str, rank: int, 
     if alpha is None:
         own = config.get("alpha_pattern") or {}
         try:
-            key = next((key for key in own if re.match(rf"(.*\.)?({key})$", layer)), "lora_alpha")  # as in peft
+            fit = [
+                key for key in own if re.match(rf"(.*\.)?({key})$", layer)
+            ]  # as in peft, whose names may have a prefix
+            key = next(iter(fit or [key for key in own if re.match(f"{key}$", f"transformer.{layer}")]), "lora_alpha")
         except re.error as error:
             raise CheckpointError(f"{path}: alpha_pattern has no valid regular expression ({error})") from error
         alpha = number({**config, **own}, key, path, rank)
@@ -131,7 +138,11 @@ def _config_of(path: Path) -> Mapping[str, typing.Any]:
     """The settings that diffusers writes into a file, or peft next to it; empty without either."""
     beside = path.with_name("adapter_config.json")
     if path.name == "adapter_model.safetensors" and beside.is_file():
-        return read_json(beside)
+        config = read_json(beside)
+        if (start := str(config.get("init_lora_weights")).lower()).startswith(_OTHER_BASE):
+            remedy = "save it by peft with path_initial_model_for_weight_conversion"
+            raise CheckpointError(f"{path} was trained by {start}, on other weights than its base has; {remedy}")
+        return config
     with _opened(path) as file:
         notes = parse_json((file.metadata() or {}).get(_NOTES, "{}"), dict[str, typing.Any], f"{path}: {_NOTES}")
     return {name.removeprefix("transformer."): value for name, value in notes.items()}
@@ -154,6 +165,8 @@ def _layers(path: Path, keys: typing.Iterable[str]) -> dict[str, dict[str, str]]
         if layer is None:
             raise _unfit(path, key, "it is not a LoRA for a linear layer of CogVideoX's transformer")
         found.setdefault(layer, {})[kind] = key
+    if not found:
+        raise CheckpointError(f"{path} has no tensors; copy the LoRA file again")
     for names in found.values():
         if not {"down", "up"} <= names.keys():
             raise _unfit(path, min(names.values()), "the other matrix of its layer is missing")
@@ -299,7 +312,8 @@ def _opened(path: Path) -> Iterator[Any]:
         with safe_open(path, framework="pt") as file:
             yield file
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} cannot be read ({shortened(error)}); it may be cut off, so copy it again") from error
+        why = "it is cut off, or another kind of file under this name; copy it again"
+        raise ValueError(f"{path} cannot be read ({shortened(error)}); {why}") from error
 
 
 def read_adapter(path: Path) -> tuple[Notes, dict[str, Tensor]]:
@@ -319,7 +333,8 @@ def check_there(path: str | Path) -> None:
         raise ValueError(f"{path} is a folder; give its safetensors file with the LoRA ({shortened(inside)})")
     if not path.is_file():
         raise ValueError(f"no adapter file {path}; give a file that a training stage or another LoRA trainer wrote")
-    if path.suffix != ".safetensors":
+    storage.refuse_pointer(path)
+    if path.suffix.lower() != ".safetensors":
         raise ValueError(
             f"{path} is no safetensors file; save its tensors by safetensors.torch.save_file, since other formats can "
             "run programs"

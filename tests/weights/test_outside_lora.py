@@ -140,6 +140,11 @@ def test_peft_s_patterns_and_rank_stabilised_scale_count(tmp_path):
     for extra, scale in (({}, 8), ({"use_rslora": True}, 16), ({"alpha_pattern": {"to_k": 32}}, 1)):
         (tmp_path / "adapter_config.json").write_text(json.dumps(config | extra))
         assert read_outside(path)[layer].scale == scale
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config | {"alpha_pattern": {f"^transformer.{layer}": 32}}))
+    assert read_outside(path)[layer].scale == 8
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config | {"init_lora_weights": "pissa_niter_4"}))
+    with pytest.raises(ValueError, match="trained by pissa_niter_4, on other weights"):
+        read_outside(path)
 
 
 def test_an_update_without_alpha_that_outweighs_its_base_is_named_with_its_factor(world, trained, tmp_path):
@@ -160,6 +165,8 @@ def test_an_update_without_alpha_that_outweighs_its_base_is_named_with_its_facto
         ("x.safetensors", "lycoris_transformer_blocks_0_attn1_to_q.lokr_w1", "is of LyCORIS (LoKr"),
         ("x.safetensors", "transformer_blocks.0.attn1.to_q.lora_magnitude_vector", "is a DoRA"),
         ("x.safetensors", "transformer_blocks.0.attn1.to_q.lora_A.style.weight", "is an adapter with a name"),
+        ("x.safetensors", "base_model.model.proj_out.weight", "is no LoRA alone, it has whole weights"),
+        ("x.safetensors", "lora_te1_fc1.lora_up.weight", "is also for a text encoder"),
         ("peft/adapter_model.safetensors", "", "peft is a folder; give its safetensors file with the LoRA (adapter_"),
     ],
 )
