@@ -17,6 +17,7 @@ from .places import CANVAS_SCALE, PLACE_SCALE, place_canvas, place_layers
 from .props import draw_thing
 from .quiet import QUIET_MOTIONS
 from .stage import Beat, Characters
+from .take import CENTRE, USUAL, take_of
 
 ACTOR_SCALE = 4
 MOTION_DRAWINGS = QUIET_MOTIONS | LIVELY_MOTIONS
@@ -102,19 +103,20 @@ SPOTS: dict[str, Spot] = {  # a scarf has none: it is drawn with the figure
 }
 
 
-def draw_shot(scene: Scene, size: int = 1) -> np.ndarray:
-    """Return the scene's shot: uint8 RGB (17, 96 * size, 144 * size, 3), the same for the same scene. size: 1 or 2."""
-    return np.stack([draw_frame(scene, index, size) for index in range(FRAMES)])
+def draw_shot(scene: Scene, size: int = 1, *, varied: bool = False) -> np.ndarray:
+    """Return the scene's shot, uint8 RGB (17, 96 * size, 144 * size, 3); see `draw_frame`."""
+    return np.stack([draw_frame(scene, index, size, varied=varied) for index in range(FRAMES)])
 
 
-def draw_frame(scene: Scene, index: float, size: int = 1) -> np.ndarray:
-    """Return one frame, uint8 RGB (96 * size, 144 * size, 3). size: 1 or 2.
+def draw_frame(scene: Scene, index: float, size: int = 1, *, varied: bool = False) -> np.ndarray:
+    """Return one frame, uint8 RGB (96 * size, 144 * size, 3), the same for the same scene.
 
-    index: 0..16 in the shot; fractions and later times are allowed.
+    index: 0..16 in the shot; fractions and later times are allowed. size: 1 or 2. varied: whether the seed also chooses
+    what the words leave open (see take.py).
     """
     turn = index / (FRAMES - 1)
-    if size > 1:
-        return np.asarray(_sharp_frame(scene, turn, size))
+    if size > 1 or varied:
+        return np.asarray(_sharp_frame(scene, turn, size, varied))
     camera = CAMERAS[scene.motion]
     x, y = camera.offset(scene.amplitude, turn)
     far, near = place_layers(scene.film, scene.place, scene.time)
@@ -164,23 +166,34 @@ def _draw_actors(pen: Pen, scene: Scene, turn: float) -> None:
     _draw_prop(beside, scene, beat, front=True)
 
 
-def _sharp_frame(scene: Scene, turn: float, size: int) -> Image.Image:
+def _sharp_frame(scene: Scene, turn: float, size: int, varied: bool) -> Image.Image:
     """Draw everything on one enlarged picture, and shrink it once.
 
     Layers and figures move by whole enlarged pixels; shrinking moves them by the rest of the near layer's path.
     """
     camera = CAMERAS[scene.motion]
-    x, y = camera.offset(scene.amplitude, turn)
-    far, near = place_canvas(scene.film, scene.place, scene.time)
-    wide, high = WIDTH * CANVAS_SCALE, HEIGHT * CANVAS_SCALE
-    left, top = (x - LEFT) * CANVAS_SCALE, (y - TOP) * CANVAS_SCALE
+    reach = camera.offset(scene.amplitude, 1.0 if camera.pan else 0.25 / camera.cycles)[0]
+    take = take_of(scene, reach, camera.pan) if varied else USUAL
+    moved = camera.offset(scene.amplitude, turn if camera.pan else turn + take.phase)
+    x, y = take.across * moved[0], take.up * moved[1]
+    far, near = place_canvas(scene.film, scene.place, scene.time, take)
+    (left, top), (far_left, far_top) = (
+        (_edge((take.start + x) * part, LEFT, CENTRE[0], take.zoom), _edge(y * part, TOP, CENTRE[1], take.zoom))
+        for part in (1, FAR_FRACTION)
+    )
     rest = (left % 1, top % 1)
-    picture = _crop(far, left + (FAR_FRACTION - 1) * x * CANVAS_SCALE, top + (FAR_FRACTION - 1) * y * CANVAS_SCALE)
+    picture = _crop(far, far_left, far_top)
     picture.paste(near, (-math.floor(left), -math.floor(top)), near)
     pen = Pen.on(picture, STYLES[scene.film].day, CANVAS_SCALE, (rest[0] / CANVAS_SCALE, rest[1] / CANVAS_SCALE))
-    _draw_actors(pen if camera.pan else pen.at(-x, -y), scene, turn)
-    box = (*rest, rest[0] + wide, rest[1] + high)
+    pen = pen.at(*CENTRE, 0, take.zoom).at(-CENTRE[0], -CENTRE[1])
+    _draw_actors(pen if camera.pan else pen.at(-x, -y), scene, turn + take.phase)
+    box = (*rest, rest[0] + WIDTH * CANVAS_SCALE, rest[1] + HEIGHT * CANVAS_SCALE)
     return picture.resize((WIDTH * size, HEIGHT * size), Image.Resampling.BOX, box=box)
+
+
+def _edge(offset: float, start: float, centre: float, zoom: float) -> float:
+    """Return where on a canvas that begins at `start` a frame begins whose camera is at `offset`, in its pixels."""
+    return (offset - start + centre * (1 - 1 / zoom)) * zoom * CANVAS_SCALE
 
 
 def _crop(layer: Image.Image, left: float, top: float) -> Image.Image:

@@ -5,6 +5,7 @@ Places are drawn in frame coordinates on a canvas larger than the frame, so that
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -14,6 +15,7 @@ from .films import BOTTOM, LEFT, RIGHT, STYLES, TOP, WRITTEN, Setting, unlit_pen
 from .indoors import INDOORS
 from .outdoors import OUTDOORS
 from .pen import RGB, Pen
+from .take import USUAL, Take, is_indoors
 
 PLACE_SCALE = 2  # the layers' pixels per frame pixel
 CANVAS_SCALE = 4  # the pixels drawn per frame pixel
@@ -30,25 +32,27 @@ def place_layers(film: str, place: str, time: str) -> tuple[Image.Image, Image.I
 
 
 @lru_cache(maxsize=24)
-def place_canvas(film: str, place: str, time: str) -> tuple[Image.Image, Image.Image]:
-    """Return a place's far layer (RGB) and near layer (RGBA) as they are drawn, `CANVAS_SCALE` times frame size."""
+def place_canvas(film: str, place: str, time: str, take: Take = USUAL) -> tuple[Image.Image, Image.Image]:
+    """Return a place's far layer (RGB) and near layer (RGBA) as drawn, `CANVAS_SCALE` times the zoomed frame's size."""
     setting = Setting(film, time == "night")
     style = STYLES[film]
-    size = ((RIGHT - LEFT) * CANVAS_SCALE, (BOTTOM - TOP) * CANVAS_SCALE)
+    scale = CANVAS_SCALE * take.zoom
+    size = (math.ceil((RIGHT - LEFT) * scale), math.ceil((BOTTOM - TOP) * scale))
     far = _gradient(size, *(style.night_sky if setting.night else style.day_sky))
     near = Image.new("RGBA", size)
-    behind, before = (Pen.on(layer, style.light(setting.night), CANVAS_SCALE, (-LEFT, -TOP)) for layer in (far, near))
-    _sky(unlit_pen(behind), setting)
-    indoors = place in INDOORS
+    behind, before = (Pen.on(layer, style.light(setting.night), scale, (-LEFT, -TOP)) for layer in (far, near))
+    for x, y, cloud in take.clouds:
+        setting.draw(unlit_pen(behind).at(x, y, 0, cloud), style.cloud)
+    setting.draw(unlit_pen(behind), style.sky)
     if place in WRITTEN.places:
-        written = WRITTEN.places[place]
-        indoors = written.indoors
-        setting.draw(behind, written.far)
-        setting.draw(before, written.near)
+        setting.draw(behind, WRITTEN.places[place].far)
+        setting.draw(before, WRITTEN.places[place].near)
     else:
         (OUTDOORS | INDOORS)[place](behind, before, setting)
+    for thing, (x, y, large) in take.sides:
+        setting.draw(before.at(x, y, 0, large), (thing,))
     for x in range(LEFT, RIGHT, 36):
-        setting.draw(before.at(x, 0), style.ornament if indoors else style.ornament + style.ground)
+        setting.draw(before.at(x, 0), style.ornament if is_indoors(place) else style.ornament + style.ground)
     return far, near
 
 
@@ -56,10 +60,3 @@ def _gradient(size: tuple[int, int], top: RGB, bottom: RGB) -> Image.Image:
     fraction = np.clip(np.linspace(-0.1, 1.5, size[1]), 0, 1)[:, None, None]
     column = np.asarray(top) * (1 - fraction) + np.asarray(bottom) * fraction
     return Image.fromarray(np.broadcast_to(column, (size[1], size[0], 3)).round().astype(np.uint8))
-
-
-def _sky(pen: Pen, setting: Setting) -> None:
-    style = STYLES[setting.film]
-    for x, y, size in ((8, 22, 1.0), (92, 12, 1.2), (170, 24, 1.0), (214, 8, 0.9)):
-        setting.draw(pen.at(x, y, 0, size), style.cloud)
-    setting.draw(pen, style.sky)

@@ -1,0 +1,55 @@
+"""What the words of an instruction leave open, chosen by the scene's seed: one take of the shot."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from ..world import WIDTH, Scene
+from .films import LEFT, RIGHT, WRITTEN
+from .indoors import INDOORS
+
+CENTRE = (72.0, 56.0)  # what stays in its place when the camera zooms, in frame pixels
+Spot = tuple[float, float, float]  # x, y, scale
+
+
+@dataclass(frozen=True)
+class Take:
+    """What differs between two shots of the same scene.
+
+    phase: of pose and camera, 0..1 of the shot. across, up: -1 if the camera's path is mirrored. start: where in the
+    place it stands. clouds: where they are. sides: names of small things beside the figures, and where they are.
+    """
+
+    phase: float = 0.0
+    across: int = 1
+    up: int = 1
+    start: float = 0.0
+    zoom: float = 1.0
+    clouds: tuple[Spot, ...] = ((8, 22, 1.0), (92, 12, 1.2), (170, 24, 1.0), (214, 8, 0.9))
+    sides: tuple[tuple[str, Spot], ...] = ()
+
+
+USUAL = Take()
+
+
+def is_indoors(place: str) -> bool:
+    """Return whether a place is a room."""
+    return WRITTEN.places[place].indoors if place in WRITTEN.places else place in INDOORS
+
+
+def take_of(scene: Scene, reach: float, pan: bool) -> Take:
+    """Return the take that the scene's seed chooses. reach: how far the camera goes, to the right if it is a pan."""
+    rng = random.Random(f"take:{scene.seed}")
+    start = rng.uniform(LEFT + 1 + (0 if pan else reach), min(60, RIGHT - WIDTH - 1 - reach))
+    things = rng.sample(WRITTEN.sides["indoors" if is_indoors(scene.place) else "outdoors"], 2)
+    spots = rng.sample((12, 26, 118, 132), rng.choice((1, 2)))
+    return Take(
+        phase=rng.random(),
+        across=1 if pan else rng.choice((-1, 1)),
+        up=rng.choice((-1, 1)),
+        start=start,
+        zoom=rng.uniform(1, 1.12),
+        clouds=tuple((x + rng.uniform(-36, 36), rng.uniform(4, 30), rng.uniform(0.7, 1.3)) for x in (8, 92, 170, 214)),
+        sides=tuple((name, (start + x, rng.uniform(83, 91), 1.1)) for name, x in zip(things, spots, strict=False)),
+    )
