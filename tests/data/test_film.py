@@ -394,18 +394,19 @@ def test_a_film_that_breaks_off_gives_what_it_has_and_then_says_where(kind, opti
     assert all(np.array_equal(*pair) for pair in zip(read[:40], whole, strict=False))
 
 
-@pytest.mark.parametrize("kind", ["mkv", "mp4", "ts"])
-def test_damage_costs_the_frames_up_to_the_next_key_frame_and_is_told_in_seconds(kind, tmp_path):
+# After 64 KiB of damage, the reader of MPEG-TS gives up for once.
+@pytest.mark.parametrize(("kind", "damage"), [("mkv", 4000), ("mp4", 4000), ("ts", 4000), ("ts", 99000)])
+def test_damage_costs_the_frames_up_to_the_next_key_frame_and_is_told_in_seconds(kind, damage, tmp_path):
     film = write_film(tmp_path / f"film.{kind}", noise(120), tags={"gop_size": 12})
     whole = [frame.rgb.astype(int) for frame in read_frames(film)]
     data = bytearray(film.read_bytes())
-    hit = slice(len(data) // 2, len(data) // 2 + 4000)
+    hit = slice(len(data) // 2, len(data) // 2 + damage)
     data[hit] = bytes(byte ^ 0x5A for byte in data[hit])
     film.write_bytes(data)
     frames = []
-    with pytest.raises(FilmError, match=r"0\.\d s of 5\.\d s are damaged, and are left out \(2\.\d to \d\.\d s\)"):
+    with pytest.raises(FilmError, match=r"[02]\.\d s of 5\.\d s are damaged, and are left out \(2\.\d to \d\.\d s\)"):
         frames.extend(read_frames(film))
-    assert 90 <= len(frames) < 120 and frames[-1].seconds == pytest.approx(119 / FPS, abs=2e-3)
+    assert 60 <= len(frames) < 120 and frames[-1].seconds == pytest.approx(119 / FPS, abs=2e-3)
     assert all(np.abs(frame.rgb - whole[round(frame.seconds * FPS)]).mean() < 1 for frame in frames)
     (gap,) = [frame for frame in frames if frame.lost]
     assert gap.lost == pytest.approx((120 - len(frames)) / FPS, abs=2e-3)

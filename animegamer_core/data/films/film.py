@@ -43,7 +43,9 @@ _DOUBTED_FPS = 240.0  # a stated rate from here on is often the container's cloc
 _MOST_FPS = 1000.0
 # Damage that a decoder looks for only if told to, by codec (`err_detect`); elsewhere it also refuses oddities.
 _CHECKS = {"mjpeg": "explode"} | dict.fromkeys(("wmv1", "wmv2", "msmpeg4v2", "msmpeg4"), "bitstream+buffer")
-_BETWEEN = 512  # bytes that may lie between two packets that follow each other
+# Bytes that may lie between two packets that follow each other, by format; AVI's may be aligned to sectors.
+_BETWEEN = {"matroska": 512, "avi": 4096}
+_UNREAD = 1 << 15  # bytes, fewer than those after which the reader of MPEG-TS gives up for once
 _SPANS_NAMED = 3  # most damaged spans in a message
 _LEAST_SIDE = 16  # pixels of a film; smaller ones are for tests and tracking
 
@@ -200,22 +202,29 @@ class FilmFile:
         import av
 
         skipped, read_to = False, math.inf  # the byte after the last packet
-        skips = self.container.format.name.startswith("matroska")
-        try:
-            for packet in self.container.demux():
-                if skips and packet.size and packet.pos is not None:
-                    skipped, read_to = skipped or packet.pos > read_to + _BETWEEN, packet.pos + packet.size
-                time = packet.dts if packet.pts is None else packet.pts
-                if time is not None:
-                    end = float((time + (packet.duration or 0)) * packet.time_base)
-                    self._reached = max(self._reached, end)
+        between = next(
+            (most for kind, most in _BETWEEN.items() if self.container.format.name.startswith(kind)), math.inf
+        )
+        for _ in range(2 + self.path.stat().st_size // _UNREAD):
+            try:
+                for packet in self.container.demux():
+                    if packet.size and packet.pos is not None:
+                        skipped, read_to = skipped or packet.pos > read_to + between, packet.pos + packet.size
+                    time = packet.dts if packet.pts is None else packet.pts
+                    if time is not None:
+                        end = float((time + (packet.duration or 0)) * packet.time_base)
+                        self._reached = max(self._reached, end)
+                        if packet.stream is self.stream:
+                            self._track_end = max(self._track_end, end)
                     if packet.stream is self.stream:
-                        self._track_end = max(self._track_end, end)
-                if packet.stream is self.stream:
-                    yield packet, skipped
-                    skipped = False
-        except av.error.FFmpegError as error:
-            self._failure, self._stopped = error.strerror, True
+                        yield packet, skipped
+                        skipped = False
+                return
+            except av.error.BlockingIOError as error:  # much that is no packet: more may follow
+                skipped, self._failure = True, error.strerror
+            except av.error.FFmpegError as error:
+                self._failure, self._stopped = error.strerror, True
+                return
 
     def _what_is_missing(self, seconds: float) -> str:
         """The message for a film that broke off at `seconds`, or was damaged before; '' for a whole film."""
