@@ -48,8 +48,8 @@ class FilmStyle:
 
 
 @dataclass(frozen=True)
-class WrittenPlace:
-    """A place that is written as shapes: its far and its near layer."""
+class Place:
+    """A place: the shapes of its far and its near layer."""
 
     far: Shapes
     near: Shapes
@@ -62,7 +62,7 @@ class PlacesFile:
 
     films: dict[str, FilmStyle]
     things: dict[str, Shapes]
-    places: dict[str, WrittenPlace]
+    places: dict[str, Place]
     sides: dict[str, Shapes]
 
 
@@ -78,11 +78,13 @@ class Setting:
     night: bool
 
     def draw(self, pen: Pen, shapes: Shapes) -> None:
-        """Draw shapes, which may use things, and the colours cloud (of clouds) and pane (of windows)."""
+        """Draw shapes, which may use things and the colours cloud, pane (of a window), glow and halo (of lamps)."""
         style, white = STYLES[self.film], (255, 255, 255)
         top, bottom = style.night_sky if self.night else style.day_sky
         cloud, pane = mix(bottom, white, 0.12 if self.night else 0.8), top if self.night else mix(top, white, 0.35)
-        draw_shapes(pen, shapes, {"cloud": cloud, "pane": pane}, night=self.night, things=WRITTEN.things)
+        glow, halo = mix((255, 220, 130), style.night_sky[1], 0.62), mix((255, 214, 130), style.night_sky[1], 0.5)
+        colours = {"cloud": cloud, "pane": pane, "glow": glow, "halo": halo}
+        draw_shapes(pen, shapes, colours, night=self.night, things=WRITTEN.things)
 
 
 def unlit_pen(pen: Pen) -> Pen:

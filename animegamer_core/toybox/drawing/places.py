@@ -12,10 +12,8 @@ import numpy as np
 from PIL import Image
 
 from .films import BOTTOM, LEFT, RIGHT, STYLES, TOP, WRITTEN, Setting, unlit_pen
-from .indoors import INDOORS
-from .outdoors import OUTDOORS
 from .pen import RGB, Pen
-from .take import USUAL, Take, is_indoors
+from .take import USUAL, Take
 
 PLACE_SCALE = 2  # the layers' pixels per frame pixel
 CANVAS_SCALE = 4  # the pixels drawn per frame pixel
@@ -44,15 +42,14 @@ def place_canvas(film: str, place: str, time: str, take: Take = USUAL) -> tuple[
     for x, y, cloud in take.clouds:
         setting.draw(unlit_pen(behind).at(x, y, 0, cloud), style.cloud)
     setting.draw(unlit_pen(behind), style.sky)
-    if place in WRITTEN.places:
-        setting.draw(behind, WRITTEN.places[place].far)
-        setting.draw(before, WRITTEN.places[place].near)
-    else:
-        (OUTDOORS | INDOORS)[place](behind, before, setting)
+    setting.draw(behind, WRITTEN.places[place].far)
+    setting.draw(before, WRITTEN.places[place].near)
     for thing, (x, y, large) in take.sides:
         setting.draw(before.at(x, y, 0, large), (thing,))
     for x in range(LEFT, RIGHT, 36):
-        setting.draw(before.at(x, 0), style.ornament if is_indoors(place) else style.ornament + style.ground)
+        setting.draw(
+            before.at(x, 0), style.ornament if WRITTEN.places[place].indoors else style.ornament + style.ground
+        )
     return far, near
 
 

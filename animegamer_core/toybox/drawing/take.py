@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ..world import WIDTH, Scene
 from .films import LEFT, RIGHT, WRITTEN
-from .indoors import INDOORS
 
 CENTRE = (72.0, 56.0)  # what stays in its place when the camera zooms, in frame pixels
 Spot = tuple[float, float, float]  # x, y, scale
@@ -33,16 +32,11 @@ class Take:
 USUAL = Take()
 
 
-def is_indoors(place: str) -> bool:
-    """Return whether a place is a room."""
-    return WRITTEN.places[place].indoors if place in WRITTEN.places else place in INDOORS
-
-
 def take_of(scene: Scene, reach: float, pan: bool) -> Take:
     """Return the take that the scene's seed chooses. reach: how far the camera goes, to the right if it is a pan."""
     rng = random.Random(f"take:{scene.seed}")
     start = rng.uniform(LEFT + 1 + (0 if pan else reach), min(60, RIGHT - WIDTH - 1 - reach))
-    things = rng.sample(WRITTEN.sides["indoors" if is_indoors(scene.place) else "outdoors"], 2)
+    things = rng.sample(WRITTEN.sides["indoors" if WRITTEN.places[scene.place].indoors else "outdoors"], 2)
     spots = rng.sample((12, 26, 118, 132), rng.choice((1, 2)))
     return Take(
         phase=rng.random(),
