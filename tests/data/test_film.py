@@ -394,17 +394,28 @@ def test_a_film_that_breaks_off_gives_what_it_has_and_then_says_where(kind, opti
     assert all(np.array_equal(*pair) for pair in zip(read[:40], whole, strict=False))
 
 
-# After 64 KiB of damage, the reader of MPEG-TS gives up for once.
-@pytest.mark.parametrize(("kind", "damage"), [("mkv", 4000), ("mp4", 4000), ("ts", 4000), ("ts", 99000)])
-def test_damage_costs_the_frames_up_to_the_next_key_frame_and_is_told_in_seconds(kind, damage, tmp_path):
-    film = write_film(tmp_path / f"film.{kind}", noise(120), tags={"gop_size": 12})
-    whole = [frame.rgb.astype(int) for frame in read_frames(film)]
+def damage(film: Path, start: int, stop: int) -> None:
     data = bytearray(film.read_bytes())
-    hit = slice(len(data) // 2, len(data) // 2 + damage)
-    data[hit] = bytes(byte ^ 0x5A for byte in data[hit])
+    data[start:stop] = bytes(byte ^ 0x5A for byte in data[start:stop])
     film.write_bytes(data)
+
+
+# After 64 KiB of damage, the reader of MPEG-TS gives up for once. The decoders of the last three must be asked.
+CODECS = [*(("libx264", kind, 4000) for kind in ("mkv", "mp4", "ts")), ("libx264", "ts", 99000)]
+CODECS += [("mjpeg", "avi", 0), ("wmv2", "wmv", 0), ("msmpeg4", "avi", 0)]
+
+
+@pytest.mark.parametrize(("codec", "kind", "length"), CODECS)
+def test_damage_costs_the_frames_up_to_the_next_key_frame_and_is_told_in_seconds(codec, kind, length, tmp_path):
+    tags = {"pix_fmt": "yuvj420p"} if codec == "mjpeg" else {"gop_size": 12}
+    film = write_film(tmp_path / f"film.{kind}", noise(120), codec=codec, tags=tags)
+    whole = [frame.rgb.astype(int) for frame in read_frames(film)]
+    with av.open(str(film)) as container:
+        packet = [packet for packet in container.demux(video=0) if packet.size][62]
+    middle = packet.pos + packet.size // 2
+    damage(film, middle, middle + length if length else packet.pos + packet.size - 8)
     frames = []
-    with pytest.raises(FilmError, match=r"[02]\.\d s of 5\.\d s are damaged, and are left out \(2\.\d to \d\.\d s\)"):
+    with pytest.raises(FilmError, match=r"\d\.\d s of 5\.\d s are damaged, and are left out \(2\.\d to \d\.\d s\)"):
         frames.extend(read_frames(film))
     assert 60 <= len(frames) < 120 and frames[-1].seconds == pytest.approx(119 / FPS, abs=2e-3)
     assert all(np.abs(frame.rgb - whole[round(frame.seconds * FPS)]).mean() < 1 for frame in frames)
@@ -413,30 +424,9 @@ def test_damage_costs_the_frames_up_to_the_next_key_frame_and_is_told_in_seconds
     assert next(frames_at(iter(frames), [gap.seconds - gap.lost / 2])) is None
 
 
-@pytest.mark.parametrize(("kind", "codec"), [("avi", "mjpeg"), ("wmv", "wmv2"), ("avi", "msmpeg4")])
-def test_damage_that_a_decoder_notices_only_if_asked_is_left_out(kind, codec, tmp_path):
-    tags = {"pix_fmt": "yuvj420p"} if codec == "mjpeg" else {"gop_size": 12}
-    film = write_film(tmp_path / f"film.{kind}", noise(48), codec=codec, tags=tags)
-    whole = {round(frame.seconds, 2): frame.rgb.astype(int) for frame in read_frames(film)}
-    data = bytearray(film.read_bytes())
-    with av.open(str(film)) as container:
-        packet = [packet for packet in container.demux(video=0) if packet.size][20]
-    hit = slice(packet.pos + packet.size // 2, packet.pos + packet.size - 8)
-    data[hit] = bytes(byte ^ 0x5A for byte in data[hit])
-    film.write_bytes(data)
-    frames = []
-    with pytest.raises(FilmError, match=r"\d s of 2\.\d s are damaged"):
-        frames.extend(read_frames(film))
-    assert 24 <= len(frames) < 48
-    assert all(np.abs(frame.rgb - whole[round(frame.seconds, 2)]).mean() < 1 for frame in frames)
-
-
 def test_what_follows_damage_in_a_film_of_one_key_frame_is_lost_and_no_opening(tmp_path):
     film = write_film(tmp_path / "film.mkv", noise(120), tags={"gop_size": 999})
-    data = bytearray(film.read_bytes())
-    hit = slice(len(data) // 3, len(data) // 3 + 400)
-    data[hit] = bytes(byte ^ 0x5A for byte in data[hit])
-    film.write_bytes(data)
+    damage(film, film.stat().st_size // 3, film.stat().st_size // 3 + 400)
     survey = survey_film(film, threads=1)
     assert survey.seconds < 2 and re.search(r"3\.\d s of 5\.\d s are damaged", survey.broken or "")
     with pytest.raises(FilmError, match="damaged"):
