@@ -145,7 +145,7 @@ def test_a_props_colour_is_seen_under_every_motion(prop, motion, time):
         assert all((difference(*pair) > 50).sum() >= 120 for pair in itertools.combinations(frames, 2))
 
 
-@pytest.mark.parametrize("motion", MOTIONS)
+@pytest.mark.parametrize("motion", CAMERAS)
 def test_measured_motion_follows_the_amplitude(motion):
     rng = random.Random(motion)
     partner, values = "Beni" if in_company(motion) else None, []

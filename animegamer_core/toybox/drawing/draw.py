@@ -66,14 +66,14 @@ CAMERAS: dict[str, Camera] = {
     "swing": Camera(gain=0.35, power=1.28),
     "climb": Camera(gain=0.43, power=1.23),
     "swim": Camera(gain=0.53, power=1.27),
-    "ball": Camera(gain=0.5, power=1.23),
-    "shake": Camera(gain=0.5, power=1.23),
+    "ball": Camera(cycles=2, gain=0.67, power=1.16),
+    "shake": Camera(gain=0.68, power=1.14),
     "race": Camera(pan=True, gain=0.64, power=1.25),
-    "jump": Camera(gain=0.5, power=1.23),
-    "guitar": Camera(gain=0.5, power=1.23),
-    "ride": Camera(pan=True, gain=0.6, power=1.25),
-    "paint": Camera(gain=0.5, power=1.23),
-    "drink": Camera(gain=0.5, power=1.23),
+    "jump": Camera(gain=0.51, power=1.25),
+    "guitar": Camera(gain=0.61, power=1.20),
+    "ride": Camera(pan=True, gain=0.75, power=1.20),
+    "paint": Camera(gain=0.66, power=1.16),
+    "drink": Camera(gain=0.71, power=1.14),
 }
 
 

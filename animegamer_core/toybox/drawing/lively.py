@@ -57,8 +57,8 @@ def _race(pen: Pen, characters: Characters, beat: Beat) -> None:
     draw_thing(pen, "track")
     ahead = beat.wave(6, 1)
     for x, name, scarf, shift in (
-        (42 - ahead, characters.partner, None, 0.25),
-        (100 + ahead, characters.main, characters.scarf, 0.0),
+        (36 - ahead, characters.partner, None, 0.25),
+        (90 + ahead, characters.main, characters.scarf, 0.0),
     ):
         pen.oval(x, GROUND + 1, 16, 3, (158, 92, 70), line=False)
         own = Beat(beat.turn + shift, beat.strength)

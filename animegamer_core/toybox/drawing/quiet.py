@@ -140,8 +140,8 @@ def _hands(actor: Pen, characters: Characters, pose: Pose) -> None:
 
 def _ball(pen: Pen, characters: Characters, beat: Beat) -> None:
     across = math.sin(2 * math.pi * beat.turn) * min(1.0, 1.4 * beat.strength)
-    x, y = 72 + 11 * across, 22 + 26 * across**2
-    for stand, name, side, scarf in ((40, characters.main, 1, characters.scarf), (104, characters.partner, -1, None)):
+    x, y = 69 + 10 * across, 22 + 26 * across**2
+    for stand, name, side, scarf in ((38, characters.main, 1, characters.scarf), (100, characters.partner, -1, None)):
         shadow(pen, stand, 16)
         hips = HIP + 1.5 - beat.step(4, 2)
         outer = (-side * 64, -side * 104 - 24 * across)
@@ -160,8 +160,8 @@ def _ball(pen: Pen, characters: Characters, beat: Beat) -> None:
 
 
 def _shake(pen: Pen, characters: Characters, beat: Beat) -> None:
-    x, y, hips = 72, 61 + beat.wave(6, 2), HIP + 1.5 + beat.wave(2, 2, 0.3)
-    for stand, name, side, scarf in ((98, characters.partner, -1, None), (46, characters.main, 1, characters.scarf)):
+    x, y, hips = 66, 61 + beat.wave(6, 2), HIP + 1.5 + beat.wave(2, 2, 0.3)
+    for stand, name, side, scarf in ((92, characters.partner, -1, None), (40, characters.main, 1, characters.scarf)):
         shadow(pen, stand, 16)
         left, right = ((-side * 44, side * 28), arm(side, (x - stand) / 0.92, (y - hips) / 0.92))[::side]
         tilt = side * (6 + beat.wave(9, 2))
