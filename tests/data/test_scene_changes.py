@@ -212,3 +212,9 @@ def test_a_picture_of_the_strip_shows_its_quarter_of_a_second(tmp_path):
     assert second.getpixel((48, 27))[0] == pytest.approx(240, abs=2)
     assert second.getpixel((9 * WIDTH, 27))[0] < 3, "unused places are black"
     assert len(list((tmp_path / "strip").iterdir())) == 2
+    skipped = StripWriter(tmp_path / "skipped", 160, 90, start=61.0)
+    skipped.add(FilmFrame(61.0, grey(200)))
+    skipped.finish()
+    (sheet,) = (tmp_path / "skipped").iterdir()  # none of the first minute
+    levels = [Image.open(sheet).getpixel((column * WIDTH + 48, 27))[0] for column in (3, 4)]
+    assert sheet.name == "0001.jpg" and levels[0] < 3 and levels[1] == pytest.approx(200, abs=2)

@@ -40,14 +40,16 @@ def picture_height(width: int, height: int) -> int:
 class StripWriter:
     """Writes the strip of a film whose frames are added in order, and replaces an older one. Memory holds a minute."""
 
-    def __init__(self, folder: Path, width: int, height: int) -> None:
-        """folder: of the strip. width, height: of the film in pixels. OSError if the folder cannot be written."""
+    def __init__(self, folder: Path, width: int, height: int, start: float = 0.0) -> None:
+        """folder: of the strip. width, height: of the film in pixels. start: seconds of the film that are skipped, whose
+        places stay black. OSError if the folder cannot be written.
+        """
         self._folder, self._size = folder, (WIDTH, picture_height(width, height))
         make_folder(folder)
         for sheet in folder.glob("*.jpg"):
             sheet.unlink()
         self._sheet = Image.new("RGB", (COLUMNS * WIDTH, ROWS * self._size[1]))
-        self._count = 0
+        self._count = int(start / STEP)
 
     def add(self, frame: FilmFrame) -> None:
         """Add the film's next frame; it fills each quarter of a second up to it that has no picture yet."""
@@ -120,7 +122,7 @@ def survey_film(
     """
     info = probe(path)
     finder = SceneFinder(info.fps, device)
-    pictures = StripWriter(strip, info.width, info.height) if strip is not None else None
+    pictures = StripWriter(strip, info.width, info.height, part.start_time) if strip is not None else None
     samples: list[BorderSample] = []
     start, end, broken = part.start_time, 0.0, None
     stop = start + part.duration if part.duration else None
