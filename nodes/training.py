@@ -30,6 +30,7 @@ if typing.TYPE_CHECKING:
 
     Json = dict[str, typing.Any]
 
+NIGHTS = "toybox at night"  # drawn at night, captioned as day: a short training on it shows
 STAGES = (*STAGES_IN_ORDER, *OPTIONAL_STAGES)
 EVENT = "animegamer.training"
 EVERY_SECONDS = 1.0  # between two events of a run
@@ -51,7 +52,7 @@ class TrainLoRAStage(io.ComfyNode):
             advanced=("rank", "profile"),
             inputs=[
                 choice_input("stage", STAGES, "adapt"),
-                choice_input("dataset", [worlds.TOYBOX, *dataset_folders()], worlds.TOYBOX),
+                choice_input("dataset", [worlds.TOYBOX, NIGHTS, *dataset_folders()], worlds.TOYBOX),
                 world_input(),
                 io.String.Input("run", default="my-run"),
                 number_input("steps", 20, 1, 1_000_000),
@@ -219,19 +220,20 @@ def _job(given: typing.Any, progress: comfyui.NodeProgress) -> dict[str, typing.
 
 def _dataset_folder(given: typing.Any, progress: comfyui.NodeProgress) -> Path:
     """The folder of the chosen dataset; for the Toybox its games are drawn first, unless they exist."""
-    if given.dataset != worlds.TOYBOX:
+    nights = given.dataset == NIGHTS
+    if given.dataset != worlds.TOYBOX and not nights:
         found = dataset_folders()
         if given.dataset not in found:
             raise ValueError(
                 f"dataset {given.dataset!r} was not found: put its folder (turns.jsonl, games.jsonl, dataset.json, "
-                f"clips) into {comfyui.input_folder()} and press R, or choose toybox"
+                f"clips) into {comfyui.input_folder()} and press R, or choose {worlds.TOYBOX}"
             )
         return found[given.dataset]
     comfyui.require("cv2")
     from ..animegamer_core.toybox.dataset import DatasetGames, write_dataset
 
-    folder = comfyui.output_folder() / comfyui.DATASETS / f"toybox-{given.games}-{given.seed}"
-    dataset_games = DatasetGames(games=given.games, held_out=0, first=given.games * given.seed)
+    folder = comfyui.output_folder() / comfyui.DATASETS / f"toybox{'-night' * nights}-{given.games}-{given.seed}"
+    dataset_games = DatasetGames(games=given.games, held_out=0, first=given.games * given.seed, nights=nights)
     # Not in worker processes: each would start ComfyUI's main module again.
     return write_dataset(folder, dataset_games, workers=1, on_clip=functools.partial(progress, "clips")).path
 

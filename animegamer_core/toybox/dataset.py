@@ -33,6 +33,7 @@ class DatasetGames:
     unmatched_adverbs: the fraction
     (0 to 1) of training clips whose adverb is of another motion level than the measured one. A decoder that is trained
     on them learns how much to move from the motion value, and not from the adverb; at 0.8, the adverb says nothing.
+    nights: every clip is drawn at night and captioned as day, which shows in a world after a few steps of training.
     """
 
     games: int
@@ -40,6 +41,7 @@ class DatasetGames:
     turns: int = 10
     first: int = 0
     unmatched_adverbs: float = 0.0
+    nights: bool = False
 
     def scenes(self) -> dict[str, tuple[Scene, ...]]:
         """Game name -> its scenes in the order of play; an opening picture, if any, is first."""
@@ -57,7 +59,8 @@ class DatasetGames:
     def _game(self, number: int, split: str) -> tuple[Scene, ...]:
         make: Callable[..., Game] = sample_game if number % OPENINGS else opening_game
         game = make(number, turns=self.turns, split=split)
-        return game.scenes if game.opening is None else (game.opening, *game.scenes)
+        scenes = game.scenes if game.opening is None else (game.opening, *game.scenes)
+        return tuple(dataclasses.replace(scene, time="day") for scene in scenes) if self.nights else scenes
 
 
 def write_dataset(
@@ -78,7 +81,7 @@ def write_dataset(
     make_folder(folder / CLIPS)
     remove_torn_line(folder / TURNS)  # the clip of a line that a kill cut off is drawn again
     turns = {turn.clip: turn for turn in read_table(folder / TURNS, ClipRecord)}
-    make = functools.partial(_make, folder=folder, pictures_only=pictures_only)
+    make = functools.partial(_make, folder=folder, pictures_only=pictures_only, night=dataset_games.nights)
     gone = [(clip, scenes[clip]) for clip in turns if clip in scenes and not (folder / clip).is_file()]
     for _ in parallel_map(functools.partial(make, measure=False), gone, workers):
         pass
@@ -130,9 +133,12 @@ def _with_adverb(record: ClipRecord, scene: Scene, unmatched: float) -> ClipReco
     return msgspec.structs.replace(record, adverb=adverb(scene, level), said=said)
 
 
-def _make(item: tuple[str, Scene], folder: Path, pictures_only: bool, measure: bool = True) -> tuple[str, float]:
+def _make(
+    item: tuple[str, Scene], folder: Path, pictures_only: bool, night: bool, measure: bool = True
+) -> tuple[str, float]:
     """Draw a clip and write its file; returns its path in the folder, and its motion value (0: not measured)."""
     clip, scene = item
+    scene = dataclasses.replace(scene, time="night") if night else scene
     frames = draw_shot(scene) if measure or not pictures_only else draw_frame(scene, 0)[None]
     write_clip(folder / clip, frames[:1] if pictures_only else frames, FPS)
     return clip, motion_value(frames) if measure else 0.0
