@@ -350,8 +350,8 @@ def stage_config(stage: str, recipe: str = "scratch", spec: ModelSpec | None = N
 def film_plan(clips: int) -> dict[str, StageConfig]:
     """The stages that make a world of so many clips of one film, beginning with the Toybox's weights.
 
-    145 clips get about what docs/film-world.md measured. 8 clips were a mosaic with 84 steps of joint; with these, 8 and
-    80 clips come back as the film has them, but soft. Numbers for more than 145 clips are not tried.
+    145 clips get about what docs/film-world.md measured. 8 clips were a mosaic with 84 steps of joint; with these, 8
+    and 80 clips come back as the film has them, but soft. Numbers for more than 145 clips are not tried.
     """
     batch = min(64, max(4, 1 << (clips // 2).bit_length() - 1))
     steps = {"joint": 35 * clips, "predict": 10 * clips, "adapt": 8 * clips}

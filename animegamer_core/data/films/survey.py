@@ -41,8 +41,8 @@ class StripWriter:
     """Writes the strip of a film whose frames are added in order, and replaces an older one. Memory holds a minute."""
 
     def __init__(self, folder: Path, width: int, height: int, start: float = 0.0) -> None:
-        """folder: of the strip. width, height: of the film in pixels. start: seconds of the film that are skipped, whose
-        places stay black. OSError if the folder cannot be written.
+        """folder: of the strip. width, height: of the film in pixels. start: skipped seconds, whose places stay
+        black. OSError if the folder cannot be written.
         """
         self._folder, self._size = folder, (WIDTH, picture_height(width, height))
         make_folder(folder)
