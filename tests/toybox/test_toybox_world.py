@@ -15,6 +15,8 @@ from PIL import Image
 
 from animegamer_core.data.motion import motion_value
 from animegamer_core.toybox.drawing.draw import CAMERAS, SPOTS, draw_frame, draw_shot
+from animegamer_core.toybox.drawing.films import STYLES, WRITTEN
+from animegamer_core.toybox.drawing.looks import LOOKS
 from animegamer_core.toybox.games import opening_game, sample_game
 from animegamer_core.toybox.world import (
     ADVERBS,
@@ -100,12 +102,30 @@ def test_an_impossible_game_is_refused():
         sample_game(1, turns=0)
 
 
-def test_a_shot_is_the_same_for_the_same_scene():
+@pytest.mark.parametrize("varied", [False, True])
+def test_a_shot_is_the_same_for_the_same_scene_at_both_sizes(varied):
     scene = sample_game(3).scenes[0]
-    shot = draw_shot(scene)
-    assert shot.shape == (17, 96, 144, 3) and shot.dtype == np.uint8
-    assert np.array_equal(shot, draw_shot(scene))
-    assert np.array_equal(shot[5], draw_frame(scene, 5))
+    shot, large = draw_shot(scene, varied=varied), draw_shot(scene, 2, varied=varied)
+    assert shot.shape == (17, 96, 144, 3) and shot.dtype == large.dtype == np.uint8
+    assert np.array_equal(large[5], draw_frame(scene, 5, 2, varied=varied))
+    assert np.abs(np.asarray(Image.fromarray(large[5]).reduce(2)).astype(int) - shot[5]).mean() < 3
+
+
+def test_only_varied_seeds_change_the_camera_and_what_stands_aside():
+    usual, varied = (
+        [draw_frame(scene_of(place="garden", seed=seed), 0, 2, varied=varied) for seed in (1, 2)]
+        for varied in (False, True)
+    )
+    assert difference(*varied).mean() > 2 * difference(*usual).mean() + 10
+
+
+def test_all_places_look_unlike_each_other_in_all_films_by_day_and_night():
+    shown = [
+        scene_of(film=film, place=place, time=time) for film in STYLES for place in WRITTEN.places for time in TIMES
+    ]
+    frames = [np.asarray(Image.fromarray(draw_frame(scene, 0)).reduce(4)) for scene in shown]
+    assert len(frames) == 120
+    assert min(difference(*pair).mean() for pair in itertools.combinations(frames, 2)) > 10
 
 
 @pytest.mark.parametrize("motion", sorted(CAMERAS))
@@ -119,8 +139,8 @@ def test_a_drawing_goes_on_after_its_shot_without_a_jump(motion):
 @pytest.mark.parametrize("motion", CAMERAS)
 def test_characters_look_unlike_each_other_in_every_motion(motion):
     partner = "Pico" if in_company(motion) else None
-    names = [name for name in CHARACTERS if name != partner]
-    frames = [draw_frame(scene_of(name, motion, film="meadow", partner=partner), 0) for name in names]
+    scene = scene_of("Miko", motion, partner=partner)
+    frames = [draw_frame(replace(scene, character=name), 0) for name in LOOKS if name != partner]
     assert all((difference(*pair) > 40).sum() > 250 for pair in itertools.combinations(frames, 2))
 
 
