@@ -14,7 +14,6 @@ from animegamer_core.game.state import (
     MotionScope,
     MotionTable,
     clean_text,
-    motion_text,
     read_instructions,
     scope_name,
 )
@@ -80,22 +79,6 @@ def test_rewinding_leaves_two_futures():
     for number in (-1, 5):
         with pytest.raises(ValueError, match="turns 1 to 4"):
             session.rewind(number)
-
-
-def test_an_opening_picture_is_turn_0_and_changes_no_stat():
-    session = GameSession().open_with("wave hello", state()).step("run", state())
-    assert [turn.number for turn in session.turns] == [0, 1]
-    assert session.turns[0].character == PUBLISHED_RULES.start
-    assert session.rewind(0).turns == session.turns[:1]
-    with pytest.raises(ValueError, match="come first"):
-        session.open_with("again", state())
-
-
-def test_the_published_form_of_an_instruction():
-    text = Instruction(("Pazu", "Qiqi"), "talk", "street", "softly", "night").text
-    assert text == "Character: Pazu, Qiqi; Motion: softly talk; Background: night street."
-    assert motion_text(text) == "softly talk"
-    assert motion_text("just dance") == "just dance"
 
 
 @given(st.text())

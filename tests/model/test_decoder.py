@@ -161,6 +161,7 @@ def test_a_shots_latent_decodes_to_the_shot_and_may_begin_another_one(tiny_decod
 
     kept, steps = drawn(0.0)
     assert torch.equal(kept, other) and steps == 0, "denoise 0 keeps the latent"
+    assert start_of(other, 0.95) is not None, "only denoise 1 keeps nothing"
     new, steps = drawn(1.0)
     assert torch.equal(new, latent) and steps == 4, "denoise 1 is the shot without a latent"
     parts = [drawn(denoise) for denoise in (0.1, 0.5, 0.9)]

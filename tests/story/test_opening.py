@@ -81,6 +81,9 @@ def test_a_picture_is_read_upright_and_has_no_seconds(tmp_path):
     assert (picture.shape, frame, picture[0, 0].tolist()) == ((20, 30, 3), 0, [200, 10, 10])
     with pytest.raises(ValueError, match="is a picture, so it has nothing at 3 s"):
         read_opening(tmp_path / "own.png", 3, DECODER)
+    for size, shown in (((3000, 2000), (1000, 1500, 3)), ((1 << 19, DECODER.height), (DECODER.height, 1 << 19, 3))):
+        Image.new("RGB", size).save(tmp_path / "large.png")
+        assert read_opening(tmp_path / "large.png", None, DECODER)[0][0].shape == shown, "no side shorter than a shot's"
     (tmp_path / "notes.txt").write_text("Miko")
     with pytest.raises(ValueError, match="not a readable picture"):
         read_opening(tmp_path / "notes.txt", None, DECODER)

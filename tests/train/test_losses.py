@@ -11,11 +11,13 @@ from animegamer_core.train.losses import (
     divergence,
     edge_error,
     motion_error,
+    moving_weight,
     noised,
     sqrt_alpha_cumprod,
     timestep_band,
     velocity_target,
 )
+from animegamer_core.train.muon import RMS, Muon, orthogonal
 from animegamer_core.train.sampling import ClipSampler, MicroBatch, WindowSampler
 
 
@@ -40,6 +42,24 @@ def test_the_losses_of_pictures_by_hand():
     assert [edge_error(columns, 0 * columns, scales).item() for scales in (1, 2)] == [1, 1]
     moving = torch.tensor([0.0, 3.0])[:, None, None] * torch.ones(1, 3, 2, 4, 4)
     assert motion_error(moving, 0 * moving) == 3 and motion_error(moving[:, :, :1], moving[:, :, 1:]) == 0
+    spot = torch.zeros(1, 3, 2, 9, 9)
+    spot[..., 1, 4, 4] = 1
+    weight = moving_weight(spot, 3.0, around=1)[0, 0]
+    assert weight.mean() == pytest.approx(1) and weight[1, 3, 3] == pytest.approx(3 * weight[1, 2, 3].item())
+
+
+def test_muon_by_hand():
+    numbers = torch.Generator().manual_seed(0)
+    start, *gradients = torch.randn(3, 6, 4, generator=numbers)
+    expected, moment, own = start, torch.zeros(6, 4), torch.nn.Parameter(start.clone())
+    muon = Muon([{"params": [own]}], lr=0.1, weight_decay=0.5)
+    for gradient in gradients:
+        moment, own.grad = 0.95 * moment + 0.05 * gradient, gradient
+        update = orthogonal((0.05 * gradient + 0.95 * moment)[None])[0]
+        expected = expected * 0.95 - 0.1 * RMS * 6**0.5 * update
+        muon.step()
+    torch.testing.assert_close(own.data, expected)
+    assert torch.linalg.svdvals(update) == pytest.approx(1, abs=0.35)
 
 
 @pytest.mark.parametrize(("processes", "bands", "sharing"), [(1, 1, 1), (24, 8, 3), (7, 1, 7)])

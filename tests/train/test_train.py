@@ -246,7 +246,9 @@ def test_a_tiny_decoder_learns_with_the_vae_or_alone(data, tmp_path):
 def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data, tmp_path):
     parts = new_parts(data)
     parts.decoder.vae.encoder.conv_out.conv.bias.data += 1  # a mean, which the scale leaves out
-    (trained, left), _ = run("vae", parts, data, tmp_path, steps=1)
+    (trained, left), [row, *_] = run("vae", parts, data, tmp_path, steps=1, kl=0.5)
+    weights = {name: getattr(tiny_config("vae"), name) for name in ("mse", "edge", "motion")} | {"l1": 1, "kl": 0.5}
+    assert row["loss"] == pytest.approx(sum(weight * row[name] for name, weight in weights.items()), rel=1e-3)
     factor = trained.spec.decoder.vae.scaling_factor
     assert parts.decoder.vae.config.scaling_factor == factor and parts.decoder.spec is trained.spec
     latents = add_latents(left, trained.decoder).store["latents"]
