@@ -5,7 +5,6 @@ import json
 import msgspec
 import numpy as np
 import pytest
-import torch
 from tiny_world import save_tiny_world
 
 from animegamer_core.data.captions.replies import parse_caption
@@ -16,8 +15,7 @@ from animegamer_core.data.records import ClipRecord
 from animegamer_core.data.review import write_review
 from animegamer_core.data.stats import stats as stats_table
 from animegamer_core.data.vocabulary import life_of
-from animegamer_core.game.life import STATS, Life, Rules, Stat, questions
-from animegamer_core.game.state import GameSession
+from animegamer_core.game.life import STATS, Life, Rules, Stat
 from animegamer_core.media.video import write_clip
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.runtime.models import PlaySettings
@@ -50,18 +48,6 @@ def test_it_is_predicted_counted_and_kept(tmp_path):
         assert turn.character["hunger"] == HUNGER.after(turn.before["hunger"], turn.state.change["hunger"])
     back = Story.read(tmp_path, "tale").session(3, 4)
     assert [turn.character for turn in back.turns] == [turn.character for turn in turns]
-
-
-def test_its_tags_stand_in_the_prompt_and_its_question_in_what_captioners_are_asked(tmp_path):
-    world = hungry_world(tmp_path / "world")
-    engine = world.load_engine("cpu", torch.float32)
-    state = engine.predict((), LINE)
-    session = GameSession(rules=world.life.rules).step(LINE, state)
-    prompt = engine.prompt(session.past(), LINE)
-    text = engine.tokenizer.decode_with_tags(prompt.ids_L.tolist())
-    units = f"<Strength_{state.change['hunger']}>"
-    assert f"</ST> <HU> {units} </HU> </TURN>" in text
-    assert questions(3, world.life.rules.stats).endswith("(6) hunger <HU>: " + HUNGER.meaning + ".")
 
 
 def test_a_dataset_states_it_from_captions_to_training(tmp_path):

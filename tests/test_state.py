@@ -14,7 +14,6 @@ from animegamer_core.game.state import (
     MotionScope,
     MotionTable,
     clean_text,
-    read_instructions,
     scope_name,
 )
 
@@ -87,10 +86,6 @@ def test_cleaned_text_is_one_plain_line(text):
     assert "<" not in cleaned and ">" not in cleaned
     assert cleaned == " ".join(cleaned.split()) == clean_text(cleaned)
     assert cleaned.isprintable()
-
-
-def test_instruction_files_skip_comments_and_blank_lines():
-    assert read_instructions("# a game\n\nfirst\n  # note\nsecond  turn \n") == ("first", "second turn")
 
 
 def test_a_composed_instruction_needs_all_parts():

@@ -24,6 +24,8 @@ def test_17_frames_come_from_5_latent_frames_and_none_sees_a_later_one():
     latents[:, :, 3] += 1  # of frames 9 to 12
     changed = (net(latents) - frames).abs().amax((0, 2, 3, 4)) > 0
     assert changed.tolist() == [False] * 9 + [True] * 8
+    net.decoder = torch.nn.Sequential(torch.nn.Identity())
+    assert net(99 * latents).max() == 2 * 3 - 1, "TAEHV bends latents to 3"
 
 
 def test_tensors_are_named_and_shaped_like_taehvs():

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from animegamer_core.data.records import GameRecord
+from animegamer_core.train.learners import rebuilding_losses
 from animegamer_core.train.losses import (
     contrastive,
     divergence,
@@ -19,6 +20,7 @@ from animegamer_core.train.losses import (
 )
 from animegamer_core.train.muon import RMS, Muon, orthogonal
 from animegamer_core.train.sampling import ClipSampler, MicroBatch, WindowSampler
+from animegamer_core.train.stages import stage_config
 
 
 def test_velocity_loss_is_the_released_weighted_loss_on_clean_latents():
@@ -39,9 +41,12 @@ def test_the_losses_of_pictures_by_hand():
     prior = torch.distributions.Normal(0.0, 1.0)
     assert divergence(mean, logvar) == pytest.approx(torch.distributions.kl_divergence(known, prior).mean().item())
     columns = torch.tensor([0.0, 1.0, 0.0, 1.0]).expand(1, 3, 2, 4, 4)  # whose 2 x 2 means are all the same
-    assert [edge_error(columns, 0 * columns, scales).item() for scales in (1, 2)] == [1, 1]
+    for lines in (columns, columns.mT):
+        assert [edge_error(lines, 0 * lines, scales).item() for scales in (1, 2)] == [1, 1]
     moving = torch.tensor([0.0, 3.0])[:, None, None] * torch.ones(1, 3, 2, 4, 4)
     assert motion_error(moving, 0 * moving) == 3 and motion_error(moving[:, :, :1], moving[:, :, 1:]) == 0
+    weighed = rebuilding_losses(moving, 0 * moving, torch.full((1, 1, 1, 1, 1), 4.0), stage_config("vae"))
+    assert weighed["mse"].item() == 4 * 4.5 and weighed["l1"].item() == 4 * 1.5
     spot = torch.zeros(1, 3, 2, 9, 9)
     spot[..., 1, 4, 4] = 1
     weight = moving_weight(spot, 3.0, around=1)[0, 0]
@@ -73,6 +78,9 @@ def test_contrastive_loss_knows_equal_captions():
     unit = torch.eye(3)[[0, 0, 1]]
     same = contrastive(unit, unit, torch.tensor(100.0), torch.tensor([7, 7, 9]))
     different = contrastive(unit, unit, torch.tensor(100.0), torch.tensor([7, 8, 9]))
+    pairs = (unit, torch.eye(3)), (torch.eye(3), unit)  # text and image count alike
+    crossed = [contrastive(*pair, torch.tensor(100.0), torch.tensor([7, 7, 9])).item() for pair in pairs]
+    assert crossed[0] == pytest.approx(crossed[1])
     assert same < 0.7 and different.item() == pytest.approx(same.item(), abs=1e-4)
     assert contrastive(unit, unit.roll(1, 0), torch.tensor(100.0), torch.tensor([7, 7, 9])) > 10
 
