@@ -9,6 +9,7 @@ from test_play import GAME, content, opened, played
 
 from animegamer_core.game.state import GameSession, GameState
 from animegamer_core.media.video import read_clip, to_uint8
+from animegamer_core.model.latents import StartLatent
 from animegamer_core.runtime.presets import Preset, with_preset
 from animegamer_core.story.player import LoadedModels, Player, PlaySettings, save_turn
 from animegamer_core.story.turn import draw_turn, predict_turn, shot_key, with_opening_address
@@ -94,6 +95,9 @@ def graph(world, opening=None):
         settings = with_preset(Preset(""), PlaySettings(), world)
         key = shot_key(world, models, settings, turn, world.motion_table.value(turn.state.motion))
         assert key.seed == number and replace(key, seed=9) == shot_key(world, models, settings, turn, key.motion, 9)
+        start = StartLatent(torch.zeros(1), 0.4)
+        begun = shot_key(world, models, settings, turn, key.motion, start=start)
+        assert begun == replace(key, latent=start.digest, denoise=0.4)
         decoder = models.decoder()
         turns.append((session, key, to_uint8(decoder.decode_vae(draw_turn(decoder, turn, key))[0])))
     return turns
