@@ -1,6 +1,6 @@
 // The opening of a new story: the chooser of the form, and what the stage shows of it before turn 1 is played.
 
-import { el, iconButton } from "./dom.mjs";
+import { el, iconButton, wordButton } from "./dom.mjs";
 import { oneLine } from "./instruction.mjs";
 
 export const OPENING_TEXT = "stands still";
@@ -20,13 +20,14 @@ export function openingHere({ here, root, branch, opening }) {
   return { instruction: text, clip: { filename: name, subfolder, type: "input", at: film ? at : 0 }, still: !film };
 }
 
-/** The chooser. value() is {file, film, at, text}, or null if no file is chosen; clear() forgets the file. */
-export function createOpeningChooser(say) {
+/** The chooser. value() is {file, film, at, text}, or null if no file is chosen; clear() forgets the file. `read(value)` gives the address of a picture of what the world reads in it. */
+export function createOpeningChooser(say, read) {
   const file = el("input", { type: "file", accept: "image/*,video/*,.mkv,.ts", "aria-label": say("opening") });
   const at = el("input", { type: "number", name: "opening-at", min: 0, step: "any", value: 0, on: { input: seek } });
   const text = el("input", { type: "text", name: "opening-text", placeholder: OPENING_TEXT, maxlength: 2000 });
   const second = el("label", { class: "ag-field" }, el("span", { text: say("openingAt") }), at);
   const look = el("div", { class: "ag-opening-look" });
+  const reads = wordButton("eye", say("openingReads"), { class: "ag-second", on: { click: showReading } });
   const forget = iconButton("times", say("noOpening"), () => {
     clear();
     file.focus();
@@ -35,6 +36,7 @@ export function createOpeningChooser(say) {
     "div",
     { class: "ag-opening-more", hidden: true },
     look,
+    reads,
     el("p", { class: "ag-faint", text: say("openingLimits") }),
     second,
     el("label", { class: "ag-field" }, el("span", { text: say("openingText") }), text),
@@ -64,6 +66,15 @@ export function createOpeningChooser(say) {
     const picture = chosen && (isFilm(chosen) ? el("video", { src: address, preload: "auto" }) : el("img", { src: address, alt: "" }));
     if (picture) picture.muted = true;
     look.replaceChildren(...(picture ? [picture] : []));
+  }
+
+  /** Show beside it what the world reads in it. */
+  async function showReading() {
+    const [own] = look.children;
+    reads.disabled = true;
+    const src = await read(value());
+    reads.disabled = false;
+    if (src && own === look.children[0]) look.replaceChildren(own, el("img", { src, alt: say("openingReads") }));
   }
 
   /** Show the chosen second of the film. */

@@ -79,7 +79,10 @@ function createStart(say, session, page) {
     on: { click: () => page.getWeights(world.value) },
   });
   const list = createStoryList(say, session, page);
-  const opening = createOpeningChooser(say);
+  const opening = createOpeningChooser(say, async (chosen) => {
+    const picture = await session.readOpening(world.value, chosen);
+    return picture && page.address(viewPath(picture));
+  });
   const go = wordButton("play", say("begin"), { type: "submit", class: "ag-main" });
   const error = el("p", { class: "ag-alert", role: "alert", hidden: true });
   const existing = el("div", { class: "ag-alert ag-existing", role: "alert", hidden: true });
@@ -196,22 +199,8 @@ function createGame(say, session, clips, page) {
   );
   let restored = false;
 
-  const element = el(
-    "div",
-    { class: "ag-game" },
-    top,
-    el(
-      "div",
-      { class: "ag-scroll" },
-      stage.element,
-      takes.element,
-      strip.element,
-      files,
-      card.element,
-      mapPlace,
-    ),
-    form.element,
-  );
+  const parts = [stage.element, takes.element, strip.element, files, card.element, mapPlace];
+  const element = el("div", { class: "ag-game" }, top, el("div", { class: "ag-scroll" }, ...parts), form.element);
 
   function show(now, event) {
     form.show(now, event);

@@ -7,6 +7,7 @@ export const TURN_NODE = "animegamer-turn";
 const OPENING_NODE = "animegamer-opening";
 const SOUND_NODE = "animegamer-sound";
 const TAKE_STRIDE = 1009; // between the seeds of two takes; a story's turn n is drawn with seed + n - 1
+const SHOT = { motion: "predicted", motion_value: 5, steps: 0, guidance: "world", seed: -1 };
 const WINDOW = -1; // default: as many past turns as the world was trained with
 const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
 
@@ -23,6 +24,16 @@ export function turnPrompt({ world, film, opening, ...turn }) {
     [WORLD_NODE]: { class_type: "LoadAnimeGamer", inputs: worldInputs(world) },
     ...(opening ? openingNodes(opening) : {}),
     [TURN_NODE]: { class_type: "PlayGameStory", inputs: { model: [WORLD_NODE, 0], ...gameInputs(turn), ...begins } },
+  };
+}
+
+/** The shot that a world draws from an opening alone, as pictures in the temp folder: what it has read in it. */
+export function readingPrompt(world, opening) {
+  const state = { model: [WORLD_NODE, 0], state: [OPENING_NODE, 0] };
+  return {
+    ...turnPrompt({ world, opening }),
+    [`${OPENING_NODE}-shot`]: { class_type: "DecodeShot", inputs: { ...state, ...SHOT } },
+    [TURN_NODE]: { class_type: "PreviewImage", inputs: { images: [`${OPENING_NODE}-shot`, 0] } },
   };
 }
 

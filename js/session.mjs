@@ -3,7 +3,7 @@
 import { writtenFor } from "./instruction.mjs";
 import { missedEvents, progressOf } from "./jobs.mjs";
 import { createStorage } from "./storage.mjs";
-import { comboOptions, errorSentence, settingsOf, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
+import { comboOptions, errorSentence, readingPrompt, settingsOf, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
 import { allTurns, branchThrough, buildTree, findTurn, pathTo, takesOf } from "./tree.mjs";
 
 const READ = 40; // past instructions that a plain sentence is read with
@@ -62,6 +62,19 @@ export class PlaySession {
     if (!(await this.#guard(() => this.#readWords({ world, story })))) return;
     const opening = chosen && (await this.#guard(() => this.#upload(chosen)));
     if (opening || !chosen) await this.open(story, world, { opening });
+  }
+
+  /** The file of a picture that shows what a world reads in a chosen opening; undefined if `error` says why there is none. */
+  readOpening(world, chosen) {
+    return this.#guard(async () => {
+      const id = await this.port.queue(readingPrompt(world, await this.#upload(chosen)));
+      for (;;) {
+        const [[event, detail] = []] = await missedEvents(this.port, id);
+        if (event === "failed") throw detail;
+        if (event && event !== "began") return detail.output?.images[0]; // none after an interrupt
+        await new Promise((later) => setTimeout(later, 500));
+      }
+    });
   }
 
   /** Open a saved story, or (with a world) start one; `place` is {branch, number, jobs, opening} from before a reload. */

@@ -96,7 +96,8 @@ const STYLE = `
 .ag-opening-file { display: flex; gap: 6px; align-items: center; }
 .ag-play .ag-opening-file input { flex: 1; height: auto; padding: 5px 6px; font-size: 12px; }
 .ag-opening-file input::file-selector-button { font: inherit; color: inherit; margin-inline-end: 8px; padding: 4px 10px; border: 0; border-radius: 6px; cursor: pointer; background: color-mix(in srgb, var(--ag-ink) 12%, transparent); }
-.ag-opening-look > * { display: block; width: 100%; max-height: 200px; object-fit: contain; border-radius: 8px; background: #000; }
+.ag-opening-look { display: flex; gap: 6px; }
+.ag-opening-look > * { min-width: 0; display: block; width: 100%; max-height: 200px; object-fit: contain; border-radius: 8px; background: #000; }
 .ag-stories { display: flex; flex-direction: column; gap: 6px; margin-top: -8px !important; }
 .ag-story { width: 100%; display: grid; grid-template-columns: 1fr auto; gap: 0 8px; align-items: center; text-align: start; padding: 10px 12px !important; background: var(--ag-card) !important; border: 1px solid var(--ag-edge) !important; }
 .ag-story:hover { background: color-mix(in srgb, var(--ag-ink) 9%, var(--ag-paper)) !important; }
@@ -184,9 +185,9 @@ const STYLE = `
 .ag-message:empty { display: none; }
 .ag-status-words { font-size: 12px; color: var(--ag-faint); }
 .ag-bar { height: 6px; --ag-own: var(--ag-motion); }
-/* Without a GPU, each picture of a smooth movement costs as much as a picture of a clip, 60 times a second. */
+/* Without a GPU any animation, also one in steps, costs 0.1 of a core or more: 60 frames a second of the whole page. */
 .ag-bar .ag-fill { transition: none; }
-.ag-bar.ag-unknown .ag-fill { width: 30%; animation: ag-run 1.4s steps(7) infinite alternate; }
+.ag-bar.ag-unknown .ag-fill { width: 30%; opacity: .5; }
 .ag-alert { padding: 8px 10px !important; border-radius: 8px; background: color-mix(in srgb, var(--ag-loss) 18%, transparent); overflow-wrap: anywhere; }
 .ag-existing { display: flex; flex-direction: column; gap: 8px; }
 .ag-folds { display: grid; grid-template-columns: 1fr auto 1fr; gap: 4px 12px; }
@@ -271,8 +272,7 @@ const STYLE = `
 .ag-training-shots a { flex: 1; min-height: 0; display: block; border-radius: 8px; }
 .ag-training-shots img { width: 100%; height: 100%; object-fit: contain; object-position: left top; display: block; border-radius: 8px; }
 @container (max-width: 620px) { .ag-training-parts { flex: none; grid-template-columns: minmax(0, 1fr); grid-template-rows: none; grid-auto-rows: 190px; } .ag-training-top { flex-wrap: wrap; } }
-@keyframes ag-run { from { margin-inline-start: 0; } to { margin-inline-start: 70%; } }
-@media (prefers-reduced-motion: reduce) { .ag *, .ag *::after { transition: none !important; animation: none !important; } }
+@media (prefers-reduced-motion: reduce) { .ag *, .ag *::after { transition: none !important; } }
 `;
 
 /** Add the style to the page, once. */
