@@ -27,6 +27,7 @@ MOST_LAYERS = 200  # layers of a model; each takes time to build, before its wei
 Size = Annotated[int, Meta(ge=1, le=LARGEST)]
 Layers = Annotated[int, Meta(ge=1, le=MOST_LAYERS)]
 Scale = Annotated[float, Meta(ge=0, le=LARGEST)]
+Timestep = Annotated[int, Meta(ge=0, le=LARGEST)]
 TRAIN_STEPS = 1000  # timesteps that the decoder was trained with, 0 to 999
 TIME_FACTOR = 4  # frames per latent frame: CogVideoX's causal VAE turns 1 + 4n frames into 1 + n
 
@@ -241,13 +242,15 @@ class DecoderSpec:
     width: Size = 720
     fps: Size = 8
     spatial_scale: Scale = 1.875
-    steps: Size = 50
+    steps: Size | tuple[Timestep, ...] = 50  # or the timesteps that it was taught, with DDIM
     guidance_scale: Scale = 6.0  # the strength; 0 if the weights include guidance, as after stage distill
     vae: VaeSpec = VaeSpec()
     guides_motion: bool = False  # whether guidance also amplifies the motion value; the decoder must know none as well
 
     def __post_init__(self) -> None:
         cell = self.vae.spatial_factor * self.patch
+        if not isinstance(self.steps, int):
+            check_steps(self.steps)
         if self.height % cell or self.width % cell or self.frames % TIME_FACTOR != 1:
             raise ValueError(
                 f"decoder: shots of {self.frames} frames of {self.height} x {self.width} (height x width); expected "

@@ -14,6 +14,7 @@ from ..animegamer_core.game.life import Life
 from ..animegamer_core.game.state import MotionTable
 from ..animegamer_core.media.soundtrack import resampled
 from ..animegamer_core.media.video import Clip, read_clip
+from ..animegamer_core.spec import step_count
 from ..animegamer_core.story.film import FILMS, export_film
 from ..animegamer_core.story.folder import check_story_name, check_there, story_names
 from ..animegamer_core.story.player import save_turn
@@ -260,7 +261,8 @@ def _world_facts(name: str, version: str) -> WorldFacts:
     world = worlds.find_world(name)
     spec, tokenizer = world.spec, world.tokenizer()
     words = tokenizer if isinstance(tokenizer.backend.model, WordLevel) else None
-    return WorldFacts(world.fingerprint, world.motion_table, spec.decoder.steps, words, spec.name, world.life)
+    steps = step_count(spec.decoder.steps)
+    return WorldFacts(world.fingerprint, world.motion_table, steps, words, spec.name, world.life)
 
 
 def shot_path(story: Story, number: int) -> Path | None:

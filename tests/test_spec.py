@@ -75,6 +75,9 @@ def test_sampling_is_what_is_given_else_the_presets_else_the_worlds():
     assert resolve_sampling(tiny, paper, asked, fast) == asked
     assert resolve_sampling(tiny, paper, Sampling(steps=9)).steps == 9
     assert resolve_sampling(tiny, paper, preset=replace(fast, steps=9)).steps == 4, "at most the world's"
+    taught = replace(tiny, decoder=replace(tiny.decoder, steps=(999, 908)))
+    assert resolve_sampling(taught, paper, preset=fast) == replace(asked, steps=(999, 908), guidance="constant")
+    assert ModelSpec.from_dict(json.loads(json.dumps(taught.to_dict()))) == taught
 
 
 def test_timesteps_are_read_as_people_write_them():

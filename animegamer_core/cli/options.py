@@ -99,6 +99,7 @@ Guidance = Annotated[str, one_of(GUIDANCE)]
 Solver = Annotated[str, one_of(SOLVERS)]
 Preset = Annotated[str, one_of(PRESETS)]
 Profile = Annotated[str, one_of(PROFILES)]
+AskedSteps = Annotated[str | None, arg(metavar="N|T,T,...")]
 Adapters = Annotated[
     tuple[str, ...],
     UseAppendAction,
@@ -115,7 +116,7 @@ class Drawing:
 
     world: World = "toybox"
     lora: Adapters = ()
-    steps: Annotated[str | None, arg(metavar="N|T,T,...")] = None
+    steps: AskedSteps = None
     """Sampling steps, or their timesteps; unset: an adapter's, the preset's, or the world's."""
     guidance: Guidance | None = None
     """Guidance schedule; unset: an adapter's, the preset's, or the profile's."""
@@ -128,12 +129,15 @@ class Drawing:
     @property
     def sampling(self) -> Sampling:
         """What is asked for; ValueError for steps that cannot be."""
-        asked = Sampling(guidance=self.guidance, solver=self.solver)
-        if self.steps is None:
-            return asked
-        return dataclasses.replace(
-            asked, steps=int(self.steps) if self.steps.isdecimal() else read_timesteps(self.steps)
-        )
+        return sampling_of(self.steps, self.guidance, self.solver)
+
+
+def sampling_of(steps: str | None, guidance: str | None, solver: str | None) -> Sampling:
+    """What is asked for; ValueError for steps that cannot be."""
+    asked = Sampling(guidance=guidance, solver=solver)
+    if steps is None:
+        return asked
+    return dataclasses.replace(asked, steps=int(steps) if steps.isdecimal() else read_timesteps(steps))
 
 
 def confirmed(question: str) -> bool:

@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 
 from ..runtime.presets import get_preset, preset_for_device
 from ..spec import DTYPES, get_profile, get_spec
-from .options import Device, Guidance, Preset, Profile, note, one_of
+from .options import AskedSteps, Device, Guidance, Preset, Profile, Solver, note, one_of, sampling_of
 
 if typing.TYPE_CHECKING:
     from ..evaluate.benchmark.run import BenchmarkPlan
@@ -49,8 +49,10 @@ class Bench:
     """Preset of our turn; the options below override it."""
     guidance: Guidance | None = None
     """Guidance schedule; unset: the preset's, or the profile's."""
-    steps: int | None = None
-    """Sampling steps; unset: the preset's, or the spec's."""
+    steps: AskedSteps = None
+    """Sampling steps, or their timesteps; unset: the preset's, or the spec's."""
+    solver: Solver | None = None
+    """How a step is taken; unset: the scripts', or DDIM for a world with its own timesteps."""
     optimizations: Annotated[tuple[str, ...] | None, arg(name="with", metavar="NAME ...")] = None
     """Optimizations for our turn."""
     repeats: int = 3
@@ -88,8 +90,7 @@ class Bench:
             profile=world.profile if world else get_profile(self.profile or "paper"),
             world=world,
             preset=preset if self.optimizations is None else replace(preset, optimizations=self.optimizations),
-            steps=self.steps,
-            guidance=self.guidance,
+            asked=sampling_of(self.steps, self.guidance, self.solver),
             repeats=max(1, self.repeats),
         )
 

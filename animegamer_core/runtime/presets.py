@@ -157,11 +157,12 @@ def resolve_sampling(
     """The sampling that is asked for; what it leaves open is the preset's; else the world's (its spec's and its
     profile's).
 
-    A preset never raises the number of steps above the world's.
+    A preset never raises the number of steps above the world's, and keeps timesteps, for which a world uses DDIM.
     """
-    usual = Sampling(steps=spec.decoder.steps, guidance=profile.guidance, solver=SOLVERS[0])
+    own = spec.decoder.steps
+    usual = Sampling(steps=own, guidance=profile.guidance, solver=SOLVERS[0] if isinstance(own, int) else "ddim")
     if preset is not None:
-        steps = min(preset.steps or spec.decoder.steps, spec.decoder.steps)
+        steps = min(preset.steps or own, own) if isinstance(own, int) else own
         usual = replace(usual, steps=steps, guidance=preset.guidance or usual.guidance)
     return replace(usual, **asked.stated())
 

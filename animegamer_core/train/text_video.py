@@ -25,7 +25,7 @@ from ..data.dataset import DatasetFolder
 from ..files import room_for
 from ..model.decoder import stock_transformer
 from ..model.sampler import STOCK_SCHEDULER
-from ..spec import RELEASE, DecoderSpec, ModelSpec, VaeSpec
+from ..spec import RELEASE, DecoderSpec, ModelSpec, VaeSpec, step_count
 from ..weights import World
 from ..weights.adapter_files import read_adapter
 from ..weights.storage import write_json
@@ -166,7 +166,7 @@ def save_text_video(model: TextVideo, stage_file: Path, folder: Path) -> Path:
         else:
             model.pipeline.save_pretrained(str(folder))
     decoder = model.spec.decoder
-    sampling = {"steps": decoder.steps, "guidance_scale": decoder.guidance_scale, "frames": decoder.frames}
+    sampling = {"steps": step_count(decoder.steps), "guidance_scale": decoder.guidance_scale, "frames": decoder.frames}
     write_json(folder / SAMPLING, sampling)
     return folder
 

@@ -28,7 +28,7 @@ def quick():
 def test_a_worlds_own_weights_are_taken(tmp_path):
     tiny_world = save_tiny_world(tmp_path)
     turn = bench_run.our_turn(plan(spec=tiny_world.spec, world=tiny_world))
-    assert turn.guidance == tiny_world.profile.guidance
+    assert turn.sampling["guidance"] == tiny_world.profile.guidance
     stored = tiny_world.load_decoder(CPU, torch.float32).state_dict()
     assert all(torch.equal(value, stored[name]) for name, value in turn.decoder.state_dict().items())
 
@@ -56,8 +56,9 @@ def test_optimizations_of_a_gpu_are_refused_on_a_cpu(name, monkeypatch):
 
 def test_the_command_prints_what_is_measured_a_table_and_what_is_left_out(capsys):
     words = ["bench", "--spec", "tiny", "--device", "cpu", "--repeats", "1", "--preset", "live"]
-    assert main([*words, "--steps", "1", "--with", "layout"]) == 0
+    assert main([*words, "--steps", "999,400", "--solver", "ddim", "--with", "layout"]) == 0
     printed = capsys.readouterr()
-    for line in ("weights: random", "optimizations: layout", f"torch: {torch.__version__}", "engine ", "turn "):
+    about = "weights: random|optimizations: layout|steps: (999, 400), stock 2|solver: ddim|engine |turn "
+    for line in (*about.split("|"), f"torch: {torch.__version__}"):
         assert f"\n{line}" in printed.out
     assert "skipped flash3, gelu, blocks, vae" in printed.err

@@ -21,7 +21,7 @@ from ...model.decoder import ShotDecoder
 from ...runtime.offloading import MemoryPlan
 from ...runtime.optimizations import check_names, missing_requirement
 from ...runtime.presets import Preset, apply_preset, check_offloading, memory_plan_of, resolve_sampling
-from ...spec import PROFILES, ModelSpec, Profile, Sampling, dtype_name
+from ...spec import PROFILES, UNSTATED, ModelSpec, Profile, Sampling, dtype_name, step_count
 from ...weights import World
 from ..report import machine
 from .turn import OurTurn, Work, host_models, past_turns, random_models, stock_parts
@@ -56,8 +56,8 @@ Timings = Mapping[str, Timing]  # by part
 class BenchmarkPlan:
     """What is measured, and how often.
 
-    world: its weights are used instead of random ones. steps, guidance: instead of the preset's, the world's and the
-    profile's. repeats: timed runs of each part.
+    world: its weights are used instead of random ones. asked: instead of the preset's, the world's and the profile's
+    sampling. repeats: timed runs of each part.
     """
 
     spec: ModelSpec
@@ -66,19 +66,17 @@ class BenchmarkPlan:
     profile: Profile = PROFILES["paper"]
     world: World | None = None
     preset: Preset = NO_PRESET
-    steps: int | None = None
-    guidance: str | None = None
+    asked: Sampling = UNSTATED
     repeats: int = 3
 
     @property
     def stock_steps(self) -> int:
         """Steps of the stock turn; a preset does not change them, so that ratios show what the preset saves."""
-        return self.steps or self.spec.decoder.steps
+        return step_count(self.asked.steps or self.spec.decoder.steps)
 
     def check(self) -> None:
         """ValueError, before minutes of measuring, for wrong names and numbers and for what this machine cannot run."""
         preset = self.preset
-        Sampling(steps=self.steps)
         check_offloading(preset)
         check_names(preset.optimizations)
         for name in preset.optimizations:
@@ -132,8 +130,9 @@ def measure_ours(plan: BenchmarkPlan, stock: Timings, say: Say = lambda line: No
         "profile": turn.decoder.profile.name,
         "preset": preset.name or "none",
         "optimizations": ", ".join(preset.optimizations) or "none",
-        "guidance": turn.guidance,
-        "steps": f"{turn.steps}, stock {plan.stock_steps}",
+        "guidance": turn.sampling["guidance"],
+        "steps": f"{turn.sampling['steps']}, stock {plan.stock_steps}",
+        "solver": turn.sampling["solver"],
         "format": dtype_name(plan.dtype),
         "device": plan.device,
         **machine(),
@@ -163,9 +162,8 @@ def our_turn(plan: BenchmarkPlan, memory_plan: MemoryPlan | None = None, say: Sa
     if memory_plan is not None:
         for budget in memory_plan.offload(engine):
             say(budget.text)
-    asked = Sampling(steps=plan.steps, guidance=plan.guidance)
-    sampling = resolve_sampling(plan.spec, decoder.profile, asked, plan.preset)
-    return OurTurn(engine, decoder, sampling.steps, sampling.guidance)
+    sampling = resolve_sampling(plan.spec, decoder.profile, plan.asked, plan.preset)
+    return OurTurn(engine, decoder, sampling.stated())
 
 
 def _time_parts(parts: Mapping[str, Work], plan: BenchmarkPlan) -> Timings:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from diffusers import AutoencoderKLCogVideoX, CogVideoXDPMScheduler, CogVideoXTransformer3DModel
@@ -26,7 +27,7 @@ from ...model.decoder import ShotDecoder
 from ...model.engine import CACHE, GameEngine, additive_mask
 from ...model.prompt import GameTokenizer
 from ...model.sampler import STOCK_SCHEDULER
-from ...spec import PROFILES, ModelSpec, Profile, Steps
+from ...spec import PROFILES, ModelSpec, Profile
 from ...toybox.world import vocabulary
 from ...weights.parts import empty_parameters
 
@@ -77,30 +78,29 @@ def host_models(spec: ModelSpec, profile: Profile, dtype: torch.dtype) -> tuple[
 
 @dataclass(frozen=True)
 class OurTurn:
-    """Our turn in the middle of a game. steps (or timesteps), guidance: of the sampler."""
+    """Our turn in the middle of a game. sampling: steps (or timesteps), guidance and solver."""
 
     engine: GameEngine
     decoder: ShotDecoder
-    steps: Steps
-    guidance: str
+    sampling: Mapping[str, Any]
 
     def parts(self) -> Mapping[str, Work]:
         """The work that each row of the table measures; inputs have the same shapes as in a real turn."""
         past = past_turns(self.engine.spec)
-        latents = self._sample(past[0].state.representation, steps=1)
+        latents = self._sample(past[0].state.representation, steps=1)  # any will do
         return {
             "engine": partial(self.engine.predict, past, INSTRUCTION),
-            "sampler": partial(self._sample, past[0].state.representation, self.steps),
+            "sampler": partial(self._sample, past[0].state.representation),
             "vae": partial(self.decoder.decode_latents, latents),
             "turn": partial(self._whole, past),
         }
 
     def _whole(self, past: tuple[Turn, ...]) -> None:
-        latents = self._sample(self.engine.predict(past, INSTRUCTION).representation, self.steps)
+        latents = self._sample(self.engine.predict(past, INSTRUCTION).representation)
         to_uint8(self.decoder.decode_latents(latents)[0].cpu())
 
-    def _sample(self, state_ND: torch.Tensor, steps: Steps) -> torch.Tensor:
-        return self.decoder.sample(state_ND[None], torch.tensor([MOTION]), [SEED], steps=steps, guidance=self.guidance)
+    def _sample(self, state_ND: torch.Tensor, **others: Any) -> torch.Tensor:
+        return self.decoder.sample(state_ND[None], torch.tensor([MOTION]), [SEED], **{**self.sampling, **others})
 
 
 def past_turns(spec: ModelSpec) -> tuple[Turn, ...]:
