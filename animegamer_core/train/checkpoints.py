@@ -103,12 +103,7 @@ def save_checkpoint(folder: Path, state: RunState, writes: bool = True) -> None:
 
 def _owners(state: RunState) -> dict[nn.Parameter, torch.optim.Optimizer]:
     """The optimizer of each parameter."""
-    return {
-        parameter: optimizer
-        for optimizer in state.optimizers
-        for group in optimizer.param_groups
-        for parameter in group["params"]
-    }
+    return {own: each for each in state.optimizers for group in each.param_groups for own in group["params"]}
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -148,9 +143,7 @@ def load_checkpoint(path: Path, state: RunState) -> None:
         def stored(name: str, like: Tensor) -> Tensor:
             """A stored tensor, placed like another; ValueError if it is missing or has another shape."""
             if name not in names or tuple(file.get_slice(name).get_shape()) != tuple(like.shape):
-                raise ValueError(
-                    f"{path}: {name} is missing or not {tuple(like.shape)}; the checkpoint is for another spec"
-                )
+                raise ValueError(f"{path}: {name} is missing or not {tuple(like.shape)}; it is for another spec")
             return distributed_like(file.get_tensor(name), like)
 
         owners = _owners(state)

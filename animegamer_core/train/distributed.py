@@ -77,7 +77,7 @@ def shard_learner(learner: nn.Module, device: torch.device) -> nn.Module:
             for block in module:
                 fully_shard(block, reshard_after_forward=plugin.reshard_after_forward, **settings)
     fully_shard(sharded, **settings)
-    for method in {"states", "sample"} & set(dir(sharded)):  # contact sheets call these
+    for method in {"states", "sample", "drawn"} & set(dir(sharded)):  # contact sheets and the watch call these
         register_fsdp_forward_method(sharded, method)
     return sharded
 

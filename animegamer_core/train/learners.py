@@ -21,7 +21,7 @@ from ..model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
 from ..model.encoder import ShotEncoder, clip_pixels
 from ..model.sampler import scale_at
 from ..spec import UNSTATED, Sampling
-from ..weights.lora import set_strength
+from ..weights.lora import left_out
 from .distributed import all_gather
 from .losses import (
     contrastive,
@@ -34,7 +34,7 @@ from .losses import (
     timestep_band,
     velocity_target,
 )
-from .parts import ADAPTER
+from .parts import ADAPTER, FAKE
 from .sampling import ClipSampler, MicroBatch, SampleNoise, generator, random_seed
 from .stages import StageConfig
 from .training_data import IMAGE_FEATURES, TrainingData, clip_frames, first_frames, pictures
@@ -54,6 +54,7 @@ class Learner(nn.Module):
 
     idle: tuple[str, ...] = ()  # names of its models that no step reads
     unused: bool = False  # whether some trained parameters may get no gradient
+    adapters: tuple[str, ...] = (ADAPTER,)  # names of the LoRA that it trains, if the stage trains any
     taught = UNSTATED  # the sampling that the weights are trained for, in contact sheets too
 
     def __init__(self, config: StageConfig) -> None:
@@ -293,7 +294,8 @@ class DiffusionLearner(Learner):
 
     def sample(self, states_BND: Tensor, motion_B: Tensor, seeds: Sequence[int], steps: int) -> Tensor:
         """(B, T, C, H, W) latents of shots."""
-        return self.decoder.sample(states_BND, motion_B, seeds, steps=steps, guidance=self.taught.guidance)
+        sampling: dict[str, Any] = {"steps": steps, **self.taught.stated()}
+        return self.decoder.sample(states_BND, motion_B, seeds, **sampling)
 
     def forward(self, batch: Batch) -> Losses:
         sqrt_alpha = sqrt_alpha_cumprod(batch["timesteps"], batch["clean"])
@@ -323,6 +325,8 @@ class DistillLearner(DiffusionLearner):
 
     def __init__(self, config: StageConfig, decoder: ShotDecoder) -> None:
         super().__init__(config, decoder, None)
+        guided = decoder.spec.decoder.guidance_scale
+        self._by_level = torch.tensor(config.teacher_strengths or [guided] * len(MotionScope))
         # If only LoRA is trained, it is switched off for the teacher's pass; whole weights need a copy. The tuple hides
         # the copy from this module, which would otherwise train and save it.
         self._copy = (copy.deepcopy(decoder, {id(decoder.vae): decoder.vae}),) if config.trainable else ()
@@ -334,21 +338,17 @@ class DistillLearner(DiffusionLearner):
     @torch.no_grad()
     def _wanted(self, latents: Tensor, batch: Batch, sqrt_alpha: Tensor) -> Tensor:
         with self._teacher() as teacher:
-            wanted = self._guided(teacher, latents, batch)
-        # Autocast caches the weights that it casts. In torch 2.6 to 2.9 (before pytorch's pull request 165068), those
-        # of the teacher's pass have no gradient, and the LoRA, which both passes read, would not learn.
-        torch.clear_autocast_cache()
-        return wanted
+            return self._guided(teacher, latents, batch)
 
     def _conditions(self, data: TrainingData, rows: Tensor, values: Batch, random: SampleNoise) -> Batch:
-        spec = self.decoder.spec.decoder
-        by_level = torch.tensor(self.settings.teacher_strengths or [spec.guidance_scale] * len(MotionScope))
         read = super()._conditions(data, rows, values, random)
-        return {"strength": by_level[data.levels[rows.cpu()] - 1].to(read["motion"].device), **read}
+        return {"strength": self._by_level[data.levels[rows.cpu()] - 1].to(read["motion"].device), **read}
 
     def _guided(self, teacher: ShotDecoder, latents: Tensor, batch: Batch) -> Tensor:
         """(B, T, C, H, W): the teacher's guided velocity."""
         states, timesteps = batch["states"], batch["timesteps"]
+        if not self._by_level.any():
+            return teacher.velocity(latents, timesteps, states, batch["motion"]).float()
         nothing = teacher.unconditional_ND.to(states).expand_as(states)
         both = teacher.velocity(
             torch.cat([latents, latents]),
@@ -368,11 +368,11 @@ class DistillLearner(DiffusionLearner):
             teacher.transformer.to(self.decoder.unconditional_ND.device)
             yield teacher
             return
-        set_strength(self, ADAPTER, 0.0)
-        try:
+        with left_out(self, ADAPTER, FAKE):
             yield self.decoder
-        finally:
-            set_strength(self, ADAPTER, 1.0)
+        # Autocast caches the weights that it casts. In torch 2.6 to 2.9 (before pytorch's pull request 165068), those
+        # of the teacher's pass have no gradient, and the LoRA, which both passes read, would not learn.
+        torch.clear_autocast_cache()
 
 
 class TextVideoLearner(DiffusionLearner):

@@ -40,11 +40,13 @@ def run_loop(
     resume: bool,
     on_step: OnStep | None = None,
     should_stop: Callable[[], bool] | None = None,
+    watch: Callable[[], object] = lambda: None,
 ) -> bool:
     """Train until the last step, the time limit, Ctrl-C (after the current step) or `should_stop`.
 
     Returns whether Ctrl-C was pressed in this process: all processes must leave the loop together before it raises.
-    ValueError if the loss is not finite.
+    watch: called after every `watch_every` matching steps with the averaged weights, before a checkpoint is saved.
+    ValueError if the loss is not finite, or from `watch`.
     """
     config, state, processes, folder = trainer.config, trainer.state, trainer.processes, out / CHECKPOINTS
     if resume and (found := list_checkpoints(folder)):
@@ -87,6 +89,9 @@ def run_loop(
                         if on_step is not None:
                             on_step(state.step, config.steps, values)
             state.seconds = before + time.monotonic() - begun
+            if config.matches(state.step - 1) and is_due(config.watch_every):
+                with trainer.averaged_weights():
+                    watch()
             if is_due(config.save_every) or stop:
                 if trainer.is_sharded or processes.is_main_process:
                     save_checkpoint(folder, state, processes.is_main_process)
@@ -154,24 +159,29 @@ def draw_sheet(trainer: Trainer, parts: WorldParts, vae: nn.Module | None, out: 
     reshard(learner)
     if not trainer.processes.is_main_process:
         return
-    decoder, before = parts.decoder, (parts.decoder.vae, parts.decoder.tiled)
-    with on_device(vae, device), autocast(device):
-        decoder.vae, decoder.tiled = vae.eval(), device.type != "cpu"  # tiles save a GPU's memory
-        shots = _pictures(decoder, latents)
+    with decoding(parts.decoder, vae, device) as decode:
+        shots = list(map(to_uint8, decode(latents)))
         if "latents" in data.store and "frames" not in data.store:  # then the clips' files may be missing
-            true = _pictures(decoder, data.gather("latents", rows, device)[:, 0].float())
+            true = list(map(to_uint8, decode(data.gather("latents", rows, device)[:, 0].float())))
         else:
             true = list(clip_frames(data, seeds, "cpu").numpy())
-        decoder.vae, decoder.tiled = before
     pairs = zip(map(_three, true), map(_three, shots), strict=True)
     picture = Image.fromarray(np.concatenate([np.concatenate([*clip, *shot], axis=1) for clip, shot in pairs]))
     picture.thumbnail((WIDEST, WIDEST))
     save_picture(picture, out / SHEETS / f"step-{trainer.state.step:07d}.png")
 
 
-def _pictures(decoder: ShotDecoder, latents_BTCHW: Tensor) -> list[np.ndarray]:
-    """Decode rows of latents one at a time: uint8 (F, H, W, 3) each."""
-    return [to_uint8(decoder.decode_latents(row[None])[0]) for row in latents_BTCHW]
+@contextmanager
+def decoding(decoder: ShotDecoder, vae: nn.Module, device: torch.device) -> Iterator[Callable[[Tensor], Tensor]]:
+    """Yield a function from (B, T, C, H, W) latents to (B, F, 3, H, W) frames, decoded one at a time.
+
+    vae: the decoder's, which may be on the CPU.
+    """
+    before = decoder.vae, decoder.tiled
+    with on_device(vae, device), autocast(device):
+        decoder.vae, decoder.tiled = vae.eval(), device.type != "cpu"  # tiles save a GPU's memory
+        yield lambda latents: torch.cat([decoder.decode_latents(row[None]) for row in latents])
+        decoder.vae, decoder.tiled = before
 
 
 def _three(frames_FHWC: np.ndarray) -> np.ndarray:

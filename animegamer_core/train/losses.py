@@ -36,6 +36,11 @@ def noised(clean: Tensor, noise: Tensor, sqrt_alpha: Tensor) -> Tensor:
     return sqrt_alpha * clean + (1 - sqrt_alpha**2).sqrt() * noise
 
 
+def clean_of(velocity: Tensor, latents: Tensor, sqrt_alpha: Tensor) -> Tensor:
+    """x0 = s x - sqrt(1 - s^2) v: the clean latent that a velocity at a noised one means."""
+    return sqrt_alpha * latents - (1 - sqrt_alpha**2).sqrt() * velocity
+
+
 def velocity_target(clean: Tensor, noise: Tensor, sqrt_alpha: Tensor) -> Tensor:
     """v = s eps - sqrt(1 - s^2) x0. Its squared error is the released loss on x0 weighted by 1/(1 - s^2)."""
     return sqrt_alpha * noise - (1 - sqrt_alpha**2).sqrt() * clean

@@ -21,11 +21,12 @@ from ..weights.lora import apply_adapter, changed_tensors, inject, linear_layers
 from ..weights.parts import ENCODER_PARTS, is_lora, part_names, parts_of_model, plain_tensors
 from .distributed import processes
 from .sampling import random_seed
-from .stages import STAGES, StageConfig, matching, models_of
+from .stages import HEADS, STAGES, StageConfig, matching, models_of
 from .training_data import IMAGE_FEATURES, TrainingData, digest_of, forget_names
 
 MODELS = ("encoder", "decoder", "engine")
 ADAPTER = "default"  # peft's name of the LoRA that a stage trains
+FAKE = "fake"  # and of the fake score's, which few-step distillation trains beside it
 FEATURE_ENCODERS = ("text_tower", "image_tower")  # a world's parts that compute features of texts and clips
 
 
@@ -86,9 +87,8 @@ class WorldParts:
             made["decoder"] = world.load_decoder(dtype=dtype)
         present = tuple(part for part in ENCODER_PARTS if world.has(part))
         if "encoder" in models and "encoder" in present:
-            made["encoder"] = world.load_encoder(
-                dtype=torch.float32, parts=present if feature_encoders else ("encoder",)
-            )
+            own = present if feature_encoders else ("encoder",)
+            made["encoder"] = world.load_encoder(dtype=torch.float32, parts=own)
         name_stored(made, world)
         if dtype != torch.float32:
             for name in set(made) - {"encoder"}:
@@ -105,9 +105,7 @@ class WorldParts:
         """The model `name`; ValueError if it is not loaded."""
         model = getattr(self, name)
         if model is None:
-            raise ValueError(
-                f"this stage needs the {name}, which world {self.spec.name!r} does not have; train or convert it first"
-            )
+            raise ValueError(f"this stage needs the {name}, which {self.spec.name!r} lacks; train or convert it first")
         return model
 
     def in_memory(self) -> WorldParts:
@@ -172,9 +170,9 @@ class WorldParts:
         return replace(self, spec=spec)
 
 
-def without_guidance(spec: ModelSpec) -> ModelSpec:
-    """The spec of a model whose weights include guidance, as after stage distill."""
-    return replace(spec, decoder=replace(spec.decoder, guidance_scale=0.0))
+def without_guidance(spec: ModelSpec, timesteps: tuple[int, ...] = ()) -> ModelSpec:
+    """The spec of a model whose weights include guidance, as after stage distill, and perhaps were taught timesteps."""
+    return replace(spec, decoder=replace(spec.decoder, guidance_scale=0.0, steps=timesteps or spec.decoder.steps))
 
 
 def with_guidance(spec: ModelSpec) -> ModelSpec:
@@ -269,8 +267,9 @@ def set_trainable(learner: nn.Module, config: StageConfig) -> tuple[str, ...]:
     learner.requires_grad_(False)
     if config.lora_rank:
         ranks = dict.fromkeys(matching(config.lora_targets, linear_layers(learner)), config.lora_rank)
-        inject(learner, ranks, ADAPTER, lora_alpha=config.lora_alpha, lora_dropout=config.lora_dropout)
-    whole = set(matching(config.trainable, _plain_names(learner)))
+        for adapter in getattr(learner, "adapters", (ADAPTER,)):
+            inject(learner, ranks, adapter, lora_alpha=config.lora_alpha, lora_dropout=config.lora_dropout)
+    whole = set(matching((*config.trainable, HEADS), _plain_names(learner)))
     for name, parameter in learner.named_parameters():
         parameter.requires_grad_(name in whole or is_trained_lora(name))
     return tuple(name for name, parameter in learner.named_parameters() if parameter.requires_grad)
@@ -294,7 +293,12 @@ def check_trainable(learner: nn.Module, config: StageConfig) -> None:
 
 def is_trained_lora(name: str) -> bool:
     """Whether a parameter belongs to the LoRA that the stage trains, not to one that it starts from."""
-    return is_lora(name) and f".{ADAPTER}." in name
+    return is_lora(name) and any(f".{adapter}." in name for adapter in (ADAPTER, FAKE))
+
+
+def only_trains(name: str) -> bool:
+    """Whether a trained parameter is of no use once training has ended."""
+    return name.startswith("heads.") or f".{FAKE}." in name
 
 
 def _plain_names(learner: nn.Module) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,10 @@ from . import distributed
 from .checkpoints import CHECKPOINTS, RESULT, continued_config, list_checkpoints
 from .distributed import processes
 from .engine_learner import EngineLearner, add_predictions
+from .few_steps import FewStepLearner, check_student
 from .learners import ContrastiveLearner, DiffusionLearner, DistillLearner, Learner, TextVideoLearner, VaeLearner
 from .loop import OnStep, draw_sheet, run_loop
-from .parts import ADAPTER, WorldParts, check_trainable
+from .parts import ADAPTER, FAKE, WorldParts, check_trainable, only_trains
 from .stages import STAGES, StageConfig
 from .trainer import Trainer, copy_into, idle_on_cpu, on_device
 from .training_data import (
@@ -45,6 +47,7 @@ from .training_data import (
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+LAST_GOOD = "last_good"  # the adapter of the last few-step student that was good when shots were compared
 MEASURED_CLIPS = 128  # most clips for `measured_scale`
 
 
@@ -78,10 +81,17 @@ def train_stage(
     with idle_on_cpu(learner):
         check_trainable(learner, config)  # before features, which may take hours
     data = prepare(stage, config, parts, data, device or processes().device)
+
+    def write(path: Path, trained: Mapping[str, Tensor]) -> None:
+        kept = {name: value for name, value in trained.items() if not only_trains(name)}
+        save_adapter(path, stage, config, kept, parts.spec.to_dict(), _stated(stage, config, learner, parts, data))
+
     with idle_on_cpu(learner) as idle:
         trainer = Trainer(stage, config, learner, data, device)
         vae = idle.get("decoder.vae") or (parts.decoder and parts.decoder.vae)
-        interrupted = run_loop(trainer, out, lambda: draw_sheet(trainer, parts, vae, out), resume, on_step, should_stop)
+        watch = partial(check_student, trainer, parts, vae, stage_file(out, LAST_GOOD), write)
+        sheet = partial(draw_sheet, trainer, parts, vae, out)
+        interrupted = run_loop(trainer, out, sheet, resume, on_step, should_stop, watch)
         is_done = trainer.state.step >= config.steps
         trained = trainer.finish(learner) if is_done else {}
     if interrupted:
@@ -92,17 +102,20 @@ def train_stage(
     if is_main or not distributed.fsdp_wanted():
         parts, trained = _finish(stage, learner, parts, data, trained)
     if is_main:
-        kept = {name: value for name, value in trained.items() if not name.startswith("heads.")}  # only to train
-        stated: dict[str, Any] = {}  # how to play with it
-        if stage in GAME_STAGES:
-            window = min(config.window, max(len(game.clips) for game in data.games()) - 1)
-            stated["reading"] = {"profile": parts.of("engine").profile.name, "window": window}
-        if stage in MOTION_STAGES and data.folder.motion.values:
-            stated["motion"] = {"table": asdict(data.folder.motion_table), "provenance": data.folder.motion_provenance}
-        stated["sampling"] = learner.taught.stated()
-        save_adapter(stage_file(out, stage), stage, config, kept, parts.spec.to_dict(), stated)
+        write(stage_file(out, stage), trained)
         write_json(out / RESULT, {"stage": stage, "steps": trainer.state.step, "seconds": trainer.state.seconds})
     return parts, data.without(*STAGES[stage].outdates)
+
+
+def _stated(stage: str, config: StageConfig, learner: Learner, parts: WorldParts, data: TrainingData) -> dict[str, Any]:
+    """How to play with what a stage trained."""
+    stated: dict[str, Any] = {"sampling": learner.taught.stated()}
+    if stage in GAME_STAGES:
+        window = min(config.window, max(len(game.clips) for game in data.games()) - 1)
+        stated["reading"] = {"profile": parts.of("engine").profile.name, "window": window}
+    if stage in MOTION_STAGES and data.folder.motion.values:
+        stated["motion"] = {"table": asdict(data.folder.motion_table), "provenance": data.folder.motion_provenance}
+    return stated
 
 
 def stage_file(out: Path, stage: str) -> Path:
@@ -135,10 +148,13 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
             raise ValueError(f"{folder.path} has no games to train on; list sequences of clips in games.jsonl")
         tokenizer = parts.of("engine").tokenizer.backend
         _check_words("engine", tokenizer, (turn.instruction for turn in folder.turns), folder)
-    if stage == "distill" and not any(config.teacher_strengths) and not parts.spec.decoder.guidance_scale:
+    if config.timesteps and stage != "distill":
+        raise ValueError(f"stage {stage} teaches no timesteps, stage distill does; drop them")
+    unguided = not any(config.teacher_strengths) and not parts.spec.decoder.guidance_scale
+    if stage == "distill" and not config.timesteps and unguided:
         raise ValueError(
             f"world {parts.spec.name!r} draws without guidance (guidance_scale 0), so there is nothing to distill; "
-            "give teacher_strengths"
+            "give teacher_strengths, or timesteps"
         )
     _check_clips(stage, config, parts, data)
 
@@ -228,7 +244,9 @@ LEARNERS: dict[str, Callable[[StageConfig, WorldParts, TrainingData], Learner]] 
     "joint": lambda config, parts, data: DiffusionLearner(config, parts.of("decoder"), parts.of("encoder")),
     "predict": lambda config, parts, data: EngineLearner(config, parts.of("engine"), data),
     "adapt": lambda config, parts, data: DiffusionLearner(config, parts.of("decoder"), None),
-    "distill": lambda config, parts, data: DistillLearner(config, parts.of("decoder")),
+    "distill": lambda config, parts, data: (FewStepLearner if config.timesteps else DistillLearner)(
+        config, parts.of("decoder")
+    ),
     "gc": lambda config, parts, data: TextVideoLearner(config, parts.of("decoder")),
 }
 
@@ -243,7 +261,7 @@ def _finish(
     copy_into({name: own[name] for name in trained}, trained)
     trained = {name: value.detach().cpu().clone() for name, value in trained.items()}
     updates = lora_of(learner, ADAPTER)  # stays in its model: merged into fp32 weights, or next to 16-bit ones
-    detach(learner, ADAPTER)
+    detach(learner, ADAPTER, FAKE)
     attach(learner, updates, free_name(learner))
     learner.eval().requires_grad_(False)
     if any(name.startswith("decoder.vae.encoder.") for name in trained):  # otherwise latents have not changed

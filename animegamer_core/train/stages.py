@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..game.state import MotionScope
-from ..spec import GUIDANCE, TRAIN_STEPS, ModelSpec
+from ..spec import GUIDANCE, TRAIN_STEPS, ModelSpec, check_steps
 from ..weights.adapter_files import BASELINE_STAGES
 
 if TYPE_CHECKING:
@@ -77,11 +77,15 @@ def models_of(stage: str, sheets: bool) -> tuple[str, ...]:
     return (*needs, "decoder") if sheets and stage == "predict" else needs
 
 
+HEADS = r"^heads\."  # layers that only training needs, which are always trained
+
 Check = tuple[Callable[[Any], bool], str]  # a check of an option's value, and its description
 _AT_LEAST_1: Check = (lambda value: value >= 1, "1 or more")
 _AT_LEAST_0: Check = (lambda value: value >= 0, "0 or more")
 _CHANCE: Check = (lambda value: 0 <= value <= 1, "0 to 1")
 _ABOVE_0: Check = (lambda value: value > 0, "above 0, or inf for no limit")
+DISTILLABLE = tuple(name for name, row in GUIDANCE.items() if row.distillable)
+_RATIO: Check = (lambda value: value == 0 or value > 1, "above 1, or 0")
 _RATE: Check = (lambda value: 0 < value < 1, "above 0 and below 1")
 _DECAY: Check = (lambda value: 0 <= value < 1, "0 or more and below 1")
 _MOST_STEPS: Check = (lambda value: value <= TRAIN_STEPS, f"{TRAIN_STEPS} at most")
@@ -96,7 +100,7 @@ def _option(default: Any, text: str, *checks: Check, choices: tuple[str, ...] = 
 class StageConfig:
     """The settings of one stage; ValueError for an impossible value.
 
-    Names of parameters start with encoder., decoder., engine. or heads.
+    Names of parameters start with encoder., decoder. or engine.
     """
 
     trainable: tuple[str, ...] = _option((), "regular expressions for names of parameters to train; the rest is frozen")
@@ -107,12 +111,8 @@ class StageConfig:
 
     steps: int = _option(1000, "optimizer steps for the whole stage", _AT_LEAST_1)
     batch: int = _option(64, "clips (or games) per optimizer step, over all processes", _AT_LEAST_1)
-    accumulation: int = _option(
-        1, "micro-batches (gradient accumulation steps) per process, to save memory", _AT_LEAST_1
-    )
-    per_card: int = _option(
-        0, "maximum samples that a process computes at a time; raises accumulation; 0: no limit", _AT_LEAST_0
-    )
+    accumulation: int = _option(1, "micro-batches of a process for each step, to save memory", _AT_LEAST_1)
+    per_card: int = _option(0, "most samples computed at a time; raises accumulation; 0: no limit", _AT_LEAST_0)
     minutes: float = _option(0.0, "save a checkpoint and stop after this many minutes; 0: no limit", _AT_LEAST_0)
     seed: int = _option(0, "seed for new weights, sampling order and noise")
 
@@ -120,9 +120,7 @@ class StageConfig:
     lr_warmup: int = _option(100, "warm-up steps of the learning rate", _AT_LEAST_0)
     weight_decay: float = _option(0.01, "weight decay for matrices; vectors have none")
     beta2: float = _option(0.99, "AdamW's beta2")
-    muon: float = _option(
-        0.0, "train matrices of blocks, and filters, by Muon with this times lr; 0: AdamW for all", _AT_LEAST_0
-    )
+    muon: float = _option(0.0, "train matrices and filters by Muon with this times lr; 0: AdamW for all", _AT_LEAST_0)
     clip: float = _option(1.0, "gradient norm above which gradients are clipped", _ABOVE_0)
     ema: float = _option(0.999, "decay of the weights' moving average (EMA); 0: no average", _DECAY)
 
@@ -135,27 +133,13 @@ class StageConfig:
     drop_text_features: float = _option(0.0, "probability of zeroing a sample's text features", _CHANCE)
     drop_image: float = _option(0.0, "probability of zeroing a sample's image features", _CHANCE)
     drop_both: float = _option(0.0, "probability of zeroing both, which is guidance's unconditional input", _CHANCE)
-    encoder_frame: str = _option(
-        "first", "the frame that the shot encoder reads: first, or random", choices=("first", "random")
-    )
-    motion_scope: bool = _option(
-        True, "condition the decoder on each clip's motion value; off: one value for all clips"
-    )
-    drop_motion: float = _option(
-        0.0, "probability of dropping a sample's motion value, for a world whose spec guides motion", _CHANCE
-    )
-    true_states: float = _option(
-        0.0, "probability that adaptation reads the true representation instead of the predicted one", _CHANCE
-    )
+    encoder_frame: str = _option("first", "frame that the shot encoder reads", choices=("first", "random"))
+    motion_scope: bool = _option(True, "condition the decoder on each clip's motion value; off: on one for all")
+    drop_motion: float = _option(0.0, "probability of dropping the motion value, if the spec guides motion", _CHANCE)
+    true_states: float = _option(0.0, "probability that adaptation reads the true representation", _CHANCE)
 
-    crop: tuple[int, ...] = _option(
-        (), "height and width of the random crops that the VAE is trained on, multiples of 8; none: whole frames"
-    )
-    moving: float = _option(
-        1.0,
-        "weight, in the VAE's losses, of pixels that change from frame to frame, and of those around them",
-        _AT_LEAST_1,
-    )
+    crop: tuple[int, ...] = _option((), "height and width of the VAE's crops, multiples of 8; none: whole frames")
+    moving: float = _option(1.0, "weight, in the VAE's losses, of pixels that change, and of those around", _AT_LEAST_1)
     mse: float = _option(1.0, "weight of the VAE's mean squared error")
     edge: float = _option(0.5, "weight of the L1 error of differences between neighbouring pixels")
     edge_scales: int = _option(1, "number of scales for this loss: full size, half, quarter ...", _AT_LEAST_1)
@@ -166,30 +150,25 @@ class StageConfig:
     alpha: float = _option(1.0, "weight of the representation's squared error")
     beta: float = _option(0.0, "weight of 1 - cosine of the representation")
     window: int = _option(4, "maximum past turns in a prompt; each step draws a number from 0 to this", _AT_LEAST_0)
-    recall: float = _option(
-        0.0,
-        "probability of replacing the oldest past turns of a prompt with earlier turns of the game, as in memory "
-        "recall",
-        _CHANCE,
-    )
+    recall: float = _option(0.0, "probability of replacing a prompt's oldest turns, as in memory recall", _CHANCE)
     history_noise: float = _option(0.0, "maximum standard deviation of the noise on past representations")
-    teacher_guidance: str = _option(
-        "cosine",
-        "guidance schedule that stage distill learns",
-        choices=tuple(name for name, row in GUIDANCE.items() if row.distillable),
-    )
+    teacher_guidance: str = _option("cosine", "guidance schedule that stage distill learns", choices=DISTILLABLE)
     teacher_strengths: tuple[float, ...] = _option(
-        (),
-        "guidance strengths that stage distill learns, one for the clips of each motion level; none: the world's "
-        "guidance_scale for all",
+        (), "guidance strength that stage distill learns for each motion level; none: the world's guidance_scale"
     )
+    timesteps: tuple[int, ...] = _option((), "timesteps that stage distill teaches, such as 999 908; none: all")
+    teacher_steps: int = _option(0, "steps of a few-step student's teacher; 0: the world's", _AT_LEAST_0, _MOST_STEPS)
+    pairs: int = _option(1000, "steps by the teacher's shots, before a few-step student is matched", _AT_LEAST_0)
+    matching_lr: float = _option(1e-5, "learning rate while a few-step student is matched", _RATE)
+    fake_updates: int = _option(5, "updates of the fake score for each of the student's", _AT_LEAST_1)
+    gan: float = _option(0.03, "weight of a few-step student's loss against the judge of clips", _AT_LEAST_0)
+    watch_every: int = _option(100, "matching steps between comparisons with the teacher's shots", _AT_LEAST_1)
+    collapse: float = _option(2.5, "largest ratio of their motion, chroma, variance; more stops; 0: no limit", _RATIO)
 
     log_every: int = _option(20, "steps between log lines", _AT_LEAST_1)
     save_every: int = _option(500, "steps between checkpoints", _AT_LEAST_1)
     validate_every: int = _option(0, "steps between validation losses on held-out games; 0: none", _AT_LEAST_0)
-    shots_every: int = _option(
-        0, "steps between contact sheets of shots drawn with the current weights; 0: none", _AT_LEAST_0
-    )
+    shots_every: int = _option(0, "steps between contact sheets of shots; 0: none", _AT_LEAST_0)
     shots_steps: int = _option(10, "sampling steps for those shots", _AT_LEAST_1, _MOST_STEPS)
 
     def __post_init__(self) -> None:
@@ -202,6 +181,10 @@ class StageConfig:
                 raise ValueError(f"{option.name} is {value!r}; choose {' or '.join(choices)}")
         if self.crop and (len(self.crop) != 2 or any(side < 8 or side % 8 for side in self.crop)):
             raise ValueError(f"crop is {self.crop}; expected a height and a width, multiples of 8, or none")
+        if self.timesteps:
+            check_steps(self.timesteps)
+            if self.pairs > self.steps:
+                raise ValueError(f"pairs is {self.pairs}, more than all {self.steps} steps; give fewer pairs")
         if self.lora_rank and not self.lora_targets:
             raise ValueError(f"lora_rank is {self.lora_rank}, but this stage has no lora_targets; give 0")
         strengths = self.teacher_strengths
@@ -210,6 +193,10 @@ class StageConfig:
                 f"teacher_strengths is {strengths}; expected {len(MotionScope)} numbers of 0 or more, one for each "
                 "motion level, or none"
             )
+
+    def matches(self, step: int) -> bool:
+        """Whether step 0, 1, ... matches distributions: of a few-step student's, those after `pairs`."""
+        return bool(self.timesteps) and step >= self.pairs
 
     def keeps_frozen_in_bf16(self, device: torch.device) -> bool:
         """Whether frozen weights are kept in bf16, which is so only if autocast computes in bf16 anyway."""
@@ -259,7 +246,7 @@ _JOINT = replace(
 )
 LORA: dict[str, StageConfig] = {
     "vae": StageConfig(trainable=(r"^decoder\.vae\.",), steps=10_000, batch=8, lr=1e-5, checkpointing=True),
-    "towers": StageConfig(trainable=(r"^encoder\.(text|image)_tower\.", r"^heads\."), steps=10_000, batch=256, lr=1e-5),
+    "towers": StageConfig(trainable=(r"^encoder\.(text|image)_tower\.",), steps=10_000, batch=256, lr=1e-5),
     "warmup": _WARMUP,
     "joint": _JOINT,
     "predict": StageConfig(
@@ -304,9 +291,7 @@ _SCRATCH_JOINT = StageConfig(
 )
 _SCRATCH: dict[str, StageConfig] = {
     "vae": StageConfig(trainable=(r"^decoder\.vae\.",), steps=4000, batch=32, lr=1e-3),
-    "towers": StageConfig(
-        trainable=(r"^encoder\.(text|image)_tower\.", r"^heads\."), steps=2000, batch=512, lr=1e-3, pixels=1.0
-    ),
+    "towers": StageConfig(trainable=(r"^encoder\.(text|image)_tower\.",), steps=2000, batch=512, lr=1e-3, pixels=1.0),
     "warmup": replace(_SCRATCH_JOINT, steps=500),  # the decoder has random weights, so it is trained too
     "joint": _SCRATCH_JOINT,
     "predict": StageConfig(
@@ -336,9 +321,7 @@ _SMALL_WORLD: dict[str, Any] = {"per_card": 0, "checkpointing": False}
 def stage_config(stage: str, recipe: str = "scratch", spec: ModelSpec | None = None) -> StageConfig:
     """The row of a stage in a recipe. spec: of the world that is trained. ValueError if the recipe lacks the stage."""
     if stage not in RECIPES[recipe]:
-        raise ValueError(
-            f"recipe {recipe!r} has no stage {stage!r}, only {', '.join(RECIPES[recipe])}; choose recipe lora"
-        )
+        raise ValueError(f"recipe {recipe!r} has no stage {stage!r}, only {', '.join(RECIPES[recipe])}; choose lora")
     row = RECIPES[recipe][stage]
     if spec is not None and spec.name in SCRATCH_SPECS:
         row = replace(row, **_SMALL_WORLD)

@@ -22,14 +22,20 @@ from .training_data import TrainingData, autocast
 
 VALIDATION_BATCHES = 4
 LR_FLOOR = 0.02
+MATCHING_BETAS = (0.0, 0.95)  # AdamW's while students are matched: what they match moves with every step
 _ALWAYS_FP32 = "encoder."  # 17 M values at the published size; the decoder's unconditional state is computed from them
 
 
 def learning_rate(config: StageConfig, step: int) -> float:
-    """The learning rate of step 0, 1, ...: a linear warm-up, then a cosine decay to LR_FLOOR times the peak."""
+    """The learning rate of step 0, 1, ...: a linear warm-up, then a cosine decay to LR_FLOOR times the peak; constant
+    while a few-step student is matched.
+    """
+    if config.matches(step):
+        return config.matching_lr
+    last = config.pairs if config.timesteps else config.steps
     if step < config.lr_warmup:
         return config.lr * (step + 1) / config.lr_warmup
-    progress = min(1.0, (step - config.lr_warmup) / max(1, config.steps - config.lr_warmup))
+    progress = min(1.0, (step - config.lr_warmup) / max(1, last - config.lr_warmup))
     return config.lr * (LR_FLOOR + (1 - LR_FLOOR) * (1 + math.cos(math.pi * progress)) / 2)
 
 
@@ -62,9 +68,8 @@ class Trainer:
             if (params := [value for value in others if (value.dim() > 1) is matrices])
         ]
         fused = self.device.type == "cuda"
-        optimizers: list[torch.optim.Optimizer] = [
-            torch.optim.AdamW(groups, fused=fused, lr=config.lr, betas=(0.9, config.beta2))
-        ]
+        adamw = torch.optim.AdamW(groups, fused=fused, lr=config.lr, betas=(0.9, config.beta2))
+        optimizers: list[torch.optim.Optimizer] = [adamw]
         if by_muon:
             groups = [{"params": by_muon, "gain": config.muon}]
             optimizers.append(Muon(groups, config.lr, config.weight_decay))
@@ -87,6 +92,8 @@ class Trainer:
         rows, micros = self._sampler.batch(state.step), self._micro_batches(state.step)
         for group in (group for optimizer in state.optimizers for group in optimizer.param_groups):
             group["lr"] = learning_rate(config, state.step) * group.get("gain", 1.0)
+            if config.matches(state.step) and "betas" in group:
+                group["betas"] = MATCHING_BETAS
         for micro in micros:
             is_last = micro.index == micro.count - 1  # then processes exchange gradients
             if self.is_sharded:
@@ -165,7 +172,9 @@ class Trainer:
 
 
 def _means(found: Sequence[Losses]) -> Losses:
-    return {name: torch.stack([losses[name] for losses in found]).mean() for name in found[0]}
+    """The mean of each loss over the steps that have it."""
+    names = dict.fromkeys(name for losses in found for name in losses)
+    return {name: torch.stack([losses[name] for losses in found if name in losses]).mean() for name in names}
 
 
 @contextmanager

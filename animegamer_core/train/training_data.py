@@ -65,9 +65,7 @@ class TrainingData:
     def __post_init__(self) -> None:
         for name, rows in self.store.items():
             if len(rows) != len(self.folder.turns):
-                raise ValueError(
-                    f"{len(self.folder.turns)} turns but {len(rows)} rows of {name}; compute the features again"
-                )
+                raise ValueError(f"{len(self.folder.turns)} turns but {len(rows)} rows of {name}; compute them again")
 
     def gather(self, name: str, rows: Tensor | Sequence[int], device: torch.device | str) -> Tensor:
         """A feature's rows (B,), on `device`."""
@@ -199,17 +197,13 @@ def check_clips(found: Sequence[int], spec: ModelSpec, frames: int | None = None
     decoder = spec.decoder
     wanted = (frames or decoder.frames, decoder.height, decoder.width, 3)
     if tuple(found) != wanted:
-        raise ValueError(
-            f"clips have shape {tuple(found)} (frames, height, width, 3), but spec {spec.name!r} needs {wanted}"
-        )
+        raise ValueError(f"clips are {tuple(found)} (frames, height, width, 3), but spec {spec.name!r} needs {wanted}")
 
 
 def check_captions(folder: DatasetFolder) -> None:
     """ValueError if clips have no caption or no measured motion."""
     if open_clips := [turn.clip for turn in folder.turns if not turn.captioned]:
-        raise ValueError(
-            f"{len(open_clips)} clips have no caption, the first of them {open_clips[0]}; caption or drop them first"
-        )
+        raise ValueError(f"{len(open_clips)} clips have no caption, the first {open_clips[0]}; caption or drop them")
 
 
 def pictures(frames_uint8: Tensor) -> Tensor:

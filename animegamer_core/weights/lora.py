@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -143,6 +144,25 @@ def set_strength(model: nn.Module, adapter: str, strength: float) -> None:
     """Set the strength of an unmerged adapter, without touching a weight."""
     for _, layer in lora_layers(model):
         layer.set_scale(adapter, strength)
+
+
+@contextmanager
+def left_out(model: nn.Module, *adapters: str) -> Iterator[None]:
+    """Compute without these unmerged adapters while the block runs; their weights get no gradient from it."""
+    layers = [layer for _, layer in lora_layers(model)]
+    trained = [(value, value.requires_grad) for layer in layers for value in layer.parameters()]
+
+    def activate(left: Sequence[str]) -> None:
+        for layer in layers:
+            layer.set_adapter([name for name in layer.lora_A if name not in left])
+        for value, was in trained:  # peft changes what is trained, too
+            value.requires_grad_(was)
+
+    activate(adapters)
+    try:
+        yield
+    finally:
+        activate(())
 
 
 @torch.no_grad()

@@ -48,6 +48,7 @@ COLOURS = {"Red": (220, 40, 40), "Green": (40, 200, 60), "Blue": (50, 60, 220)}
 MOTIONS = {"rest": 0, "walk": 1, "run": 2}
 UPDATES = {"lora_targets": LORA["joint"].lora_targets}
 JOINT = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES}
+FEW = {"timesteps": (999, 600), "pairs": 2, "fake_updates": 1, "collapse": 0.0}  # every turn in six steps
 GAME_TURNS = 6
 GAMES = 4
 
@@ -152,6 +153,8 @@ def test_every_stage_learns(stage, ready, tmp_path):
         ("predict", {"history_noise": 0.5, "accumulation": 2}),
         ("towers", {"ema": 0.0}),
         ("distill", {"lora_rank": 2, "lr": 1e-3, "trainable": (), **UPDATES}),
+        ("distill", {**FEW, "accumulation": 2, "ema": 0.0}),
+        ("distill", {**FEW, "lora_rank": 2, "trainable": (), **UPDATES}),
     ],
 )
 def test_a_stopped_run_goes_on_with_the_same_numbers(stage, changes, ready, tmp_path):

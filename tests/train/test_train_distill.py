@@ -8,6 +8,7 @@ import test_train as shared
 import torch
 
 from animegamer_core.spec import Sampling
+from animegamer_core.train.few_steps import FewStepLearner
 from animegamer_core.train.learners import DistillLearner
 from animegamer_core.train.parts import set_trainable
 from animegamer_core.train.sampling import MicroBatch
@@ -91,3 +92,37 @@ def test_one_pass_learns_what_two_predict(ready, tmp_path):
         after = parts.decoder.velocity(batch["clean"], batch["timesteps"], batch["states"], batch["motion"])
     late = batch["timesteps"] > 700  # where guidance does most
     assert late.any() and (after - wanted)[late].norm() < 0.7 * (before - wanted)[late].norm()
+
+
+FEW = {"timesteps": (999, 908), "teacher_steps": 6, "batch": 8, "ema": 0.0}
+
+
+@pytest.mark.parametrize(("pairs", "steps", "near"), [(15, 15, 0.1), (0, 36, 0.5)])
+def test_two_taught_steps_draw_what_the_teacher_draws(pairs, steps, near, ready, tmp_path):
+    """Each phase alone brings what is drawn near the teacher's, by the energy distance between both."""
+    parts = shared.new_parts(ready)
+    options = {**FEW, "pairs": pairs, "steps": steps, "lr": 5e-3, "matching_lr": 3e-3, "fake_updates": 2, "collapse": 0}
+    asked = FewStepLearner(shared.tiny_config("distill", **options), copy.deepcopy(heeding(parts.decoder))).eval()
+    batch = batch_of(asked, ready, 18)
+    teachers, untaught = asked.drawn(batch, by_teacher=True).flatten(1), asked.drawn(batch).flatten(1)
+    shared.run("distill", parts, ready, tmp_path, **options)
+    asked.decoder.load_state_dict(parts.decoder.state_dict())
+    taught = asked.drawn(batch).flatten(1)
+    far = [2 * torch.cdist(x, teachers).mean() - torch.cdist(x, x).mean() for x in (taught, untaught, teachers)]
+    assert far[0] - far[2] < near * (far[1] - far[2])
+    stated = Sampling(steps=(999, 908), guidance="distilled", solver="ddim")
+    assert adapter_facts(tmp_path / "distill.safetensors").sampling == asked.taught == stated
+
+
+def test_a_collapsed_student_ends_the_run_and_the_last_good_one_stays(ready, tmp_path):
+    parts = shared.new_parts(ready)
+    output = heeding(parts.decoder).transformer.proj_out
+
+    def spoil(step, *_):
+        if step == 2:  # still grey shots
+            output.requires_grad_(False).weight.zero_()
+
+    options = {**FEW, "pairs": 0, "steps": 4, "watch_every": 1, "collapse": 20.0}
+    with pytest.raises(ValueError, match=r"collapsed at step 2: .* motion 0\.0.*last_good.safetensors has .* lower"):
+        shared.run("distill", parts, ready, tmp_path, {"on_step": spoil}, **options)
+    assert adapter_facts(tmp_path / "last_good.safetensors").sampling.steps == FEW["timesteps"]

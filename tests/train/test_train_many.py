@@ -12,7 +12,7 @@ import sys
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_train import TINY, UPDATES, losses_of, new_parts, small_world, written_dataset
+from test_train import FEW, TINY, UPDATES, losses_of, new_parts, small_world, written_dataset
 from train_worker import KINDS, work
 
 from animegamer_core.data.dataset import DatasetFolder
@@ -32,11 +32,12 @@ PREDICT = {
 WHOLE = {"steps": 7, "history_noise": 0.3, "ema": 0.5, "checkpointing": True}
 # Of stage towers a twentieth of the learning rate, by which AdamW moves in a step whatever the gradient's size: one of
 # its gradients is rounding alone, which differs between processors. What is not shared is off by the whole of it.
-NEAR = {"joint": 2e-5, "predict": 2e-5, "towers": 5e-5}
+NEAR = {"joint": 2e-5, "predict": 2e-5, "towers": 5e-5, "distill": 2e-5}
 JOBS = [
     ["joint", "joint", {**JOINT, "shots_every": 3, "shots_steps": 2}, 0],
     ["predict", "predict", {**PREDICT, "accumulation": 2}, 0],
     ["towers", "towers", {"steps": 3}, 0],
+    ["distill", "distill", {**FEW, "lora_rank": 2, "trainable": (), **UPDATES}, 0],
 ]
 BROKEN = [
     [name, "joint", {**JOINT, "steps": 4}, steps] for name, steps in (("unbroken", 0), ("stopped", 2), ("stopped", 0))
@@ -75,7 +76,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("stage", ["joint", "predict", "towers"])
+@pytest.mark.parametrize("stage", [name for name, *_ in JOBS])
 def test_two_processes_train_as_one_does(stage, kind, folder):
     alone, shared = (read_log(folder / where / stage / "log.jsonl") for where in ("one", kind))
     assert losses_of(shared) == pytest.approx(losses_of(alone), rel=1e-4)

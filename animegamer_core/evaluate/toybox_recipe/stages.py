@@ -251,7 +251,7 @@ def _train(
         return None
     parts, data = trained
     if stage == "distill":  # the weights include guidance now, so play needs none
-        parts = parts.with_spec(without_guidance(parts.spec))
+        parts = parts.with_spec(without_guidance(parts.spec, config.timesteps))
     if processes().is_main_process:
         parts.save(open_world(work.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
     processes().wait_for_everyone()
