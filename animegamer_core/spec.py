@@ -265,6 +265,11 @@ class DecoderSpec:
             )
 
     @property
+    def solver(self) -> str:
+        """How its steps are taken."""
+        return SOLVERS[0] if isinstance(self.steps, int) else "ddim"
+
+    @property
     def latent_shape(self) -> tuple[int, int, int, int]:
         """(T, C, h, w) of one shot's latents."""
         factor = self.vae.spatial_factor

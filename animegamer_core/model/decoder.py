@@ -15,7 +15,7 @@ from diffusers.models.embeddings import TimestepEmbedding, Timesteps
 from einops import rearrange
 from torch import Tensor, nn
 
-from ..spec import PROFILES, SOLVERS, TIME_FACTOR, ModelSpec, Profile, Steps
+from ..spec import PROFILES, TIME_FACTOR, ModelSpec, Profile, Steps
 from .latents import StartLatent
 from .sampler import Guidance, OnStep, Schedule, partial_steps, solve
 from .tiny_decoder import TinyDecoder
@@ -97,7 +97,7 @@ class ShotDecoder(nn.Module):
         *,
         steps: Steps | None = None,
         guidance: str | None = None,
-        solver: str = SOLVERS[0],
+        solver: str | None = None,
         on_step: OnStep | None = None,
         start: StartLatent | None = None,
         draw: Callable[[], Tensor] | None = None,
@@ -138,7 +138,7 @@ class ShotDecoder(nn.Module):
         if start is not None:
             clean = rearrange(start.latent_BCTHW.to(first), "b c t h w -> b t c h w") * self.vae.config.scaling_factor
             first = schedule.noised(clean, first)
-        return solve(velocity, first, schedule, scaled, noise, on_step, solver)
+        return solve(velocity, first, schedule, scaled, noise, on_step, solver or self.spec.decoder.solver)
 
     def decode_latents(self, latents_BTCHW: Tensor) -> Tensor:
         """(B, F, 3, H, W) fp32 frames of the transformer's latents."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ..spec import SOLVERS, UNSTATED, ModelSpec, Profile, Sampling, VaeSpec
+from ..spec import UNSTATED, ModelSpec, Profile, Sampling, VaeSpec
 from .models import LoadedModels, PlaySettings
 from .optimizations import COMPILING, check_names, optimize, supported
 
@@ -160,7 +160,7 @@ def resolve_sampling(
     A preset never raises the number of steps above the world's, and keeps timesteps, for which a world uses DDIM.
     """
     own = spec.decoder.steps
-    usual = Sampling(steps=own, guidance=profile.guidance, solver=SOLVERS[0] if isinstance(own, int) else "ddim")
+    usual = Sampling(steps=own, guidance=profile.guidance, solver=spec.decoder.solver)
     if preset is not None:
         steps = min(preset.steps or own, own) if isinstance(own, int) else own
         usual = replace(usual, steps=steps, guidance=preset.guidance or usual.guidance)
