@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -190,6 +191,8 @@ def open_media(path: Path, formats: str) -> InputContainer:
     """
     import av
 
+    if path.is_fifo():  # it would wait for ever
+        raise FileNotFoundError(errno.EINVAL, "a pipe is no film or sound", str(path))
     options = {"protocol_whitelist": "file", "format_whitelist": formats}
     return av.open(f"file:{path}", container_options=options, metadata_errors="ignore")
 

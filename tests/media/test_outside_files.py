@@ -1,5 +1,7 @@
 """Files from outside are opened as what they should be, whatever their content claims to be."""
 
+import os
+
 import pytest
 from PIL import EpsImagePlugin, Image
 
@@ -57,4 +59,12 @@ LISTS = {
 def test_a_list_of_other_files_is_no_film(place, kind, tmp_path):
     (tmp_path / "film.mp4").write_text(LISTS[kind])
     with pytest.raises(ValueError, match=r"film\.mp4: .*(Invalid argument|Invalid data)"):
+        FILMS[place](tmp_path / "film.mp4")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes on this system")
+@pytest.mark.parametrize("place", FILMS)
+def test_a_pipe_is_refused_and_not_waited_for(place, tmp_path):
+    os.mkfifo(tmp_path / "film.mp4")
+    with pytest.raises((ValueError, OSError), match="a pipe is no film or sound"):
         FILMS[place](tmp_path / "film.mp4")

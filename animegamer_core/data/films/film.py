@@ -66,7 +66,7 @@ def _container(path: Path) -> InputContainer:
 
     try:
         return open_media(path, _FILMS)
-    except av.error.FFmpegError as error:
+    except (av.error.FFmpegError, FileNotFoundError) as error:
         hint = "it is not a film (a picture, a playlist?), or it is truncated and its index is missing"
         raise FilmError(f"{path}: cannot be opened ({error.strerror}); {hint}") from error
 
