@@ -375,11 +375,6 @@ def test_what_is_no_film_is_said(tmp_path):
     assert "not a film" in sentence(tmp_path / "notes.mkv")
     Image.fromarray(numbered(1)[0]).save(tmp_path / "still.png")
     assert "a picture, a playlist?" in sentence(tmp_path / "still.png")
-    write_film(tmp_path / "a.ts", numbered(24))
-    (tmp_path / "list.m3u8").write_text("#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\na.ts\n#EXT-X-ENDLIST\n")
-    assert "not a film" in sentence(tmp_path / "list.m3u8")
-    (tmp_path / "list.mp4").write_text("ffconcat version 1.0\nfile a.ts\n")
-    assert "not a film" in sentence(tmp_path / "list.mp4")
 
 
 @pytest.mark.parametrize(("kind", "options"), [("mp4", {"movflags": "faststart"}), ("mkv", {}), ("flv", {})])

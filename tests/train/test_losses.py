@@ -64,7 +64,6 @@ def test_muon_by_hand():
         expected = expected * 0.95 - 0.1 * RMS * 6**0.5 * update
         muon.step()
     torch.testing.assert_close(own.data, expected)
-    assert torch.linalg.svdvals(update) == pytest.approx(1, abs=0.35)
 
 
 @pytest.mark.parametrize(("processes", "bands", "sharing"), [(1, 1, 1), (24, 8, 3), (7, 1, 7)])
