@@ -244,7 +244,11 @@ class Words:
         return frozenset(named)
 
     def nearest(self, word: str, count: int = 3) -> list[str]:
-        """The words of this world that are spelled most like another one; none if no spelling is near."""
+        """The words of this world that are spelled most like another one; none if no spelling is near. For what is
+        written as a name, the characters.
+        """
+        if word[:1].isupper() and self.characters:
+            return difflib.get_close_matches(word, self.characters, count, cutoff=0)
         kinds = (self.characters, [act.phrase for act in self.acts], self.places, self.times, *self.adverbs)
         known = {
             part.lower(): part for kind in (*kinds, self.things, self.looks) for text in kind for part in text.split()
