@@ -188,7 +188,8 @@ def _sharp_frame(scene: Scene, turn: float, size: int, varied: bool) -> Image.Im
     pen = pen.at(*CENTRE, 0, take.zoom).at(-CENTRE[0], -CENTRE[1])
     _draw_actors(pen if camera.pan else pen.at(-x, -y), scene, turn + take.phase)
     box = (*rest, rest[0] + WIDTH * CANVAS_SCALE, rest[1] + HEIGHT * CANVAS_SCALE)
-    return picture.resize((WIDTH * size, HEIGHT * size), Image.Resampling.BOX, box=box)
+    # box sampling would round the rest to whole pixels, and a slow camera would judder
+    return picture.resize((WIDTH * size, HEIGHT * size), Image.Resampling.HAMMING, box=box)
 
 
 def _edge(offset: float, start: float, centre: float, zoom: float) -> float:
