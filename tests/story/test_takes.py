@@ -4,8 +4,9 @@ import pytest
 
 from animegamer_core.__main__ import main
 from animegamer_core.media.video import read_clip
-from animegamer_core.runtime.models import LoadedModels
+from animegamer_core.runtime.models import SEEDS, LoadedModels
 from animegamer_core.story.story import Story
+from animegamer_core.story.takes import take_seeds
 
 
 @pytest.fixture
@@ -35,6 +36,7 @@ def test_a_game_is_played_in_takes_and_again_for_nothing(takes_of, tmp_path, mon
     story = Story.read(out, "tale")
     assert (story.branches(), story.branch, len(story.entries)) == (["main", "branch-2"], "main", 2)
     assert read_clip(out / "tale" / "films" / "takes.mp4").frames.shape == (2 * 17, 192, 2 * 288, 3)
+    assert take_seeds(2, SEEDS - 1) == (SEEDS - 1, 1008)
     before = shots_in(out)
     for models in ("engine", "decoder"):
         monkeypatch.setattr(LoadedModels, models, lambda _: pytest.fail("a model is loaded"))

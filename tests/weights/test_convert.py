@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from animegamer_core.__main__ import main
 from animegamer_core.weights import CheckpointError, open_world
 from animegamer_core.weights.convert import convert
+from animegamer_core.weights.downloads import file_signature
 
 ENGINE_ONLY, DECODER_ONLY, VAE_ONLY = ("engine",), ("decoder",), ("vae",)
 
@@ -152,6 +153,14 @@ def test_an_interrupted_run_goes_on_and_no_other_writes_meanwhile(download, tmp_
     world.verify()
 
 
+def test_a_change_at_either_end_of_a_large_file_is_noticed(tmp_path):
+    signatures = set()
+    for ends in ((b"a", b"a"), (b"b", b"a"), (b"a", b"b")):
+        (tmp_path / "file").write_bytes(bytes(3 << 20).join(ends))
+        signatures.add(file_signature(tmp_path / "file").sha256)
+    assert len(signatures) == 3
+
+
 def test_several_worlds_are_chosen_by_name(own_copy, copied):
     for kind in ("MLLM", "VDM_Decoder"):
         shutil.copytree(own_copy / f"{kind}-Qiqi", own_copy / f"{kind}-Sosuke")
@@ -160,6 +169,10 @@ def test_several_worlds_are_chosen_by_name(own_copy, copied):
     with pytest.raises(CheckpointError, match="world 'qiqi' with other sizes or for another film"):
         convert(own_copy, copied, name="Sosuke")
     open_world(copied).verify()
+    for leftover in ("MLLM-Qiqi", "VDM_Decoder-Sosuke"):
+        shutil.rmtree(own_copy / leftover)
+    with pytest.raises(CheckpointError, match="holds MLLM-Sosuke and VDM_Decoder-Qiqi"):
+        convert(own_copy, copied)
 
 
 def test_the_command_converts(download, tmp_path, capsys):
