@@ -246,6 +246,7 @@ class DecoderSpec:
     guidance_scale: Scale = 6.0  # the strength; 0 if the weights include guidance, as after stage distill
     vae: VaeSpec = VaeSpec()
     guides_motion: bool = False  # whether guidance also amplifies the motion value; the decoder must know none as well
+    predicts_clean: bool = False  # whether the transformer's output is the clean latent; False: the velocity
 
     def __post_init__(self) -> None:
         cell = self.vae.spatial_factor * self.patch
@@ -298,8 +299,9 @@ class ModelSpec:
     def to_dict(self) -> dict[str, typing.Any]:
         """JSON values; `from_dict` reads them back."""
         values = dataclasses.asdict(self)
-        if not self.decoder.guides_motion:
-            del values["decoder"]["guides_motion"]  # worlds without it keep their fingerprint
+        for name in ("guides_motion", "predicts_clean"):
+            if not values["decoder"][name]:
+                del values["decoder"][name]  # worlds without it keep their fingerprint
         for name in ("tiny", "fast"):
             if not values["decoder"]["vae"][name]:
                 del values["decoder"]["vae"][name]

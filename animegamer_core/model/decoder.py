@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..spec import PROFILES, TIME_FACTOR, ModelSpec, Profile, Steps
 from .latents import StartLatent
-from .sampler import Guidance, OnStep, Schedule, partial_steps, solve
+from .sampler import Guidance, OnStep, Schedule, partial_steps, solve, train_table
 from .tiny_decoder import TinyDecoder
 
 # Full-size activations in memory at once. Sampling: counted from the layers. Decoding: measured, 17 GB on an H200 for a
@@ -49,14 +49,22 @@ class ShotDecoder(nn.Module):
         self.register_buffer("unconditional_ND", torch.zeros(spec.state.tokens, spec.state.width))
 
     def velocity(self, latents_BTCHW: Tensor, timesteps_B: Tensor, states_BND: Tensor, motion_B: Tensor) -> Tensor:
-        """(B, T, C, H, W) predicted velocity v of noised latents."""
-        return self.transformer(
+        """(B, T, C, H, W) predicted velocity v of noised latents, also where the transformer predicts clean ones.
+
+        A patch of many values is easier to predict clean, since its noise need not pass through the layers (Li and He
+        2025, Back to Basics: Let Denoising Generative Models Denoise).
+        """
+        found = self.transformer(
             latents_BTCHW.to(self.unconditional_ND.dtype),
             encoder_hidden_states=states_BND.to(self.unconditional_ND.dtype),
             timestep=timesteps_B,
             ofs=motion_B.float(),
             return_dict=False,
         )[0]
+        if not self.spec.decoder.predicts_clean:
+            return found
+        sqrt_alpha = train_table().to(found.device)[timesteps_B].view(-1, 1, 1, 1, 1)
+        return (sqrt_alpha * latents_BTCHW.float() - found.float()) / (1 - sqrt_alpha**2).sqrt()
 
     def guided_motion(self, motion_B: Tensor) -> Tensor:
         """(2B,) motion values for both guidance passes: first the unconditional rows, then the conditional ones.

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 import torch
@@ -6,7 +7,7 @@ import torch
 from animegamer_core.game.state import GameState, Turn
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.latents import shot_clip, start_latent
-from animegamer_core.model.sampler import Schedule
+from animegamer_core.model.sampler import Schedule, train_table
 from animegamer_core.spec import PROFILES, SPECS, ModelSpec
 from animegamer_core.story.turn import ShotKey, draw_turn
 from animegamer_core.toybox.drawing.draw import draw_shot
@@ -74,6 +75,20 @@ def test_a_world_may_guide_motion_too(tiny_decoder, states):
     assert not torch.allclose(*shots)
     assert "guides_motion" not in own.to_dict()["decoder"] and ModelSpec.from_dict(own.to_dict()) == own
     assert ModelSpec.from_dict(spec.to_dict()) == spec
+
+
+def test_a_transformer_may_predict_the_clean_latent(tiny_decoder, states):
+    """Then one step gives its output, and the velocity is the one of that clean latent."""
+    spec = replace(TINY, decoder=replace(TINY.decoder, predicts_clean=True))
+    other, motion = copy_of(tiny_decoder, spec), torch.tensor([2.0])
+    noise = torch.randn(1, *spec.decoder.latent_shape, generator=torch.Generator().manual_seed(3))
+    output = other.transformer(noise, states[:1], torch.tensor([999]), ofs=motion, return_dict=False)[0]
+    assert torch.allclose(other.sample(states[:1], motion, [3], steps=1, guidance="distilled"), output, atol=1e-5)
+    clean = noise.roll(1, 2)
+    with mock.patch.object(other.transformer, "forward", return_value=(clean,)):
+        velocity = other.velocity(0.6 * clean + 0.8 * noise, at := torch.tensor([300]), states[:1], motion)
+    scale = train_table()[at]
+    assert torch.allclose(scale * (0.6 * clean + 0.8 * noise) - (1 - scale**2).sqrt() * velocity, clean, atol=1e-5)
 
 
 @pytest.mark.parametrize("name, released", [("as_run", True), ("reference", True), ("paper", False)])

@@ -174,8 +174,7 @@ def _sharp_frame(scene: Scene, turn: float, size: int, varied: bool) -> Image.Im
     camera = CAMERAS[scene.motion]
     reach = camera.offset(scene.amplitude, 1.0 if camera.pan else 0.25 / camera.cycles)[0]
     take = take_of(scene, reach, camera.pan) if varied else USUAL
-    moved = camera.offset(scene.amplitude, turn if camera.pan else turn + take.phase)
-    x, y = take.across * moved[0], take.up * moved[1]
+    x, y = camera.offset(scene.amplitude, turn if camera.pan else turn + take.phase)
     far, near = place_canvas(scene.film, scene.place, scene.time, take)
     (left, top), (far_left, far_top) = (
         (_edge((take.start + x) * part, LEFT, CENTRE[0], take.zoom), _edge(y * part, TOP, CENTRE[1], take.zoom))
