@@ -19,7 +19,8 @@ Spot = tuple[float, float, float]  # x, y, scale
 class Take:
     """What differs between two shots of the same scene.
 
-    phase: of pose and camera, 0..1 of the shot. start: where in the place the camera begins. clouds: where they are. sides: names of small things beside the figures, and where they are.
+    phase: of pose and camera, 0..1 of the shot. start: where in the place the camera begins. clouds: where they are.
+    sides: names of small things beside the figures, and where they are.
     """
 
     phase: float = 0.0
