@@ -144,15 +144,6 @@ def test_a_folder_of_another_job_is_refused(done):
         replace(done, models=ScoringModels()).begin()
 
 
-def test_an_interval_covers_the_choice_of_seeds():
-    """By hand: three seeds with -0.3, -0.1 and 0.1 in all games; the mean is -0.1 +- 4.303 * 0.2 / sqrt(3) = 0.497."""
-    games = tuple(map(str, range(12)))
-    found = table.estimate([(games, [value] * 12) for value in (-0.3, -0.1, 0.1)])
-    assert (found.value, found.low) == (pytest.approx(-0.1), pytest.approx(-0.597, abs=1e-3))
-    alone = table.estimate([(games, [0.5] * 11 + [None])])
-    assert (alone.value, alone.low, alone.count) == (0.5, 0.5, 11)
-
-
 def test_the_table_has_every_row_and_the_papers_values(done, tmp_path):
     markdown = table.write_table(done, tmp_path, "the command").read_text()
     clips, played = markdown[markdown.index("## Held-out") :].split(table.TITLES[GAMES])

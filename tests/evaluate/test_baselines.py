@@ -22,8 +22,8 @@ from safetensors.torch import load_file, save_file
 
 from animegamer_core.data.benchmark import BenchmarkGame, BenchmarkTurn
 from animegamer_core.evaluate.baselines import BaselineSettings, open_baseline
-from animegamer_core.evaluate.baselines.folders import FLUX, SDXL, TEXT_TO_VIDEO, ModelFolder, open_folder
-from animegamer_core.evaluate.baselines.players import ImageModel, frame_indices, picture_size
+from animegamer_core.evaluate.baselines.folders import SDXL, open_folder
+from animegamer_core.evaluate.baselines.players import ImageModel, frame_indices
 from animegamer_core.evaluate.baselines.sharing import SharedAttention, shared_attention
 
 QUICK = {"steps": 1, "picture_steps": 2, "picture_side": 32}
@@ -188,30 +188,6 @@ def test_a_folder_with_code_of_its_own_or_of_a_second_generation_is_refused(fold
     (folder / "transformer" / "config.json").write_text(json.dumps({**config, "patch_size_t": 2}))
     with pytest.raises(ValueError, match=r"CogVideoX 1\.5"):
         open_baseline("gfc", settings(folders, "gfc", video=folder))
-
-
-def test_weights_of_a_variant_alone_are_found(folders, tmp_path):
-    folder = shutil.copytree(folders.text, tmp_path / "half")
-    assert open_folder(folder, TEXT_TO_VIDEO, "GC").variant is None
-    for file in list(folder.rglob("*.safetensors")):
-        file.rename(file.with_name(f"{file.stem}.fp16.safetensors"))
-    assert open_folder(folder, TEXT_TO_VIDEO, "GC").variant == "fp16"
-    np.testing.assert_array_equal(
-        shots(open_baseline("gc", settings(folders, "gc", video=folder))),
-        shots(open_baseline("gc", settings(folders, "gc"))),
-    )
-
-
-def test_first_frames_have_the_models_area_and_the_clips_shape(tmp_path):
-    """By hand: 1024 / sqrt(1.5) = 836.1, 52.3 sixteens; 1024 sqrt(1.5) = 1254.1, 78.4 sixteens."""
-    (tmp_path / "vae").mkdir()
-    (tmp_path / "unet").mkdir()
-    (tmp_path / "vae" / "config.json").write_text('{"block_out_channels": [1, 2, 3, 4]}')
-    (tmp_path / "unet" / "config.json").write_text('{"sample_size": 96}')
-    flux, sdxl = (ModelFolder(tmp_path, kind, None, ()) for kind in (FLUX, SDXL))
-    assert picture_size(flux, (480, 720), None) == (832, 1248)
-    assert picture_size(sdxl, (480, 720), None) == (624, 944)  # 768: 627.1 is 39.2 sixteens, 940.6 is 58.8
-    assert picture_size(flux, (480, 480), 512) == (512, 512)
 
 
 # --- frames ---------------------------------------------------------------------------------------------------------

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from table_world import TABLE, save_judged_world
 
 from animegamer_core.__main__ import main
-from animegamer_core.cli import evaluate as cli
 from animegamer_core.evaluate import estimates
 from animegamer_core.evaluate.report import OK, SHORT, UNSURE, Line, Target
 from animegamer_core.evaluate.toybox import rows as acceptance
 from animegamer_core.evaluate.toybox.context import EvalContext, Script, play_games
-from animegamer_core.evaluate.toybox.run import FULL, QUICK, EvalRun, Plan
+from animegamer_core.evaluate.toybox.run import EvalRun, Plan
 from animegamer_core.evaluate.toybox_recipe import probes as probe_training
 from animegamer_core.game.recall import Memory
 from animegamer_core.game.state import CACHED_TURNS
@@ -169,16 +168,6 @@ def test_verdicts():
     assert (verdict(most, False), verdict(most, True)) == (SHORT, UNSURE)
     assert verdict(estimates.fraction([False] * 10), True) == SHORT == verdict(estimates.fraction([]), False)
     assert verdict(estimates.mean([12.0, 12.0]), True, -math.inf, 10) == SHORT
-
-
-def test_plans_scale_with_the_number_of_games():
-    assert FULL.limited(FULL.games) == FULL and QUICK.limited(8).shots == 2 * QUICK.shots
-    with pytest.raises(ValueError, match="0 games cannot be measured"):
-        QUICK.limited(0)
-
-
-def test_the_command_line_names_every_row():
-    assert tuple(acceptance.ROWS) == cli.ROWS
 
 
 @pytest.fixture(scope="module")
