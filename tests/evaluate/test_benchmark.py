@@ -1,14 +1,12 @@
 """The verb `bench`: it measures the right work on both sides, and refuses what it cannot measure."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.evaluate.benchmark import run as bench_run
-from animegamer_core.evaluate.benchmark.run import NO_PRESET, BenchmarkPlan
+from animegamer_core.evaluate.benchmark.run import BenchmarkPlan
 from animegamer_core.spec import SPECS
 
 CPU = torch.device("cpu")
@@ -44,14 +42,6 @@ def test_a_worlds_own_weights_are_taken(tmp_path):
 def test_wrong_arguments_say_what_to_do(words, sentence, capsys):
     assert main(["bench", *words]) == 2
     assert sentence in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["gelu", "flash3"])
-def test_optimizations_of_a_gpu_are_refused_on_a_cpu(name, monkeypatch):
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # one beside it is of no use to it
-    dtype = torch.bfloat16 if name == "flash3" else torch.float32
-    with pytest.raises(ValueError, match=f"optimization {name} .*: no benefit on cpu; drop"):
-        plan(dtype=dtype, preset=replace(NO_PRESET, optimizations=(name,))).check()
 
 
 def test_the_command_prints_what_is_measured_a_table_and_what_is_left_out(capsys):

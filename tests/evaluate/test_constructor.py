@@ -16,7 +16,6 @@ from animegamer_core.data.captions.asking import AskSettings
 from animegamer_core.data.captions.replies import ReplyError
 from animegamer_core.endpoint import EndpointModel, EndpointSettings
 from animegamer_core.evaluate.judging.constructor import (
-    MOST_STORIES,
     parse_story,
     plan_stories,
     read_characters,
@@ -56,17 +55,6 @@ def test_the_prompt_asks_for_the_papers_tags_in_their_order():
     assert [tag for _, tag in numbered] == ["S", "MD", "EV", "ML", "MA", "SC", "ET", "ST"]
     assert "10 panels with Taro as the main character" in prompt and "one of: Miko, Yuzu" in prompt
     assert "nobody else" in story_prompt(plan_stories(("Miko",), 1)[0])
-
-
-def test_characters_take_turns_and_stories_begin_elsewhere():
-    plans = plan_stories(NAMES, 7, seed=3)
-    assert [(plan.name, plan.character) for plan in plans] == [(f"story-{n + 1:03}", NAMES[n % 3]) for n in range(7)]
-    assert plans[:4] == plan_stories(NAMES, 4, seed=3) and plans != plan_stories(NAMES, 7, seed=4)
-    most = plan_stories(("Miko",), MOST_STORIES)
-    assert len({story_prompt(plan) for plan in most}) == MOST_STORIES
-    for stories, panels in ((0, 10), (MOST_STORIES + 1, 10), (1, 0), (1, 51)):
-        with pytest.raises(ValueError, match="expected 1 to"):
-            plan_stories(NAMES, stories, panels)
 
 
 def test_names_come_from_the_line_or_from_a_folder(tmp_path):

@@ -13,7 +13,7 @@ from table_world import TABLE, save_judged_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.evaluate import estimates
-from animegamer_core.evaluate.report import OK, SHORT, UNSURE, Line, Target
+from animegamer_core.evaluate.report import Target
 from animegamer_core.evaluate.toybox import rows as acceptance
 from animegamer_core.evaluate.toybox.context import EvalContext, Script, play_games
 from animegamer_core.evaluate.toybox.run import EvalRun, Plan
@@ -157,17 +157,6 @@ def test_remembered_turns_are_in_reach(seed, window, opened):
 
 
 # table --------------------------------------------------------------------------------------------------------------
-
-
-def test_verdicts():
-    def verdict(estimate, few, low=0.9, high=math.inf):
-        return Line("row", "name", estimate, Target(low, high)).verdict(few)
-
-    most = estimates.fraction([True] * 8 + [False] * 2)
-    assert verdict(estimates.fraction([True] * 50), False) == OK
-    assert (verdict(most, False), verdict(most, True)) == (SHORT, UNSURE)
-    assert verdict(estimates.fraction([False] * 10), True) == SHORT == verdict(estimates.fraction([]), False)
-    assert verdict(estimates.mean([12.0, 12.0]), True, -math.inf, 10) == SHORT
 
 
 @pytest.fixture(scope="module")
