@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 Z95 = 1.959963984540054  # the normal distribution's 97.5 % point
 PEAK = 255.0
 DRAWS = 2000  # bootstrap samples
+REACH = 6  # pixels that a figure may be shifted to be compared
 FEW = 10  # with fewer games a bootstrap interval over games is too narrow
 
 
@@ -116,6 +118,41 @@ def sharpness(shown: NDArray[np.uint8], true: NDArray[np.uint8]) -> float:
     1 is as sharp; smeared pictures are below, noisy ones above.
     """
     return _detail(shown) / _detail(true)
+
+
+def likeness(shown: NDArray[np.uint8], true: NDArray[np.uint8], boxes_F4: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(F - 1,) how alike a figure is in each frame but the first: the SSIM of the grey box around the true one, for the
+    best of all shifts of up to REACH pixels. 1 is equal. boxes_F4: left, top, right, bottom.
+
+    Wang et al. 2004, Image Quality Assessment: From Error Visibility to Structural Similarity; 7 x 7 Gaussian window.
+    """
+    found = []
+    for ours, theirs, box in zip(shown[1:], true[1:], boxes_F4[1:], strict=True):
+        left, top, right, bottom = box
+        wanted = _grey(theirs)[top:bottom, left:right]
+        around = np.pad(_grey(ours), REACH, mode="edge")[top : bottom + 2 * REACH, left : right + 2 * REACH]
+        height, width = wanted.shape
+        shifts = itertools.product(range(2 * REACH + 1), repeat=2)
+        found.append(max(_ssim(around[y : y + height, x : x + width], wanted) for y, x in shifts))
+    return np.array(found)
+
+
+def _grey(frame_HWC: NDArray[np.uint8]) -> NDArray[np.float32]:
+    return frame_HWC.astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
+
+
+def _ssim(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
+    import cv2  # heavy, and only this row needs it
+
+    def mean(values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.asarray(cv2.GaussianBlur(values, (7, 7), 1.5))
+
+    first, second = mean(one), mean(other)
+    spread = mean(one * one) - first * first, mean(other * other) - second * second
+    shared = mean(one * other) - first * second
+    level, contrast = (0.01 * PEAK) ** 2, (0.03 * PEAK) ** 2
+    same = (2 * first * second + level) * (2 * shared + contrast)
+    return float((same / ((first**2 + second**2 + level) * (sum(spread) + contrast))).mean())
 
 
 def _detail(clip_FHWC: NDArray[np.uint8]) -> float:

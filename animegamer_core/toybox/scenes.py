@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +33,7 @@ HEADS: dict[str, tuple[str, ...]] = {
 OWN_SPLIT = 3  # the lowest bits of the seeds of scenes made here, which no game's seeds have
 REFERENCE_SETTINGS = tuple((place, time) for place in PLACES[::2] for time in ("day", "night"))
 REFERENCE_MOTION = "wave"  # standing, facing the viewer, the whole figure in view
+VISIBLE = 12  # of 255: the least difference that counts as a figure's
 PROP_FRACTION = 0.7  # fraction of probe scenes with a prop
 
 OnClip = Callable[[int, int], None]  # (clips done, clips in all)
@@ -76,6 +78,20 @@ def draw_labelled(seeds: Iterable[int], workers: int | None = None) -> tuple[NDA
     """True clips (M, 17, 96, 144, 3) of the probe scenes with these seeds, and their labels."""
     scenes = [probe_scene(seed) for seed in seeds]
     return draw_clips(scenes, workers), labels_of(scenes)
+
+
+def figure_boxes(scene: Scene) -> NDArray[np.int64]:
+    """(F, 4) left, top, right, bottom of what a motion draws in each frame: the figures, and what they sit on or hold.
+
+    A prop beside them does not count.
+    """
+    alone = scene if scene.prop == "scarf" else replace(scene, prop=None, prop_colour=None)
+    boxes = []
+    for index in range(FRAMES):
+        drawn, empty = draw_frame(alone, index).astype(int), draw_frame(alone, index, empty=True)
+        rows, columns = (np.flatnonzero((abs(drawn - empty).max(2) > VISIBLE).any(axis)) for axis in (1, 0))
+        boxes.append((columns[0], rows[0], columns[-1] + 1, rows[-1] + 1))
+    return np.array(boxes)
 
 
 def draw_clips(scenes: Sequence[Scene], workers: int | None = None, on_clip: OnClip | None = None) -> NDArray[np.uint8]:

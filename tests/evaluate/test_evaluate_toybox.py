@@ -66,6 +66,11 @@ def test_pictures_and_motion_by_hand():
     assert estimates.psnr(true, true) == math.inf
     step[0, :, 1] = 100
     assert estimates.sharpness(step // 2, step) == 0.5
+    noise = np.random.default_rng(0).integers(0, 255, (3, 40, 50, 3), np.uint8)
+    alike = [estimates.likeness(shown, noise, np.array([[12, 9, 30, 31]] * 3)) for shown in (noise, 255 - noise)]
+    assert alike[0].tolist() == [1, 1] and (alike[1] < 0.5).all()
+    moved = np.roll(noise, (5, -6), (1, 2))
+    assert estimates.likeness(moved, noise, np.array([[12, 9, 30, 31]] * 3)).tolist() == [1, 1], "shifts of up to 6"
     asked, measured = [1, 2, 3, 4, 5], [1, 2, 4, 4, 2]
     assert estimates.motion_accuracy(asked, measured).value == pytest.approx(0.6)
     assert estimates.motion_error(asked, measured).value == pytest.approx(0.8)
@@ -187,13 +192,14 @@ def test_the_rows_of_the_harder_games(tiny_world, monkeypatch):
     monkeypatch.setattr("animegamer_core.evaluate.toybox.context.load_probes", lambda *_: net)
     run = EvalRun(EvalContext(open_world(tiny_world), workers=1), replace(SMALLEST, references=2), seed=3)
     run.shots = run.reconstructions[:5]  # the tiny decoder's own are smaller than true clips
-    rows = ("motion", "sharp", "new", "references")
+    rows = ("motion", "sharp", "likeness", "new", "references")
     report = acceptance.accept(run, rows)
     lines = {line.name: line for line in report.lines}
     assert lines["ACC-F, uncalibrated"].target == Target(0.73)
     assert lines["VAE, level 5: PSNR"].target == Target(30) and lines["shots, level 3: PSNR"].target == Target(26)
     assert {f"new {split}: motion" for split in NOVELTIES} < set(lines)
     assert sum(lines[f"shots, level {level}: sharpness"].estimate.count for level in range(1, 6)) == 5
+    assert sum(lines[f"VAE, level {level}: worst frame"].estimate.count for level in range(1, 6)) == 5
     assert sum(lines[f"worst frame, level {level}: place"].estimate.count for level in range(1, 6)) == 5
     asked = [line for line in report.lines if line.row == "references" and "chance" in line.name]
     assert len(asked) == 2 * len(REFERENCES) and sum(line.estimate.count for line in asked) > 0

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.Image import Image
 
+from ...data.workers import parallel_map
 from ...game.recall import MEMORIES, RECALL, Memory
 from ...game.state import DEFAULT_WINDOW, GameState, MotionScope, MotionTable
 from ...media.contact_sheet import contact_sheet
@@ -26,12 +27,13 @@ from ...toybox.games import Game, sample_game, sparse_game
 from ...toybox.probes import ChanceCheck, noise_check, read_card
 from ...toybox.referring import HEADS as REFERRED
 from ...toybox.referring import chance
-from ...toybox.scenes import HEADS, labels_of
+from ...toybox.scenes import HEADS, figure_boxes, labels_of
 from ...toybox.splits import NOVELTIES
 from ...toybox.world import AMPLITUDES, COLOURS, REFERENCES, Scene
 from ..estimates import (
     Estimate,
     fraction,
+    likeness,
     mean,
     motion_accuracy,
     motion_error,
@@ -53,6 +55,8 @@ RECONSTRUCTED = {5: 30.0}  # dB that reconstructions of a level should reach
 RECONSTRUCTED_MEAN = 34.0  # dB, all levels together
 LIKENESS = {1: 29.0, 2: 28.0, 3: 26.0}  # dB to the true clip that shots of a level should reach
 SHARP = Target(0.95, 1.08)
+ALIKE = {1: 0.94, 2: 0.94, 3: 0.92, 4: 0.89, 5: 0.85}  # how alike the figures of a level should be
+WORST = {1: 0.90, 2: 0.90, 3: 0.87, 4: 0.83, 5: 0.76}
 LEGIBLE = 0.95  # of shots whose worst frame the probes should read
 TRUSTED = 0.95  # of pictures whose colour should be drawn, whatever the words say
 ON_FRAMES = ("character", "place", "time")  # what one frame shows
@@ -216,6 +220,29 @@ def sharp_row(run: EvalRun) -> Outcome:
     for head, legible in _all_frames_right(run, sources.clips, sources.scenes).items():
         lines.append(Line("sharp", f"worst frame of true clips: {head}", fraction(legible)))
     return Outcome(lines)
+
+
+def likeness_row(run: EvalRun) -> Outcome:
+    """How alike the figures of drawn shots and of reconstructions are to the true ones, by motion level.
+
+    The mean over the frames of each shot, and its worst frame. The reconstructions are the ceiling.
+    """
+    sources, levels = run.sources, np.array(run.sources.levels)
+    boxes = list(parallel_map(figure_boxes, list(sources.scenes), run.context.workers))
+    lines = []
+    for name, clips in {"shots": run.shots, "VAE": run.reconstructions[: len(run.shots)]}.items():
+        pairs = [(clip, true, box) for clip, true, box in zip(clips, sources.clips, boxes, strict=True)]
+        alike = np.stack(list(parallel_map(_likeness, pairs, run.context.workers)))
+        for level in LEVELS:
+            rows = alike[levels == level]
+            for what, values, targets in (("mean", rows.mean(1), ALIKE), ("worst frame", rows.min(1), WORST)):
+                target = Target(targets[level]) if name == "shots" else None
+                lines.append(Line("likeness", f"{name}, level {level}: {what}", mean(values.tolist()), target, ""))
+    return Outcome(lines)
+
+
+def _likeness(pair: tuple[NDArray, NDArray, NDArray]) -> NDArray[np.float64]:
+    return likeness(*pair)
 
 
 def _by_level(
@@ -388,6 +415,7 @@ ROWS: Mapping[str, Callable[[EvalRun], Outcome]] = {
     "colour": colour_row,
     "memory": memory_row,
     "sharp": sharp_row,
+    "likeness": likeness_row,
     "new": new_row,
     "references": references_row,
     "conflict": conflict_row,

@@ -108,23 +108,24 @@ def draw_shot(scene: Scene, size: int = 1, *, varied: bool = False) -> np.ndarra
     return np.stack([draw_frame(scene, index, size, varied=varied) for index in range(FRAMES)])
 
 
-def draw_frame(scene: Scene, index: float, size: int = 1, *, varied: bool = False) -> np.ndarray:
-    """Return one frame, uint8 RGB (96 * size, 144 * size, 3), the same for the same scene.
+def draw_frame(scene: Scene, index: float, size: int = 1, *, varied: bool = False, empty: bool = False) -> np.ndarray:
+    """Return one frame, uint8 RGB (96 * size, 144 * size, 3), the same for the same scene. empty: without figures.
 
     index: 0..16 in the shot; fractions and later times are allowed. size: 1 or 2. varied: whether the seed also chooses
     what the words leave open (see take.py).
     """
     turn = index / (FRAMES - 1)
     if size > 1 or varied:
-        return np.asarray(_sharp_frame(scene, turn, size, varied))
+        return np.asarray(_sharp_frame(scene, turn, size, varied, empty))
     camera = CAMERAS[scene.motion]
     x, y = camera.offset(scene.amplitude, turn)
     far, near = place_layers(scene.film, scene.place, scene.time)
     frame = _view(far, x * FAR_FRACTION, y * FAR_FRACTION)
     before = _view(near, x, y).convert("RGBA")
     frame.paste(before, (0, 0), before)
-    actors = _actors(scene, turn, (0.0, 0.0) if camera.pan else (x, y))
-    frame.paste(actors, (0, 0), actors)
+    if not empty:
+        actors = _actors(scene, turn, (0.0, 0.0) if camera.pan else (x, y))
+        frame.paste(actors, (0, 0), actors)
     return np.asarray(frame)
 
 
@@ -166,7 +167,7 @@ def _draw_actors(pen: Pen, scene: Scene, turn: float) -> None:
     _draw_prop(beside, scene, beat, front=True)
 
 
-def _sharp_frame(scene: Scene, turn: float, size: int, varied: bool) -> Image.Image:
+def _sharp_frame(scene: Scene, turn: float, size: int, varied: bool, empty: bool) -> Image.Image:
     """Draw everything on one enlarged picture, and shrink it once.
 
     Layers and figures move by whole enlarged pixels; shrinking moves them by the rest of the near layer's path.
@@ -185,7 +186,8 @@ def _sharp_frame(scene: Scene, turn: float, size: int, varied: bool) -> Image.Im
     picture.paste(near, (-math.floor(left), -math.floor(top)), near)
     pen = Pen.on(picture, STYLES[scene.film].day, CANVAS_SCALE, (rest[0] / CANVAS_SCALE, rest[1] / CANVAS_SCALE))
     pen = pen.at(*CENTRE, 0, take.zoom).at(-CENTRE[0], -CENTRE[1])
-    _draw_actors(pen if camera.pan else pen.at(-x, -y), scene, turn + take.phase)
+    if not empty:
+        _draw_actors(pen if camera.pan else pen.at(-x, -y), scene, turn + take.phase)
     box = (*rest, rest[0] + WIDTH * CANVAS_SCALE, rest[1] + HEIGHT * CANVAS_SCALE)
     # box sampling would round the rest to whole pixels, and a slow camera would judder
     return picture.resize((WIDTH * size, HEIGHT * size), Image.Resampling.HAMMING, box=box)
