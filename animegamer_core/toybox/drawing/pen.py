@@ -1,7 +1,6 @@
 """The pen: draws outlined shapes in frame coordinates on an enlarged Pillow image.
 
-Lengths are units of a frame of 144 x 96, which is drawn larger; y points down; angles are in degrees, clockwise on
-screen.
+Lengths are pixels of a frame of 144 x 96; y points down; angles are in degrees, clockwise on screen.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from functools import cache, lru_cache, partial
 import numpy as np
 from PIL import Image, ImageDraw
 
-WIDE, HIGH = 144, 96  # the frame, in the units that everything is drawn in
 RGB = tuple[int, int, int]
 Point = tuple[float, float]
 
