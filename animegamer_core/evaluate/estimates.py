@@ -130,10 +130,11 @@ def likeness(shown: NDArray[np.uint8], true: NDArray[np.uint8], boxes_F4: NDArra
     for ours, theirs, box in zip(shown[1:], true[1:], boxes_F4[1:], strict=True):
         left, top, right, bottom = box
         wanted = _grey(theirs)[top:bottom, left:right]
+        moments = _blurred(wanted), _blurred(wanted * wanted)
         around = np.pad(_grey(ours), REACH, mode="edge")[top : bottom + 2 * REACH, left : right + 2 * REACH]
         height, width = wanted.shape
         shifts = itertools.product(range(2 * REACH + 1), repeat=2)
-        found.append(max(_ssim(around[y : y + height, x : x + width], wanted) for y, x in shifts))
+        found.append(max(_ssim(around[y : y + height, x : x + width], wanted, moments) for y, x in shifts))
     return np.array(found)
 
 
@@ -141,15 +142,17 @@ def _grey(frame_HWC: NDArray[np.uint8]) -> NDArray[np.float32]:
     return frame_HWC.astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
 
 
-def _ssim(one: NDArray[np.float32], other: NDArray[np.float32]) -> float:
+def _blurred(values: NDArray[np.float32]) -> NDArray[np.float32]:
     import cv2  # heavy, and only this row needs it
 
-    def mean(values: NDArray[np.float32]) -> NDArray[np.float32]:
-        return np.asarray(cv2.GaussianBlur(values, (7, 7), 1.5))
+    return np.asarray(cv2.GaussianBlur(values, (7, 7), 1.5))
 
-    first, second = mean(one), mean(other)
-    spread = mean(one * one) - first * first, mean(other * other) - second * second
-    shared = mean(one * other) - first * second
+
+def _ssim(one: NDArray[np.float32], other: NDArray[np.float32], moments: tuple[NDArray, NDArray]) -> float:
+    """moments: the blurred `other` and its blurred square, which all shifts share."""
+    first, (second, squares) = _blurred(one), moments
+    spread = _blurred(one * one) - first * first, squares - second * second
+    shared = _blurred(one * other) - first * second
     level, contrast = (0.01 * PEAK) ** 2, (0.03 * PEAK) ** 2
     same = (2 * first * second + level) * (2 * shared + contrast)
     return float((same / ((first**2 + second**2 + level) * (sum(spread) + contrast))).mean())

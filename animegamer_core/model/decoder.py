@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..spec import PROFILES, TIME_FACTOR, ModelSpec, Profile, Steps
 from .latents import StartLatent
-from .sampler import Guidance, OnStep, Schedule, partial_steps, solve, train_table
+from .sampler import Guidance, OnStep, Schedule, partial_steps, solve, sqrt_alpha_cumprod
 from .tiny_decoder import TinyDecoder
 
 # Full-size activations in memory at once. Sampling: counted from the layers. Decoding: measured, 17 GB on an H200 for a
@@ -63,7 +63,7 @@ class ShotDecoder(nn.Module):
         )[0]
         if not self.spec.decoder.predicts_clean:
             return found
-        sqrt_alpha = train_table().to(found.device)[timesteps_B].view(-1, 1, 1, 1, 1)
+        sqrt_alpha = sqrt_alpha_cumprod(timesteps_B, found)
         return (sqrt_alpha * latents_BTCHW.float() - found.float()) / (1 - sqrt_alpha**2).sqrt()
 
     def guided_motion(self, motion_B: Tensor) -> Tensor:

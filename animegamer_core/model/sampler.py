@@ -54,6 +54,12 @@ def train_table() -> Tensor:
     return _rescaled(_shifted_table())
 
 
+def sqrt_alpha_cumprod(timesteps_B: Tensor, like: Tensor) -> Tensor:
+    """(B, 1, ...) fp32: sqrt_alpha at each timestep in training, shaped to multiply a batch of latents."""
+    table = train_table().to(timesteps_B.device)
+    return table[timesteps_B].view(-1, *[1] * (like.dim() - 1))
+
+
 def _even_timesteps(steps: int) -> list[int]:
     """Evenly spaced timesteps up to 999, rounded down, in ascending order."""
     return [(TRAIN_STEPS - 1) * (index + 1) // steps for index in range(steps)]

@@ -20,13 +20,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..model.decoder import ShotDecoder
-from ..model.sampler import Guidance, Schedule, solve
+from ..model.sampler import Guidance, Schedule, solve, sqrt_alpha_cumprod
 from ..spec import Sampling, Steps
 from ..weights.lora import left_out
 from .distributed import full_tensor, reshard
 from .learners import Batch, DistillLearner, Losses, compile_for_training
 from .loop import decoding
-from .losses import clean_of, noised, sqrt_alpha_cumprod, velocity_target
+from .losses import clean_of, noised, velocity_target
 from .parts import ADAPTER, FAKE, WorldParts, only_trains
 from .sampling import MicroBatch, SampleNoise, random_seed
 from .stages import StageConfig

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..game.state import MotionScope
 from ..model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
 from ..model.encoder import ShotEncoder, clip_pixels
-from ..model.sampler import scale_at
+from ..model.sampler import scale_at, sqrt_alpha_cumprod
 from ..spec import UNSTATED, Sampling
 from ..weights.lora import left_out
 from .distributed import all_gather
@@ -30,7 +30,6 @@ from .losses import (
     motion_error,
     moving_weight,
     noised,
-    sqrt_alpha_cumprod,
     timestep_band,
     velocity_target,
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..model.sampler import train_table
 from ..spec import TRAIN_STEPS
 
 
@@ -23,12 +22,6 @@ def timestep_band(rank: int, processes: int) -> tuple[int, int]:
     width = TRAIN_STEPS // (processes // per_band)
     band = rank // per_band
     return band * width, (band + 1) * width
-
-
-def sqrt_alpha_cumprod(timesteps_B: Tensor, like: Tensor) -> Tensor:
-    """(B, 1, ...) fp32: s at each timestep, shaped to multiply a batch of latents."""
-    table = train_table().to(timesteps_B.device)
-    return table[timesteps_B].view(-1, *[1] * (like.dim() - 1))
 
 
 def noised(clean: Tensor, noise: Tensor, sqrt_alpha: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from animegamer_core.data.records import GameRecord
+from animegamer_core.model.sampler import sqrt_alpha_cumprod
 from animegamer_core.train.learners import rebuilding_losses
 from animegamer_core.train.losses import (
     contrastive,
@@ -14,7 +15,6 @@ from animegamer_core.train.losses import (
     motion_error,
     moving_weight,
     noised,
-    sqrt_alpha_cumprod,
     timestep_band,
     velocity_target,
 )

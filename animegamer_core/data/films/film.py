@@ -41,7 +41,8 @@ _LATE = 1.0  # seconds by which a time may exceed the film's length
 _USUAL_FPS = 25.0
 _DOUBTED_FPS = 240.0  # a stated rate from here on is often the container's clock, such as WebM's 1000
 _MOST_FPS = 1000.0
-# Damage that a decoder looks for only if told to, by codec (`err_detect`); elsewhere it also refuses oddities.
+# Checks for damage that a decoder makes only on request, by codec (`err_detect`). With other codecs they would also
+# refuse sound films that are unusual.
 _CHECKS = {"mjpeg": "explode"} | dict.fromkeys(("wmv1", "wmv2", "msmpeg4v2", "msmpeg4"), "bitstream+buffer")
 # Bytes that may lie between two packets that follow each other, by format; AVI's may be aligned to sectors.
 _BETWEEN = {"matroska": 512, "avi": 4096}

@@ -85,8 +85,3 @@ class Setting:
         glow, halo = mix((255, 220, 130), style.night_sky[1], 0.62), mix((255, 214, 130), style.night_sky[1], 0.5)
         colours = {"cloud": cloud, "pane": pane, "glow": glow, "halo": halo}
         draw_shapes(pen, shapes, colours, night=self.night, things=WRITTEN.things)
-
-
-def unlit_pen(pen: Pen) -> Pen:
-    """Return the pen without the scene's light, for things that glow."""
-    return pen.under(Light(pen.light.ink))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -73,12 +73,6 @@ def spline(knots: int, steps: int = 5) -> np.ndarray:
     return matrix.reshape(knots * steps, knots)
 
 
-@cache
-def points(path: str) -> np.ndarray:
-    """The points (P, 2) of a polygon that is written as in SVG: "x,y x,y ..."."""
-    return np.array([point.split(",") for point in path.split()], dtype=float)
-
-
 @dataclass(frozen=True)
 class Pen:
     """Draws lit, outlined shapes through an affine map (a, b, c, d, x, y) from local to canvas pixels."""
@@ -105,6 +99,10 @@ class Pen:
     def under(self, light: Light) -> Pen:
         """Return the same pen with another light."""
         return replace(self, light=light)
+
+    def unlit(self) -> Pen:
+        """Return the pen without the scene's light, for things that glow."""
+        return self.under(Light(self.light.ink))
 
     def shape(self, points: Sequence[Point] | np.ndarray, fill: RGB, *, line: bool = True) -> None:
         """Fill a polygon; with `line`, give it an outline of its own colour mixed with the light's ink."""

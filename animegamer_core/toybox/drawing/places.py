@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 from PIL import Image
 
-from .films import BOTTOM, LEFT, RIGHT, STYLES, TOP, WRITTEN, Setting, unlit_pen
+from .films import BOTTOM, LEFT, RIGHT, STYLES, TOP, WRITTEN, Setting
 from .pen import RGB, Pen
 from .take import USUAL, Take
 
@@ -40,8 +40,8 @@ def place_canvas(film: str, place: str, time: str, take: Take = USUAL) -> tuple[
     near = Image.new("RGBA", size)
     behind, before = (Pen.on(layer, style.light(setting.night), scale, (-LEFT, -TOP)) for layer in (far, near))
     for x, y, cloud in take.clouds:
-        setting.draw(unlit_pen(behind).at(x, y, 0, cloud), style.cloud)
-    setting.draw(unlit_pen(behind), style.sky)
+        setting.draw(behind.unlit().at(x, y, 0, cloud), style.cloud)
+    setting.draw(behind.unlit(), style.sky)
     setting.draw(behind, WRITTEN.places[place].far)
     setting.draw(before, WRITTEN.places[place].near)
     for thing, (x, y, large) in take.sides:

@@ -15,7 +15,7 @@ from functools import cache
 
 import numpy as np
 
-from .pen import RGB, Light, Pen, mix, spline
+from .pen import RGB, Pen, mix, spline
 
 END = 240  # where `every` stops, in frame pixels
 NOTHING: Mapping[str, tuple[str, ...]] = {}
@@ -78,7 +78,7 @@ def draw_shapes(
         shape = parse(text)
         if ("day" if night else "night") in shape.words:
             continue
-        lit = pen.under(Light(pen.light.ink)) if "lit" in shape.words else pen
+        lit = pen.unlit() if "lit" in shape.words else pen
         for at in (lit.at(*spot) for spot in shape.spots) if shape.spots else (lit,):
             if shape.kind in things:
                 own = {**colours, "own": colour_of(shape.fill, colours)} if shape.fill else colours
