@@ -380,7 +380,7 @@ _TINY = ModelSpec(
 )
 _TOYBOX = ModelSpec(
     name="toybox",
-    state=StateSpec(text_tokens=12, image_tokens=64, width=256),
+    state=StateSpec(text_tokens=12, image_tokens=64, width=512),
     encoder=EncoderSpec(
         text=TextEncoderSpec(vocab_size=512, width=96, head_width=24, heads=4, intermediate=192, layers=2),
         image=ImageEncoderSpec(image_size=96, patch=12, width=128, layers=4, heads=4, intermediate=256),
@@ -388,17 +388,25 @@ _TOYBOX = ModelSpec(
     engine=EngineSpec(vocab_size=512, hidden=192, intermediate=512, layers=6, heads=6, kv_heads=2, max_positions=32768),
     decoder=DecoderSpec(
         layers=6,
-        heads=4,
+        heads=8,
         head_width=64,
-        time_width=128,
-        patch=2,
-        height=96,
-        width=144,
+        time_width=256,
+        patch=4,
+        height=192,
+        width=288,
         spatial_scale=1.0,
-        steps=16,
+        steps=4,
         guidance_scale=2.0,
-        vae=VaeSpec(channels=(32, 64, 96), layers_per_block=1, latent_channels=16, norm_groups=8, scaling_factor=1.0),
+        vae=VaeSpec(
+            channels=(32, 64, 96),
+            layers_per_block=1,
+            latent_channels=16,
+            norm_groups=8,
+            scaling_factor=1.0,
+            tiny=(64, 48, 24),
+        ),
         guides_motion=True,
+        predicts_clean=True,
     ),
 )
 SPECS: dict[str, ModelSpec] = {

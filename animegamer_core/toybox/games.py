@@ -1,4 +1,4 @@
-"""Games: sequences of scenes with one main character, places that last some turns, and a prop that comes and goes.
+"""Games: sequences of scenes with main characters that come and go, places that last some turns, and a prop.
 
 To predict the prop's colour, a model must remember earlier turns. Splits never share a seed: a scene's seed holds its
 split in its lowest bits, and every random choice comes from a generator that is named after the split.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from .splits import SEEDED, SPLITS, mains, motions_of, partners_of, places_of
 from .world import AMPLITUDES, CHARACTERS, COLOURS, MOTIONS, PROPS, TIMES, Scene
 
 NEW_SCENES = 2  # the lowest bits of the seeds in all splits whose scenes are new
+STAYS = 0.65  # chance that the main character of a turn is that of the turn before, if nobody else comes by chance
 PROP_FRACTION = 0.6  # fraction of a game's turns that show its prop
 # The Toybox's own benchmark: held-out games that are shipped as text. The held-out games of a dataset count from 0, and
 # those of `evaluate toybox` from 1000000, so no model has seen one of these.
@@ -53,13 +54,15 @@ def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
     if turns < 1:
         raise ValueError(f"a game of {turns} turns cannot be drawn; ask for at least 1")
     rng = random.Random(f"{SEEDED}/game/{split}/{seed}")
-    character = rng.choice(mains(split))
+    character, motion = rng.choice(mains(split)), ""
     prop, colour = rng.choice(PROPS), rng.choice(tuple(COLOURS))
     visible = _visible_turns(rng, turns)
-    motions, setting = _motions(rng, motions_of(split, character)), _Setting(rng)
-    scenes = []
+    setting, scenes = _Setting(rng), list[Scene]()
     for turn in range(1, turns + 1):
-        motion = next(motions)
+        if scenes and rng.random() > STAYS:  # the friend takes over, or somebody comes, of this film or of another
+            friend = scenes[-1].partner
+            character = friend if friend in mains(split) and rng.random() < 0.5 else rng.choice(mains(split))
+        motion = _motion(rng, motions_of(split, character), motion)
         place, time = setting.step(places_of(split, character, motion))
         scene = Scene(
             film=CHARACTERS[character].film,
@@ -90,7 +93,7 @@ def opening_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
     first = next(scene for scene in game.scenes if scene.prop is not None)
     place = game.scenes[0].place
     rng = random.Random(f"{SEEDED}/opening/{split}/{seed}")
-    motion = next(_motions(rng, motions_of(split, first.character, place)))
+    motion = _motion(rng, motions_of(split, first.character, place), "")
     opening = replace(
         first,
         motion=motion,
@@ -119,18 +122,14 @@ def sparse_game(seed: int, shown: Sequence[int], *, turns: int, split: str = "tr
     return replace(game, scenes=tuple(bare))
 
 
-def _motions(rng: random.Random, allowed: Sequence[str]) -> Iterator[str]:
-    """Yield random motions of the allowed ones without end, never the same twice in a row if there is a choice."""
-    last = None
-    while True:
-        last = rng.choice([name for name in allowed if name != last] or allowed)
-        yield last
+def _motion(rng: random.Random, allowed: Sequence[str], last: str) -> str:
+    """Return a random one of the allowed motions, another one than the last if there is a choice."""
+    return rng.choice([name for name in allowed if name != last] or allowed)
 
 
 def _partner(rng: random.Random, split: str, character: str, motion: str, place: str) -> str | None:
     if not MOTIONS[motion].partner:
         return None
-    rng.random()  # unused, but the training games were drawn with it
     return rng.choice(partners_of(split, character, motion, place))
 
 

@@ -46,7 +46,7 @@ def _with_friend(refers: str) -> Change:
 
     def change(scene: Scene, earlier: Sequence[Scene]) -> Scene | None:
         couple = next((before for before in reversed(earlier[-WINDOW:]) if before.partner is not None), None)
-        if couple is None:
+        if couple is None or couple.character != scene.character:
             return None
         motion = scene.motion if MOTIONS[scene.motion].partner else couple.motion
         return replace(scene, motion=motion, partner=couple.partner, refers=refers)
@@ -56,7 +56,9 @@ def _with_friend(refers: str) -> Change:
 
 CHANGES: dict[str, Change] = {
     "place": lambda scene, earlier: replace(scene, place=earlier[-1].place, refers="place"),
-    "who": lambda scene, earlier: replace(scene, refers="who") if scene.partner is None else None,
+    "who": lambda scene, earlier: (
+        replace(scene, refers="who") if scene.partner is None and scene.character == earlier[-1].character else None
+    ),
     "again": lambda scene, earlier: replace(
         scene, motion=earlier[-1].motion, partner=earlier[-1].partner, refers="again"
     ),

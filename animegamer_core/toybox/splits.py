@@ -1,7 +1,7 @@
 """Which scenes the games of each split may contain.
 
-Training games leave out one in six of every kind of pair, all couples from two films, and the hugs of two characters,
-so that each kind can be tested as new.
+Training games leave out one in six of every kind of pair, all couples from two films, and for each character one motion
+with a friend, so that each kind can be tested as new.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NOVELTIES = ("motion", "place", "setting", "couple", "partner")
 SEEN: frozenset[str] = frozenset()  # no novelty
 # split -> the novelties that each of its scenes has
 SPLITS = {"train": SEEN, "heldout": SEEN, **{name: frozenset({name}) for name in NOVELTIES}}
-SEEDED = "toybox2"  # the random generators' seeds begin with it
+SEEDED = "toybox3"  # the random generators' seeds begin with it
 
 
 class Casting(NamedTuple):
@@ -50,7 +50,9 @@ def _every_sixth(first: tuple[str, ...], second: tuple[str, ...], rest: int, *, 
 NEW_MOTIONS = _every_sixth(tuple(CHARACTERS), tuple(MOTIONS), 0)
 NEW_PLACES = _every_sixth(tuple(CHARACTERS), PLACES, 1, skewed=True)
 NEW_SETTINGS = _every_sixth(tuple(MOTIONS), PLACES, 2)
-NEW_PARTNERS = frozenset({("Yuzu", "hug"), ("Beni", "hug")})  # (character, motion with a partner)
+_TOGETHER = [name for name, row in MOTIONS.items() if row.partner]
+# (character, motion with a partner): one of the five for each character
+NEW_PARTNERS = frozenset((name, _TOGETHER[row % len(_TOGETHER)]) for row, name in enumerate(CHARACTERS))
 
 _COUPLES = [pair for pair in itertools.combinations(CHARACTERS, 2) if len({CHARACTERS[name].film for name in pair}) > 1]
 _ACTS = [(name, MOTIONS[motion].phrase) for name, motion in (*NEW_MOTIONS, *NEW_PARTNERS)]

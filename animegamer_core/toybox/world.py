@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ..game.life import STATS, Act, Consequence, Life, Rules, Words
 from ..game.state import Instruction
 
-FRAMES, HEIGHT, WIDTH, FPS = 17, 96, 144, 8
+FRAMES, HEIGHT, WIDTH, FPS = 17, 192, 288, 8
 AMPLITUDES = (0.6, 20.0)  # range of target motion, pixels per frame at 480 px height
 
 
@@ -71,18 +71,18 @@ class Scene:
     refers: str | None = None
 
 
-FILMS = ("meadow", "harbour", "lantern")
-
+# film -> its characters with their pronouns
+CASTS: dict[str, str] = {
+    "meadow": "Miko she, Taro he, Hana she, Goro he",
+    "harbour": "Yuzu she, Nori he, Rin she, Kai he",
+    "lantern": "Beni she, Pico he, Suzu she, Tomo he",
+    "snow": "Yuki she, Aki he, Momo she, Kuma he",
+    "orbit": "Luna she, Leo he, Nova she, Bolt he",
+}
 CHARACTERS: dict[str, Character] = {
-    row.name: row
-    for row in (
-        Character("Miko", "meadow", "she"),
-        Character("Taro", "meadow", "he"),
-        Character("Yuzu", "harbour", "she"),
-        Character("Nori", "harbour", "he"),
-        Character("Beni", "lantern", "she"),
-        Character("Pico", "lantern", "he"),
-    )
+    name: Character(name, film, pronoun)
+    for film, cast in CASTS.items()
+    for name, pronoun in (row.split() for row in cast.split(", "))
 }
 
 MOTIONS: dict[str, Motion] = {
@@ -100,12 +100,23 @@ MOTIONS: dict[str, Motion] = {
         Motion("swing", "ride a swing", 0, 1, -1),
         Motion("climb", "climb a ladder", 0, 0, -1),
         Motion("swim", "swim", 0, 1, -1),
+        Motion("ball", "play ball with a friend", 1, 1, -1, partner=True),
+        Motion("shake", "shake hands with a friend", 1, 0, -1, partner=True),
+        Motion("race", "race a friend", 1, 1, -1, partner=True),
+        Motion("jump", "jump", 0, 1, -1),
+        Motion("guitar", "play the guitar", 0, 1, -1),
+        Motion("ride", "ride a bicycle", 0, 1, -1),
+        Motion("paint", "paint a picture", 0, 1, -1),
+        Motion("drink", "drink tea", 0, 0, 1),
     )
 }
 
-PLACES = ("beach", "forest", "mountain", "street", "castle", "kitchen", "bedroom", "library")
+PLACES = (
+    *("beach", "forest", "mountain", "street", "castle", "kitchen"),
+    *("bedroom", "library", "garden", "market", "rooftop", "classroom"),
+)
 TIMES = ("day", "night")
-PROPS = ("car", "umbrella", "scarf")
+PROPS = ("car", "umbrella", "scarf", "balloon", "flag", "cat")
 COLOURS: dict[str, tuple[int, int, int]] = {
     "red": (222, 44, 50),
     "blue": (40, 96, 226),

@@ -12,17 +12,16 @@ from PIL import Image
 from ..world import AMPLITUDES, COLOURS, FRAMES, HEIGHT, WIDTH, Scene
 from .films import LEFT, STYLES, TOP
 from .lively import LIVELY_MOTIONS
-from .pen import Pen
-from .places import CANVAS_SCALE, PLACE_SCALE, place_canvas, place_layers
+from .pen import HIGH, WIDE, Pen
+from .places import CANVAS_SCALE, place_canvas
 from .props import draw_thing
 from .quiet import QUIET_MOTIONS
 from .stage import Beat, Characters
-from .take import CENTRE, USUAL, take_of
+from .take import CENTRE, take_of
 
-ACTOR_SCALE = 4
 MOTION_DRAWINGS = QUIET_MOTIONS | LIVELY_MOTIONS
 FAR_FRACTION = 0.6  # parallax: the far layer moves this fraction of the camera's path
-MEASURE_SCALE = 480 / HEIGHT  # amplitudes are stated at 480 px height
+MEASURE_SCALE = 480 / HIGH  # amplitudes are stated at 480 px height
 
 
 @dataclass(frozen=True)
@@ -103,78 +102,22 @@ SPOTS: dict[str, Spot] = {  # a scarf has none: it is drawn with the figure
 }
 
 
-def draw_shot(scene: Scene, size: int = 1, *, varied: bool = False) -> np.ndarray:
-    """Return the scene's shot, uint8 RGB (17, 96 * size, 144 * size, 3); see `draw_frame`."""
-    return np.stack([draw_frame(scene, index, size, varied=varied) for index in range(FRAMES)])
+def draw_shot(scene: Scene) -> np.ndarray:
+    """Return the scene's shot: uint8 RGB (17, 192, 288, 3), the same for the same scene."""
+    return np.stack([draw_frame(scene, index) for index in range(FRAMES)])
 
 
-def draw_frame(scene: Scene, index: float, size: int = 1, *, varied: bool = False, empty: bool = False) -> np.ndarray:
-    """Return one frame, uint8 RGB (96 * size, 144 * size, 3), the same for the same scene. empty: without figures.
+def draw_frame(scene: Scene, index: float, *, empty: bool = False) -> np.ndarray:
+    """Return one frame, uint8 RGB (192, 288, 3). empty: without figures.
 
-    index: 0..16 in the shot; fractions and later times are allowed. size: 1 or 2. varied: whether the seed also chooses
-    what the words leave open (see take.py).
+    index: 0..16 in the shot; fractions and later times are allowed.
+
+    Everything is drawn on one enlarged picture, which is shrunk once: layers and figures move by whole enlarged pixels,
+    and shrinking moves them by the rest of the near layer's path.
     """
-    turn = index / (FRAMES - 1)
-    if size > 1 or varied:
-        return np.asarray(_sharp_frame(scene, turn, size, varied, empty))
-    camera = CAMERAS[scene.motion]
-    x, y = camera.offset(scene.amplitude, turn)
-    far, near = place_layers(scene.film, scene.place, scene.time)
-    frame = _view(far, x * FAR_FRACTION, y * FAR_FRACTION)
-    before = _view(near, x, y).convert("RGBA")
-    frame.paste(before, (0, 0), before)
-    if not empty:
-        actors = _actors(scene, turn, (0.0, 0.0) if camera.pan else (x, y))
-        frame.paste(actors, (0, 0), actors)
-    return np.asarray(frame)
-
-
-def _view(layer: Image.Image, x: float, y: float) -> Image.Image:
-    left, top = (x - LEFT) * PLACE_SCALE, (y - TOP) * PLACE_SCALE
-    box = (left, top, left + WIDTH * PLACE_SCALE, top + HEIGHT * PLACE_SCALE)
-    return layer.resize((WIDTH, HEIGHT), Image.Resampling.BILINEAR, box=box)
-
-
-def _actors(scene: Scene, turn: float, moved: tuple[float, float]) -> Image.Image:
-    """Draw the prop and the figures enlarged, then shrink them to frame size.
-
-    moved: the camera's displacement. The pen moves them by whole enlarged pixels, and resizing by the rest.
-    """
-    image = Image.new("RGBA", ((WIDTH + 2) * ACTOR_SCALE, (HEIGHT + 2) * ACTOR_SCALE))
-    whole = [math.floor(-shift * ACTOR_SCALE) / ACTOR_SCALE for shift in moved]
-    rest = [-shift - floor for shift, floor in zip(moved, whole, strict=True)]
-    pen = Pen.on(image, STYLES[scene.film].day, ACTOR_SCALE, (1 + whole[0], 1 + whole[1]))
-    _draw_actors(pen, scene, turn)
-    box = [(1 - part) * ACTOR_SCALE for part in rest]
-    return image.resize(
-        (WIDTH, HEIGHT),
-        Image.Resampling.BILINEAR,
-        box=(*box, box[0] + WIDTH * ACTOR_SCALE, box[1] + HEIGHT * ACTOR_SCALE),
-    )
-
-
-def _draw_actors(pen: Pen, scene: Scene, turn: float) -> None:
-    """Draw the prop and the figures, a little different for each seed; the pen's origin is the frame's corner."""
-    rng = random.Random(f"jitter:{scene.seed}")
-    aside, size, later = rng.uniform(-2, 2), rng.uniform(0.97, 1.02), rng.uniform(-0.02, 0.02)
-    style, night = STYLES[scene.film], scene.time == "night"
-    lit = pen.at(WIDTH / 2 + aside, 90, 0, size).at(-WIDTH / 2, -90).under(style.actor_light(night))
-    beat = Beat(turn + later, (scene.amplitude / AMPLITUDES[1]) ** 0.9)
-    beside = lit.under(style.prop_light(night))
-    _draw_prop(beside, scene, beat, front=False)
-    scarf = COLOURS[scene.prop_colour] if scene.prop == "scarf" else None
-    MOTION_DRAWINGS[scene.motion](lit, Characters(scene.character, scene.partner, scarf), beat)
-    _draw_prop(beside, scene, beat, front=True)
-
-
-def _sharp_frame(scene: Scene, turn: float, size: int, varied: bool, empty: bool) -> Image.Image:
-    """Draw everything on one enlarged picture, and shrink it once.
-
-    Layers and figures move by whole enlarged pixels; shrinking moves them by the rest of the near layer's path.
-    """
-    camera = CAMERAS[scene.motion]
+    turn, camera = index / (FRAMES - 1), CAMERAS[scene.motion]
     reach = camera.offset(scene.amplitude, 1.0 if camera.pan else 0.25 / camera.cycles)[0]
-    take = take_of(scene, reach, camera.pan) if varied else USUAL
+    take = take_of(scene, reach, camera.pan)
     x, y = camera.offset(scene.amplitude, turn if camera.pan else turn + take.phase)
     far, near = place_canvas(scene.film, scene.place, scene.time, take)
     (left, top), (far_left, far_top) = (
@@ -188,9 +131,22 @@ def _sharp_frame(scene: Scene, turn: float, size: int, varied: bool, empty: bool
     pen = pen.at(*CENTRE, 0, take.zoom).at(-CENTRE[0], -CENTRE[1])
     if not empty:
         _draw_actors(pen if camera.pan else pen.at(-x, -y), scene, turn + take.phase)
-    box = (*rest, rest[0] + WIDTH * CANVAS_SCALE, rest[1] + HEIGHT * CANVAS_SCALE)
-    # box sampling would round the rest to whole pixels, and a slow camera would judder
-    return picture.resize((WIDTH * size, HEIGHT * size), Image.Resampling.HAMMING, box=box)
+    box = (*rest, rest[0] + WIDE * CANVAS_SCALE, rest[1] + HIGH * CANVAS_SCALE)
+    return np.asarray(picture.resize((WIDTH, HEIGHT), Image.Resampling.HAMMING, box=box))
+
+
+def _draw_actors(pen: Pen, scene: Scene, turn: float) -> None:
+    """Draw the prop and the figures, a little different for each seed; the pen's origin is the frame's corner."""
+    rng = random.Random(f"jitter:{scene.seed}")
+    aside, size, later = rng.uniform(-2, 2), rng.uniform(0.97, 1.02), rng.uniform(-0.02, 0.02)
+    style, night = STYLES[scene.film], scene.time == "night"
+    lit = pen.at(WIDE / 2 + aside, 90, 0, size).at(-WIDE / 2, -90).under(style.actor_light(night))
+    beat = Beat(turn + later, (scene.amplitude / AMPLITUDES[1]) ** 0.9)
+    beside = lit.under(style.prop_light(night))
+    _draw_prop(beside, scene, beat, front=False)
+    scarf = COLOURS[scene.prop_colour] if scene.prop == "scarf" else None
+    MOTION_DRAWINGS[scene.motion](lit, Characters(scene.character, scene.partner, scarf), beat)
+    _draw_prop(beside, scene, beat, front=True)
 
 
 def _edge(offset: float, start: float, centre: float, zoom: float) -> float:
@@ -200,7 +156,7 @@ def _edge(offset: float, start: float, centre: float, zoom: float) -> float:
 
 def _crop(layer: Image.Image, left: float, top: float) -> Image.Image:
     x, y = math.floor(left), math.floor(top)
-    return layer.crop((x, y, x + WIDTH * CANVAS_SCALE + 1, y + HEIGHT * CANVAS_SCALE + 1))
+    return layer.crop((x, y, x + WIDE * CANVAS_SCALE + 1, y + HIGH * CANVAS_SCALE + 1))
 
 
 def _draw_prop(pen: Pen, scene: Scene, beat: Beat, *, front: bool) -> None:

@@ -15,7 +15,7 @@ WOOD, WATER, FOAM = (170, 116, 70), (74, 172, 222), (214, 242, 252)
 
 def _fly(pen: Pen, characters: Characters, beat: Beat) -> None:
     pen.shade(72, GROUND + 1, 22, 2.8, 60)
-    broom = pen.at(72 + beat.wave(4, 1), 63 + beat.wave(6, 2), -9 + beat.wave(9, 2, 0.2))
+    broom = pen.at(72 + beat.wave(4, 1), 71 + beat.wave(6, 2), -9 + beat.wave(9, 2, 0.2))
     draw_thing(broom, "broom", beat.wave(4, 4))
     pose = Pose(
         lean=8 + beat.wave(7, 2),
@@ -161,7 +161,7 @@ def _climb(pen: Pen, characters: Characters, beat: Beat) -> None:
         right_leg=(70 - 46 * rise, -16 + 14 * rise),
         hair=beat.wave(22, 2),
     )
-    draw_figure(pen.at(72, 66 - beat.wave(9, 2)), characters.main, pose, scarf=characters.scarf)
+    draw_figure(pen.at(72, 75 - beat.wave(9, 2)), characters.main, pose, scarf=characters.scarf)
 
 
 def _swim(pen: Pen, characters: Characters, beat: Beat) -> None:

@@ -1,6 +1,7 @@
 """The pen: draws outlined shapes in frame coordinates on an enlarged Pillow image.
 
-Lengths are pixels of a frame of 144 x 96; y points down; angles are in degrees, clockwise on screen.
+Lengths are units of a frame of 144 x 96, which is drawn larger; y points down; angles are in degrees, clockwise on
+screen.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import lru_cache, partial
 import numpy as np
 from PIL import Image, ImageDraw
 
+WIDE, HIGH = 144, 96  # the frame, in the units that everything is drawn in
 RGB = tuple[int, int, int]
 Point = tuple[float, float]
 

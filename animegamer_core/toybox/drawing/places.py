@@ -13,24 +13,13 @@ from PIL import Image
 
 from .films import BOTTOM, LEFT, RIGHT, STYLES, TOP, WRITTEN, Setting
 from .pen import RGB, Pen
-from .take import USUAL, Take
+from .take import Take
 
-PLACE_SCALE = 2  # the layers' pixels per frame pixel
-CANVAS_SCALE = 4  # the pixels drawn per frame pixel
-
-
-@lru_cache(maxsize=48)
-def place_layers(film: str, place: str, time: str) -> tuple[Image.Image, Image.Image]:
-    """Return a place's far layer (RGB) and near layer, `PLACE_SCALE` times frame size, drawn once per process.
-
-    The near layer has premultiplied alpha (Pillow's RGBa), so that it can be resampled.
-    """
-    far, near = place_canvas(film, place, time)
-    return far.reduce(CANVAS_SCALE // PLACE_SCALE), near.reduce(CANVAS_SCALE // PLACE_SCALE).convert("RGBa")
+CANVAS_SCALE = 4  # the pixels drawn per unit of the frame
 
 
-@lru_cache(maxsize=24)
-def place_canvas(film: str, place: str, time: str, take: Take = USUAL) -> tuple[Image.Image, Image.Image]:
+@lru_cache(maxsize=2)
+def place_canvas(film: str, place: str, time: str, take: Take) -> tuple[Image.Image, Image.Image]:
     """Return a place's far layer (RGB) and near layer (RGBA) as drawn, `CANVAS_SCALE` times the zoomed frame's size."""
     setting = Setting(film, time == "night")
     style = STYLES[film]

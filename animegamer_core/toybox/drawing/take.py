@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from ..world import WIDTH, Scene
+from ..world import Scene
 from .films import LEFT, RIGHT, WRITTEN
+from .pen import WIDE
 
 CENTRE = (72.0, 56.0)  # what stays in its place when the camera zooms, in frame pixels
 # A first picture shows how far poses and cameras are in their first eighth, in which none of them turns round. So it
@@ -23,20 +24,17 @@ class Take:
     sides: names of small things beside the figures, and where they are.
     """
 
-    phase: float = 0.0
-    start: float = 0.0
-    zoom: float = 1.0
-    clouds: tuple[Spot, ...] = ((8, 22, 1.0), (92, 12, 1.2), (170, 24, 1.0), (214, 8, 0.9))
-    sides: tuple[tuple[str, Spot], ...] = ()
-
-
-USUAL = Take()
+    phase: float
+    start: float
+    zoom: float
+    clouds: tuple[Spot, ...]
+    sides: tuple[tuple[str, Spot], ...]
 
 
 def take_of(scene: Scene, reach: float, pan: bool) -> Take:
     """Return the take that the scene's seed chooses. reach: how far the camera goes, to the right if it is a pan."""
     rng = random.Random(f"take:{scene.seed}")
-    start = rng.uniform(LEFT + 1 + (0 if pan else reach), min(60, RIGHT - WIDTH - 1 - reach))
+    start = rng.uniform(LEFT + 1 + (0 if pan else reach), min(60, RIGHT - WIDE - 1 - reach))
     things = rng.sample(WRITTEN.sides["indoors" if WRITTEN.places[scene.place].indoors else "outdoors"], 2)
     spots = rng.sample((12, 26, 118, 132), rng.choice((1, 2)))
     return Take(
