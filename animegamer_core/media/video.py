@@ -27,7 +27,7 @@ Frames = np.ndarray  # (F, H, W, 3) uint8, red green blue
 # Nearly lossless for drawn pictures. Without B-frames packets are in playing order, so clips can be joined without
 # encoding again. The same frames must give the same file: the result of x264 depends on the number of threads, and for
 # small frames its macroblock tree reads uninitialised memory (1 file in 50 differed at 48 x 32).
-_X264 = {"crf": "14", "preset": "medium", "bf": "0", "threads": "1", "x264-params": "mbtree=0"}
+_X264 = {"crf": "14", "preset": "veryfast", "bf": "0", "threads": "1", "x264-params": "mbtree=0"}
 _MP4 = {"movflags": "use_metadata_tags+faststart"}
 CLIPS = "mov"  # FFmpeg's name of the demuxer of mp4
 _BT601, _BT709 = 5, 1  # libswscale's tables of a colour matrix
