@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..game.state import MotionScope
 from ..model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
 from ..model.encoder import ShotEncoder, clip_pixels
-from ..model.sampler import scale_at, sqrt_alpha_cumprod
+from ..model.sampler import Schedule, scale_at, sqrt_alpha_cumprod
 from ..spec import UNSTATED, Sampling
 from ..weights.lora import left_out
 from .distributed import all_gather
@@ -41,6 +41,7 @@ from .training_data import IMAGE_FEATURES, TrainingData, clip_frames, first_fram
 if TYPE_CHECKING:
     from .text_video import TextVideo
 
+MOVED_LATENT = 1.0  # by which a latent, of deviation 1, differs from the one before where something moves
 LEAST_NOISE = 0.2  # deviation below which errors of clean latents weigh no more; the last of 16 steps has 0.41
 Batch = Mapping[str, Any]
 Losses = dict[str, Tensor]
@@ -161,8 +162,9 @@ class VaeLearner(Learner):
             kl = divergence(posterior.mean.float(), posterior.logvar.float())
             found = rebuilding_losses(rebuilt, clip, weight, config) | {"kl": kl}
             found["loss"] = found["loss"] + config.kl * kl
-        if hasattr(vae, "tiny"):
-            small = rearrange(vae.tiny(latents).float(), "b f c h w -> b c f h w")
+        if hasattr(vae, "tiny") and any(own.requires_grad for own in vae.tiny.parameters()):
+            # it learns to read latents, which do not change for its sake
+            small = rearrange(vae.tiny(latents.detach()).float(), "b f c h w -> b c f h w")
             tiny = rebuilding_losses(small, clip, weight, config)
             found = {**found, "tiny_psnr": tiny["psnr"], "loss": found.get("loss", 0) + tiny["loss"]}
         return found
@@ -258,6 +260,10 @@ class DiffusionLearner(Learner):
         bands = [timestep_band(sample, random.batch) for sample in range(random.batch)]
         width, first = bands[0][1] - bands[0][0], random.rows(torch.tensor([start for start, _ in bands]))
         timesteps = first + (width * random.uniform()).long()
+        if self.settings.played_steps:
+            played = torch.tensor(Schedule.of(self.decoder.spec.decoder.steps).timesteps, device=device)
+            chosen = played[(len(played) * random.uniform()).long()]
+            timesteps = torch.where(random.uniform() < self.settings.played_steps, chosen, timesteps)
         return {"clean": clean, "noise": noise, "timesteps": timesteps, **self._conditions(data, rows, values, random)}
 
     def _conditions(self, data: TrainingData, rows: Tensor, values: Batch, random: SampleNoise) -> Batch:
@@ -303,7 +309,9 @@ class DiffusionLearner(Learner):
         error = self._velocity(latents, batch).float() - self._wanted(latents, batch, sqrt_alpha)
         if self.decoder.spec.decoder.predicts_clean:  # the velocity's error is the clean latent's, divided by the noise
             error = error * ((1 - sqrt_alpha**2).sqrt() / LEAST_NOISE).clamp(max=1)
-        return {"loss": (error * error).mean()}
+        clean = rearrange(batch["clean"], "b t c h w -> b c t h w")
+        weight = moving_weight(clean, self.settings.moving, MOVED_LATENT, around=1)
+        return {"loss": (rearrange(weight, "b c t h w -> b t c h w") * error * error).mean()}
 
     def _wanted(self, latents: Tensor, batch: Batch, sqrt_alpha: Tensor) -> Tensor:
         """The velocity to learn at these noised latents."""
