@@ -91,7 +91,7 @@ def opening_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
     """Return a game whose turn 0 is a picture that shows the prop; no instruction names the prop's colour."""
     game = sample_game(seed, turns=turns, split=split)
     first = next(scene for scene in game.scenes if scene.prop is not None)
-    place = game.scenes[0].place
+    place = first.place  # its character may not be allowed where the game begins
     rng = random.Random(f"{SEEDED}/opening/{split}/{seed}")
     motion = _motion(rng, motions_of(split, first.character, place), "")
     opening = replace(
@@ -99,7 +99,7 @@ def opening_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
         motion=motion,
         partner=_partner(rng, split, first.character, motion, place),
         place=place,
-        time=game.scenes[0].time,
+        time=first.time,
         prop_told=False,
         amplitude=_amplitude(rng),
         seed=scene_seed(split, seed, 0),
