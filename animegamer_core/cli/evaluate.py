@@ -33,7 +33,7 @@ if typing.TYPE_CHECKING:
 CPU_GAMES = 4  # games that are played by default without a GPU
 ROWS = (
     *("probes", "vae", "shots", "motion", "override", "games", "colour", "memory"),
-    *("sharp", "likeness", "new", "references", "conflict"),
+    *("likeness", "new", "switch", "takes", "two-sample", "references", "conflict"),
 )
 UNFINISHED = 3  # exit status
 BASELINE = "baseline_"

@@ -112,14 +112,6 @@ def psnr(shown: NDArray[np.uint8], true: NDArray[np.uint8]) -> float:
     return math.inf if error == 0 else 10 * math.log10(PEAK**2 / error)
 
 
-def sharpness(shown: NDArray[np.uint8], true: NDArray[np.uint8]) -> float:
-    """The mean absolute difference of neighbouring pixels of a clip (F, H, W, C), as a fraction of the true clip's.
-
-    1 is as sharp; smeared pictures are below, noisy ones above.
-    """
-    return _detail(shown) / _detail(true)
-
-
 def likeness(shown: NDArray[np.uint8], true: NDArray[np.uint8], boxes_F4: NDArray[np.int64]) -> NDArray[np.float64]:
     """(F - 1,) how alike a figure is in each frame but the first: the SSIM of the grey box around the true one, for the
     best of all shifts of up to REACH pixels. 1 is equal. boxes_F4: left, top, right, bottom.
@@ -158,11 +150,6 @@ def _ssim(one: NDArray[np.float32], other: NDArray[np.float32], moments: tuple[N
     return float((same / ((first**2 + second**2 + level) * (sum(spread) + contrast))).mean())
 
 
-def _detail(clip_FHWC: NDArray[np.uint8]) -> float:
-    values = clip_FHWC.astype(np.float32)
-    return float(np.abs(np.diff(values, axis=1)).mean() + np.abs(np.diff(values, axis=2)).mean())
-
-
 def motion_accuracy(asked: Sequence[int], measured: Sequence[int]) -> Estimate:
     """ACC-F, for which the paper gives no formula: the fraction of shots whose measured level is the requested one."""
     return fraction(np.equal(asked, measured))
@@ -171,6 +158,11 @@ def motion_accuracy(asked: Sequence[int], measured: Sequence[int]) -> Estimate:
 def motion_error(asked: Sequence[int], measured: Sequence[int]) -> Estimate:
     """MAE-F: the mean absolute difference, in levels, between the requested and the measured level."""
     return mean(np.abs(np.subtract(asked, measured)))
+
+
+def chance_above(first: NDArray, second: NDArray) -> Estimate:
+    """The chance that a value of the first kind is above one of the second, ties counting half: the area under ROC."""
+    return mean([float(np.mean((value > second) + 0.5 * (value == second))) for value in first])
 
 
 def rank_correlation(first: Sequence[float] | NDArray, second: Sequence[float] | NDArray) -> float:

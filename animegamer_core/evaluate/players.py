@@ -62,15 +62,27 @@ class GamePlayer(Protocol):
         """The shots of a game's turns in order; the noise of turn n is seeded with seed + n - 1."""
 
 
-def predicted_turns(engine: GameEngine, session: GameSession, instructions: Sequence[str]) -> Iterator[Turn]:
-    """The turns of a game after those of a session, each predicted when it is asked for, with its representation."""
-    states = {turn.number: turn.state for turn in session.turns}  # a session drops old ones, which recall may need
-    for text in instructions:
-        recalled = session.recall(text, stored=True)
-        past = [replace(turn, state=states[turn.number]) for turn in session.past(recalled)]
-        state = states[session.next_number] = engine.predict(past, text)
-        session = session.step(text, state, recalled=recalled)
-        yield session.turns[-1]
+def predicted_turns(
+    engine: GameEngine, sessions: Sequence[GameSession], scripts: Sequence[Sequence[str]]
+) -> Iterator[tuple[int, Turn]]:
+    """(game, turn) of the turns after those of each game's session, with representations: first the next turn of all
+    games, then the one after it. They are predicted together, when the first of them is asked for.
+    """
+    games = list(sessions)
+    # a session drops old states, which recall may need
+    states = [{turn.number: turn.state for turn in session.turns} for session in games]
+    for index in range(max(map(len, scripts), default=0)):
+        texts = {game: script[index] for game, script in enumerate(scripts) if index < len(script)}
+        recalled = {game: games[game].recall(text, stored=True) for game, text in texts.items()}
+        pasts = [
+            [replace(turn, state=states[game][turn.number]) for turn in games[game].past(found)]
+            for game, found in recalled.items()
+        ]
+        predicted = engine.predict_all(pasts, list(texts.values()))
+        for (game, text), state in zip(texts.items(), predicted, strict=True):
+            states[game][games[game].next_number] = state
+            games[game] = games[game].step(text, state, recalled=recalled[game])
+            yield game, games[game].turns[-1]
 
 
 class WorldPlayer:
@@ -117,10 +129,10 @@ class WorldPlayer:
     def play(self, game: BenchmarkGame, seed: int) -> Iterator[PlayedShot]:
         """Yield the shots of a game; a turn's seconds exclude loading and the uncalibrated shot."""
         self.engine, self.decoder  # noqa: B018  load before timing starts
-        turns = predicted_turns(self.engine, self._new_session, [turn.instruction for turn in game.turns])
+        turns = predicted_turns(self.engine, [self._new_session], [[turn.instruction for turn in game.turns]])
         for index in range(len(game.turns)):
             begun = time.perf_counter()
-            state, noise = next(turns).state, (seed + index) % SEEDS
+            state, noise = next(turns)[1].state, (seed + index) % SEEDS
             frames = self._draw(state, self.world.motion_table, noise)
             seconds, table = time.perf_counter() - begun, self._uncalibrated
             uncalibrated = frames if table == self.world.motion_table else self._draw(state, table, noise)

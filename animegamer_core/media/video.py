@@ -142,8 +142,8 @@ def _values(plane: VideoPlane) -> np.ndarray:
 
 def to_uint8(frames_FCHW: Tensor) -> Frames:
     """Frames (F, 3, H, W) in [-1, 1] as bytes (F, H, W, 3), truncated as in the released scripts."""
-    unit_FCHW = ((frames_FCHW.detach().float().cpu() + 1) / 2).clamp(0, 1)
-    return np.ascontiguousarray((unit_FCHW * 255).permute(0, 2, 3, 1).numpy().astype(np.uint8))
+    unit_FCHW = ((frames_FCHW.detach().float() + 1) / 2).clamp(0, 1)
+    return (unit_FCHW * 255).byte().permute(0, 2, 3, 1).contiguous().cpu().numpy()
 
 
 def write_clip(

@@ -91,6 +91,29 @@ class GameEngine(nn.Module):
             levels = raw_choices = parse_reply(self._reply(prompt, *text), len(self.tokenizer.numbers))
         return self.state_of(state_ND, levels, raw_choices)
 
+    @torch.inference_mode()
+    def predict_all(self, pasts: Sequence[Sequence[Turn]], instructions: Sequence[str]) -> list[GameState]:
+        """Like `predict` for the next turn of each of several games, with one pass over all of them for each number.
+
+        Turns whose reply is free, and a single one, are predicted one by one.
+        """
+        turns = list(zip(pasts, instructions, strict=True))
+        if len(turns) == 1 or not self.profile.grammar:
+            return [self.predict(*turn) for turn in turns]
+        prompts, states = [self.prompt(*turn) for turn in turns], [self.past_states(past) for past in pasts]
+        output = self(prompts, states)
+        states_BND, found = output.states_BND.float().cpu(), [list[tuple[int, int | None]]() for _ in turns]
+        for number, following in pairwise((*self.tokenizer.numbers, None)):
+            for chosen, logits_V in zip(found, output.logits_BAV[:, 0].float().cpu(), strict=True):
+                chosen.append(self.choose(number, logits_V))
+            if following is not None:
+                tags = [self.tokenizer.token(number.closing), self.tokenizer.token(following.opening)]
+                answers = [[self.tokenizer.strength(chosen[-1][0]), *tags] for chosen in found]
+                prompts = [prompt.followed_by(ids) for prompt, ids in zip(prompts, answers, strict=True)]
+                output = self(prompts, states)
+        replies = [tuple(zip(*chosen, strict=True)) for chosen in found]
+        return [self.state_of(state, *reply) for state, reply in zip(states_BND, replies, strict=True)]
+
     def choose(self, choice: Number, logits_V: Tensor) -> tuple[int, int | None]:
         """(the best valid number; the number of the best token of all, None if that is not a number)."""
         allowed = [self.tokenizer.strength(value) for value in choice.choices]

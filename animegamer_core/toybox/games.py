@@ -42,12 +42,13 @@ def scene_seed(split: str, seed: int, turn: int) -> int:
     return int.from_bytes(digest[:7], "big") * 4 + min(NEW_SCENES, tuple(SPLITS).index(split))
 
 
-def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
+def sample_game(seed: int, *, turns: int = 10, split: str = "train", who: Sequence[str] = ()) -> Game:
     """Return a game of `turns` turns: the same for the same seed, split and number of turns.
 
-    "train" and "heldout" contain nothing that is kept out of training. In the other splits, every turn is new
-    in the one way that the split is named after. The prop's colour is named in the first turn that shows the prop, and
-    never again. ValueError for an unknown split or fewer than one turn.
+    who: the main character of each turn, all named; empty: they come and go by chance. "train" and "heldout" contain
+    nothing that is kept out of training. In the other splits, every turn is new in the one way that the split is named
+    after. The prop's colour is named in the first turn that shows the prop, and never again. ValueError for an unknown
+    split or fewer than one turn.
     """
     if split not in SPLITS:
         raise ValueError(f"unknown split {split!r}; choose one of {', '.join(SPLITS)}")
@@ -59,7 +60,9 @@ def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
     visible = _visible_turns(rng, turns)
     setting, scenes = _Setting(rng), list[Scene]()
     for turn in range(1, turns + 1):
-        if scenes and rng.random() > STAYS:  # the friend takes over, or somebody comes, of this film or of another
+        if who:
+            character = who[turn - 1]
+        elif scenes and rng.random() > STAYS:  # the friend takes over, or somebody comes, of this film or of another
             friend = scenes[-1].partner
             character = friend if friend in mains(split) and rng.random() < 0.5 else rng.choice(mains(split))
         motion = _motion(rng, motions_of(split, character), motion)
@@ -77,7 +80,7 @@ def sample_game(seed: int, *, turns: int = 10, split: str = "train") -> Game:
         if turn in visible:
             scene = replace(scene, prop=prop, prop_colour=colour, prop_told=turn == min(visible))
         scenes.append(scene)
-    if not SPLITS[split]:
+    if not SPLITS[split] and not who:
         return Game(split, seed, with_references(scenes, split, random.Random(f"{SEEDED}/references/{split}/{seed}")))
     return Game(split, seed, tuple(scenes))
 

@@ -61,11 +61,10 @@ def test_a_mean_has_the_normal_interval_and_nothing_measured_is_no_number():
 
 
 def test_pictures_and_motion_by_hand():
-    true, step = np.zeros((17, 4, 4, 3), np.uint8), np.zeros((1, 2, 2, 1), np.uint8)
+    true = np.zeros((17, 4, 4, 3), np.uint8)
     assert estimates.psnr(true + 16, true) == pytest.approx(10 * math.log10(255**2 / 256))
     assert estimates.psnr(true, true) == math.inf
-    step[0, :, 1] = 100
-    assert estimates.sharpness(step // 2, step) == 0.5
+    assert estimates.chance_above(np.array([1, 2, 3]), np.array([1, 2])).value == pytest.approx((0.25 + 0.75 + 1) / 3)
     noise = np.random.default_rng(0).integers(0, 255, (3, 40, 50, 3), np.uint8)
     alike = [estimates.likeness(shown, noise, np.array([[12, 9, 30, 31]] * 3)) for shown in (noise, 255 - noise)]
     assert alike[0].tolist() == [1, 1] and (alike[1] < 0.5).all()
@@ -84,7 +83,7 @@ def test_pictures_and_motion_by_hand():
 
 
 def test_probe_scenes_are_apart_from_games_and_hold_every_label():
-    made = [scenes.probe_scene(seed) for seed in range(600)]
+    made = [scenes.probe_scene(seed) for seed in range(4000)]
     assert {scene.seed % 4 for scene in made}.isdisjoint(range(3))
     assert len({scene.seed for scene in made}) == len(made)
     labels = scenes.labels_of(made)
@@ -139,12 +138,14 @@ def test_games_recall_as_a_player_does(tiny_engine):
     plain = "Character: Miko; Motion: gently run; Background: day beach."
     named, asked = plain.replace("run", "run with a red scarf"), plain.replace("run", "run with the scarf")
     lines = (named, *[plain] * (CACHED_TURNS + 1), asked)
-    (turns,), (last,) = (
-        play_games(tiny_engine, [Script(lines)], 4, memory) for memory in (Memory("recall"), Memory("recent"))
+    scripts = [Script(lines), Script((named,))]  # the second ends earlier
+    (turns, _), (last, _) = (
+        play_games(tiny_engine, scripts, 4, memory) for memory in (Memory("recall"), Memory("recent"))
     )
     assert [turn.recalled for turn in turns if turn.recalled] == [(1,)] and not any(turn.recalled for turn in last)
     alone = tiny_engine.predict([turns[number - 1] for number in (1, *range(len(turns) - 3, len(turns)))], asked)
     assert torch.allclose(alone.representation, turns[-1].state.representation, atol=1e-4)
+    assert (alone.motion, alone.change) == (turns[-1].state.motion, turns[-1].state.change)
     assert not torch.allclose(alone.representation, last[-1].state.representation, atol=1e-4)
 
 
@@ -187,20 +188,20 @@ def test_every_row_runs_and_repeats(tiny_world):
     assert set(first.pictures) == {"vae", "shots", "game-from-text", "game-from-a-picture"}
 
 
-def test_the_rows_of_the_harder_games(tiny_world, monkeypatch):
-    net = probes.load_probes(tiny_world)
-    monkeypatch.setattr("animegamer_core.evaluate.toybox.context.load_probes", lambda *_: net)
+def test_the_rows_of_the_harder_games(tiny_world):
     run = EvalRun(EvalContext(open_world(tiny_world), workers=1), replace(SMALLEST, references=2), seed=3)
     run.shots = run.reconstructions[:5]  # the tiny decoder's own are smaller than true clips
-    rows = ("motion", "sharp", "likeness", "new", "references")
+    run.shoot_states = lambda states, offset: np.resize(run.shots, (len(states), *run.shots.shape[1:]))
+    rows = ("motion", "likeness", "new", "switch", "takes", "two-sample", "references")
     report = acceptance.accept(run, rows)
     lines = {line.name: line for line in report.lines}
     assert lines["ACC-F, uncalibrated"].target == Target(0.73)
-    assert lines["VAE, level 5: PSNR"].target == Target(30) and lines["shots, level 3: PSNR"].target == Target(26)
+    assert lines["shots, level 3: PSNR"].target == Target(26) and lines["new couple: partner, of shots with two"]
     assert {f"new {split}: motion" for split in NOVELTIES} < set(lines)
-    assert sum(lines[f"shots, level {level}: sharpness"].estimate.count for level in range(1, 6)) == 5
     assert sum(lines[f"VAE, level {level}: worst frame"].estimate.count for level in range(1, 6)) == 5
-    assert sum(lines[f"worst frame, level {level}: place"].estimate.count for level in range(1, 6)) == 5
+    assert sum(lines[f"AUC, level {level}"].estimate.count for level in range(1, 6)) == 3
+    assert lines["the first again"].estimate.count == 4 and lines["one of another film"].estimate.count == 0
+    assert lines["difference of two takes, of that of two true clips"].estimate.count == 5
     asked = [line for line in report.lines if line.row == "references" and "chance" in line.name]
     assert len(asked) == 2 * len(REFERENCES) and sum(line.estimate.count for line in asked) > 0
 

@@ -23,7 +23,7 @@ from ...model.encoder import ShotEncoder
 from ...model.engine import GameEngine
 from ...runtime.presets import Preset, apply_preset, memory_plan_of, sampling_in
 from ...spec import UNSTATED, Sampling
-from ...toybox.probes import FRAME_WEIGHTS, ProbeNet, load_probes, recognise_frames
+from ...toybox.probes import ProbeNet, load_probes
 from ...toybox.probes import recognise as recognise_clips
 from ...toybox.scenes import Labels, draw_clips, measure_clips
 from ...toybox.world import Scene, caption
@@ -104,10 +104,6 @@ class EvalContext:
     def probes(self) -> ProbeNet:
         return load_probes(self.world.folder, self.device)
 
-    @cached_property
-    def frame_probes(self) -> ProbeNet:
-        return load_probes(self.world.folder, self.device, FRAME_WEIGHTS)
-
     def draw(self, scenes: Sequence[Scene]) -> TrueShots:
         clips = draw_clips(scenes, self.workers, functools.partial(self.on_progress, "true clips"))
         values = self.measure(clips)
@@ -123,10 +119,6 @@ class EvalContext:
     def recognise(self, clips: Clips, present: Collection[str] = ()) -> Labels:
         """The classes that the probes recognise; present: heads that may not answer "none"."""
         return recognise_clips(self.probes, clips, self.batch, present)
-
-    def recognise_frames(self, clips: Clips) -> Labels:
-        """The classes (M, F) that the probes of single frames recognise in each frame."""
-        return recognise_frames(self.frame_probes, clips, self.batch)
 
     @torch.inference_mode()
     def encode(self, shots: TrueShots) -> Tensor:
@@ -168,7 +160,7 @@ class EvalContext:
 
 
 def _to_clips(frames_BFCHW: Tensor) -> Clips:
-    return np.stack([to_uint8(frames) for frames in frames_BFCHW.cpu()])
+    return np.stack([to_uint8(frames) for frames in frames_BFCHW])
 
 
 @dataclass(frozen=True)
@@ -188,4 +180,8 @@ def play_games(
     engine: GameEngine, scripts: Sequence[Script], window: int, memory: Memory = LAST_TURNS
 ) -> list[tuple[Turn, ...]]:
     """The turns 1, 2 ... of every game, all with representations."""
-    return [tuple(predicted_turns(engine, script.session(window, memory), script.instructions)) for script in scripts]
+    sessions = [script.session(window, memory) for script in scripts]
+    played: list[tuple[Turn, ...]] = [()] * len(scripts)
+    for game, turn in predicted_turns(engine, sessions, [script.instructions for script in scripts]):
+        played[game] += (turn,)
+    return played

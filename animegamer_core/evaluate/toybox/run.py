@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -31,8 +32,9 @@ class Plan:
     shots: held-out scenes decoded from their true representation, and as many for the motion row. true: true clips for
     the probes and the VAE. sweeps: states drawn at nine motion values. games: played games of `turns` turns. colours:
     at most so many shots for each window but the default one. unseen: games of two turns, for each kind of new scene.
-    memory: games of 64 turns. long_game: turns of one more game. references: games of 10 turns, some of which refer
-    back. conflicts: opening pictures that are described with another colour.
+    switches: games in which somebody else comes once. memory: games of 64 turns. long_game: turns of one more game.
+    references: games of 10 turns, some of which refer back. conflicts: opening pictures that are described with another
+    colour. steps: of the network that learns to tell shots from reconstructions.
     """
 
     shots: int = 10
@@ -42,17 +44,19 @@ class Plan:
     turns: int = 10
     colours: int = 5
     unseen: int = 3
+    switches: int = 4
     memory: int = 2
     long_game: int = 100
     references: int = 4
     conflicts: int = 4
+    steps: int = 2
 
     def limited(self, games: int) -> Plan:
         """The plan for another number of games, with everything else in proportion."""
         if games < 1:
             raise ValueError(f"{games} games cannot be measured; expected 1 or more")
         part = games / self.games
-        names = ("shots", "true", "sweeps", "colours", "unseen", "memory", "references", "conflicts")
+        names = ("shots", "true", "sweeps", "colours", "unseen", "switches", "memory", "references", "conflicts")
         return replace(self, games=games, **{name: max(1, round(getattr(self, name) * part)) for name in names})
 
 
@@ -63,11 +67,13 @@ FULL = Plan(
     sweeps=45,
     games=50,
     colours=10_000,
-    unseen=60,
+    unseen=200,
+    switches=200,
     memory=50,
     long_game=2000,
     references=200,
     conflicts=240,
+    steps=600,
 )
 
 
@@ -183,11 +189,9 @@ class EvalRun:
         """The scripted games played at the default window, with every turn drawn."""
         return self.play(self.scripted, DEFAULT_WINDOW, self.scripted.all_turns)
 
-    def script(self, games: Sequence[Game], levels: Sequence[tuple[int, ...]] | None = None) -> ScriptedGames:
-        """The games with their instructions. levels: what the adverbs follow; by default those of the true shots."""
-        if levels is None:
-            measured = iter(self.context.draw([scene for game in games for scene in game.scenes]).levels)
-            levels = [tuple(next(measured) for _ in game.scenes) for game in games]
+    def script(self, games: Sequence[Game]) -> ScriptedGames:
+        """The games with their instructions. Adverbs follow the scenes' target motion: no true shots are drawn."""
+        levels = [self.context.levels(np.array([scene.amplitude for scene in game.scenes])) for game in games]
         pictured = [game.opening for game in games if game.opening is not None]
         openings: Iterator[tuple[str, GameState]] = iter(())
         if pictured:
@@ -207,11 +211,13 @@ class EvalRun:
     ) -> PlayedGames:
         """Play all games, and draw the shots of these (game, turn number) at their predicted motion scopes."""
         turns = tuple(play_games(self.context.engine, scripted.scripts, window, memory))
-        states = [turns[game][number - 1].state for game, number in shots]
-        values = [self.context.world.motion_table.value(state.motion) for state in states]
-        seeds = self.seeds(len(shots), GAME_OFFSET)
-        clips = self.context.shoot([state.representation for state in states], values, seeds)
+        clips = self.shoot_states([turns[game][number - 1].state for game, number in shots], GAME_OFFSET)
         return PlayedGames(scripted, turns, tuple(shots), clips)
+
+    def shoot_states(self, states: Sequence[GameState], offset: int) -> Clips:
+        """The shots of states with representations, at their motion scopes. offset: of the noise seeds."""
+        values = [self.context.world.motion_table.value(state.motion) for state in states]
+        return self.context.shoot([state.representation for state in states], values, self.seeds(len(states), offset))
 
     def seeds(self, count: int, offset: int = 0) -> range:
         """Noise seeds of `count` shots."""
