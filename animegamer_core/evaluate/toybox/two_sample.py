@@ -37,7 +37,7 @@ def scores_of_unseen(
     optimizer = torch.optim.AdamW(net.parameters(), LEARNING_RATE)
 
     def read(clips_FHWC: NDArray[np.uint8]) -> Tensor:
-        return net(pictures(torch.from_numpy(clips_FHWC)).to(device))[:, 0]
+        return net(pictures(torch.from_numpy(clips_FHWC).to(device)))[:, 0]
 
     for _ in range(steps):
         rows, numbers = draw.integers(half, size=BATCH), draw.integers(1, frames, size=BATCH)
