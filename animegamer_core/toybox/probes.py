@@ -27,7 +27,6 @@ from .scenes import HEADS, NONE, Labels
 from .world import FRAMES, HEIGHT, WIDTH
 
 FOLDER, WEIGHTS = "probes", "probes.safetensors"  # their card is probes.json
-FRAME_WEIGHTS = "frames.safetensors"  # of the probes that read single frames; their card is frames.json
 FRAME_STRIDE = 2  # every second frame is enough, and halves the cost
 WIDTHS = (24, 48, 96, 128)
 
@@ -118,22 +117,6 @@ def recognise(
     return {name: torch.cat(rows).numpy() for name, rows in seen.items()}
 
 
-@torch.inference_mode()
-def recognise_frames(net: ProbeNet, frames_u8: NDArray[np.uint8] | Tensor, batch: int = 32) -> Labels:
-    """Predict the class numbers (M, F) of every head for each frame of clips (M, F, H, W, 3).
-
-    net: probes of single frames, in eval mode.
-    """
-    device = net.looks.weight.device
-    seen: dict[str, list[Tensor]] = {name: [] for name in HEADS}
-    for start in range(0, len(frames_u8), batch):
-        clips = torch.as_tensor(frames_u8[start : start + batch]).to(device)
-        pictures = rearrange(clips, "b f h w c -> (b f) 1 c h w").float() / 255
-        for name, logits in net.read(pictures).items():
-            seen[name].append(rearrange(logits.argmax(dim=-1), "(b f) -> b f", b=len(clips)).cpu())
-    return {name: torch.cat(rows).numpy() for name, rows in seen.items()}
-
-
 @dataclass(frozen=True)
 class ChanceCheck:
     """One head's accuracy, the accuracy of the best constant guess, and whether the head is no better (`blind`).
@@ -163,14 +146,11 @@ def chance_checks(seen: Labels, labels: Labels) -> dict[str, ChanceCheck]:
     }
 
 
-def save_probes(net: ProbeNet, world: Path | str, facts: dict[str, Any], weights: str = WEIGHTS) -> Path:
-    """Write the probes in fp16, and a card with `facts` about their training, into a world; returns their folder.
-
-    weights: WEIGHTS for probes of clips, FRAME_WEIGHTS for those of single frames.
-    """
+def save_probes(net: ProbeNet, world: Path | str, facts: dict[str, Any]) -> Path:
+    """Write the probes in fp16, and a card with `facts` about their training, into a world; returns their folder."""
     from safetensors.torch import save_file
 
-    path = Path(world) / FOLDER / weights
+    path = Path(world) / FOLDER / WEIGHTS
     tensors = {
         name: (tensor.half() if tensor.is_floating_point() else tensor).cpu().contiguous()
         for name, tensor in net.state_dict().items()
@@ -181,13 +161,13 @@ def save_probes(net: ProbeNet, world: Path | str, facts: dict[str, Any], weights
     return path.parent
 
 
-def load_probes(world: Path | str, device: torch.device | str = "cpu", weights: str = WEIGHTS) -> ProbeNet:
+def load_probes(world: Path | str, device: torch.device | str = "cpu") -> ProbeNet:
     """Load a world's probes, in fp32 and eval mode; ValueError if missing, damaged or made for other labels."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    path = Path(world) / FOLDER / weights
-    heads = read_card(world, weights).get("heads")
+    path = Path(world) / FOLDER / WEIGHTS
+    heads = read_card(world).get("heads")
     if heads != {name: list(classes) for name, classes in HEADS.items()}:
         card = path.with_suffix(".json")
         raise ValueError(f"{card}: these probes have different labels from this Toybox; build them again")
@@ -199,9 +179,9 @@ def load_probes(world: Path | str, device: torch.device | str = "cpu", weights: 
     return net.to(device).eval()
 
 
-def read_card(world: Path | str, weights: str = WEIGHTS) -> dict[str, Any]:
+def read_card(world: Path | str) -> dict[str, Any]:
     """The card of a world's probes: their labels, and the facts that were saved with them. ValueError if missing."""
-    path = Path(world) / FOLDER / weights
+    path = Path(world) / FOLDER / WEIGHTS
     card = path.with_suffix(".json")
     if not path.is_file() or not card.is_file():
         raise ValueError(f"{path.parent} holds no probes; train them with `python -m animegamer_core.toybox.build`")

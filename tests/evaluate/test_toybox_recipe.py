@@ -22,7 +22,7 @@ from animegamer_core.toybox.calibration import (
     uncalibrated_table,
 )
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
-from animegamer_core.toybox.probes import FRAME_WEIGHTS, load_probes
+from animegamer_core.toybox.probes import load_probes
 from animegamer_core.toybox.splits import TRAINED_LIFE
 from animegamer_core.toybox.world import ADVERBS, vocabulary
 from animegamer_core.train.parts import WorldParts
@@ -141,7 +141,7 @@ def test_a_build_runs_from_drawing_to_calibration(tmp_path, monkeypatch):
     assert world.missing() == () and world.life == TRAINED_LIFE
     assert world.spec.decoder.guidance_scale == 0 < SMALL.spec.decoder.guidance_scale  # it is in the weights
     assert world.tokenizer().unknown_words(" ".join(vocabulary(references=True))) == ()
-    load_probes(world.folder, weights=FRAME_WEIGHTS)
+    load_probes(world.folder)
     assert uncalibrated_table(world) != world.motion_table
     assert STAGES.index("probes") < STAGES.index("vae"), "before what they judge"
 

@@ -3,7 +3,6 @@
     data       draw the games, measure their motion, write a dataset folder
     games      draw more games for the engine, which needs only each clip's first picture
     probes     train the probes on true clips of other seeds; frozen before any decoder is trained
-    frames     train the probes of single frames, like the other probes
     vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
     polish     train only the VAE's decoder, so that the latents that everything else was trained on do not change
     distill    put guidance into the decoder's weights, stronger for quick shots; play then needs none

@@ -19,13 +19,11 @@ from torch import Tensor
 
 from ...toybox.probes import (
     FRAME_STRIDE,
-    FRAME_WEIGHTS,
     ChanceCheck,
     ProbeNet,
     chance_checks,
     noise_check,
     recognise,
-    recognise_frames,
     save_probes,
 )
 from ...toybox.scenes import HEADS, Labels, draw_labelled
@@ -57,27 +55,21 @@ def train_probes(
     device: torch.device | str,
     seed: int = 0,
     on_loss: OnLoss | None = None,
-    single: bool = False,
 ) -> ProbeNet:
     """Train probes on true clips frames_u8 (M, 17, H, W, 3), which are kept on `device` during training.
 
-    Each of the `steps` batches has at most 128 augmented clips. single: read only one frame of each, a random one every
-    time. Returns the network in eval mode on `device`.
+    Each of the `steps` batches has at most 128 augmented clips. Returns the network in eval mode on `device`.
     """
     torch.manual_seed(seed)
     draw = torch.Generator().manual_seed(seed)
     net = ProbeNet().to(device).train()
-    clips = (frames_u8 if single else frames_u8[:, ::FRAME_STRIDE]).to(device)
+    clips = frames_u8[:, ::FRAME_STRIDE].to(device)
     truth = {name: torch.as_tensor(classes, device=device) for name, classes in labels.items()}
     optimizer = torch.optim.AdamW(net.parameters(), LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=max(2, steps), pct_start=0.15)
     for step in range(steps):
         rows = torch.randint(len(clips), (min(BATCH, len(clips)),), generator=draw).to(device)
-        if single:
-            seen = clips[rows, torch.randint(clips.shape[1], rows.shape, generator=draw).to(device)][:, None]
-        else:
-            seen = clips[rows]
-        seen = _degraded(seen, draw)
+        seen = _degraded(clips[rows], draw)
         with torch.autocast(seen.device.type, torch.bfloat16, enabled=seen.is_cuda):
             logits = net.read(seen)
         losses = [F.cross_entropy(logits[name].float(), truth[name][rows], label_smoothing=SMOOTHING) for name in HEADS]
@@ -100,10 +92,9 @@ def _degraded(clips_BTHWC: Tensor, draw: torch.Generator) -> Tensor:
     small = F.avg_pool2d(clips.flatten(0, 1), factor)
     blurred = F.interpolate(small, clips.shape[-2:], mode="bilinear", align_corners=False)
     clips = torch.lerp(clips, blurred.unflatten(0, clips.shape[:2]), soft**2)
-    if clips.shape[1] > 1:
-        neighbours = (clips.roll(1, 1) + clips.roll(-1, 1)) / 2
-        neighbours = torch.cat([clips[:, :1], neighbours[:, 1:-1], clips[:, -1:]], dim=1)
-        clips = torch.lerp(clips, neighbours, 0.3 * slow)
+    neighbours = (clips.roll(1, 1) + clips.roll(-1, 1)) / 2
+    neighbours = torch.cat([clips[:, :1], neighbours[:, 1:-1], clips[:, -1:]], dim=1)
+    clips = torch.lerp(clips, neighbours, 0.3 * slow)
     clips = clips.roll([int(shift) for shift in torch.randint(-3, 4, (2,), generator=draw)], (3, 4))
     relit = (clips - 0.5) * (0.9 + 0.2 * contrast) + 0.5 + 0.1 * (light - 0.5)
     return relit + 0.06 * noise * torch.randn_like(clips)
@@ -136,23 +127,14 @@ def build_probes(
     device: torch.device | str,
     workers: int | None = None,
     on_loss: OnLoss | None = None,
-    single: bool = False,
 ) -> dict[str, Any]:
-    """Draw clips, train and check the probes, and save them in a world's folder; returns the facts on their card.
-
-    single: probes of single frames, whose accuracy is measured on all frames of held-out clips; without controls.
-    """
+    """Draw clips, train and check the probes, and save them in a world's folder; returns the facts on their card."""
     first = recipe.seed * 1_000_000
     frames, labels = draw_labelled(range(first, first + recipe.clips), workers)
     held_out = draw_labelled(range(first + 500_000, first + 500_000 + recipe.held_out), workers)
     clips = torch.from_numpy(frames)
-    net = train_probes(clips, labels, recipe.steps, device, recipe.seed, on_loss, single)
+    net = train_probes(clips, labels, recipe.steps, device, recipe.seed, on_loss)
     facts: dict[str, Any] = {"recipe": asdict(recipe)}
-    if single:
-        seen = recognise_frames(net, held_out[0])
-        facts["accuracy"] = {name: float((seen[name] == held_out[1][name][:, None]).mean()) for name in HEADS}
-        save_probes(net, world, facts, FRAME_WEIGHTS)
-        return facts
     controls = {
         "noise": noise_check(net, held_out[1], recipe.seed),
         "shuffled": shuffled_check(clips, labels, held_out, recipe.control_steps, device, recipe.seed),
