@@ -108,7 +108,8 @@ def mean_over_games(games: Sequence[Sequence[float]]) -> Estimate:
 def psnr(shown: NDArray[np.uint8], true: NDArray[np.uint8]) -> float:
     """Peak signal-to-noise ratio in dB of one clip: 10 log10(255^2 / MSE) over all of its pixels and channels."""
     assert shown.shape == true.shape, (shown.shape, true.shape)
-    error = float(np.square(shown.astype(np.float64) - true).mean())
+    squares = np.square(shown.astype(np.float32) - true)  # exact: integers below 2 ** 24
+    error = float(squares.mean(dtype=np.float64))
     return math.inf if error == 0 else 10 * math.log10(PEAK**2 / error)
 
 
