@@ -278,26 +278,22 @@ def switch_row(run: EvalRun) -> Outcome:
 
 def switching_game(seed: int) -> Game:
     """A game with 1 to 8 turns of one character, one of another, and one more of the first."""
-    first, before = random.Random(f"switch:{seed}").choice(tuple(CHARACTERS)), 1 + seed % LONGEST_TURN
-    same_film = seed // LONGEST_TURN % 2 == 0
-    films = [(name, row.film == CHARACTERS[first].film) for name, row in CHARACTERS.items() if name != first]
-    other = random.Random(seed).choice([name for name, same in films if same == same_film])
-    return sample_game(seed, turns=before + 2, split="heldout", who=[*[first] * before, other, first])
+    draw, before, same = random.Random(f"switch:{seed}"), 1 + seed % LONGEST_TURN, seed // LONGEST_TURN % 2 == 0
+    first = draw.choice(list(CHARACTERS.values()))
+    other = draw.choice([row for row in CHARACTERS.values() if row != first and same == (row.film == first.film)])
+    who = [*[first.name] * before, other.name, first.name]
+    return sample_game(seed, turns=len(who), split="heldout", who=who)
 
 
 def takes_row(run: EvalRun) -> Outcome:
     """How much the first frames of two takes of a turn differ, as a fraction of two true clips of its caption."""
     played, count = run.played, min(run.plan.shots, len(run.played.shots))
     again, scenes = run.shoot_states(played.states[:count], TAKES_OFFSET), played.scenes[:count]
-    true = [[draw_frame(replace(scene, seed=scene.seed + step), 0) for scene in scenes] for step in (0, SAME_SPLIT)]
-    apart = [_difference(*frames) for frames in zip(*true, strict=True)]
-    drawn = [_difference(*takes) for takes in zip(played.clips[:count, 0], again[:, 0], strict=True)]
-    ratio = mean(np.array(drawn) / np.mean(apart))
+    others = [replace(scene, seed=scene.seed + SAME_SPLIT) for scene in scenes]
+    true, other = (np.array([draw_frame(scene, 0) for scene in row], np.float32) for row in (scenes, others))
+    drawn = abs(played.clips[:count, 0] - again[:, 0].astype(np.float32)).mean((1, 2, 3))
+    ratio = mean(drawn / abs(true - other).mean())
     return Outcome([Line("takes", "difference of two takes, of that of two true clips", ratio, Target(TAKES), "")])
-
-
-def _difference(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> float:
-    return float(np.abs(one.astype(float) - other).mean())
 
 
 def two_sample_row(run: EvalRun) -> Outcome:
@@ -306,15 +302,11 @@ def two_sample_row(run: EvalRun) -> Outcome:
     It learns from one half of the scenes and is asked about the other.
     """
     count = len(run.shots)
-    drawn, rebuilt = scores_of_unseen(
-        run.shots, run.reconstructions[:count], run.plan.steps, run.context.device, run.seed
-    )
+    kinds = run.shots, run.reconstructions[:count]
+    drawn, rebuilt = scores_of_unseen(*kinds, run.plan.steps, run.context.device, run.seed)
     levels = np.array(run.sources.levels[count - len(drawn) :])
-    lines = []
-    for level in LEVELS:
-        rows = levels == level
-        lines.append(Line("two-sample", f"AUC, level {level}", chance_above(drawn[rows], rebuilt[rows]), unit=""))
-    return Outcome(lines)
+    found = {level: chance_above(drawn[levels == level], rebuilt[levels == level]) for level in LEVELS}
+    return Outcome([Line("two-sample", f"AUC, level {level}", value, unit="") for level, value in found.items()])
 
 
 def references_row(run: EvalRun) -> Outcome:

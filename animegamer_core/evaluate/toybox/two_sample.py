@@ -1,7 +1,4 @@
-"""Two-sample test: a small network learns to tell two kinds of clips of the same scenes apart.
-
-M clips, F frames, H height, W width; clips are uint8 RGB (M, F, H, W, 3).
-"""
+"""Two-sample test: a small network learns to tell two kinds of clips, uint8 RGB (M, F, H, W, 3), apart."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ from torch import Tensor, nn
 from ...train.training_data import pictures
 
 WIDTHS = (3, 32, 64, 96, 128)
-LEARNING_RATE = 1e-3
 BATCH = 32  # frames of each kind
 
 
@@ -34,7 +30,7 @@ def scores_of_unseen(
         for source, target in pairwise(WIDTHS)
     ]
     net = nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(WIDTHS[-1], 1)).to(device)
-    optimizer = torch.optim.AdamW(net.parameters(), LEARNING_RATE)
+    optimizer = torch.optim.AdamW(net.parameters(), 1e-3)
 
     def read(clips_FHWC: NDArray[np.uint8]) -> Tensor:
         return net(pictures(torch.from_numpy(clips_FHWC).to(device)))[:, 0]
