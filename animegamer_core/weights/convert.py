@@ -136,10 +136,10 @@ def _stored(part: str, source: MappedSource, precision: str, report: Callable[[i
         own = source.dtype(key)
         return half if precision == "released" and own == torch.float32 else own
 
-    def read(key: str) -> torch.Tensor:
+    def read(key: str) -> Mapping[str, torch.Tensor]:
         tensor = narrowed(source.tensor(key), stored_type(key), source.where(key))
         report(sizes[key], f"{part}: {key}")
-        return tensor
+        return {key: tensor}
 
     sizes = {key: math.prod(source.shape(key)) * stored_type(key).itemsize for key in source.keys()}  # noqa: SIM118
     return Stored(sizes, read)

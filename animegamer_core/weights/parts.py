@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..json_files import parse_json
-from .storage import LONGEST, CheckpointError, SafetensorsSource, TensorSource, finite_extremes
+from .storage import LONGEST, CheckpointError, SafetensorsSource, TensorSource, finite_extremes, in_8_bits
 
 if TYPE_CHECKING:
     import torch
@@ -171,22 +171,27 @@ def load_model(
 
 
 class Stored(typing.NamedTuple):
-    """The tensors of a part as stored: name in its file -> bytes, and a function that reads one by name."""
+    """The tensors of a part: name -> bytes in its file, and a function that reads one as stored, in 8 bits as two."""
 
     sizes: Mapping[str, int]
-    read: Callable[[str], Tensor]
+    read: Callable[[str], Mapping[str, Tensor]]
 
 
 def live_tensors(model: nn.Module, part: str, dtype: torch.dtype | None) -> Stored:
-    """The tensors of one part of a loaded model, without unmerged LoRA. dtype None keeps their types."""
+    """The tensors of one part of a loaded model, without unmerged LoRA; dtype as for `save_part`."""
+    import torch
+
     state = plain_tensors(model)
     tensors = {name: state[full].detach() for name, full in part_names(PARTS[part].model, part, state).items()}
-    dtypes = {
-        name: dtype if dtype is not None and tensor.is_floating_point() else tensor.dtype
-        for name, tensor in tensors.items()
-    }
-    sizes = {name: tensor.numel() * dtypes[name].itemsize for name, tensor in tensors.items()}
-    return Stored(sizes, lambda name: narrowed(tensors[name], dtypes[name], name).cpu())
+
+    def stored(name: str, tensor: Tensor) -> Mapping[str, Tensor]:
+        kind = tensor.dtype if dtype is None or not tensor.is_floating_point() else dtype
+        if kind == torch.int8 and tensor.dim() > 1 and tensor.numel() >= 1024:  # smaller ones save nothing
+            return in_8_bits(tensor, name)
+        return {name: narrowed(tensor, torch.float16 if kind == torch.int8 else kind, name)}
+
+    sizes = {name: sum(each.nbytes for each in stored(name, one.to("meta")).values()) for name, one in tensors.items()}
+    return Stored(sizes, lambda name: stored(name, tensors[name]))
 
 
 def narrowed(tensor: Tensor, dtype: torch.dtype, where: str) -> Tensor:

