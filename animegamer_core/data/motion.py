@@ -48,9 +48,10 @@ def motion_value(
 
     frames_FHWC is uint8 RGB (F, H, W, 3) with F >= 2, at 8 frames per second. Clips higher than 480 px are reduced
     (area); lower ones are measured as they are, and their flow is scaled: enlarging them first takes five times as long
-    and gives values that differ by 7 % (30 drawn clips of 192 px, correlation 0.999). Magnitudes below `threshold` (px), or below `slow_fraction` of the magnitude
-    that one pixel in 20 of the pair exceeds, are left out; a pair of frames without others counts 0. backend: of
-    `open_flow`, by default DIS; ValueError if its flow is not finite. Source: supplement, section 1, "Motion Scope".
+    and gives values that differ by 7 % (30 drawn clips of 192 px, correlation 0.999). Magnitudes below `threshold`
+    (px), or below `slow_fraction` of the magnitude that one pixel in 20 of the pair exceeds, are left out; a pair of
+    frames without others counts 0. backend: of `open_flow`, by default DIS; ValueError if its flow is not finite.
+    Source: supplement, section 1, "Motion Scope".
     """
     frames = [_reduced(frame) for frame in frames_FHWC]
     scale = MEASURE_HEIGHT / frames[0].shape[0]

@@ -140,7 +140,9 @@ class StageConfig:
     true_states: float = _option(0.0, "probability that adaptation reads the true representation", _CHANCE)
 
     crop: tuple[int, ...] = _option((), "height and width of the VAE's crops, multiples of 8; none: whole frames")
-    moving: float = _option(1.0, "weight, in losses, of pixels (or latents) that change, and of those around", _AT_LEAST_1)
+    moving: float = _option(
+        1.0, "weight, in losses, of pixels (or latents) that change, and of those around", _AT_LEAST_1
+    )
     mse: float = _option(1.0, "weight of the VAE's mean squared error")
     edge: float = _option(0.5, "weight of the L1 error of differences between neighbouring pixels")
     edge_scales: int = _option(1, "number of scales for this loss: full size, half, quarter ...", _AT_LEAST_1)

@@ -4,9 +4,9 @@
     games      draw more games for the engine, which needs only each clip's first picture
     probes     train the probes on true clips of other seeds; frozen before any decoder is trained
     vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
-    polish     train only the VAE's decoder, so that the latents that everything else was trained on do not change
-    distill    put guidance into the decoder's weights, stronger for quick shots; play then needs none
-    calibrate  measure how much the decoder's shots move, and set the world's motion table accordingly
+    tiny       train only the VAE's tiny decoder, which play draws with
+    calibrate  measure how much the decoder's shots move, set the world's motion table accordingly, and write all
+               weights in 8 bits
 
 The same command again skips finished stages and continues an unfinished one; `--minutes` limits the time. `--quick`
 runs everything in miniature, to test the pipeline. `accelerate launch --num_processes 2 -m

@@ -26,7 +26,7 @@ from ...toybox.dataset import DatasetGames, write_dataset
 from ...toybox.splits import TRAINED_LIFE
 from ...toybox.world import vocabulary
 from ...train.distributed import processes
-from ...train.parts import MODELS, WorldParts, without_guidance
+from ...train.parts import MODELS, WorldParts
 from ...train.run import train_stage
 from ...train.stages import stage_config
 from ...train.training_data import TrainingData, add_frames
@@ -40,7 +40,7 @@ Say = Callable[[str], object]
 
 TRAINED_PARTS = {"vae": ("vae",), "towers": ENCODER_PARTS, "joint": ("decoder", *ENCODER_PARTS), "predict": ("engine",)}
 # build stage -> the stage of recipe `scratch` whose row it uses, if it has another name
-ROWS = {"polish": "vae", "pretrain": "joint"}
+ROWS = {"tiny": "vae", "pretrain": "joint"}
 SHIPPED_FILE_BYTES = 15 * 10**6  # keeps each of the world's files below 16 MB
 LICENCE = "Apache-2.0. Drawn by animegamer_core.toybox and trained on nothing else."
 
@@ -97,7 +97,6 @@ class BuildDir:
             "data": asdict(recipe.dataset_games),
             "games": asdict(recipe.engine_games),
             "probes": asdict(recipe.probes),
-            "frames": asdict(recipe.frames),
             "calibrate": recipe.calibrated_on,
         }
         return json.loads(json.dumps({"recipe": own.get(stage, recipe.changes.get(stage, {}))}))
@@ -216,7 +215,9 @@ def _open_data(work: BuildDir, name: str) -> TrainingData:
     """A dataset with its clips on the device."""
     with processes().main_process_first():
         clips = draw_games(work, name)
-    data = add_frames(TrainingData(clips))
+    data = TrainingData(clips)
+    if data.fits:
+        data = add_frames(data)
     return replace(data, store={name: rows.to(work.device) for name, rows in data.store.items()})
 
 
@@ -250,8 +251,6 @@ def _train(
     if trained is None:
         return None
     parts, data = trained
-    if stage == "distill":  # the weights include guidance now, so play needs none
-        parts = parts.with_spec(without_guidance(parts.spec, config.timesteps))
     if processes().is_main_process:
         parts.save(open_world(work.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
     processes().wait_for_everyone()
@@ -268,7 +267,7 @@ def _calibrate(work: BuildDir) -> None:
     table = decoder_response(measured, decoder, states, work.progress("calibrate")).calibrated(measured)
     work.say(f"calibrate: shots move {measured.values} px when conditioned on {table.values}")
     provenance = {**world.provenance, CALIBRATED_VALUES: values_note(table)}
-    save_world(
+    world = save_world(
         work.world,
         world.spec,
         motion_table=table,
@@ -276,14 +275,12 @@ def _calibrate(work: BuildDir) -> None:
         licence=world.licence,
         trained_window=world.trained_window,
     )
+    WorldParts.load(world).in_memory().save(world, dtype=torch.int8, max_shard_bytes=SHIPPED_FILE_BYTES)
 
 
 OWN_STAGES: dict[str, Callable[[BuildDir], object]] = {  # those that are not stages of `animegamer_core.train`
     "data": _draw,
     "games": lambda work: draw_games(work, "games"),
     "probes": lambda work: build_probes(work.world, work.recipe.probes, work.device, on_loss=work.progress("probes")),
-    "frames": lambda work: build_probes(
-        work.world, work.recipe.frames, work.device, on_loss=work.progress("frames"), single=True
-    ),
     "calibrate": _calibrate,
 }
