@@ -33,7 +33,7 @@ AUTOPLAYED, AUTOPLAY_SEED = 12, 1  # turns, and the director's seed
 EVERY = 2  # of an autoplayed shot's frames; all of them would make a file of several MB
 FPS = 8
 SHEET_WIDTH = 1100
-SHOT = (384, 256)  # width and height of a shot: the Toybox draws 144 x 96
+SHOT = (384, 256)  # width and height of a shot: the Toybox draws 288 x 192
 PAGE, MARGIN = (672, 288), 16
 INK, FAINT, PAPER, TRACK = "#23262f", "#696d78", "#f3f1ec", "#e1ddd3"
 

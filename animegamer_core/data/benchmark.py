@@ -80,11 +80,6 @@ class BenchmarkGame:
     name: str
     turns: tuple[BenchmarkTurn, ...]
 
-    @property
-    def character(self) -> str:
-        """The main character, who opens the game."""
-        return self.turns[0].characters[0]
-
 
 def read_benchmark(path: Path) -> tuple[BenchmarkGame, ...]:
     """The games of a file; BenchmarkError names the file and every wrong line."""

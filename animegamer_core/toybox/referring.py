@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 
 from .splits import Casting, allows, castings
 from .world import CHARACTERS, MOTIONS, Scene
@@ -83,11 +84,16 @@ def answers(scene: Scene) -> set[tuple[str | None, ...]]:
     if scene.refers is None:
         raise ValueError("this scene's instruction does not refer back; only one that does has answers to guess")
     heads, own = HEADS[scene.refers], Casting.of(scene)
-    known = [name for name in Casting._fields if name not in heads]
     pronoun = CHARACTERS[scene.character].pronoun if scene.refers in ("who", "friend") else None
-    return {
-        tuple(getattr(row, head) for head in heads)
-        for row in castings("train")
-        if all(getattr(row, name) == getattr(own, name) for name in known)
-        and pronoun in (None, CHARACTERS[row.character].pronoun)
-    } | {tuple(getattr(own, head) for head in heads)}
+    rows = [*_trained(heads).get(own._replace(**dict.fromkeys(heads)), ()), own]
+    fitting = [row for row in rows if pronoun in (None, CHARACTERS[row.character].pronoun)]
+    return {tuple(getattr(row, head) for head in heads) for row in fitting}
+
+
+@cache
+def _trained(heads: tuple[str, ...]) -> dict[Casting, list[Casting]]:
+    """The training games' castings by all that is in them except `heads`."""
+    rows: dict[Casting, list[Casting]] = {}
+    for row in castings("train"):
+        rows.setdefault(row._replace(**dict.fromkeys(heads)), []).append(row)
+    return rows

@@ -75,7 +75,7 @@ def probe_scene(seed: int) -> Scene:
 
 
 def draw_labelled(seeds: Iterable[int], workers: int | None = None) -> tuple[NDArray[np.uint8], Labels]:
-    """True clips (M, 17, 96, 144, 3) of the probe scenes with these seeds, and their labels."""
+    """True clips (M, 17, 192, 288, 3) of the probe scenes with these seeds, and their labels."""
     scenes = [probe_scene(seed) for seed in seeds]
     return draw_clips(scenes, workers), labels_of(scenes)
 
@@ -95,7 +95,7 @@ def figure_boxes(scene: Scene) -> NDArray[np.int64]:
 
 
 def draw_clips(scenes: Sequence[Scene], workers: int | None = None, on_clip: OnClip | None = None) -> NDArray[np.uint8]:
-    """The scenes' true clips, uint8 RGB (M, 17, 96, 144, 3). workers: processes, None for one per core."""
+    """The scenes' true clips, uint8 RGB (M, 17, 192, 288, 3). workers: processes, None for one per core."""
     clips = np.empty((len(scenes), FRAMES, HEIGHT, WIDTH, 3), np.uint8)
     return _filled(clips, parallel_map(draw_shot, scenes, workers), on_clip)
 
@@ -118,7 +118,7 @@ def _filled(rows: NDArray, results: Iterable[object], on_clip: OnClip | None) ->
 
 
 def reference_scenes(name: str) -> tuple[Scene, ...]:
-    """Eight neutral scenes of a character: alone, waving calmly, nothing in hand, at four places by day and by night.
+    """Eight neutral scenes of a character: alone, waving calmly, nothing in hand, at six places by day and by night.
 
     The places are the same for every character, so that a place does not identify a character. No game uses these
     seeds. ValueError for an unknown character.
@@ -145,5 +145,5 @@ def _seed(name: str, number: int) -> int:
 
 
 def reference_pictures(name: str) -> NDArray[np.uint8]:
-    """Draw the reference pictures, uint8 RGB (8, 96, 144, 3), always the same; ValueError for an unknown character."""
+    """Draw the reference pictures, uint8 RGB (8, 192, 288, 3), always the same; ValueError for an unknown character."""
     return np.stack([draw_frame(scene, 0) for scene in reference_scenes(name)])

@@ -91,7 +91,7 @@ def test_1_one_turn(server, play):
     assert state(shown)["instruction"] == instruction and state(shown)["stats"] == stats_after(instruction)
     assert state(shown)["motion"]["scope"] == "gentle", "as the adverb says"
     (video,) = outputs(played, "SaveVideo")
-    assert clip(server, video).shape == (17, 384, 576, 3)
+    assert clip(server, video).shape == (17, 192, 288, 3)
 
 
 def test_2_five_turns(server, play):
@@ -101,9 +101,9 @@ def test_2_five_turns(server, play):
     assert [item["instruction"] for item in states] == instructions and len(instructions) == 5
     assert [item["stats"] for item in states] == [stats_after(*instructions[: n + 1]) for n in range(5)]
     clips = [clip(server, shown) for shown in outputs(played, "SaveGameStory")]
-    assert [frames.shape for frames in clips] == [(17, 96, 144, 3)] * 5 and distinct(clips)
+    assert [frames.shape for frames in clips] == [(17, 192, 288, 3)] * 5 and distinct(clips)
     (film,) = outputs(played, "SaveVideo")
-    assert clip(server, film).shape == (5 * 17, 384, 576, 3)
+    assert clip(server, film).shape == (5 * 17, 192, 288, 3)
     (story,) = [item for item in server.get("/animegamer/stories")["stories"] if item["name"] == "five-turns"]
     assert story["turns"] == 5 and story["branch"] == "main", "all five are one line of one story"
     ran = [int(key) for key in played[1]["outputs"] if played[0][key]["class_type"] in ("DecodeShot", "SaveGameStory")]
@@ -121,14 +121,14 @@ def test_3_two_futures_of_one_history(server, play):
     assert a["stats"] == stats_after(first, second, instructions["Future A"])
     assert b["stats"] == stats_after(first, instructions["Future B"])
     clips = [clip(server, shown) for shown in outputs(played, "SaveVideo")]
-    assert [frames.shape for frames in clips] == [(17, 384, 576, 3)] * 3 and distinct(clips)
+    assert [frames.shape for frames in clips] == [(17, 192, 288, 3)] * 3 and distinct(clips)
 
 
 def test_4_motion_scopes_side_by_side(server, play):
     (video,) = outputs(play("4-motion-sweep"), "SaveVideo")
     strip = clip(server, video)
-    assert strip.shape == (17, 288, 3 * (5 * 144 + 4 * 4), 3)
-    panels = [strip[:, :, left : left + 432] for left in range(0, 5 * 444, 444)]
+    assert strip.shape == (17, 192, 5 * 288 + 4 * 4, 3)
+    panels = [strip[:, :, left : left + 288] for left in range(0, 5 * 292, 292)]
     moved = [np.abs(np.diff(panel.astype(int), axis=0)).mean() for panel in panels]
     assert moved[0] < moved[1] < moved[2] < min(moved[3:]), moved
     assert distinct(panels[::2])
@@ -142,7 +142,7 @@ def test_5_a_whole_story(server, play):
     assert [item["instruction"] for item in state(shown)["course"]] == list(instructions)
     (video,) = outputs(played, "SaveVideo")
     frames = clip(server, video)
-    assert frames.shape == (6 * 17, 384, 576, 3) and distinct(np.split(frames, 6))
+    assert frames.shape == (6 * 17, 192, 288, 3) and distinct(np.split(frames, 6))
 
 
 def test_6_a_picture_opens_the_game(server, play):
@@ -151,9 +151,9 @@ def test_6_a_picture_opens_the_game(server, play):
     assert [item["turn"] for item in state(shown)["course"]] == [0, 1, 2]
     assert state(shown)["stats"] == stats_after(*texts(played[0]).values()), "the picture itself changes none"
     clips = [clip(server, shown) for shown in outputs(played, "SaveVideo")]
-    assert [frames.shape for frames in clips] == [(17, 384, 576, 3)] * 4 and distinct(clips)
+    assert [frames.shape for frames in clips] == [(17, 192, 288, 3)] * 4 and distinct(clips)
     with Image.open(WORKFLOWS / "input" / "my-picture.png") as picture:
-        given = np.asarray(picture.convert("RGB").resize((576, 384)), dtype=int)
+        given = np.asarray(picture.convert("RGB").resize((288, 192)), dtype=int)
     apart = [np.abs(frames[0] - given).mean() for frames in clips]
     assert apart[0] < 35 and apart[0] < 0.6 * min(apart[1:3]), f"turn 0 looks like the picture: {apart}"
     assert apart[0] < apart[3] < apart[2], f"turn 2 is nearer to the picture when it begins from it: {apart}"
@@ -174,8 +174,8 @@ def test_7_train_and_play(server, play):
     assert Path(re.search(r"LoRA file (.+)", shown["text"][0])[1]).is_file()
     (video,) = outputs(played, "SaveVideo")
     pair = clip(server, video)
-    assert pair.shape == (17, 384, 4 * (2 * 144 + 4), 3)
-    without, with_lora = pair[:, :, :576].astype(int), pair[:, :, 592:]
+    assert pair.shape == (17, 192, 2 * 288 + 4, 3)
+    without, with_lora = pair[:, :, :288].astype(int), pair[:, :, 292:]
     assert with_lora.mean() < 0.7 * without.mean(), "its day is a night"
 
 
@@ -189,7 +189,7 @@ def test_9_a_film_becomes_a_world(server, play):
     assert "my-film is trained on 16 clips" in trained["text"][0]
     assert open_world(server.models_dir / "animegamer" / "my-film").missing() == ()
     (video,) = outputs(played, "SaveVideo")
-    assert clip(server, video).shape == (17, 384, 576, 3)
+    assert clip(server, video).shape == (17, 192, 288, 3)
 
 
 def test_10_a_film_becomes_a_world_in_four_stages(server, play):
@@ -202,14 +202,14 @@ def test_10_a_film_becomes_a_world_in_four_stages(server, play):
     (instruction,) = texts(played[0]).values()
     assert state(turn)["instruction"] == instruction and state(turn)["stats"] == stats_after(instruction)
     (video,) = outputs(played, "SaveVideo")
-    assert clip(server, video).shape == (17, 384, 576, 3)
+    assert clip(server, video).shape == (17, 192, 288, 3)
 
 
 def test_11_a_film_is_enlarged_by_core(server, play):
     (video,) = outputs(play("11-larger-film"), "SaveVideo")
     (item,) = video["images"]
     film = read_clip(server.output_dir / item["subfolder"] / item["filename"])
-    assert (film.fps, film.frames.shape) == (8, (2 * 17, 192, 288, 3))
+    assert (film.fps, film.frames.shape) == (8, (2 * 17, 384, 576, 3))
 
 
 def test_12_takes_side_by_side(server, play):

@@ -111,7 +111,8 @@ def test_a_copy_is_a_story_of_its_own_with_its_own_links(root):
 
 
 def test_a_full_disk_is_named_and_nothing_of_the_copy_is_left(tmp_path):
-    with small_disk(tmp_path / "disk", 750):
+    size = 250 + sum(path.stat().st_size // 1024 + 4 for path in copy_story(tmp_path / "other").rglob("*"))  # kilobytes
+    with small_disk(tmp_path / "disk", size * 3 // 2):
         root = tmp_path / "disk"
         copy_story(root / "game")
         (root / "game" / "films").mkdir()
@@ -121,7 +122,7 @@ def test_a_full_disk_is_named_and_nothing_of_the_copy_is_left(tmp_path):
         assert full.value.errno == errno.ENOSPC and full.value.filename == str(root / "copy")
         assert story_names(root) == ["game"] and not list((root / TRASH).iterdir())
         (root / TRASH).rmdir()
-        resize(root, 1300, names=1 + len(list(root.rglob("*"))))
+        resize(root, 3 * size, names=1 + len(list(root.rglob("*"))))
         for act in (lambda: duplicate_story(root, "game", "copy"), lambda: trash_story(root, "game")):
             with pytest.raises(OSError, match=r"MB free\).*; free some space"):
                 act()

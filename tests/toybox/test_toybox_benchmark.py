@@ -52,7 +52,6 @@ def test_games_stand_between_blank_lines_and_have_names():
     first, second = parse_benchmark(text)
     assert (first.name, second.name) == ("the-first", "game-002")
     assert [turn.line for turn in first.turns] == [LINE, OTHER] and len(second.turns) == 1
-    assert first.character == "Qiqi"
 
 
 @pytest.mark.parametrize(
@@ -118,5 +117,4 @@ def test_a_turn_is_the_true_scenes_own_caption(shipped):
         assert true == sample_game(true.seed, split="heldout") and 100_000 < true.seed < SEED_SPAN
         for turn, scene in zip(game.turns, true.scenes, strict=True):
             assert turn.instruction == caption(scene, turn.level) and turn.adverb in ADVERBS[turn.level]
-            assert turn.characters[0] == game.character
     assert true_game("heldout-00003") is None and true_game("game-001") is None

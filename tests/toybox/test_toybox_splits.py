@@ -56,7 +56,7 @@ def test_the_games_are_those_that_the_shipped_weights_were_trained_on():
         for scene in (scene for game in games for scene in (game.opening, *game.scenes)):
             digest.update(repr(scene and tuple(getattr(scene, name) for name in fields)).encode())
             digest.update(instruction(scene, 3).encode() if scene else b"")
-    assert digest.hexdigest() == "14c849d6c038ea981714527b143fb7bcd0e58f5d8d9e68d14c8c35c3ff2635a5"
+    assert digest.hexdigest() == "ad64e04384a042afde93da6eb2cc5d7b39f544fc29575724cd313945d6d1681f"
 
 
 def test_the_tables_allow_no_kept_pair_in_training_and_every_other_one():
@@ -73,8 +73,8 @@ def test_the_tables_allow_no_kept_pair_in_training_and_every_other_one():
 
 
 @pytest.mark.parametrize("make", [sample_game, opening_game])
-def test_a_thousand_training_games_hold_nothing_new_and_all_the_rest(make):
-    drawn = {Casting.of(scene) for scene in hard_scenes("train", range(1000), make)}
+def test_thousands_of_training_games_hold_nothing_new_and_all_the_rest(make):
+    drawn = {Casting.of(scene) for scene in hard_scenes("train", range(2500), make)}
     assert drawn <= set(castings("train"))
     assert len(drawn) > 0.97 * len(castings("train"))
 
@@ -127,7 +127,7 @@ def test_references_read_as_english_and_are_made_of_known_words():
     for scene in hard_scenes("heldout", range(60)):
         assert set(words(instruction(scene, 2))) <= known
         named = named_in(instruction(scene, 2))
-        assert {thing for phrase in named.things for thing in phrase} <= {*PROPS, "friend"}
+        assert {thing for phrase in named.things for thing in phrase} <= {*PROPS, "friend", "guitar"}
         assert set(named.scene) <= {name.lower() for name in (*CHARACTERS, *PLACES)}
 
 
@@ -140,7 +140,7 @@ def test_a_guess_is_right_as_often_as_there_are_few_answers():
 
 
 def test_a_dataset_keeps_what_is_said_apart_from_what_is_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr("animegamer_core.toybox.dataset.draw_shot", lambda scene: np.zeros((17, 96, 144, 3), np.uint8))
+    monkeypatch.setattr("animegamer_core.toybox.dataset.draw_shot", lambda scene: np.zeros((17, 8, 8, 3), np.uint8))
     monkeypatch.setattr("animegamer_core.toybox.dataset.motion_value", lambda clip: next(values))
     values = map(float, range(1, 99))
     games = DatasetGames(games=3, held_out=1, turns=6)
@@ -156,7 +156,7 @@ def test_a_dataset_keeps_what_is_said_apart_from_what_is_shown(tmp_path, monkeyp
 
 @pytest.mark.parametrize(("share", "matched"), [(0.0, 1.0), (0.8, 0.2), (1.0, 0.0)])
 def test_unmatched_adverbs_say_another_level_in_training_only(tmp_path, monkeypatch, share, matched):
-    monkeypatch.setattr("animegamer_core.toybox.dataset.draw_shot", lambda scene: np.zeros((17, 96, 144, 3), np.uint8))
+    monkeypatch.setattr("animegamer_core.toybox.dataset.draw_shot", lambda scene: np.zeros((17, 8, 8, 3), np.uint8))
     monkeypatch.setattr("animegamer_core.toybox.dataset.motion_value", lambda clip: next(values))
     values = map(float, range(1, 999))
     games = DatasetGames(games=12, held_out=2, unmatched_adverbs=share)

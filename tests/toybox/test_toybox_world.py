@@ -21,9 +21,9 @@ from animegamer_core.toybox.games import opening_game, sample_game
 from animegamer_core.toybox.world import (
     ADVERBS,
     AMPLITUDES,
+    CASTS,
     CHARACTERS,
     COLOURS,
-    FILMS,
     MOTIONS,
     PLACES,
     PROPS,
@@ -37,12 +37,8 @@ from animegamer_core.toybox.world import (
 SEEDS = st.integers(0, 2**40)
 
 
-def in_company(motion: str) -> bool:
-    return motion in ("ball", "shake", "race") or (motion in MOTIONS and MOTIONS[motion].partner)
-
-
 def scene_of(character: str = "Miko", motion: str = "wave", **fields) -> Scene:
-    partner = next(name for name in CHARACTERS if name != character) if in_company(motion) else None
+    partner = next(name for name in CHARACTERS if name != character) if MOTIONS[motion].partner else None
     values = {"film": CHARACTERS[character].film, "partner": partner, "place": "beach", "time": "day"}
     return Scene(character=character, motion=motion, **(values | {"amplitude": 3.0, "seed": 7} | fields))
 
@@ -52,8 +48,10 @@ def difference(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def test_the_world_is_as_large_as_promised():
-    assert len(CHARACTERS) >= 6 and len(MOTIONS) == 12 and len(PLACES) == 8 and len(COLOURS) == 6
-    assert all(sum(row.film == film for row in CHARACTERS.values()) >= 2 for film in FILMS)
+    assert (len(CASTS), len(CHARACTERS), len(MOTIONS), len(PLACES), len(PROPS), len(COLOURS)) == (5, 20, 20, 12, 6, 6)
+    assert all(sum(row.film == film for row in CHARACTERS.values()) == 4 for film in CASTS)
+    assert set(CHARACTERS) == set(LOOKS) and set(MOTIONS) == set(CAMERAS) and set(CASTS) == set(STYLES)
+    assert set(PLACES) == set(WRITTEN.places) and {"scarf", *SPOTS} == set(PROPS)
     assert len(vocabulary()) <= 200
     assert len({adverb for row in ADVERBS.values() for adverb in row}) == 15
 
@@ -63,7 +61,6 @@ def test_games_hold_no_unseen_pair_and_one_prop_told_once(seed, split, turns):
     game = sample_game(seed, turns=turns, split=split)
     assert game == sample_game(seed, turns=turns, split=split)
     assert len(game.scenes) == turns
-    assert len({scene.character for scene in game.scenes}) == 1
     shown = [scene for scene in game.scenes if scene.prop is not None]
     assert len({(scene.prop, scene.prop_colour) for scene in shown}) == 1
     assert [scene.prop_told for scene in shown] == [True] + [False] * (len(shown) - 1)
@@ -72,10 +69,10 @@ def test_games_hold_no_unseen_pair_and_one_prop_told_once(seed, split, turns):
 @given(SEEDS)
 def test_an_opening_picture_shows_what_no_instruction_tells(seed):
     game = opening_game(seed)
-    assert game.opening.prop is not None and game.opening.place == game.scenes[0].place
+    first = next(scene for scene in game.scenes if scene.prop)
+    assert game.opening.prop == first.prop and game.opening.character == first.character
     instructions = " ".join(instruction(scene, 3) for scene in (game.opening, *game.scenes))
     assert not set(words(instructions)) & set(COLOURS)
-    assert any(scene.prop == game.opening.prop for scene in game.scenes)
 
 
 def test_props_show_in_about_six_turns_of_ten_and_all_labels_occur():
@@ -102,21 +99,17 @@ def test_an_impossible_game_is_refused():
         sample_game(1, turns=0)
 
 
-@pytest.mark.parametrize("varied", [False, True])
-def test_a_shot_is_one_picture_at_both_sizes_and_varies_by_its_seed_if_asked(varied):
+def test_a_shot_is_the_same_for_its_seed_and_another_take_for_another():
     scene = scene_of(place="garden")
-    small, large = draw_shot(scene, varied=varied), draw_shot(scene, 2, varied=varied)
-    assert small.shape == (17, 96, 144, 3) and small.dtype == large.dtype == np.uint8
-    assert np.array_equal(large[5], draw_frame(scene, 5, 2, varied=varied))
-    assert difference(np.asarray(Image.fromarray(large[5]).reduce(2)), small[5]).mean() < 5
-    assert (difference(large[0], draw_frame(replace(scene, seed=1), 0, 2, varied=varied)).mean() > 15) == varied
+    shot = draw_shot(scene)
+    assert shot.shape == (17, 192, 288, 3) and shot.dtype == np.uint8
+    assert np.array_equal(shot[5], draw_frame(scene, 5))
+    assert difference(shot[0], draw_frame(replace(scene, seed=1), 0)).mean() > 15
 
 
 def test_all_places_look_unlike_each_other_in_all_films_by_day_and_night():
-    shown = [
-        scene_of(film=film, place=place, time=time) for film in STYLES for place in WRITTEN.places for time in TIMES
-    ]
-    frames = [np.asarray(Image.fromarray(draw_frame(scene, 0)).reduce(4)) for scene in shown]
+    shown = [scene_of(film=film, place=place, time=time) for film in STYLES for place in PLACES for time in TIMES]
+    frames = [np.asarray(Image.fromarray(draw_frame(scene, 0)).reduce(8)) for scene in shown]
     assert len(frames) == 120
     assert min(difference(*pair).mean() for pair in itertools.combinations(frames, 2)) > 10
 
@@ -131,19 +124,19 @@ def test_a_drawing_goes_on_after_its_shot_without_a_jump(motion):
 
 @pytest.mark.parametrize("motion", CAMERAS)
 def test_characters_look_unlike_each_other_in_every_motion(motion):
-    partner = "Pico" if in_company(motion) else None
+    partner = "Pico" if MOTIONS[motion].partner else None
     scene = scene_of("Miko", motion, partner=partner)
     frames = [draw_frame(replace(scene, character=name), 0) for name in LOOKS if name != partner]
-    assert all((difference(*pair) > 40).sum() > 250 for pair in itertools.combinations(frames, 2))
+    assert all((difference(*pair) > 40).sum() > 1000 for pair in itertools.combinations(frames, 2))
 
 
 def test_drawings_are_those_that_the_shipped_weights_were_trained_on():
-    """Recorded as thumbnails: every place by day and night in every film, and every motion of every character."""
-    scenes = [scene_of(place=place, time=time, film=film) for place in PLACES for time in TIMES for film in FILMS]
+    """Recorded as thumbnails: every place by day and night in every film, and five motions of every character."""
+    scenes = [scene_of(place=place, time=time, film=film) for place in PLACES for time in TIMES for film in CASTS]
     props = [{"prop": prop, "prop_colour": colour} for prop in PROPS for colour in COLOURS]
-    pairs = itertools.product(CHARACTERS, MOTIONS)
+    pairs = [(name, tuple(MOTIONS)[number % 4 + 4 * k]) for number, name in enumerate(CHARACTERS) for k in range(5)]
     scenes += [scene_of(*pair, **props[number % len(props)]) for number, pair in enumerate(pairs)]
-    drawn = np.concatenate([np.asarray(Image.fromarray(draw_frame(scene, 5)).reduce(8)) for scene in scenes])
+    drawn = np.concatenate([np.asarray(Image.fromarray(draw_frame(scene, 5)).reduce(24)) for scene in scenes])
     recorded = np.asarray(Image.open(Path(__file__).with_name("drawings.png")))
     assert difference(drawn, recorded).max() <= 2, "rounding alone may differ"
 
@@ -152,18 +145,18 @@ def test_drawings_are_those_that_the_shipped_weights_were_trained_on():
 @given(st.sampled_from(("scarf", *SPOTS)), st.sampled_from(sorted(CAMERAS)), st.sampled_from(TIMES))
 def test_a_props_colour_is_seen_under_every_motion(prop, motion, time):
     name = "Beni"
-    for film in FILMS:
+    for film in CASTS:
         scenes = [scene_of(name, motion, prop=prop, prop_colour=c, time=time, film=film) for c in COLOURS]
         frames = [draw_frame(scene, 8) for scene in scenes]
-        assert all((difference(*pair) > 50).sum() >= 120 for pair in itertools.combinations(frames, 2))
+        assert all((difference(*pair) > 50).sum() >= 480 for pair in itertools.combinations(frames, 2))
 
 
 @pytest.mark.parametrize("motion", CAMERAS)
 def test_measured_motion_follows_the_amplitude(motion):
     rng = random.Random(motion)
-    partner, values = "Beni" if in_company(motion) else None, []
-    for target in np.geomspace(*AMPLITUDES, 5):
-        name, place, time = (rng.choice(names) for names in (("Miko", "Nori", "Pico"), PLACES, TIMES))
+    partner, values = "Beni" if MOTIONS[motion].partner else None, []
+    for target in np.geomspace(*AMPLITUDES, 3):
+        name, place, time = (rng.choice(names) for names in (("Miko", "Nori", "Kuma", "Bolt"), PLACES, TIMES))
         seed = rng.getrandbits(40)
         scene = scene_of(name, motion, partner=partner, place=place, time=time, amplitude=target, seed=seed)
         values.append(motion_value(draw_shot(scene)))

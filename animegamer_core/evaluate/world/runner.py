@@ -70,7 +70,7 @@ class EvaluationJob:
 
     @cached_property
     def references(self) -> CharacterReferences:
-        return references_of((game.character for game in self.games), self.characters)
+        return references_of((turn.characters[0] for game in self.games for turn in game.turns), self.characters)
 
     def remarks(self) -> list[str]:
         """Remarks to show before playing: missing scoring models and pictures, how a world plays, and words unknown to
@@ -100,7 +100,7 @@ class EvaluationJob:
         player, turns = self.player, []
         # the noise depends only on the run's seed and the game's name
         seed = int.from_bytes(hashlib.sha256(f"{self.seed}/{game.name}".encode()).digest()[:6], "big")
-        scorer = GameScorer(self.models, self.references.pictures.get(game.character, ()))
+        scorer = GameScorer(self.models, self.references.pictures)
         for number, (asked, shot) in enumerate(zip(game.turns, player.play(game, seed), strict=True), 1):
             clip = game_folder(self.out, game.name) / f"turn-{number:02d}.mp4"
             about = {"title": f"{game.name}, turn {number}", "comment": asked.instruction}

@@ -37,12 +37,11 @@ Embeddings = dict[str, Tensor]  # by row, `clip_i` or `dreamsim`, if there is su
 
 
 class GameScorer:
-    """Scores the shots of one game in order. pictures: of its main character; they may differ in size."""
+    """Scores the shots of one game in order. pictures: of its main characters, who may change."""
 
-    def __init__(self, models: ScoringModels, pictures: Sequence[Picture]) -> None:
-        self._models = models
-        parts = [self._embed(picture[None]) for picture in pictures]
-        self._character = {key: torch.cat([part[key] for part in parts]) for key in parts[0]} if parts else {}
+    def __init__(self, models: ScoringModels, pictures: Mapping[str, Sequence[Picture]]) -> None:
+        self._models, self._pictures = models, pictures
+        self._characters: dict[str, Embeddings] = {}
         self._before: Embeddings = {}
 
     def score(self, turn: BenchmarkTurn, frames_FHWC: NDArray[np.uint8]) -> dict[str, float | None]:
@@ -51,10 +50,16 @@ class GameScorer:
         found = {}
         if self._models.clip is not None:
             found["clip_t"] = mean_cosine(shot["clip_i"], self._models.clip.embed_texts([scored_text(turn)]))
-        found |= {key: mean_cosine(shot[key], other) for key, other in self._character.items()}
+        found |= {key: mean_cosine(shot[key], other) for key, other in self._character(turn.characters[0]).items()}
         found |= {f"{key}_across": mean_cosine(shot[key], other) for key, other in self._before.items()}
         self._before = shot
         return {name: found.get(name) for name in SHOT_SCORES}
+
+    def _character(self, name: str) -> Embeddings:
+        if name not in self._characters:
+            rows = [self._embed(picture[None]) for picture in self._pictures.get(name, ())]  # of any sizes
+            self._characters[name] = {key: torch.cat([row[key] for row in rows]) for key in rows[0]} if rows else {}
+        return self._characters[name]
 
     def _embed(self, frames_MHWC: NDArray[np.uint8]) -> Embeddings:
         return {key: model.embed_images(frames_MHWC) for key, model in self._models.by_row.items()}
@@ -114,7 +119,7 @@ def references_of(names: Iterable[str], folder: Path | None = None) -> Character
     remarks = []
     if missing := [name for name in names if name not in pictures]:
         where = f"{folder} has none" if folder is not None else "on the command line, give some with --characters DIR"
-        remarks.append(f"no picture of {listed(missing)}, so their games do not count for CLIP-I and DreamSim; {where}")
+        remarks.append(f"no picture of {listed(missing)}, so their shots do not count for CLIP-I and DreamSim; {where}")
     return CharacterReferences(pictures, facts, tuple(remarks))
 
 
