@@ -54,7 +54,7 @@ class MeanColour:
 def world(tmp_path_factory):
     """Tiny models of random weights that read and draw clips of the Toybox's size."""
     tiny = SPECS["tiny"]
-    spec = replace(tiny, decoder=replace(tiny.decoder, height=96, width=144, patch=4, steps=2))
+    spec = replace(tiny, decoder=replace(tiny.decoder, height=192, width=288, patch=8, steps=2))
     folder = tmp_path_factory.mktemp("base")
     world = save_tiny_world(folder, 8, spec, encoder=True, references=True, motion_table=TABLE)
     shutil.copytree(open_world("toybox").folder / probes.FOLDER, folder / probes.FOLDER)

@@ -75,7 +75,7 @@ def test_a_build_draws_calibrates_and_states_what_its_table_was_before(tmp_path,
     """Whoever measures motion can then do so without the values that were found by inverting the measure itself."""
     monkeypatch.setattr("animegamer_core.evaluate.toybox_recipe.calibrate.VALUES", 2)
     tiny, said = SPECS["tiny"], []
-    spec = replace(tiny, decoder=replace(tiny.decoder, height=96, width=144, patch=4, steps=1))
+    spec = replace(tiny, decoder=replace(tiny.decoder, height=192, width=288, patch=8, steps=1))
     recipe = replace(QUICK, spec=spec, dataset_games=DatasetGames(games=2, held_out=1, turns=3))
     work = BuildDir(tmp_path / "work", recipe, "cpu", said.append)
     assert not build(work, ["data", "games"], Deadline(0)) and not work.is_finished("games"), "the time is over"
