@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from ..files import save_picture
 from ..media.video import to_uint8
 from ..model.decoder import ShotDecoder
+from ..spec import step_count
 from .checkpoints import CHECKPOINTS, list_checkpoints, load_checkpoint, save_checkpoint
 from .distributed import reshard
 from .learners import motion_condition
@@ -151,11 +152,12 @@ def draw_sheet(trainer: Trainer, parts: WorldParts, vae: nn.Module | None, out: 
         if states is None or vae is None:
             return
         motion, seeds = motion_condition(data.motion[rows], config), rows.tolist()
+        steps = min(config.shots_steps, step_count(parts.decoder.spec.decoder.steps))
         if hasattr(learner, "sample"):
-            latents = learner.sample(states.float(), motion, seeds, config.shots_steps)
+            latents = learner.sample(states.float(), motion, seeds, steps)
         else:
             with on_device(parts.decoder, device):
-                latents = parts.decoder.eval().sample(states.float(), motion, seeds, steps=config.shots_steps)
+                latents = parts.decoder.eval().sample(states.float(), motion, seeds, steps=steps)
     reshard(learner)
     if not trainer.processes.is_main_process:
         return

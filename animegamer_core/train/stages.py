@@ -172,7 +172,9 @@ class StageConfig:
     save_every: int = _option(500, "steps between checkpoints", _AT_LEAST_1)
     validate_every: int = _option(0, "steps between validation losses on held-out games; 0: none", _AT_LEAST_0)
     shots_every: int = _option(0, "steps between contact sheets of shots; 0: none", _AT_LEAST_0)
-    shots_steps: int = _option(10, "sampling steps for those shots", _AT_LEAST_1, _MOST_STEPS)
+    shots_steps: int = _option(
+        10, "sampling steps for those shots; the world's, if these are fewer", _AT_LEAST_1, _MOST_STEPS
+    )
 
     def __post_init__(self) -> None:
         for option in dataclasses.fields(self):

@@ -130,7 +130,7 @@ def test_clips_are_shown_with_their_labels_and_move_under_the_pointer(review):
     assert words[0] == ", ".join(first["character"]) and words[2] == first["background"]
     assert words[1].lower() == f"{first['adverb']} {first['motion']}"
     assert ("still", "gentle", "brisk", "fast", "wild")[first["motion_level"] - 1] in review.text(".clip .tag.end")
-    review.page.wait_for_function("() => document.querySelector('.clip video').videoWidth === 144")
+    review.page.wait_for_function("() => document.querySelector('.clip video').videoWidth === 288")
     assert review.page.evaluate("() => document.querySelector('.clip video').paused")
     review.cards().first.hover()
     review.page.wait_for_function("() => document.querySelector('.clip video').currentTime > 0.2")

@@ -92,7 +92,7 @@ def check_that_a_small_device_decodes_in_tiles():
         tiled.append(decoder.tiled)
         decoded.append(decoder.decode_latents(latents))
     assert tiled == [False, True]
-    assert suffixes == ["+skip0", "+skip0+tiled"], "another shot beyond rounding has an address of its own"
+    assert suffixes == ["+skip0+full", "+skip0+tiled+full"], "another shot beyond rounding has an address of its own"
     off = float((decoded[0] - decoded[1]).square().mean())
     assert 0 < off < 4 * 10**-2.5, "25 dB of a range of 2: the same picture but for its seams"
 
@@ -116,7 +116,7 @@ def check_that_a_missing_package_is_named():
 def check_that_an_interrupt_stops_within_one_pass():
     import torch
 
-    model = GameModel(worlds.find_world("toybox"))
+    model = GameModel(worlds.find_world("toybox"), preset=models.OFFERED["exact"])  # with the stock VAE
     state = model.engine().predict((), TEXT).representation
     latents = torch.zeros(1, *model.world.spec.decoder.latent_shape)
     for load, call in (
@@ -214,7 +214,7 @@ def check_that_worlds_of_all_model_folders_are_listed():
     toybox = PACK / "animegamer_core" / "toybox" / "weights"
     shutil.copytree(toybox, own / "mine")
     shutil.copytree(toybox, extra / "theirs", symlinks=True)
-    (extra / "theirs" / "engine" / "tokenizer.json").unlink()
+    next((extra / "theirs" / "engine").glob("tokenizer*")).unlink()
     (own / "no world").mkdir()
     (own / "films" / "MLLM-Qiqi").mkdir(parents=True)
     (own / "MLLM-Ponyo").mkdir()
@@ -263,7 +263,7 @@ def check_that_each_preset_has_its_own_decoder():
         name: [GameModel(world, preset=row).settings(n, "world").steps for n in (0, 7)]
         for name, row in models.OFFERED.items()
     }
-    assert steps == {"world": [16, 7], "exact": [16, 7], "balanced": [16, 7], "live": [12, 7]}
+    assert steps == dict.fromkeys(("world", "exact", "balanced", "live"), [4, 7])
 
 
 classes = start()

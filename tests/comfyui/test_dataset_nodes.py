@@ -75,7 +75,7 @@ def test_a_film_becomes_a_dataset_that_a_person_can_check(server, built):
         assert (list(turn.character), turn.motion) == (span["character"], span["motion"])
     assert whole >= len(dataset.turns) - 1, "one cut, to the same room, looks like a jump of pose"
     clip = read_clip(dataset.path / dataset.turns[0].clip)
-    assert clip.frames.shape == (17, 96, 144, 3) and clip.fps == 8
+    assert clip.frames.shape == (17, 192, 288, 3) and clip.fps == 8
     assert clip.frames[:, :4].mean() > 20, "the black bars are cut off"
     shown = entry["outputs"]["build"]
     assert "whole" in shown["text"][0] and str(dataset.path / "review.html") in shown["text"][0]

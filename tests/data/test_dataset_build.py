@@ -36,7 +36,7 @@ pytest.importorskip("rapidocr")
 SHAPE = ClipShape(32, 48)  # that of spec tiny
 SETTINGS = BuildSettings(shape=SHAPE, games=GamePlan(turns=4))
 PLAN = {"size": (96, 144), "fps": 12.0, "short": 0.0, "seconds": (2.2, 4.4), "grain": 1.0}
-PLANS = {"one": FilmPlan(seed=3, scenes=6, **PLAN), "two": FilmPlan(seed=4, scenes=5, stills=1, wild=1.0, **PLAN)}
+PLANS = {"one": FilmPlan(seed=5, scenes=6, **PLAN), "two": FilmPlan(seed=4, scenes=5, stills=1, wild=1.0, **PLAN)}
 BRIEF = FilmPlan(seed=9, scenes=1, **{**PLAN, "seconds": (1.0, 1.0)})  # too short for a clip
 
 
@@ -153,7 +153,7 @@ def test_a_bad_film_ends_no_build_damaged_clips_go_and_the_larger_copy_stays(fil
     folder, data = tmp_path / "films", bytearray(films[0].read_bytes())
     folder.mkdir()
     with av.open(str(films[0])) as container:
-        packet = [packet for packet in container.demux(video=0) if packet.size][40]
+        packet = [packet for packet in container.demux(video=0) if packet.size][20]
     hit = slice(packet.pos + packet.size // 3, packet.pos + packet.size)
     data[hit] = bytes(byte ^ 0x5A for byte in data[hit])
     (folder / "b-damaged.mp4").write_bytes(data)

@@ -88,12 +88,12 @@ def test_a_cut_off_clip_is_noticed_without_decoding(folder):
 
 def test_clips_agree_in_size_length_and_frame_rate(folder):
     clips = sorted((folder / "clips").iterdir())
-    frames = np.random.default_rng(0).integers(0, 255, (17, 96, 144, 3), np.uint8)
+    frames = np.random.default_rng(0).integers(0, 255, (17, 192, 288, 3), np.uint8)
     write_clip(clips[0], frames[:, :64], 8)
     write_clip(clips[1], frames[:9], 8)
     write_clip(clips[2], frames, 12)
     assert sorted(line.split(": ")[1] for line in problems(folder)) == [
-        "clips/heldout-00000-00.mp4 has size (144, 64); the dataset's is (144, 96)",
+        "clips/heldout-00000-00.mp4 has size (288, 64); the dataset's is (288, 192)",
         "clips/heldout-00000-01.mp4 has frames 9; the dataset's is 17",
         "clips/heldout-00000-02.mp4 has fps 12.0; the dataset's is 8.0",
     ]

@@ -29,18 +29,18 @@ def test_dis_is_the_backend_that_needs_nothing():
     assert motion_facts(flow, 0.2).items() >= {"backend": "dis", "threshold": 0.2, "height": 480}.items()
 
 
-def test_a_backend_sees_frames_of_480_px_and_its_flow_is_averaged_above_the_threshold():
+def test_flow_is_scaled_to_480_px_and_averaged_above_the_threshold():
     def flow(frames):
-        assert [frame.shape for frame in frames] == [(480, 720, 3)] * 3
+        assert [frame.shape for frame in frames] == [(96, 144, 3)] * 3  # larger ones are reduced, small ones stay
         for length in (3.0, 5.0):
-            field = np.zeros((480, 720, 2))
-            field[:240, :, 0], field[240:, :, 1] = length, 0.1
+            field = np.zeros((96, 144, 2))
+            field[:48, :, 0], field[48:, :, 1] = length / 5, 0.02
             yield field
 
     assert motion_value(clip(3), backend=flow) == pytest.approx(4.0)
     assert motion_value(clip(3), backend=flow, threshold=4.0) == pytest.approx(2.5)
     with pytest.raises(ValueError, match="not finite"):
-        motion_value(clip(2), backend=lambda frames: [np.full((480, 720, 2), np.nan)])
+        motion_value(clip(2), backend=lambda frames: [np.full((96, 144, 2), np.nan)])
 
 
 def test_what_a_backend_needs_is_said(tmp_path):

@@ -18,9 +18,7 @@ from animegamer_core.evaluate.toybox_recipe.recipe import FULL, QUICK, STAGES
 from animegamer_core.evaluate.toybox_recipe.stages import OWN_STAGES, BuildDir, Deadline, build
 from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS
-from animegamer_core.toybox.calibration import (
-    uncalibrated_table,
-)
+from animegamer_core.toybox.calibration import uncalibrated_table
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 from animegamer_core.toybox.probes import load_probes
 from animegamer_core.toybox.splits import TRAINED_LIFE
@@ -112,8 +110,7 @@ def test_the_shipped_world_states_what_its_models_read_and_its_calibration():
     assert data.edges == table.edges
     assert [table.level(value) for value in data.values] == [1, 2, 3, 4, 5], "a median lies in its own level"
     assert all(before < after for before, after in zip(data.values, table.values, strict=True)), "it is softer"
-    assert notes["encoder and decoder trained on"] == FULL.dataset_games.trained_on
-    assert notes["engine trained on"].startswith(FULL.engine_games.trained_on)
+    assert notes["encoder and decoder trained on"].startswith(FULL.dataset_games.trained_on)
     assert "Big Buck Bunny" in notes["VAE began with"]
 
 
@@ -139,7 +136,6 @@ def test_a_build_runs_from_drawing_to_calibration(tmp_path, monkeypatch):
     world = open_world(tmp_path / "world")
     world.verify()
     assert world.missing() == () and world.life == TRAINED_LIFE
-    assert world.spec.decoder.guidance_scale == 0 < SMALL.spec.decoder.guidance_scale  # it is in the weights
     assert world.tokenizer().unknown_words(" ".join(vocabulary(references=True))) == ()
     load_probes(world.folder)
     assert uncalibrated_table(world) != world.motion_table

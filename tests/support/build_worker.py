@@ -13,8 +13,8 @@ from animegamer_core.spec import SPECS
 from animegamer_core.toybox.dataset import DatasetGames
 
 _TINY, _FULL = SPECS["tiny"].decoder, FULL.spec.decoder
-_SIZE = {"height": _FULL.height, "width": _FULL.width, "patch": _FULL.patch, "guides_motion": _FULL.guides_motion}
-_VAE = replace(_TINY.vae, latent_channels=_FULL.vae.latent_channels)
+_SIZE = {"height": _FULL.height, "width": _FULL.width, "patch": _FULL.patch}
+_VAE = replace(_TINY.vae, latent_channels=_FULL.vae.latent_channels, tiny=(8, 8, 8), fast=True)
 _GAMES = DatasetGames(games=2, held_out=1, turns=3)
 _PROBES = ProbeRecipe(clips=4, held_out=2, steps=1, control_steps=1)
 SMALL = replace(
@@ -23,7 +23,6 @@ SMALL = replace(
     dataset_games=_GAMES,
     engine_games=_GAMES,
     probes=_PROBES,
-    frames=replace(_PROBES, seed=2),
 )
 
 if __name__ == "__main__":
