@@ -36,7 +36,7 @@ def play(server):
         for inputs in (node["inputs"] for node in prompt.values()):
             fewer = {} if name == "7-train" else {"steps": STEPS.get(name, SKETCH), "games": 1}
             inputs |= {key: value for key, value in fewer.items() if isinstance(inputs.get(key), int)}
-        return prompt, server.run(prompt, timeout=400)
+        return prompt, server.run(prompt, timeout=900)
 
     return run
 
