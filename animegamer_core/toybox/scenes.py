@@ -118,7 +118,7 @@ def _filled(rows: NDArray, results: Iterable[object], on_clip: OnClip | None) ->
 
 
 def reference_scenes(name: str) -> tuple[Scene, ...]:
-    """Eight neutral scenes of a character: alone, waving calmly, nothing in hand, at six places by day and by night.
+    """Twelve neutral scenes of a character: alone, waving calmly, nothing in hand, at six places by day and by night.
 
     The places are the same for every character, so that a place does not identify a character. No game uses these
     seeds. ValueError for an unknown character.
@@ -145,5 +145,5 @@ def _seed(name: str, number: int) -> int:
 
 
 def reference_pictures(name: str) -> NDArray[np.uint8]:
-    """Draw the reference pictures, uint8 RGB (8, 192, 288, 3), always the same; ValueError for an unknown character."""
+    """Draw the reference pictures, uint8 RGB (12, 192, 288, 3), always the same; ValueError for unknown characters."""
     return np.stack([draw_frame(scene, 0) for scene in reference_scenes(name)])

@@ -243,6 +243,7 @@ class DiffusionLearner(Learner):
         played = ("predicted", "states") if config.true_states else ("predicted",)
         read = ("text", IMAGE_FEATURES[config.encoder_frame]) if encoder is not None else played
         self.features = ("latents", *read)
+        self._played = torch.tensor(Schedule.of(decoder.spec.decoder.steps).timesteps)
         self.idle = ("decoder.vae", *(f"encoder.{tower}_tower" for tower in ("text", "image") if encoder is not None))
         if config.checkpointing:
             decoder.transformer.enable_gradient_checkpointing()
@@ -261,7 +262,7 @@ class DiffusionLearner(Learner):
         width, first = bands[0][1] - bands[0][0], random.rows(torch.tensor([start for start, _ in bands]))
         timesteps = first + (width * random.uniform()).long()
         if self.settings.played_steps:
-            played = torch.tensor(Schedule.of(self.decoder.spec.decoder.steps).timesteps, device=device)
+            played = self._played.to(device, non_blocking=True)
             chosen = played[(len(played) * random.uniform()).long()]
             timesteps = torch.where(random.uniform() < self.settings.played_steps, chosen, timesteps)
         return {"clean": clean, "noise": noise, "timesteps": timesteps, **self._conditions(data, rows, values, random)}

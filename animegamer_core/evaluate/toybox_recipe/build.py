@@ -1,7 +1,7 @@
 """Build the Toybox's shipped world: `python -m animegamer_core.toybox.build --work DIR`.
 
     data       draw the games, measure their motion, write a dataset folder
-    games      draw more games for the engine, which needs only each clip's first picture
+    games      the same games for the engine, which needs only each clip's first picture, with their own adverbs
     probes     train the probes on true clips of other seeds; frozen before any decoder is trained
     vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
     tiny       train only the VAE's tiny decoder, which play draws with

@@ -16,7 +16,7 @@ from accelerate.utils import broadcast_object_list
 from ...data.dataset import TURNS, DatasetFolder
 from ...data.motion import level_edges, median_by_level
 from ...data.records import ClipRecord, read_table
-from ...files import write_text
+from ...files import make_folder, write_text
 from ...game.state import MotionTable
 from ...json_files import read_json
 from ...model.prompt import GameTokenizer
@@ -183,10 +183,18 @@ def build(
 
 
 def draw_games(work: BuildDir, name: str) -> DatasetFolder:
-    """Folder `dataset`, or `games` with only the first picture of each clip, for the engine; draws missing clips."""
-    only = name == "games"
-    games: DatasetGames = work.recipe.engine_games if only else work.recipe.dataset_games
-    return write_dataset(work.dataset_folder(name), games, pictures_only=only, on_clip=work.progress(name))
+    """Folder `dataset`, or `games` with only the first picture of each clip, for the engine; draws missing clips.
+
+    Games of `dataset` that `games` has too are not measured again.
+    """
+    recipe, only, folder = work.recipe, name == "games", work.dataset_folder(name)
+    games: DatasetGames = recipe.engine_games if only else recipe.dataset_games
+    measured = work.dataset_folder("dataset") / TURNS
+    same = games == replace(recipe.dataset_games, unmatched_adverbs=games.unmatched_adverbs)
+    if only and same and measured.is_file() and not (folder / TURNS).exists():
+        make_folder(folder)
+        write_text(folder / TURNS, measured.read_text(encoding="utf-8"))
+    return write_dataset(folder, games, pictures_only=only, on_clip=work.progress(name))
 
 
 def _draw(work: BuildDir) -> None:
