@@ -16,8 +16,10 @@ RMS = 0.2  # of an update, like AdamW's, so that both take the same learning rat
 
 
 def is_muons(name: str, value: Tensor) -> bool:
-    """Whether Muon may train a parameter: a matrix of a block, or filters between more than a few channels."""
-    return "blocks." in name if value.dim() == 2 else value.dim() > 3 and min(value.shape[:2]) > 4
+    """Whether Muon may train a parameter: a matrix of a block or layer, or filters between more than a few channels."""
+    if value.dim() == 2:
+        return "blocks." in name or "layers." in name
+    return value.dim() > 3 and min(value.shape[:2]) > 4
 
 
 class Muon(torch.optim.Optimizer):
