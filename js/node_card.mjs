@@ -14,6 +14,7 @@ const WIDTH = 320;
 const STORY_HEIGHT = 150; // of the instructions; otherwise the clip below leaves room for two lines only
 const PREVIEWS = ["$$canvas-image-preview", "$$comfy_animation_preview"]; // the page's own widgets
 const PLAYER = "video-preview"; // the page's player of a clip, which it adds to a node after its run
+const NOTE_MS = 15_000; // that a note is shown at the edge of the page
 const ALWAYS = { serialize: false, hideOnZoom: false };
 
 /** Add the card and the notes to a new node, and show what its properties contain. `app` is ComfyUI's. */
@@ -32,6 +33,7 @@ export function dressNode(node, say, app) {
     if (state && card) card.show((node.properties[STATE_PROPERTY] = savedState(state)));
     const lines = [...readNotes(output?.animegamer_draft), ...readNotes(output?.animegamer_notes)];
     if (lines.length || node.properties[NOTES_PROPERTY]) notes.show((node.properties[NOTES_PROPERTY] = lines));
+    return lines;
   };
   const { onExecuted, onConfigure, onDrawBackground } = node;
   let showsClip = false;
@@ -39,7 +41,10 @@ export function dressNode(node, say, app) {
     onExecuted?.call(this, output);
     if (output?.images) dropPreviews(node, app);
     showsClip = Boolean(output?.animated?.some(Boolean));
-    shown(output);
+    const lines = shown(output);
+    // App mode hides the nodes; and where a dataset waits for words, nothing else says that the graph has stopped.
+    const unseen = !app.canvas.canvas.checkVisibility({ visibilityProperty: true }) || node.comfyClass === "BuildGameDataset";
+    if (unseen && lines.length) app.extensionManager.toast?.add({ severity: "warn", summary: node.title, detail: lines.join(" "), life: NOTE_MS });
   };
   node.onDrawBackground = function (...given) {
     // A preview that was still loading when the run ended comes now; one of the next run has set `preview` before.

@@ -214,9 +214,9 @@ export class PlaySession {
   /** Go back one turn, and return its instruction or an empty text. The turn stays in the story, on its branch. */
   undo() {
     if (!this.here.parent || this.busy) return "";
-    const { instruction } = this.here.turn;
+    const written = writtenFor(this.here.turn);
     this.goTo(this.here.parent);
-    return instruction;
+    return written;
   }
 
   /** Interrupt the running prompt and cancel the waiting ones. */
@@ -249,7 +249,8 @@ export class PlaySession {
     if (this.#early("executed", detail)) return;
     if (String(node) !== TURN_NODE) return;
     const result = output?.animegamer_story?.[0];
-    const notes = output?.animegamer_notes ?? [];
+    const shown = output?.animegamer_readings ?? []; // by the stage
+    const notes = (output?.animegamer_notes ?? []).filter((note) => !shown.includes(note));
     this.#update(id, { result: result && { branch: result.branch, files: result.files ?? [] }, notes });
   }
 

@@ -248,8 +248,8 @@ def prompt_result(prompt_id: str) -> tuple[bool, dict[str, typing.Any] | None]:
     return ahead, queue.get_history(prompt_id=prompt_id).get(prompt_id)
 
 
-def blocked(sentence: str) -> typing.Any:
-    """An output without a value: a node that is connected to it fails with this sentence."""
+def blocked(sentence: str | None = None) -> typing.Any:
+    """An output without a value: a node that is connected to it fails with this sentence, or without one does not run."""
     from comfy_execution.graph_utils import ExecutionBlocker
 
     return ExecutionBlocker(sentence)

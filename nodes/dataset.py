@@ -103,7 +103,7 @@ class BuildGameDataset(io.ComfyNode):
         nameless = report.captions.uncaptioned
         stop = [WORDLESS.format(nameless, len(report.dataset.turns))] if nameless else []
         notes = [*stop, *unreadable.values(), *report.broken.values(), *_gaps(report)]
-        out = comfyui.blocked(*stop) if stop else str(folder)
+        out = comfyui.blocked() if stop else str(folder)  # a planned stop, which a note explains: no error
         # No picture on the node: it shows the chosen film, and newer pages would take the picture for a broken film.
         return io.NodeOutput(out, text, picture, ui=report_ui(cls, None, text, dict.fromkeys(notes)))
 

@@ -212,6 +212,7 @@ class GameRun:
         self.player, self.model, self.node = player, model, node
         self.story = player.story
         self.notes = list(model.world.warnings_for(player.session.window))
+        self.readings: list[str] = []  # those notes that the Play tab shows beside the clip anyway
 
     @property
     def last(self) -> int:
@@ -246,7 +247,7 @@ class GameRun:
         if moment.session.turns:
             values["animegamer_state"] = [state_item(moment)]
         if self.notes:
-            values["animegamer_notes"] = self.notes
+            values |= {"animegamer_notes": self.notes, "animegamer_readings": self.readings}
         values |= draft_ui(self.player.settings.steps, self.model.usual.steps)
         return io.NodeOutput(moment.session, moment, images, fps, video_of(images, fps), self.story.name, ui=values)
 
@@ -265,7 +266,8 @@ class GameRun:
     def _send(self, played: PlayedTurn) -> None:
         """Send the turn to the page, and note how its instruction was read."""
         moment = self._moment(self.player.session)
-        self.notes += reading_notes(played.turn.number, played.reading)
+        self.readings += (said := reading_notes(played.turn.number, played.reading))
+        self.notes += said
         event = {
             "node": self.node,
             "story": self.story.name,

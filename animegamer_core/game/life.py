@@ -245,15 +245,17 @@ class Words:
 
     def nearest(self, word: str, count: int = 3) -> list[str]:
         """The words of this world that are spelled most like another one; none if no spelling is near. For what is
-        written as a name, the characters.
+        written as a name, the characters; for a word that is a part of known texts only, these texts.
         """
         if word[:1].isupper() and self.characters:
             return difflib.get_close_matches(word, self.characters, count, cutoff=0)
         kinds = (self.characters, [act.phrase for act in self.acts], self.places, self.times, *self.adverbs)
-        known = {
-            part.lower(): part for kind in (*kinds, self.things, self.looks) for text in kind for part in text.split()
-        }
-        return [known[near] for near in difflib.get_close_matches(word.lower(), known, count)]
+        texts = [text for kind in (*kinds, self.things, self.looks) for text in kind]
+        if around := [text for text in texts if word.lower() in text.lower().split()]:
+            return around[:count]
+        known = {part.lower(): part for text in texts for part in text.split()}
+        near = difflib.get_close_matches(word.lower(), known, count, cutoff=0.7)  # 0.6 takes "pancake" for "dance"
+        return [known[part] for part in near]
 
     def act_of(self, motion: str) -> Act | None:
         """The act in the motion part of an instruction; None if the world does not know it. Of "run away" and "run",
