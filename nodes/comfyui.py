@@ -249,7 +249,7 @@ def prompt_result(prompt_id: str) -> tuple[bool, dict[str, typing.Any] | None]:
 
 
 def blocked(sentence: str | None = None) -> typing.Any:
-    """An output without a value: a node that is connected to it fails with this sentence, or without one does not run."""
+    """An output without a value: a node connected to it fails with this sentence, or does not run if there is none."""
     from comfy_execution.graph_utils import ExecutionBlocker
 
     return ExecutionBlocker(sentence)
