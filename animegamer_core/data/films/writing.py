@@ -27,10 +27,10 @@ PACKAGE, MODEL = "rapidocr", f"models/{DETECTOR}.onnx"
 MULTIPLE, HEIGHT = 32, 384  # pixels: sides must be multiples; the height at which credits of 10 px in 720 are found
 
 INK = 0.3  # least probability at which a pixel counts as text
-SCORE, TALL_SCORE = 0.8, 0.9  # least mean probability of a line; hair, hands and fur rarely reach 0.9
+SCORE, SURE = 0.8, 0.9  # least mean probability of a line; hair, hands, fur and a pair of eyes rarely reach 0.9
 FILLED = 0.85  # least fraction of a tall line's box that it fills: letters do, animals do not
 TALL, TALLEST = 0.1, 0.25  # of the picture's height: large letters, and the largest
-FLAT = 2.0  # least width of a line, in heights
+FLAT, SHORT = 2.0, 4.5  # heights: least width of a line, and of one that is wider than a pair of eyes
 THIN = 3  # least pixels of a line's height
 
 MOST_TEXT = 0.005  # largest fraction of the picture that text may cover
@@ -159,7 +159,8 @@ def find_lines(page_HWC: NDArray[np.uint8]) -> list[Line]:
             continue
         box = slice(y, y + high), slice(x, x + wide)
         score, tall = probability_HW[box][labels_HW[box] == label].mean(), high > TALL * height
-        if score >= (TALL_SCORE if tall else SCORE) and (not tall or area >= FILLED * wide * high):
+        least = SURE if tall or wide < SHORT * high else SCORE
+        if score >= least and (not tall or area >= FILLED * wide * high):
             sides = x / width, y / height, wide / width, high / height
             found.append(Line(*(round(float(side), 4) for side in sides)))
     return found
