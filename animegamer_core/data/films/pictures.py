@@ -38,7 +38,7 @@ MOSTLY = 0.15  # the same, where the network is sure of a cut
 WIPES = (8, 11, 15, 20, 27, 38)  # frames in which a wipe is looked for
 NEW = 8.0, 0.6  # a wipe changes this fraction of the picture by as many grey levels
 MIXED = 0.06  # least fraction of either picture in a frame of a wipe
-UNEXPLAINED = 0.2  # most of the change that a frame of a wipe shares with neither picture
+UNEXPLAINED = 0.12, 0.35  # most of the change that the frames of a wipe share with neither picture: on average, in one
 LARGEST_STEP = 0.35  # of the picture that a wipe changes from one frame to the next
 
 
@@ -151,20 +151,20 @@ def _wipe(pictures: Sequence[Picture]) -> tuple[float, int, int] | None:
         cv2.transform(cv2.absdiff(one, other), _MEAN)
         for one, other in ((before, after), (before, middle), (middle, after))
     )
-    explained = np.minimum(old, new).mean() < 1.5 * UNEXPLAINED * whole.mean()
+    explained = np.minimum(old, new).mean() < 2.5 * UNEXPLAINED[0] * whole.mean()
     if not explained or (whole > NEW[0]).mean() < NEW[1] or not 0.2 < (new < old).mean() < 0.8:
         return None  # quick, and rarely stricter than what follows
     changed = change_map(pictures[0], pictures[-1])
-    shares, where, worst = [], changed > NEW[0], 0.0
+    shares, where, unexplained = [], changed > NEW[0], []
     for at in sorted(range(1, len(pictures) - 1), key=lambda at: abs(2 * at - len(pictures))):  # the middle fails most
         old, new = change_map(pictures[0], pictures[at]), change_map(pictures[at], pictures[-1])
-        worst = max(worst, float(np.minimum(old, new).mean() / changed.mean()))
-        if worst > UNEXPLAINED:
+        unexplained.append(float(np.minimum(old, new).mean() / changed.mean()))
+        if unexplained[-1] > UNEXPLAINED[1]:
             return None
         shares.append((at, float((new < old)[where].mean())))
     steps = [0.0, *(share for _, share in sorted(shares)), 1.0]
     inside = [at for at, share in enumerate(steps) if MIXED < share < 1 - MIXED]
     rises = np.diff(steps)
-    if len(inside) < 4 or rises.max() > LARGEST_STEP or rises.min() < -0.1 or kept(pictures[0], pictures[-1]) > KEPT:
+    if len(inside) < 4 or rises.max() > LARGEST_STEP or rises.min() < -0.1 or np.mean(unexplained) > UNEXPLAINED[0]:
         return None
-    return worst, inside[0], inside[-1] + 1
+    return None if kept(pictures[0], pictures[-1]) > KEPT else (max(unexplained), inside[0], inside[-1] + 1)
