@@ -53,8 +53,8 @@ _VAE: dict[str, Any] = {
     "kl": 1e-4,
 }
 FULL = Recipe(
-    dataset_games=DatasetGames(games=1900, held_out=24, unmatched_adverbs=0.8),
-    engine_games=DatasetGames(games=1900, held_out=24),
+    dataset_games=DatasetGames(games=4000, held_out=24, unmatched_adverbs=0.8),
+    engine_games=DatasetGames(games=4000, held_out=24),
     probes=ProbeRecipe(clips=4800, steps=1800, control_steps=300),
     calibrated_on=16,
     changes={
@@ -62,8 +62,8 @@ FULL = Recipe(
         "towers": {"steps": 485},
         "warmup": {**_DECODER, "steps": 60},
         "joint": {**_DECODER, "steps": 1264},
-        "predict": {"steps": 1310, "batch": 256},
-        "adapt": {**_DECODER, "steps": 2877, "true_states": 0.5},
+        "predict": {**_MUON, "ema": 0.999, "steps": 1400, "batch": 1024},
+        "adapt": {**_DECODER, "steps": 3500, "true_states": 0.5},
         "tiny": {**_VAE, "trainable": (r"^decoder\.vae\.tiny\.",), "steps": 1522, "batch": 24},
     },
 )
