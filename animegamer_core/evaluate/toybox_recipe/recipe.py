@@ -19,7 +19,7 @@ class Recipe:
     """The settings of a build.
 
     dataset_games: the games on which encoder and decoder are trained. engine_games: the games on which the engine is
-    trained: the same, but with the adverbs of their clips. calibrated_on: number of training scenes for calibration.
+    trained: more of them, with the adverbs of their clips. calibrated_on: number of training scenes for calibration.
     changes: stage -> the fields of its StageConfig that differ from the row in recipe `scratch`.
     """
 
@@ -53,7 +53,7 @@ _VAE: dict[str, Any] = {
     "kl": 1e-4,
 }
 FULL = Recipe(
-    dataset_games=DatasetGames(games=4000, held_out=24, unmatched_adverbs=0.8),
+    dataset_games=DatasetGames(games=1900, held_out=24, unmatched_adverbs=0.8),
     engine_games=DatasetGames(games=4000, held_out=24),
     probes=ProbeRecipe(clips=4800, steps=1800, control_steps=300),
     calibrated_on=16,
