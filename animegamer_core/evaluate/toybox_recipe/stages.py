@@ -22,7 +22,7 @@ from ...json_files import read_json
 from ...model.prompt import GameTokenizer
 from ...spec import PROFILES
 from ...toybox.calibration import CALIBRATED_VALUES, DATA_VALUES, values_note
-from ...toybox.dataset import DatasetGames, write_dataset
+from ...toybox.dataset import write_dataset
 from ...toybox.splits import TRAINED_LIFE
 from ...toybox.world import vocabulary
 from ...train.distributed import processes
@@ -188,10 +188,10 @@ def draw_games(work: BuildDir, name: str) -> DatasetFolder:
     Games of `dataset` that `games` has too are not measured again.
     """
     recipe, only, folder = work.recipe, name == "games", work.dataset_folder(name)
-    games: DatasetGames = recipe.engine_games if only else recipe.dataset_games
+    drawn, games = recipe.dataset_games, recipe.engine_games if only else recipe.dataset_games
     measured = work.dataset_folder("dataset") / TURNS
-    same = games == replace(recipe.dataset_games, unmatched_adverbs=games.unmatched_adverbs)
-    if only and same and measured.is_file() and not (folder / TURNS).exists():
+    begins = drawn == replace(games, games=drawn.games, unmatched_adverbs=drawn.unmatched_adverbs)
+    if only and begins and games.games >= drawn.games and measured.is_file() and not (folder / TURNS).exists():
         make_folder(folder)
         write_text(folder / TURNS, measured.read_text(encoding="utf-8"))
     return write_dataset(folder, games, pictures_only=only, on_clip=work.progress(name))
