@@ -46,7 +46,7 @@ app.registerExtension({
   },
   nodeCreated(node) {
     if (!ours.has(node.comfyClass)) return;
-    dressNode(node, words(), app);
+    dressNode(node, words(), app, tell);
     node.animegamerWeights = getWeights;
   },
   setup() {
@@ -61,8 +61,8 @@ const manager = () => app.extensionManager;
 const setting = (id) => manager().setting.get(id);
 
 /** A short message at the edge of the page, which ComfyUI also reads out. */
-function tell(severity, summary, detail) {
-  manager().toast?.add({ severity, summary, detail, life: severity === "error" ? 12_000 : 6000 });
+function tell(severity, summary, detail, life = severity === "error" ? 12_000 : 6000) {
+  manager().toast?.add({ severity, summary, detail, life });
 }
 
 let tab = null; // the Play tab while it is open

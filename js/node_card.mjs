@@ -18,7 +18,7 @@ const NOTE_MS = 15_000; // that a note is shown at the edge of the page
 const ALWAYS = { serialize: false, hideOnZoom: false };
 
 /** Add the card and the notes to a new node, and show what its properties contain. `app` is ComfyUI's. */
-export function dressNode(node, say, app) {
+export function dressNode(node, say, app, tell) {
   keepPlayerOut(node);
   const fit = createFit(node);
   if (node.comfyClass === "LoadAnimeGamer") addButton(node, say("getWeights"), "world", (world) => node.animegamerWeights?.(world));
@@ -44,7 +44,7 @@ export function dressNode(node, say, app) {
     const lines = shown(output);
     // App mode hides the nodes; and where a dataset waits for words, nothing else says that the graph has stopped.
     const unseen = !app.canvas.canvas.checkVisibility({ visibilityProperty: true }) || node.comfyClass === "BuildGameDataset";
-    if (unseen && lines.length) app.extensionManager.toast?.add({ severity: "warn", summary: node.title, detail: lines.join(" "), life: NOTE_MS });
+    if (unseen && lines.length) tell("warn", node.title, lines.join(" "), NOTE_MS);
   };
   node.onDrawBackground = function (...given) {
     // A preview that was still loading when the run ended comes now; one of the next run has set `preview` before.
