@@ -50,7 +50,9 @@ export function createClips(address, moving = !reducedMotion()) {
   function settle() {
     for (const [key, element] of videos) {
       if (element.isConnected) {
-        if (!paused && element.paused && !("still" in element.dataset)) start(element);
+        const still = "still" in element.dataset;
+        if (still && !element.closest("button:is(:hover, :focus-visible)")) element.pause();
+        if (!still && !paused && element.paused) start(element);
         continue;
       }
       drop(key, element);

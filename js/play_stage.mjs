@@ -64,11 +64,10 @@ export function createStage(say, clips, more, move) {
     const said = [text && say("typed", { text }), left.length && say("leftOut", { words: left.join(", ") })];
     typed.textContent = said.filter(Boolean).join(" \u00b7 ");
     const label = turn && say("clipOf", { number: here.number, instruction: turn.instruction });
-    const picture = turn?.clip
+    const picture = turn?.clip // while a turn is drawn nothing else moves: the drawing needs the CPU
       ? clips[turn.still ? "picture" : "video"]("stage", turn.clip, { words: label, still: Boolean(coming) })
       : el("div", { class: "ag-blank pi pi-sparkles", "aria-hidden": "true" });
     if (place.firstChild !== picture) place.replaceChildren(picture);
-    if (coming) picture.pause?.(); // it is dimmed, and the drawing needs the CPU
     showPause();
   }
 
@@ -118,6 +117,7 @@ export function createTakes(say, clips, act) {
           words: say("take", { number: index + 1 }),
           current: take === here,
           badge: index + 1,
+          still: busy,
           act: () => busy || act.goTo(take),
           attributes: { "aria-pressed": String(take === here) },
         }),

@@ -31,6 +31,19 @@ def world(server):  # noqa: F811
 
 
 @pytest.fixture(scope="session")
+def slow(server, world):  # noqa: F811
+    """A world whose 1,000 steps last longer than a page takes to load."""
+    if world == "tiny" and not (server.models_dir / "animegamer" / "slow").exists():
+        from dataclasses import replace
+
+        from tiny_world import SPECS, save_tiny_world
+
+        spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, layers=40))
+        save_tiny_world(server.models_dir / "animegamer" / "slow", spec=spec)
+    return "slow" if world == "tiny" else world
+
+
+@pytest.fixture(scope="session")
 def browser():
     """The one Chromium of a test run: two of Playwright's loops cannot run in one process."""
     playwright = pytest.importorskip("playwright.sync_api", reason=NEEDED)

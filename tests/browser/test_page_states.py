@@ -8,10 +8,10 @@ from play_tab import TURN
 from animegamer_core.spec import SPECS
 
 
-def test_a_reload_in_mid_turn_shows_it_as_running(tab):
-    tab.begin("long turns")
+def test_a_reload_in_mid_turn_shows_it_as_running(tab, slow):
+    tab.begin("long turns", slow)
     tab.sketch(1000)
-    tab.tell(WAVE, "Shift+Enter")  # three takes: the page takes a while to load
+    tab.tell(WAVE, "Shift+Enter")
     tab.page.wait_for_selector(".ag-preview:visible", timeout=TURN)
     tab.comfy.open()
     tab.open()

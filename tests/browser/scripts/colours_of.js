@@ -1,10 +1,10 @@
 // The colours (RGB) that a video, given as base64, shows in the middles of eighths of its width.
 async (data) => {
   const video = Object.assign(document.createElement("video"), { muted: true, src: `data:video/mp4;base64,${data}` });
-  const heard = (name) => new Promise((done, failed) => Object.assign(video, { [name]: done, onerror: failed }));
-  await heard("onloadeddata");
-  video.currentTime = 0.01; // the first picture may not be drawn before
-  await heard("onseeked");
+  await new Promise((done, failed) => {
+    Object.assign(video, { onloadeddata: () => (video.currentTime = 0.01), onerror: failed });
+    video.requestVideoFrameCallback(done); // "seeked" comes before there is a picture
+  });
   const { videoWidth: width, videoHeight: height } = video;
   const canvas = Object.assign(document.createElement("canvas"), { width, height });
   const context = canvas.getContext("2d");
