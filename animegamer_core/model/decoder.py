@@ -142,6 +142,8 @@ class ShotDecoder(nn.Module):
         guidance = self.profile.guidance if guidance is None else guidance
         scaled = Guidance(guidance, self.spec.decoder.guidance_scale, self.profile.skip_guidance_below)
         whole, skipped = (steps, 0) if start is None else partial_steps(steps, start.denoise)
+        if self.spec.decoder.predicts_clean:  # the released schedule's other amounts of noise would leave some as grain
+            whole = Schedule.of(whole).timesteps
         schedule, first = Schedule.of(whole, self.profile.released_timesteps, skipped), noise()
         if start is not None:
             clean = rearrange(start.latent_BCTHW.to(first), "b c t h w -> b t c h w") * self.vae.config.scaling_factor

@@ -78,7 +78,7 @@ def test_a_world_may_guide_motion_too(tiny_decoder, states):
 
 
 def test_a_transformer_may_predict_the_clean_latent(tiny_decoder, states):
-    """Then one step gives its output, and the velocity is the one of that clean latent."""
+    """Then the last step gives its output, and the velocity is the one of that clean latent."""
     spec = replace(TINY, decoder=replace(TINY.decoder, predicts_clean=True))
     other, motion = copy_of(tiny_decoder, spec), torch.tensor([2.0])
     noise = torch.randn(1, *spec.decoder.latent_shape, generator=torch.Generator().manual_seed(3))
@@ -87,6 +87,8 @@ def test_a_transformer_may_predict_the_clean_latent(tiny_decoder, states):
     clean = noise.roll(1, 2)
     with mock.patch.object(other.transformer, "forward", return_value=(clean,)):
         velocity = other.velocity(0.6 * clean + 0.8 * noise, at := torch.tensor([300]), states[:1], motion)
+        drawn = other.sample(states[:1], motion, [3], steps=4, guidance="distilled")
+    assert torch.allclose(drawn, clean, atol=1e-5), "no noise is left in it"
     scale = train_table()[at]
     assert torch.allclose(scale * (0.6 * clean + 0.8 * noise) - (1 - scale**2).sqrt() * velocity, clean, atol=1e-5)
 
