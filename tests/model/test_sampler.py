@@ -55,8 +55,12 @@ def test_given_timesteps_are_sampled_with_the_numbers_of_diffusers():
     schedule = Schedule.of(timesteps)
     ours = solve(velocity, noise, schedule, Guidance("distilled"), pytest.fail, solver="ddim")
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
-    assert schedule.timesteps == timesteps and sampler.partial_steps(timesteps, 0.5) == (timesteps, 2)
-    assert sampler.partial_steps(timesteps, 0.01) == (timesteps, len(timesteps) - 1)
+    assert schedule.timesteps == timesteps and sampler.partial_steps(timesteps, 1) == (timesteps, 0)
+    begun = tuple(step for step in timesteps if step < 599)
+    assert (
+        sampler.partial_steps(timesteps, 0.6) == ((599, *begun), 0)
+        and sampler.partial_steps(timesteps, 0.01)[0][0] == 10
+    )
 
 
 def test_the_released_timesteps_are_those_of_numpy():
