@@ -108,7 +108,11 @@ def test_the_play_tab_asks_for_consent_and_then_plays(comfy, server, folder, hub
     assert "https://huggingface.co/TencentARC/AnimeGamer" in links and len(links) == 3
     assert "fetch qiqi --out" in page.locator(f"{DIALOG} .ag-command").inner_text()
     assert page.locator(f"{DIALOG} .ag-main").is_disabled() and not hub.asked
+    page.set_viewport_size({"width": 1024, "height": 640})
+    box = page.locator(f"{DIALOG} .ag-main").bounding_box()
+    assert box["y"] + box["height"] < page.locator(DIALOG).evaluate("it => it.getBoundingClientRect().bottom"), box
     comfy.shot("weights-dialog")
+    page.set_viewport_size({"width": 1400, "height": 1000})
     page.check(CONSENT)
     page.click(f"{DIALOG} .ag-main")
     page.wait_for_function(ALL_THERE)
