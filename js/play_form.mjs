@@ -175,15 +175,15 @@ function createFields(say, changed) {
   function suggest(now) {
     if (now === words) return;
     words = now;
-    for (const name of FIELDS) {
-      set(inputs[name], { placeholder: words[LISTS[name]]?.[0] ?? null });
-    }
     mark();
   }
 
-  /** The lists of the fields; what training never showed with the other fields says so. */
+  /** The lists and examples of the fields; what training never showed with the other fields is no example, and says so. */
   function mark() {
+    const example = values();
     for (const name of FIELDS) {
+      example[name] ||= (words[LISTS[name]] ?? []).find((word) => !notShownWith(word, example, words).length) ?? "";
+      set(inputs[name], { placeholder: example[name] });
       const option = (value) => {
         const pairs = notShownWith(value, values(), words).map((other) => `${value} + ${other}`).join(", ");
         return el("option", { value, label: pairs ? say("untried", { pairs }) : null });

@@ -122,6 +122,7 @@ const STYLE = `
 .ag-dialog::backdrop { background: rgb(0 0 0 / .55); }
 .ag-dialog h2 { font-size: 18px; }
 .ag-dialog > * { flex: none; }
+.ag-foot { position: sticky; bottom: -18px; display: flex; flex-direction: column; gap: 10px; margin: 0 -18px -18px !important; padding: 12px 18px !important; border-top: 1px solid var(--ag-edge); background: var(--ag-paper); }
 .ag-weights-facts { display: flex; flex-direction: column; gap: 8px; overflow-wrap: anywhere; }
 .ag-weights-facts li { font-size: 12px; color: var(--ag-faint); }
 .ag-licence { white-space: pre-line; font-size: 12px; max-height: 180px; overflow: auto; padding: 10px !important; border: 1px solid var(--ag-edge); border-radius: 8px; background: var(--ag-card); }

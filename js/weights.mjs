@@ -36,11 +36,8 @@ export function createWeights(job, say, installed) {
     notice,
     sources,
     limits,
-    acceptLine,
-    alert,
-    doing,
-    el("div", { class: "ag-buttons" }, get, stop, close),
     el("p", { class: "ag-faint" }, otherwise, command),
+    el("div", { class: "ag-foot" }, acceptLine, alert, doing, el("div", { class: "ag-buttons" }, get, stop, close)),
   );
   let told = false;
 

@@ -113,6 +113,7 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     )
     used = {act.phrase, time, place, thing, look, instruction.adverb, *instruction.characters} - {""}
     said = {find.typed for find in finds if find.meant in used or find.kind in ("pronoun", "going", "hints")}
+    said.update(find.typed for find in finds if {*_plain(act.phrase)}.issuperset(_plain(find.typed)))  # "meet a friend"
     left_out = (find.typed for find in finds if find.typed not in said)
     return Reading(instruction.checked().text, text, tuple(dict.fromkeys(left_out)))
 
