@@ -208,12 +208,14 @@ def _phrases(text: str) -> Iterator[_Phrase]:
         subject, before = before in ENGLISH["conjunctions"] or not before[0].isalnum(), token
 
 
+_IRREGULAR = dict(pair.split("/") for pair in ENGLISH["irregular"])
 _ENDINGS = {"ie": "y", "ve": "f", "fe": "f"} | {f"{letter}e": letter for letter in "shoxz"}
 
 
 def _key(word: str) -> str:
     """The same text for all forms of a noun, so that "cars" finds "car" and "boxes" "box"; not always a word."""
     word = word.strip().lower().removesuffix("'s").removesuffix("\u2019s")
+    word = _IRREGULAR.get(word, word)
     if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us")):
         word = word[:-1]
     return word[:-2] + _ENDINGS.get(word[-2:], word[-2:])

@@ -149,13 +149,13 @@ def clocked(times: Sequence[float | None], seconds: float) -> list[float]:
     return [clock.read(time) for time in times]
 
 
-def test_joined_recordings_are_one_film_wherever_reading_begins(tmp_path):
-    parts = [write_film(tmp_path / f"{n}.ts", numbered(120)[n * 60 : n * 60 + 60]) for n in range(2)]
-    film = tmp_path / "film.ts"
-    film.write_bytes(b"".join(part.read_bytes() for part in parts))
+@pytest.mark.parametrize("first, lost", [(60, 0), (55, 4)])  # a part of 55 frames looks as if its end were damaged
+def test_joined_recordings_are_one_film_wherever_reading_begins(first, lost, tmp_path):
+    film, parts = tmp_path / "film.ts", np.split(numbered(120), [first])
+    film.write_bytes(b"".join(write_film(tmp_path / f"{n}.ts", part).read_bytes() for n, part in enumerate(parts)))
     frames = list(read_frames(film))
-    assert [number_of(frame.rgb) for frame in frames] == list(range(120))
-    assert frames[-1].seconds == pytest.approx(119 / FPS, abs=1 / FPS)
+    assert [number_of(frame.rgb) for frame in frames] == [*range(first - lost), *range(first, 120)]
+    assert frames[-1].seconds == pytest.approx((119 - lost) / FPS, abs=1 / FPS)
     for time in (1.0, 3.5):
         shown = [frame for frame in frames if frame.seconds <= time + 1e-3][-1]
         assert number_of(next(read_frames(film, time)).rgb) == number_of(shown.rgb)

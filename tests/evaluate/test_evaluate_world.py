@@ -179,11 +179,11 @@ def test_a_shot_is_scored_against_character_text_and_the_turn_before():
     first, second = (scorer.score(turn, np.full((17, 8, 12, 3), red, np.uint8)) for red in (50, 80))
     assert first["clip_i"] == pytest.approx((np.cos(0.3) + np.cos(0.1)) / 2)
     assert first["clip_t"] == pytest.approx(np.cos(0.5))
-    assert first["clip_i_across"] is None
-    assert second["clip_i_across"] == pytest.approx(np.cos(0.3), abs=1e-6)
+    assert first["clip_i_across"] is None and second["clip_i_across"] == pytest.approx(np.cos(0.3), abs=1e-6)
     assert second["dreamsim"] is None, "there is no such model"
     other = scorer.score(replace(turn, characters=("Qiqi", turn.characters[0])), np.full((17, 8, 12, 3), 50, np.uint8))
     assert other["clip_i"] is None, "each shot is compared with its own main character"
+    assert other["clip_i_across"] == second["clip_i_across"], "each shot is compared with the one before"
 
 
 # motion and pictures -------------------------------------------------------------------------------------------------

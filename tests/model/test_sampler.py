@@ -56,11 +56,8 @@ def test_given_timesteps_are_sampled_with_the_numbers_of_diffusers():
     ours = solve(velocity, noise, schedule, Guidance("distilled"), pytest.fail, solver="ddim")
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
     assert schedule.timesteps == timesteps and sampler.partial_steps(timesteps, 1) == (timesteps, 0)
-    begun = tuple(step for step in timesteps if step < 599)
-    assert (
-        sampler.partial_steps(timesteps, 0.6) == ((599, *begun), 0)
-        and sampler.partial_steps(timesteps, 0.01)[0][0] == 10
-    )
+    begun, nearly = (sampler.partial_steps(timesteps, part)[0] for part in (0.6, 0.01))
+    assert begun == (599, *(step for step in timesteps if step < 599)) and nearly[0] == 10
 
 
 def test_the_released_timesteps_are_those_of_numpy():

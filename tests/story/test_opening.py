@@ -52,7 +52,7 @@ def numbers_of(clip):
         (17, 16, 0, list(range(17))),
         (40, 30, 0, list(range(23, 40))),
         (5, 4, 0, [0, 1, 2, 3, *[4] * 13]),
-        (100, 99, 24, list(range(51, 100, 3))),
+        (34, 33, 17.6, [*(int(2.2 * n + 1e-3) for n in range(16)), 33]),
     ],
 )
 def test_the_clip_begins_with_the_frame_or_as_much_earlier_as_it_must(count, read, fps, shown):

@@ -48,7 +48,7 @@ def test_the_losses_of_pictures_by_hand():
     weighed = rebuilding_losses(moving, 0 * moving, torch.full((1, 1, 1, 1, 1), 4.0), stage_config("vae"))
     assert weighed["mse"].item() == 4 * 4.5 and weighed["l1"].item() == 4 * 1.5
     spot = torch.zeros(1, 3, 2, 9, 9)
-    spot[..., 1, 4, 4] = 1
+    spot[..., 1, 4, 4] = -1
     weight = moving_weight(spot, 3.0, around=1)[0, 0]
     assert weight.mean() == pytest.approx(1) and weight[1, 3, 3] == pytest.approx(3 * weight[1, 2, 3].item())
 

@@ -163,7 +163,8 @@ class FilmFile:
 
         due: deque[int | None] = deque()
         awaited: set[int] = set()  # times of the packets that gave no frame yet
-        damaged, until, last = False, -math.inf, math.inf  # a key frame shown before `until` is older than the damage
+        # A key frame shown before `until` is older than the damage, unless the clock has jumped back to it.
+        damaged, until, last = False, -math.inf, math.inf
         for packet, skipped in self._packets():
             time = packet.pts
             if packet.size and self.container.format.name in _DECODING_TIMES:
@@ -191,7 +192,7 @@ class FilmFile:
                 if frame.is_corrupt or missing:
                     damaged, until = True, now
                     yield None
-                if frame.key_frame and not frame.is_corrupt and now >= until:
+                if frame.key_frame and not frame.is_corrupt and (now >= until or now < last < math.inf):
                     damaged = False
                 if not damaged:
                     yield frame
