@@ -42,6 +42,8 @@ if typing.TYPE_CHECKING:
 FORMAT = 1  # raised when an older program could misread the folder
 MANIFEST = "world.json"
 TENSORS, LORA, TOKENIZER = "model", "lora", "tokenizer"  # how the names of a part's files begin
+TAEHV = ("taecvx.safetensors", "taecvx.pth")  # files of a tiny decoder that a user may put beside a world's VAE
+TAEHV_FACTOR = 8  # pixels per latent pixel along one side
 Notes = Mapping[str, FileNote]  # path below the folder, with slashes -> its checksum and size
 EMBEDDED = {"toybox": Path(__file__).parent.parent / "toybox" / "weights"}
 
@@ -231,6 +233,23 @@ class World:
         from ..model.decoder import ShotDecoder
 
         return self._load("decoder", lambda: ShotDecoder(self.spec, self.profile), parts, device, dtype)
+
+    @property
+    def taehv(self) -> Path | None:
+        """The file of the tiny decoder that a user put beside the VAE, in a world that has none of its own."""
+        vae = self.spec.decoder.vae
+        fits = not vae.tiny and vae.spatial_factor == TAEHV_FACTOR
+        paths = (self.folder / PARTS["vae"].folder / name for name in TAEHV if fits)
+        return next((path for path in paths if path.is_file()), None)
+
+    def load_player(self, device: str | torch.device = "cpu", dtype: torch.dtype | None = None) -> ShotDecoder:
+        """The shot decoder as for `load_decoder`, with the tiny decoder that a user put beside its VAE."""
+        decoder = self.load_decoder(device, dtype)
+        if self.taehv is not None:
+            from .taehv import attach_taehv
+
+            attach_taehv(decoder, self.taehv)
+        return decoder
 
     def load_encoder(
         self,
