@@ -14,7 +14,6 @@ from pathlib import Path
 
 from ..animegamer_core.messages import shortened
 from ..animegamer_core.runtime.interrupts import check_before_layers
-from ..animegamer_core.runtime.previews import MovingPreview
 
 if typing.TYPE_CHECKING:
     import torch
@@ -23,6 +22,7 @@ if typing.TYPE_CHECKING:
     from torch import nn
 
     from ..animegamer_core.media.video import Frames
+    from ..animegamer_core.runtime.previews import MovingPreview
 
 PACK = Path(__file__).parent.parent
 _LONGEST_LINE = 1000  # characters in the log
@@ -157,16 +157,13 @@ def moving_preview(fps: float) -> MovingPreview:
     from comfy_execution.utils import get_executing_context
     from PIL import Image
 
+    from ..animegamer_core.runtime.previews import MovingPreview
+
     state, node = get_progress_state(), get_executing_context().node_id
 
     def show(frame_HWC: Frames) -> None:
-        picture = Image.fromarray(frame_HWC)
-        scale = PREVIEW_SIDE / max(picture.size)
-        size = round(picture.width * scale), round(picture.height * scale)
-        # Not by a progress bar, which would take an interrupt away from the thread that draws.
-        at = state.ensure_entry(node)
-        image = ("JPEG", picture.resize(size, Image.Resampling.BICUBIC), None)
-        state.update_progress(node, at["value"], at["max"], image)
+        at = state.ensure_entry(node)  # a progress bar would take an interrupt away from the thread that draws
+        state.update_progress(node, at["value"], at["max"], ("JPEG", Image.fromarray(frame_HWC), PREVIEW_SIDE))
 
     return MovingPreview(show, fps)
 

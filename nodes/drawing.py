@@ -120,10 +120,7 @@ class EncodeShotLatent(io.ComfyNode):
         return schema(
             node_id="EncodeShotLatent",
             search_aliases=("image to latent", "VAE encode", "video to latent", "clip to latent"),
-            inputs=[
-                ModelSocket.Input("model"),
-                io.Image.Input("frames"),
-            ],
+            inputs=[ModelSocket.Input("model"), io.Image.Input("frames")],
             outputs=[io.Latent.Output("latent")],
         )
 

@@ -101,7 +101,7 @@ class GameModel:
 
     def decoder(self) -> ShotDecoder:
         """The world's shot decoder with its VAE, on its device; it decodes in tiles if a whole shot does not fit."""
-        return self._ready("decoder", self.world.load_player)
+        return self._ready("decoder", self.world.load_decoder)
 
     def encoder(self) -> ShotEncoder:
         """The world's shot encoder, on its device; ValueError if the world has none."""

@@ -24,7 +24,7 @@ from ..spec import DTYPES, GUIDANCE, PROFILES, SOLVERS, Sampling, read_timesteps
 if typing.TYPE_CHECKING:
     from ..media.video import Frames
 
-PICTURE_SIDE = 72  # columns of a picture on the terminal
+PICTURE_COLUMNS = 72  # of a picture on the terminal
 
 
 def parse(options: Any, words: Sequence[str], program: str, about: str) -> Any:
@@ -166,18 +166,15 @@ def overwrite(text: str) -> None:
 
 
 def show_picture(frame_HWC: Frames) -> None:
-    """Show a picture below the line that the cursor is in, in a terminal of 24-bit colours: two pixels a character."""
-    if not sys.stderr.isatty():
-        return
+    """Show a picture below the line that the cursor is in, on a terminal of 24-bit colours: two pixels a character."""
     from PIL import Image
 
-    picture, size = Image.fromarray(frame_HWC), os.get_terminal_size(sys.stderr.fileno())
-    scale = min(size.columns / picture.width, 2 * (size.lines - 2) / picture.height, PICTURE_SIDE / picture.width)
-    picture = picture.resize((max(1, int(picture.width * scale)), max(1, int(picture.height * scale / 2)) * 2))
+    size, picture = os.get_terminal_size(sys.stderr.fileno()), Image.fromarray(frame_HWC)
+    picture.thumbnail((min(size.columns, PICTURE_COLUMNS), 2 * size.lines - 4))
     rows = [[picture.getpixel((x, y)) for x in range(picture.width)] for y in range(picture.height)]
-    cells = [zip(*pair, strict=True) for pair in zip(rows[::2], rows[1::2], strict=True)]
     half = "\x1b[38;2;{};{};{};48;2;{};{};{}m\u2580"  # its upper half in one colour, its lower half in another
-    lines = ["".join(half.format(*upper, *lower) for upper, lower in row) for row in cells]
+    pairs = [zip(*pair, strict=True) for pair in zip(rows[::2], rows[1::2], strict=False)]
+    lines = ["".join(half.format(*upper, *lower) for upper, lower in pair) for pair in pairs]
     sys.stderr.write("".join(f"\n{line}\x1b[0m" for line in lines) + f"\r\x1b[{len(lines)}A")
     sys.stderr.flush()
 

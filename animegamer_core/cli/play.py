@@ -22,7 +22,6 @@ from ..messages import shortened
 from ..runtime.device import choose_device
 from ..runtime.models import LoadedModels
 from ..runtime.presets import PresetModels, get_preset, preset_for_device, with_preset
-from ..runtime.previews import MovingPreview
 from ..spec import dtype_name
 from ..story.film import FILMS, export_film
 from ..story.folder import check_there
@@ -36,6 +35,7 @@ from .options import Drawing, Dtype, Flag, Preset, Profile, Progress, note, one_
 if typing.TYPE_CHECKING:
     from torch import Tensor
 
+    from ..runtime.previews import MovingPreview
     from ..weights import World as OpenWorld
 
 UNDO, QUIT = "@undo", ("@quit", "quit", "exit")
@@ -92,6 +92,8 @@ class Play(Drawing):
         """Play by these options; after Ctrl-C, print how to continue."""
         import torch  # not before: --help does without
 
+        from ..runtime.previews import MovingPreview
+
         if self.resume and self.branch is not None:
             raise ValueError("--resume and --branch both say where to continue; give only one of them")
         world = open_with_adapters(self.world, self.lora, playing=True, profile=self.profile)
@@ -110,7 +112,7 @@ class Play(Drawing):
             player = Player(world, story, settings, after, models, self._opening(world, story, settings))
             try:
                 with MovingPreview(show_picture, world.spec.decoder.fps) as preview:
-                    shown = _Shown(player, preview if self.preview else None)
+                    shown = _Shown(player, preview if self.preview and sys.stderr.isatty() else None)
                     if self.file or self.auto:
                         shown.total = player.session.next_number - 1 + len(rest) + self.auto
                         player.play(rest, shown.turn, shown.step)

@@ -105,7 +105,7 @@ class LoadedModels:
         return self.world.load_engine(self.settings.device, self.settings.dtype)
 
     def _load_decoder(self) -> ShotDecoder:
-        decoder = self.world.load_player(self.settings.device, self.settings.dtype)
+        decoder = self.world.load_decoder(self.settings.device, self.settings.dtype)
         if self.settings.cfg_parallel is not None:
             from .cfg_parallel import enable_cfg_parallel
 

@@ -150,10 +150,7 @@ def check_offloading(preset: Preset) -> None:
 
 
 def resolve_sampling(
-    spec: ModelSpec,
-    profile: Profile,
-    asked: Sampling = UNSTATED,
-    preset: Preset | None = None,
+    spec: ModelSpec, profile: Profile, asked: Sampling = UNSTATED, preset: Preset | None = None
 ) -> Sampling:
     """The sampling that is asked for; what it leaves open is the preset's; else the world's (its spec's and its
     profile's).
@@ -245,6 +242,6 @@ class PresetModels(LoadedModels):
         if self._memory_plan is None:
             decoder = super()._load_decoder()
         else:
-            decoder = self.world.load_player("cpu", self.settings.dtype or self.world.stored_dtype("decoder"))
+            decoder = self.world.load_decoder("cpu", self.settings.dtype or self.world.stored_dtype("decoder"))
         apply_preset(decoder, self.preset, self._memory_plan, self._say)
         return decoder

@@ -228,28 +228,26 @@ class World:
         device: str | torch.device = "cpu",
         dtype: torch.dtype | None = None,
         parts: tuple[str, ...] = ("decoder", "vae"),
+        playing: bool = True,
     ) -> ShotDecoder:
-        """The shot decoder with its VAE, in eval mode; dtype and parts as for the engine and the encoder."""
-        from ..model.decoder import ShotDecoder
+        """The shot decoder with its VAE, in eval mode; dtype and parts as for the engine and the encoder.
 
-        return self._load("decoder", lambda: ShotDecoder(self.spec, self.profile), parts, device, dtype)
+        playing: also with the file `taehv`, which is no part of the world.
+        """
+        from ..model.decoder import ShotDecoder
+        from .weight_files import attach_taehv
+
+        decoder = self._load("decoder", lambda: ShotDecoder(self.spec, self.profile), parts, device, dtype)
+        if playing and "decoder" in parts and self.taehv is not None:
+            attach_taehv(decoder, self.taehv)
+        return decoder
 
     @property
     def taehv(self) -> Path | None:
         """The file of the tiny decoder that a user put beside the VAE, in a world that has none of its own."""
-        vae = self.spec.decoder.vae
-        fits = not vae.tiny and vae.spatial_factor == TAEHV_FACTOR
+        fits = not self.spec.decoder.vae.tiny and self.spec.decoder.vae.spatial_factor == TAEHV_FACTOR
         paths = (self.folder / PARTS["vae"].folder / name for name in TAEHV if fits)
         return next((path for path in paths if path.is_file()), None)
-
-    def load_player(self, device: str | torch.device = "cpu", dtype: torch.dtype | None = None) -> ShotDecoder:
-        """The shot decoder as for `load_decoder`, with the tiny decoder that a user put beside its VAE."""
-        decoder = self.load_decoder(device, dtype)
-        if self.taehv is not None:
-            from .taehv import attach_taehv
-
-            attach_taehv(decoder, self.taehv)
-        return decoder
 
     def load_encoder(
         self,

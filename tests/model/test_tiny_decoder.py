@@ -13,7 +13,7 @@ from animegamer_core.runtime.models import PlaySettings
 from animegamer_core.runtime.presets import PRESETS, Preset, apply_preset, with_preset
 from animegamer_core.spec import SPECS, ModelSpec
 from animegamer_core.weights import CheckpointError, open_world, save_part, save_world
-from animegamer_core.weights.taehv import WIDTHS
+from animegamer_core.weights.weight_files import TAEHV_WIDTHS
 
 TINY = SPECS["tiny"].decoder
 SPEC = replace(SPECS["tiny"], decoder=replace(TINY, vae=replace(TINY.vae, tiny=(8, 8, 8), fast=True)))
@@ -56,12 +56,13 @@ def test_a_taehv_beside_the_vae_shows_previews_and_draws_with_turbo(tmp_path):
     vae = replace(TINY.vae, channels=(8, 8, 16, 16), scaling_factor=1.15)
     spec = replace(SPECS["tiny"], decoder=replace(TINY, vae=vae))
     world = save_part(save_world(tmp_path, spec), ShotDecoder(spec))
-    weights = TinyDecoder(4, WIDTHS).state_dict()
+    weights = TinyDecoder(4, TAEHV_WIDTHS).state_dict()
     assert len(weights) == 64 and weights["decoder.7.conv.weight"].shape == (256, 256, 1, 1), "as in their file"
     path = tmp_path / "vae" / "taecvx.pth"
     torch.save({**weights, "encoder.0.weight": torch.zeros(64, 3, 3, 3)}, path)
-    decoder, latents = world.load_player(), torch.randn(1, *spec.decoder.latent_shape)
-    assert decoder.preview(latents).shape == (17, 3, 16, 24) and not hasattr(world.load_decoder().vae, "tiny")
+    decoder, latents = world.load_decoder(), torch.randn(1, *spec.decoder.latent_shape)
+    assert decoder.preview(latents).shape == (17, 3, 16, 24)
+    assert not hasattr(world.load_decoder(playing=False).vae, "tiny"), "training saves what it loads"
     whole = decoder.decode_latents(latents)
     apply_preset(decoder, replace(PRESETS["turbo"], optimizations=()))
     frames, expected = decoder.decode_latents(latents)[0], plain_taehv(weights, latents[0].transpose(0, 1) / 1.15)
@@ -73,7 +74,7 @@ def test_a_taehv_beside_the_vae_shows_previews_and_draws_with_turbo(tmp_path):
     assert suffix.startswith("+fast-") and other.startswith("+fast-") and suffix != other
     safetensors.torch.save_file({"decoder.1.weight": torch.zeros(256, 4, 3, 3)}, path.with_suffix(".safetensors"))
     with pytest.raises(CheckpointError, match="63 missing"):
-        world.load_player()
+        world.load_decoder()
 
 
 def test_a_world_decodes_by_it_until_a_preset_says_otherwise(tmp_path):

@@ -153,7 +153,7 @@ def our_turn(plan: BenchmarkPlan, memory_plan: MemoryPlan | None = None, say: Sa
     device = plan.device if memory_plan is None else torch.device("cpu")
     if plan.world is not None:
         engine = plan.world.load_engine(device, plan.dtype)
-        decoder = plan.world.load_player(device, plan.dtype)
+        decoder = plan.world.load_decoder(device, plan.dtype)
     elif memory_plan is None:
         engine, decoder = random_models(plan.spec, plan.profile, device, plan.dtype)
     else:
