@@ -228,15 +228,7 @@ function createSettings(say, changed) {
     ...options,
   );
   const seed = el("input", { type: "number", name: "seed", min: 0, max: Number.MAX_SAFE_INTEGER, step: 1, value: 0 });
-  const steps = el("input", {
-    type: "number",
-    min: 0,
-    max: 1000,
-    step: 1,
-    value: 0,
-    title: say("stepsHelp"),
-    name: "steps",
-  });
+  const steps = el("input", { type: "text", value: 0, title: say("stepsHelp"), name: "steps" }); // a number, or timesteps
   const grid = el(
     "div",
     { class: "ag-settings" },
@@ -258,6 +250,7 @@ function createSettings(say, changed) {
     motionValue: number(value, 5),
     seed: count(seed),
     steps: count(steps),
+    timesteps: steps.value.includes(",") ? steps.value.trim() : "",
   });
 
   function settingChanged() {
@@ -271,6 +264,7 @@ function createSettings(say, changed) {
     value.hidden = motion.value !== "custom";
     for (const [input, wanted] of [[value, saved.motionValue], [seed, saved.seed], [steps, saved.steps]])
       if (Number.isFinite(wanted) && wanted >= 0) input.value = wanted;
+    if (saved.timesteps) steps.value = saved.timesteps;
   }
 
   return { element, values, restore };

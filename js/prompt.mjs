@@ -13,9 +13,10 @@ const LARGEST_SEED = Number.MAX_SAFE_INTEGER;
 
 /**
  * One turn: `instruction` after turn `after` of `branch`. `motion` is a motion scope, "predicted" or "custom" (with
- * `motionValue`); `steps` 0 means the world's own number. An empty instruction with `exported` exports the story, as a
- * film if `film` has inputs of ExportGameStory, and the uploaded file of its sound as `sound`; with `autoplay` that many
- * turns are played as the director proposes them. `opening` is the uploaded {name, subfolder, film, at, text} that a new story begins with.
+ * `motionValue`); `steps` 0 means the world's own number, and `timesteps`, such as "999,500", replace it. An empty
+ * instruction with `exported` exports the story, as a film if `film` has inputs of ExportGameStory, and the uploaded file
+ * of its sound as `sound`; with `autoplay` that many turns are played as the director proposes them. `opening` is the
+ * uploaded {name, subfolder, film, at, text} that a new story begins with.
  */
 export function turnPrompt({ world, film, opening, ...turn }) {
   if (film) return filmPrompt(film, turn);
@@ -130,6 +131,7 @@ function gameInputs({
   motion = "predicted",
   motionValue = 5,
   steps = 0,
+  timesteps = "",
   guidance = "world",
   exported = false,
   showOpening = false,
@@ -147,16 +149,18 @@ function gameInputs({
     steps,
     guidance,
     export: exported,
+    ...(timesteps ? { timesteps } : {}),
     ...(showOpening ? { show_opening: true } : {}),
     ...(autoplay ? { autoplay } : {}),
   };
 }
 
 /** The settings that a saved turn was made with. */
-export function settingsOf({ window = WINDOW, steps, guidance, overridden, motion }) {
+export function settingsOf({ window = WINDOW, steps, timesteps, guidance, overridden, motion }) {
   return {
     window,
     steps: steps ?? 0,
+    ...(timesteps ? { timesteps } : {}),
     guidance: guidance ?? "world",
     ...(overridden ? { motion: "custom", motionValue: motion.value } : {}),
   };

@@ -21,9 +21,13 @@ if typing.TYPE_CHECKING:
     from PIL import Image
     from torch import nn
 
+    from ..animegamer_core.media.video import Frames
+    from ..animegamer_core.runtime.previews import MovingPreview
+
 PACK = Path(__file__).parent.parent
 _LONGEST_LINE = 1000  # characters in the log
 _LOCAL_NAMES = (".localhost", ".local", ".lan", ".internal", ".home.arpa", ".fritz.box")
+PREVIEW_SIDE = 360  # pixels of a preview's longer side
 FOLDER = "animegamer"  # below models/, input/ and output/, and the key in extra_model_paths.yaml
 RUNS, DATASETS, EVALUATIONS = "runs", "datasets", "evaluations"  # below output/animegamer, next to the stories
 LISTED_AT = ("/workflow_templates", "/api/workflow_templates")
@@ -145,6 +149,23 @@ def progress(total: int) -> Callable[..., None]:
         bar.update_absolute(done, total, None if picture is None else ("JPEG", picture, None))
 
     return report
+
+
+def moving_preview(fps: float) -> MovingPreview:
+    """Previews on the running node, and in the Play tab."""
+    from comfy_execution.progress import get_progress_state
+    from comfy_execution.utils import get_executing_context
+    from PIL import Image
+
+    from ..animegamer_core.runtime.previews import MovingPreview
+
+    state, node = get_progress_state(), get_executing_context().node_id
+
+    def show(frame_HWC: Frames) -> None:
+        at = state.ensure_entry(node)  # a progress bar would take an interrupt away from the thread that draws
+        state.update_progress(node, at["value"], at["max"], ("JPEG", Image.fromarray(frame_HWC), PREVIEW_SIDE))
+
+    return MovingPreview(show, fps)
 
 
 class NodeProgress:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import time
 import typing
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -39,16 +35,11 @@ from .widgets import given_to, number_input, schema, seed_input
 if typing.TYPE_CHECKING:
     from torch import Tensor
 
-    from ..animegamer_core.model.decoder import ShotDecoder
-
 SAMPLING = ("timesteps", "solver")
 PREDICTED, CUSTOM = "predicted", "custom"
 MOTIONS = (PREDICTED, *(scope.name.lower() for scope in MotionScope), CUSTOM)
 LARGEST_FRAME = 1_000_000  # number of a frame of a clip
 LARGEST_MOTION = 999.0
-PREVIEW_FRACTION = 0.05  # of the sampling time that previews may take
-PREVIEW_FROM = 0.2  # of the steps; the first ones show little but noise
-PREVIEW_SIDE = 360  # pixels of a preview's longer side
 
 
 class EncodeShot(io.ComfyNode):
@@ -129,10 +120,7 @@ class EncodeShotLatent(io.ComfyNode):
         return schema(
             node_id="EncodeShotLatent",
             search_aliases=("image to latent", "VAE encode", "video to latent", "clip to latent"),
-            inputs=[
-                ModelSocket.Input("model"),
-                io.Image.Input("frames"),
-            ],
+            inputs=[ModelSocket.Input("model"), io.Image.Input("frames")],
             outputs=[io.Latent.Output("latent")],
         )
 
@@ -187,9 +175,15 @@ class DecodeShot(io.ComfyNode):
         key = shot_key(model.world, model, settings, state.turn, value, None if given.seed < 0 else given.seed, start)
         decoder, count = model.decoder(), step_count(key.steps)
         report = comfyui.progress(count)
-        latent_BCTHW = draw_turn(decoder, state.turn, key, step_watcher(decoder, report), start)
-        image = image_of(decoder.decode_vae(latent_BCTHW)[0])
-        report(count, picture_of(image))  # otherwise the page keeps showing the last, unfinished preview
+        with comfyui.moving_preview(model.world.spec.decoder.fps) as preview:
+
+            def on_step(done: int, steps: int, clean_BTCHW: Tensor) -> None:
+                report(done)
+                preview.step(decoder, done, steps, clean_BTCHW)
+
+            latent_BCTHW = draw_turn(decoder, state.turn, key, on_step, start)
+            image = image_of(decoder.decode_vae(latent_BCTHW)[0])
+            preview.play(bytes_of(image))  # otherwise the page keeps showing the last, unfinished preview
         home, world = comfyui.result_device(), model.world
         shot = Shot(
             moment=state,
@@ -245,45 +239,6 @@ def shot_ui(shot: Shot) -> dict[str, list[typing.Any]]:
     if not path.is_file():
         write_clip(path, bytes_of(shot.image_FHWC), shot.fps)
     return {"images": [item], "animated": [True]}
-
-
-def step_watcher(
-    decoder: ShotDecoder, report: Callable[..., None], before: int = 0
-) -> Callable[[int, int, Tensor], None]:
-    """A callback for `draw_turn` that reports the steps, with `before` added, and sometimes a preview.
-
-    Previews take a fixed fraction of the time at most, on slow machines and on fast ones.
-    """
-    begun, spent = time.monotonic(), 0.0
-
-    def watch(done: int, steps: int, clean_BTCHW: Tensor) -> None:
-        nonlocal spent
-        now, picture = time.monotonic(), None
-        if done >= steps * PREVIEW_FROM and spent <= (now - begun) * PREVIEW_FRACTION:
-            with _uncompiled():
-                picture = picture_of(image_of(decoder.preview(clean_BTCHW)))
-            spent += time.monotonic() - now
-        report(before + done, picture)
-
-    return watch
-
-
-def _uncompiled() -> contextlib.AbstractContextManager:
-    """Run compiled modules uncompiled: compiling for the size of a preview does not pay."""
-    if "torch._dynamo" not in sys.modules:  # nothing is compiled yet, and importing it takes seconds
-        return contextlib.nullcontext()
-    import torch
-
-    return torch.compiler.set_stance("force_eager")
-
-
-def picture_of(image_FHWC: Tensor) -> typing.Any:
-    """The first frame as a PIL picture of preview size."""
-    from PIL import Image
-
-    picture = Image.fromarray(bytes_of(image_FHWC[:1])[0])
-    scale = PREVIEW_SIDE / max(picture.size)
-    return picture.resize((round(picture.width * scale), round(picture.height * scale)), Image.Resampling.BICUBIC)
 
 
 def video_of(image_FHWC: Tensor, fps: float) -> InputImpl.VideoFromComponents:

@@ -13,7 +13,7 @@ from ..animegamer_core.spec import step_count
 from ..animegamer_core.story.player import PlayedTurn, Player, export
 from ..animegamer_core.story.takes import MOST_TAKES, play_takes, take_seeds
 from . import comfyui
-from .drawing import SAMPLING, motion_of_turns, picture_of, sampling_inputs, shot_inputs, step_watcher, video_of
+from .drawing import SAMPLING, motion_of_turns, sampling_inputs, shot_inputs, video_of
 from .fingerprints import Fingerprints
 from .models import PACKAGES, GameModel
 from .story import choose_turn, clip_of, clip_ui, open_story, shot_path, story_ui, story_version
@@ -47,6 +47,7 @@ if typing.TYPE_CHECKING:
     from torch import Tensor
 
     from ..animegamer_core.model.sampler import OnStep
+    from ..animegamer_core.runtime.previews import MovingPreview
     from ..animegamer_core.story.story import Story
 
 MOST_AUTOPLAY = 10_000
@@ -228,16 +229,18 @@ class GameRun:
         player, count = self.player, len(instructions) + autoplay
         steps = step_count(player.settings.steps)
         report = comfyui.progress(max(1, count) * steps)
-        for index in range(count):
-            on_step = self._on_step(report, index * steps)
-            if index < len(instructions):
-                played = player.step(player.read(instructions[index]), on_step)
-            else:
-                played = next(player.autoplay(player.director(seed), 1, on_step))
-            # A turn that the story already had left no unfinished picture on the node.
-            clip = clip_of(self.story, played.turn.number) if played.drawn else None
-            report((index + 1) * steps, None if clip is None else picture_of(image_of_bytes(clip.frames[:1])))
-            self._send(played)
+        with comfyui.moving_preview(self.model.world.spec.decoder.fps) as preview:
+            for index in range(count):
+                on_step = self._on_step(report, preview, index * steps)
+                if index < len(instructions):
+                    played = player.step(player.read(instructions[index]), on_step)
+                else:
+                    played = next(player.autoplay(player.director(seed), 1, on_step))
+                # A turn that the story already had left no unfinished picture on the node.
+                clip = clip_of(self.story, played.turn.number) if played.drawn else None
+                preview.play(() if clip is None else clip.frames)
+                report((index + 1) * steps)
+                self._send(played)
 
     def output(self, files: list[Path], after: int) -> io.NodeOutput:
         """The node's outputs, with the frames of the turns after `after`, and its `ui` values."""
@@ -251,15 +254,12 @@ class GameRun:
         values |= draft_ui(self.player.settings.steps, self.model.usual.steps)
         return io.NodeOutput(moment.session, moment, images, fps, video_of(images, fps), self.story.name, ui=values)
 
-    def _on_step(self, report: typing.Callable[..., None], before: int) -> OnStep:
-        watch: list[OnStep] = []
-
+    def _on_step(self, report: typing.Callable[..., None], preview: MovingPreview, before: int) -> OnStep:
         def on_step(done: int, steps: int, clean_BTCHW: Tensor) -> None:
             if not self.story.folder.is_dir():  # anything written now would leave a broken story
                 raise ValueError(f"story {self.story.name!r} was removed from the output folder; start it again")
-            if not watch or done == 1:  # asks for the decoder only while it draws: known turns do not load it
-                watch[:] = [step_watcher(self.model.decoder_at_work(), report, before)]
-            watch[0](done, steps, clean_BTCHW)
+            report(before + done)
+            preview.step(self.model.decoder_at_work(), done, steps, clean_BTCHW)
 
         return on_step
 

@@ -311,7 +311,8 @@ def _turn_of(story: Story, turn: Turn, facts: WorldFacts | None) -> Json:
     record = None if entry.shot is None else story.shots.record(entry.shot)
     drawn = {} if record is None else record["key"]
     drawn_motion, level = drawn.get("motion"), turn.state.motion
-    steps = drawn["steps"] if isinstance(drawn.get("steps"), int) else None  # a form has no place for timesteps
+    asked = drawn.get("steps")
+    steps = asked if isinstance(asked, int) else None
     return {
         "number": turn.number,
         "instruction": turn.instruction,
@@ -323,6 +324,7 @@ def _turn_of(story: Story, turn: Turn, facts: WorldFacts | None) -> Json:
         "window": turn.window,
         "recalled": list(turn.recalled),
         "steps": steps,
+        "timesteps": ",".join(map(str, asked)) if isinstance(asked, list) else "",
         "guidance": drawn.get("guidance"),
         "draft": None if facts is None else facts.draft(steps),
         "stats": dict(turn.character),

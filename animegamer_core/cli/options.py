@@ -6,6 +6,7 @@ Also the options that several verbs share, and what the verbs show while they wo
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 import time
 import typing
@@ -19,6 +20,11 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from ..runtime.presets import PRESETS
 from ..spec import DTYPES, GUIDANCE, PROFILES, SOLVERS, Sampling, read_timesteps
+
+if typing.TYPE_CHECKING:
+    from ..media.video import Frames
+
+PICTURE_COLUMNS = 72  # of a picture on the terminal
 
 
 def parse(options: Any, words: Sequence[str], program: str, about: str) -> Any:
@@ -155,8 +161,22 @@ def note(line: str) -> None:
 def overwrite(text: str) -> None:
     """Show text on a terminal, in the place of what the last call showed."""
     if sys.stderr.isatty():
-        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.write(f"\r\x1b[K{text}" if text else "\r\x1b[J")  # nothing: also what is below
         sys.stderr.flush()
+
+
+def show_picture(frame_HWC: Frames) -> None:
+    """Show a picture below the line that the cursor is in, on a terminal of 24-bit colours: two pixels a character."""
+    from PIL import Image
+
+    size, picture = os.get_terminal_size(sys.stderr.fileno()), Image.fromarray(frame_HWC)
+    picture.thumbnail((min(size.columns, PICTURE_COLUMNS), 2 * size.lines - 4))
+    rows = [[picture.getpixel((x, y)) for x in range(picture.width)] for y in range(picture.height)]
+    half = "\x1b[38;2;{};{};{};48;2;{};{};{}m\u2580"  # its upper half in one colour, its lower half in another
+    pairs = [zip(*pair, strict=True) for pair in zip(rows[::2], rows[1::2], strict=False)]
+    lines = ["".join(half.format(*upper, *lower) for upper, lower in pair) for pair in pairs]
+    sys.stderr.write("".join(f"\n{line}\x1b[0m" for line in lines) + f"\r\x1b[{len(lines)}A")
+    sys.stderr.flush()
 
 
 class Progress:

@@ -30,9 +30,12 @@ from ..story.player import PlayedTurn, Player, PlaySettings, check_same_opening
 from ..story.story import Story
 from ..story.takes import play_takes, take_seeds
 from ..weights.adapters import open_with_adapters
-from .options import Drawing, Dtype, Flag, Preset, Profile, Progress, note, one_of, overwrite
+from .options import Drawing, Dtype, Flag, Preset, Profile, Progress, note, one_of, overwrite, show_picture
 
 if typing.TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..runtime.previews import MovingPreview
     from ..weights import World as OpenWorld
 
 UNDO, QUIT = "@undo", ("@quit", "quit", "exit")
@@ -82,10 +85,14 @@ class Play(Drawing):
     """A second GPU, such as cuda:1, for guidance's unconditional pass."""
     dtype: Dtype = "auto"
     """Number format."""
+    preview: Flag = False
+    """Show each shot on the terminal while it is drawn, as a moving picture in 24-bit colours."""
 
     def run(self) -> int:
         """Play by these options; after Ctrl-C, print how to continue."""
         import torch  # not before: --help does without
+
+        from ..runtime.previews import MovingPreview
 
         if self.resume and self.branch is not None:
             raise ValueError("--resume and --branch both say where to continue; give only one of them")
@@ -104,12 +111,14 @@ class Play(Drawing):
                 raise ValueError(f"story {name!r} has {turns} turns; add --resume or --branch N, or another --name")
             player = Player(world, story, settings, after, models, self._opening(world, story, settings))
             try:
-                if self.file or self.auto:
-                    shown = _Shown(player, player.session.next_number - 1 + len(rest) + self.auto)
-                    player.play(rest, shown.turn, _show_step)
-                    self._play_proposed(player, shown, self.auto)
-                else:
-                    self._play_typed(player)
+                with MovingPreview(show_picture, world.spec.decoder.fps) as preview:
+                    shown = _Shown(player, preview if self.preview and sys.stderr.isatty() else None)
+                    if self.file or self.auto:
+                        shown.total = player.session.next_number - 1 + len(rest) + self.auto
+                        player.play(rest, shown.turn, shown.step)
+                        self._play_proposed(player, shown, self.auto)
+                    else:
+                        self._play_typed(player, shown)
             except KeyboardInterrupt:
                 overwrite("")
                 last, how = player.session.next_number - 1, "the same command"  # which finds the turns that are saved
@@ -164,15 +173,14 @@ class Play(Drawing):
 
     def _play_proposed(self, player: Player, shown: _Shown, turns: int) -> None:
         if turns:
-            for played in player.autoplay(player.director(self.director_seed), turns, _show_step):
+            for played in player.autoplay(player.director(self.director_seed), turns, shown.step):
                 shown.turn(played)
 
-    def _play_typed(self, player: Player) -> None:
+    def _play_typed(self, player: Player, shown: _Shown) -> None:
         """Play until the input ends or the player quits. A line that cannot be played does not end the game."""
         note(f"One instruction per line; {UNDO} undoes the last turn, {AUTO} 3 plays three, quit ends the game.")
         if self.suggest:
             note("Type a number to play that proposal.")
-        shown = _Shown(player)
         while True:
             offered: Sequence[Proposal] = ()
             try:
@@ -214,7 +222,7 @@ class Play(Drawing):
                     raise ValueError(f"there is no proposal {shortened(line, 20)}; choose 1 to {len(offered)}")
                 line = offered[int(line) - 1].instruction
             check_length(line, len(player.tokenizer().encode_text(line)))
-            shown.turn(player.step(player.read(line), _show_step))
+            shown.turn(player.step(player.read(line), shown.step))
 
 
 def read_game(path: Path) -> tuple[str, ...]:
@@ -249,18 +257,21 @@ def parse_motion(text: str, table: MotionTable) -> tuple[int, float]:
         raise ValueError(f"--motion {text}: expected TURN=SCOPE or TURN=VALUEpx, such as 3=fast or 3=2.5px") from error
 
 
-def _show_step(done: int, steps: int, _: object = None) -> None:
-    overwrite(f"  drawing: step {done} of {steps}")
-
-
 class _Shown:
     """Prints turns to standard output, each with its seconds. total: turns of the game, if known."""
 
-    def __init__(self, player: Player, total: int = 0) -> None:
-        self.label, self.total = (player.session.rules or PUBLISHED_RULES).label, total
-        self.started = time.perf_counter()
+    def __init__(self, player: Player, preview: MovingPreview | None) -> None:
+        self.label, self.total = (player.session.rules or PUBLISHED_RULES).label, 0
+        self.player, self.preview, self.started = player, preview, time.perf_counter()
+
+    def step(self, done: int, steps: int, clean_BTCHW: Tensor) -> None:
+        overwrite(f"  drawing: step {done} of {steps}")
+        if self.preview is not None:
+            self.preview.step(self.player.models.decoder(), done, steps, clean_BTCHW)
 
     def turn(self, played: PlayedTurn) -> None:
+        if self.preview is not None:
+            self.preview.play()
         overwrite("")
         turn, seconds = played.turn, time.perf_counter() - self.started
         of = f"/{self.total}" if self.total >= turn.number else ""

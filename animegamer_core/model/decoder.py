@@ -185,15 +185,15 @@ class ShotDecoder(nn.Module):
 
     @torch.inference_mode()
     def preview(self, latents_BTCHW: Tensor) -> Tensor:
-        """(F, 3, H, W) frames in [-1, 1] of the first row by the tiny decoder, to show while sampling. Without one,
-        (1, 3, H/2, W/2): the first frame only, for a twentieth of decoding the shot.
+        """(F, 3, H/2, W/2) frames in [-1, 1] of the first row by the tiny decoder, to show while sampling, in a quarter
+        of the time that it takes for the shot. Without one, the first frame only, in a twentieth of the VAE's time.
 
         Pass the clean latents of `on_step`.
         """
+        small = nn.functional.avg_pool2d(latents_BTCHW[0].float(), 2)[None]
         if hasattr(self.vae, "tiny"):
-            return self._decode_tiny(self.to_vae(latents_BTCHW[:1]))[0]
-        small = nn.functional.avg_pool2d(latents_BTCHW[0, :1].float(), 2)
-        return self.decode_latents(small[None])[0]
+            return self._decode_tiny(self.to_vae(small))[0]
+        return self.decode_latents(small[:, :1])[0]
 
     @property
     def working_bytes(self) -> int:

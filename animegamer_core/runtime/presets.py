@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ..spec import UNSTATED, ModelSpec, Profile, Sampling, VaeSpec
+from ..spec import UNSTATED, ModelSpec, Profile, Sampling
+from ..weights.storage import note_of
 from .models import LoadedModels, PlaySettings
 from .optimizations import COMPILING, check_names, optimize, supported
 
@@ -61,9 +62,9 @@ class Preset:
         skip = self.skip_guidance_below
         return profile if skip is None else replace(profile, skip_guidance_below=skip)
 
-    def decodes_fast(self, vae: VaeSpec) -> bool:
-        """Whether the tiny decoder draws a world's shots."""
-        return vae.fast if self.fast is None else self.fast and bool(vae.tiny)
+    def decodes_fast(self, usual: bool, has_tiny: bool) -> bool:
+        """Whether the tiny decoder draws a world's shots. usual: whether it does so without a preset."""
+        return usual if self.fast is None else self.fast and has_tiny
 
     def precision_suffix(self, profile: Profile) -> str:
         """What an address appends to the number format, such as `+tiled`; empty if shots only differ by rounding.
@@ -149,10 +150,7 @@ def check_offloading(preset: Preset) -> None:
 
 
 def resolve_sampling(
-    spec: ModelSpec,
-    profile: Profile,
-    asked: Sampling = UNSTATED,
-    preset: Preset | None = None,
+    spec: ModelSpec, profile: Profile, asked: Sampling = UNSTATED, preset: Preset | None = None
 ) -> Sampling:
     """The sampling that is asked for; what it leaves open is the preset's; else the world's (its spec's and its
     profile's).
@@ -175,9 +173,10 @@ def sampling_in(world: World, asked: Sampling, preset: Preset | None = None) -> 
 
 def with_preset(preset: Preset, settings: PlaySettings, world: World) -> PlaySettings:
     """The settings with the preset's sampling, unless they or an adapter state their own, and its precision suffix."""
-    suffix, vae = preset.precision_suffix(world.profile), world.spec.decoder.vae
-    if preset.decodes_fast(vae) != vae.fast:
+    suffix, vae, taehv = preset.precision_suffix(world.profile), world.spec.decoder.vae, world.taehv
+    if preset.decodes_fast(vae.fast, bool(vae.tiny or taehv)) != vae.fast:
         suffix += "+full" if vae.fast else "+fast"
+        suffix += f"-{note_of(taehv).sha256[:12]}" if taehv else ""  # no part of the world's fingerprint
     return replace(settings, **sampling_in(world, settings, preset).stated(), precision_suffix=suffix)
 
 
@@ -192,7 +191,7 @@ def apply_preset(
     check_offloading(preset)
     decoder.profile = preset.adapt_profile(decoder.profile)
     decoder.tiled = preset.tiled
-    decoder.fast = preset.decodes_fast(decoder.spec.decoder.vae)
+    decoder.fast = preset.decodes_fast(decoder.spec.decoder.vae.fast, hasattr(decoder.vae, "tiny"))
     optimize(decoder, preset.optimizations)
     if any(name in COMPILING for name in preset.optimizations):
         say(f"preset {preset.name}: the first shot is compiled, which takes a minute or two")

@@ -41,12 +41,7 @@ class WorldParts:
 
     @classmethod
     def new(
-        cls,
-        spec: ModelSpec,
-        tokenizer: GameTokenizer,
-        profile: Profile,
-        seed: int = 0,
-        models: Sequence[str] = MODELS,
+        cls, spec: ModelSpec, tokenizer: GameTokenizer, profile: Profile, seed: int = 0, models: Sequence[str] = MODELS
     ) -> WorldParts:
         """Models with random weights, which depend on the seed and the model's name.
 
@@ -84,7 +79,7 @@ class WorldParts:
         if "engine" in models and world.has("engine"):
             made["engine"] = world.load_engine(dtype=dtype)
         if "decoder" in models and all(world.has(part) for part in parts_of_model("decoder")):
-            made["decoder"] = world.load_decoder(dtype=dtype)
+            made["decoder"] = world.load_decoder(dtype=dtype, playing=False)
         present = tuple(part for part in ENCODER_PARTS if world.has(part))
         if "encoder" in models and "encoder" in present:
             own = present if feature_encoders else ("encoder",)

@@ -17,10 +17,11 @@ import numpy
 import torch
 
 from ..messages import shortened
+from ..model.decoder import ShotDecoder
+from ..model.tiny_decoder import TinyDecoder
+from .keys import MappedSource, Rule, map_keys
+from .parts import check_names, narrowed
 from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, refuse_pointer
-
-if typing.TYPE_CHECKING:
-    pass
 
 _NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 _loading = threading.Lock()  # torch keeps one allow-list for all threads: one that ends would take another's away
@@ -47,6 +48,8 @@ class PickleSource(TensorSource):
         super().__init__(path, [path], tensors)
 
 
+TAEHV_WIDTHS = (256, 128, 64, 64)
+TAEHV_KEYS = (Rule(r"encoder\..+", None), Rule(r"(decoder\..+)", r"\1"))
 _STEMS = ("model", "pytorch_model", "open_clip_model", "open_clip_pytorch_model", "diffusion_pytorch_model")
 
 
@@ -73,6 +76,16 @@ def decoder_file(folder: Path) -> Path:
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file, though {latest.name} says {text!r}; download the whole folder")
     return path
+
+
+def attach_taehv(decoder: ShotDecoder, path: Path) -> None:
+    """Give a VAE the decoder in a file of TAEHV's as its tiny decoder, in place; CheckpointError for another file."""
+    found = SafetensorsSource(path) if path.suffix == ".safetensors" else PickleSource(path)
+    source = MappedSource(path, "float16", map_keys(found, TAEHV_KEYS))
+    tiny, like = TinyDecoder(decoder.spec.decoder.vae.latent_channels, TAEHV_WIDTHS), decoder.vae.dtype
+    check_names(source, tiny.state_dict())
+    tiny.load_state_dict({name: narrowed(source.tensor(name), like, source.where(name)) for name in source.mapped})
+    decoder.vae.tiny = tiny.to(decoder.unconditional_ND.device, like).requires_grad_(False)
 
 
 def _load(path: Path) -> typing.Any:

@@ -42,6 +42,8 @@ if typing.TYPE_CHECKING:
 FORMAT = 1  # raised when an older program could misread the folder
 MANIFEST = "world.json"
 TENSORS, LORA, TOKENIZER = "model", "lora", "tokenizer"  # how the names of a part's files begin
+TAEHV = ("taecvx.safetensors", "taecvx.pth")  # files of a tiny decoder that a user may put beside a world's VAE
+TAEHV_FACTOR = 8  # pixels per latent pixel along one side
 Notes = Mapping[str, FileNote]  # path below the folder, with slashes -> its checksum and size
 EMBEDDED = {"toybox": Path(__file__).parent.parent / "toybox" / "weights"}
 
@@ -226,11 +228,26 @@ class World:
         device: str | torch.device = "cpu",
         dtype: torch.dtype | None = None,
         parts: tuple[str, ...] = ("decoder", "vae"),
+        playing: bool = True,
     ) -> ShotDecoder:
-        """The shot decoder with its VAE, in eval mode; dtype and parts as for the engine and the encoder."""
-        from ..model.decoder import ShotDecoder
+        """The shot decoder with its VAE, in eval mode; dtype and parts as for the engine and the encoder.
 
-        return self._load("decoder", lambda: ShotDecoder(self.spec, self.profile), parts, device, dtype)
+        playing: also with the file `taehv`, which is no part of the world.
+        """
+        from ..model.decoder import ShotDecoder
+        from .weight_files import attach_taehv
+
+        decoder = self._load("decoder", lambda: ShotDecoder(self.spec, self.profile), parts, device, dtype)
+        if playing and "decoder" in parts and self.taehv is not None:
+            attach_taehv(decoder, self.taehv)
+        return decoder
+
+    @property
+    def taehv(self) -> Path | None:
+        """The file of the tiny decoder that a user put beside the VAE, in a world that has none of its own."""
+        fits = not self.spec.decoder.vae.tiny and self.spec.decoder.vae.spatial_factor == TAEHV_FACTOR
+        paths = (self.folder / PARTS["vae"].folder / name for name in TAEHV if fits)
+        return next((path for path in paths if path.is_file()), None)
 
     def load_encoder(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import nn
 
 from ...model.decoder import ShotDecoder
 from ...model.engine import GameEngine
@@ -71,11 +72,11 @@ def stacks_of(model: GameEngine | ShotDecoder, budget_bytes: int) -> tuple[Stack
         entries = (llm.model.embed_tokens, llm.model, llm.lm_head)
         return (StackModules("engine", llm, llm.model, tuple(llm.model.layers), entries, working),)
     transformer, vae = model.transformer, model.vae
-    blocks = tuple(transformer.transformer_blocks)
+    blocks = tuple(transformer.transformer_blocks)  # a tiny decoder is in no stack: it stays on the GPU, for previews
     decoding = model.tiled_bytes if _needs_tiles(model, budget_bytes) else model.working_bytes
     return (
         StackModules("transformer", transformer, transformer, blocks, (transformer,), model.sampling_bytes),
-        StackModules("VAE", vae, vae, (), (vae.encoder, vae.decoder), decoding),
+        StackModules("VAE", nn.ModuleList((vae.encoder, vae.decoder)), vae, (), (vae.encoder, vae.decoder), decoding),
     )
 
 
