@@ -238,7 +238,7 @@ class GameRun:
                     played = next(player.autoplay(player.director(seed), 1, on_step))
                 # A turn that the story already had left no unfinished picture on the node.
                 clip = clip_of(self.story, played.turn.number) if played.drawn else None
-                preview.play(() if clip is None else clip.frames)
+                preview.play(None if clip is None else clip.frames)
                 report((index + 1) * steps)
                 self._send(played)
 

@@ -49,12 +49,13 @@ class MovingPreview:
                 self.play(to_uint8(decoder.preview(clean_BTCHW)))  # compiling for its size does not pay
             self._spent += time.monotonic() - now
 
-    def play(self, frames: Frames | tuple[()] = ()) -> None:
+    def play(self, frames: Frames | None = None) -> None:
         """Show these frames from now on; none: nothing more, until the next preview."""
         with self._lock:
-            if len(frames):
+            if frames is not None:
                 self._show(frames[0])
-            self._later = itertools.cycle([*frames[1:], frames[0]]) if len(frames) > 1 else iter(())
+            still = frames is None or len(frames) == 1
+            self._later = iter(()) if still else itertools.cycle([*frames[1:], frames[0]])
 
     def _move(self) -> None:
         while not self._ended.wait(self._pause):
