@@ -1,6 +1,7 @@
 """A real Chromium on the page of a real ComfyUI server, shared by the tests of this folder."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,23 +24,18 @@ def world(server):  # noqa: F811
     """The world of these tests: random weights at the tiny size, or the Toybox if pictures are saved."""
     if "ANIMEGAMER_SHOTS" in os.environ:
         return "toybox"
-    from tiny_world import save_tiny_world
+    from tiny_world import SPECS, save_tiny_world
 
     if not (server.models_dir / "animegamer" / "tiny").exists():
         save_tiny_world(server.models_dir / "animegamer" / "tiny", encoder=True)
+        many = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, layers=40))
+        save_tiny_world(server.models_dir / "animegamer" / "slow", spec=many)  # before the page lists worlds
     return "tiny"
 
 
 @pytest.fixture(scope="session")
-def slow(server, world):  # noqa: F811
+def slow(world):
     """A world whose 1,000 steps last longer than a page takes to load."""
-    if world == "tiny" and not (server.models_dir / "animegamer" / "slow").exists():
-        from dataclasses import replace
-
-        from tiny_world import SPECS, save_tiny_world
-
-        spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, layers=40))
-        save_tiny_world(server.models_dir / "animegamer" / "slow", spec=spec)
     return "slow" if world == "tiny" else world
 
 
