@@ -70,6 +70,7 @@ def test_a_thing_recalls_the_turn_that_described_it():
         ("chase a white butterfly", "catch the butterflies", (1,)),
         ("open a heavy box", "carry the boxes", (1,)),
         ("hug a small child", "wave to the children", (1,)),
+        ("paint a small house", "leave the houses", (1,)),
         ("wear two red scarves, then a blue scarf", "wash the scarves", (1,)),
         ("feed a grey cat", "dance while the cat sleeps", (1,)),
         ("feed a grey cat", "dance while the grey dog sleeps", ()),

@@ -7,6 +7,7 @@ import sys
 import time
 import typing
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -111,8 +112,9 @@ class Play(Drawing):
                 raise ValueError(f"story {name!r} has {turns} turns; add --resume or --branch N, or another --name")
             player = Player(world, story, settings, after, models, self._opening(world, story, settings))
             try:
-                with MovingPreview(show_picture, world.spec.decoder.fps) as preview:
-                    shown = _Shown(player, preview if self.preview and sys.stderr.isatty() else None)
+                wanted = self.preview and sys.stderr.isatty()
+                with MovingPreview(show_picture, world.spec.decoder.fps) if wanted else nullcontext() as preview:
+                    shown = _Shown(player, preview)
                     if self.file or self.auto:
                         shown.total = player.session.next_number - 1 + len(rest) + self.auto
                         player.play(rest, shown.turn, shown.step)

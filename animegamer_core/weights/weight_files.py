@@ -17,11 +17,13 @@ import numpy
 import torch
 
 from ..messages import shortened
-from ..model.decoder import ShotDecoder
 from ..model.tiny_decoder import TinyDecoder
 from .keys import MappedSource, Rule, map_keys
 from .parts import check_names, narrowed
 from .storage import CheckpointError, SafetensorsSource, TensorSource, find_safetensors, refuse_pointer
+
+if typing.TYPE_CHECKING:
+    from ..model.decoder import ShotDecoder
 
 _NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
 _loading = threading.Lock()  # torch keeps one allow-list for all threads: one that ends would take another's away

@@ -49,7 +49,11 @@ def test_a_taehv_beside_the_vae_shows_previews_and_draws_with_turbo(tmp_path):
     spec = replace(SPECS["tiny"], decoder=replace(TINY, vae=vae))
     world = save_part(save_world(tmp_path, spec), ShotDecoder(spec))
     weights = TinyDecoder(4, TAEHV_WIDTHS).state_dict()
-    assert len(weights) == 64 and weights["decoder.7.conv.weight"].shape == (256, 256, 1, 1), "as in their file"
+    names = ("1", "7.conv", "8", "13.conv", "19.conv", "20", "22")
+    shapes = [(256, 16), (256, 256), (128, 256), (256, 128), (128, 64), (64, 64), (3, 64)]
+    theirs = TinyDecoder(16, TAEHV_WIDTHS).state_dict()
+    assert [theirs[f"decoder.{name}.weight"].shape[:2] for name in names] == shapes and len(weights) == 64
+    assert weights["decoder.7.conv.weight"].shape[2:] == (1, 1) and weights["decoder.5.conv.4.bias"].shape == (256,)
     path = tmp_path / "vae" / "taecvx.pth"
     torch.save({**weights, "encoder.0.weight": torch.zeros(64, 3, 3, 3)}, path)
     decoder, latents = world.load_decoder(), torch.randn(1, *spec.decoder.latent_shape)
