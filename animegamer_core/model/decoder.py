@@ -142,13 +142,17 @@ class ShotDecoder(nn.Module):
         guidance = self.profile.guidance if guidance is None else guidance
         scaled = Guidance(guidance, self.spec.decoder.guidance_scale, self.profile.skip_guidance_below)
         whole, skipped = (steps, 0) if start is None else partial_steps(steps, start.denoise)
-        if self.spec.decoder.predicts_clean:  # the released schedule's other amounts of noise would leave some as grain
-            whole = Schedule.of(whole).timesteps
-        schedule, first = Schedule.of(whole, self.profile.released_timesteps, skipped), noise()
+        schedule, first = self.schedule(whole, skipped), noise()
         if start is not None:
             clean = rearrange(start.latent_BCTHW.to(first), "b c t h w -> b t c h w") * self.vae.config.scaling_factor
             first = schedule.noised(clean, first)
         return solve(velocity, first, schedule, scaled, noise, on_step, solver or self.spec.decoder.solver)
+
+    def schedule(self, steps: Steps, first: int = 0) -> Schedule:
+        """The schedule by which this decoder draws; as `Schedule.of`."""
+        if self.spec.decoder.predicts_clean:  # the released schedule's other amounts of noise would leave some as grain
+            steps = Schedule.of(steps).timesteps
+        return Schedule.of(steps, self.profile.released_timesteps, first)
 
     def decode_latents(self, latents_BTCHW: Tensor) -> Tensor:
         """(B, F, 3, H, W) fp32 frames of the transformer's latents."""

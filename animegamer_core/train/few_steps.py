@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..model.decoder import ShotDecoder
 from ..model.sampler import Guidance, Schedule, solve, sqrt_alpha_cumprod
-from ..spec import Sampling, Steps
+from ..spec import Sampling
 from ..weights.lora import left_out
 from .distributed import full_tensor, reshard
 from .learners import Batch, DistillLearner, Losses, compile_for_training
@@ -136,10 +136,10 @@ class FewStepLearner(DistillLearner):
         """(B, T, C, H, W) latents of shots from the batch's noise, drawn without gradients."""
         if not by_teacher:
             with left_out(self, FAKE):
-                return _solved(partial(self._pass, self.decoder), batch, self.settings.timesteps)
+                return _solved(partial(self._pass, self.decoder), batch, self.decoder.schedule(self.settings.timesteps))
         with self._teacher() as teacher:
             steps = self.settings.teacher_steps or self.decoder.spec.decoder.steps
-            return _solved(partial(self._guided, teacher), batch, steps)
+            return _solved(partial(self._guided, teacher), batch, teacher.schedule(steps))
 
     def _made(self, clean: Tensor, batch: Batch) -> Tensor:
         """The clean latents that the student finds in noised ones, at its own timesteps.
@@ -178,14 +178,14 @@ class FewStepLearner(DistillLearner):
         return found
 
 
-def _solved(velocity: Callable[[Tensor, Batch], Tensor], batch: Batch, steps: Steps) -> Tensor:
-    """The latents at the end of some steps from the batch's noise, which decides them: DDIM draws no more."""
+def _solved(velocity: Callable[[Tensor, Batch], Tensor], batch: Batch, schedule: Schedule) -> Tensor:
+    """The latents at the end of a schedule from the batch's noise, which decides them: DDIM draws no more."""
 
     def at(latents: Tensor, timestep: int, skip_uncond: bool) -> Tensor:
         return velocity(latents, {**batch, "timesteps": torch.full_like(batch["timesteps"], timestep)})
 
     noise = batch["noise"]
-    return solve(at, noise, Schedule.of(steps), Guidance("distilled"), lambda: noise, solver="ddim")
+    return solve(at, noise, schedule, Guidance("distilled"), lambda: noise, solver="ddim")
 
 
 def check_student(trainer: Trainer, parts: WorldParts, vae: nn.Module, path: Path, write: Write) -> None:

@@ -237,14 +237,14 @@ def test_a_graph_saves_the_same_story_as_the_node(server, story):
 
 
 def test_a_page_gets_each_turn_with_progress_and_pictures(server, story):
-    events = server.listen(play(story, "Miko frobnicates", RUN, steps=10))
+    events = server.listen(play(story, "Miko frobnicates", RUN, steps=100))
     turns = [data for event, data in events if event == "animegamer.turn"]
     facts = [(turn["turn"], turn["branch"], turn["node"], turn["story"]) for turn in turns]
     assert facts == [(1, "main", "play", story), (2, "main", "play", story)]
     assert turns[1]["state"]["instruction"] == RUN
     assert (server.output_dir / turns[0]["clip"]["subfolder"] / turns[0]["clip"]["filename"]).is_file()
     done = [data["value"] for event, data in events if event == "progress"]
-    assert done == sorted(done) and done[-1] == 20 and len(set(done)) > 3
+    assert done == sorted(done) and done[-1] == 200 and len(set(done)) > 3
     kinds = [event for event, _ in events]
     assert "picture" in kinds
     assert kinds.index("animegamer.turn") < len(kinds) - 1 - kinds[::-1].index("progress"), "while the game goes on"

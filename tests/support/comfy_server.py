@@ -173,6 +173,8 @@ class ComfyServer:
             stream = line.makefile("rb")
             while stream.readline().strip():
                 pass
+            able = b'{"type": "feature_flags", "data": {"supports_preview_metadata": true}}'  # as ComfyUI's page
+            line.sendall(bytes([0x81, 0x80 | len(able)]) + bytes(4) + able)  # masked by zeros
             self.queue(prompt, client_id="listener")
             events = []
             while not events or events[-1][0] not in ("execution_success", "execution_error", "execution_interrupted"):
