@@ -165,11 +165,6 @@ class WorldParts:
         return replace(self, spec=spec)
 
 
-def without_guidance(spec: ModelSpec, timesteps: tuple[int, ...] = ()) -> ModelSpec:
-    """The spec of a model whose weights include guidance, as after stage distill, and perhaps were taught timesteps."""
-    return replace(spec, decoder=replace(spec.decoder, guidance_scale=0.0, steps=timesteps or spec.decoder.steps))
-
-
 def with_guidance(spec: ModelSpec) -> ModelSpec:
     """The spec of a model that is trained from another's weights: with guidance, which further training takes out of
     the weights if stage distill had put it in. Then the strength is that of the sizes' own spec.
