@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from animegamer_core.data.captions.pictures import (
-    SHEET_SIDE,
-    evenly,
-    frame_sheet,
-    read_references,
-    reference_sheet,
-)
+from animegamer_core.data.captions.pictures import SHEET_SIDE, evenly, frame_sheet, read_references, reference_sheet
 
 COLOURS = {"Kiki": (200, 30, 30), "Jiji": (30, 160, 30), "Ursula": (30, 30, 200)}
 

@@ -22,15 +22,7 @@ from animegamer_core.data.films.film import FilmFrame
 from animegamer_core.data.films.film_index import read_film_index, read_scenes, scenes_to_cut
 from animegamer_core.data.films.framing import Crop
 from animegamer_core.data.films.scenes import Scene
-from animegamer_core.data.films.survey import (
-    COLUMNS,
-    ROWS,
-    STEP,
-    WIDTH,
-    SceneChange,
-    StripWriter,
-    picture_height,
-)
+from animegamer_core.data.films.survey import COLUMNS, ROWS, STEP, WIDTH, SceneChange, StripWriter, picture_height
 from animegamer_core.data.games import GamePlan
 from animegamer_core.data.review import page_data
 from animegamer_core.json_files import to_type

@@ -16,10 +16,7 @@ from hypothesis import strategies as st
 from made_film import FilmTruth, make_film
 
 from animegamer_core.data.films.film import FilmFrame, read_frames
-from animegamer_core.data.films.scenes import (
-    Scene,
-    SceneFinder,
-)
+from animegamer_core.data.films.scenes import Scene, SceneFinder
 from animegamer_core.data.films.transnet import TransNet, reduced
 
 cv2 = pytest.importorskip("cv2")

@@ -14,14 +14,7 @@ from tiny_world import save_tiny_world
 from animegamer_core.__main__ import main
 from animegamer_core.evaluate.ablations import run
 from animegamer_core.evaluate.ablations.run import Ablations, Budget, Samples
-from animegamer_core.evaluate.ablations.variants import (
-    FULL,
-    GAMES,
-    PRETRAIN,
-    RECONSTRUCTION,
-    VARIANTS,
-    chosen,
-)
+from animegamer_core.evaluate.ablations.variants import FULL, GAMES, PRETRAIN, RECONSTRUCTION, VARIANTS, chosen
 from animegamer_core.evaluate.similarity import ScoringModels
 from animegamer_core.evaluate.toybox_recipe.recipe import QUICK
 from animegamer_core.evaluate.toybox_recipe.stages import Deadline

@@ -10,13 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from baseline_folders import (
-    save_flux,
-    save_image_to_video,
-    save_lora,
-    save_sdxl,
-    save_text_to_video,
-)
+from baseline_folders import save_flux, save_image_to_video, save_lora, save_sdxl, save_text_to_video
 from diffusers import CogVideoXPipeline, FluxPipeline
 from safetensors.torch import load_file, save_file
 

@@ -42,11 +42,7 @@ def test_a_picture_of_another_format_is_refused_and_starts_no_program(place, kin
     assert not mark.exists()
 
 
-FILMS = {
-    "opening": lambda film: read_opening(film, 0.0, SPECS["tiny"].decoder),
-    "clip": read_clip,
-    "sound": read_sound,
-}
+FILMS = {"opening": lambda film: read_opening(film, 0.0, SPECS["tiny"].decoder), "clip": read_clip, "sound": read_sound}
 LISTS = {
     "concat": "ffconcat version 1.0\nfile inner.mp4\n",
     "hls": "#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\ninner.mp4\n#EXT-X-ENDLIST\n",

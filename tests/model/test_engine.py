@@ -86,6 +86,7 @@ def test_prediction_is_deterministic_and_uses_the_window_only(tiny_engine):
     assert not torch.equal(last(short), last(session))
     assert not torch.equal(last(short), last(other_start))  # turn 2 saw turn 1, and turn 3 saw turn 2
     assert torch.equal(last(play(tiny_engine, LINES, 0)), last(play(tiny_engine, LINES[2:], 0)))
+    assert tiny_engine.llm.config.rms_norm_eps == 1e-5, "as of every Mistral"
 
 
 def test_query_slots_attend_to_one_another_and_to_nothing_later(tiny_engine, tiny_tokenizer):
@@ -152,7 +153,9 @@ def test_the_reply_tree_chooses_as_one_pass_per_number(name, tiny_tokenizer):
         session = GameSession(window=2)
         for line in LINES:
             state = engine.predict(session.past(), line)
-            assert (engine.levels(state), state.raw_choices) == chosen_one_by_one(engine, session.past(), line)
+            expected = chosen_one_by_one(engine, session.past(), line)
+            for one in (state, *engine.predict_all([session.past()] * 2, [line] * 2)):
+                assert (engine.levels(one), one.raw_choices) == expected
             for values, level in zip(seen, engine.levels(state), strict=True):
                 values.add(level)
             session = session.step(line, state)

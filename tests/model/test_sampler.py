@@ -52,10 +52,10 @@ def test_given_timesteps_are_sampled_with_the_numbers_of_diffusers():
     expected = noise
     for index, timestep in zip(theirs.timesteps, timesteps, strict=True):
         expected = theirs.step(velocity(expected, timestep, True), int(index), expected).prev_sample
-    schedule = Schedule.of(timesteps)
+    assert (schedule := Schedule.of(timesteps)).timesteps == timesteps
     ours = solve(velocity, noise, schedule, Guidance("distilled"), pytest.fail, solver="ddim")
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
-    assert schedule.timesteps == timesteps and sampler.partial_steps(timesteps, 1) == (timesteps, 0)
+    assert sampler.partial_steps(timesteps, 1) == (timesteps, 0) and sampler.partial_steps(8, 0.3) == (26, 18)
     begun, nearly = (sampler.partial_steps(timesteps, part)[0] for part in (0.6, 0.01))
     assert begun == (599, *(step for step in timesteps if step < 599)) and nearly[0] == 10
 

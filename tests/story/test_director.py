@@ -177,7 +177,7 @@ def test_a_worlds_rules_are_kept_with_its_stories(world, tmp_path):
     assert turn.before["stamina"] == 80 and turn.character["stamina"] in (70, 80)
     assert turn.character["social"] == 50, "nothing rises"
     assert list(rules.allowed(turn.before, dict(zip(rules.names, (1, 0, -1), strict=True))).values()) == [0, 0, -1]
-    again = Story.read(tmp_path, "tale")
+    again = Player(world, Story.read(tmp_path, "tale"), PlaySettings()).story
     assert again.rules == rules and again.session(1, 4).turns == player.story.session(1, 4).turns
     assert json.loads((tmp_path / "tale" / "story.json").read_text())["rules"]["stats"][2]["label"] == "energy"
 

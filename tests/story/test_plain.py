@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from animegamer_core.game.director import LOOKS_BACK
 from animegamer_core.game.life import Act, Life, Words
 from animegamer_core.game.plain import Reading, read_plainly
+from animegamer_core.game.state import GameSession, GameState
+from animegamer_core.story.turn import read_typed
 from animegamer_core.toybox.world import RULES, WORDS
 
 PAST = ("Character: Miko; Motion: gently dance; Background: night castle.",)
@@ -35,14 +38,16 @@ def test_a_plain_sentence_becomes_the_published_form(sentence, expected):
     assert read(sentence).instruction == f"Character: {who}; Motion: {motion}; Background: {place}."
 
 
-def test_what_is_left_out_comes_from_the_turns_before():
+def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
+    session = GameSession()
+    for who in (*["Miko"] * LOOKS_BACK, "Yuzu"):
+        session = session.step(PAST[0].replace("Miko", who), GameState(None, 1, {}))
+    assert "Character: Yuzu;" in read_typed(Life(RULES, WORDS), tiny_tokenizer, session, "she vanishes").instruction
     assert "Character: Beni, Nori;" in read("She throws her arms around him", COUPLE).instruction
     assert "Character: Miko, Taro;" in read("Taro is here. She tells him a joke").instruction
     assert "Character: Yuzu;" in read("with Miko watching, Yuzu dances").instruction
     assert read("they dance", COUPLE).instruction.startswith("Character: Nori, Beni; Motion: steadily dance;")
-    assert (
-        "Character: Nori; Motion: steadily wave hello; Background: day street" in read("he waves", COUPLE).instruction
-    )
+    assert "Nori; Motion: steadily wave hello; Background: day street" in read("he waves", COUPLE).instruction
     assert "Character: Nori, Beni;" in read("Nori talks to his friend", COUPLE).instruction
 
 

@@ -94,7 +94,7 @@ def graph(world, opening=None):
         turn = session.turns[-1]
         settings = with_preset(Preset(""), PlaySettings(), world)
         key = shot_key(world, models, settings, turn, world.motion_table.value(turn.state.motion))
-        assert key.seed == number and replace(key, seed=9) == shot_key(world, models, settings, turn, key.motion, 9)
+        assert key.seed == number and replace(key, seed=0) == shot_key(world, models, settings, turn, key.motion, 0)
         start = StartLatent(torch.zeros(1), 0.4)
         begun = shot_key(world, models, settings, turn, key.motion, start=start)
         assert begun == replace(key, latent=start.digest, denoise=0.4)

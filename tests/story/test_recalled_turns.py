@@ -67,6 +67,8 @@ def test_an_opening_picture_is_recalled_after_it_was_dropped(world, tmp_path):
     assert resumed.session.turns[-1].address == player.session.turns[-1].address
     loaded = resumed.story.load_session(resumed.story.session(CACHED_TURNS + 2, 4))
     assert loaded.recall(ASKED) == (0,), "a graph that loads the story has the picture too"
+    bare = replace(loaded, turns=(resumed.story.session(0, 4).turns[0], *loaded.turns[1:]))
+    assert predict_turn(world, resumed.models, bare, ASKED).key.recalled == (), "nobody has the picture"
 
 
 def test_a_graphs_recalled_turns_are_saved_with_it(world, tmp_path):

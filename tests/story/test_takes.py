@@ -1,6 +1,10 @@
 """A game in several takes: branches of one story, shown side by side; nothing is drawn twice."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+from PIL import Image
 
 from animegamer_core.__main__ import main
 from animegamer_core.media.video import read_clip
@@ -29,13 +33,16 @@ def shots_in(out):
 
 def test_a_game_is_played_in_takes_and_again_for_nothing(takes_of, tmp_path, monkeypatch):
     out = tmp_path / "out"
+    monkeypatch.setattr("animegamer_core.story.takes._PICTURE_TURNS", 1)
     status, said, drawn = takes_of(out)
     assert status == 0 and (drawn.count("(drawn)"), drawn.count("(known)")) == (4, 0)
     films = [str(out / "tale" / "films" / name) for name in ("takes.mp4", "takes.png")]
     assert said.splitlines() == ["seed 5  branch main", "seed 1014  branch branch-2", *films]
     story = Story.read(out, "tale")
     assert (story.branches(), story.branch, len(story.entries)) == (["main", "branch-2"], "main", 2)
-    assert read_clip(out / "tale" / "films" / "takes.mp4").frames.shape == (2 * 17, 192, 2 * 288, 3)
+    film, last = read_clip(Path(films[0])).frames, np.asarray(Image.open(films[1])).astype(int)
+    assert film.shape == (2 * 17, *last.shape) == (2 * 17, 192, 2 * 288, 3)
+    assert np.abs(last - film[17 + 8]).mean() < 3 < np.abs(last - film[8]).mean(), "the last turn"
     assert take_seeds(2, SEEDS - 1) == (SEEDS - 1, 1008)
     before = shots_in(out)
     for models in ("engine", "decoder"):

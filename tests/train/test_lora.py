@@ -62,6 +62,9 @@ def test_an_update_of_a_thousandth_keeps_its_effect_beside_16_bit_weights(wide, 
     apply_adapter(tmp_path / "joint.safetensors", "decoder", decoder)
     for name, update in updates.items():
         assert effect_error(decoder.get_submodule(name), before[name], update, rows) <= 0.01
+    apply_adapter(tmp_path / "joint.safetensors", "decoder", decoder)
+    twice = lora_of(decoder)[name].delta() - 2 * update.delta()
+    assert twice.norm() <= 0.01 * update.delta().norm()
 
 
 def test_a_whole_weight_of_some_strength_takes_the_lora_before_it_with_it(wide, tmp_path):

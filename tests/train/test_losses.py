@@ -1,38 +1,37 @@
 """Losses, learning rates and the order of samples, against values that were worked out in another way."""
 
 import itertools
+from dataclasses import replace
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import torch
 
 from animegamer_core.data.records import GameRecord
 from animegamer_core.model.sampler import sqrt_alpha_cumprod
-from animegamer_core.train.learners import rebuilding_losses
-from animegamer_core.train.losses import (
-    contrastive,
-    divergence,
-    edge_error,
-    motion_error,
-    moving_weight,
-    noised,
-    timestep_band,
-    velocity_target,
-)
+from animegamer_core.spec import SPECS
+from animegamer_core.train.learners import ContrastiveHeads, DiffusionLearner, rebuilding_losses
+from animegamer_core.train.losses import contrastive, divergence, edge_error, motion_error, moving_weight, timestep_band
 from animegamer_core.train.muon import RMS, Muon, orthogonal
 from animegamer_core.train.sampling import ClipSampler, MicroBatch, WindowSampler
 from animegamer_core.train.stages import stage_config
 
 
-def test_velocity_loss_is_the_released_weighted_loss_on_clean_latents():
+@pytest.mark.parametrize("predicts_clean, least", [(False, 0.0), (True, 0.04)])
+def test_velocity_loss_is_the_released_weighted_loss_on_clean_latents(predicts_clean, least):
     numbers = torch.Generator().manual_seed(0)
-    clean, noise, velocity = (torch.randn(3, 5, 4, 4, 6, generator=numbers, dtype=torch.float64) for _ in range(3))
+    clean, noise, velocity = (torch.randn(3, 5, 4, 4, 6, generator=numbers) for _ in range(3))
     timesteps = torch.tensor([0, 400, 999])
-    share = sqrt_alpha_cumprod(timesteps, clean).double()
-    latents = noised(clean, noise, share)
+    share = sqrt_alpha_cumprod(timesteps, clean)
+    latents = share * clean + (1 - share**2).sqrt() * noise
     predicted = share * latents - (1 - share**2).sqrt() * velocity
-    weighted = ((predicted - clean) ** 2 / (1 - share**2)).mean()
-    ours = ((velocity - velocity_target(clean, noise, share)) ** 2).mean()
-    assert weighted.item() == pytest.approx(ours.item(), rel=1e-9)
+    weighted = ((predicted - clean) ** 2 / (1 - share**2).clamp(min=least)).mean()
+    spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, predicts_clean=predicts_clean))
+    learner = DiffusionLearner(stage_config("adapt"), SimpleNamespace(spec=spec), None)
+    with mock.patch.object(learner, "_velocity", return_value=velocity):
+        ours = learner({"clean": clean, "noise": noise, "timesteps": timesteps})["loss"]
+    assert weighted.item() == pytest.approx(ours.item(), rel=1e-4)
 
 
 def test_the_losses_of_pictures_by_hand():
@@ -82,6 +81,9 @@ def test_contrastive_loss_knows_equal_captions():
     assert crossed[0] == pytest.approx(crossed[1])
     assert same < 0.7 and different.item() == pytest.approx(same.item(), abs=1e-4)
     assert contrastive(unit, unit.roll(1, 0), torch.tensor(100.0), torch.tensor([7, 7, 9])) > 10
+    heads, texts, valid = ContrastiveHeads(3, 3, 2), torch.rand(2, 5, 3), torch.arange(5).expand(2, 5) < 3
+    whole, cut = (heads.embed(texts[:, :end], valid[:, :end], texts)[0] for end in (5, 3))
+    torch.testing.assert_close(whole, cut)
 
 
 def test_every_clip_is_read_once_a_round():

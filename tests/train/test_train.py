@@ -28,7 +28,7 @@ from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.train.checkpoints import list_checkpoints, step_of
 from animegamer_core.train.engine_learner import EngineLearner, PromptTable
 from animegamer_core.train.job import short_config, train_adapter
-from animegamer_core.train.learners import DiffusionLearner
+from animegamer_core.train.learners import DiffusionLearner, VaeLearner
 from animegamer_core.train.log import draw_losses, plot_log, read_log
 from animegamer_core.train.parts import WorldParts, is_trained_lora, set_trainable
 from animegamer_core.train.run import train_stage
@@ -236,8 +236,16 @@ def test_a_tiny_decoder_learns_with_the_vae_or_alone(data, tmp_path):
     vae = dataclasses.replace(TINY.decoder.vae, tiny=(8, 8, 8))
     spec = dataclasses.replace(TINY, decoder=dataclasses.replace(TINY.decoder, vae=vae))
     parts = WorldParts.new(spec, words_tokenizer(data.folder.turns, spec), PROFILES["paper"])
+    taught = []
+    hook = parts.decoder.vae.tiny.register_forward_pre_hook(lambda _, given: taught.append(given[0].requires_grad))
     (parts, _), lines = run("vae", parts, data, tmp_path / "both", steps=2)
+    hook.remove()
+    assert taught and not any(taught), "latents do not change for its sake"
     assert {"psnr", "tiny_psnr"} <= lines[-1].keys()
+    learner = VaeLearner(tiny_config("vae", crop=(8, 16)), parts.decoder).eval()
+    learner._frames = lambda *_: torch.arange(16 * 24, dtype=torch.uint8).view(1, 1, 16, 24, 1).expand(1, 17, -1, -1, 3)
+    read = [learner.batch(data, torch.arange(1), MicroBatch(step), torch.device("cpu"))["clip"] for step in range(20)]
+    assert len({clip[0, 0, 0, 0, 0].item() for clip in read}) == 4, "every place on the grid"
     before = {name: value.clone() for name, value in parts.decoder.vae.state_dict().items()}
     alone = {"trainable": (r"^decoder\.vae\.tiny\.",), "muon": 2.0, "lr": 3e-3}
     (parts, _), lines = run("vae", parts, data, tmp_path / "alone", steps=25, **alone)

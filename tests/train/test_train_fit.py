@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from test_train import (
-    JOINT,
-    TINY,
-    losses_of,
-    new_parts,
-    run,
-    same_tensors,
-)
+from test_train import JOINT, TINY, losses_of, new_parts, run, same_tensors
 
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.parts import needed_parts

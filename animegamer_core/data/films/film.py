@@ -120,17 +120,17 @@ class FilmFile:
         else:
             frames = self._decode() if self._sought(origin + start) else iter(())
             frames = dropwhile(lambda frame: frame is None or frame.time is None, frames)
-        clock, end, damaged = Clock(origin, self.step, self.seconds), 0.0, False
+        clock, end, damaged = Clock(origin, self.step, self.seconds), 0.0, 0
         for frame in _deinterlaced(frames, self.stream):
             if frame is None:
-                damaged = True
+                damaged += 1
                 continue
-            seconds = clock.read(frame.time)
+            seconds = clock.read(frame.time, damaged)
             lost = seconds - end if damaged and seconds - end > self.step / 2 else 0.0
             if lost:
                 self._lost.append((end, seconds))
             yield seconds, frame, lost
-            end, damaged = seconds + self.step, False
+            end, damaged = seconds + self.step, 0
         if damaged and self._track_end - self.origin > end:
             self._lost.append((end, self._track_end - self.origin))
         self.broken = self._what_is_missing(end)
@@ -158,7 +158,7 @@ class FilmFile:
         return True
 
     def _decode(self) -> Iterator[VideoFrame | None]:
-        """Yield the frames from here on, and None for damage, after which frames are left out up to a key frame."""
+        """Yield the frames from here on, and None for damage and for each frame left out then, up to a key frame."""
         import av
 
         due: deque[int | None] = deque()
@@ -194,8 +194,7 @@ class FilmFile:
                     yield None
                 if frame.key_frame and not frame.is_corrupt and (now >= until or now < last < math.inf):
                     damaged = False
-                if not damaged:
-                    yield frame
+                yield None if damaged else frame
                 last = now
 
     def _packets(self) -> Iterator[tuple[Packet, bool]]:
@@ -344,14 +343,15 @@ class Clock:
         self._last = self._good = -math.inf  # the last time returned, and the last that came from the file's clock
         self._limit = seconds + _LATE if seconds else math.inf
 
-    def read(self, time: float | None) -> float:
-        """The next frame's time in seconds. time: as stored in the file, None if it has none."""
+    def read(self, time: float | None, missed: int = 0) -> float:
+        """The next frame's time in seconds. time: as stored in the file, None if it has none. missed: frames before."""
         seconds = math.nan if time is None else time + self._shift
         if self._good == -math.inf:
             self._last = self._good = 0.0 if time is None else seconds
         elif self._last < seconds <= self._limit:
             self._last, self._good, self._odd = seconds, seconds, 0
         else:
+            self._good += self._step * missed * (seconds < self._good)  # which the times after a jump back do not show
             self._odd += 1
             is_ignored = time is not None and self._odd == 1
             self._last = self._good + self._step * (0.1 if is_ignored else self._odd)
