@@ -67,12 +67,12 @@ def test_only_what_changed_runs_again(server):
     assert nodes_run(changed) == {"predict3", "show"}
     assert shown(changed)["course"][:2] == shown(first)["course"][:2]
     clips = [read_clip(saved_file(server, first)).frames.tobytes()]  # its file also holds the graph
-    for how in ({"motion": "wild"}, {"motion": "wild", "seed": 7}):
+    for how in ({"motion": "wild"}, {"motion": "wild", "seed": 0}):
         take = server.run(game(WAVE, RUN, WAVE, **how))
         assert nodes_run(take) == {"draw", "save"}
         clips.append(read_clip(saved_file(server, take)).frames.tobytes())
     assert len(set(clips)) == 3
-    again = server.run(game(WAVE, SLEEP, WAVE, motion="wild", seed=7))
+    again = server.run(game(WAVE, SLEEP, WAVE, motion="wild", seed=0))
     assert nodes_run(again) == {"predict2", "predict3", "show"}
 
 
