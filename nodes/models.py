@@ -39,7 +39,7 @@ PRECISIONS = {"auto": None, "fp32": "float32", "bf16": "bfloat16", "fp16": "floa
 PLACEMENTS = ("auto", "cpu", "engine on cpu")
 AS_WORLD = Preset(WORLD)  # as the world says
 # Core's other presets offload weights themselves; here ComfyUI manages the memory.
-OFFERED = {row.name: row for row in (AS_WORLD, *(PRESETS[name] for name in ("exact", "balanced", "live")))}
+OFFERED = {row.name: row for row in (AS_WORLD, *(PRESETS[name] for name in ("exact", "balanced", "live", "turbo")))}
 MEMORY_FRACTION = 0.9  # of a device's memory; the rest is for the desktop, the driver and other programs
 PACKAGES = ("diffusers", "transformers", "accelerate", "safetensors", "einops", "tokenizers")
 
