@@ -168,12 +168,15 @@ def test_a_shot_is_scored_against_character_text_and_the_turn_before():
             return torch.tensor([[1.0, 0.0]] * len(texts))
 
     turn, picture = small_games(1)[0].turns[0], np.full((4, 6, 3), 20, np.uint8)
-    scorer = GameScorer(ScoringModels(Reds(), Reds()), {turn.characters[0]: (picture, picture + 20)})
+    pictures = {turn.characters[0]: (picture, picture + 20)}
+    scorer = GameScorer(ScoringModels(Reds(), Reds()), pictures)
     first, second = (scorer.score(turn, np.full((17, 8, 12, 3), red, np.uint8)) for red in (50, 80))
     assert first["clip_i"] == pytest.approx((np.cos(0.3) + np.cos(0.1)) / 2)
     assert first["clip_t"] == pytest.approx(np.cos(0.5))
     assert first["clip_i_across"] is None and second["clip_i_across"] == pytest.approx(np.cos(0.3), abs=1e-6)
     assert second["dreamsim_across"] == second["clip_i_across"] and second["dreamsim"] == second["clip_i"]
+    without = GameScorer(ScoringModels(Reds()), pictures).score(turn, np.full((17, 8, 12, 3), 50, np.uint8))
+    assert without["dreamsim"] is None, "there is no such model"
     other = scorer.score(replace(turn, characters=("Qiqi", turn.characters[0])), np.full((17, 8, 12, 3), 50, np.uint8))
     assert other["clip_i"] is None, "each shot is compared with its own main character"
     assert other["clip_i_across"] == second["clip_i_across"], "each shot is compared with the one before"

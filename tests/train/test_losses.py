@@ -12,7 +12,15 @@ from animegamer_core.data.records import GameRecord
 from animegamer_core.model.sampler import sqrt_alpha_cumprod
 from animegamer_core.spec import SPECS
 from animegamer_core.train.learners import ContrastiveHeads, DiffusionLearner, rebuilding_losses
-from animegamer_core.train.losses import contrastive, divergence, edge_error, motion_error, moving_weight, timestep_band
+from animegamer_core.train.losses import (
+    contrastive,
+    divergence,
+    edge_error,
+    motion_error,
+    moving_weight,
+    timestep_band,
+    velocity_target,
+)
 from animegamer_core.train.muon import RMS, Muon, orthogonal
 from animegamer_core.train.sampling import ClipSampler, MicroBatch, WindowSampler
 from animegamer_core.train.stages import stage_config
@@ -21,17 +29,19 @@ from animegamer_core.train.stages import stage_config
 @pytest.mark.parametrize("predicts_clean, least", [(False, 0.0), (True, 0.04)])
 def test_velocity_loss_is_the_released_weighted_loss_on_clean_latents(predicts_clean, least):
     numbers = torch.Generator().manual_seed(0)
-    clean, noise, velocity = (torch.randn(3, 5, 4, 4, 6, generator=numbers) for _ in range(3))
+    clean, noise, velocity = (torch.randn(3, 5, 4, 4, 6, generator=numbers, dtype=torch.float64) for _ in range(3))
     timesteps = torch.tensor([0, 400, 999])
-    share = sqrt_alpha_cumprod(timesteps, clean)
+    share = sqrt_alpha_cumprod(timesteps, clean).double()
     latents = share * clean + (1 - share**2).sqrt() * noise
     predicted = share * latents - (1 - share**2).sqrt() * velocity
     weighted = ((predicted - clean) ** 2 / (1 - share**2).clamp(min=least)).mean()
     spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, predicts_clean=predicts_clean))
     learner = DiffusionLearner(stage_config("adapt"), SimpleNamespace(spec=spec), None)
-    with mock.patch.object(learner, "_velocity", return_value=velocity):
-        ours = learner({"clean": clean, "noise": noise, "timesteps": timesteps})["loss"]
+    with mock.patch.object(learner, "_velocity", return_value=velocity.float()):
+        ours = learner({"clean": clean.float(), "noise": noise.float(), "timesteps": timesteps})["loss"]
     assert weighted.item() == pytest.approx(ours.item(), rel=1e-4)
+    exact = ((velocity - velocity_target(clean, noise, share)) ** 2).mean()
+    assert predicts_clean or weighted.item() == pytest.approx(exact.item(), rel=1e-9)
 
 
 def test_the_losses_of_pictures_by_hand():
