@@ -123,7 +123,7 @@ class FewStepLearner(DistillLearner):
             wanted = velocity_target(made, batch["again"], sqrt_alpha)
         torch.clear_autocast_cache()  # as in `_teacher`
         with self._fake() as fake:
-            losses = {"fake": F.mse_loss(self._pass(fake, latents, batch), wanted)}
+            losses = {"fake": self._error(self._pass(fake, latents, batch), wanted, sqrt_alpha).square().mean()}
         if self.settings.gan:
             true, judge = self._compared(batch["clean"], batch)[0], self.heads["judge"]
             with torch.no_grad():

@@ -307,12 +307,17 @@ class DiffusionLearner(Learner):
     def forward(self, batch: Batch) -> Losses:
         sqrt_alpha = sqrt_alpha_cumprod(batch["timesteps"], batch["clean"])
         latents = noised(batch["clean"], batch["noise"], sqrt_alpha)
-        error = self._velocity(latents, batch).float() - self._wanted(latents, batch, sqrt_alpha)
-        if self.decoder.spec.decoder.predicts_clean:  # the velocity's error is the clean latent's, divided by the noise
-            error = error * ((1 - sqrt_alpha**2).sqrt() / LEAST_NOISE).clamp(max=1)
+        error = self._error(self._velocity(latents, batch), self._wanted(latents, batch, sqrt_alpha), sqrt_alpha)
         clean = rearrange(batch["clean"], "b t c h w -> b c t h w")
         weight = moving_weight(clean, self.settings.moving, MOVED_LATENT, around=1)
         return {"loss": (rearrange(weight, "b c t h w -> b t c h w") * error * error).mean()}
+
+    def _error(self, found: Tensor, wanted: Tensor, sqrt_alpha: Tensor) -> Tensor:
+        """The error of velocities, as losses weigh it."""
+        error = found.float() - wanted
+        if self.decoder.spec.decoder.predicts_clean:  # the velocity's error is the clean latent's, divided by the noise
+            error = error * ((1 - sqrt_alpha**2).sqrt() / LEAST_NOISE).clamp(max=1)
+        return error
 
     def _wanted(self, latents: Tensor, batch: Batch, sqrt_alpha: Tensor) -> Tensor:
         """The velocity to learn at these noised latents."""
