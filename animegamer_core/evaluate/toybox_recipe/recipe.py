@@ -10,7 +10,7 @@ from ...spec import SPECS, ModelSpec
 from ...toybox.dataset import DatasetGames
 from .probes import ProbeRecipe
 
-TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt", "tiny")
+TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt", "distill", "tiny")
 STAGES = ("data", "games", "probes", *TRAINED, "calibrate")
 
 
@@ -20,6 +20,7 @@ class Recipe:
 
     dataset_games: the games on which encoder and decoder are trained. engine_games: the games on which the engine is
     trained: more of them, with the adverbs of their clips. calibrated_on: number of training scenes for calibration.
+    student: how far the decoder's weights go towards those of stage `distill`: all the way they draw crumbs.
     changes: stage -> the fields of its StageConfig that differ from the row in recipe `scratch`.
     """
 
@@ -28,11 +29,12 @@ class Recipe:
     probes: ProbeRecipe
     calibrated_on: int
     changes: Mapping[str, Mapping[str, Any]]
+    student: float = 0.45
     spec: ModelSpec = SPECS["toybox"]
 
 
 _MUON: dict[str, Any] = {"muon": 2.0, "ema": 0.998, "lr_warmup": 60}
-# Half of the timesteps are the four that play takes. Guidance and dropout, which it needs, are left out. The adverbs of
+# Many of the timesteps are the two that play takes. Guidance and dropout, which it needs, are left out. The adverbs of
 # its clips say nothing, so that a shot moves as its motion value says, also against the words (docs/evaluation.md).
 _DECODER: dict[str, Any] = {
     **_MUON,
@@ -63,7 +65,21 @@ FULL = Recipe(
         "warmup": {**_DECODER, "steps": 60},
         "joint": {**_DECODER, "steps": 1264},
         "predict": {**_MUON, "ema": 0.999, "steps": 1400, "batch": 1024},
-        "adapt": {**_DECODER, "steps": 3500, "true_states": 0.5},
+        "adapt": {**_DECODER, "steps": 5300, "true_states": 0.5, "played_steps": 0.3},
+        "distill": {
+            **dict.fromkeys(("drop_text", "drop_text_features", "drop_image", "drop_both"), 0.0),
+            "steps": 1800,
+            "pairs": 300,
+            "timesteps": SPECS["toybox"].decoder.steps,
+            "teacher_steps": 8,
+            "fake_updates": 2,
+            "gan": 0.0,
+            "matching_lr": 3e-5,
+            "batch": 128,
+            "ema": 0.99,
+            "compile": True,
+            "true_states": 0.3,
+        },
         "tiny": {**_VAE, "trainable": (r"^decoder\.vae\.tiny\.",), "steps": 1522, "batch": 24},
     },
 )
@@ -75,6 +91,8 @@ MINIATURE: dict[str, Any] = {
     "lr_warmup": 1,
     "log_every": 1,
     "validate_every": 0,
+    "pairs": 1,
+    "collapse": 0.0,
 }
 QUICK = Recipe(
     dataset_games=DatasetGames(games=4, held_out=1, turns=5, unmatched_adverbs=0.8),

@@ -27,7 +27,7 @@ from ...toybox.splits import TRAINED_LIFE
 from ...toybox.world import vocabulary
 from ...train.distributed import processes
 from ...train.parts import MODELS, WorldParts
-from ...train.run import train_stage
+from ...train.run import stage_file, train_stage
 from ...train.stages import stage_config
 from ...train.training_data import TrainingData, add_frames
 from ...weights import open_world, save_world
@@ -259,6 +259,9 @@ def _train(
     if trained is None:
         return None
     parts, data = trained
+    if stage == "distill":
+        before = WorldParts.load(open_world(work.world)).in_memory()
+        parts = before.with_stage_files([(stage_file(out, stage), work.recipe.student)])
     if processes().is_main_process:
         parts.save(open_world(work.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
     processes().wait_for_everyone()
