@@ -3,14 +3,17 @@
 game.webp           the Toybox's first game in motion: shot, instruction, motion scope, stats
 contact-sheet.png   the same game on one picture
 autoplay.webp       twelve turns that the Toybox plays by itself
+couples.jpg         twelve couples of two films, which never met in training
+wild.jpg            sixty shots of the two quickest levels, as they come
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,15 +26,17 @@ from animegamer_core.game.director import Director  # noqa: E402
 from animegamer_core.game.state import GameSession, Turn, read_instructions, scope_name  # noqa: E402
 from animegamer_core.media.contact_sheet import contact_sheet  # noqa: E402
 from animegamer_core.media.video import Frames, to_uint8  # noqa: E402
-from animegamer_core.toybox.world import RULES  # noqa: E402
+from animegamer_core.toybox.games import sample_game  # noqa: E402
+from animegamer_core.toybox.world import RULES, Scene, instruction  # noqa: E402
 from animegamer_core.weights import open_world  # noqa: E402
 
 GAME = ROOT / "animegamer_core" / "toybox" / "games" / "first-game.txt"
-FILMS = ("game", "autoplay")
+FILMS = ("game", "autoplay", "couples", "wild")
 PICTURES = ROOT / "docs" / "pictures"
 AUTOPLAYED, AUTOPLAY_SEED = 12, 1  # turns, and the director's seed
 EVERY = 2  # of an autoplayed shot's frames; all of them would make a file of several MB
 FPS = 8
+FIRST_GAME, WILD = 1_000_000, 4.883  # of the sheets of shots; the least motion of the two quickest levels
 SHEET_WIDTH = 1100
 SHOT = (384, 256)  # width and height of a shot: the Toybox draws 288 x 192
 PAGE, MARGIN = (672, 288), 16
@@ -44,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=PICTURES)
     parser.add_argument("--turns", type=int, help="of the game (default: all)")
     parser.add_argument("--steps", type=int, help="sampling steps (default: the world's)")
-    parser.add_argument("--only", nargs="+", choices=FILMS, default=FILMS, help="which games (default: both)")
+    parser.add_argument("--only", nargs="+", choices=FILMS, default=FILMS, help="which (default: all)")
     args = parser.parse_args(argv)
     instructions = read_instructions(GAME.read_text(encoding="utf-8"))[: args.turns]
     args.out.mkdir(parents=True, exist_ok=True)
@@ -57,6 +62,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         count = AUTOPLAYED if args.turns is None else args.turns
         turns, clips = play(lambda session: director(session)[0].instruction, count, args.steps)
         save_film(args.out / "autoplay.webp", turns, [frames[::EVERY] for frames in clips], FPS // EVERY)
+    for name in ("couples", "wild"):
+        if name in args.only:
+            save_shots(args.out / f"{name}.jpg", list(scenes_of(name))[: args.turns], args.steps)
 
 
 def play(
@@ -81,6 +89,28 @@ def save_film(path: Path, turns: Sequence[Turn], clips: Sequence[Frames], fps: i
     pictures[0].save(
         path, save_all=True, append_images=pictures[1:], duration=1000 // fps, loop=0, quality=72, method=6
     )
+
+
+def scenes_of(sheet: str) -> Iterator[Scene]:
+    """The first scene of each of twelve games of new couples, or of the first sixty games that begin quick."""
+    split, count, quick = ("couple", 12, 0.0) if sheet == "couples" else ("heldout", 60, WILD)
+    games = (sample_game(seed, turns=1, split=split).scenes[0] for seed in itertools.count(FIRST_GAME))
+    return itertools.islice((scene for scene in games if scene.amplitude >= quick), count)
+
+
+def save_shots(path: Path, scenes: Sequence[Scene], steps: int | None) -> None:
+    """The middle frame of one shot of each scene, as the engine predicts it from its instruction alone."""
+    world = open_world("toybox")
+    engine, decoder = world.load_engine(), world.load_decoder()
+    columns = 3 if len(scenes) <= 12 else 6
+    size = SHOT if columns == 3 else (SHOT[0] // 2, SHOT[1] // 2)
+    sheet = Image.new("RGB", (columns * size[0], -(-len(scenes) // columns) * size[1]), PAPER)
+    for number, scene in enumerate(scenes):
+        state = engine.predict((), instruction(scene, world.motion_table.level(scene.amplitude)))
+        shot = decoder.shoot(state.representation, world.motion_table.value(state.motion), seed=number, steps=steps)
+        frame = Image.fromarray(to_uint8(shot)[len(shot) // 2]).resize(size, Image.Resampling.LANCZOS)
+        sheet.paste(frame, (number % columns * size[0], number // columns * size[1]))
+    sheet.save(path, quality=80)
 
 
 def page(turn: Turn, frame: np.ndarray) -> Image.Image:
