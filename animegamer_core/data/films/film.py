@@ -351,7 +351,8 @@ class Clock:
         elif self._last < seconds <= self._limit:
             self._last, self._good, self._odd = seconds, seconds, 0
         else:
-            self._good += self._step * missed * (seconds < self._good)  # which the times after a jump back do not show
+            if seconds < self._good:
+                self._good += self._step * missed  # times after a jump back do not show frames missed
             self._odd += 1
             is_ignored = time is not None and self._odd == 1
             self._last = self._good + self._step * (0.1 if is_ignored else self._odd)
