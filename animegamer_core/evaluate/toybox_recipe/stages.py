@@ -27,7 +27,7 @@ from ...toybox.splits import TRAINED_LIFE
 from ...toybox.world import vocabulary
 from ...train.distributed import processes
 from ...train.parts import MODELS, WorldParts
-from ...train.run import stage_file, train_stage
+from ...train.run import train_stage
 from ...train.stages import stage_config
 from ...train.training_data import TrainingData, add_frames
 from ...weights import open_world, save_world
@@ -255,13 +255,15 @@ def _train(
 
     row, out = ROWS.get(stage, stage), work.folder / "runs" / stage
     config = replace(stage_config(row), **work.recipe.changes.get(stage, {}), minutes=minutes)
+    # in memory, since other processes may be ahead of the one that writes files
+    before = [value.clone() for value in parts.decoder.transformer.parameters()] if stage == "distill" else []
     trained = train_stage(row, config, parts, data, out, on_step=work.progress(stage), device=torch.device(work.device))
     if trained is None:
         return None
     parts, data = trained
-    if stage == "distill":
-        before = WorldParts.load(open_world(work.world)).in_memory()
-        parts = before.with_stage_files([(stage_file(out, stage), work.recipe.student)])
+    if before:
+        for teacher, student in zip(before, parts.decoder.transformer.parameters(), strict=True):
+            student.data = torch.lerp(teacher.to(student), student.data, work.recipe.student)
     if processes().is_main_process:
         parts.save(open_world(work.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
     processes().wait_for_everyone()
