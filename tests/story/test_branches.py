@@ -135,11 +135,8 @@ def test_an_opening_is_read_back_with_its_picture_and_stats(tmp_path):
 def test_every_part_of_an_opening_is_in_its_address():
     plain = GameSession()
     openings = [plain.open_with("waves", picture()), plain.open_with("runs", picture())]
-    openings += [
-        plain.open_with("waves", picture(2.0)),
-        GameSession(opening={"stamina": 51, "social": 50, "entertainment": 50}),
-    ]
-    openings += [openings[-1].open_with("waves", picture())]
+    rested = GameSession(opening={"stamina": 51, "social": 50, "entertainment": 50})
+    openings += [plain.open_with("waves", picture(2.0)), rested, rested.open_with("waves", picture())]
     addresses = [opening_address(WORLD, session) for session in openings]
     assert len(set(addresses)) == 5 and None not in addresses and opening_address(WORLD, plain) is None
     assert opening_address("0" * 64, openings[0]) != addresses[0]

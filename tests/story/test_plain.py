@@ -51,9 +51,8 @@ def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
     assert "Character: Miko, Taro;" in read("Taro is here. She tells him a joke").instruction
     assert "Character: Yuzu;" in read("with Miko watching, Yuzu dances").instruction
     assert read("they dance", COUPLE).instruction.startswith("Character: Nori, Beni; Motion: steadily dance;")
-    assert (
-        "Character: Nori; Motion: steadily wave hello; Background: day street" in read("he waves", COUPLE).instruction
-    )
+    waving = read("he waves", COUPLE).instruction
+    assert "Character: Nori; Motion: steadily wave hello; Background: day street" in waving
     assert "Character: Nori, Beni;" in read("Nori talks to his friend", COUPLE).instruction
 
 

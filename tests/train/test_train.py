@@ -42,9 +42,8 @@ from animegamer_core.weights.adapter_files import adapter_facts
 from animegamer_core.weights.adapters import with_adapters
 from animegamer_core.weights.lora import apply_adapter
 
-TINY = dataclasses.replace(
-    SPECS["tiny"], name="tiny16", decoder=dataclasses.replace(SPECS["tiny"].decoder, height=16, width=24)
-)
+SMALL = dataclasses.replace(SPECS["tiny"].decoder, height=16, width=24)
+TINY = dataclasses.replace(SPECS["tiny"], name="tiny16", decoder=SMALL)
 COLOURS = {"Red": (220, 40, 40), "Green": (40, 200, 60), "Blue": (50, 60, 220)}
 MOTIONS = {"rest": 0, "walk": 1, "run": 2}
 UPDATES = {"lora_targets": LORA["joint"].lora_targets}
@@ -87,9 +86,8 @@ def small_world() -> tuple[tuple[ClipRecord, ...], tuple[GameRecord, ...], torch
                 stats={"social": 0, "entertainment": int(speed == 2), "stamina": 1 if speed == 0 else -1},
             )
         )
-    games = tuple(
-        GameRecord(f"game{g}", tuple(range(g * GAME_TURNS, (g + 1) * GAME_TURNS)), g == GAMES - 1) for g in range(GAMES)
-    )
+    played = [tuple(range(g * GAME_TURNS, (g + 1) * GAME_TURNS)) for g in range(GAMES)]
+    games = tuple(GameRecord(f"game{g}", clips, g == GAMES - 1) for g, clips in enumerate(played))
     return tuple(turns), games, torch.from_numpy(np.stack(frames))
 
 
@@ -216,8 +214,7 @@ def test_only_the_last_two_checkpoints_stay_and_a_cut_off_one_falls_back(ready, 
 @pytest.fixture(scope="module")
 def joint(ready, tmp_path_factory):
     """(adapter of stage joint, the parts that were trained)."""
-    trained = new_parts(ready)
-    out = tmp_path_factory.mktemp("joint")
+    trained, out = new_parts(ready), tmp_path_factory.mktemp("joint")
     run("joint", trained, ready, out, **JOINT)
     return out / "joint.safetensors", trained
 
@@ -286,10 +283,9 @@ def test_the_average_begins_with_nine_tenths_of_the_first_step_and_vectors_do_no
     for name, value in average.items():
         before = begun[name.removeprefix("encoder.")]
         torch.testing.assert_close(value, torch.lerp(before, plain[name], 0.9))
-        learned = not torch.equal(before, plain[name])
-        kept = 0.99 if learned and before.dim() > 1 else 1
+        kept = 0.99 if before.dim() > 1 and not torch.equal(before, plain[name]) else 1
         torch.testing.assert_close(clipped[name], before * kept, atol=1e-6, rtol=1e-5)
-        moved += learned
+        moved += kept < 1
     assert moved
 
 
@@ -320,10 +316,8 @@ def levels_of(turn):
 
 @pytest.mark.parametrize("profile", ["paper", "as_run"])
 def test_training_prompts_are_the_prompts_of_play(profile, data):
-    engine = WorldParts.new(
-        TINY, words_tokenizer(data.folder.turns, TINY), PROFILES[profile], models=("engine",)
-    ).engine
     turns = data.folder.turns
+    engine = WorldParts.new(TINY, words_tokenizer(turns, TINY), PROFILES[profile], models=("engine",)).engine
     table = PromptTable(engine, turns)
     for clips in ((3,), (1, 2), (6, 7, 8, 9, 10)):
         past = [(turns[c].instruction, levels_of(turns[c])) for c in clips[:-1]]
@@ -341,8 +335,7 @@ def test_training_prompts_are_the_prompts_of_play(profile, data):
 
 
 def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
-    parts = new_parts(data)
-    folder = data.folder
+    parts, folder = new_parts(data), data.folder
     wide = TrainingData(folder, {"frames": torch.zeros(len(folder.turns), 17, 16, 32, 3, dtype=torch.uint8)})
     bare = dataclasses.replace(folder, turns=tuple(msgspec.structs.replace(turn, motion=None) for turn in folder.turns))
     names = ("somersault", "cartwheel", "handstand", "headspin")
@@ -419,8 +412,7 @@ def test_games_shorter_than_the_window_state_what_was_trained(ready, tmp_path):
 
 
 def test_a_loss_that_is_no_number_ends_the_run(ready, tmp_path):
-    broken = ready.store["states"].clone()
-    broken[:] = float("nan")
+    broken = torch.full_like(ready.store["states"], float("nan"))
     spoilt = dataclasses.replace(ready, store={**ready.store, "states": broken})
     with pytest.raises(ValueError, match="loss is nan at step 1"):
         run("predict", new_parts(ready), spoilt, tmp_path)
@@ -442,9 +434,8 @@ def release(data) -> WorldParts:
 @pytest.mark.parametrize("stage", ["warmup", "adapt"])
 def test_release_decoder_stages_train_what_the_paper_trains(stage, release):
     decoder, encoder = copy.deepcopy(release.decoder), copy.deepcopy(release.encoder)
-    learner = DiffusionLearner(
-        dataclasses.replace(LORA[stage], checkpointing=False), decoder, None if stage == "adapt" else encoder
-    )
+    config = dataclasses.replace(LORA[stage], checkpointing=False)
+    learner = DiffusionLearner(config, decoder, None if stage == "adapt" else encoder)
     with torch.device("meta"):
         names = set_trainable(learner, LORA[stage])
     lora = [name for name in names if is_trained_lora(name)]

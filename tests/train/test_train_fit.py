@@ -28,14 +28,11 @@ def test_frozen_weights_are_loaded_in_bf16_and_trained_ones_in_fp32(stage, world
     config, exact = LORA[stage], new_parts(ready)
     parts = needed_parts(stage, config, world, ready, GPU)
     halved = 0
-    for model in ("engine", "decoder", "encoder"):
-        if getattr(parts, model) is None:
-            continue
-        wanted = getattr(exact, model).state_dict()
-        for name, value in getattr(parts, model).state_dict().items():
-            whole = matching(
-                (*config.trainable, r"^encoder\.", r"^decoder\.vae\.", "unconditional"), [f"{model}.{name}"]
-            )
+    fp32 = (*config.trainable, r"^encoder\.", r"^decoder\.vae\.", "unconditional")
+    for model, loaded in parts.models.items():
+        wanted = exact.of(model).state_dict()
+        for name, value in loaded.state_dict().items():
+            whole = matching(fp32, [f"{model}.{name}"])
             assert value.dtype is (torch.float32 if whole else torch.bfloat16), name
             assert torch.equal(value, wanted[name].to(value.dtype)), name
             halved += not whole

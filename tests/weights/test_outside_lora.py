@@ -31,9 +31,8 @@ def trained(world):
     torch.manual_seed(3)
     config = LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=TARGETS, init_lora_weights=False)
     model = get_peft_model(world.load_decoder().transformer, config)
-    return model, {
-        key.removeprefix("base_model.model."): value for key, value in get_peft_model_state_dict(model).items()
-    }
+    lora = get_peft_model_state_dict(model).items()
+    return model, {key.removeprefix("base_model.model."): value for key, value in lora}
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +59,8 @@ def write(folder, spelling, trained):
     model, lora = trained
     path = folder / f"{spelling}.safetensors"
     if spelling == "diffusers":
-        notes = {"r": RANK, "lora_alpha": ALPHA}
-        CogVideoXPipeline.save_lora_weights(
-            folder, lora, weight_name=path.name, transformer_lora_adapter_metadata=notes
-        )
+        notes = {"transformer_lora_adapter_metadata": {"r": RANK, "lora_alpha": ALPHA}}
+        CogVideoXPipeline.save_lora_weights(folder, lora, weight_name=path.name, **notes)
     elif spelling == "peft":
         model.save_pretrained(folder)
         path = folder / "adapter_model.safetensors"
