@@ -68,7 +68,6 @@ def sample_game(seed: int, *, turns: int = 10, split: str = "train", who: Sequen
         motion = _motion(rng, motions_of(split, character), motion)
         place, time = setting.step(places_of(split, character, motion))
         scene = Scene(
-            film=CHARACTERS[character].film,
             character=character,
             partner=_partner(rng, split, character, motion, place),
             motion=motion,
