@@ -115,11 +115,20 @@ MOTIONS: dict[str, Motion] = {
     )
 }
 
-# place -> its film. If the style came from a name, an engine would learn whole casts, and draw a guest as one of its own.
+# place -> its film. If names decided the style, an engine would learn whole casts, and draw a guest as one of its own.
 PLACES: dict[str, str] = {
-    **{"beach": "harbour", "forest": "meadow", "mountain": "snow", "street": "lantern", "castle": "lantern"},
-    **{"kitchen": "meadow", "bedroom": "lantern", "library": "snow", "garden": "meadow", "market": "harbour"},
-    **{"rooftop": "orbit", "classroom": "orbit"},
+    "beach": "harbour",
+    "forest": "meadow",
+    "mountain": "snow",
+    "street": "lantern",
+    "castle": "lantern",
+    "kitchen": "meadow",
+    "bedroom": "lantern",
+    "library": "snow",
+    "garden": "meadow",
+    "market": "harbour",
+    "rooftop": "orbit",
+    "classroom": "orbit",
 }
 TIMES = ("day", "night")
 PROPS = ("car", "umbrella", "scarf", "balloon", "flag", "cat")
