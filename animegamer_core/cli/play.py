@@ -154,7 +154,7 @@ class Play(Drawing):
             note(f"warning: {line}")
         if not self.preset:
             return settings, None
-        dtype = settings.dtype or (torch.float32 if settings.device == "cpu" else world.stored_dtype("decoder"))
+        dtype = settings.dtype or (world.cpu_dtype if settings.device == "cpu" else world.stored_dtype)("decoder")
         preset = preset_for_device(get_preset(self.preset), settings.device, note, dtype_name(dtype))
         settings = with_preset(preset, settings, world)
         return settings, PresetModels(world, settings, preset, note)
