@@ -254,7 +254,7 @@ def check_that_each_preset_has_its_own_decoder():
     log.removeHandler(listener)
     assert decoders[0] is decoders[1] is not decoders[2] is decoders[4] and plain.engine() is tuned.engine()
     messages = [line for line in messages if "preset" in line]
-    assert messages == ["AnimeGamer: preset exact: skipped flash3, gelu, blocks, vae: no benefit on cpu"]
+    assert messages[-1] == "AnimeGamer: preset exact: skipped flash3, gelu, blocks, vae: no benefit on cpu"
     attention = decoders[2].transformer.transformer_blocks[0].attn1
     assert hasattr(attention, "to_qkv") and not hasattr(attention, "to_q")
     state = plain.engine().predict((), TEXT).representation
