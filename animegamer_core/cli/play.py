@@ -287,7 +287,7 @@ class _Shown:
         if played.reading.typed:
             print(f"  typed: {played.reading.typed}", flush=True)
         if played.reading.unknown:
-            print(f"  not known here: {', '.join(played.reading.unknown)}", flush=True)
+            print(f"  left out: {', '.join(played.reading.unknown)}", flush=True)
         if turn.refused:
             print(f"  not counted by this world's rules: {', '.join(map(self.label, turn.refused))}", flush=True)
         if turn.recalled:
