@@ -77,10 +77,10 @@ def test_a_branch_gets_missing_shots_when_it_becomes_current_again(tmp_path):
     other = undrawn(story, first.rewind(1), "other")
     assert story.branch == "branch-2"
     story.use("main")
-    shot = shot_of(story, first.turns[0].address)
-    story.add_turn(first.turns[0], shot)
+    shot = shot_of(story, first.turns[0].address, 7)
+    story.add_turn(replace(first.turns[0], seed=7), shot)
     story.add_turn(other.turns[1], None)
-    assert story.branch == "branch-2" and [entry.shot for entry in story.entries] == [shot, None]
+    assert story.branch == "branch-2" and [(own.shot, own.seed) for own in story.entries] == [(shot, 7), (None, 0)]
     back = opened(tmp_path)
     assert back.entries == story.entries and [clip.name for clip in back.clips().values()] == ["turn-001.mp4"]
     assert states(back) == [turn.address for turn in other.turns] and texts(back) == ["one", "other"]
@@ -160,6 +160,10 @@ def test_what_was_written_into_a_record_stays_text(tmp_path):
     lines = subtitles.read_text("utf-8").split("\n")
     assert [line for line in lines if line.isdecimal()] == ["1", "2"], "no caption was put in"
     assert all(line.isprintable() and not set("{}<>") & set(line.replace("-->", "")) for line in lines)
+    for fps, clip, difference in ((12.0, frames, "at 12;"), (8.0, frames[:, :8], r"starts with \(24, 8\)")):
+        story.put_opening(GameSession((), 2).open_with(text, picture(), OpeningClip(clip, fps)))
+        with pytest.raises(ValueError, match=rf"\(24, 16\) pixels at 8 frames per second, .*{difference}"):
+            export_film(story, tmp_path / "film.mp4", opening=True)
 
 
 def test_a_story_that_was_removed_is_not_written_with_a_hole(tmp_path):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from animegamer_core.game.director import LOOKS_BACK
-from animegamer_core.game.life import Act, Life, Words
+from animegamer_core.game.life import Act, Life, Rules, Words
 from animegamer_core.game.plain import Reading, read_plainly
 from animegamer_core.game.state import GameSession, GameState
 from animegamer_core.story.turn import read_typed
@@ -41,10 +43,12 @@ def test_a_plain_sentence_becomes_the_published_form(sentence, expected):
 
 
 def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
-    session = GameSession()
+    session, restless = GameSession(rules=RULES), Rules(tuple(replace(stat, restful=False) for stat in RULES.stats))
     for who in (*["Miko"] * LOOKS_BACK, "Yuzu"):
         session = session.step(PAST[0].replace("Miko", who), GameState(None, 1, {}))
     assert "Character: Yuzu;" in read_typed(Life(RULES, WORDS), tiny_tokenizer, session, "she vanishes").instruction
+    read_in = read_typed(Life(restless, WORDS), tiny_tokenizer, session, "she sleeps").instruction
+    assert "Motion: gently sleep" in read_in, "by the rules of the game"
     assert "Character: Beni, Nori;" in read("She throws her arms around him", COUPLE).instruction
     assert "Character: Miko, Taro;" in read("Taro is here. She tells him a joke").instruction
     assert "Character: Yuzu;" in read("with Miko watching, Yuzu dances").instruction

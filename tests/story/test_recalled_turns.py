@@ -95,3 +95,6 @@ def test_play_takes_the_memory_and_names_the_remembered_turns(world, tmp_path, c
     assert "remembered" not in capsys.readouterr().out
     assert main([*common, "--memory", "recent", "--recalled-turns", "2"]) == 2
     assert "choose memory recall" in capsys.readouterr().err
+    read = (("paper", None), ("reference", 4), ("reference", None), ("as_run", 4))
+    kinds = [replace(world, trained_window=window).with_profile(profile).memory.kind for profile, window in read]
+    assert kinds == ["recall", "recall", "recent", "recent"], "as the released scripts, which have no other"

@@ -34,11 +34,12 @@ from animegamer_core.train.parts import WorldParts, is_trained_lora, set_trainab
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, stage_config
-from animegamer_core.train.trainer import learning_rate
+from animegamer_core.train.trainer import Trainer, learning_rate
 from animegamer_core.train.training_data import TrainingData, add_latents
 from animegamer_core.train.world_setup import words_tokenizer
 from animegamer_core.weights import open_world
 from animegamer_core.weights.adapter_files import adapter_facts
+from animegamer_core.weights.adapters import with_adapters
 from animegamer_core.weights.lora import apply_adapter
 
 TINY = dataclasses.replace(
@@ -164,6 +165,7 @@ def test_a_stopped_run_goes_on_with_the_same_numbers(stage, changes, ready, tmp_
     _, after = run(stage, new_parts(ready), ready, tmp_path / "parted", **changes)
     assert losses_of(before) + losses_of(after) == losses_of(unbroken)
     assert losses_of(read_log(tmp_path / "parted" / "log.jsonl")) == losses_of(unbroken)
+    assert after[0]["seconds"] > before[-1]["seconds"], "they count on"
     assert same_tensors(*(tmp_path / folder / f"{stage}.safetensors" for folder in ("whole", "parted")))
 
 
@@ -191,6 +193,7 @@ def test_a_finished_run_continues_with_more_steps(ready, tmp_path):
     longer, lines = run("towers", new_parts(ready), ready, tmp_path, steps=9, lr_warmup=3)
     assert longer and len(lines) == 3
     course = [learning_rate(dataclasses.replace(config, lr_warmup=0), step) for step in (6, 7, 8)]
+    assert [learning_rate(config, step) / config.lr for step in (0, 3, 6, 9)] == pytest.approx([1 / 3, 1, 0.51, 0.02])
     assert [line["lr"] for line in lines] == pytest.approx(course)
     assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == list(range(1, 10))
     with pytest.raises(ValueError, match="steps 9, now it is 6"):
@@ -254,7 +257,7 @@ def test_a_tiny_decoder_learns_with_the_vae_or_alone(data, tmp_path):
     assert changed and all(name.startswith("tiny.") for name in changed)
 
 
-def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data, tmp_path):
+def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data, places, tmp_path):
     parts = new_parts(data)
     parts.decoder.vae.encoder.conv_out.conv.bias.data += 1  # a mean, which the scale leaves out
     (trained, left), [row, *_] = run("vae", parts, data, tmp_path, steps=1, kl=0.5)
@@ -267,21 +270,26 @@ def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data,
     assert "latents" not in left.store
     other = new_parts(data).with_stage_files([(tmp_path / "vae.safetensors", 1.0)])
     assert other.spec == trained.spec and other.decoder.vae.config.scaling_factor == factor
-    half = new_parts(data).decoder
-    apply_adapter(tmp_path / "vae.safetensors", "decoder", half, 0.5)
+    world = open_world(places[1])
+    half = with_adapters(world, ((str(tmp_path / "vae.safetensors"), 0.5),)).load_decoder()
     assert half.vae.config.scaling_factor == pytest.approx((1 + factor) / 2)
+    world.refit("decoder", half)
+    assert half.vae.config.scaling_factor == 1
 
 
-def test_the_average_begins_with_nine_tenths_of_the_first_step(ready, tmp_path):
-    begun = new_parts(ready).encoder.state_dict()
-    for name, ema in (("plain", 0.0), ("average", 0.999)):
-        run("towers", new_parts(ready), ready, tmp_path / name, steps=1, lr_warmup=0, ema=ema)
-    plain, average = (load_file(tmp_path / name / "towers.safetensors") for name in ("plain", "average"))
-    moved = 0
+def test_the_average_begins_with_nine_tenths_of_the_first_step_and_vectors_do_not_decay(ready, tmp_path):
+    begun, files = new_parts(ready).encoder.state_dict(), []
+    for changes in ({"ema": 0.0}, {"ema": 0.999}, {"ema": 0.0, "clip": 1e-13, "weight_decay": 10.0}):
+        run("towers", new_parts(ready), ready, tmp_path / f"{changes}", steps=1, lr_warmup=0, **changes)
+        files.append(load_file(tmp_path / f"{changes}" / "towers.safetensors"))
+    moved, (plain, average, clipped) = 0, files
     for name, value in average.items():
         before = begun[name.removeprefix("encoder.")]
         torch.testing.assert_close(value, torch.lerp(before, plain[name], 0.9))
-        moved += not torch.equal(before, plain[name])
+        learned = not torch.equal(before, plain[name])
+        kept = 0.99 if learned and before.dim() > 1 else 1
+        torch.testing.assert_close(clipped[name], before * kept, atol=1e-6, rtol=1e-5)
+        moved += learned
     assert moved
 
 
@@ -299,6 +307,10 @@ def test_both_conditions_are_dropped_as_often_as_the_stage_says(stage, ready):
             assert lost.all() == lost.any() == (chance == 1)
         assert (batch["motion"] == 0).all() == (chance == 1)
         assert ((batch["clean"] - mean) / deviation).std() == pytest.approx(1, abs=0.1), "a sample, not the mean"
+    for option, lost in {"drop_text_features": ["text"], "drop_image": ["image"]}.items() if stage == "joint" else ():
+        learner = DiffusionLearner(tiny_config(stage, drop_both=0.0, **{option: 1.0}), parts.decoder, parts.encoder)
+        batch = learner.batch(ready, torch.arange(4), MicroBatch(0), torch.device("cpu"))
+        assert [name for name in nothing if not batch[name].any()] == lost
     assert [stage_config(name, "scratch").drop_both for name in ("adapt", "distill")] == [0.1, 0.0]
 
 
@@ -399,7 +411,10 @@ def test_predictions_for_the_decoder_are_those_of_play(ready):
 
 
 def test_games_shorter_than_the_window_state_what_was_trained(ready, tmp_path):
-    run("predict", new_parts(ready), ready, tmp_path, window=GAME_TURNS)
+    (parts, _), lines = run("predict", new_parts(ready), ready, tmp_path, window=GAME_TURNS, validate_every=6)
+    config = tiny_config("predict", window=GAME_TURNS)
+    averaged = Trainer("predict", config, EngineLearner(config, parts.engine, ready), ready).validate()
+    assert lines[-1]["held_out_loss"] == pytest.approx(averaged["held_out_loss"]), "of the weights that are saved"
     assert adapter_facts(tmp_path / "predict.safetensors").reading.window == GAME_TURNS - 1
 
 

@@ -87,7 +87,7 @@ def test_play_computes_what_training_reached_and_draws_it(dataset, published, tm
     assert (first - wanted[0]).square().mean() > 10 * error, "read otherwise, the same weights predict something else"
 
     world = open_with_adapters(published.folder, [str(predict), str(adapt)])
-    assert (world.profile.name, world.window, world.warnings) == (profile, 2, ())
+    assert (world.profile.name, world.window, world.warnings_for(2)) == (profile, 2, ()) != world.warnings_for(3)
     levels = [turn.state.motion for turn in story.session(TURNS, 2).turns]
     assert [motion for _, motion in drawn] == [world.motion_table.value(level) for level in levels]
     assert torch.equal(torch.stack([state for state, _ in drawn]), states)
