@@ -20,10 +20,12 @@ export function addWords(node, say, app, fit) {
     },
   });
   const element = el("div", { class: "ag ag-play ag-in-node ag-node-words" }, list.element);
-  const height = () => (list.element.open ? OPEN : CLOSED);
+  let rows = CLOSED; // known to the graph only when the node is fitted: it would grow by itself before, and stay so
+  const height = () => rows;
   const how = { serialize: false, hideOnZoom: false, getMinHeight: height, getMaxHeight: height };
   let known = {};
   list.element.addEventListener("toggle", async () => {
+    rows = list.element.open ? OPEN : CLOSED;
     fit();
     if (!list.element.open) return;
     const loader = (app.rootGraph ?? app.graph).nodes.find(({ comfyClass }) => comfyClass === "LoadAnimeGamer");

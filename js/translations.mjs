@@ -42,7 +42,7 @@ const en = {
   carried: "With",
   untried: "Training never showed {pairs}",
   readAs: "Read as: {text}",
-  leftOut: "Not known here: {words}",
+  leftOut: "Left out: {words}",
   typed: "Typed: {text}",
   useReading: "Use this text",
   asTyped: "Play as typed",
@@ -182,7 +182,7 @@ const en = {
   trainingDone: "Training of {run} has finished",
   trainingDoneHelp: "{stage}: {steps} steps",
   trainingBroken: "Training of {run} stopped",
-  trainingBrokenHelp: "{stage}: the node says why; run it again to continue.",
+  trainingBrokenHelp: "{stage}: unless you stopped it, the node says why. Run it again to continue.",
 };
 
 const zh = {
@@ -227,7 +227,7 @@ const zh = {
   carried: "带着",
   untried: "训练中从未同时出现：{pairs}",
   readAs: "读作：{text}",
-  leftOut: "这里不认识：{words}",
+  leftOut: "没有画出：{words}",
   typed: "输入：{text}",
   useReading: "使用这段文字",
   asTyped: "按输入原样播放",
@@ -367,7 +367,7 @@ const zh = {
   trainingDone: "{run} 的训练已完成",
   trainingDoneHelp: "{stage}：{steps} 步",
   trainingBroken: "{run} 的训练已停止",
-  trainingBrokenHelp: "{stage}：原因见节点；再次运行即可继续。",
+  trainingBrokenHelp: "{stage}：若不是您停止的，原因见节点。再次运行即可继续。",
 };
 
 const ja = {
@@ -412,7 +412,7 @@ const ja = {
   carried: "持ち物",
   untried: "学習では一緒に現れていません：{pairs}",
   readAs: "読み替え：{text}",
-  leftOut: "ここでは知らない言葉：{words}",
+  leftOut: "描かれないもの：{words}",
   typed: "入力：{text}",
   useReading: "この文を使う",
   asTyped: "入力のまま遊ぶ",
@@ -552,7 +552,7 @@ const ja = {
   trainingDone: "{run} の学習が完了しました",
   trainingDoneHelp: "{stage}：{steps} ステップ",
   trainingBroken: "{run} の学習が止まりました",
-  trainingBrokenHelp: "{stage}：理由はノードにあります。もう一度実行すると続きから始まります。",
+  trainingBrokenHelp: "{stage}：ご自身で止めたのでなければ、理由はノードにあります。もう一度実行すると続きから始まります。",
 };
 
 export const TABLES = { en, zh, ja };

@@ -166,8 +166,7 @@ class GameModel:
     def _dtype(self, kind: str) -> torch.dtype:
         import torch
 
-        # 16-bit numbers are slower than float32 on a CPU, so the choice is ignored there.
-        if self._devices(kind)[0].type == "cpu":
-            return torch.float32
+        if self._devices(kind)[0].type == "cpu":  # the choice is ignored there: many are slower with 16-bit numbers
+            return self.world.cpu_dtype(kind)
         chosen = PRECISIONS[self.number_type]
         return self.world.stored_dtype(kind) if chosen is None else getattr(torch, chosen)

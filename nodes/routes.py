@@ -374,7 +374,7 @@ async def _check(request: web.Request) -> tuple[int, Json]:
             "reading": reading.instruction if reading.typed else None,
             "words": list(reading.unknown),
             "draft": facts and facts.draft(asked.steps or None),
-            "nearest": {word: words.nearest(word) for word in reading.unknown},
+            "nearest": {word: [near for near in words.nearest(word) if near != word] for word in reading.unknown},
             "untried": words.untried_in(reading.instruction),
         }
 

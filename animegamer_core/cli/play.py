@@ -154,7 +154,7 @@ class Play(Drawing):
             note(f"warning: {line}")
         if not self.preset:
             return settings, None
-        dtype = settings.dtype or (torch.float32 if settings.device == "cpu" else world.stored_dtype("decoder"))
+        dtype = settings.dtype or (world.cpu_dtype if settings.device == "cpu" else world.stored_dtype)("decoder")
         preset = preset_for_device(get_preset(self.preset), settings.device, note, dtype_name(dtype))
         settings = with_preset(preset, settings, world)
         return settings, PresetModels(world, settings, preset, note)
@@ -287,7 +287,7 @@ class _Shown:
         if played.reading.typed:
             print(f"  typed: {played.reading.typed}", flush=True)
         if played.reading.unknown:
-            print(f"  not known here: {', '.join(played.reading.unknown)}", flush=True)
+            print(f"  left out: {', '.join(played.reading.unknown)}", flush=True)
         if turn.refused:
             print(f"  not counted by this world's rules: {', '.join(map(self.label, turn.refused))}", flush=True)
         if turn.recalled:

@@ -113,7 +113,7 @@ class WorldPlayer:
             "window": window,
             "memory": asdict(memory),
             **self._sampling,
-            "precision": settings.precision,
+            "precision": settings.precision_in(world),
             "motion_table": asdict(world.motion_table),
             "uncalibrated_values": list(self._uncalibrated.values),
         }

@@ -77,7 +77,8 @@ class Director:
         for number in range(count):  # with others to choose from, the last one goes on, the others stay
             setting = on if number == count - 1 else _last_setting(past, on)
             known = [act for act in self.words.acts if self._tried(act, main, setting[0], alone=count > 1)]
-            known = known or [act for act in self.words.acts if self.words.tried(act.phrase, setting[0])]
+            for one in (main, setting[0]):  # where training showed no such act there: one of the character, or place
+                known = known or [act for act in self.words.acts if self.words.tried(one, act.phrase)]
             acts = _likely_acts(rng, past, self.words, known, session.character, rules)
             found.update([(act, setting) for act in acts if act not in found][:1])
         return tuple(
@@ -190,7 +191,7 @@ def _setting(rng: random.Random, past: Sequence[_Past], words: Words, main: str)
     places = [turn.place for turn in past if turn.place in words.places]
     times = [turn.time for turn in past if turn.time in words.times]
     known = [place for place in words.places if words.tried(main, place)]
-    place = _go_on(rng, places, known if len(known) >= FEWEST_PLACES else words.places, PLACE_TURNS)
+    place = _go_on(rng, places, known or words.places, PLACE_TURNS)
     return place, _go_on(rng, times, words.times, TIME_TURNS)
 
 

@@ -32,6 +32,7 @@ _ENDINGS = [row.split("-") for row in "ies-y ves-f ied-y es- s- ed- ing- ing-e e
 _GRAMMAR = ("over", "then", "light", "denying")  # the kinds of words that mean nothing by themselves
 _VERBS = ("acts", "moves", "stances", "going")
 _VAGUE = {"acts": 0, "nouns": 0, "moves": 2, "hints": 10, "stances": 11, "going": 12}  # in saying what is done
+_SHOWN = ("who", "acts", "nouns", "places", "things")
 # The kinds to look for, the likely ones first: in a phrase, by its preposition, and elsewhere.
 _FIRST = ("who", "then", "denying")
 _IN_PHRASE = {
@@ -89,9 +90,9 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     strange = sum(find.kind == STRANGE for find in finds)
     half = 2 * strange > len(finds) and ENGLISH["somebody's"].isdisjoint(text.lower().split())
     pronouns = {find.typed.lower() for find in finds if find.kind == "pronoun"} - ENGLISH["nobody"]
-    somebody = pronouns or any(find.exact and find.kind in ("who", "acts", "nouns", "places") for find in finds)
+    somebody = pronouns or any(find.exact and find.kind in _SHOWN for find in finds)
     by_chance = not somebody and strange > 0 and (done is None or _VAGUE[done.kind] > 9 or half)
-    if act is None or not finds or by_chance:
+    if act is None or not finds and ENGLISH["repeating"].isdisjoint(_plain(text)) or by_chance:
         known = "; ".join(known.phrase for known in words.acts[:3])
         like = f"this world shows nothing like {shortened(text, 60)!r}; say what somebody does, for example: {known}"
         raise ValueError(f"{like}; a text in double quotes is played as it is")
@@ -104,10 +105,11 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     carried = thing and (f" with a {look} {thing}" if look else f" with the {thing}")
     shown = (tuple(name for name in names_of(part["who"]) if name in words.characters) for part in before)
     usual = words.adverbs[: 2 if life.rules.is_restful(act.change) else 3]  # from still on: gentle, or in the middle
+    place = place or _best(finds, "places", clause) or next(iter(words.places), "")
     instruction = Instruction(
         _who(finds, done, act, words, list(filter(None, shown))),
         act.phrase + carried,
-        place or next(iter(words.places), ""),
+        place,
         _best(now, "adverbs", clause) or (usual[-1][0] if usual else ""),
         time or next(iter(words.times), ""),
     )
@@ -139,7 +141,7 @@ def _who(
     """Who does it: the subject of its clause, or of one before, else who was on; and with an act for two, a friend.
     shown: the characters of the turns before, the last turn first.
     """
-    people, recent = _people(finds, words, shown), [name for names in shown for name in names]
+    people, recent = _people(finds, done, words, shown), [name for names in shown for name in names]
     clause = done.clause if done else min((find.clause for find, _ in people), default=0)
     subjects = [(find.clause, name) for find, name in people if find.by in ("", "of") and find.clause <= clause]
     named = [name for at, name in subjects if at == subjects[-1][0]]
@@ -154,7 +156,9 @@ def _who(
     return tuple(dict.fromkeys(named))
 
 
-def _people(finds: Sequence[_Find], words: Words, shown: Sequence[tuple[str, ...]]) -> list[tuple[_Find, str]]:
+def _people(
+    finds: Sequence[_Find], done: _Find | None, words: Words, shown: Sequence[tuple[str, ...]]
+) -> list[tuple[_Find, str]]:
     """Whom names and pronouns mean: "she" the first in a clause before, or else the last one on, who is a she."""
     called, recent = dict(words.pronouns), [name for names in shown for name in names]
     people: list[tuple[_Find, str]] = []
@@ -168,7 +172,7 @@ def _people(finds: Sequence[_Find], words: Words, shown: Sequence[tuple[str, ...
             couple = next((names for names in shown if len(names) > 1 and set(names).issuperset(earlier)), recent)
             meant = list(dict.fromkeys(earlier if len(set(earlier)) > 1 else (*earlier, *couple)))[:2]
         elif find.kind == "pronoun" and pronoun not in ENGLISH["nobody"]:
-            subject = (earlier or recent)[:1] if find.by else []  # as in "hugs him", where it is left out
+            subject = (earlier or recent)[:1] if find.by and done else []  # as in "hugs him", not "give her a cat"
             here = [name for one, name in people if one.clause == find.clause] or subject
             here += [one.meant for one in finds if one.kind == "who" and one.clause >= find.clause]
             there = [name for name in (*earlier, *recent, *words.characters) if name not in here]
@@ -191,13 +195,8 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
         is_object = token == "her" and (not after.isalpha() or after in _FUNCTION_WORDS | _NEW_CLAUSE)
         if kind == "who" or token in _PRONOUNS or is_object:
             if joined != index:
-                role = (
-                    plain[index - 1]
-                    if index and plain[index - 1] in _PREPOSITIONS
-                    else "verb"
-                    if acted or token in _CASES
-                    else ""
-                )
+                role = "verb" if acted or token in _CASES else ""
+                role = plain[index - 1] if index and plain[index - 1] in _PREPOSITIONS else role
             yield _Find(kind or "pronoun", meant, _SHORT.sub("", typed), kind == "who", role, clause, turn)
             acted, joined = acted or role == "" and token not in ENGLISH["nobody"], index + count
             if token == tokens[index].lower():  # and not as in "with Pico's umbrella"

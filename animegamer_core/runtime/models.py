@@ -54,12 +54,11 @@ class PlaySettings(Sampling):
         """The number of past turns that the engine of a world reads."""
         return world.window if self.window is None else self.window
 
-    @property
-    def precision(self) -> str:
+    def precision_in(self, world: World) -> str:
         """The number format in addresses, since results depend on it."""
-        if self.dtype is not None:
-            return dtype_name(self.dtype)
-        return "float32" if self.device.startswith("cpu") else "stored"
+        if self.dtype is None and not self.device.startswith("cpu"):
+            return "stored"
+        return dtype_name(self.dtype or world.cpu_dtype("decoder"))
 
 
 class Models(typing.Protocol):
@@ -87,7 +86,7 @@ class LoadedModels:
 
     @property
     def precision(self) -> str:
-        return self.settings.precision
+        return self.settings.precision_in(self.world)
 
     def engine(self) -> GameEngine:
         return self._once("engine", self._load_engine)

@@ -151,8 +151,7 @@ def load_model(
     """A model from `build`, with the tensors of these parts; names and shapes must match exactly.
 
     Parameters have no memory of their own before, so host memory holds one copy at most.
-    dtype None: float32 on the CPU, where 16-bit is slower; elsewhere as stored, float32 as the source's half. Parts of
-    the model without a source stay on the meta device.
+    dtype None: as stored, float32 as the source's half. Parts of the model without a source stay on the meta device.
     """
     import torch
 
@@ -168,6 +167,17 @@ def load_model(
     model.load_state_dict(state, strict=True, assign=True)
     _finish(model, target)
     return model.eval()
+
+
+def on_cpu(stored: torch.dtype) -> torch.dtype:
+    """The type in which this CPU computes with weights of a stored type: float32, or bfloat16 for weights in 16 bits
+    where the CPU multiplies bfloat16 itself, in about half the time; elsewhere 16-bit numbers are slower.
+    """
+    import torch
+
+    can = getattr(torch.cpu, "get_capabilities", dict)()
+    native = can.get("avx512_bf16") or can.get("amx_bf16")
+    return torch.bfloat16 if native and stored != torch.float32 else torch.float32
 
 
 class Stored(typing.NamedTuple):
@@ -208,9 +218,7 @@ def _placed(source: TensorSource, name: str, device: torch.device, dtype: torch.
     tensor = source.tensor(name)
     if not tensor.is_floating_point():
         return tensor.to(device)
-    if dtype is None and device.type == "cpu":
-        dtype = torch.float32
-    elif dtype is None:
+    if dtype is None:
         dtype = getattr(torch, source.half) if tensor.dtype == torch.float32 else tensor.dtype
     return narrowed(tensor.to(device), dtype, source.where(name))
 

@@ -130,6 +130,14 @@ class TensorSource:
         return f"{self.path}: {key!r}"
 
 
+def matrix_dtype(source: TensorSource) -> torch.dtype:
+    """The type that a part's matrices are read in; CheckpointError if it has none."""
+    matrix = next((key for key in source.keys() if len(source.shape(key)) > 1), None)  # noqa: SIM118
+    if matrix is None:
+        raise CheckpointError(f"{source.path}: has no matrix; expected the weights of a model")
+    return source.dtype(matrix)
+
+
 class SafetensorsSource(TensorSource):
     """The tensors of safetensors files; those in 8 bits (see `in_8_bits`) are read as what they stand for."""
 

@@ -26,8 +26,8 @@ from ..game.recall import RECALL, RECENT, Memory
 from ..game.state import DEFAULT_WINDOW, MotionTable
 from ..spec import LARGEST, UNSTATED, ModelSpec, Profile, Reading, Sampling, get_profile
 from .adapter_files import PLAYED, Adapters, adapter_checksum, adapter_facts
-from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, LoraUpdates, load_model, parts_of_model, read_lora
-from .storage import CheckpointError, FileNote, SafetensorsSource, TensorSource, note_of, read_json
+from .parts import ENCODER_PARTS, PARTS, PLAY_PARTS, LoraUpdates, load_model, on_cpu, parts_of_model, read_lora
+from .storage import CheckpointError, FileNote, SafetensorsSource, TensorSource, matrix_dtype, note_of, read_json
 
 if typing.TYPE_CHECKING:
     import torch
@@ -209,15 +209,16 @@ class World:
 
         if model not in self._stored_dtypes:
             source = self._sources((model,))[model]
-            matrix = next((key for key in source.keys() if len(source.shape(key)) == 2), None)  # noqa: SIM118
-            if matrix is None:
-                raise CheckpointError(f"{source.path}: has no matrix; expected the weights of the {model}")
-            dtype = source.dtype(matrix)
+            dtype = matrix_dtype(source)
             self._stored_dtypes[model] = getattr(torch, source.half) if dtype == torch.float32 else dtype
         return self._stored_dtypes[model]
 
+    def cpu_dtype(self, part: str) -> torch.dtype:
+        """The type that a part of a world, such as `decoder` or `vae`, gets by default on this CPU (see `on_cpu`)."""
+        return on_cpu(matrix_dtype(self._sources((part,))[part]))
+
     def load_engine(self, device: str | torch.device = "cpu", dtype: torch.dtype | None = None) -> GameEngine:
-        """The game engine, in eval mode. dtype None: float32 on the CPU, else as stored (float32 as 16 bits)."""
+        """The game engine, in eval mode. dtype None: on a CPU as `cpu_dtype`, else as stored (float32 as 16 bits)."""
         from ..model.engine import GameEngine
 
         tokenizer = self.tokenizer()
@@ -270,6 +271,8 @@ class World:
         dtype: torch.dtype | None,
     ) -> typing.Any:
         """A model with its weights; LoRA of 16-bit weights stays unmerged."""
+        if dtype is None and str(device).startswith("cpu"):
+            dtype = self.cpu_dtype(parts[0])
         model = load_model(build, self._sources(parts), device, dtype)
         for part in parts:
             if updates := self.lora(part):

@@ -143,10 +143,15 @@ def test_a_saved_workflow_shows_the_state_again_after_a_reload(comfy, server):
 def test_the_words_of_the_world_are_clicked_into_the_fields(comfy):
     fields = {"character": "Miko", "adverb": "gently", "motion": "dance", "time": "day", "place": "beach", "story": ""}
     comfy.load_prompt({"1": load(world="toybox"), "2": node("ComposeGameInstruction", **fields)})
+    height = "() => app.graph.getNodeById(2).size[1]"
+    closed = comfy.page.evaluate(height)
     comfy.page.locator(".ag-node-words summary").click()
     for word in ("Taro", "swiftly", "forest"):
         comfy.page.locator(".ag-node-words").get_by_role("button", name=word, exact=True).click()
     comfy.shot("compose-words")
+    assert comfy.page.evaluate(height) > closed
+    comfy.page.locator(".ag-node-words summary").click()
+    comfy.page.wait_for_function(f"() => ({height})() <= Math.max({closed}, app.graph.getNodeById(2).computeSize()[1])")
     prompt = comfy.page.evaluate("async () => (await app.graphToPrompt()).output")
     assert prompt["2"]["inputs"] == fields | {"character": "Miko, Taro", "adverb": "swiftly", "place": "forest"}
 

@@ -90,7 +90,20 @@ def test_nothing_is_proposed_together_that_training_never_showed_together():
             assert novelties(casting) == SEEN, turn.instruction
 
 
-@pytest.mark.parametrize("begun", ["Character: Miko; Motion: run; Background: day beach.", "Nori swims at a beach", ""])
+def test_a_world_of_one_short_film_is_proposed_as_the_film_shows_it():
+    acts = [WORDS.act_of(phrase) for phrase in ("jump", "swim")]
+    red, sunny = [("Red", name) for name in ("jump", "field")], [("Sunny", name) for name in ("swim", "sky")]
+    untried = (*red, *sunny, ("jump", "sky"), ("swim", "field"))
+    cast = {"characters": ("Red", "Sunny"), "acts": acts, "places": ("field", "sky"), "pronouns": ()}
+    known = replace(WORDS, **cast, untried=untried)
+    for seed in range(20):
+        offered = Director(known, seed)(GameSession(rules=RULES), 3)
+        assert offered and not any(known.untried_in(one.instruction) for one in offered)
+
+
+@pytest.mark.parametrize(
+    "begun", ["Character: Miko; Motion: run; Background: day beach.", "Nori swims at the beach", ""]
+)
 def test_proposals_to_choose_from_continue_the_story(begun):
     for seed in range(20):
         session = GameSession(rules=RULES)

@@ -24,13 +24,13 @@ from ...spec import PROFILES
 from ...toybox.calibration import CALIBRATED_VALUES, DATA_VALUES, values_note
 from ...toybox.dataset import write_dataset
 from ...toybox.splits import TRAINED_LIFE
-from ...toybox.world import vocabulary
+from ...toybox.world import Scene, vocabulary
 from ...train.distributed import processes
 from ...train.parts import MODELS, WorldParts
 from ...train.run import train_stage
 from ...train.stages import stage_config
 from ...train.training_data import TrainingData, add_frames
-from ...weights import open_world, save_world
+from ...weights import World, open_world, save_world
 from ...weights.parts import ENCODER_PARTS
 from .calibrate import decoder_response, played_states
 from .probes import build_probes
@@ -271,24 +271,36 @@ def _train(
 
 
 def _calibrate(work: BuildDir) -> None:
-    """Set the calibrated motion values of the world, measured on shots of training scenes."""
-    world = open_world(work.world)
-    engine, encoder = world.load_engine(work.device), world.load_encoder(work.device)
-    scenes = [row[0] for row in work.recipe.dataset_games.scenes().values()][: work.recipe.calibrated_on]
-    measured = work.measured_table()
-    states, decoder = played_states(scenes, measured, engine, encoder), world.load_decoder(work.device)
-    table = decoder_response(measured, decoder, states, work.progress("calibrate")).calibrated(measured)
+    games, measured = work.recipe.dataset_games.scenes().values(), work.measured_table()
+    scenes = [row[0] for row in games][: work.recipe.calibrated_on]
+    table = calibrate_world(open_world(work.world), measured, scenes, work.device, work.progress("calibrate"))
     work.say(f"calibrate: shots move {measured.values} px when conditioned on {table.values}")
-    provenance = {**world.provenance, CALIBRATED_VALUES: values_note(table)}
+
+
+def calibrate_world(
+    world: World,
+    measured: MotionTable,
+    scenes: Sequence[Scene],
+    device: str,
+    on_shot: Callable[[int, int], None] | None = None,
+) -> MotionTable:
+    """Set the calibrated motion values of a world, measured on shots of training scenes, and store its weights in 8
+    bits. measured: the motion table of its data.
+    """
+    engine, encoder = world.load_engine(device), world.load_encoder(device)
+    states, decoder = played_states(scenes, measured, engine, encoder), world.load_decoder(device)
+    table = decoder_response(measured, decoder, states, on_shot).calibrated(measured)
     world = save_world(
-        work.world,
+        world.folder,
         world.spec,
         motion_table=table,
-        provenance=provenance,
+        provenance={**world.provenance, CALIBRATED_VALUES: values_note(table)},
         licence=world.licence,
         trained_window=world.trained_window,
+        life=world.life,
     )
     WorldParts.load(world).in_memory().save(world, dtype=torch.int8, max_shard_bytes=SHIPPED_FILE_BYTES)
+    return table
 
 
 OWN_STAGES: dict[str, Callable[[BuildDir], object]] = {  # those that are not stages of `animegamer_core.train`
