@@ -207,15 +207,17 @@ class World:
         """The type that `engine`, `decoder` or `encoder` gets by default off the CPU: as stored, float32 as 16 bits."""
         import torch
 
-        if model not in self._stored_dtypes:
-            source = self._sources((model,))[model]
-            dtype = matrix_dtype(source)
-            self._stored_dtypes[model] = getattr(torch, source.half) if dtype == torch.float32 else dtype
-        return self._stored_dtypes[model]
+        dtype = self._matrix_dtype(model)
+        return getattr(torch, self._sources((model,))[model].half) if dtype == torch.float32 else dtype
 
     def cpu_dtype(self, part: str) -> torch.dtype:
         """The type that a part of a world, such as `decoder` or `vae`, gets by default on this CPU (see `on_cpu`)."""
-        return on_cpu(matrix_dtype(self._sources((part,))[part]))
+        return on_cpu(self._matrix_dtype(part))
+
+    def _matrix_dtype(self, part: str) -> torch.dtype:
+        if part not in self._stored_dtypes:
+            self._stored_dtypes[part] = matrix_dtype(self._sources((part,))[part])
+        return self._stored_dtypes[part]
 
     def load_engine(self, device: str | torch.device = "cpu", dtype: torch.dtype | None = None) -> GameEngine:
         """The game engine, in eval mode. dtype None: on a CPU as `cpu_dtype`, else as stored (float32 as 16 bits)."""
