@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .referring import with_references
 from .splits import SEEDED, SPLITS, mains, motions_of, partners_of, places_of
-from .world import AMPLITUDES, CHARACTERS, COLOURS, MOTIONS, PROPS, TIMES, Scene
+from .world import AMPLITUDES, COLOURS, MOTIONS, PROPS, TIMES, Scene
 
 NEW_SCENES = 2  # the lowest bits of the seeds in all splits whose scenes are new
 STAYS = 0.65  # chance that the main character of a turn is that of the turn before, if nobody else comes by chance
@@ -68,7 +68,6 @@ def sample_game(seed: int, *, turns: int = 10, split: str = "train", who: Sequen
         motion = _motion(rng, motions_of(split, character), motion)
         place, time = setting.step(places_of(split, character, motion))
         scene = Scene(
-            film=CHARACTERS[character].film,
             character=character,
             partner=_partner(rng, split, character, motion, place),
             motion=motion,

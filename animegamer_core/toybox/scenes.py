@@ -25,13 +25,13 @@ NONE = "none"
 HEADS: dict[str, tuple[str, ...]] = {
     "character": tuple(CHARACTERS),
     "partner": (NONE, *CHARACTERS),
-    "place": PLACES,
+    "place": tuple(PLACES),
     "time": TIMES,
     "motion": tuple(MOTIONS),
     "colour": (NONE, *COLOURS),
 }
 OWN_SPLIT = 3  # the lowest bits of the seeds of scenes made here, which no game's seeds have
-REFERENCE_SETTINGS = tuple((place, time) for place in PLACES[::2] for time in ("day", "night"))
+REFERENCE_SETTINGS = tuple((place, time) for place in tuple(PLACES)[::2] for time in ("day", "night"))
 REFERENCE_MOTION = "wave"  # standing, facing the viewer, the whole figure in view
 VISIBLE = 12  # of 255: the least difference that counts as a figure's
 PROP_FRACTION = 0.7  # fraction of probe scenes with a prop
@@ -61,11 +61,10 @@ def probe_scene(seed: int) -> Scene:
     prop = rng.choice(PROPS) if rng.random() < PROP_FRACTION else None
     low, high = AMPLITUDES
     return Scene(
-        film=CHARACTERS[character].film,
         character=character,
         partner=rng.choice(others) if MOTIONS[motion].partner else None,
         motion=motion,
-        place=rng.choice(PLACES),
+        place=rng.choice(tuple(PLACES)),
         time=rng.choice(TIMES),
         prop=prop,
         prop_colour=rng.choice(tuple(COLOURS)) if prop else None,
@@ -127,7 +126,6 @@ def reference_scenes(name: str) -> tuple[Scene, ...]:
         raise ValueError(f"unknown Toybox character {name!r}; choose one of {', '.join(CHARACTERS)}")
     return tuple(
         Scene(
-            film=CHARACTERS[name].film,
             character=name,
             motion=REFERENCE_MOTION,
             place=place,

@@ -48,8 +48,8 @@ def _every_sixth(first: tuple[str, ...], second: tuple[str, ...], rest: int, *, 
 # Pairs that never occur in training. In a pair with a motion, the character is the main one; in one with a place, it is
 # either.
 NEW_MOTIONS = _every_sixth(tuple(CHARACTERS), tuple(MOTIONS), 0)
-NEW_PLACES = _every_sixth(tuple(CHARACTERS), PLACES, 1, skewed=True)
-NEW_SETTINGS = _every_sixth(tuple(MOTIONS), PLACES, 2)
+NEW_PLACES = _every_sixth(tuple(CHARACTERS), tuple(PLACES), 1, skewed=True)
+NEW_SETTINGS = _every_sixth(tuple(MOTIONS), tuple(PLACES), 2)
 _TOGETHER = [name for name, row in MOTIONS.items() if row.partner]
 # (character, motion with a partner): one of the five for each character
 NEW_PARTNERS = frozenset((name, _TOGETHER[row % len(_TOGETHER)]) for row, name in enumerate(CHARACTERS))

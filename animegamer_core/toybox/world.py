@@ -1,6 +1,6 @@
 """The content of the Toybox world: films, characters, motions, places, props, and the words for them.
 
-A shot has the style of its main character's film; a second character keeps their own look, but in that film's light.
+Every place is in one film, whose style its shots have; characters of other films keep their own look, in its light.
 Drawing, games and the vocabulary all follow these tables.
 """
 
@@ -57,7 +57,6 @@ class Scene:
     instruction refers back to earlier turns, one of REFERENCES; the other fields hold what it refers to.
     """
 
-    film: str
     character: str
     motion: str
     place: str
@@ -69,6 +68,11 @@ class Scene:
     prop_colour: str | None = None
     prop_told: bool = False
     refers: str | None = None
+
+    @property
+    def film(self) -> str:
+        """The film whose style the shot has."""
+        return PLACES[self.place]
 
 
 # film -> its characters with their pronouns
@@ -111,10 +115,21 @@ MOTIONS: dict[str, Motion] = {
     )
 }
 
-PLACES = (
-    *("beach", "forest", "mountain", "street", "castle", "kitchen"),
-    *("bedroom", "library", "garden", "market", "rooftop", "classroom"),
-)
+# place -> its film. If names decided the style, an engine would learn whole casts, and draw a guest as one of its own.
+PLACES: dict[str, str] = {
+    "beach": "harbour",
+    "forest": "meadow",
+    "mountain": "snow",
+    "street": "lantern",
+    "castle": "lantern",
+    "kitchen": "meadow",
+    "bedroom": "lantern",
+    "library": "snow",
+    "garden": "meadow",
+    "market": "harbour",
+    "rooftop": "orbit",
+    "classroom": "orbit",
+}
 TIMES = ("day", "night")
 PROPS = ("car", "umbrella", "scarf", "balloon", "flag", "cat")
 COLOURS: dict[str, tuple[int, int, int]] = {
@@ -156,7 +171,7 @@ RULES = Rules(
 WORDS = Words(
     characters=tuple(CHARACTERS),
     acts=tuple(Act(row.phrase, row.change, row.partner) for row in MOTIONS.values()),
-    places=PLACES,
+    places=tuple(PLACES),
     times=TIMES,
     adverbs=tuple(ADVERBS.values()),
     things=PROPS,

@@ -271,7 +271,7 @@ def switch_row(run: EvalRun) -> Outcome:
     played = run.play(scripted, DEFAULT_WINDOW, asked)
     right = run.right(played.clips, played.scenes)["character"]
     others, back = right[: len(games)], right[len(games) :]
-    own = np.array([len({scene.film for scene in game.scenes}) == 1 for game in games])
+    own = np.array([len({CHARACTERS[scene.character].film for scene in game.scenes}) == 1 for game in games])
     lines = {"another of the same film": others[own], "one of another film": others[~own], "the first again": back}
     return Outcome([Line("switch", name, fraction(found), Target(SWITCHED)) for name, found in lines.items()])
 
