@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import chain
 from pathlib import Path
 
@@ -122,14 +123,7 @@ class Seen:
     @classmethod
     def of(cls, texts: Iterable[tuple[int, str]]) -> Seen:
         """After these turns (number, instruction), in order."""
-        described: dict[str, int] = {}
-        shown: dict[str, int] = {}
-        first = None
-        for number, text in texts:
-            first, named = number if first is None else first, named_in(text)
-            described.update(dict.fromkeys(named.described, number))
-            shown.update(dict.fromkeys(named.shown, number))
-        return cls(described, shown, first == OPENING)
+        return reduce(lambda seen, turn: seen.with_turn(*turn), texts, cls())
 
     def with_turn(self, number: int, text: str) -> Seen:
         """After one more turn."""

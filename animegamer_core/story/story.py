@@ -152,12 +152,10 @@ class Story:
         turns, character = list(session.turns), session.character
         for number, entry in enumerate(self.entries[:count], start=1):
             state, key = self._known(entry.state)
-            text = clean_text(key.instruction)  # the file may have been changed by hand
-            turn = Turn(number, text, entry.seed, state, character, entry.state, key.window, key.recalled).counted_by(
-                rules
-            )
-            character = turn.character
-            turns.append(turn)
+            text = clean_text(key.instruction)  # the file may be somebody else's
+            turn = Turn(number, text, entry.seed, state, character, entry.state, key.window, key.recalled)
+            turns.append(turn.counted_by(rules))
+            character = turns[-1].character
         return replace(session, turns=tuple(turns))
 
     def load_session(self, session: GameSession) -> GameSession:
@@ -275,12 +273,9 @@ class Story:
             return session
         record = self.openings.record(parent)
         if record is None:
-            raise self._lost_opening(parent)
+            raise self._lost(f"the game's opening {parent[:12]}", "start the game again")
         key = to_type(record["key"], OpeningKey, parent)
-        try:
-            session = replace(session, opening=key.stats)
-        except ValueError as error:  # the file was changed by hand
-            raise self._lost_opening(parent) from error
+        session = replace(session, opening=key.stats)
         if key.picture is None:
             return session
         session = session.open_with(clean_text(key.text), GameState.of_picture(None))
@@ -295,9 +290,6 @@ class Story:
 
     def _lost(self, what: str, remedy: str) -> ValueError:
         return ValueError(f"{self.folder}: {what}... is missing or damaged; {remedy}")
-
-    def _lost_opening(self, address: str) -> ValueError:
-        return self._lost(f"the game's opening {address[:12]}", "start the game again")
 
     def _clip_path(self, number: int, shot: str) -> Path:
         return self.folder / f"turn-{number:03d}{self.shots.path(shot).suffix}"
