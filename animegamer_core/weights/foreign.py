@@ -110,13 +110,6 @@ class ForeignParts:
                 "or spiece.model with `pip install sentencepiece protobuf`"
             ) from error
 
-    def check(self) -> dict[str, nn.Module]:
-        """Compare all tensors with empty models of the spec, so that nothing is written before all of it fits.
-
-        Returns the models by kind. CheckpointError as for `check_names`.
-        """
-        return check_parts(self.sources, self.build)
-
 
 def tokenizer_folder(t5: Path | None) -> Path | None:
     """The folder of T5's tokenizer: its own, or the one next to it in the diffusers layout."""
@@ -126,9 +119,6 @@ def tokenizer_folder(t5: Path | None) -> Path | None:
 
 
 # ---- a published world
-
-TABLE_TOLERANCE = 1e-2  # of positions in -1..1; bfloat16 rounds them by 4e-3
-POSITIONS = "model.diffusion_model.mixins.pos_embed.pos_embedding"
 
 
 def open_published(downloads: Downloads, known: ModelSpec | None = None) -> ForeignParts:
@@ -151,9 +141,7 @@ def open_published(downloads: Downloads, known: ModelSpec | None = None) -> Fore
     if t5 is not None:  # its tokenizer is in no other file
         inside = _has(decoder, "conditioner.embedders.0.")
         parts.add_text_encoder(decoder if inside else open_weights(t5, "t5-v1_1-xxl"))
-    models = parts.check()
-    if decoder is not None:
-        _check_positions(decoder, models["decoder"])
+    check_parts(parts.sources, parts.build)
     return parts
 
 
@@ -215,18 +203,6 @@ def _open_vae(parts: ForeignParts, path: Path | None, decoder: TensorSource | No
     parts.add("vae", MappedSource(source.path, HALF, map_keys(source, table)))
 
 
-def _check_positions(source: TensorSource, decoder: torch.nn.Module) -> None:
-    """CheckpointError unless the published table of positions is the computed one, which replaces it."""
-    if POSITIONS not in set(source.keys()):
-        return
-    table, computed = source.tensor(POSITIONS).float(), decoder.transformer.patch_embed.pos_embedding
-    if table.shape != computed.shape or not (table - computed).abs().max() <= TABLE_TOLERANCE:  # nor nan
-        raise CheckpointError(
-            f"{source.path}: its table of positions {tuple(table.shape)} is not the one computed for shots of "
-            f"{decoder.spec.decoder.height} x {decoder.spec.decoder.width}; expected the released interpolation"
-        )
-
-
 def _has(source: TensorSource | None, prefix: str) -> bool:
     return source is not None and any(key.startswith(prefix) for key in source.keys())  # noqa: SIM118
 
@@ -279,7 +255,7 @@ def open_base(folders: BaseFolders, seed: int = 0) -> ForeignParts:
         parts.add_text_encoder(open_weights(folders.t5, "t5-v1_1-xxl"))
     if folders.clip is not None:
         parts.add_image_encoder(open_weights(folders.clip, "CLIP ViT-B-16 laion2b_s34b_b88k"))
-    parts.check()
+    check_parts(parts.sources, parts.build)
     return parts
 
 
