@@ -109,6 +109,7 @@ def write_part(
     model: may be empty; gives the order of the tensors and the tokenizer. updates: the LoRA of its layers, which gets a
     file of its own.
     """
+    from huggingface_hub import split_state_dict_into_shards_factory
     from safetensors.torch import save_file
 
     notes: dict[str, FileNote] = {}
@@ -127,7 +128,11 @@ def write_part(
         put(TENSORS, ".safetensors", lambda path: save_file(tensors, path, metadata={"format": "pt"}))
 
     names = part_names(PARTS[part].model, part, plain_tensors(model))
-    for shard in plan_shards({name: stored.sizes[name] for name in names}, max_shard_bytes):
+    sizes = {name: stored.sizes[name] for name in names}
+    shards = split_state_dict_into_shards_factory(
+        sizes, get_storage_size=int, filename_pattern="{suffix}", max_shard_size=max_shard_bytes
+    )
+    for shard in shards.filename_to_tensors.values():
         put_tensors(shard)
     if updates:
         tensors, facts = lora_file(updates)
@@ -141,19 +146,6 @@ def write_part(
     write_manifest(world)
     _remove_unlisted(world, [part])
     return world
-
-
-def plan_shards(sizes: Mapping[str, int], max_shard_bytes: int) -> list[list[str]]:
-    """Tensor names grouped, in order, so that no group passes `max_shard_bytes` unless one tensor alone does."""
-    shards: list[list[str]] = []
-    room = 0
-    for name, size in sizes.items():
-        if not shards or size > room:
-            shards.append([])
-            room = max_shard_bytes
-        shards[-1].append(name)
-        room -= size
-    return shards
 
 
 def _remove_unlisted(world: World, parts: typing.Iterable[str]) -> None:
