@@ -26,7 +26,7 @@ VARIED = 0.7  # temperature of every attempt after the first, which would otherw
 JPEG_QUALITY = 92
 LARGEST_SEED = 2**31 - 1  # what every service takes
 BAD_GATEWAY = 502  # status of an error that states none
-_SHOWN = 300  # characters of a service's own message that are shown
+_SHOWN = 600  # characters of a service's own message that are shown
 _FINAL = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)  # statuses that the next question would get too
 _NEVER_OPTIONS = (401, 402, 403, 408, 429)  # statuses of errors that are about no option
 _OPTIONS = ("max_tokens", "max_completion_tokens", "temperature", "seed")  # that some models refuse
@@ -181,8 +181,7 @@ class EndpointModel:
 
     def _refusal(self, status: object, said: object) -> CaptionerError:
         kind = CaptionerUnavailable if status in _FINAL else CaptionerError
-        reason = _reason(said)
-        text = reason if isinstance(reason, str) else json.dumps(reason, default=str)
+        text = said if isinstance(said, str) else json.dumps(said, default=str)
         shown = clean_text(text.replace(self._key, "***"))[:_SHOWN]  # one line, without the key
         return kind(f"{self.name} at {self.settings.url} refused the request (status {status}): {shown}")
 
@@ -215,26 +214,6 @@ def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
 def _first(value: Any) -> Any:
     """The first of a list, such as Gemini's errors; other values as they are."""
     return value[0] if isinstance(value, list) and value else value
-
-
-def _reason(said: object) -> object:
-    """The reason within an error as services send it; of the provider behind a service where that is stated."""
-    while True:
-        said = _first(said)
-        if isinstance(said, str) and said.lstrip()[:1] in ("{", "["):  # an error of the provider, as it came
-            try:
-                said = _first(json.loads(said))
-            except ValueError:
-                return said
-        if not isinstance(said, Mapping):
-            return said
-        metadata = said.get("metadata")
-        raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
-        names = ("error", "errors", "message", "detail", "msg", "base_resp", "status_msg")
-        inner = next(filter(None, (_choice(said).get("error"), raw, *map(said.get, names))), None)
-        if inner is None:
-            return said
-        said = inner
 
 
 def _refused(error: Any, options: Mapping[str, Any]) -> str | None:

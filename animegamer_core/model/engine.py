@@ -43,11 +43,6 @@ class GameEngine(nn.Module):
 
     def __init__(self, spec: ModelSpec, tokenizer: GameTokenizer, profile: Profile) -> None:
         super().__init__()
-        if tokenizer.size > spec.engine.vocab_size:
-            raise ValueError(
-                f"the tokenizer has {tokenizer.size} entries, more than the {spec.engine.vocab_size} of spec "
-                f"{spec.name!r}; use the world's own tokenizer"
-            )
         self.spec = spec
         self.tokenizer = tokenizer
         self.profile = profile

@@ -133,11 +133,8 @@ class GameTokenizer:
         return self.backend.to_str(pretty=pretty)
 
     def token(self, name: str) -> int:
-        """The id of a tag such as `<ML>`; ValueError if the tokenizer lacks it."""
-        index = self.backend.token_to_id(name)
-        if index is None:
-            raise ValueError(f"the tokenizer has no token {name!r}; it belongs to a world with other sizes")
-        return index
+        """The id of a tag such as `<ML>`."""
+        return self.backend.token_to_id(name)
 
     def strength(self, value: int) -> int:
         """The id of the number `value`, -5..5."""

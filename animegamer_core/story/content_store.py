@@ -26,7 +26,6 @@ if typing.TYPE_CHECKING:
 
 class _File(typing.TypedDict):
     key: dict[str, typing.Any]
-    suffix: str
     bytes: int
     sha256: str
 
@@ -45,7 +44,7 @@ class ContentStore:
 
     folder: Path
     key_type: type[Key]
-    suffixes: tuple[str, ...]
+    suffix: str
 
     def record(self, address: str) -> Record | None:
         """The record of `address`; None if it is missing or damaged, or its file is missing or has another size."""
@@ -53,9 +52,7 @@ class ContentStore:
             record = read_json(self.folder / f"{address}.json", Record)
             if address_of(to_type(record["key"], self.key_type, address)) != address:
                 return None
-            path = self.folder / f"{address}{record['suffix']}"
-            whole = record["suffix"] in self.suffixes and path.is_file() and path.stat().st_size == record["bytes"]
-            return record if whole else None
+            return record if self._path(address).stat().st_size == record["bytes"] else None
         except (OSError, ValueError):
             return None
 
@@ -66,18 +63,20 @@ class ContentStore:
 
     def path(self, address: str) -> Path:
         """The file of an address; ValueError if it is missing or damaged."""
-        record = self.record(address)
-        if record is None:
+        if self.record(address) is None:
             raise ValueError(f"{self.folder / address}: missing or damaged; play this turn again to restore it")
-        return self.folder / f"{address}{record['suffix']}"
+        return self._path(address)
 
-    def put(self, key: Key, suffix: str, values: Mapping[str, typing.Any], write: Callable[[Path], None]) -> str:
+    def _path(self, address: str) -> Path:
+        return self.folder / f"{address}{self.suffix}"
+
+    def put(self, key: Key, values: Mapping[str, typing.Any], write: Callable[[Path], None]) -> str:
         """Store the file that `write` makes at a path, then its record; returns the address."""
         address = address_of(key)
-        path = self.folder / f"{address}{suffix}"
+        path = self._path(address)
         with replacing(path) as part:
             write(part)
-        record = {"key": asdict(key), **values, "suffix": suffix, **asdict(note_of(path))}
+        record = {"key": asdict(key), **values, **asdict(note_of(path))}
         write_text(self.folder / f"{address}.json", json.dumps(record) + "\n")
         return address
 

@@ -161,7 +161,7 @@ def put_shot(story: Story, turn: Turn, key: ShotKey, frames: np.ndarray, fps: fl
         "animegamer": json.dumps({**asdict(key), "turn": turn.number, "instruction": turn.instruction}),
         **story.file_tags,
     }
-    return story.shots.put(key, ".mp4", {}, lambda path: write_clip(path, frames, fps, tags))
+    return story.shots.put(key, {}, lambda path: write_clip(path, frames, fps, tags))
 
 
 def save_turn(
