@@ -197,18 +197,12 @@ def _state_error(response: Any) -> None:
         body = json.loads(response.read())
     except ValueError:
         return  # a page, which is no completion
-    body = _first(body) if isinstance(_first(body), Mapping) else {}
-    choice = _choice(body)
+    body = _first(body)
+    choice = _first(body.get("choices") or [{}])
     error = _first(body.get("error") or body.get("errors") or choice.get("error"))
-    if error or choice.get("finish_reason") == "error" or not isinstance(choice.get("message"), Mapping):
+    if error or choice.get("finish_reason") == "error" or not choice.get("message"):
         code = str((error if isinstance(error, Mapping) else body).get("code"))
         response.status_code = int(code) if code.isdecimal() and 400 <= int(code) < 600 else BAD_GATEWAY
-
-
-def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The first choice of a completion, empty without one."""
-    choices = body.get("choices")
-    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
 
 
 def _first(value: Any) -> Any:

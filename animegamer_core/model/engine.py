@@ -243,11 +243,6 @@ class GameEngine(nn.Module):
     def _logits(self, hidden_LH: Tensor) -> Tensor:
         return self.llm.lm_head(hidden_LH[-1]).float()
 
-    def _feed(self, ids: list[int], cache: Cache) -> Tensor:
-        """Hidden states (len(ids), H) of tokens that follow those in the cache."""
-        ids_1L = torch.tensor([ids], device=self.project_in[0].weight.device)
-        return self.llm.model(input_ids=ids_1L, use_cache=True, **{CACHE: cache}).last_hidden_state[0]
-
     @cached_property
     def _reply_tree(self) -> ReplyTree:
         return ReplyTree.of(self.tokenizer)
@@ -280,7 +275,8 @@ class GameEngine(nn.Module):
                 logits_V[run[1:]] = 0.0
             last = int(logits_V.argmax())
             written.append(last)
-            hidden_LH = self._feed([last], cache)
+            ids_1L = torch.tensor([[last]], device=hidden_LH.device)
+            hidden_LH = self.llm.model(input_ids=ids_1L, use_cache=True, **{CACHE: cache}).last_hidden_state[0]
         return self.tokenizer.decode_with_tags([index for index in written if index not in run])
 
 

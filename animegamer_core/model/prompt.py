@@ -282,12 +282,18 @@ def _read_mistral(folder: Path) -> Tokenizer:
         return tokenizer
     if not (folder / "tokenizer.model").is_file():
         raise ValueError(f"{folder} has neither tokenizer.json nor tokenizer.model of Mistral-7B-Instruct-v0.1")
-    from transformers import LlamaTokenizerFast
+    return read_pieces(folder, "LlamaTokenizerFast", legacy=False)
+
+
+def read_pieces(folder: Path, kind: str, **options: Any) -> Tokenizer:
+    """The tokenizer of a folder with sentencepiece's file alone. kind: its class in transformers."""
+    import transformers
 
     try:
-        return LlamaTokenizerFast.from_pretrained(str(folder), legacy=False, local_files_only=True).backend_tokenizer
+        found = getattr(transformers, kind).from_pretrained(str(folder), local_files_only=True, **options)
+        return found.backend_tokenizer
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{folder / 'tokenizer.model'} cannot be read ({shortened(error)}); run `pip install sentencepiece "
-            "protobuf`, or add tokenizer.json from the same download"
+            f"the tokenizer in {folder} cannot be read ({shortened(error)}); run `pip install sentencepiece protobuf`, "
+            "or add tokenizer.json from the same download"
         ) from error

@@ -12,7 +12,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from ..model.prompt import RELEASE_SLOTS, GameTokenizer, read_tokenizer, tag_tokens
+from ..model.prompt import RELEASE_SLOTS, GameTokenizer, read_pieces, read_tokenizer, tag_tokens
 from ..spec import RELEASE, ModelSpec, get_profile
 from . import initial, keys
 from .downloads import LANGUAGE_MODELS, BaseFolders, Downloads, LanguageModel
@@ -100,15 +100,7 @@ class ForeignParts:
             return None
         if (self.t5 / "tokenizer.json").is_file():
             return read_tokenizer(self.t5 / "tokenizer.json")
-        from transformers import T5TokenizerFast
-
-        try:
-            return T5TokenizerFast.from_pretrained(str(self.t5), local_files_only=True).backend_tokenizer
-        except (ImportError, OSError, ValueError, TypeError) as error:
-            raise CheckpointError(
-                f"{self.t5}: no readable tokenizer ({type(error).__name__}); expected tokenizer.json, "
-                "or spiece.model with `pip install sentencepiece protobuf`"
-            ) from error
+        return read_pieces(self.t5, "T5TokenizerFast")
 
 
 def tokenizer_folder(t5: Path | None) -> Path | None:
