@@ -241,9 +241,8 @@ def _content(question: Question) -> list[dict[str, Any]]:
 def _text_of(content: Any) -> str:
     """A message's text, which some services send as a list of parts, thoughts among them."""
     parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, Mapping) and _is_said(part) else part for part in parts]
+    said = [
+        part for part in parts if not isinstance(part, Mapping) or part.get("type") in (None, "text", "output_text")
+    ]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in said]
     return "".join(text for text in texts if isinstance(text, str)).strip()
-
-
-def _is_said(part: Mapping[str, Any]) -> bool:
-    return part.get("type", "text") in ("text", "output_text")

@@ -225,14 +225,8 @@ class DecoderSpec:
     predicts_clean: bool = False  # whether the transformer's output is the clean latent; False: the velocity
 
     def __post_init__(self) -> None:
-        cell = self.vae.spatial_factor * self.patch
         if not isinstance(self.steps, int):
             check_steps(self.steps)
-        if self.height % cell or self.width % cell or self.frames % TIME_FACTOR != 1:
-            raise ValueError(
-                f"decoder: shots of {self.frames} frames of {self.height} x {self.width} (height x width); expected "
-                f"sides that are multiples of {cell}, and 1 + {TIME_FACTOR}n frames"
-            )
         frames, _, rows, columns = self.latent_shape
         numbers = frames * (rows // self.patch) * (columns // self.patch) * self.heads * self.head_width
         if numbers > MOST_POSITIONS:

@@ -35,7 +35,6 @@ def test_release_sizes_are_the_published_ones():
         ({"state": {"width": "wide"}}, "width"),
         ({"engine": {"heads": 0}}, "field engine.heads"),
         ({"decoder": {"vae": {"channels": [8, -1]}}}, r"field decoder.vae.channels\[1\]"),
-        ({"decoder": {"width": 47}}, "shots of 17 frames of 480 x 47 .* multiples of 16"),
         ({"decoder": {"spatial_scale": -1.0}}, "field decoder.spatial_scale"),
     ],
 )

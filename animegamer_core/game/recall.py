@@ -46,8 +46,6 @@ class Memory:
     turns: int = RECALLED_TURNS
 
     def __post_init__(self) -> None:
-        if self.kind not in MEMORIES:
-            raise ValueError(f"unknown memory {self.kind!r}; choose {' or '.join(MEMORIES)}")
         if self.turns < 1:
             raise ValueError(f"recalled turns is {self.turns}; expected 1 or more; for none, choose memory {RECENT}")
 

@@ -219,8 +219,6 @@ def join_clips(paths: Sequence[Path], out: Path, metadata: Mapping[str, str] | N
         for path in paths:
             with _opened(path) as clip:
                 source = clip.streams.video[0]
-                if source.codec_context.name != "h264" or source.duration is None:
-                    raise ValueError(f"{path}: is not a clip of a game; expected H.264 of a known length")
                 if track is None:
                     track, first = joined.add_stream_from_template(source), source.codec_context.extradata
                 if source.codec_context.extradata != first:

@@ -332,8 +332,7 @@ def _prompt_mask(query_L: Tensor, tree: ReplyTree | None, start: int, end: int, 
     seen = (places <= places[start:, None]) | (query & query[start:, None])
     if tree is not None and end > length:
         seen[length - start :, length:] = tree.seen_RR.to(seen.device)
-    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
-    return mask.masked_fill(~seen, torch.finfo(dtype).min)[None, None]
+    return torch.where(seen, 0.0, torch.finfo(dtype).min).to(dtype)[None, None]
 
 
 def _at(hidden_BLH: Tensor, positions_BP: Tensor) -> Tensor:
@@ -346,8 +345,7 @@ def additive_mask(query_BL: Tensor, dtype: torch.dtype) -> Tensor:
     length = query_BL.shape[1]
     seen = torch.ones(length, length, dtype=torch.bool, device=query_BL.device).tril()
     seen = seen | (query_BL[:, :, None] & query_BL[:, None, :])
-    mask = torch.zeros(seen.shape, dtype=dtype, device=query_BL.device)
-    return mask.masked_fill(~seen, torch.finfo(dtype).min)[:, None]
+    return torch.where(seen, 0.0, torch.finfo(dtype).min).to(dtype)[:, None]
 
 
 def _mistral_config(spec: ModelSpec) -> MistralConfig:

@@ -78,13 +78,7 @@ class GameTokenizer:
     @classmethod
     def from_file(cls, path: str | Path, stats: Sequence[Stat] = STATS) -> GameTokenizer:
         """Read a world's `tokenizer.json`; ValueError if the file is missing or damaged."""
-        if not Path(path).is_file():
-            raise ValueError(f"no tokenizer at {path}; a world's engine/ folder holds tokenizer.json")
-        tokenizer = read_tokenizer(Path(path))
-        try:
-            return cls(tokenizer, stats)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+        return cls(read_tokenizer(Path(path)), stats)
 
     @classmethod
     def from_mistral(cls, folder: str | Path, entries: int = RELEASE_BASE) -> GameTokenizer:

@@ -11,6 +11,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -123,17 +124,14 @@ def write_part(
         rename(path, named)
         notes[named.relative_to(world.folder).as_posix()] = note
 
-    def put_tensors(names: list[str]) -> None:
-        tensors = {key: value.cpu().contiguous() for name in names for key, value in stored.read(name).items()}
-        put(TENSORS, ".safetensors", lambda path: save_file(tensors, path, metadata={"format": "pt"}))
-
     names = part_names(PARTS[part].model, part, plain_tensors(model))
     sizes = {name: stored.sizes[name] for name in names}
     shards = split_state_dict_into_shards_factory(
         sizes, get_storage_size=int, filename_pattern="{suffix}", max_shard_size=max_shard_bytes
     )
     for shard in shards.filename_to_tensors.values():
-        put_tensors(shard)
+        tensors = {key: value.cpu().contiguous() for name in shard for key, value in stored.read(name).items()}
+        put(TENSORS, ".safetensors", partial(save_file, tensors, metadata={"format": "pt"}))
     if updates:
         tensors, facts = lora_file(updates)
         put(LORA, ".safetensors", lambda path: save_file(tensors, path, metadata=facts))

@@ -81,8 +81,6 @@ def attach_taehv(decoder: ShotDecoder, path: Path) -> None:
 
 def _load(path: Path) -> typing.Any:
     """What torch.save stored; CheckpointError if reading it would run code, or it is damaged."""
-    if not path.is_file():
-        raise CheckpointError(f"{path}: no such file")
     refuse_pointer(path)
     try:
         with _loading, torch.serialization.safe_globals(_numpy_globals()):
