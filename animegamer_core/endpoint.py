@@ -26,6 +26,7 @@ VARIED = 0.7  # temperature of every attempt after the first, which would otherw
 JPEG_QUALITY = 92
 LARGEST_SEED = 2**31 - 1  # what every service takes
 BAD_GATEWAY = 502  # status of an error that states none
+_SAID = (None, "text", "output_text")  # types of those parts of a reply that are no thoughts
 _SHOWN = 600  # characters of a service's own message that are shown
 _FINAL = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)  # statuses that the next question would get too
 _NEVER_OPTIONS = (401, 402, 403, 408, 429)  # statuses of errors that are about no option
@@ -241,8 +242,6 @@ def _content(question: Question) -> list[dict[str, Any]]:
 def _text_of(content: Any) -> str:
     """A message's text, which some services send as a list of parts, thoughts among them."""
     parts = content if isinstance(content, list) else [content]
-    said = [
-        part for part in parts if not isinstance(part, Mapping) or part.get("type") in (None, "text", "output_text")
-    ]
+    said = [part for part in parts if not isinstance(part, Mapping) or part.get("type") in _SAID]
     texts = [part.get("text") if isinstance(part, Mapping) else part for part in said]
     return "".join(text for text in texts if isinstance(text, str)).strip()

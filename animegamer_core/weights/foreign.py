@@ -30,12 +30,7 @@ SIZES = "spec.json"  # next to weights whose sizes are not the released ones: a 
 def stated_sizes(*folders: Path | None) -> ModelSpec:
     """The sizes that a spec.json in one of these folders states; without any, the released ones."""
     path = next((folder / SIZES for folder in folders if folder and (folder / SIZES).is_file()), None)
-    if path is None:
-        return RELEASE
-    try:
-        return ModelSpec.from_dict(read_json(path))
-    except ValueError as error:
-        raise CheckpointError(f"{path}: {error}") from error
+    return RELEASE if path is None else read_json(path, ModelSpec)
 
 
 def rope_theta(mistral: Path) -> float:

@@ -56,8 +56,6 @@ def write_json(path: Path, values: Mapping[str, typing.Any]) -> None:
 
 def read_json(path: Path, kind: typing.Any = dict[str, typing.Any]) -> typing.Any:
     """The value in a json file; CheckpointError if it is missing, broken or not of this kind."""
-    if not path.is_file():
-        raise CheckpointError(f"{path}: no such file")
     try:
         return json_files.read_json(path, kind)
     except json_files.JsonError as error:
