@@ -26,7 +26,8 @@ VARIED = 0.7  # temperature of every attempt after the first, which would otherw
 JPEG_QUALITY = 92
 LARGEST_SEED = 2**31 - 1  # what every service takes
 BAD_GATEWAY = 502  # status of an error that states none
-_SHOWN = 300  # characters of a service's own message that are shown
+_SAID = (None, "text", "output_text")  # types of those parts of a reply that are no thoughts
+_SHOWN = 600  # characters of a service's own message that are shown
 _FINAL = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)  # statuses that the next question would get too
 _NEVER_OPTIONS = (401, 402, 403, 408, 429)  # statuses of errors that are about no option
 _OPTIONS = ("max_tokens", "max_completion_tokens", "temperature", "seed")  # that some models refuse
@@ -181,8 +182,7 @@ class EndpointModel:
 
     def _refusal(self, status: object, said: object) -> CaptionerError:
         kind = CaptionerUnavailable if status in _FINAL else CaptionerError
-        reason = _reason(said)
-        text = reason if isinstance(reason, str) else json.dumps(reason, default=str)
+        text = said if isinstance(said, str) else json.dumps(said, default=str)
         shown = clean_text(text.replace(self._key, "***"))[:_SHOWN]  # one line, without the key
         return kind(f"{self.name} at {self.settings.url} refused the request (status {status}): {shown}")
 
@@ -198,43 +198,17 @@ def _state_error(response: Any) -> None:
         body = json.loads(response.read())
     except ValueError:
         return  # a page, which is no completion
-    body = _first(body) if isinstance(_first(body), Mapping) else {}
-    choice = _choice(body)
+    body = _first(body)
+    choice = _first(body.get("choices") or [{}])
     error = _first(body.get("error") or body.get("errors") or choice.get("error"))
-    if error or choice.get("finish_reason") == "error" or not isinstance(choice.get("message"), Mapping):
+    if error or choice.get("finish_reason") == "error" or not choice.get("message"):
         code = str((error if isinstance(error, Mapping) else body).get("code"))
         response.status_code = int(code) if code.isdecimal() and 400 <= int(code) < 600 else BAD_GATEWAY
-
-
-def _choice(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The first choice of a completion, empty without one."""
-    choices = body.get("choices")
-    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
 
 
 def _first(value: Any) -> Any:
     """The first of a list, such as Gemini's errors; other values as they are."""
     return value[0] if isinstance(value, list) and value else value
-
-
-def _reason(said: object) -> object:
-    """The reason within an error as services send it; of the provider behind a service where that is stated."""
-    while True:
-        said = _first(said)
-        if isinstance(said, str) and said.lstrip()[:1] in ("{", "["):  # an error of the provider, as it came
-            try:
-                said = _first(json.loads(said))
-            except ValueError:
-                return said
-        if not isinstance(said, Mapping):
-            return said
-        metadata = said.get("metadata")
-        raw = metadata.get("raw") if isinstance(metadata, Mapping) else None
-        names = ("error", "errors", "message", "detail", "msg", "base_resp", "status_msg")
-        inner = next(filter(None, (_choice(said).get("error"), raw, *map(said.get, names))), None)
-        if inner is None:
-            return said
-        said = inner
 
 
 def _refused(error: Any, options: Mapping[str, Any]) -> str | None:
@@ -268,9 +242,6 @@ def _content(question: Question) -> list[dict[str, Any]]:
 def _text_of(content: Any) -> str:
     """A message's text, which some services send as a list of parts, thoughts among them."""
     parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, Mapping) and _is_said(part) else part for part in parts]
+    said = [part for part in parts if not isinstance(part, Mapping) or part.get("type") in _SAID]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in said]
     return "".join(text for text in texts if isinstance(text, str)).strip()
-
-
-def _is_said(part: Mapping[str, Any]) -> bool:
-    return part.get("type", "text") in ("text", "output_text")

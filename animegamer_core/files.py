@@ -111,7 +111,9 @@ def replacing(path: Path) -> Iterator[Path]:
     part.unlink(missing_ok=True)  # left by a crashed process with the same id; may be a hard link
     try:
         with room_for(path):
-            mode = mode_of_new(part)
+            part.touch()
+            mode = part.stat().st_mode  # reading the umask would change it for all threads
+            part.unlink()
             yield part
             written = part.stat()
             if written.st_mode != mode and written.st_nlink == 1:  # a hard link shares its mode with another file
@@ -158,15 +160,6 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         for made in missing:
             sync_folder(made.parent)
-
-
-def mode_of_new(path: Path) -> int:
-    """The mode of a new file at `path`, where no file exists. Reading the umask would change it for all threads."""
-    path.touch()
-    try:
-        return path.stat().st_mode
-    finally:
-        path.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

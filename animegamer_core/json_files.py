@@ -17,6 +17,7 @@ import msgspec
 from .messages import shortened
 
 Value = TypeVar("Value")
+_ERRORS = (msgspec.DecodeError, ValueError, RecursionError)  # ValueError: not UTF-8
 BOM = codecs.BOM_UTF8  # which Notepad, Excel and PowerShell put before a text
 _WORDS = {
     "object": "an object", "array": "a list", "str": "a text", "int": "a whole number", "float": "a number",
@@ -49,10 +50,8 @@ def parse_json(data: bytes | str, kind: type[Value], where: str) -> Value:
     """The value of a JSON text. JsonError names `where` and the field that is not of its type."""
     try:
         return msgspec.json.decode(data.removeprefix(BOM) if isinstance(data, bytes) else data, type=kind)
-    except msgspec.ValidationError as error:
-        raise JsonError(f"{where}: {_in_words(str(error))}") from error
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # ValueError: not UTF-8
-        raise JsonError(f"{where}: not JSON ({shortened(str(error).removeprefix('JSON is malformed: '))})") from error
+    except _ERRORS as error:
+        raise JsonError(f"{where}: {_in_words(error)}") from error
 
 
 def to_type(value: Any, kind: type[Value], where: str) -> Value:
@@ -60,9 +59,7 @@ def to_type(value: Any, kind: type[Value], where: str) -> Value:
     try:
         return msgspec.convert(value, type=kind)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise JsonError(f"{where}: {_in_words(str(error))}") from error
-    except UnicodeEncodeError as error:  # half characters, which Python's own reader takes
-        raise JsonError(f"{where}: text that is not valid Unicode") from error
+        raise JsonError(f"{where}: {_in_words(error)}") from error
 
 
 def read_rows(path: Path, kind: type[Value]) -> Iterator[Row]:
@@ -80,17 +77,15 @@ def read_rows(path: Path, kind: type[Value]) -> Iterator[Row]:
                 continue
             try:
                 yield Row(number, decoder.decode(line), None)
-            except msgspec.ValidationError as error:
-                yield Row(number, None, _in_words(str(error)))
-            except (msgspec.DecodeError, ValueError, RecursionError) as error:
-                yield Row(
-                    number, None, f"not a line of JSON ({shortened(str(error).removeprefix('JSON is malformed: '))})"
-                )
+            except _ERRORS as error:
+                yield Row(number, None, _in_words(error))
 
 
-def _in_words(message: str) -> str:
+def _in_words(error: Exception) -> str:
     """msgspec's message in our words: "field turns[3].motion: expected a number, got a text"."""
-    text, _, path = message.partition(" - at `")
+    if not isinstance(error, msgspec.ValidationError):
+        return f"not JSON ({shortened(str(error).removeprefix('JSON is malformed: '))})"
+    text, _, path = str(error).partition(" - at `")
     text = re.sub(r"^Object missing required field `(.*)`$", r"field \1 is missing", text)
     text = re.sub(
         r"`([a-z |]+)`", lambda found: " or ".join(_WORDS.get(kind, kind) for kind in found[1].split(" | ")), text

@@ -18,7 +18,6 @@ from msgspec import Meta
 from .json_files import to_type
 
 PROGRAM = "python -m animegamer_core"  # the command line, as written in messages
-ENCODER_VARIANTS = ("mlp", "linear", "addition", "cross_attention")
 DTYPES = ("float32", "bfloat16", "float16")  # number formats that models are loaded in
 LARGEST = 1 << 24  # far above any real size; a file with a larger number is damaged
 MOST_POSITIONS = 1 << 28  # values in the position table, 20 times the released one; no tensor gives its size
@@ -163,10 +162,6 @@ class ImageEncoderSpec:
     heads: Size = 12
     intermediate: Size = 3072
 
-    def __post_init__(self) -> None:
-        if self.width % self.heads:
-            raise ValueError(f"image encoder: width {self.width} is not divisible by {self.heads} heads")
-
 
 @dataclass(frozen=True)
 class EncoderSpec:
@@ -174,10 +169,7 @@ class EncoderSpec:
 
     text: TextEncoderSpec = TextEncoderSpec()
     image: ImageEncoderSpec = ImageEncoderSpec()
-    variant: str = "mlp"
-
-    def __post_init__(self) -> None:
-        _check_choice("encoder variant", self.variant, ENCODER_VARIANTS)
+    variant: str = "mlp"  # linear, addition, cross_attention: see ShotEncoder
 
 
 @dataclass(frozen=True)
@@ -193,13 +185,6 @@ class EngineSpec:
     rope_theta: Scale = 10000.0
     max_positions: Size = 32768
 
-    def __post_init__(self) -> None:
-        if self.hidden % (2 * self.heads) or self.heads % self.kv_heads:  # RoPE rotates pairs of channels
-            raise ValueError(
-                f"engine: width {self.hidden} does not divide into {self.heads} heads of even width that share "
-                f"{self.kv_heads} key-value heads"
-            )
-
 
 @dataclass(frozen=True)
 class VaeSpec:
@@ -212,15 +197,6 @@ class VaeSpec:
     scaling_factor: Scale = 1.15258426
     tiny: tuple[Size, ...] = ()  # channels of the tiny decoder at each size; none: the world has no tiny decoder
     fast: bool = False  # whether shots are decoded by it, unless a preset says otherwise
-
-    def __post_init__(self) -> None:
-        if len(self.tiny) not in (0, len(self.channels)) or self.fast > bool(self.tiny):
-            raise ValueError(
-                f"VAE: tiny decoder {self.tiny}, fast {self.fast}; expected a width for each of {len(self.channels)} "
-                "levels, or none and not fast"
-            )
-        if any(count % self.norm_groups for count in self.channels):
-            raise ValueError(f"VAE: channels {self.channels} are not all divisible by {self.norm_groups} norm groups")
 
     @property
     def spatial_factor(self) -> int:
@@ -249,14 +225,8 @@ class DecoderSpec:
     predicts_clean: bool = False  # whether the transformer's output is the clean latent; False: the velocity
 
     def __post_init__(self) -> None:
-        cell = self.vae.spatial_factor * self.patch
         if not isinstance(self.steps, int):
             check_steps(self.steps)
-        if self.height % cell or self.width % cell or self.frames % TIME_FACTOR != 1:
-            raise ValueError(
-                f"decoder: shots of {self.frames} frames of {self.height} x {self.width} (height x width); expected "
-                f"sides that are multiples of {cell}, and 1 + {TIME_FACTOR}n frames"
-            )
         frames, _, rows, columns = self.latent_shape
         numbers = frames * (rows // self.patch) * (columns // self.patch) * self.heads * self.head_width
         if numbers > MOST_POSITIONS:
@@ -280,21 +250,13 @@ class DecoderSpec:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """All sizes of one world's models."""
+    """All sizes of one world's models. The decoder is as wide as the state, which it reads without a projection."""
 
     name: str
     state: StateSpec = StateSpec()
     encoder: EncoderSpec = EncoderSpec()
     engine: EngineSpec = EngineSpec()
     decoder: DecoderSpec = DecoderSpec()
-
-    def __post_init__(self) -> None:
-        hidden = self.decoder.heads * self.decoder.head_width
-        if hidden != self.state.width:
-            raise ValueError(
-                f"spec {self.name!r}: the decoder's width is {hidden}, the state's is {self.state.width}; the "
-                "transformer reads states without a projection, so both must be equal"
-            )
 
     def to_dict(self) -> dict[str, typing.Any]:
         """JSON values; `from_dict` reads them back."""
@@ -329,9 +291,6 @@ class Profile:
     grammar: bool = True  # choose among valid numbers; False: free greedy text, zeros if it is unreadable
     guidance: str = "cosine"
     skip_guidance_below: float = 1.05  # below this scale a step skips the unconditional pass (72 dB PSNR); 0: never
-
-    def __post_init__(self) -> None:
-        _check_choice("guidance", self.guidance, tuple(GUIDANCE))
 
     @property
     def released_timesteps(self) -> bool:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from ..animegamer_core.messages import shortened
-from ..animegamer_core.runtime.interrupts import check_before_layers
 
 if typing.TYPE_CHECKING:
     import torch
@@ -131,11 +130,20 @@ def stop_if_interrupted(*_: object) -> None:
 
 
 def make_interruptible(model: nn.Module, compiled: Collection[nn.Module] = ()) -> None:
-    """Check for an interrupt before every layer of a model, so that it takes effect within one pass.
+    """Check for an interrupt before every layer of the model's stacks, so that it takes effect within one pass.
 
-    compiled: modules that torch compiles.
+    Checks before 3-D convolutions too, since a layer of the VAE may take seconds. compiled: modules that torch
+    compiles; the check is only called before they start, since it cannot be compiled.
     """
-    check_before_layers(model, stop_if_interrupted, compiled)
+    from torch import compiler, nn
+
+    inside = {layer for module in compiled for layer in module.modules()}
+    layers = {layer for stack in model.modules() if isinstance(stack, nn.ModuleList) for layer in stack}
+    slow = {module for module in model.modules() if isinstance(module, nn.Conv3d)}
+    for layer in (layers | slow) - inside:
+        layer.register_forward_pre_hook(stop_if_interrupted)
+    for module in compiled:  # torch would compile the hook with the module, unless the hook is excluded
+        module.register_forward_pre_hook(compiler.disable(stop_if_interrupted))
 
 
 def progress(total: int) -> Callable[..., None]:

@@ -51,8 +51,6 @@ if typing.TYPE_CHECKING:
     Query = typing.Mapping[str, str]
     Handler = Callable[[web.Request], typing.Awaitable[tuple[int, Json | str | Path]]]
 
-MAX_BYTES = 1 << 17  # of a request; the longest instruction, each letter escaped, takes three quarters
-MOST_CORRECTIONS = 1 << 24  # bytes; a line has about 300
 LONGEST_ERROR = 1000  # letters of a sentence, which may name what was asked for
 WORLD_NODE, TURN_NODE = "animegamer-world", "animegamer-turn"  # ids that no graph on the page uses
 POLL_SECONDS = 0.1
@@ -200,20 +198,15 @@ async def _review(request: web.Request) -> tuple[int, Path]:
 
 
 async def _corrections(request: web.Request) -> tuple[int, Json]:
-    asked = parse_json(await _body_of(request, MOST_CORRECTIONS), Corrections, "the corrections")
+    asked = parse_json(await _body_of(request), Corrections, "the corrections")
     return 200, await asyncio.to_thread(save_review, request.match_info["name"], asked.corrections)
 
 
-async def _body_of(request: web.Request, most: int = MAX_BYTES) -> bytes:
-    """The body of a request of at most this many bytes."""
+async def _body_of(request: web.Request) -> bytes:
+    """The body of a request, which ComfyUI's server limits."""
     if request.content_type != "application/json":
         raise Refused(415, "send the request as application/json")
-    data = bytearray()
-    async for chunk in request.content.iter_chunked(MAX_BYTES):
-        data += chunk
-        if len(data) > most:
-            raise Refused(413, f"this request can have at most {most} bytes")
-    return bytes(data)
+    return await request.read()
 
 
 def _prompt(asked: TurnRequest) -> Json:

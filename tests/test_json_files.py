@@ -48,7 +48,7 @@ def test_a_table_is_read_line_by_line(tmp_path):
     assert [(row.number, row.value) for row in rows if row.problem is None] == [(1, Turn(1)), (4, Turn(4))]
     assert [row.problem.split(":")[0].split(" (")[0] for row in rows if row.problem] == [
         "field seed",
-        *["not a line of JSON"] * 2,
+        *["not JSON"] * 2,
     ]
     assert list(read_rows(Path("nowhere"), Turn)) == []
 

@@ -81,7 +81,7 @@ def test_played_turns_keep_no_tensors(tmp_path):
     player = Player(world, Story.open(tmp_path, "long", "tiny", world.fingerprint), PlaySettings(window=1, steps=1))
     held = []
     for number, line in enumerate(long_game(2 * CACHED_TURNS), start=1):
-        player.step(line, draw=number % 10 == 0)
+        player.step(line)
         if number in (CACHED_TURNS + 1, 2 * CACHED_TURNS):
             held.append(tensor_bytes())
     assert held[0] == held[1]

@@ -16,7 +16,7 @@ from ..data.stats import counted
 from ..evaluate.ablations.variants import VARIANTS, chosen
 from ..evaluate.baselines import NAMES, BaselineSettings
 from ..game.state import DEFAULT_WINDOW
-from ..runtime.presets import get_preset, preset_for_device
+from ..runtime.presets import PRESETS, preset_for_device
 from ..spec import DTYPES
 from ..weights.adapters import open_with_adapters
 from .dataset import FLOW, Flow
@@ -199,7 +199,7 @@ class Toybox(Drawing):
         plan = FULL if self.full or device.startswith("cuda") else QUICK
         plan = plan if self.limit is None else plan.limited(self.limit)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-        preset = preset_for_device(get_preset(self.preset), device, print, self.dtype) if self.preset else None
+        preset = preset_for_device(PRESETS[self.preset], device, print, self.dtype) if self.preset else None
         world = open_with_adapters(self.world, self.lora)
         for line in world.warnings_for(DEFAULT_WINDOW):  # its rows are defined for this window
             note(f"warning: {line}")

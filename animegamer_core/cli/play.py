@@ -22,7 +22,7 @@ from ..media.soundtrack import read_sound
 from ..messages import shortened
 from ..runtime.device import choose_device
 from ..runtime.models import LoadedModels
-from ..runtime.presets import PresetModels, get_preset, preset_for_device, with_preset
+from ..runtime.presets import PRESETS, PresetModels, preset_for_device, with_preset
 from ..spec import dtype_name
 from ..story.film import FILMS, export_film
 from ..story.folder import check_there
@@ -155,7 +155,7 @@ class Play(Drawing):
         if not self.preset:
             return settings, None
         dtype = settings.dtype or (world.cpu_dtype if settings.device == "cpu" else world.stored_dtype)("decoder")
-        preset = preset_for_device(get_preset(self.preset), settings.device, note, dtype_name(dtype))
+        preset = preset_for_device(PRESETS[self.preset], settings.device, note, dtype_name(dtype))
         settings = with_preset(preset, settings, world)
         return settings, PresetModels(world, settings, preset, note)
 

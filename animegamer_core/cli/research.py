@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from ..runtime.presets import get_preset, preset_for_device
+from ..runtime.presets import PRESETS, preset_for_device
 from ..spec import DTYPES, get_profile, get_spec
 from .options import AskedSteps, Device, Guidance, Preset, Profile, Solver, note, one_of, sampling_of
 
@@ -82,7 +82,7 @@ class Bench:
             raise ValueError("--world has its own spec and profile; drop --spec and --profile")
         world, place = open_world(self.world) if self.world else None, choose_device(self.device)
         dtype = self.dtype or ("float32" if place == "cpu" else "bfloat16")
-        preset = preset_for_device(get_preset(self.preset), place, _say, dtype) if self.preset else NO_PRESET
+        preset = preset_for_device(PRESETS[self.preset], place, _say, dtype) if self.preset else NO_PRESET
         return BenchmarkPlan(
             spec=world.spec if world else get_spec(self.spec or "toybox"),
             device=torch.device(place),

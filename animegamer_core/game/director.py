@@ -57,7 +57,8 @@ class Director:
         if lacking:
             raise ValueError(
                 f"this world lists no {lacking[0]}, so no turns can be proposed; add some to `words` of `life` in "
-                "world.json"
+                "world.json, or for characters first play a turn in the form `Character: ...; Motion: ...; Background: "
+                "...`"
             )
 
     @property
@@ -76,9 +77,8 @@ class Director:
         found: dict[Act, tuple[str, str]] = {}
         for number in range(count):  # with others to choose from, the last one goes on, the others stay
             setting = on if number == count - 1 else _last_setting(past, on)
-            known = [act for act in self.words.acts if self._tried(act, main, setting[0], alone=count > 1)]
-            for one in (main, setting[0]):  # where training showed no such act there: one of the character, or place
-                known = known or [act for act in self.words.acts if self.words.tried(one, act.phrase)]
+            fit = [act for act in self.words.acts if self._tried(act, main, setting[0], alone=count > 1)]
+            known = fit or [act for act in self.words.acts if self.words.tried(main, act.phrase)]
             acts = _likely_acts(rng, past, self.words, known, session.character, rules)
             found.update([(act, setting) for act in acts if act not in found][:1])
         return tuple(
@@ -334,11 +334,4 @@ def words_for(life: Life, world_name: str, session: GameSession) -> Words:
 
 def director_for(life: Life, world_name: str, session: GameSession, seed: int) -> Director:
     """The director of a world with this life, for the game so far; ValueError if it has no words to propose with."""
-    words = words_for(life, world_name, session)
-    if life.words is None and not words.characters:
-        raise ValueError(
-            "this world lists no characters, and no turn of this game names one, so no turns can be proposed; first "
-            "play a turn in the form `Character: ...; Motion: ...; Background: ...`, or add them to `words` of `life` "
-            "in world.json"
-        )
-    return Director(words, seed)
+    return Director(words_for(life, world_name, session), seed)

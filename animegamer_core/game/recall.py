@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import chain
 from pathlib import Path
 
@@ -45,8 +46,6 @@ class Memory:
     turns: int = RECALLED_TURNS
 
     def __post_init__(self) -> None:
-        if self.kind not in MEMORIES:
-            raise ValueError(f"unknown memory {self.kind!r}; choose {' or '.join(MEMORIES)}")
         if self.turns < 1:
             raise ValueError(f"recalled turns is {self.turns}; expected 1 or more; for none, choose memory {RECENT}")
 
@@ -122,14 +121,7 @@ class Seen:
     @classmethod
     def of(cls, texts: Iterable[tuple[int, str]]) -> Seen:
         """After these turns (number, instruction), in order."""
-        described: dict[str, int] = {}
-        shown: dict[str, int] = {}
-        first = None
-        for number, text in texts:
-            first, named = number if first is None else first, named_in(text)
-            described.update(dict.fromkeys(named.described, number))
-            shown.update(dict.fromkeys(named.shown, number))
-        return cls(described, shown, first == OPENING)
+        return reduce(lambda seen, turn: seen.with_turn(*turn), texts, cls())
 
     def with_turn(self, number: int, text: str) -> Seen:
         """After one more turn."""

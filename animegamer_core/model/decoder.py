@@ -89,7 +89,7 @@ class ShotDecoder(nn.Module):
 
         motion: the motion value, px per frame at 480 px height. The same seed gives the same noise on every device.
         steps, guidance: None is the world's. options: as of `sample`. ValueError for a state of another world's size,
-        impossible steps, or an unknown guidance.
+        or impossible steps.
         """
         motion_B = torch.tensor([motion])
         return self.decode_latents(

@@ -45,12 +45,7 @@ class ShotEncoder(nn.Module):
             self.image_attention = nn.MultiheadAttention(width, spec.decoder.heads, batch_first=True)
 
     def text_ids(self, texts: Sequence[str]) -> Tensor:
-        """(B, L) int64 ids of (cleaned) motion texts, truncated or zero-padded to the state's number of text tokens.
-
-        ValueError if the encoder has no tokenizer.
-        """
-        if self.tokenizer is None:
-            raise ValueError("this encoder has no text tokenizer; load a world whose encoder/ folder is complete")
+        """(B, L) int64 ids of (cleaned) motion texts, truncated or zero-padded to the state's number of text tokens."""
         length = self.spec.state.text_tokens
         end = self.tokenizer.token_to_id("</s>")
         rows = []

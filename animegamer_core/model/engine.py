@@ -43,11 +43,6 @@ class GameEngine(nn.Module):
 
     def __init__(self, spec: ModelSpec, tokenizer: GameTokenizer, profile: Profile) -> None:
         super().__init__()
-        if tokenizer.size > spec.engine.vocab_size:
-            raise ValueError(
-                f"the tokenizer has {tokenizer.size} entries, more than the {spec.engine.vocab_size} of spec "
-                f"{spec.name!r}; use the world's own tokenizer"
-            )
         self.spec = spec
         self.tokenizer = tokenizer
         self.profile = profile
@@ -248,11 +243,6 @@ class GameEngine(nn.Module):
     def _logits(self, hidden_LH: Tensor) -> Tensor:
         return self.llm.lm_head(hidden_LH[-1]).float()
 
-    def _feed(self, ids: list[int], cache: Cache) -> Tensor:
-        """Hidden states (len(ids), H) of tokens that follow those in the cache."""
-        ids_1L = torch.tensor([ids], device=self.project_in[0].weight.device)
-        return self.llm.model(input_ids=ids_1L, use_cache=True, **{CACHE: cache}).last_hidden_state[0]
-
     @cached_property
     def _reply_tree(self) -> ReplyTree:
         return ReplyTree.of(self.tokenizer)
@@ -285,7 +275,8 @@ class GameEngine(nn.Module):
                 logits_V[run[1:]] = 0.0
             last = int(logits_V.argmax())
             written.append(last)
-            hidden_LH = self._feed([last], cache)
+            ids_1L = torch.tensor([[last]], device=hidden_LH.device)
+            hidden_LH = self.llm.model(input_ids=ids_1L, use_cache=True, **{CACHE: cache}).last_hidden_state[0]
         return self.tokenizer.decode_with_tags([index for index in written if index not in run])
 
 
@@ -341,8 +332,7 @@ def _prompt_mask(query_L: Tensor, tree: ReplyTree | None, start: int, end: int, 
     seen = (places <= places[start:, None]) | (query & query[start:, None])
     if tree is not None and end > length:
         seen[length - start :, length:] = tree.seen_RR.to(seen.device)
-    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
-    return mask.masked_fill(~seen, torch.finfo(dtype).min)[None, None]
+    return torch.where(seen, 0.0, torch.finfo(dtype).min).to(dtype)[None, None]
 
 
 def _at(hidden_BLH: Tensor, positions_BP: Tensor) -> Tensor:
@@ -355,8 +345,7 @@ def additive_mask(query_BL: Tensor, dtype: torch.dtype) -> Tensor:
     length = query_BL.shape[1]
     seen = torch.ones(length, length, dtype=torch.bool, device=query_BL.device).tril()
     seen = seen | (query_BL[:, :, None] & query_BL[:, None, :])
-    mask = torch.zeros(seen.shape, dtype=dtype, device=query_BL.device)
-    return mask.masked_fill(~seen, torch.finfo(dtype).min)[:, None]
+    return torch.where(seen, 0.0, torch.finfo(dtype).min).to(dtype)[:, None]
 
 
 def _mistral_config(spec: ModelSpec) -> MistralConfig:

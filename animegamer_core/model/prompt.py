@@ -78,13 +78,7 @@ class GameTokenizer:
     @classmethod
     def from_file(cls, path: str | Path, stats: Sequence[Stat] = STATS) -> GameTokenizer:
         """Read a world's `tokenizer.json`; ValueError if the file is missing or damaged."""
-        if not Path(path).is_file():
-            raise ValueError(f"no tokenizer at {path}; a world's engine/ folder holds tokenizer.json")
-        tokenizer = read_tokenizer(Path(path))
-        try:
-            return cls(tokenizer, stats)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+        return cls(read_tokenizer(Path(path)), stats)
 
     @classmethod
     def from_mistral(cls, folder: str | Path, entries: int = RELEASE_BASE) -> GameTokenizer:
@@ -133,11 +127,8 @@ class GameTokenizer:
         return self.backend.to_str(pretty=pretty)
 
     def token(self, name: str) -> int:
-        """The id of a tag such as `<ML>`; ValueError if the tokenizer lacks it."""
-        index = self.backend.token_to_id(name)
-        if index is None:
-            raise ValueError(f"the tokenizer has no token {name!r}; it belongs to a world with other sizes")
-        return index
+        """The id of a tag such as `<ML>`."""
+        return self.backend.token_to_id(name)
 
     def strength(self, value: int) -> int:
         """The id of the number `value`, -5..5."""
@@ -285,12 +276,18 @@ def _read_mistral(folder: Path) -> Tokenizer:
         return tokenizer
     if not (folder / "tokenizer.model").is_file():
         raise ValueError(f"{folder} has neither tokenizer.json nor tokenizer.model of Mistral-7B-Instruct-v0.1")
-    from transformers import LlamaTokenizerFast
+    return read_pieces(folder, "LlamaTokenizerFast", legacy=False)
+
+
+def read_pieces(folder: Path, kind: str, **options: Any) -> Tokenizer:
+    """The tokenizer of a folder with sentencepiece's file alone. kind: its class in transformers."""
+    import transformers
 
     try:
-        return LlamaTokenizerFast.from_pretrained(str(folder), legacy=False, local_files_only=True).backend_tokenizer
+        found = getattr(transformers, kind).from_pretrained(str(folder), local_files_only=True, **options)
+        return found.backend_tokenizer
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         raise ValueError(
-            f"{folder / 'tokenizer.model'} cannot be read ({shortened(error)}); run `pip install sentencepiece "
-            "protobuf`, or add tokenizer.json from the same download"
+            f"the tokenizer in {folder} cannot be read ({shortened(error)}); run `pip install sentencepiece protobuf`, "
+            "or add tokenizer.json from the same download"
         ) from error

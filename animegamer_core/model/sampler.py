@@ -127,9 +127,7 @@ def partial_steps(steps: Steps, denoise: float) -> tuple[Steps, int]:
 
 
 def guidance_scale(name: str, strength: float, step: int, schedule: Schedule) -> float:
-    """The scale of a step by a row of GUIDANCE; 1 is the conditional prediction itself. ValueError: no such row."""
-    if name not in GUIDANCE:
-        raise ValueError(f"unknown guidance {name!r}; choose one of {', '.join(GUIDANCE)}")
+    """The scale of a step by a row of GUIDANCE; 1 is the conditional prediction itself."""
     row, steps = GUIDANCE[name], len(schedule)
     return 1 + strength * row.rise((steps - (schedule.timesteps[step] if row.by_timestep else step)) / steps)
 

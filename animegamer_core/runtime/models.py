@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -76,12 +75,11 @@ class Models(typing.Protocol):
 
 
 class LoadedModels:
-    """A world's models, loaded when first needed and then cached. Thread-safe."""
+    """A world's models, loaded when first needed and then cached."""
 
     def __init__(self, world: World, settings: PlaySettings) -> None:
         self.world = world
         self.settings = settings
-        self._loading = threading.Lock()
         self._loaded: dict[str, typing.Any] = {}
 
     @property
@@ -95,10 +93,9 @@ class LoadedModels:
         return self._once("decoder", self._load_decoder)
 
     def _once(self, name: str, load: Callable[[], typing.Any]) -> typing.Any:
-        with self._loading:
-            if name not in self._loaded:
-                self._loaded[name] = load()
-            return self._loaded[name]
+        if name not in self._loaded:
+            self._loaded[name] = load()
+        return self._loaded[name]
 
     def _load_engine(self) -> GameEngine:
         return self.world.load_engine(self.settings.device, self.settings.dtype)

@@ -95,13 +95,6 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def get_preset(name: str) -> Preset:
-    """The named preset; ValueError lists the names."""
-    if name not in PRESETS:
-        raise ValueError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
-    return PRESETS[name]
-
-
 def preset_for_device(preset: Preset, device: str, say: Say = _ignore, dtype: str = "") -> Preset:
     """The preset without the optimizations that do not help on this device; say gets the reasons.
 

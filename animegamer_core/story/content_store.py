@@ -17,7 +17,6 @@ import msgspec
 from ..files import replacing, write_text
 from ..game.state import GameState
 from ..json_files import read_json, to_type
-from ..messages import shortened
 from ..weights.storage import note_of
 from .turn import Key, address_of
 
@@ -25,12 +24,8 @@ if typing.TYPE_CHECKING:
     from torch import Tensor
 
 
-_AGAIN = "play this turn again to restore it"
-
-
 class _File(typing.TypedDict):
     key: dict[str, typing.Any]
-    suffix: str
     bytes: int
     sha256: str
 
@@ -49,7 +44,7 @@ class ContentStore:
 
     folder: Path
     key_type: type[Key]
-    suffixes: tuple[str, ...]
+    suffix: str
 
     def record(self, address: str) -> Record | None:
         """The record of `address`; None if it is missing or damaged, or its file is missing or has another size."""
@@ -57,9 +52,7 @@ class ContentStore:
             record = read_json(self.folder / f"{address}.json", Record)
             if address_of(to_type(record["key"], self.key_type, address)) != address:
                 return None
-            path = self.folder / f"{address}{record['suffix']}"
-            whole = record["suffix"] in self.suffixes and path.is_file() and path.stat().st_size == record["bytes"]
-            return record if whole else None
+            return record if self._path(address).stat().st_size == record["bytes"] else None
         except (OSError, ValueError):
             return None
 
@@ -70,18 +63,20 @@ class ContentStore:
 
     def path(self, address: str) -> Path:
         """The file of an address; ValueError if it is missing or damaged."""
-        record = self.record(address)
-        if record is None:
-            raise ValueError(f"{self.folder / address}: missing or damaged; {_AGAIN}")
-        return self.folder / f"{address}{record['suffix']}"
+        if self.record(address) is None:
+            raise ValueError(f"{self.folder / address}: missing or damaged; play this turn again to restore it")
+        return self._path(address)
 
-    def put(self, key: Key, suffix: str, values: Mapping[str, typing.Any], write: Callable[[Path], None]) -> str:
+    def _path(self, address: str) -> Path:
+        return self.folder / f"{address}{self.suffix}"
+
+    def put(self, key: Key, values: Mapping[str, typing.Any], write: Callable[[Path], None]) -> str:
         """Store the file that `write` makes at a path, then its record; returns the address."""
         address = address_of(key)
-        path = self.folder / f"{address}{suffix}"
+        path = self._path(address)
         with replacing(path) as part:
             write(part)
-        record = {"key": asdict(key), **values, "suffix": suffix, **asdict(note_of(path))}
+        record = {"key": asdict(key), **values, **asdict(note_of(path))}
         write_text(self.folder / f"{address}.json", json.dumps(record) + "\n")
         return address
 
@@ -99,17 +94,7 @@ def write_representation(representation: Tensor | None, path: Path) -> None:
 
 
 def read_representation(path: Path) -> Tensor:
-    """The (N, D) representation in a file, on the CPU; ValueError if the file holds something else.
-
-    Its checksum lies beside it, so a file that was changed by hand may have the right one.
-    """
-    from safetensors import SafetensorError
+    """The (N, D) representation in a file, on the CPU."""
     from safetensors.torch import load_file
 
-    try:
-        found = load_file(path)["representation"].clone()  # a view would keep the file open on Windows
-    except (SafetensorError, KeyError) as error:
-        raise ValueError(f"{path}: is not a saved state ({shortened(error)}); {_AGAIN}") from error
-    if found.ndim != 2 or not found.is_floating_point() or not found.isfinite().all():
-        raise ValueError(f"{path}: has values that are not a state; {_AGAIN}")
-    return found
+    return load_file(path)["representation"].clone()  # a view would keep the file open on Windows

@@ -33,9 +33,7 @@ SHEET_TURNS = 24  # a contact sheet shows the last turns only; a picture of thou
 
 @dataclass(frozen=True)
 class PlayedTurn:
-    """A turn with its clip, None if not drawn. predicted, drawn: computed now, not read from the story. reading: of its
-    instruction.
-    """
+    """A turn with its clip. predicted, drawn: computed now, not read from the story. reading: of its instruction."""
 
     turn: Turn
     clip: Path | None
@@ -77,10 +75,8 @@ class Player:
         else:
             check_same_opening(story, self.session, opening)
 
-    def step(
-        self, instruction: str | Reading, on_step: OnStep | None = None, draw: bool = True, proposed_by: str = ""
-    ) -> PlayedTurn:
-        """Play one turn and save it in the story; without `draw` only its state. proposed_by: is noted there.
+    def step(self, instruction: str | Reading, on_step: OnStep | None = None, proposed_by: str = "") -> PlayedTurn:
+        """Play one turn and save it in the story. proposed_by: is noted there.
 
         instruction: as from `read_instruction`, or how `read` read it.
         """
@@ -97,17 +93,14 @@ class Player:
         turn = session.turns[-1]
         table, asked = self.world.motion_table, self.settings.motion.get(number)
         motion = float(table.value(turn.state.motion)) if asked is None else table.at_least(asked)
-        shot, drawn = None, False
-        if draw:
-            key = shot_key(self.world, self.models, self.settings, turn, motion)
-            shot = address_of(key)
-            drawn = self.story.shots.find(shot) is None
-            if drawn:
-                decoder = self.models.decoder()
-                latent = draw_turn(decoder, self.story.load_turn(turn), key, on_step)
-                frames = to_uint8(decoder.decode_vae(latent)[0])
-                put_shot(self.story, turn, key, frames, self.world.spec.decoder.fps)
-        clip = self.story.add_turn(turn, shot, proposed_by=proposed_by, reading=reading)
+        key = shot_key(self.world, self.models, self.settings, turn, motion)
+        drawn = self.story.shots.find(address_of(key)) is None
+        if drawn:
+            decoder = self.models.decoder()
+            latent = draw_turn(decoder, self.story.load_turn(turn), key, on_step)
+            frames = to_uint8(decoder.decode_vae(latent)[0])
+            put_shot(self.story, turn, key, frames, self.world.spec.decoder.fps)
+        clip = self.story.add_turn(turn, address_of(key), proposed_by=proposed_by, reading=reading)
         self.session = session
         return PlayedTurn(turn, clip, motion, not prediction.known, drawn, reading)
 
@@ -115,12 +108,10 @@ class Player:
         """What a player typed, cleaned, in words that the world knows; ValueError if it shows nothing that is done."""
         return read_typed(self.world.life, self.tokenizer(), self.session, text)
 
-    def autoplay(
-        self, propose: Director, count: int, on_step: OnStep | None = None, draw: bool = True
-    ) -> Iterator[PlayedTurn]:
+    def autoplay(self, propose: Director, count: int, on_step: OnStep | None = None) -> Iterator[PlayedTurn]:
         """Play the first proposal `count` times. A turn is saved when it is yielded, and the caller may stop then."""
         for _ in range(count):
-            yield self.step(propose(self.session, 1)[0].instruction, on_step, draw, propose.name)
+            yield self.step(propose(self.session, 1)[0].instruction, on_step, propose.name)
 
     def play(
         self,
@@ -170,7 +161,7 @@ def put_shot(story: Story, turn: Turn, key: ShotKey, frames: np.ndarray, fps: fl
         "animegamer": json.dumps({**asdict(key), "turn": turn.number, "instruction": turn.instruction}),
         **story.file_tags,
     }
-    return story.shots.put(key, ".mp4", {}, lambda path: write_clip(path, frames, fps, tags))
+    return story.shots.put(key, {}, lambda path: write_clip(path, frames, fps, tags))
 
 
 def save_turn(

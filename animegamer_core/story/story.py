@@ -75,9 +75,9 @@ class Story:
         self._on_disk: StoryIndex | None = None
         if index is not None:
             self._take(index)
-        self.states = ContentStore(folder / "turns", StateKey, (".safetensors",))
-        self.shots = ContentStore(folder / "shots", ShotKey, (".mp4", ".safetensors"))
-        self.openings = ContentStore(folder / "openings", OpeningKey, (".safetensors",))
+        self.states = ContentStore(folder / "turns", StateKey, ".safetensors")
+        self.shots = ContentStore(folder / "shots", ShotKey, ".mp4")
+        self.openings = ContentStore(folder / "openings", OpeningKey, ".safetensors")
 
     @classmethod
     def open(cls, root: Path | str, name: str, world_name: str, fingerprint: str) -> Story:
@@ -152,12 +152,10 @@ class Story:
         turns, character = list(session.turns), session.character
         for number, entry in enumerate(self.entries[:count], start=1):
             state, key = self._known(entry.state)
-            text = clean_text(key.instruction)  # the file may have been changed by hand
-            turn = Turn(number, text, entry.seed, state, character, entry.state, key.window, key.recalled).counted_by(
-                rules
-            )
-            character = turn.character
-            turns.append(turn)
+            text = clean_text(key.instruction)  # the file may be somebody else's
+            turn = Turn(number, text, entry.seed, state, character, entry.state, key.window, key.recalled)
+            turns.append(turn.counted_by(rules))
+            character = turns[-1].character
         return replace(session, turns=tuple(turns))
 
     def load_session(self, session: GameSession) -> GameSession:
@@ -176,7 +174,7 @@ class Story:
         """Store a prediction; returns its address."""
         self._write_first_index()
         values = {"motion": state.motion, "change": dict(state.change), "raw_choices": list(state.raw_choices)}
-        return self.states.put(key, ".safetensors", values, partial(write_representation, state.representation))
+        return self.states.put(key, values, partial(write_representation, state.representation))
 
     def put_opening(self, session: GameSession) -> GameSession:
         """Store a session's opening, if it has one; returns the session with the address on its picture."""
@@ -188,7 +186,7 @@ class Story:
                 )
             self._write_first_index()
             write = partial(write_representation, None if picture is None else picture.state.representation)
-            self.openings.put(opening_key(self.fingerprint, session), ".safetensors", {}, write)
+            self.openings.put(opening_key(self.fingerprint, session), {}, write)
         if address is not None and picture is not None and picture.clip is not None:
             from ..media.video import write_clip
 
@@ -263,7 +261,7 @@ class Story:
     def clips(self) -> dict[int, Path]:
         """The clips of the branch: turn number -> file, for the turns that are drawn."""
         numbered = enumerate(self.entries, start=1)
-        return {number: self._clip_path(number, entry.shot) for number, entry in numbered if entry.shot is not None}
+        return {number: self._clip_path(number) for number, entry in numbered if entry.shot is not None}
 
     def _with_opening(self, session: GameSession) -> GameSession:
         """An empty session with the opening of the branch's first turn."""
@@ -275,12 +273,9 @@ class Story:
             return session
         record = self.openings.record(parent)
         if record is None:
-            raise self._lost_opening(parent)
+            raise self._lost(f"the game's opening {parent[:12]}", "start the game again")
         key = to_type(record["key"], OpeningKey, parent)
-        try:
-            session = replace(session, opening=key.stats)
-        except ValueError as error:  # the file was changed by hand
-            raise self._lost_opening(parent) from error
+        session = replace(session, opening=key.stats)
         if key.picture is None:
             return session
         session = session.open_with(clean_text(key.text), GameState.of_picture(None))
@@ -296,15 +291,12 @@ class Story:
     def _lost(self, what: str, remedy: str) -> ValueError:
         return ValueError(f"{self.folder}: {what}... is missing or damaged; {remedy}")
 
-    def _lost_opening(self, address: str) -> ValueError:
-        return self._lost(f"the game's opening {address[:12]}", "start the game again")
-
-    def _clip_path(self, number: int, shot: str) -> Path:
-        return self.folder / f"turn-{number:03d}{self.shots.path(shot).suffix}"
+    def _clip_path(self, number: int) -> Path:
+        return self.folder / f"turn-{number:03d}{self.shots.suffix}"
 
     def _publish(self, number: int, shot: str) -> Path:
         """Link the shot's clip as `turn-00n`, or copy it if the disk has no hard links."""
-        source, clip = self.shots.path(shot), self._clip_path(number, shot)
+        source, clip = self.shots.path(shot), self._clip_path(number)
         same = clip.exists() and (os.path.samefile(source, clip) or filecmp.cmp(source, clip, shallow=False))
         if not same:
             with replacing(clip) as part:
@@ -319,10 +311,9 @@ class Story:
         drawn = {number: entry.shot for number, entry in enumerate(self.entries, start=1) if entry.shot is not None}
         known = {number: shot for number, shot in drawn.items() if self.shots.record(shot) is not None}
         published = {number: self._publish(number, shot) for number, shot in known.items()}
-        for clip in self.folder.glob("turn-*.*"):
+        for clip in self.folder.glob(f"turn-*{self.shots.suffix}"):
             named = re.fullmatch(r"turn-([0-9]{3,})", clip.stem)
-            number = int(named[1]) if named and clip.suffix in self.shots.suffixes else None
-            if number is not None and (number not in drawn or published.get(number, clip) != clip):
+            if named and (int(named[1]) not in drawn or published.get(int(named[1]), clip) != clip):
                 clip.unlink()
 
     def _take(self, index: StoryIndex) -> None:

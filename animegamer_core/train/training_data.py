@@ -62,11 +62,6 @@ class TrainingData:
     cache: Path | None = None
     on_progress: Progress | None = None
 
-    def __post_init__(self) -> None:
-        for name, rows in self.store.items():
-            if len(rows) != len(self.folder.turns):
-                raise ValueError(f"{len(self.folder.turns)} turns but {len(rows)} rows of {name}; compute them again")
-
     def gather(self, name: str, rows: Tensor | Sequence[int], device: torch.device | str) -> Tensor:
         """A feature's rows (B,), on `device`."""
         feature = self.store[name]
@@ -165,8 +160,6 @@ class TrainingData:
                     kind: Any = str(values.dtype).removeprefix("torch.")
                     index = FeatureIndex(digest, count, kind, tuple(values.shape[1:]), start + len(values))
                     write_text(note, msgspec.json.encode(index).decode())
-        if path.stat().st_size != count * math.prod(index.shape) * getattr(torch, index.dtype).itemsize:
-            raise ValueError(f"{path} is cut off; delete it and {note.name} to compute the feature again")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the rows are read-only, and nothing writes to them
             return torch.from_numpy(np.memmap(path, index.dtype, "r", shape=(count, *index.shape)))

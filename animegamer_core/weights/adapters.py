@@ -5,7 +5,6 @@ Importing this module imports no torch, since a world's fingerprint is needed lo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -30,11 +29,8 @@ def with_adapters(world: World, files: Adapters, profile: str | None = None) -> 
     """The world with these adapters on top, after those that it has. Adapters of strength 0 are left out.
 
     Reading and motion table are as the files state. profile: reads turns by another profile, with a warning. ValueError
-    for a file that is missing or is a baseline's, for a strength that is not a finite number, and for files that
-    contradict one another or the world.
+    for a file that is missing or is a baseline's, and for files that contradict one another or the world.
     """
-    if not all(math.isfinite(strength) for _, strength in files):
-        raise ValueError("the strength of an adapter must be a finite number; 1 is as trained, 0 turns it off")
     used = (*world.adapters, *((str(path), strength) for path, strength in files if strength))
     if used:
         world = _adapted(world.base, used, checked=profile is None)

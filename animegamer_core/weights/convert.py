@@ -22,9 +22,6 @@ from .world import MANIFEST, World, open_world
 
 OnProgress = Callable[[int, int, str], None]  # (bytes done, total bytes, what is being written)
 
-PRECISIONS = ("released", "keep")
-SEEDS = range(2**63)
-
 
 def convert(
     src: str | Path,
@@ -63,11 +60,9 @@ def new_world(
 
     Its sizes are those of the files. seed: of random weights. A second run adds parts that were missing and skips parts
     whose files, seed and checksums are unchanged. precision `released` stores float32 in 16 bits, `keep` as it is.
-    CheckpointError names file, content and expectation before anything is written; ValueError for a seed below 0, and
-    while another process writes to `out`.
+    CheckpointError names file, content and expectation before anything is written; ValueError while another process
+    writes to `out`.
     """
-    if seed not in SEEDS:
-        raise ValueError(f"seed is {seed}; expected 0 to {SEEDS[-1]}")
     parts = open_base(folders, seed)
     return _write(parts, Path(out), on_progress, precision, BASE_LICENCE, {"made_by": "new", "seed": str(seed)})
 
@@ -81,8 +76,6 @@ def _write(
     origin: Mapping[str, str],
 ) -> World:
     """Write the parts that the folder `out` does not hold yet; origin: what the world records about how it was made."""
-    if precision not in PRECISIONS:
-        raise ValueError(f"unknown precision {precision!r}; choose one of {', '.join(PRECISIONS)}")
     with writing(out):
         world, done = _prepare(parts, out, licence, origin), 0
 

@@ -163,8 +163,6 @@ class BaseFolders:
         ):
             if folder is not None and not folder.is_dir():
                 raise CheckpointError(f"{folder}: no such folder; expected {what}")
-        if not (self.cogvideox / "transformer").is_dir():
-            raise CheckpointError(f"{self.cogvideox}: has no folder transformer; expected {LAYOUT}")
         own = self.cogvideox / "text_encoder"
         return replace(self, t5=own) if self.t5 is None and own.is_dir() else self
 

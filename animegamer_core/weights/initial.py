@@ -15,7 +15,6 @@ import torch
 
 from ..spec import ModelSpec
 from .keys import BASE, LazyTensor, Pieces
-from .storage import finite_extremes
 
 UNCONDITIONAL = "unconditional_ND"
 EMBED, HEAD = "llm.model.embed_tokens.weight", "llm.lm_head.weight"
@@ -60,14 +59,8 @@ def initial_encoder(spec: ModelSpec, zeros_D: LazyTensor, seed: int) -> dict[str
 
 
 def zero_text(bias: LazyTensor) -> LazyTensor:
-    """(D,): what the stock text projection makes of zeros, which is its bias."""
-
-    def make() -> torch.Tensor:
-        value = bias.make()
-        finite_extremes(value, bias.where)
-        return value.clone()  # both norms store one of their own
-
-    return LazyTensor(bias.shape, bias.dtype, make)
+    """(D,): what the stock text projection makes of zeros, which is its bias; both norms store one of their own."""
+    return LazyTensor(bias.shape, bias.dtype, lambda: bias.make().clone())
 
 
 def _mlp(name: str, source: int, target: int, seed: int) -> dict[str, LazyTensor]:

@@ -109,7 +109,7 @@ def map_keys(source: TensorSource, table: Iterable[Rule], base: TensorSource | N
     """Our tensor name -> its pieces, for all keys of a source by one table.
 
     base is a second source by the same table, for targets that the first lacks a base of (trainable-only files).
-    CheckpointError names the file and the first keys that no rule matches, or whose base or LoRA half is missing.
+    CheckpointError names the file and the first keys that no rule matches, or whose base is missing.
     """
     compiled = [(re.compile(rule.pattern), rule) for rule in table]
     mapped: dict[str, Pieces] = {}
@@ -124,7 +124,11 @@ def map_keys(source: TensorSource, table: Iterable[Rule], base: TensorSource | N
             if BASE not in pieces and name in stock:
                 pieces[BASE] = stock[name][BASE]
     for name, pieces in mapped.items():
-        _check_complete(source.path, name, pieces)
+        if BASE not in pieces:
+            raise CheckpointError(
+                f"{next(iter(pieces.values())).where} updates {name!r}, but its base weight is neither in this file "
+                "nor in a base model; expected a full file, or the base model's weights in its folder"
+            )
     return mapped
 
 
@@ -135,10 +139,7 @@ def _apply(
     matches = [(match, rule) for pattern, rule in compiled if (match := pattern.fullmatch(key))]
     for match, rule in matches:
         if rule.target is not None:
-            pieces = mapped.setdefault(match.expand(rule.target), {})
-            if rule.role in pieces:
-                raise CheckpointError(f"{source.where(key)} and {pieces[rule.role].where} are the same tensor of ours")
-            pieces[rule.role] = _piece(source, key, rule)
+            mapped.setdefault(match.expand(rule.target), {})[rule.role] = _piece(source, key, rule)
     return bool(matches)
 
 
@@ -159,24 +160,6 @@ def _piece(source: TensorSource, key: str, rule: Rule) -> LazyTensor:
     if rule.of > 1:
         shape = (shape[0] // rule.of * len(rule.chunks), *shape[1:])
     return LazyTensor(shape, torch.float32 if narrow else dtype, make, source.where(key), source.files)
-
-
-def _check_complete(path: Path, name: str, pieces: Pieces) -> None:
-    if BASE not in pieces:
-        raise CheckpointError(
-            f"{next(iter(pieces.values())).where} updates {name!r}, but its base weight is neither in this file nor in "
-            "a base model; expected a full file, or the base model's weights in its folder"
-        )
-    base, down, up = pieces[BASE], pieces.get(LORA_A), pieces.get(LORA_B)
-    if down is None and up is None:
-        return
-    if down is None or up is None:
-        raise CheckpointError(f"{path}: {name!r} has only one of lora_A and lora_B; expected both")
-    rank, fits = down.shape[0], len(base.shape) == 2
-    if not fits or down.shape[1:] != base.shape[1:] or up.shape != (base.shape[0], rank):
-        raise CheckpointError(
-            f"{down.where} {down.shape} and {up.where} {up.shape} do not multiply to {base.where} {base.shape}"
-        )
 
 
 # ---- the engine: MLLM-*/pytorch_model.bin, and the Mistral folder's own names for trainable-only files
@@ -252,7 +235,7 @@ DECODER = (
     Rule(_FINAL + r"norm_final\." + _WB, r"transformer.norm_out.norm.\1"),
     Rule(_FINAL + r"adaLN_modulation\.1\." + _WB, r"transformer.norm_out.linear.\1"),
     Rule(_FINAL + r"linear\." + _WB, r"transformer.proj_out.\1"),
-    Rule(_DIT + r"mixins\.pos_embed\.pos_embedding", None),  # computed, and compared while converting
+    Rule(_DIT + r"mixins\.pos_embed\.pos_embedding", None),  # computed
     Rule(_PATCH + r"output_mix_layer_norm\." + _WB, None),  # never used at these sizes
     Rule(_PATCH + r"(?:(?:text|ip)_proj\.[02]|(?:txt|ip)_mix_layer_norm)\." + _WB, None),  # the encoder's, see below
     *BESIDE_DECODER,

@@ -301,7 +301,7 @@ def apply_adapter(path: Path, kind: str, model: nn.Module, strength: float = 1.0
     rank, alpha = notes.config.get("lora_rank", 0), notes.config.get("lora_alpha", 1.0)
     ours = {name.removeprefix(f"{kind}."): value for name, value in tensors.items() if name.startswith(f"{kind}.")}
     parameters, updates = plain_tensors(model), {}
-    changes = _changes(path, ours, parameters, rank)
+    changes = _changes(path, ours, parameters)
     for name, change in changes.items():
         if isinstance(change, Tensor):
             parameter, trained = parameters[name], change.to(parameters[name].device, torch.float32)
@@ -319,17 +319,14 @@ def apply_adapter(path: Path, kind: str, model: nn.Module, strength: float = 1.0
         model.vae.register_to_config(scaling_factor=before + strength * (trained - before))
 
 
-def _changes(path: Path, tensors: Mapping[str, Tensor], parameters: Mapping[str, Any], rank: int) -> dict[str, _Change]:
-    """Tensor name -> its change; ValueError for a tensor that the models lack, of another shape, or of another rank."""
+def _changes(path: Path, tensors: Mapping[str, Tensor], parameters: Mapping[str, Any]) -> dict[str, _Change]:
+    """Tensor name -> its change; ValueError for a tensor that the models lack, or of another shape."""
     changes: dict[str, _Change] = {}
     for name, value in tensors.items():
         if ".lora_B." in name:
             continue
         layer, is_low_rank, rest = name.partition(".lora_A.")
-        up = tensors.get(f"{layer}.lora_B.{rest}")
-        fits = up is not None and value.dim() == up.dim() == 2 and 0 < rank == len(value) == up.shape[1]
-        if is_low_rank and not fits:
-            raise ValueError(f"{path}: {name} has no matching lora_B of rank {rank}; train the stage again")
+        up = tensors[f"{layer}.lora_B.{rest}"] if is_low_rank else None
         target = f"{layer}.weight" if is_low_rank else name
         shape = (len(up), value.shape[1]) if is_low_rank else tuple(value.shape)
         found = tuple(parameters[target].shape) if target in parameters else "nothing"

@@ -11,6 +11,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -109,6 +110,7 @@ def write_part(
     model: may be empty; gives the order of the tensors and the tokenizer. updates: the LoRA of its layers, which gets a
     file of its own.
     """
+    from huggingface_hub import split_state_dict_into_shards_factory
     from safetensors.torch import save_file
 
     notes: dict[str, FileNote] = {}
@@ -122,13 +124,14 @@ def write_part(
         rename(path, named)
         notes[named.relative_to(world.folder).as_posix()] = note
 
-    def put_tensors(names: list[str]) -> None:
-        tensors = {key: value.cpu().contiguous() for name in names for key, value in stored.read(name).items()}
-        put(TENSORS, ".safetensors", lambda path: save_file(tensors, path, metadata={"format": "pt"}))
-
     names = part_names(PARTS[part].model, part, plain_tensors(model))
-    for shard in plan_shards({name: stored.sizes[name] for name in names}, max_shard_bytes):
-        put_tensors(shard)
+    sizes = {name: stored.sizes[name] for name in names}
+    shards = split_state_dict_into_shards_factory(
+        sizes, get_storage_size=int, filename_pattern="{suffix}", max_shard_size=max_shard_bytes
+    )
+    for shard in shards.filename_to_tensors.values():
+        tensors = {key: value.cpu().contiguous() for name in shard for key, value in stored.read(name).items()}
+        put(TENSORS, ".safetensors", partial(save_file, tensors, metadata={"format": "pt"}))
     if updates:
         tensors, facts = lora_file(updates)
         put(LORA, ".safetensors", lambda path: save_file(tensors, path, metadata=facts))
@@ -141,19 +144,6 @@ def write_part(
     write_manifest(world)
     _remove_unlisted(world, [part])
     return world
-
-
-def plan_shards(sizes: Mapping[str, int], max_shard_bytes: int) -> list[list[str]]:
-    """Tensor names grouped, in order, so that no group passes `max_shard_bytes` unless one tensor alone does."""
-    shards: list[list[str]] = []
-    room = 0
-    for name, size in sizes.items():
-        if not shards or size > room:
-            shards.append([])
-            room = max_shard_bytes
-        shards[-1].append(name)
-        room -= size
-    return shards
 
 
 def _remove_unlisted(world: World, parts: typing.Iterable[str]) -> None:

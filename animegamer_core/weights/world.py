@@ -20,7 +20,6 @@ from typing import Annotated
 
 import msgspec
 
-from ..files import is_plain_name
 from ..game.life import Life
 from ..game.recall import RECALL, RECENT, Memory
 from ..game.state import DEFAULT_WINDOW, MotionTable
@@ -347,23 +346,16 @@ def open_world(name: str | Path) -> World:
 
 
 class Manifest(msgspec.Struct):
-    """What world.json holds beside its format; ValueError for an unknown profile, or a file outside of the parts."""
+    """What world.json holds beside its format."""
 
     spec: ModelSpec
-    profile: str
+    profile: typing.Literal["paper", "reference", "as_run"]
     motion_table: MotionTable
     files: dict[str, FileNote]
     provenance: dict[str, str] = {}
     licence: str = ""
     window: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
     life: Life = Life()
-
-    def __post_init__(self) -> None:
-        get_profile(self.profile)
-        for path in self.files:
-            if not part_of(path) or not is_plain_name(path.rpartition("/")[2]):
-                folders = ", ".join(part.folder for part in PARTS.values())
-                raise ValueError(f"files[{path!r}] is not in the folder of a part by a plain name; expected {folders}")
 
 
 def part_of(path: str) -> str:

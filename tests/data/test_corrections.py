@@ -125,7 +125,7 @@ def test_a_clip_set_aside_takes_its_place_once_its_caption_is_whole_or_is_droppe
         ({"clip": FIRST, "drop": True, "motion": "run"}, "drop (true or false) alone"),
         ({"clip": "clips/other.mp4", "motion": "run"}, "'clips/other.mp4' is not a clip of this dataset"),
         ({"clip": ASIDE, "motion": "run"}, "was set aside, and character is still missing"),
-        ('{"clip": "cut o', "not a line of JSON"),
+        ('{"clip": "cut o', "not JSON"),
     ],
 )
 def test_one_bad_line_is_named_and_nothing_changes(folder, row, sentence):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from animegamer_core.model.encoder import ShotEncoder, clip_pixels
-from animegamer_core.spec import ENCODER_VARIANTS, SPECS
+from animegamer_core.spec import SPECS
 
 TINY = SPECS["tiny"]
 
@@ -19,7 +19,7 @@ def alike(left, right):
     return torch.allclose(left, right, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ENCODER_VARIANTS)
+@pytest.mark.parametrize("name", ["mlp", "linear", "addition", "cross_attention"])
 @torch.inference_mode()
 def test_every_variant_reads_text_and_picture(name, tiny_tokenizer):
     encoder = variant_of(name, tiny_tokenizer)

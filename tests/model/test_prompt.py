@@ -91,15 +91,13 @@ def test_unknown_words_are_listed_once_without_punctuation():
 
 
 def test_missing_files_and_foreign_tokenizers_are_named(tmp_path):
-    with pytest.raises(ValueError, match="no tokenizer at"):
+    with pytest.raises(ValueError, match="not a complete tokenizer file"):
         GameTokenizer.from_file(tmp_path / "tokenizer.json")
     with pytest.raises(ValueError, match="neither tokenizer.json nor tokenizer.model"):
         GameTokenizer.from_mistral(tmp_path)
     write_text(tmp_path / "tokenizer.json", TOKENIZER.to_str())
     with pytest.raises(ValueError, match="expected 32000"):
         GameTokenizer.from_mistral(tmp_path)
-    with pytest.raises(ValueError, match="world with other sizes"):
-        TOKENIZER.slots(9)
 
 
 def test_prompts_have_the_recorded_ids_and_slots(tmp_path):

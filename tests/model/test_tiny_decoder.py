@@ -96,10 +96,3 @@ def test_previews_move_in_a_loop_until_they_are_replaced(tiny_decoder):
         for done in (1, 2, 3):  # without a tiny decoder: a still. The second comes too soon, then comes the shot itself
             preview.step(tiny_decoder, done, 3, latents)
     assert shown.qsize() == 1
-
-
-def test_widths_must_fit_the_vaes_levels():
-    with pytest.raises(ValueError, match="3 levels"):
-        replace(TINY.vae, tiny=(8, 8))
-    with pytest.raises(ValueError, match="not fast"):
-        replace(TINY.vae, fast=True)

@@ -189,8 +189,6 @@ def test_a_decoder_decodes_in_tiles_if_it_has_to(models, claimed):
 
 
 def test_a_gpu_that_others_use_is_refused_and_a_free_one_capped(monkeypatch):
-    with pytest.raises(ValueError, match="needs an NVIDIA or AMD GPU, but the device is cpu"):
-        MemoryPlan(CPU, GIB)
     capped = []
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda *_: (3 * GIB, 8 * GIB))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda *_: 2 * GIB)

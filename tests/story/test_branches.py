@@ -22,7 +22,7 @@ def opened(root, name="tale"):
 
 def shot_of(story, address, seed=0):
     key = ShotKey(WORLD, address, seed, 2.5, 4, "cosine", "float32")
-    story.shots.put(key, ".mp4", {}, lambda path: path.write_text(f"clip of {address} {seed}"))
+    story.shots.put(key, {}, lambda path: path.write_text(f"clip of {address} {seed}"))
     return address_of(key)
 
 
@@ -150,7 +150,7 @@ def test_what_was_written_into_a_record_stays_text(tmp_path):
     opening = GameSession((), 2).open_with(text, picture(), OpeningClip(frames, 8.0))
     turn = begun(story, opening, text).turns[-1]
     key = ShotKey(WORLD, turn.address, 0, 2.5, 4, "cosine", "float32")
-    story.add_turn(turn, story.shots.put(key, ".mp4", {}, lambda path: write_clip(path, frames, 8)))
+    story.add_turn(turn, story.shots.put(key, {}, lambda path: write_clip(path, frames, 8)))
     story = Story.read(tmp_path, "tale")
     assert all(turn.instruction.isprintable() and "<" not in turn.instruction for turn in story.session(1, 2).turns)
     _, subtitles = export_film(story, tmp_path / "film.mp4", subtitles=True, opening=True).files

@@ -22,7 +22,7 @@ GAME = (TOLD, *[PLAIN] * 5, ASKED)
 def played(world, root, instructions=GAME, after=0, **settings):
     player = Player(world, opened(world, root), PlaySettings(**settings), after)
     for line in instructions:
-        player.step(line, draw=False)
+        player.step(line)
     return player
 
 
@@ -61,7 +61,7 @@ def test_an_opening_picture_is_recalled_after_it_was_dropped(world, tmp_path):
     opening = replace(opening, turns=(replace(opening.turns[0], state=type(opening.turns[0].state)(picture, 1)),))
     player = Player(world, opened(world, tmp_path), PlaySettings(), opening=opening)
     for line in (*[PLAIN] * (CACHED_TURNS + 2), ASKED):
-        player.step(line, draw=False)
+        player.step(line)
     assert player.session.turns[-1].recalled == (0,)
     resumed = played(world, tmp_path, [ASKED], after=CACHED_TURNS + 2)
     assert resumed.session.turns[-1].address == player.session.turns[-1].address

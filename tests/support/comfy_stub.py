@@ -92,14 +92,12 @@ class ComfyStub:
         return [node.define_schema() for node in nodes]
 
     def _ask(self, method: str, path: str, query: dict, body: bytes, headers: dict) -> tuple[int, Any]:
-        async def chunks(size: int) -> Any:
-            for start in range(0, len(body), size):
-                yield body[start : start + size]
+        async def read() -> bytes:
+            return body
 
         handler = next(at.handler for at in self.routes if (at.method, at.path) == (method, path))
         sent = {"Host": "127.0.0.1:8188", **headers}
-        content = Record(iter_chunked=chunks)
-        request = Record(headers=sent, query=query, content_type="application/json", content=content)
+        request = Record(headers=sent, query=query, content_type="application/json", read=read)
         answer = asyncio.run(handler(request))
         return answer.status, json.loads(answer.json, parse_constant=_refuse) if answer.json else answer.text
 

