@@ -54,6 +54,8 @@ def test_stats_change_in_fives_and_stay_in_range(changes):
         following = PUBLISHED_RULES.after(values, dict(zip(PUBLISHED_RULES.names, units, strict=True)))
         assert all(0 <= value <= 100 and abs(value - values[name]) in (0, 5) for name, value in following.items())
         values = following
+    with pytest.raises(ValueError, match="social is 101"):
+        GameSession(opening={"social": 101})
 
 
 @given(turns=st.integers(0, 30), window=st.integers(0, 25))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from ..messages import shortened
-from .life import PUBLISHED_RULES, Rules, Values
+from .life import LIMITS, PUBLISHED_RULES, Rules, Values
 from .recall import OPENING, PUBLISHED, RECALL, RECENT, Memory, Seen
 
 if TYPE_CHECKING:
@@ -175,6 +175,9 @@ class GameSession:
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 0:
             raise ValueError(f"window is {self.window}; expected a number of past turns, 0 or more")
+        for name, value in self.opening.items():
+            if not LIMITS[0] <= value <= LIMITS[1]:
+                raise ValueError(f"{name} is {value}; expected {LIMITS[0]} to {LIMITS[1]}")
 
     @property
     def character(self) -> Values:

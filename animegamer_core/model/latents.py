@@ -37,7 +37,7 @@ class StartLatent:
 def start_latent(latent: Any, denoise: float, spec: DecoderSpec) -> StartLatent | None:
     """Check a user's latent and make it the start of a shot; None for denoise 1, which keeps nothing of it.
 
-    ValueError if denoise is not in 0..1, or the latent is not a tensor of the spec's shape.
+    ValueError if denoise is not in 0..1, or the latent is not a finite tensor of the spec's shape.
     """
     if not 0 <= denoise <= 1:
         raise ValueError(f"denoise is {denoise}; expected 0 (keep the latent) to 1 (redraw all of it)")
@@ -50,6 +50,8 @@ def start_latent(latent: Any, denoise: float, spec: DecoderSpec) -> StartLatent 
             "height, width); connect the latent of Decode Shot or Encode Shot Latent of the same world"
         )
     own = latent.detach().to("cpu", torch.float32).contiguous()
+    if not own.isfinite().all():
+        raise ValueError("the latent has values that are not finite numbers; encode or draw it again")
     return None if denoise == 1 else StartLatent(own, float(denoise))
 
 

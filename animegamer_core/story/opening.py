@@ -34,7 +34,7 @@ def open_game(
 
     frame_at: frame i of `count`, (3, H, W) in [-1, 1] of any size; its middle is cropped to the shot's aspect ratio.
     frame: the one that is read, from 0; -1 is the last one. fps: of the frames; 0: the shot's rate. ValueError: empty
-    text, invalid frame or rate.
+    text, invalid frame or rate, a frame with values that are not finite.
     """
     import torch
 
@@ -48,7 +48,10 @@ def open_game(
         )
     read = frame % count
     shown = shown_frames(count, read, fps, decoder)
-    state = GameState.of_picture(encoder.represent(words, frame_at(read)))
+    picture = frame_at(read)
+    if not picture.isfinite().all():
+        raise ValueError(f"frame {read} has values that are not finite; look at the node that made it")
+    state = GameState.of_picture(encoder.represent(words, picture))
     pictures = {index: fitted(frame_at(index)[None], decoder) for index in dict.fromkeys(shown)}
     clip = to_uint8(torch.cat([pictures[index] for index in shown]))
     return GameSession().open_with(words, state, OpeningClip(clip, float(decoder.fps)))

@@ -8,6 +8,7 @@ samples and the noise depend only on seed and step (`sampling.py`), so they need
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -106,8 +107,17 @@ def _owners(state: RunState) -> dict[nn.Parameter, torch.optim.Optimizer]:
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a run, oldest first."""
-    return sorted(folder.glob("step-*.safetensors"))
+    """The whole checkpoints of a run, oldest first; a damaged one is left out, so that the one before it counts."""
+    return [path for path in sorted(folder.glob("step-*.safetensors")) if _damage(path) is None]
+
+
+def _damage(path: Path) -> str | None:
+    """What is wrong with a checkpoint; None if it is whole."""
+    try:
+        with _opened(path):
+            return None
+    except ValueError as error:
+        return str(error)
 
 
 def step_of(path: Path) -> int:
@@ -122,18 +132,18 @@ def _opened(path: Path) -> Iterator[tuple[StoredState, Any]]:
         with safe_open(path, framework="pt") as file:
             yield msgspec.json.decode((file.metadata() or {}).get("state", ""), type=StoredState), file
     except (SafetensorError, msgspec.MsgspecError) as error:
-        raise ValueError(
-            f"{path} is damaged ({shortened(error)}); delete it to continue from the one before"
-        ) from error
+        raise ValueError(f"{path} is cut off or damaged ({shortened(error)})") from error
 
 
 def load_checkpoint(path: Path, state: RunState) -> None:
-    """Load a checkpoint into a run that was just set up."""
+    """Load a checkpoint into a run that was just set up; ValueError names a tensor that does not fit."""
     with _opened(path) as (info, file):
         names = set(file.keys())
 
         def stored(name: str, like: Tensor) -> Tensor:
-            """A stored tensor, placed like another."""
+            """A stored tensor, placed like another; ValueError if it is missing or has another shape."""
+            if name not in names or tuple(file.get_slice(name).get_shape()) != tuple(like.shape):
+                raise ValueError(f"{path}: {name} is missing or not {tuple(like.shape)}; it is for another spec")
             return distributed_like(file.get_tensor(name), like)
 
         owners = _owners(state)
@@ -159,6 +169,9 @@ def continued_config(stage: str, config: StageConfig, out: Path) -> StageConfig:
     setting differs that is not in FREE_FIELDS.
     """
     found = list_checkpoints(out / CHECKPOINTS)
+    for path in sorted({*(out / CHECKPOINTS).glob("step-*.safetensors")} - {*found}):
+        begins = f"the run continues from step {step_of(found[-1])}" if found else "the run begins again"
+        warnings.warn(f"{_damage(path)}; {begins}", stacklevel=2)
     if not found:
         return config
     with _opened(found[-1]) as (info, _):

@@ -198,13 +198,17 @@ def test_a_finished_run_continues_with_more_steps(ready, tmp_path):
         run("towers", new_parts(ready), ready, tmp_path, lr_warmup=0)
 
 
-def test_only_the_last_two_checkpoints_stay(ready, tmp_path):
+def test_only_the_last_two_checkpoints_stay_and_a_cut_off_one_falls_back(ready, tmp_path):
     folder = tmp_path / "checkpoints"
     folder.mkdir()
     (folder / "part-1-step-0000004.safetensors").write_bytes(b"half")
     run("predict", new_parts(ready), ready, tmp_path, save_every=1)
     checkpoints = list_checkpoints(folder)
     assert [step_of(path) for path in checkpoints] == [5, 6] and sorted(folder.iterdir()) == checkpoints
+    checkpoints[1].write_bytes(checkpoints[1].read_bytes()[:-100])
+    with pytest.warns(UserWarning, match="step-0000006.safetensors is cut off .*; the run continues from step 5"):
+        run("predict", new_parts(ready), ready, tmp_path)
+    assert list_checkpoints(folder) == checkpoints
 
 
 @pytest.fixture(scope="module")
