@@ -45,15 +45,9 @@ test("two turns: one prompt each, of two ordinary nodes, each after the last", a
   assert.deepEqual(said(session), ["one", "two"]);
   assert.deepEqual(
     server.sent.map((prompt) => Object.values(prompt).map((node) => node.class_type)),
-    [
-      ["LoadAnimeGamer", "PlayGameStory"],
-      ["LoadAnimeGamer", "PlayGameStory"],
-    ],
+    [["LoadAnimeGamer", "PlayGameStory"], ["LoadAnimeGamer", "PlayGameStory"]],
   );
-  assert.deepEqual(
-    server.sent.map((prompt) => prompt["animegamer-turn"].inputs.after),
-    [0, 1],
-  );
+  assert.deepEqual(server.sent.map((prompt) => prompt["animegamer-turn"].inputs.after), [0, 1]);
   assert.equal(events.filter((event) => event === "turn").length, 2);
   assert.equal(session.busy, false);
 });
@@ -169,10 +163,7 @@ test("a reload in mid-turn shows the turn as running, and one that waits as wait
   assert.deepEqual([waiting.busy, waiting.running], [true, false]);
   server.start();
   const running = await reloaded(server, store);
-  assert.deepEqual(
-    running.jobs.map((job) => Boolean(job.running)),
-    [true, false],
-  );
+  assert.deepEqual(running.jobs.map((job) => Boolean(job.running)), [true, false]);
   assert.equal(running.progress.job.running, true);
 });
 
@@ -218,10 +209,7 @@ test("a failed turn leaves us where we stand, and shows what others played meanw
   server.stories.a.branches.main.push({ ...server.stories.a.branches.main[0], number: 2, instruction: "theirs", shot: "x" });
   await server.run(session);
   assert.deepEqual([session.here.key, session.error], [key, "no"]);
-  assert.deepEqual(
-    session.here.children.map((at) => at.turn.instruction),
-    ["theirs"],
-  );
+  assert.deepEqual(session.here.children.map((at) => at.turn.instruction), ["theirs"]);
 });
 
 test("a refused prompt tells why, and the other takes are not sent", async () => {
@@ -258,11 +246,9 @@ test("export writes files and does not move", async () => {
   await session.exportStory();
   assert.equal(server.sent.at(-1)["animegamer-turn"].inputs.instructions, "");
   assert.equal(server.sent.at(-1)["animegamer-turn"].inputs.export, true);
+  assert.equal(server.graph[2].inputs.instructions, "one");
   await server.run(session);
-  assert.deepEqual(
-    session.files.map((file) => file.filename),
-    ["story.mp4"],
-  );
+  assert.deepEqual(session.files.map((file) => file.filename), ["story.mp4"]);
   assert.equal(session.here.key, key);
 });
 
@@ -270,6 +256,7 @@ test("a film shows the branch up to the current turn", async () => {
   const { server, session } = await begun({ played: ["one", "two"] });
   session.undo();
   await session.exportStory({ subtitles: true });
+  assert.equal(server.graph[2].inputs.instructions, "one");
   const [, sent] = Object.entries(server.sent.at(-1)).flat();
   assert.equal(sent.class_type, "ExportGameStory");
   const { story, turns, subtitles } = sent.inputs;
@@ -368,10 +355,7 @@ test("a damaged branch is named, and the others are there", async () => {
 test("closing a story leaves the list with it", async () => {
   const { server, session, store } = await begun({ played: ["one"] });
   await session.close();
-  assert.deepEqual(
-    session.stories.map((story) => [story.name, story.turns]),
-    [["a", 1]],
-  );
+  assert.deepEqual(session.stories.map((story) => [story.name, story.turns]), [["a", 1]]);
   assert.equal(JSON.parse(store.getItem("animegamer.play")).story, undefined);
 });
 
