@@ -123,33 +123,13 @@ function inputPath({ name, subfolder }) {
 }
 
 function gameInputs({
-  story,
-  instruction = "",
-  after = 0,
-  branch = "",
-  window = WINDOW,
-  seed = 0,
-  motion = "predicted",
-  motionValue = 5,
-  steps = 0,
-  timesteps = "",
-  guidance = "world",
-  exported = false,
-  showOpening = false,
-  autoplay = 0,
+  story, instruction = "", after = 0, branch = "", window = WINDOW, seed = 0,
+  motion = "predicted", motionValue = 5, steps = 0, timesteps = "", guidance = "world",
+  exported = false, showOpening = false, autoplay = 0,
 }) {
   return {
-    instructions: instruction,
-    story,
-    after,
-    branch,
-    window,
-    seed,
-    motion,
-    motion_value: motionValue,
-    steps,
-    guidance,
-    export: exported,
+    instructions: instruction, story, after, branch, window, seed,
+    motion, motion_value: motionValue, steps, guidance, export: exported,
     ...(timesteps ? { timesteps } : {}),
     ...(showOpening ? { show_opening: true } : {}),
     ...(autoplay ? { autoplay } : {}),
@@ -168,15 +148,8 @@ export function settingsOf({ window = WINDOW, steps, timesteps, guidance, overri
 }
 
 function worldInputs(world) {
-  return {
-    world,
-    precision: "auto",
-    placement: "auto",
-    profile: "world",
-    lora_strength: 1,
-    lora_file: "none",
-    lora_file_strength: 1,
-  };
+  const lora = { lora_strength: 1, lora_file: "none", lora_file_strength: 1 };
+  return { world, precision: "auto", placement: "auto", profile: "world", ...lora };
 }
 
 function replayable(path, whole) {

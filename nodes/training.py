@@ -32,6 +32,7 @@ if typing.TYPE_CHECKING:
 NIGHTS = "toybox at night"  # drawn at night, captioned as day: a short training on it shows
 STAGES = (*STAGES_IN_ORDER, *OPTIONAL_STAGES)
 EVENT = "animegamer.training"
+CURVE = ("step", "loss", "held_out_loss")  # of a line of the log
 EVERY_SECONDS = 1.0  # between two events of a run
 MOST_RUNS, MOST_POINTS, MOST_LINES, MOST_SHEETS = 100, 400, 60, 40
 _at_work: dict[tuple[str, str], Json] = {}  # (run, stage) that this ComfyUI trains now -> its `_place`
@@ -318,9 +319,7 @@ def _progress(folder: Path, place: Json | None) -> Json:
         "ended": ended,
         "draws": not (folder.parent / BEGUN).is_dir(),  # TrainFilmWorld draws no shots
         **(place or {"steps": read_json(folder / RESULT).get("steps") if ended else None}),
-        "curve": [
-            {name: line[name] for name in ("step", "loss", "held_out_loss") if name in line} for line in _thinned(lines)
-        ],
+        "curve": [{name: line[name] for name in CURVE if name in line} for line in _thinned(lines)],
         "log": lines[-MOST_LINES:],
         "sheets": [{"step": int(sheet.stem.removeprefix("step-")), **comfyui.output_item(sheet)} for sheet in sheets],
     }

@@ -69,9 +69,7 @@ export class FakeServer {
       throw Object.assign(new Error("refused"), {
         response: {
           error: { message: "Prompt outputs failed validation" },
-          node_errors: {
-            a: { errors: [{ message: "Value not in list", details: "world: 'nowhere' not in ['toybox']" }] },
-          },
+          node_errors: { a: { errors: [{ message: "Value not in list", details: "world: 'nowhere' not in ['toybox']" }] } },
         },
       });
     this.count += 1;

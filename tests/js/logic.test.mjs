@@ -186,10 +186,7 @@ test("a turn's prompt plays the asked turn in the asked world", () => {
     motion: "wild",
   });
   const [, play] = Object.values(prompt);
-  assert.deepEqual(
-    [play.inputs.after, play.inputs.seed, play.inputs.motion, play.inputs.export],
-    [2, 7, "wild", false],
-  );
+  assert.deepEqual([play.inputs.after, play.inputs.seed, play.inputs.motion, play.inputs.export], [2, 7, "wild", false]);
   assert.ok(prompt[play.inputs.model[0]], "the model link leads to a node of the prompt");
 });
 
@@ -223,10 +220,7 @@ test("a story as a graph draws nothing anew: what one seed explains is text, the
 
 test("the graph links the video of the story node, which shows the state itself", () => {
   const graph = graphPrompt({ world: "toybox", story: "100%/x", at: buildTree([]), branch: "" });
-  assert.deepEqual(
-    Object.values(graph).map((node) => node.class_type),
-    ["LoadAnimeGamer", "PlayGameStory", "SaveVideo"],
-  );
+  assert.deepEqual(Object.values(graph).map((node) => node.class_type), ["LoadAnimeGamer", "PlayGameStory", "SaveVideo"]);
   assert.deepEqual([graph[2].inputs.model, graph[3].inputs.video], [["1", 0], ["2", 4]]);
   assert.equal(graph[3].inputs.filename_prefix, "animegamer/100--x");
 });

@@ -37,12 +37,7 @@ test("running and waiting prompts are told apart; history of an unknown prompt i
 test("stopping drops what waits before it interrupts what runs, so that nothing starts in between", async () => {
   const api = fakeApi({});
   await createServer(api).cancel(["a", "b"]);
-  assert.deepEqual(api.sent, [
-    ["delete", "queue", "a"],
-    ["delete", "queue", "b"],
-    ["interrupt", "a"],
-    ["interrupt", "b"],
-  ]);
+  assert.deepEqual(api.sent, [["delete", "queue", "a"], ["delete", "queue", "b"], ["interrupt", "a"], ["interrupt", "b"]]);
 });
 
 test("refusals carry the server's sentence, a lost server one of ours", async () => {

@@ -5,10 +5,7 @@ import { logLine, lossPoints, lossRange, paceOf, timeWords, TrainingWatch } from
 import { translator } from "../../js/translations.mjs";
 
 const say = translator("en");
-const lines = [
-  { step: 1, loss: 2, seconds: 1, lr: 0.001 },
-  { step: 3, loss: 1, held_out_loss: 3, seconds: 5, lr: 0.00123456 },
-];
+const lines = [{ step: 1, loss: 2, seconds: 1, lr: 0.001 }, { step: 3, loss: 1, held_out_loss: 3, seconds: 5, lr: 0.00123456 }];
 
 function watch(answer) {
   const asked = [];
