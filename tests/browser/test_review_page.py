@@ -292,7 +292,9 @@ def test_a_served_page_says_the_one_next_thing_where_it_is_seen(browser, dataset
 
     says("10 clips have no words yet. Choose a clip")
     page.locator(".mark").nth(3).click()
-    says("1 clip is marked. Open one of them, say who is seen and what happens, and press Use for marked clips.")
+    says("1 clip is marked. Mark the others that show the same")
+    page.locator(".mark").nth(0).click()
+    says("2 clips are marked. Open one of them, say who is seen and what happens, and press Use for marked clips.")
     review.edit(0)
     for name, text in {"character": "Lily", "motion": "swim", "background": "day lake"}.items():
         review.fill(name, text)

@@ -161,8 +161,10 @@ function onKey(event) {
 
 /** Say the one thing to do next; a page on the disk has its words for that at the export. */
 function sayNext() {
-  const left = CLIPS.filter((clip) => !clip.aside && !isOut(clip) && !isWhole(clip)).length;
-  say(marked.size ? `${count(marked.size, "clip is", "clips are")} marked. Open one of them, say who is seen and what happens, and press Use for marked clips.`
+  const wordless = CLIPS.filter((clip) => !clip.aside && !isOut(clip) && !isWhole(clip)), left = wordless.length;
+  const together = wordless.filter((clip) => marked.has(clip.clip)).length;
+  say(together === 1 ? "1 clip is marked. Mark the others that show the same, then open one of them."
+    : together ? `${number(together)} clips are marked. Open one of them, say who is seen and what happens, and press Use for marked clips.`
     : !SERVED ? ""
     : left ? `${count(left, "clip has", "clips have")} no words yet. Choose a clip, say who is seen and what happens, and save.`
     : unexported() ? "Every clip has its words. Press Save."
