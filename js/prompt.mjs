@@ -55,10 +55,11 @@ function openingNodes({ film, at, text, ...uploaded }) {
 
 /**
  * The story up to a turn as a graph. Its last turns with the same settings are in the node as text; the turns before
- * them are read from the story. So running the graph computes nothing again.
+ * them are read from the story. So running the graph computes nothing again. `whole`: all turns are text, for those who
+ * do not have the story.
  */
-export function graphPrompt({ world, story, at, branch }) {
-  const { after, seed, turns } = replayable(pathTo(at));
+export function graphPrompt({ world, story, at, branch, whole = false }) {
+  const { after, seed, turns } = replayable(pathTo(at), whole);
   const instruction = turns.map((turn) => turn.instruction).join("\n");
   const game = gameInputs({ story, instruction, after, branch, seed, exported: true, ...settingsOf(turns[0] ?? {}) });
   return {
@@ -122,33 +123,13 @@ function inputPath({ name, subfolder }) {
 }
 
 function gameInputs({
-  story,
-  instruction = "",
-  after = 0,
-  branch = "",
-  window = WINDOW,
-  seed = 0,
-  motion = "predicted",
-  motionValue = 5,
-  steps = 0,
-  timesteps = "",
-  guidance = "world",
-  exported = false,
-  showOpening = false,
-  autoplay = 0,
+  story, instruction = "", after = 0, branch = "", window = WINDOW, seed = 0,
+  motion = "predicted", motionValue = 5, steps = 0, timesteps = "", guidance = "world",
+  exported = false, showOpening = false, autoplay = 0,
 }) {
   return {
-    instructions: instruction,
-    story,
-    after,
-    branch,
-    window,
-    seed,
-    motion,
-    motion_value: motionValue,
-    steps,
-    guidance,
-    export: exported,
+    instructions: instruction, story, after, branch, window, seed,
+    motion, motion_value: motionValue, steps, guidance, export: exported,
     ...(timesteps ? { timesteps } : {}),
     ...(showOpening ? { show_opening: true } : {}),
     ...(autoplay ? { autoplay } : {}),
@@ -167,23 +148,16 @@ export function settingsOf({ window = WINDOW, steps, timesteps, guidance, overri
 }
 
 function worldInputs(world) {
-  return {
-    world,
-    precision: "auto",
-    placement: "auto",
-    profile: "world",
-    lora_strength: 1,
-    lora_file: "none",
-    lora_file_strength: 1,
-  };
+  const lora = { lora_strength: 1, lora_file: "none", lora_file_strength: 1 };
+  return { world, precision: "auto", placement: "auto", profile: "world", ...lora };
 }
 
-function replayable(path) {
+function replayable(path, whole) {
   let first = path.length;
   const last = path[first - 1]?.turn;
-  while (first > 0 && last && fits(path[first - 1].turn, path[first - 1].number, last, path.length)) first -= 1;
+  while (first > 0 && last && (whole || fits(path[first - 1].turn, path[first - 1].number, last, path.length))) first -= 1;
   const turns = path.slice(first).map((at) => at.turn);
-  return { after: first, seed: last ? Number(last.seed) - (path.length - 1) : 0, turns };
+  return { after: first, seed: last ? Math.max(0, Number(last.seed) - (path.length - 1)) : 0, turns };
 }
 
 function fits(turn, number, last, length) {

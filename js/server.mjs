@@ -11,7 +11,7 @@ export function createServer(api) {
     const body = await reply.json().catch(() => null);
     if (!reply.ok || body === null) {
       const error = new Error(body?.error ?? `The server answered ${reply.status} to ${path}`);
-      throw Object.assign(error, { status: reply.status });
+      throw Object.assign(error, { status: reply.status, response: body });
     }
     return body;
   }
@@ -50,7 +50,9 @@ export function createServer(api) {
     upload,
     queued,
     prompts,
-    queue: async (prompt) => (await answered(api.queuePrompt(0, { output: prompt }))).prompt_id,
+    // `graph`: what films of this prompt keep as theirs. ComfyUI's own queuePrompt takes only one of a canvas.
+    queue: async (prompt, graph) =>
+      (await postJson("/prompt", { client_id: api.clientId, prompt, extra_data: { extra_pnginfo: { prompt: graph } } })).prompt_id,
     history: async (id) => (await getJson(`/history/${encodeURIComponent(id)}`))[id] ?? null,
     cancel: async (ids) => {
       for (const id of ids) await api.deleteItem("queue", id);

@@ -3,7 +3,7 @@
 import { writtenFor } from "./instruction.mjs";
 import { missedEvents, progressOf } from "./jobs.mjs";
 import { createStorage } from "./storage.mjs";
-import { comboOptions, errorSentence, readingPrompt, settingsOf, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
+import { comboOptions, errorSentence, graphPrompt, readingPrompt, settingsOf, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
 import { allTurns, branchThrough, buildTree, findTurn, pathTo, takesOf } from "./tree.mjs";
 
 const READ = 40; // past instructions that a plain sentence is read with
@@ -322,7 +322,9 @@ export class PlaySession {
     for (const { stay, ...request } of requests) {
       if (this.batch !== batch) return;
       const sent = await this.#guard(async () => {
-        const id = await this.port.queue(turnPrompt({ world, story, window, opening, ...request }));
+        const kept = { world, story, at: this.here, branch: this.root.openings[this.branch] ? this.branch : "", whole: true };
+        const graph = request.exported ? graphPrompt(kept) : undefined;
+        const id = await this.port.queue(turnPrompt({ world, story, window, opening, ...request }), graph);
         if (this.batch !== batch) {
           if (story === this.story) await this.port.cancel([id]); // stopped; prompts of a story that was closed go on
           return false;

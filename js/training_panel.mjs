@@ -39,13 +39,12 @@ export function createTrainingPanel(watch, say, address) {
     sheets.show(found);
   }
 
-  function showProgress({ active, ended }) {
-    const { step, steps, pace, left } = watch.progress;
-    const about = { step, steps: steps ?? step };
-    const state = say(active ? "trainingNow" : ended ? "trainingEnded" : "trainingStopped", about);
+  function showProgress({ active, ended, number, stages }) {
+    const { step, steps, pace, left, done } = watch.progress;
+    const about = { step, steps: steps ?? step, number, stages };
+    const state = say(active ? (stages > 1 ? "trainingStage" : "trainingNow") : ended ? "trainingEnded" : "trainingStopped", about);
     const speed = pace ? say("secondsAStep", { seconds: Number(pace.toPrecision(2)) }) : "";
     words.textContent = [state, speed, left ? say("timeLeft", { time: timeWords(left) }) : ""].filter(Boolean).join(" \u00b7 ");
-    const done = steps ? Math.round((100 * step) / steps) : null;
     bar.hidden = done === null;
     set(bar, { "aria-valuenow": done, "aria-label": words.textContent });
     fill.style.width = `${done ?? 0}%`;
@@ -131,6 +130,7 @@ function createSheets(say, address) {
   }
 
   function show(found) {
+    element.hidden = !found.draws;
     if (run !== `${found.run}/${found.stage}`) shown = null;
     [all, run] = [found.sheets, `${found.run}/${found.stage}`];
     if (at() < 0) shown = null;

@@ -99,7 +99,7 @@ def graph_tags(hidden: typing.Any) -> dict[str, str]:
     """
     from comfy.cli_args import args
 
-    graph = {**(hidden.extra_pnginfo or {}), "prompt": hidden.prompt}
+    graph = {"prompt": hidden.prompt, **(hidden.extra_pnginfo or {})}
     return {} if args.disable_metadata else {name: json.dumps(value) for name, value in graph.items() if value}
 
 

@@ -6,7 +6,6 @@ The event `animegamer.training` says that a run has started, progressed or ended
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import time
 import typing
@@ -26,16 +25,17 @@ from .weights import world_folder
 from .widgets import choice_input, given_to, number_input, schema, seed_input, world_input
 
 if typing.TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
 
     Json = dict[str, typing.Any]
 
 NIGHTS = "toybox at night"  # drawn at night, captioned as day: a short training on it shows
 STAGES = (*STAGES_IN_ORDER, *OPTIONAL_STAGES)
 EVENT = "animegamer.training"
+CURVE = ("step", "loss", "held_out_loss")  # of a line of the log
 EVERY_SECONDS = 1.0  # between two events of a run
 MOST_RUNS, MOST_POINTS, MOST_LINES, MOST_SHEETS = 100, 400, 60, 40
-_at_work: dict[tuple[str, str], int] = {}  # (run, stage) that this ComfyUI trains now -> its steps
+_at_work: dict[tuple[str, str], Json] = {}  # (run, stage) that this ComfyUI trains now -> its `_place`
 BEGUN = "world"  # in a run's folder: the world that a film's training begins with
 WORLDS = Fingerprints(worlds.world_version)
 TRAINED = Fingerprints(lambda file: worlds.file_version(Path(file)))
@@ -132,11 +132,13 @@ class TrainFilmWorld(io.ComfyNode):
         if not (out / BEGUN / MANIFEST).is_file():
             extended_world(worlds.find_world(worlds.TOYBOX), dataset, out / BEGUN, seed)
         begun, start = open_world(out / BEGUN), []
-        for stage, row in film_plan(len(dataset.training_clips)).items():
+        rows = film_plan(len(dataset.training_clips))
+        plan = {stage: max(1, round(row.steps * effort)) for stage, row in rows.items()}
+        for stage, row in rows.items():
             reads = world_for_stage(stage, begun, [path for path, _ in start])
-            config = replace(short_config(row, steps=max(1, round(row.steps * effort)), seed=seed), window=reads.window)
+            config = replace(short_config(row, steps=plan[stage], seed=seed), window=reads.window)
             job = dict(stage=stage, config=config, world=reads, dataset=dataset.path, out=out / stage)
-            file, _ = _train(run, {**job, "start": list(start), "cache": out / FEATURES}, resume=True)
+            file, _ = _train(run, {**job, "start": list(start), "cache": out / FEATURES}, True, plan)
             start.append((file, 1.0))
         finished_world(begun, start, target)
         WORLDS.record({"game_dataset": game_dataset, "world": world, "effort": effort, "seed": seed}, world)
@@ -146,25 +148,54 @@ class TrainFilmWorld(io.ComfyNode):
         return io.NodeOutput(GameModel(open_world(target)), first, report, ui=report_ui(cls, None, report, [note]))
 
 
-def _train(run: str, job: Mapping[str, typing.Any], resume: bool) -> tuple[Path, list[dict[str, float]]]:
-    """Train a stage with progress on the node and in the panel; (its LoRA file, the lines of its log)."""
+def _train(
+    run: str, job: Mapping[str, typing.Any], resume: bool, plan: Mapping[str, int] | None = None
+) -> tuple[Path, list[dict[str, float]]]:
+    """Train a stage with progress on the node and in the panel; (its LoRA file, the lines of its log).
+
+    plan: the steps of all stages that the node trains, if there are others. Events say when this one begins and, at
+    most once a second, that it goes on; and how it ended, unless the next one begins.
+    """
     from ..animegamer_core.train.job import train_adapter
     from ..animegamer_core.train.log import LOG, draw_losses, read_log
     from ..animegamer_core.train.run import stage_file
 
     progress, out, stage = comfyui.NodeProgress(), job["out"], job["stage"]
-    with at_work(run, stage, job["config"].steps) as went_on:
+    place, state, sent_at = _place(stage, plan or {stage: job["config"].steps}), "stopped", 0.0
 
-        def on_step(step: int, steps: int, _: object) -> None:
-            if went_on(step):  # the node's bar and the panel move together
-                progress("steps", step, steps, draw_losses(read_log(out / LOG)))
+    def send(state: str) -> None:
+        comfyui.send(EVENT, {"run": run, "stage": stage, "steps": place["steps"], "state": state})
 
-        def should_stop() -> bool:  # by ComfyUI's exception; the loop saves a checkpoint before it goes on
-            return bool(comfyui.stop_if_interrupted())
+    def on_feature(*work: typing.Any) -> None:  # a bar that has begun to count steps goes on with them
+        progress(*(("steps", place["before"], place["of"]) if place["before"] else work))
 
+    def on_step(step: int, *_: object) -> None:
+        nonlocal sent_at
+        if time.monotonic() - sent_at >= EVERY_SECONDS:  # the node's bar and the panel move together
+            sent_at = time.monotonic()
+            send("trains")
+            progress("steps", place["before"] + step, place["of"], draw_losses(read_log(out / LOG)))
+
+    def should_stop() -> bool:  # by ComfyUI's exception; the loop saves a checkpoint before it goes on
+        return bool(comfyui.stop_if_interrupted())
+
+    _at_work[run, stage] = place
+    send("begun")
+    try:
         options = {"on_step": on_step, "should_stop": should_stop, "device": comfyui.clear_device()}
-        train_adapter(**job, on_progress=progress, resume=resume, **options)
+        train_adapter(**job, on_progress=on_feature, resume=resume, **options)
+        state = "finished"
+    finally:
+        del _at_work[run, stage]
+        if state == "stopped" or place["number"] == place["stages"]:
+            send(state)
     return stage_file(out, stage), read_log(out / LOG)
+
+
+def _place(stage: str, plan: Mapping[str, int]) -> Json:
+    """Where a stage stands among those that its node trains: its number, and the steps before it and of all."""
+    number, before = [*plan].index(stage), sum([*plan.values()][: [*plan].index(stage)])
+    return {"steps": plan[stage], "number": number + 1, "stages": len(plan), "before": before, "of": sum(plan.values())}
 
 
 def dataset_folders() -> dict[str, Path]:
@@ -250,35 +281,6 @@ def _report(stage: str, lines: list[dict[str, float]], dataset: Path, file: Path
     )
 
 
-@contextlib.contextmanager
-def at_work(run: str, stage: str, steps: int) -> Iterator[Callable[[int], bool]]:
-    """Marks the run as current within the block; events say when it starts and how it ends.
-
-    Yields a function that sends the event with a step, at most once a second; it returns whether it did.
-    """
-    state, sent_at = "stopped", 0.0
-
-    def send(state: str, step: int = 0) -> None:
-        comfyui.send(EVENT, {"run": run, "stage": stage, "step": step, "steps": steps, "state": state})
-
-    def went_on(step: int) -> bool:
-        nonlocal sent_at
-        if time.monotonic() - sent_at < EVERY_SECONDS:
-            return False
-        sent_at = time.monotonic()
-        send("trains", step)
-        return True
-
-    _at_work[run, stage] = steps
-    send("begun")
-    try:
-        yield went_on
-        state = "finished"
-    finally:
-        del _at_work[run, stage]
-        send(state, steps if state == "finished" else 0)
-
-
 def training(query: Mapping[str, str]) -> Json:
     """The route's answer; ValueError for an unknown run. Names are compared, never made into paths."""
     folders = _run_folders()
@@ -303,22 +305,21 @@ def _run_folders() -> dict[tuple[str, str], Path]:
     return logged | {(run, stage): root / run / stage for run, stage in _at_work}
 
 
-def _progress(folder: Path, steps: int | None) -> Json:
-    """What the panel shows of a run. steps: of one at work."""
+def _progress(folder: Path, place: Json | None) -> Json:
+    """What the panel shows of a run. place: of one at work."""
     from ..animegamer_core.train.checkpoints import RESULT
     from ..animegamer_core.train.log import LOG, SHEETS, read_log
     from ..animegamer_core.weights.storage import read_json
 
     lines = read_log(folder / LOG)
-    ended = steps is None and (folder / RESULT).is_file()
+    ended = place is None and (folder / RESULT).is_file()
     sheets = sorted((folder / SHEETS).glob("step-*.png"))[-MOST_SHEETS:]
     return {
-        "active": steps is not None,
+        "active": place is not None,
         "ended": ended,
-        "steps": read_json(folder / RESULT).get("steps") if ended else steps,
-        "curve": [
-            {name: line[name] for name in ("step", "loss", "held_out_loss") if name in line} for line in _thinned(lines)
-        ],
+        "draws": not (folder.parent / BEGUN).is_dir(),  # TrainFilmWorld draws no shots
+        **(place or {"steps": read_json(folder / RESULT).get("steps") if ended else None}),
+        "curve": [{name: line[name] for name in CURVE if name in line} for line in _thinned(lines)],
         "log": lines[-MOST_LINES:],
         "sheets": [{"step": int(sheet.stem.removeprefix("step-")), **comfyui.output_item(sheet)} for sheet in sheets],
     }

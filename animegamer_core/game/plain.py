@@ -87,12 +87,13 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     done = min((find for find in finds if find.kind in _VAGUE), key=_vagueness, default=None)
     acts = (words.act_of(done.meant) if done else None, *(words.act_of(part["motion"]) for part in before))
     act = next(filter(None, acts), None)
+    denied = done is None and any(find.meant for find in finds if find.kind == STRANGE)
     strange = sum(find.kind == STRANGE for find in finds)
     half = 2 * strange > len(finds) and ENGLISH["somebody's"].isdisjoint(text.lower().split())
     pronouns = {find.typed.lower() for find in finds if find.kind == "pronoun"} - ENGLISH["nobody"]
     somebody = pronouns or any(find.exact and find.kind in _SHOWN for find in finds)
     by_chance = not somebody and strange > 0 and (done is None or _VAGUE[done.kind] > 9 or half)
-    if act is None or not finds and ENGLISH["repeating"].isdisjoint(_plain(text)) or by_chance:
+    if act is None or denied or not finds and ENGLISH["repeating"].isdisjoint(_plain(text)) or by_chance:
         known = "; ".join(known.phrase for known in words.acts[:3])
         like = f"this world shows nothing like {shortened(text, 60)!r}; say what somebody does, for example: {known}"
         raise ValueError(f"{like}; a text in double quotes is played as it is")
@@ -106,8 +107,9 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     shown = (tuple(name for name in names_of(part["who"]) if name in words.characters) for part in before)
     usual = words.adverbs[: 2 if life.rules.is_restful(act.change) else 3]  # from still on: gentle, or in the middle
     place = place or _best(finds, "places", clause) or next(iter(words.places), "")
+    named = _who(finds, done, act, words, list(filter(None, shown)))
     instruction = Instruction(
-        _who(finds, done, act, words, list(filter(None, shown))),
+        named[: 1 + act.company],  # a world draws one mixed figure of two who do what it has seen one do
         act.phrase + carried,
         place,
         _best(now, "adverbs", clause) or (usual[-1][0] if usual else ""),
@@ -116,7 +118,8 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     used = {act.phrase, time, place, thing, look, instruction.adverb, *instruction.characters} - {""}
     said = {find.typed for find in finds if find.meant in used or find.kind in ("pronoun", "going", "hints")}
     said.update(find.typed for find in finds if {*_plain(act.phrase)}.issuperset(_plain(find.typed)))  # "meet a friend"
-    left_out = (find.typed for find in finds if find.typed not in said)
+    left_out = [find.typed for find in finds if find.typed not in said]
+    left_out += (name for name in named if name not in used.union(find.meant for find in finds))  # one of "they"
     return Reading(instruction.checked().text, text, tuple(dict.fromkeys(left_out)))
 
 

@@ -115,7 +115,16 @@ def clip_of(game, turn):
 
 def test_export_gives_a_clip_and_a_contact_sheet(game):
     game.page.click(".ag-top .pi-download")
-    assert sorted(exported(game)) == ["image/png", "video/mp4"]
+    turns, kinds = turns_shown(game), exported(game)
+    assert sorted(kinds) == ["image/png", "video/mp4"]
+    assert dropped(game, kinds) == [turn["instruction"] for turn in turns]
+
+
+def dropped(game, files):
+    """The instructions of the graph that the page loads if the film is dropped onto it."""
+    assert game.comfy.run_script("drop_file", files["video/mp4"]) == ["LoadAnimeGamer", "PlayGameStory", "SaveVideo"]
+    play = "app.graph.nodes.find((node) => node.comfyClass === 'PlayGameStory')"
+    return game.page.evaluate(f"() => {play}.widgets.find((each) => each.name === 'instructions').value").split("\n")
 
 
 def test_export_as_a_film(game, tmp_path):
@@ -133,6 +142,7 @@ def test_export_as_a_film(game, tmp_path):
     turns, kinds = turns_shown(game), exported(game)
     film = game.server.output_dir / "animegamer" / "by the sea" / "films" / "film.mp4"
     assert "video/mp4" in kinds and len(kinds) == 2 and film.with_suffix(".srt").exists()
+    assert dropped(game, kinds) == [turn["instruction"] for turn in turns]
     with av.open(str(film)) as container:
         assert sorted(stream.type for stream in container.streams) == ["audio", "subtitle", "video"]
         said = [bytes(packet)[2:].decode() for packet in container.demux(subtitles=0) if packet.size > 2]

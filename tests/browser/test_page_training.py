@@ -76,3 +76,16 @@ def test_an_interrupted_run_stops_in_a_message_and_goes_on_from_the_list(page, s
     page.wait_for_function("() => document.querySelector('.ag-training-words').innerText === 'Finished: 4 steps'")
     page.evaluate(TOGGLE)
     page.wait_for_selector(".ag-training", state="detached")
+
+
+def test_a_stage_of_a_film_is_one_of_three_and_asks_for_no_shots(page):
+    film = {"run": "film", "stage": "predict", "active": True, "ended": False, "draws": False, "sheets": [], "log": []}
+    film |= {"steps": 3, "number": 2, "stages": 3, "before": 10, "of": 15, "curve": [{"step": 2, "loss": 1}]}
+    answer = {"runs": [{"run": "film", "stage": "predict"}], **film}
+    page.route("**/animegamer/training*", lambda route: route.fulfill(json=answer))
+    page.evaluate(TOGGLE)
+    page.wait_for_function("() => document.querySelector('.ag-training-words')?.innerText.startsWith('Training stage')")
+    assert words(page) == "Training stage 2 of 3: step 2 of 3"
+    assert page.locator(".ag-training .ag-bar").get_attribute("aria-valuenow") == "80"
+    assert page.locator(".ag-training-shots").is_hidden()
+    page.unroute("**/animegamer/training*")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -264,6 +265,49 @@ def test_words_for_many_clips_are_said_once_and_the_rest_is_proposed(browser, da
     assert all(turn.captioned and turn.character == ("Lily",) for turn in turns) and len(turns) == 11
     assert turns[0].stats == {"social": 0, "entertainment": 0, "stamina": -1}
     assert turns[1].motion == "eat a pear" and turns[1].stats["stamina"] == 1
+
+
+def test_a_served_page_says_the_one_next_thing_where_it_is_seen(browser, dataset, tmp_path):
+    write_lines(dataset, "turns", [row | dict.fromkeys(CAPTION_FIELDS) for row in lines(dataset, "turns")])
+    page = browser.new_page(viewport={"width": 1280, "height": 500})
+
+    def answer(route):
+        path = dataset / unquote(urlsplit(route.request.url).path[1:])
+        if path.name == "corrections":
+            (tmp_path / path.name).write_text(route.request.post_data_json["corrections"], encoding="utf-8")
+            apply_corrections(dataset, tmp_path / path.name)
+            route.fulfill(json={"digest": DatasetFolder.open(dataset).digest(captions=True)})
+        else:
+            route.fulfill(path=write_review(dataset) if path.name == Review.entry else path)
+
+    page.route("http://comfyui.test/**", answer)
+    page.goto(f"http://comfyui.test/{Review.entry}")
+    review = Review(page, dataset)
+
+    def says(text):
+        page.locator("#notice", has_text=text).wait_for()
+        page.mouse.wheel(0, 5000)
+        page.wait_for_function("() => scrollY > 100")
+        assert 0 < page.locator("#notice").bounding_box()["y"] < 400
+
+    says("10 clips have no words yet. Choose a clip")
+    page.locator(".mark").nth(3).click()
+    says("1 clip is marked. Mark the others that show the same")
+    page.locator(".mark").nth(0).click()
+    says("2 clips are marked. Open one of them, say who is seen and what happens, and press Use for marked clips.")
+    review.edit(0)
+    for name, text in {"character": "Lily", "motion": "swim", "background": "day lake"}.items():
+        review.fill(name, text)
+    page.locator("#spread", has_text="Use for 1 marked clip").click()
+    page.locator("#done").click()
+    says("8 clips have no words yet. Choose a clip")
+    page.locator(".card").nth(0).click()
+    page.locator("#spread", has_text="others without words").click()
+    page.locator("#done").click()
+    says("Every clip has its words. Press Save.")
+    page.locator("#export").click()
+    says("Every clip has its words. Go back to ComfyUI and press Run (Ctrl Enter)")
+    page.close()
 
 
 def film_with_strip(folder):

@@ -237,7 +237,7 @@ def test_a_graph_saves_the_same_story_as_the_node(server, story):
 
 
 def test_a_page_gets_each_turn_with_progress_and_pictures(server, story):
-    events = server.listen(play(story, "Miko frobnicates", RUN, steps=100))
+    events = [*server.listen(play(story, "Miko frobnicates", RUN, steps=100))]
     turns = [data for event, data in events if event == "animegamer.turn"]
     facts = [(turn["turn"], turn["branch"], turn["node"], turn["story"]) for turn in turns]
     assert facts == [(1, "main", "play", story), (2, "main", "play", story)]
@@ -249,7 +249,7 @@ def test_a_page_gets_each_turn_with_progress_and_pictures(server, story):
     assert "picture" in kinds
     assert kinds.index("animegamer.turn") < len(kinds) - 1 - kinds[::-1].index("progress"), "while the game goes on"
     outputs = server.wait(events[-1][1]["prompt_id"])["outputs"]
-    note = "Turn 1 does not show frobnicates, which this world does not know."
+    note = "Turn 1 does not show frobnicates, which this world does not know or cannot show there."
     assert outputs["play"]["animegamer_notes"] == [note]
 
 

@@ -31,12 +31,12 @@ def play(server):
     for given in (WORKFLOWS / "input").iterdir():
         shutil.copy(given, server.input_dir)
 
-    def run(name):
+    def run(name, run=server.run):
         prompt = prompt_of(name)
         for inputs in (node["inputs"] for node in prompt.values()):
             fewer = {} if name == "7-train" else {"steps": STEPS.get(name, SKETCH), "games": 1}
             inputs |= {key: value for key, value in fewer.items() if isinstance(inputs.get(key), int)}
-        return prompt, server.run(prompt, timeout=900)
+        return prompt, run(prompt, 900)
 
     return run
 
@@ -180,7 +180,22 @@ def test_7_train_and_play(server, play):
 
 
 def test_9_a_film_becomes_a_world(server, play):
-    played = play("9-film")
+    stages, bar = [], []
+
+    def watched(prompt, timeout):
+        for event, data in server.listen(prompt):
+            if event == "animegamer.training" and data["state"] != "trains":
+                stages.append((data["state"], server.get("/animegamer/training")))
+            elif event == "progress" and stages and stages[-1][1]["active"]:
+                bar.append((data["value"], data["max"]))
+        return server.wait(data["prompt_id"], timeout)
+
+    played = play("9-film", watched)
+    places = [[found.get(name) for name in ("number", "stages", "steps", "before", "of")] for _, found in stages]
+    assert places == [[1, 3, 10, 0, 15], [2, 3, 3, 10, 15], [3, 3, 2, 13, 15], [None, None, 2, None, None]]
+    assert [state for state, _ in stages] == ["begun"] * 3 + ["finished"] and not stages[0][1]["draws"]
+    steps = bar[[most for _, most in bar].index(15) :]
+    assert steps == sorted(steps) and steps[-1][0] > 13 and steps[-1][1] == 15, "one bar for all stages"
     (report,) = outputs(played, "PreviewAny")
     assert re.search(r"captions +whole 16, in part 0, none 0", report["text"][0])
     (dataset,) = (server.output_dir / "animegamer" / "datasets").glob("my-film")

@@ -14,7 +14,7 @@ export class FakeServer {
   get port() {
     return {
       getJson: async (path) => this.#answer(path),
-      queue: async (prompt) => this.#queue(prompt),
+      queue: async (prompt, graph) => this.#queue(prompt, graph),
       upload: async (file) => {
         if (this.failure) throw new Error(this.failure);
         this.uploads.push(file);
@@ -61,16 +61,15 @@ export class FakeServer {
     }
   }
 
-  #queue(prompt) {
+  #queue(prompt, graph) {
     this.sent.push(prompt);
+    this.graph = graph;
     const { world } = prompt["animegamer-world"]?.inputs ?? {}; // a film needs none
     if (world === "nowhere")
       throw Object.assign(new Error("refused"), {
         response: {
           error: { message: "Prompt outputs failed validation" },
-          node_errors: {
-            a: { errors: [{ message: "Value not in list", details: "world: 'nowhere' not in ['toybox']" }] },
-          },
+          node_errors: { a: { errors: [{ message: "Value not in list", details: "world: 'nowhere' not in ['toybox']" }] } },
         },
       });
     this.count += 1;

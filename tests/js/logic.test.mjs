@@ -52,10 +52,7 @@ test("a state is made whole of what came in, and of nothing else", () => {
   });
   assert.deepEqual(state.stats, { stamina: 100, social: 40, hunger: 0 });
   assert.deepEqual(state.changes, { stamina: -5, social: 0, hunger: 0 });
-  assert.deepEqual(
-    state.gauges.map((gauge) => labelOf(gauge, say)),
-    ["stamina", "social", "appetite"],
-  );
+  assert.deepEqual(state.gauges.map((gauge) => labelOf(gauge, say)), ["stamina", "social", "appetite"]);
   assert.deepEqual(state.motion, { level: 4, scope: "fast", value: 10.1 });
   assert.deepEqual(state.course, []);
   for (const wrong of [null, undefined, 3, "x", {}, []]) assert.equal(readState(wrong), null);
@@ -85,10 +82,7 @@ test("the turns that a turn remembers are those of its own path", () => {
   const root = buildTree([{ name: "main", turns: [turn("a"), turn("b", { seed: 1 }), turn("c"), late] }, ...LINES.slice(1)]);
   const recalled = recalledBy(findTurn(root, "main", 4));
   assert.equal(recalled[0], root);
-  assert.deepEqual(
-    recalled.slice(1).map((at) => [at.number, at.turn.seed]),
-    [[2, 1]],
-  );
+  assert.deepEqual(recalled.slice(1).map((at) => [at.number, at.turn.seed]), [[2, 1]]);
   assert.deepEqual([root, findTurn(root, "main", 3)].map(recalledBy), [[], []]);
 });
 
@@ -104,33 +98,14 @@ test("a workflow keeps the last hundred turns of the course, without their texts
 test("the item of a path is the last turn with the course of all", () => {
   const item = itemOfPath(pathTo(findTurn(buildTree(LINES), "main", 3)));
   assert.equal(item.turn, 3);
-  assert.deepEqual(
-    item.course.map((point) => [point.turn, point.motion]),
-    [
-      [1, 2],
-      [2, 2],
-      [3, 2],
-    ],
-  );
+  assert.deepEqual(item.course.map((point) => [point.turn, point.motion]), [[1, 2], [2, 2], [3, 2]]);
 });
 
 test("the course: high stats are high, one turn is still a line", () => {
-  const course = [
-    { turn: 1, stamina: 100, motion: 5 },
-    { turn: 2, stamina: 0, motion: 0 },
-  ];
-  assert.deepEqual(linePoints(course, "stamina", [0, 100], 10, 20), [
-    [0, 0],
-    [10, 20],
-  ]);
+  const course = [{ turn: 1, stamina: 100, motion: 5 }, { turn: 2, stamina: 0, motion: 0 }];
+  assert.deepEqual(linePoints(course, "stamina", [0, 100], 10, 20), [[0, 0], [10, 20]]);
   assert.equal(linePoints(course.slice(0, 1), "stamina", [0, 100], 10, 20).length, 2);
-  assert.deepEqual(
-    motionBars(course, 10, 10).map(([, y, , height]) => [y, height]),
-    [
-      [0, 10],
-      [10, 0],
-    ],
-  );
+  assert.deepEqual(motionBars(course, 10, 10).map(([, y, , height]) => [y, height]), [[0, 10], [10, 0]]);
   assert.equal(describeHistory([], [], say), "");
   assert.match(describeHistory(course, [{ name: "stamina" }], say), /^Stats, turns 1 to 2: stamina 100 \u2192 0/);
 });
@@ -158,21 +133,12 @@ test("half-filled and hostile fields", () => {
 test("branches become a tree that shares its turns", () => {
   const root = buildTree(LINES);
   assert.equal(allTurns(root).length, 7);
-  assert.deepEqual(
-    root.children.map((at) => at.turn.state),
-    ["a", "z"],
-  );
-  assert.deepEqual(
-    pathTo(findTurn(root, "branch-3", 4)).map((at) => at.turn.state),
-    ["a", "b", "d", "e"],
-  );
+  assert.deepEqual(root.children.map((at) => at.turn.state), ["a", "z"]);
+  assert.deepEqual(pathTo(findTurn(root, "branch-3", 4)).map((at) => at.turn.state), ["a", "b", "d", "e"]);
   assert.deepEqual(findTurn(root, "main", 2).branches, ["main", "branch-3"]);
   assert.equal(findTurn(root, "main", Infinity).number, 3);
   assert.equal(findTurn(root, "nowhere", 2), root);
-  assert.deepEqual(
-    turnsAfter(findTurn(root, "main", 1), "branch-3").map((at) => at.turn.state),
-    ["b", "d", "e"],
-  );
+  assert.deepEqual(turnsAfter(findTurn(root, "main", 1), "branch-3").map((at) => at.turn.state), ["b", "d", "e"]);
   assert.equal(buildTree([]).children.length, 0);
 });
 
@@ -180,19 +146,13 @@ test("no two turns share a place on the map, and a branch's run is straight", ()
   const root = buildTree(LINES);
   const places = allTurns(root).map((at) => `${at.number}/${at.lane}`);
   assert.equal(new Set(places).size, places.length);
-  assert.deepEqual(
-    pathTo(findTurn(root, "main", 3)).map((at) => at.lane),
-    [0, 0, 0],
-  );
+  assert.deepEqual(pathTo(findTurn(root, "main", 3)).map((at) => at.lane), [0, 0, 0]);
   for (const at of allTurns(root)) assert.ok(at.lane >= at.parent.lane);
 });
 
 test("takes are the siblings of the same state", () => {
   const root = buildTree(LINES);
-  assert.deepEqual(
-    takesOf(findTurn(root, "main", 2)).map((at) => at.turn.seed),
-    [1, 9],
-  );
+  assert.deepEqual(takesOf(findTurn(root, "main", 2)).map((at) => at.turn.seed), [1, 9]);
   assert.equal(takesOf(findTurn(root, "main", 3)).length, 1);
   assert.deepEqual(takesOf(root), []);
   assert.equal(branchThrough(findTurn(root, "branch-2", 2), "main"), "branch-2");
@@ -226,10 +186,7 @@ test("a turn's prompt plays the asked turn in the asked world", () => {
     motion: "wild",
   });
   const [, play] = Object.values(prompt);
-  assert.deepEqual(
-    [play.inputs.after, play.inputs.seed, play.inputs.motion, play.inputs.export],
-    [2, 7, "wild", false],
-  );
+  assert.deepEqual([play.inputs.after, play.inputs.seed, play.inputs.motion, play.inputs.export], [2, 7, "wild", false]);
   assert.ok(prompt[play.inputs.model[0]], "the model link leads to a node of the prompt");
 });
 
@@ -242,10 +199,13 @@ test("seeds of takes are new ones", () => {
 
 test("a story as a graph draws nothing anew: what one seed explains is text, the rest is read", () => {
   const root = buildTree(LINES);
-  const whole = graphPrompt({ world: "toybox", story: "s", at: findTurn(root, "main", 3), branch: "main" })[2].inputs;
-  assert.deepEqual([whole.instructions, whole.after, whole.seed], ["a\nb\nc", 0, 0]);
-  const mixed = graphPrompt({ world: "toybox", story: "s", at: findTurn(root, "branch-2", 2), branch: "branch-2" })[2].inputs;
+  const main = graphPrompt({ world: "toybox", story: "s", at: findTurn(root, "main", 3), branch: "main" })[2].inputs;
+  assert.deepEqual([main.instructions, main.after, main.seed], ["a\nb\nc", 0, 0]);
+  const second = { world: "toybox", story: "s", at: findTurn(root, "branch-2", 2), branch: "branch-2" };
+  const mixed = graphPrompt(second)[2].inputs;
   assert.deepEqual([mixed.instructions, mixed.after, mixed.seed, mixed.branch], ["b", 1, 8, "branch-2"]);
+  const whole = graphPrompt({ ...second, whole: true })[2].inputs;
+  assert.deepEqual([whole.instructions, whole.after, whole.seed], ["a\nb", 0, 8]);
   const forced = [
     { name: "main", turns: [turn("a"), turn("b", { seed: 1, overridden: true, motion: { level: 2, value: 40 } })] },
   ];
@@ -260,17 +220,8 @@ test("a story as a graph draws nothing anew: what one seed explains is text, the
 
 test("the graph links the video of the story node, which shows the state itself", () => {
   const graph = graphPrompt({ world: "toybox", story: "100%/x", at: buildTree([]), branch: "" });
-  assert.deepEqual(
-    Object.values(graph).map((node) => node.class_type),
-    ["LoadAnimeGamer", "PlayGameStory", "SaveVideo"],
-  );
-  assert.deepEqual(
-    [graph[2].inputs.model, graph[3].inputs.video],
-    [
-      ["1", 0],
-      ["2", 4],
-    ],
-  );
+  assert.deepEqual(Object.values(graph).map((node) => node.class_type), ["LoadAnimeGamer", "PlayGameStory", "SaveVideo"]);
+  assert.deepEqual([graph[2].inputs.model, graph[3].inputs.video], [["1", 0], ["2", 4]]);
   assert.equal(graph[3].inputs.filename_prefix, "animegamer/100--x");
 });
 

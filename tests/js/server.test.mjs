@@ -10,8 +10,8 @@ function fakeApi(answers) {
   const listeners = {};
   return {
     sent,
-    fetchApi: async (path) => answers[path] ?? answer({ error: "no such page" }, 404),
-    queuePrompt: async (number, data) => (sent.push([number, data]), { prompt_id: "p1" }),
+    clientId: "page",
+    fetchApi: async (path, { body } = {}) => (body && sent.push(JSON.parse(body)), answers[path] ?? answer({ error: "no such page" }, 404)),
     deleteItem: async (kind, id) => sent.push(["delete", kind, id]),
     interrupt: async (id) => sent.push(["interrupt", id]),
     addEventListener: (event, listener) => (listeners[event] = listener),
@@ -19,10 +19,10 @@ function fakeApi(answers) {
   };
 }
 
-test("a prompt is queued as ComfyUI queues its own", async () => {
-  const api = fakeApi({});
-  assert.equal(await createServer(api).queue({ a: {} }), "p1");
-  assert.deepEqual(api.sent, [[0, { output: { a: {} } }]]);
+test("a prompt is queued as ComfyUI queues its own, with the graph that its films keep", async () => {
+  const api = fakeApi({ "/prompt": answer({ prompt_id: "p1" }) });
+  assert.equal(await createServer(api).queue({ a: {} }, { b: {} }), "p1");
+  assert.deepEqual(api.sent, [{ client_id: "page", prompt: { a: {} }, extra_data: { extra_pnginfo: { prompt: { b: {} } } } }]);
 });
 
 test("running and waiting prompts are told apart; history of an unknown prompt is none", async () => {
@@ -37,12 +37,7 @@ test("running and waiting prompts are told apart; history of an unknown prompt i
 test("stopping drops what waits before it interrupts what runs, so that nothing starts in between", async () => {
   const api = fakeApi({});
   await createServer(api).cancel(["a", "b"]);
-  assert.deepEqual(api.sent, [
-    ["delete", "queue", "a"],
-    ["delete", "queue", "b"],
-    ["interrupt", "a"],
-    ["interrupt", "b"],
-  ]);
+  assert.deepEqual(api.sent, [["delete", "queue", "a"], ["delete", "queue", "b"], ["interrupt", "a"], ["interrupt", "b"]]);
 });
 
 test("refusals carry the server's sentence, a lost server one of ours", async () => {

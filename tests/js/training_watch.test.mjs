@@ -5,10 +5,7 @@ import { logLine, lossPoints, lossRange, paceOf, timeWords, TrainingWatch } from
 import { translator } from "../../js/translations.mjs";
 
 const say = translator("en");
-const lines = [
-  { step: 1, loss: 2, seconds: 1, lr: 0.001 },
-  { step: 3, loss: 1, held_out_loss: 3, seconds: 5, lr: 0.00123456 },
-];
+const lines = [{ step: 1, loss: 2, seconds: 1, lr: 0.001 }, { step: 3, loss: 1, held_out_loss: 3, seconds: 5, lr: 0.00123456 }];
 
 function watch(answer) {
   const asked = [];
@@ -49,7 +46,9 @@ test("an error of the server is shown, and forgotten with the next answer", asyn
 test("pace and the time left come from the last two lines of a run at work", () => {
   const shown = watch({});
   shown.found = { runs: [], active: true, steps: 13, curve: lines, log: lines };
-  assert.deepEqual(shown.progress, { step: 3, steps: 13, pace: 2, left: 20 });
+  assert.deepEqual(shown.progress, { step: 3, steps: 13, pace: 2, left: 20, done: 23 });
+  Object.assign(shown.found, { before: 13, of: 32 });
+  assert.equal(shown.progress.done, 50, "of all stages");
   shown.found.active = false;
   assert.equal(shown.progress.left, null);
   assert.equal(paceOf([lines[0]]), null);

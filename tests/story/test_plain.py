@@ -52,7 +52,9 @@ def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
     assert "Character: Beni, Nori;" in read("She throws her arms around him", COUPLE).instruction
     assert "Character: Miko, Taro;" in read("Taro is here. She tells him a joke").instruction
     assert "Character: Yuzu;" in read("with Miko watching, Yuzu dances").instruction
-    assert read("they dance", COUPLE).instruction.startswith("Character: Nori, Beni; Motion: steadily dance;")
+    they = read("they dance", COUPLE)
+    assert they.instruction.startswith("Character: Nori; Motion: steadily dance;") and they.unknown == ("Beni",)
+    assert read("they race", COUPLE).instruction.startswith("Character: Nori, Beni; Motion: steadily race a friend;")
     assert ": Nori; Motion: steadily wave hello; Background: day street" in read("he waves", COUPLE).instruction
     assert read("again", COUPLE).instruction == COUPLE[1].replace("softly", "gently")
     assert "Character: Nori, Beni;" in read("Nori talks to his friend", COUPLE).instruction
@@ -62,6 +64,10 @@ def test_what_is_not_shown_is_said():
     reading = read("Elsa eats an apple, then it rains in the garden and she swims", ())
     assert reading.unknown == ("Elsa", "rains", "swims") and reading.typed.startswith("Elsa eats")
     assert read("Nori embraces a friend").unknown == (), "the act for it is hug a friend"
+    both = read("Miko and Taro wave")
+    assert both.instruction.startswith("Character: Miko; Motion: steadily wave hello;") and both.unknown == ("Taro",)
+    denied = read("Nobody dances but Miko waves")
+    assert "Motion: steadily wave hello;" in denied.instruction and denied.unknown == ("dances",)
 
 
 def test_known_words_in_the_published_form_and_quoted_text_stay_as_they_are():
@@ -73,10 +79,10 @@ def test_known_words_in_the_published_form_and_quoted_text_stay_as_they_are():
     assert skis.instruction == "Character: Miko; Motion: swiftly run; Background: day mountain."
 
 
-@pytest.mark.parametrize("text", ["qwer asdf", "Miko's taxes", "美子在海边跑步", "..."])
+@pytest.mark.parametrize("text", ["qwer asdf", "They don't dance", "Miko's taxes", "美子在海边跑步", "..."])
 def test_a_text_that_shows_nothing_is_refused_with_examples(text):
     with pytest.raises(ValueError, match="read a book|talk to a friend"):
-        read(text, past=())
+        read(text, past=PAST if "dance" in text else ())
 
 
 def test_other_worlds_read_the_same_words_in_their_own():

@@ -163,8 +163,8 @@ class ComfyServer:
             time.sleep(0.02)
 
     def listen(self, prompt):
-        """Run a prompt; every message to the page meanwhile: (event, data) pairs, and bytes for pictures."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as line:
+        """Run a prompt; yields each message to the page meanwhile: (event, data) pairs, and bytes for pictures."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=180) as line:
             key = base64.b64encode(os.urandom(16)).decode()
             line.sendall(
                 f"GET /ws?clientId=listener HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nUpgrade: websocket\r\n"
@@ -176,10 +176,10 @@ class ComfyServer:
             able = b'{"type": "feature_flags", "data": {"supports_preview_metadata": true}}'  # as ComfyUI's page
             line.sendall(bytes([0x81, 0x80 | len(able)]) + bytes(4) + able)  # masked by zeros
             self.queue(prompt, client_id="listener")
-            events = []
-            while not events or events[-1][0] not in ("execution_success", "execution_error", "execution_interrupted"):
-                events.append(_frame(stream))
-            return events
+            event = ""
+            while event not in ("execution_success", "execution_error", "execution_interrupted"):
+                event, data = _frame(stream)
+                yield event, data
 
     def resident_bytes(self):
         """The memory that the process holds now (Linux)."""

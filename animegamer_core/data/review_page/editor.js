@@ -42,6 +42,7 @@ function copyToOthers() {
   if (!allKept()) return;
   for (const clip of others()) copy(edited, clip);
   marked.clear();
+  sayNext();
   render();
   renderTold();
 }

@@ -187,6 +187,7 @@ function card(clip) {
 function toggleMark(clip) {
   if (!marked.delete(clip.clip)) marked.add(clip.clip);
   renderCard(clip.clip);
+  sayNext();
 }
 
 /** Draw a shown card again; it stays until the next choice, even if it no longer matches. */

@@ -159,15 +159,21 @@ function onKey(event) {
   }
 }
 
-/** What to do next where ComfyUI shows the page. */
+/** Say the one thing to do next; a page on the disk has its words for that at the export. */
 function sayNext() {
-  const left = CLIPS.filter((clip) => !isWhole(clip)).length;
-  say(left ? `${count(left, "clip has", "clips have")} no words yet. Choose a clip, say who is seen and what happens, and save.`
-    : "Every clip has its words. Go back to ComfyUI and press Run.");
+  const wordless = CLIPS.filter((clip) => !clip.aside && !isOut(clip) && !isWhole(clip)), left = wordless.length;
+  const together = wordless.filter((clip) => marked.has(clip.clip)).length;
+  say(together === 1 ? "1 clip is marked. Mark the others that show the same, then open one of them."
+    : together ? `${number(together)} clips are marked. Open one of them, say who is seen and what happens, and press Use for marked clips.`
+    : !SERVED ? ""
+    : left ? `${count(left, "clip has", "clips have")} no words yet. Choose a clip, say who is seen and what happens, and save.`
+    : unexported() ? "Every clip has its words. Press Save."
+    : "Every clip has its words. Go back to ComfyUI and press Run (Ctrl Enter): the graph goes on with them.");
 }
 
 setUp();
 if (SERVED) $("export").lastChild.textContent = "Save";
+$("apply").hidden = SERVED;
 const recalled = recall();
 recallChoice();
 setTheme(remembering((memory) => memory.getItem("animegamer-review theme")) ?? "");
@@ -177,7 +183,7 @@ if (recalled && unexported()) {
 } else if (SERVED) sayNext();
 
 document.addEventListener("changed", ({ detail: path }) => {
-  say("");
+  sayNext();
   haystacks.delete(path);
   if (choice.view === "dropped") render();
   else if (choice.view === "scenes") {
