@@ -34,7 +34,7 @@ class Recipe:
 
 
 _MUON: dict[str, Any] = {"muon": 2.0, "ema": 0.998, "lr_warmup": 60}
-# Many of the timesteps are the two that play takes. Guidance and dropout, which it needs, are left out. The adverbs of
+# Many of the timesteps are those that play takes. Guidance and dropout, which it needs, are left out. The adverbs of
 # its clips say nothing, so that a shot moves as its motion value says, also against the words (docs/evaluation.md).
 _DECODER: dict[str, Any] = {
     **_MUON,
@@ -56,7 +56,7 @@ _VAE: dict[str, Any] = {
 }
 FULL = Recipe(
     dataset_games=DatasetGames(games=1900, held_out=24, unmatched_adverbs=0.8),
-    engine_games=DatasetGames(games=4000, held_out=24),
+    engine_games=DatasetGames(games=20_000, held_out=24),
     probes=ProbeRecipe(clips=4800, steps=1800, control_steps=300),
     calibrated_on=16,
     changes={
@@ -64,7 +64,7 @@ FULL = Recipe(
         "towers": {"steps": 485},
         "warmup": {**_DECODER, "steps": 60},
         "joint": {**_DECODER, "steps": 1264},
-        "predict": {**_MUON, "ema": 0.999, "steps": 1400, "batch": 1024},
+        "predict": {**_MUON, "ema": 0.999, "steps": 2200, "batch": 512, "lr": 1.5e-3},
         "adapt": {**_DECODER, "steps": 5300, "true_states": 0.5, "played_steps": 0.3},
         "distill": {
             **dict.fromkeys(("drop_text", "drop_text_features", "drop_image", "drop_both"), 0.0),
