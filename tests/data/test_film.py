@@ -12,11 +12,13 @@ import cv2
 import numpy as np
 import pytest
 from av.stream import Disposition
+from drawn_film import drawn_film
 from film_parts import FilmPlan
 from made_film import make_film
 
-from animegamer_core.data.films.film import Clock, FilmError, frames_at, probe, read_frames, until_broken
+from animegamer_core.data.films.film import Clock, FilmError, frames_at, opened, probe, read_frames, until_broken
 from animegamer_core.data.films.film_index import find_films
+from animegamer_core.data.films.interlaced import field_order
 from animegamer_core.data.films.survey import survey_film
 from animegamer_core.spec import get_spec
 from animegamer_core.story.opening import film_span
@@ -275,17 +277,29 @@ def test_a_film_that_changes_its_shape_is_shown_and_cut_in_each(tmp_path):
     assert [scene.start for scene in survey_film(film, threads=1).scenes] == pytest.approx([0, 1.5], abs=0.2)
 
 
-def test_an_interlaced_film_is_deinterlaced_and_keeps_its_times(tmp_path):
-    black, odd = np.zeros((96, 160, 3), np.uint8), np.arange(96)[:, None, None] % 2
+@pytest.mark.parametrize(("kind", "lower_first"), [("mpg", 1), ("mp4", 0), ("mp4", 1)])  # mp4: told to be progressive
+def test_an_interlaced_film_is_deinterlaced_and_keeps_its_times(kind, lower_first, tmp_path):
+    black, lower = np.zeros((96, 160, 3), np.uint8), np.arange(96)[:, None, None] % 2
     ball = [cv2.circle(black.copy(), (30 + 2 * at, 48), 20, (255, 255, 255), -1) for at in range(48)]
-    woven = [np.where(odd, later, one) for one, later in zip(ball[::2], ball[1::2], strict=True)]
-    options = {"flags": "+ilme+ildct", "field_order": "tt", "g": "12"}
-    film = write_film(tmp_path / "film.mpg", woven, codec="mpeg2video", size=(96, 160), codec_options=options)
+    woven = [np.where(lower ^ lower_first, *pair) for pair in zip(ball[1::2], ball[::2], strict=True)]
+    options = {"flags": "+ilme+ildct", "g": "12"} if kind == "mpg" else {}
+    film = write_film(tmp_path / f"film.{kind}", woven, codec=KINDS[kind], size=(96, 160), codec_options=options)
     frames = list(read_frames(film))
     assert [frame.seconds for frame in frames] == pytest.approx([n / FPS for n in range(24)], abs=1e-3)
-    for frame in frames[1:-1]:
+    for at, frame in list(enumerate(frames))[1:-1]:
         rows = frame.rgb[..., 1].astype(int)
         assert np.abs(rows[2:] + rows[:-2] - 2 * rows[1:-1]).mean() < np.abs(rows[2:] - rows[:-2]).mean()
+        first, second = (np.abs(rows - ball[moment][..., 1]).mean() for moment in (2 * at, 2 * at + 1))
+        assert first < second, "the first field's moment is shown"
+
+
+def test_a_film_drawn_on_ones_twos_and_threes_is_not_taken_for_interlaced(tmp_path):
+    shots = [shot for shot in drawn_film(5).shots if shot.action in ("run", "shake", "quick pan", "smear")]
+    for number, shot in enumerate(shots):
+        film = write_film(tmp_path / f"{number}.mkv", map(shot.picture, range(shot.frames)), size=(270, 480))
+        with opened(film, 1) as opening:
+            assert field_order(opening.container, opening.stream, opening.seconds) == "", shot
+    assert {shot.step for shot in shots} == {1, 2, 3}
 
 
 def test_hdr_is_refused_by_name(tmp_path):

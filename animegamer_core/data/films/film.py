@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from ...media.video import open_media
 from .colour import Display
+from .interlaced import deinterlaced, field_order
 
 if TYPE_CHECKING:
     from av import Packet, VideoFrame
     from av.container import InputContainer
-    from av.filter import Graph
     from av.video.stream import VideoStream
 
 _KNOWN_LENGTH = ("mov,mp4", "matroska", "avi", "flv", "asf")  # formats whose header has the true length
@@ -121,7 +121,7 @@ class FilmFile:
             frames = self._decode() if self._sought(origin + start) else iter(())
             frames = dropwhile(lambda frame: frame is None or frame.time is None, frames)
         clock, end, damaged = Clock(origin, self.step, self.seconds), 0.0, 0
-        for frame in _deinterlaced(frames, self.stream):
+        for frame in deinterlaced(frames, self.stream, _untold_order(self.path)):
             if frame is None:
                 damaged += 1
                 continue
@@ -243,46 +243,12 @@ class FilmFile:
         return f"{self.path}: {lost:.1f} s{of} are damaged, and are left out ({spans}{more})"
 
 
-def _deinterlaced(frames: Iterable[VideoFrame | None], stream: VideoStream) -> Iterator[VideoFrame | None]:
-    """The frames, from the first interlaced one on through bwdif, which leaves progressive frames as they are."""
-    graph: Graph | None = None
-    shape: tuple[Any, ...] = ()
-    for frame in frames:
-        now = () if frame is None else (frame.width, frame.height, frame.format.name)
-        if graph is not None and now != shape:
-            yield from _filtered(graph, None)
-            graph = None
-        shape = now
-        if frame is not None and frame.interlaced_frame and graph is None:
-            graph = _bwdif(frame, stream)
-        if frame is None or graph is None:
-            yield frame
-        else:
-            yield from _filtered(graph, frame)
-    if graph is not None:
-        yield from _filtered(graph, None)
-
-
-def _bwdif(frame: VideoFrame, stream: VideoStream) -> Graph:
-    from av.filter import Graph
-
-    graph = Graph()
-    source = graph.add_buffer(
-        width=frame.width, height=frame.height, format=frame.format, name="in", time_base=stream.time_base
-    )
-    graph.link_nodes(source, graph.add("bwdif", "mode=send_frame:deint=interlaced"), graph.add("buffersink"))
-    graph.configure()
-    return graph
-
-
-def _filtered(graph: Graph, frame: VideoFrame | None) -> Iterator[VideoFrame]:
-    """The frames that are ready after this one, or those that are left if it is None."""
-    import av
-
-    graph.vpush(frame)
-    with contextlib.suppress(av.error.BlockingIOError, av.error.EOFError):
-        while True:
-            yield graph.vpull()
+@lru_cache(maxsize=64)
+def _untold_order(path: Path) -> str:
+    """See `field_order`."""
+    with _container(path) as container:
+        track = _video_track(path, container)
+        return field_order(container, track, _length(container, track))
 
 
 @lru_cache(maxsize=64)
