@@ -272,20 +272,20 @@ def test_a_film_that_changes_its_shape_is_shown_and_cut_in_each(tmp_path):
         pictures, tags = np.full((36, 96, 128, 3), 60 + 140 * number, np.uint8), {"sample_aspect_ratio": aspect}
         write_film(tmp_path / f"{number}.ts", pictures, codec="mpeg2video", size=(96, 128), tags=tags)
     film.write_bytes(b"".join((tmp_path / f"{number}.ts").read_bytes() for number in range(2)))
-    shapes = [frame.rgb.shape[:2] for frame in until_broken(read_frames(film))]
-    assert set(shapes) == {(96, 128), (96, 171)} and shapes == sorted(shapes)
+    shapes = {(frame.rgb.mean() > 128, *frame.rgb.shape[:2]) for frame in until_broken(read_frames(film))}
+    assert shapes == {(False, 96, 128), (True, 96, 171)}
     assert [scene.start for scene in survey_film(film, threads=1).scenes] == pytest.approx([0, 1.5], abs=0.2)
 
 
 @pytest.mark.parametrize(("kind", "lower_first"), [("mpg", 1), ("mp4", 0), ("mp4", 1)])  # mp4: told to be progressive
 def test_an_interlaced_film_is_deinterlaced_and_keeps_its_times(kind, lower_first, tmp_path):
     black, lower = np.zeros((96, 160, 3), np.uint8), np.arange(96)[:, None, None] % 2
-    ball = [cv2.circle(black.copy(), (30 + 2 * at, 48), 20, (255, 255, 255), -1) for at in range(48)]
+    ball = [cv2.circle(black.copy(), (10 + 2 * at, 48), 20, (255, 255, 255), -1) for at in range(72)]
     woven = [np.where(lower ^ lower_first, *pair) for pair in zip(ball[1::2], ball[::2], strict=True)]
     options = {"flags": "+ilme+ildct", "g": "12"} if kind == "mpg" else {}
     film = write_film(tmp_path / f"film.{kind}", woven, codec=KINDS[kind], size=(96, 160), codec_options=options)
     frames = list(read_frames(film))
-    assert [frame.seconds for frame in frames] == pytest.approx([n / FPS for n in range(24)], abs=1e-3)
+    assert [frame.seconds for frame in frames] == pytest.approx([n / FPS for n in range(36)], abs=1e-3)
     for at, frame in list(enumerate(frames))[1:-1]:
         rows = frame.rgb[..., 1].astype(int)
         assert np.abs(rows[2:] + rows[:-2] - 2 * rows[1:-1]).mean() < np.abs(rows[2:] - rows[:-2]).mean()

@@ -141,7 +141,7 @@ class FilmFile:
 
     def _display(self, frame: VideoFrame) -> Display:
         """Shows frames of this shape; recordings of television change between 4:3 and 16:9."""
-        pixels = self._pixels or self.stream.codec_context.sample_aspect_ratio
+        pixels = self._pixels or frame.opaque[0]
         key = frame.width, frame.height, frame.rotation, pixels
         if key not in self._displays:
             self._displays[key] = Display(frame, pixels)
@@ -183,6 +183,9 @@ class FilmFile:
                 damaged, until = True, until if time is None else time + failed
                 yield None
             for frame in frames:
+                if frame.key_frame or last == math.inf:  # the decoder may be ahead of the frames that it gives
+                    pixels = self.stream.codec_context.sample_aspect_ratio
+                frame.opaque = (pixels,)  # a new object, since PyAV forgets it with the first frame that has it
                 frame.pts = due.popleft() if due else frame.pts
                 now = math.inf if frame.pts is None else frame.pts
                 # A packet between two frames gave none. One that is shown with a frame is hidden, as some of VP8.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 PLACES, FRAMES = 8, 24  # of a film, that are searched for combs: places, and frames at each
-LEAST, FRACTION = 24, 1 / 3  # combed frames: how many, and their fraction of those that show what they are
+LEAST, FRACTION = 24, 0.7  # combed frames: how many, and more than this fraction of those that show what they are
 _KINDS = {  # each with the filters that let only such frames pass
     kind: (("idet", ""), ("metadata", f"mode=select:key=lavfi.idet.multiple.current_frame:value={kind}"))
     for kind in ("tff", "bff", "progressive")
@@ -47,26 +47,28 @@ def deinterlaced(frames: Iterable[VideoFrame | None], stream: VideoStream, order
 
 
 def field_order(container: InputContainer, stream: VideoStream, seconds: float) -> str:
-    """Which field of the frames comes first, "tff" (the upper) or "bff", if many show two moments but none says so.
+    """Which field of the frames comes first, "tff" (the upper) or "bff", if most show two moments but none says so.
 
     "" for any other film. It decides by some frames at a few places of the film, which lasts `seconds`.
     """
     import av
 
-    found = Counter[str]()
+    found, seen = Counter[str](), set[int | None]()
     for place in range(PLACES):
         graphs: dict[str, Graph] = {}
         time = (container.start_time or 0) / 1e6 + seconds * place / PLACES
         with contextlib.suppress(av.error.FFmpegError, OverflowError):  # damage is reported by those who read the film
             container.seek(round(time / stream.time_base), stream=stream)
-            for frame in islice(container.decode(stream), FRAMES):
+            near = islice(container.decode(stream), PLACES * FRAMES)  # a short film may have few key frames
+            for frame in islice((frame for frame in near if frame.pts not in seen), FRAMES):
                 if frame.interlaced_frame:
                     return ""
+                seen |= {frame.pts} - {None}
                 graphs = graphs or {kind: _graph(frame, stream, *kind_of) for kind, kind_of in _KINDS.items()}
                 for kind, graph in graphs.items():
                     found[kind] += sum(1 for _ in _filtered(graph, frame))
     count, order = max((found[order], order) for order in ("tff", "bff"))
-    return order if count >= max(LEAST, FRACTION * found.total()) else ""
+    return order if count >= LEAST and count > FRACTION * found.total() else ""
 
 
 def _graph(frame: VideoFrame, stream: VideoStream, *filters: tuple[str, str]) -> Graph:
