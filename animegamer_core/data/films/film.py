@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -161,24 +160,19 @@ class FilmFile:
         """Yield the frames from here on, and None for damage and for each frame left out then, up to a key frame."""
         import av
 
-        due: deque[int | None] = deque()
         awaited: set[int] = set()  # times of the packets that gave no frame yet
         # A key frame shown before `until` is older than the damage, unless the clock has jumped back to it.
         damaged, until, last = False, -math.inf, math.inf
+        is_decoded_at = self.container.format.name in _DECODING_TIMES
         for packet, skipped in self._packets():
-            time = packet.pts
-            if packet.size and self.container.format.name in _DECODING_TIMES:
-                time = packet.dts
-                due.append(time)
-            elif packet.size and time is not None and not packet.is_discard:
+            time = packet.dts if is_decoded_at else packet.pts
+            if packet.size and not is_decoded_at and time is not None and not packet.is_discard:
                 awaited.add(time)
             failed, frames = packet.is_corrupt, []
             try:
                 frames = packet.decode()
             except av.error.FFmpegError as error:  # if the film ends here, this is the reason
                 failed, self._failure = True, error.strerror
-                if packet.size and due:
-                    due.pop()
             if failed or skipped:
                 damaged, until = True, until if time is None else time + failed
                 yield None
@@ -186,7 +180,7 @@ class FilmFile:
                 if frame.key_frame or last == math.inf:  # the decoder may be ahead of the frames that it gives
                     pixels = self.stream.codec_context.sample_aspect_ratio
                 frame.opaque = (pixels,)  # a new object, since PyAV forgets it with the first frame that has it
-                frame.pts = due.popleft() if due else frame.pts
+                frame.pts = frame.dts if is_decoded_at else frame.pts  # of the packet after which it was given
                 now = math.inf if frame.pts is None else frame.pts
                 # A packet between two frames gave none. One that is shown with a frame is hidden, as some of VP8.
                 apart = 0.75 * self.step / float(self.stream.time_base)
