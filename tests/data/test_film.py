@@ -136,6 +136,11 @@ def test_a_variable_frame_rate_keeps_its_times(kind, tmp_path):
     assert number_of(next(read_frames(film, 20 / FPS)).rgb) == 7
 
 
+def test_packets_without_bytes_repeat_a_frame_and_are_no_damage():
+    film = Path(__file__).with_name("repeats.ogv")  # in Theora, which PyAV cannot write: 5 of 13 packets are empty
+    assert len(times_of(film)) == 8
+
+
 @pytest.mark.parametrize("first", [-7, 50])
 def test_the_first_shown_frame_is_at_0_whatever_the_file_begins_with(first, tmp_path):
     film = write_film(

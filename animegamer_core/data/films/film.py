@@ -170,7 +170,8 @@ class FilmFile:
                 awaited.add(time)
             failed, frames = packet.is_corrupt, []
             try:
-                frames = packet.decode()
+                # An empty packet with a time repeats the frame before, in Theora.
+                frames = packet.decode() if packet.size or packet.dts is None else []
             except av.error.FFmpegError as error:  # if the film ends here, this is the reason
                 failed, self._failure = True, error.strerror
             if failed or skipped:

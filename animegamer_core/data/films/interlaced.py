@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from av.video.stream import VideoStream
 
 PLACES, FRAMES = 8, 24  # of a film, that are searched for combs: places, and frames at each
-LEAST, FRACTION = 24, 0.7  # combed frames: how many, and more than this fraction of those that show what they are
+LEAST, FRACTION = 24, 0.6  # combed frames: how many, and more than this fraction of those that show what they are
 _KINDS = {  # each with the filters that let only such frames pass
     kind: (("idet", ""), ("metadata", f"mode=select:key=lavfi.idet.multiple.current_frame:value={kind}"))
     for kind in ("tff", "bff", "progressive")
