@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,11 +22,11 @@ from numpy.typing import NDArray
 
 from ...media.video import open_media
 from .colour import Display
+from .interlaced import deinterlaced, field_order
 
 if TYPE_CHECKING:
     from av import Packet, VideoFrame
     from av.container import InputContainer
-    from av.filter import Graph
     from av.video.stream import VideoStream
 
 _KNOWN_LENGTH = ("mov,mp4", "matroska", "avi", "flv", "asf")  # formats whose header has the true length
@@ -121,7 +120,7 @@ class FilmFile:
             frames = self._decode() if self._sought(origin + start) else iter(())
             frames = dropwhile(lambda frame: frame is None or frame.time is None, frames)
         clock, end, damaged = Clock(origin, self.step, self.seconds), 0.0, 0
-        for frame in _deinterlaced(frames, self.stream):
+        for frame in deinterlaced(frames, self.stream, _untold_order(self.path)):
             if frame is None:
                 damaged += 1
                 continue
@@ -141,7 +140,7 @@ class FilmFile:
 
     def _display(self, frame: VideoFrame) -> Display:
         """Shows frames of this shape; recordings of television change between 4:3 and 16:9."""
-        pixels = self._pixels or self.stream.codec_context.sample_aspect_ratio
+        pixels = self._pixels or frame.opaque[0]
         key = frame.width, frame.height, frame.rotation, pixels
         if key not in self._displays:
             self._displays[key] = Display(frame, pixels)
@@ -161,29 +160,28 @@ class FilmFile:
         """Yield the frames from here on, and None for damage and for each frame left out then, up to a key frame."""
         import av
 
-        due: deque[int | None] = deque()
         awaited: set[int] = set()  # times of the packets that gave no frame yet
         # A key frame shown before `until` is older than the damage, unless the clock has jumped back to it.
         damaged, until, last = False, -math.inf, math.inf
+        is_decoded_at = self.container.format.name in _DECODING_TIMES
         for packet, skipped in self._packets():
-            time = packet.pts
-            if packet.size and self.container.format.name in _DECODING_TIMES:
-                time = packet.dts
-                due.append(time)
-            elif packet.size and time is not None and not packet.is_discard:
+            time = packet.dts if is_decoded_at else packet.pts
+            if packet.size and not is_decoded_at and time is not None and not packet.is_discard:
                 awaited.add(time)
             failed, frames = packet.is_corrupt, []
             try:
-                frames = packet.decode()
+                # An empty packet with a time repeats the frame before, in Theora.
+                frames = packet.decode() if packet.size or packet.dts is None else []
             except av.error.FFmpegError as error:  # if the film ends here, this is the reason
                 failed, self._failure = True, error.strerror
-                if packet.size and due:
-                    due.pop()
             if failed or skipped:
                 damaged, until = True, until if time is None else time + failed
                 yield None
             for frame in frames:
-                frame.pts = due.popleft() if due else frame.pts
+                if frame.key_frame or last == math.inf:  # the decoder may be ahead of the frames that it gives
+                    pixels = self.stream.codec_context.sample_aspect_ratio
+                frame.opaque = (pixels,)  # a new object, since PyAV forgets it with the first frame that has it
+                frame.pts = frame.dts if is_decoded_at else frame.pts  # of the packet after which it was given
                 now = math.inf if frame.pts is None else frame.pts
                 # A packet between two frames gave none. One that is shown with a frame is hidden, as some of VP8.
                 apart = 0.75 * self.step / float(self.stream.time_base)
@@ -243,46 +241,12 @@ class FilmFile:
         return f"{self.path}: {lost:.1f} s{of} are damaged, and are left out ({spans}{more})"
 
 
-def _deinterlaced(frames: Iterable[VideoFrame | None], stream: VideoStream) -> Iterator[VideoFrame | None]:
-    """The frames, from the first interlaced one on through bwdif, which leaves progressive frames as they are."""
-    graph: Graph | None = None
-    shape: tuple[Any, ...] = ()
-    for frame in frames:
-        now = () if frame is None else (frame.width, frame.height, frame.format.name)
-        if graph is not None and now != shape:
-            yield from _filtered(graph, None)
-            graph = None
-        shape = now
-        if frame is not None and frame.interlaced_frame and graph is None:
-            graph = _bwdif(frame, stream)
-        if frame is None or graph is None:
-            yield frame
-        else:
-            yield from _filtered(graph, frame)
-    if graph is not None:
-        yield from _filtered(graph, None)
-
-
-def _bwdif(frame: VideoFrame, stream: VideoStream) -> Graph:
-    from av.filter import Graph
-
-    graph = Graph()
-    source = graph.add_buffer(
-        width=frame.width, height=frame.height, format=frame.format, name="in", time_base=stream.time_base
-    )
-    graph.link_nodes(source, graph.add("bwdif", "mode=send_frame:deint=interlaced"), graph.add("buffersink"))
-    graph.configure()
-    return graph
-
-
-def _filtered(graph: Graph, frame: VideoFrame | None) -> Iterator[VideoFrame]:
-    """The frames that are ready after this one, or those that are left if it is None."""
-    import av
-
-    graph.vpush(frame)
-    with contextlib.suppress(av.error.BlockingIOError, av.error.EOFError):
-        while True:
-            yield graph.vpull()
+@lru_cache(maxsize=64)
+def _untold_order(path: Path) -> str:
+    """See `field_order`."""
+    with _container(path) as container:
+        track = _video_track(path, container)
+        return field_order(container, track, _length(container, track))
 
 
 @lru_cache(maxsize=64)
