@@ -139,7 +139,7 @@ def test_a_film_that_breaks_off_becomes_a_dataset_as_far_as_it_goes(film, tmp_pa
     for _ in range(2):
         assert main(build(cut, tmp_path / "out")) == 1
         printed, words = capsys.readouterr()
-        assert "film.mkv: ends at" in one_sentence(words) and "1 film, 5 clips" in printed
+        assert "film.mkv: ends at" in one_sentence(words) and "1 film, 6 clips" in printed
     info = json.loads((tmp_path / "out" / "dataset.json").read_text())
     assert "ends at" in info["provenance"]["films"]["film"]["broken"]
     assert main(["dataset", "check", str(tmp_path / "out")]) == 0

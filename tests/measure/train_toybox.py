@@ -120,9 +120,11 @@ def main() -> None:
         decoders = [start("decode:1")] if len(args.cards) > 1 else []
         done(start("engine:0"))
         decoders.append(start("decode:0"))
-        done(*(start(f"predict:{rank}") for rank in range(len(args.cards))))
-        (args.work / "predicted").touch()
+        for rank in range(len(args.cards)):
+            start(f"predict:{rank}")
         done(*decoders)
+        for process in running:
+            process.kill()  # those that draw, encode and predict
         done(start("distill:1"), start("probes:0"))
         done(start("finish:0"))
     finally:
@@ -368,14 +370,16 @@ def engine(run: Run) -> None:
 
 @torch.no_grad()
 def predict(run: Run) -> None:
-    """What the trained engine predicts for every clip that is encoded by now."""
-    world, folder = run.world, run.work / "latents"
+    """What the trained engine predicts for every clip, as clips are encoded; without end."""
+    world, number = run.world, run.rank
     model = world.load_engine("cpu", torch.float32)
     model.load_state_dict(load_file(run.work / "engine.safetensors"))
     model.eval().to(run.device)
-    while not (found := sorted(folder.glob("*.pt"))):
-        time.sleep(1)
-    for path in found[run.rank :: len(run.cards)]:
+    while True:
+        path = run.work / "latents" / f"{number:05d}.pt"
+        if not path.is_file():
+            time.sleep(0.5)
+            continue
         shard = torch.load(path, weights_only=True)
         turns = tuple(msgspec.json.decode(shard["records"], type=list[ClipRecord]))
         ends = np.cumsum([0, *shard["sizes"]]).tolist()
@@ -383,39 +387,46 @@ def predict(run: Run) -> None:
         data = TrainingData(DatasetFolder(run.work, turns, games), {"states": shard["states"].to(run.device)})
         torch.save(add_predictions(data, model, window=4).store["predicted"].cpu(), path.with_suffix(".part"))
         os.replace(path.with_suffix(".part"), path.with_suffix(".predicted"))
-    run.say("predicted")
+        run.say("predicted", number)
+        number += len(run.cards)
 
 
 class Clips:
-    """The decoder's data, which grows until predictions are there: what `DiffusionLearner` asks of TrainingData."""
+    """The decoder's data, which grows: what `DiffusionLearner` asks of TrainingData."""
 
     def __init__(self, run: Run) -> None:
-        self.folder, self.device, self.read, self.count = run.work / "latents", run.device, 0, 0
+        self.folder, self.device, self.count, self.ends = run.work / "latents", run.device, 0, [0]
         spec, most = run.world.spec, 11 * run.clips.games
-        rows = {"latents": (2, *spec.decoder.latent_shape), "states": (spec.state.tokens, spec.state.width)}
+        state = (spec.state.tokens, spec.state.width)
+        rows = {"latents": (2, *spec.decoder.latent_shape), "states": state, "predicted": state}
         self.store = {name: torch.zeros(most, *row, dtype=torch.half, device=run.device) for name, row in rows.items()}
-        self.store["predicted"] = self.store["states"]  # until there are predictions
-        self.motion = torch.zeros(most)
+        self.motion, self.records, self.predicted = torch.zeros(most), list[ClipRecord](), 0
 
-    def load(self, most: int) -> None:
-        """Read up to `most` more files of latents."""
-        while most and (path := self.folder / f"{self.read:05d}.pt").is_file():
-            shard = torch.load(path, weights_only=True)
+    def files(self, suffix: str) -> int:
+        """How many files of this kind there are, from the first one without a gap."""
+        return next(number for number in itertools.count() if not (self.folder / f"{number:05d}.{suffix}").is_file())
+
+    def load(self, until: int) -> None:
+        """Read the files of latents before this one."""
+        for number in range(len(self.ends) - 1, until):
+            shard = torch.load(self.folder / f"{number:05d}.pt", weights_only=True)
             records = msgspec.json.decode(shard["records"], type=list[ClipRecord])
-            rows = slice(self.count, self.count + len(records))
+            rows = slice(self.ends[-1], self.ends[-1] + len(records))
             for name in ("latents", "states"):
                 self.store[name][rows] = shard[name].to(self.device)
             self.motion[rows] = torch.tensor([record.motion_value for record in records])
-            self.read, self.count, most = self.read + 1, rows.stop, most - 1
+            self.records += records
+            self.ends.append(rows.stop)
+        self.count = self.ends[-1]
 
-    def load_predicted(self) -> None:
-        """Read the predictions; clips without one are left out from now on."""
-        found = []
-        while (path := self.folder / f"{len(found):05d}.predicted").is_file():
-            found.append(torch.load(path, weights_only=True))
-        self.load(len(found) - self.read)
-        self.store["predicted"] = torch.cat(found).to(self.device)
-        self.count = len(self.store["predicted"])
+    def load_predicted(self, until: int) -> None:
+        """Read the files before this one and their predictions; clips without one are left out from now on."""
+        self.load(until)
+        for number in range(self.predicted, until):
+            rows = slice(self.ends[number], self.ends[number + 1])
+            path = self.folder / f"{number:05d}.predicted"
+            self.store["predicted"][rows] = torch.load(path, weights_only=True).to(self.device)
+        self.predicted, self.count = until, self.ends[until]
 
     def gather(self, name: str, rows: Tensor, device: object) -> Tensor:
         """A feature's rows."""
@@ -446,7 +457,7 @@ def decoder(run: Run) -> None:
 
     learner.sampler = lambda *_: SimpleNamespace(batch=rows)
     while data.count < least:
-        data.load(4)
+        data.load(data.files("pt"))
         time.sleep(0.2)
     trainer = Trainer("adapt", config, learner, data, torch.device(run.device))
     trainer_module.learning_rate = run.rate(run.now, end, config.lr)
@@ -462,10 +473,16 @@ def decoder(run: Run) -> None:
 
     torch.nn.utils.clip_grad_norm_ = averaged
 
+    def load_predicted() -> None:
+        """Read the predictions that every card finds."""
+        found = torch.tensor(data.files("predicted"), device=run.device)
+        if cards > 1:
+            dist.all_reduce(found, dist.ReduceOp.MIN)
+        data.load_predicted(int(found))
+
     def join() -> None:
         """All cards go on with the weights, averages and moments of the last one."""
         nonlocal cards
-        data.load_predicted()
         learner.settings = replace(config, true_states=0.5)
         if both:
             backend = "gloo" if run.device == "cpu" else "nccl"
@@ -482,17 +499,24 @@ def decoder(run: Run) -> None:
             trainer.state.step, cards = int(values[-1]), 2
             trainer.processes = SimpleNamespace(process_index=run.rank, num_processes=2)
             trainer.config = replace(config, batch=2 * batch)
+        load_predicted()
         run.say("joined with", data.count, "clips at step", trainer.state.step)
+
+    def enough() -> bool:
+        found = data.files("predicted")
+        return found > 0 and found >= 0.9 * data.files("pt")
 
     if both and run.rank == 0:
         trainer.take_step()  # compiles, and makes the moments that `join` fills
         (run.work / "ready").touch()
     losses: list[Tensor] = []
     while True:
-        if not joined and (run.work / "predicted").is_file() and (not both or (run.work / "ready").is_file()):
+        if not joined and enough() and (not both or (run.work / "ready").is_file()):
             join()
             joined = True
         if both and run.rank == 0 and not joined:
+            if run.now > end:
+                return
             time.sleep(0.2)
             continue
         over = run.now > end or (run.quick and joined and len(losses) > 2)
@@ -503,7 +527,9 @@ def decoder(run: Run) -> None:
         if over:
             break
         if not joined:
-            data.load(1)
+            data.load(min(data.files("pt"), len(data.ends)))
+        elif trainer.state.step % 100 == 0:
+            load_predicted()
         losses.append(trainer.take_step()["loss"])
         if len(losses) >= 100:
             run.say("step", trainer.state.step, torch.stack(losses).mean().item(), data.count, "clips")
@@ -521,11 +547,10 @@ def decoder(run: Run) -> None:
 def distill(run: Run) -> None:
     """Few-step distillation by the recipe's stage, as far as the time goes; then the student and the mixture."""
     parts, data = WorldParts.load(run.world), Clips(run)
-    data.load_predicted()
+    data.load_predicted(data.files("predicted"))
     own = parts.decoder.transformer
     own.load_state_dict(load_file(run.work / "teacher.safetensors"))
-    shards = [torch.load(path, weights_only=True)["records"] for path in sorted(data.folder.glob("*.pt"))[: data.read]]
-    turns = tuple(record for shard in shards for record in msgspec.json.decode(shard, type=list[ClipRecord]))
+    turns = tuple(data.records)
     stores = {name: rows[: len(turns)] for name, rows in data.store.items()}
     change = FULL.changes["distill"] | (MINIATURE | {"steps": 4, "batch": 2} if run.quick else {})
     config = replace(stage_config("distill"), **change, minutes=max(0.01, (run.ends[2] - run.now) / 60))
