@@ -33,6 +33,7 @@ _GRAMMAR = ("over", "then", "light", "denying")  # the kinds of words that mean 
 _VERBS = ("acts", "moves", "stances", "going")
 _VAGUE = {"acts": 0, "nouns": 0, "moves": 2, "hints": 10, "stances": 11, "going": 12}  # in saying what is done
 _SHOWN = ("who", "acts", "nouns", "places", "things")
+_UNSAID = ("pronoun", "going", "hints")
 # The kinds to look for, the likely ones first: in a phrase, by its preposition, and elsewhere.
 _FIRST = ("who", "then", "denying")
 _IN_PHRASE = {
@@ -116,7 +117,7 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
         time or next(iter(words.times), ""),
     )
     used = {act.phrase, time, place, thing, look, instruction.adverb, *instruction.characters} - {""}
-    said = {find.typed for find in finds if find.meant in used or find.kind in ("pronoun", "going", "hints")}
+    said = {find.typed for find in finds if find.meant in used or find.by == "instead" or find.kind in _UNSAID}
     said.update(find.typed for find in finds if {*_plain(act.phrase)}.issuperset(_plain(find.typed)))  # "meet a friend"
     left_out = [find.typed for find in finds if find.typed not in said]
     left_out += (name for name in named if name not in used.union(find.meant for find in finds))  # one of "they"
@@ -125,9 +126,11 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
 
 def _vagueness(find: _Find) -> tuple[int, int, int]:
     """Least where a sentence says what is done: in its first clause, by a verb or its object that is clear, else by a
-    thing of the world, a verb that is less clear, or another noun; by the vaguest kinds only if nothing else does.
+    thing of the world, a verb that is less clear ("rocks out with his guitar"), or another noun; by the vaguest kinds
+    only if nothing else does.
     """
     vague = _VAGUE[find.kind] + (find.kind == "nouns" and find.by != "") * (1 if find.exact else 3)
+    vague += 2 * (find.kind == "acts" and not find.exact)
     return max(vague, 9), find.clause, vague
 
 
@@ -144,14 +147,16 @@ def _who(
     """Who does it: the subject of its clause, or of one before, else who was on; and with an act for two, a friend.
     shown: the characters of the turns before, the last turn first.
     """
-    people, recent = _people(finds, done, words, shown), [name for names in shown for name in names]
+    gone = {find.meant for find in finds if find.by == "instead"}
+    people, recent = _people(finds, done, words, shown), [name for names in shown for name in names if name not in gone]
     clause = done.clause if done else min((find.clause for find, _ in people), default=0)
     subjects = [(find.clause, name) for find, name in people if find.by in ("", "of") and find.clause <= clause]
     named = [name for at, name in subjects if at == subjects[-1][0]]
     here = [name for find, name in people if find.clause == clause]
     others = [*here, *(name for _, name in people)]
     if not named:
-        agents = [name for find, name in people if find.by in ("for", "by", "from") or not done]
+        by = ("for", "by", "from") if done else ("for", "by", "from", "", *(() if act.company else ("with",)))
+        agents = [name for find, name in people if find.by in by]
         named = [*agents, *(name for name in recent if name not in here), *others, *words.characters][:1]
     if act.company and len(set(named)) == 1:
         tried = [name for name in words.characters if words.tried(named[0], name)]
@@ -165,7 +170,7 @@ def _people(
     """Whom names and pronouns mean: "she" the first in a clause before, or else the last one on, who is a she."""
     called, recent = dict(words.pronouns), [name for names in shown for name in names]
     people: list[tuple[_Find, str]] = []
-    for find in finds:
+    for find in (find for find in finds if find.by != "instead"):
         pronoun = _CASES.get(find.typed.lower(), find.typed.lower())
         earlier = [name for one, name in people if one.clause < find.clause]
         meant: list[str] = []
@@ -200,6 +205,7 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
             if joined != index:
                 role = "verb" if acted or token in _CASES else ""
                 role = plain[index - 1] if index and plain[index - 1] in _PREPOSITIONS else role
+                role = "instead" if plain[max(0, index - 2) : index] == ["instead", "of"] else role
             yield _Find(kind or "pronoun", meant, _SHORT.sub("", typed), kind == "who", role, clause, turn)
             acted, joined = acted or role == "" and token not in ENGLISH["nobody"], index + count
             if token == tokens[index].lower():  # and not as in "with Pico's umbrella"

@@ -33,6 +33,7 @@ def read(text: str, past=PAST, words=WORDS, unknown=("?",)) -> Reading:
         ("Yuzu takes off running on top of the hill", "Yuzu; steadily run; night mountain"),
         ("Taro can't sleep, so he goes for a dip in the lake", "Taro; steadily swim; night beach"),
         ("Beni waves to Pico, then she reads in the library", "Beni; steadily wave hello; night castle"),
+        ("Bolt rocks out with his guitar", "Bolt; steadily play the guitar; night castle"),
         ("give her a cat", "Miko; steadily dance with the cat; night castle"),
         ("a white balloon appears", "Miko; steadily dance with a white balloon; night castle"),
     ],
@@ -56,6 +57,8 @@ def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
     assert they.instruction.startswith("Character: Nori; Motion: steadily dance;") and they.unknown == ("Beni",)
     assert read("they race", COUPLE).instruction.startswith("Character: Nori, Beni; Motion: steadily race a friend;")
     assert ": Nori; Motion: steadily wave hello; Background: day street" in read("he waves", COUPLE).instruction
+    assert "Character: Nori, Pico; Motion: gently hug" in read("now with Pico instead of Beni", COUPLE).instruction
+    assert "Character: Bolt;" in read("the same with Bolt").instruction
     assert read("again", COUPLE).instruction == COUPLE[1].replace("softly", "gently")
     assert "Character: Nori, Beni;" in read("Nori talks to his friend", COUPLE).instruction
 
