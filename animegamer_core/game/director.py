@@ -87,9 +87,11 @@ class Director:
         )
 
     def _tried(self, act: Act, main: str, place: str, alone: bool) -> bool:
-        """Whether training showed an act at a place, begun by the main character or, unless `alone`, by a friend."""
+        """Whether an act fits a place, and training showed it there, begun by the main character or, unless `alone`, by
+        a friend.
+        """
         words = self.words
-        if not words.tried(act.phrase, place):
+        if act.places and place not in act.places or not words.tried(act.phrase, place):
             return False
         begins = [main, *_friends(words, main, place)] if act.company else [main]
         return len(begins) > act.company and any(

@@ -186,12 +186,13 @@ PUBLISHED_RULES = Rules()
 @dataclass(frozen=True)
 class Act:
     """A kind of motion: its phrase, the changes in units that it brings, where they are not the usual ones, and whether
-    it takes a second character.
+    it takes a second character. places: where it is proposed; empty: anywhere.
     """
 
     phrase: str
     change: Values = field(default_factory=dict, hash=False)
     company: bool = False
+    places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class Motion:
     """A kind of motion: its English phrase and the paper's labels.
 
     social and entertainment are 0 or 1, stamina is -1 or +1 (the paper's supplement, section 2). partner: whether it
-    needs a second character.
+    needs a second character. places: where the director proposes it; empty: anywhere.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Motion:
     entertainment: int
     stamina: int
     partner: bool = False
+    places: tuple[str, ...] = ()
 
     @property
     def change(self) -> dict[str, int]:
@@ -89,6 +90,8 @@ CHARACTERS: dict[str, Character] = {
     for name, pronoun in (row.split() for row in cast.split(", "))
 }
 
+_OUTDOORS = ("beach", "forest", "mountain", "street", "castle", "garden", "market", "rooftop")
+_WATERS = ("beach", "forest", "mountain", "garden")
 MOTIONS: dict[str, Motion] = {
     row.name: row
     for row in (
@@ -96,20 +99,20 @@ MOTIONS: dict[str, Motion] = {
         Motion("eat", "eat noodles", 0, 0, 1),
         Motion("talk", "talk to a friend", 1, 0, -1, partner=True),
         Motion("hug", "hug a friend", 1, 0, 1, partner=True),
-        Motion("fly", "fly on a broomstick", 0, 1, -1),
+        Motion("fly", "fly on a broomstick", 0, 1, -1, places=_OUTDOORS),
         Motion("run", "run", 0, 1, -1),
         Motion("dance", "dance", 0, 1, -1),
         Motion("wave", "wave hello", 0, 0, -1),
         Motion("read", "read a book", 0, 1, -1),
-        Motion("swing", "ride a swing", 0, 1, -1),
+        Motion("swing", "ride a swing", 0, 1, -1, places=_OUTDOORS),
         Motion("climb", "climb a ladder", 0, 0, -1),
-        Motion("swim", "swim", 0, 1, -1),
+        Motion("swim", "swim", 0, 1, -1, places=_WATERS),
         Motion("ball", "play ball with a friend", 1, 1, -1, partner=True),
         Motion("shake", "shake hands with a friend", 1, 0, -1, partner=True),
-        Motion("race", "race a friend", 1, 1, -1, partner=True),
+        Motion("race", "race a friend", 1, 1, -1, partner=True, places=_OUTDOORS),
         Motion("jump", "jump", 0, 1, -1),
         Motion("guitar", "play the guitar", 0, 1, -1),
-        Motion("ride", "ride a bicycle", 0, 1, -1),
+        Motion("ride", "ride a bicycle", 0, 1, -1, places=_OUTDOORS),
         Motion("paint", "paint a picture", 0, 1, -1),
         Motion("drink", "drink tea", 0, 0, 1),
     )
@@ -170,7 +173,7 @@ RULES = Rules(
 )
 WORDS = Words(
     characters=tuple(CHARACTERS),
-    acts=tuple(Act(row.phrase, row.change, row.partner) for row in MOTIONS.values()),
+    acts=tuple(Act(row.phrase, row.change, row.partner, row.places) for row in MOTIONS.values()),
     places=tuple(PLACES),
     times=TIMES,
     adverbs=tuple(ADVERBS.values()),

@@ -85,13 +85,15 @@ def test_nothing_is_proposed_together_that_training_never_showed_together():
         for turn in played(Director(TRAINED_LIFE.words, seed), 60).turns:
             parts = PUBLISHED.fullmatch(turn.instruction)
             who, place = parts["who"].split(", "), parts["place"].split()[-1]
-            motion = phrases[TRAINED_LIFE.words.act_of(parts["motion"]).phrase]
+            act = TRAINED_LIFE.words.act_of(parts["motion"])
+            motion = phrases[act.phrase]
+            assert not act.places or place in act.places, "nobody swims in a bedroom"
             casting = Casting(who[0], who[1] if len(who) > 1 else None, motion, place)
             assert novelties(casting) == SEEN, turn.instruction
 
 
 def test_a_world_of_one_short_film_is_proposed_as_the_film_shows_it():
-    acts = [WORDS.act_of(phrase) for phrase in ("jump", "swim")]
+    acts = [Act(phrase, WORDS.act_of(phrase).change) for phrase in ("jump", "swim")]
     red, sunny = [("Red", name) for name in ("jump", "field")], [("Sunny", name) for name in ("swim", "sky")]
     untried = (*red, *sunny, ("jump", "sky"), ("swim", "field"))
     cast = {"characters": ("Red", "Sunny"), "acts": acts, "places": ("field", "sky"), "pronouns": ()}
