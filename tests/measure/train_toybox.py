@@ -44,6 +44,7 @@ from torch import Tensor  # noqa: E402
 from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
 from animegamer_core.data.motion import motion_value  # noqa: E402
 from animegamer_core.data.records import ClipRecord, GameRecord  # noqa: E402
+from animegamer_core.evaluate.toybox.rows import _in_another_colour  # noqa: E402
 from animegamer_core.evaluate.toybox_recipe.probes import build_probes  # noqa: E402
 from animegamer_core.evaluate.toybox_recipe.recipe import FULL, MINIATURE  # noqa: E402
 from animegamer_core.evaluate.toybox_recipe.recipe import QUICK as QUICK_RECIPE  # noqa: E402
@@ -51,7 +52,7 @@ from animegamer_core.evaluate.toybox_recipe.stages import calibrate_world  # noq
 from animegamer_core.model.engine import GameEngine  # noqa: E402
 from animegamer_core.model.prompt import Levels  # noqa: E402
 from animegamer_core.toybox.calibration import uncalibrated_table  # noqa: E402
-from animegamer_core.toybox.dataset import DatasetGames, _record, _with_adverb  # noqa: E402
+from animegamer_core.toybox.dataset import OPENINGS, DatasetGames, _record, _with_adverb  # noqa: E402
 from animegamer_core.toybox.drawing.draw import draw_frame, draw_shot  # noqa: E402
 from animegamer_core.toybox.games import sample_game  # noqa: E402
 from animegamer_core.toybox.world import Scene  # noqa: E402
@@ -175,9 +176,14 @@ class Run:
         return DatasetGames(1, 1)._game(int(number), split)
 
     def records(self, name: str, values: Sequence[float], unmatched: float = 0.0) -> list[ClipRecord]:
-        """The records of a game's clips with these measured motion values."""
-        found = []
-        for turn, (scene, value) in enumerate(zip(self.scenes(name), values, strict=True)):
+        """The records of a game's clips with these measured motion values.
+
+        Half of the pictures that open games have another colour than their words, so that an engine trusts the picture.
+        """
+        found, scenes = [], self.scenes(name)
+        if name.startswith("train") and int(name.split("-")[1]) % (2 * OPENINGS) == 0:
+            scenes = (_in_another_colour(scenes[0]), *scenes[1:])
+        for turn, (scene, value) in enumerate(zip(scenes, values, strict=True)):
             record = _record(f"clips/{name}-{turn:02d}.mp4", scene, float(value))
             record = msgspec.structs.replace(record, motion_level=int(self.world.motion_table.level(float(value))))
             found.append(_with_adverb(record, scene, unmatched))
