@@ -198,19 +198,19 @@ def hold_run_folder(
     stage: str,
     folder: DatasetFolder,
     start: Sequence[tuple[Path, float]],
-    world: World | None,
+    world: World,
     in_place: bool = False,
 ) -> Iterator[None]:
     """Lock a run's folder while the block runs, and note in its job.json what the run starts from.
 
-    world: as the stage reads it; None if it reads no world. in_place: whether the run writes to the world, which then
-    differs afterwards, so that it is not noted.
+    world: as the stage reads it. in_place: whether the run writes to the world, which then differs afterwards, so that
+    it is not noted.
     ValueError if another training is running in the folder, or if the run there has a checkpoint and another origin.
     """
     origin = {
         "stage": stage,
-        "profile": world.profile.name if world is not None and stage in GAME_STAGES else None,
-        "world": None if world is None or in_place else world.fingerprint,
+        "profile": world.profile.name if stage in GAME_STAGES else None,
+        "world": None if in_place else world.fingerprint,
         "dataset": folder.digest(captions=True),
         CLIPS: folder.content,
         # digits of the hash, since many adapters have the same name; reading a missing file fails later

@@ -9,7 +9,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -37,9 +37,6 @@ from .parts import ADAPTER, FAKE
 from .sampling import ClipSampler, MicroBatch, SampleNoise, generator, random_seed
 from .stages import StageConfig
 from .training_data import IMAGE_FEATURES, TrainingData, clip_frames, first_frames, pictures
-
-if TYPE_CHECKING:
-    from .text_video import TextVideo
 
 MOVED_LATENT = 1.0  # by which a latent, of deviation 1, differs from the one before where something moves
 LEAST_NOISE = 0.2  # deviation below which errors of clean latents weigh no more; the last of 16 steps has 0.41
@@ -307,7 +304,9 @@ class DiffusionLearner(Learner):
     def forward(self, batch: Batch) -> Losses:
         sqrt_alpha = sqrt_alpha_cumprod(batch["timesteps"], batch["clean"])
         latents = noised(batch["clean"], batch["noise"], sqrt_alpha)
-        error = self._error(self._velocity(latents, batch), self._wanted(latents, batch, sqrt_alpha), sqrt_alpha)
+        states = batch["states"] if self.encoder is None else self.encoder.mix(batch["text"], batch["image"])
+        found = self.decoder.velocity(latents, batch["timesteps"], states, batch["motion"])
+        error = self._error(found, self._wanted(latents, batch, sqrt_alpha), sqrt_alpha)
         clean = rearrange(batch["clean"], "b t c h w -> b c t h w")
         weight = moving_weight(clean, self.settings.moving, MOVED_LATENT, around=1)
         return {"loss": (rearrange(weight, "b c t h w -> b t c h w") * error * error).mean()}
@@ -322,10 +321,6 @@ class DiffusionLearner(Learner):
     def _wanted(self, latents: Tensor, batch: Batch, sqrt_alpha: Tensor) -> Tensor:
         """The velocity to learn at these noised latents."""
         return velocity_target(batch["clean"], batch["noise"], sqrt_alpha)
-
-    def _velocity(self, latents: Tensor, batch: Batch) -> Tensor:
-        states = batch["states"] if self.encoder is None else self.encoder.mix(batch["text"], batch["image"])
-        return self.decoder.velocity(latents, batch["timesteps"], states, batch["motion"])
 
 
 class DistillLearner(DiffusionLearner):
@@ -389,28 +384,6 @@ class DistillLearner(DiffusionLearner):
         # Autocast caches the weights that it casts. In torch 2.6 to 2.9 (before pytorch's pull request 165068), those
         # of the teacher's pass have no gradient, and the LoRA, which both passes read, would not learn.
         torch.clear_autocast_cache()
-
-
-class TextVideoLearner(DiffusionLearner):
-    """Trains the baseline GC: the same clips, noise and loss, but conditioned only on the whole instruction's text."""
-
-    def __init__(self, config: StageConfig, model: TextVideo) -> None:
-        super().__init__(config, model, None)
-        self.features = ("latents", "instruction")
-        self.idle = (*self.idle, "decoder.text_encoder")
-
-    def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> None:
-        return None  # it reads no representation
-
-    def _conditions(self, data: TrainingData, rows: Tensor, values: Batch, random: SampleNoise) -> Batch:
-        config, text = self.settings, values["instruction"].float()
-        chances = torch.tensor([config.drop_text, config.drop_text_features])
-        blank, nothing = (random.uniform(2) < chances.to(text.device)).T[..., None, None]
-        return {"text": torch.where(blank, data.blank_text.to(text), text).masked_fill(nothing, 0.0)}
-
-    def _velocity(self, latents: Tensor, batch: Batch) -> Tensor:
-        text_video = cast("TextVideo", self.decoder)
-        return text_video.velocity(latents, batch["timesteps"], batch["text"])
 
 
 def motion_condition(values: Tensor, config: StageConfig) -> Tensor:

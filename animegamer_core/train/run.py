@@ -22,7 +22,7 @@ from .checkpoints import CHECKPOINTS, RESULT, continued_config, list_checkpoints
 from .distributed import processes
 from .engine_learner import EngineLearner, add_predictions
 from .few_steps import FewStepLearner, check_student
-from .learners import ContrastiveLearner, DiffusionLearner, DistillLearner, Learner, TextVideoLearner, VaeLearner
+from .learners import ContrastiveLearner, DiffusionLearner, DistillLearner, Learner, VaeLearner
 from .loop import OnStep, draw_sheet, run_loop
 from .parts import ADAPTER, FAKE, WorldParts, check_trainable, only_trains
 from .stages import STAGES, StageConfig
@@ -229,11 +229,6 @@ def prepare(
     if "predicted" in missing:
         with on_device(parts.of("engine"), device):
             data = add_predictions(data, parts.engine, config.window)
-    if "instruction" in missing:
-        from .text_video import add_instructions  # imports diffusers' pipelines, which no other stage needs
-
-        with on_device(parts.of("decoder").text_encoder, device):
-            data = add_instructions(data, parts.decoder)
     return data
 
 
@@ -247,7 +242,6 @@ LEARNERS: dict[str, Callable[[StageConfig, WorldParts, TrainingData], Learner]] 
     "distill": lambda config, parts, data: (FewStepLearner if config.timesteps else DistillLearner)(
         config, parts.of("decoder")
     ),
-    "gc": lambda config, parts, data: TextVideoLearner(config, parts.of("decoder")),
 }
 
 

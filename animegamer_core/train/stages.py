@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..game.state import MotionScope
 from ..spec import GUIDANCE, TRAIN_STEPS, ModelSpec, check_steps
-from ..weights.adapter_files import BASELINE_STAGES
 
 if TYPE_CHECKING:
     import torch
@@ -63,12 +62,11 @@ STAGES = {
     "predict": Stage(needs=("encoder", "engine"), reads=("states",), makes=("engine",), outdates=("predicted",)),
     "adapt": Stage(needs=_EVERY, reads=_PLAYED),
     "distill": Stage(needs=_EVERY, reads=_PLAYED, optional=True),  # for faster sampling
-    "gc": Stage(needs=("decoder",), reads=("latents", "instruction"), optional=True),  # a baseline, and no world
 }
 ALL_STAGES = tuple(STAGES)
 STAGES_IN_ORDER = tuple(name for name, stage in STAGES.items() if not stage.optional)
 ADAPTER_STAGES = STAGES_IN_ORDER[2:]  # which train a published world, each from the adapters of those before
-OPTIONAL_STAGES = tuple(name for name, stage in STAGES.items() if stage.optional and name not in BASELINE_STAGES)
+OPTIONAL_STAGES = tuple(name for name, stage in STAGES.items() if stage.optional)
 
 
 def models_of(stage: str, sheets: bool) -> tuple[str, ...]:
@@ -271,7 +269,6 @@ LORA: dict[str, StageConfig] = {
     ),
     "adapt": replace(_JOINT, trainable=(_SCOPE, _MODULATION), steps=10_000, lr=5e-5),
     "distill": replace(_JOINT, trainable=(), steps=5_000, lr=5e-5),  # the teacher is the decoder without the LoRA
-    "gc": replace(_JOINT, trainable=(), drop_image=0.0),  # "the same configuration" as D_a's (supplement 3.2)
 }
 
 _LORA_ONLY: dict[str, Any] = {"trainable": (), "batch": 8, "accumulation": 1, "per_card": 1}
@@ -304,14 +301,6 @@ _SCRATCH: dict[str, StageConfig] = {
     ),
     "adapt": replace(_SCRATCH_JOINT, trainable=(r"^decoder\.transformer\.",), steps=2000, lr=3e-4),
     "distill": replace(_SCRATCH_JOINT, trainable=(r"^decoder\.transformer\.",), steps=2000, lr=3e-4, drop_both=0.0),
-    "gc": replace(
-        _SCRATCH_JOINT,
-        trainable=(r"^decoder\.transformer\.",),
-        drop_text=_SCRATCH_JOINT.drop_both,  # in stock CogVideoX, '' is the unconditional text
-        drop_text_features=0.0,
-        drop_image=0.0,
-        drop_both=0.0,
-    ),
 }
 RECIPES = {"lora": LORA, "lora24": LORA24, "scratch": _SCRATCH}
 SCRATCH = "scratch"
@@ -364,7 +353,7 @@ class TrainRequest:
     """Dataset folder."""
     world: str
     """World to start from: a folder, created if it is new; a small one is trained in place (see --recipe). 'toybox'
-    also works, with a recipe that does not change it; for gc, the folder of CogVideoX-2b or of a small world."""
+    also works, with a recipe that does not change it."""
     out: Path
     """Folder for log, checkpoints and the adapter."""
     spec: str | None = None

@@ -2,7 +2,7 @@
 
 Features: frames (F, H, W, 3) uint8, and first (H, W, 3), the first of them; latents (2, T, C, h, w), scaled mean and
 standard deviation; text (L, W); image and image_random (P, W); states (N, D), the encoder's representations; predicted
-(N, D), the engine's; instruction (L, W), a text encoder's features of the whole instruction.
+(N, D), the engine's.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .sampling import generator
 
 IMAGE_FEATURES = {"first": "image", "random": "image_random"}  # by the frame that the encoder reads
 WITHOUT_CAPTION = ("frames", "first", "latents", *IMAGE_FEATURES.values())  # features that do not depend on captions
-WITHOUT_CLIPS = ("text", "blank_text", "instruction")  # features that do not depend on what the clips show
+WITHOUT_CLIPS = ("text", "blank_text")  # features that do not depend on what the clips show
 ENCODED_PIXELS = 4_000_000  # that the VAE encodes at a time: 17 clips of the Toybox, or one of the published size
 READ_PIXELS = 90_000_000  # of clips that are read at a time for the image encoder
 FRAMES_KEPT = 8 * 2**30  # bytes of clips that are kept in memory; of more, each step reads its own
