@@ -66,15 +66,6 @@ class ShotDecoder(nn.Module):
         sqrt_alpha = sqrt_alpha_cumprod(timesteps_B, found)
         return (sqrt_alpha * latents_BTCHW.float() - found.float()) / (1 - sqrt_alpha**2).sqrt()
 
-    def guided_motion(self, motion_B: Tensor) -> Tensor:
-        """(2B,) motion values for both guidance passes: first the unconditional rows, then the conditional ones.
-
-        In worlds that guide motion, the unconditional rows get UNCONDITIONAL_MOTION.
-        """
-        guides = self.spec.decoder.guides_motion
-        without = torch.full_like(motion_B, UNCONDITIONAL_MOTION) if guides else motion_B
-        return torch.cat([without, motion_B])
-
     def shoot(
         self,
         state_ND: Tensor,
@@ -123,7 +114,7 @@ class ShotDecoder(nn.Module):
             )
         device = self.unconditional_ND.device
         states, motion = states_BND.to(device), motion_B.to(device)
-        both = torch.cat([self.unconditional_ND.to(states).expand_as(states), states]), self.guided_motion(motion)
+        both = torch.cat([self.unconditional_ND.to(states).expand_as(states), states]), motion.repeat(2)
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
         def velocity(latents: Tensor, timestep: int, skip_uncond: bool) -> Tensor:

@@ -39,7 +39,7 @@ BRIEF_LOG_LINES = 500
 CPU_SAMPLES = 2  # at a time: more save no time on a CPU and take memory (stage vae of the Toybox: 1.6 GiB per clip)
 IN_WEIGHTS = {  # what becomes of guidance that stage distill has put into a world's weights
     "adapt": "guidance is in this world's weights, and adapt trains it out of them; train distill again afterwards",
-    "distill": "guidance is in this world's weights already, and teacher_strengths come on top of it",
+    "distill": "guidance is in this world's weights already, and stays there",
 }
 UNCONDITIONAL = "unconditional_ND"  # of the decoder, zero until a stage trains the encoder together with it
 

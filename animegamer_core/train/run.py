@@ -150,11 +150,10 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
         _check_words("engine", tokenizer, (turn.instruction for turn in folder.turns), folder)
     if config.timesteps and stage != "distill":
         raise ValueError(f"stage {stage} teaches no timesteps, stage distill does; drop them")
-    unguided = not any(config.teacher_strengths) and not parts.spec.decoder.guidance_scale
-    if stage == "distill" and not config.timesteps and unguided:
+    if stage == "distill" and not config.timesteps and not parts.spec.decoder.guidance_scale:
         raise ValueError(
             f"world {parts.spec.name!r} draws without guidance (guidance_scale 0), so there is nothing to distill; "
-            "give teacher_strengths, or timesteps"
+            "give timesteps"
         )
     _check_clips(stage, config, parts, data)
 

@@ -8,14 +8,12 @@ with random weights.
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..game.state import MotionScope
 from ..spec import GUIDANCE, TRAIN_STEPS, ModelSpec, check_steps
 
 if TYPE_CHECKING:
@@ -133,7 +131,6 @@ class StageConfig:
     drop_both: float = _option(0.0, "probability of zeroing both, which is guidance's unconditional input", _CHANCE)
     encoder_frame: str = _option("first", "frame that the shot encoder reads", choices=("first", "random"))
     motion_scope: bool = _option(True, "condition the decoder on each clip's motion value; off: on one for all")
-    drop_motion: float = _option(0.0, "probability of dropping the motion value, if the spec guides motion", _CHANCE)
     played_steps: float = _option(0.0, "probability of a timestep that play takes, instead of any", _CHANCE)
     true_states: float = _option(0.0, "probability that adaptation reads the true representation", _CHANCE)
 
@@ -154,9 +151,6 @@ class StageConfig:
     recall: float = _option(0.0, "probability of replacing a prompt's oldest turns, as in memory recall", _CHANCE)
     history_noise: float = _option(0.0, "maximum standard deviation of the noise on past representations")
     teacher_guidance: str = _option("cosine", "guidance schedule that stage distill learns", choices=DISTILLABLE)
-    teacher_strengths: tuple[float, ...] = _option(
-        (), "guidance strength that stage distill learns for each motion level; none: the world's guidance_scale"
-    )
     timesteps: tuple[int, ...] = _option((), "timesteps that stage distill teaches, such as 999 908; none: all")
     teacher_steps: int = _option(0, "steps of a few-step student's teacher; 0: the world's", _AT_LEAST_0, _MOST_STEPS)
     pairs: int = _option(1000, "steps by the teacher's shots, before a few-step student is matched", _AT_LEAST_0)
@@ -190,12 +184,6 @@ class StageConfig:
                 raise ValueError(f"pairs is {self.pairs}, more than all {self.steps} steps; give fewer pairs")
         if self.lora_rank and not self.lora_targets:
             raise ValueError(f"lora_rank is {self.lora_rank}, but this stage has no lora_targets; give 0")
-        strengths = self.teacher_strengths
-        if strengths and not (len(strengths) == len(MotionScope) and all(0 <= x < math.inf for x in strengths)):
-            raise ValueError(
-                f"teacher_strengths is {strengths}; expected {len(MotionScope)} numbers of 0 or more, one for each "
-                "motion level, or none"
-            )
 
     def matches(self, step: int) -> bool:
         """Whether step 0, 1, ... matches distributions: of a few-step student's, those after `pairs`."""
@@ -306,8 +294,6 @@ RECIPES = {"lora": LORA, "lora24": LORA24, "scratch": _SCRATCH}
 SCRATCH = "scratch"
 ALL = "all"  # in the place of a stage: all of the recipe
 SCRATCH_SPECS = ("tiny", "toybox")  # specs without published weights to start with
-GUIDED_STAGES = ("warmup", "joint", "adapt")  # if motion is guided, these train the decoder without motion values too
-DROP_MOTION = 0.1  # fraction of samples, for a world whose spec guides motion
 # These save memory at the published sizes, but only cost time for a small world.
 _SMALL_WORLD: dict[str, Any] = {"per_card": 0, "checkpointing": False}
 
@@ -319,8 +305,6 @@ def stage_config(stage: str, recipe: str = "scratch", spec: ModelSpec | None = N
     row = RECIPES[recipe][stage]
     if spec is not None and spec.name in SCRATCH_SPECS:
         row = replace(row, **_SMALL_WORLD)
-    if spec is not None and spec.decoder.guides_motion and stage in GUIDED_STAGES:
-        row = replace(row, drop_motion=DROP_MOTION)
     return row
 
 

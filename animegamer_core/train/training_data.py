@@ -73,11 +73,6 @@ class TrainingData:
         return torch.tensor([turn.motion_value for turn in self.folder.turns], dtype=torch.float32)
 
     @cached_property
-    def levels(self) -> Tensor:
-        """(n,) the clips' motion levels, 1 to 5, which every captioned clip has."""
-        return torch.tensor([turn.motion_level for turn in self.folder.turns])
-
-    @cached_property
     def clip_shape(self) -> tuple[int, ...]:
         """(F, H, W, 3) of the first clip's file."""
         first = read_clip_info(self.folder.path / self.folder.turns[0].clip)
