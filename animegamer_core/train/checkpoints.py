@@ -35,11 +35,11 @@ CLIPS = "clips' content"  # key of the job
 MOMENTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")  # AdamW's, and the last Muon's
 KEPT = 2  # checkpoints that are kept
 # fields that may differ between a run and its continuation, since they change results by rounding at most
-SPLITTING = ("accumulation", "per_card")  # free unless the loss compares the samples of a micro-batch
-FREE_FIELDS = (
-    *SPLITTING,
+SPLITTING = "per_card"  # only if the loss does not compare the samples of a micro-batch
+FREE_FIELDS = {
     *("shots_every", "shots_steps", "minutes", "log_every", "save_every", "validate_every", "compile", "checkpointing"),
-)
+    SPLITTING,
+}
 
 
 @dataclasses.dataclass
@@ -180,7 +180,7 @@ def continued_config(stage: str, config: StageConfig, out: Path) -> StageConfig:
         raise ValueError(f"{found[-1]} is from stage {info.stage!r}, not {stage!r}; choose another folder")
     if info.config["steps"] < config.steps:
         config = dataclasses.replace(config, lr_warmup=info.config["lr_warmup"])
-    free = set(FREE_FIELDS) - set(SPLITTING if STAGES[stage].contrasts else ())
+    free = FREE_FIELDS - ({SPLITTING} if STAGES[stage].contrasts else set())
     for name, value in dataclasses.asdict(config).items():
         before = info.config.get(name)
         before = tuple(before) if isinstance(before, list) else before

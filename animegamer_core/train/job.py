@@ -6,7 +6,6 @@ Both hold the run's folder, load the models, and end in `run.train_stage`.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Container, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -219,7 +218,7 @@ def _config(request: TrainRequest, recipe: str, report: Report, world: World) ->
     if world.trained_window is not None and "window" not in request.options:
         config = replace(config, window=world.trained_window)
     may_split = not STAGES[request.stage].contrasts and "per_card" not in request.options
-    at_once = config.batch // (processes().num_processes * config.accumulation)
+    at_once = config.batch // processes().num_processes
     if processes().device.type == "cpu" and may_split and min(at_once, config.per_card or at_once) > CPU_SAMPLES:
         config = replace(config, per_card=CPU_SAMPLES)
         report(f"to save memory, a CPU computes at most {CPU_SAMPLES} samples at a time; --per-card allows more")
@@ -239,13 +238,11 @@ def is_in_world(request: TrainRequest) -> bool:
 def short_config(row: StageConfig, **chosen: Any) -> StageConfig:
     """A recipe's row for a short interactive run: warm-up over at most a tenth of the steps, frequent logging.
 
-    chosen: fields with other values, such as fewer steps; 0 keeps the row's value. The accumulation is reduced to a
-    divisor of the batch if necessary.
+    chosen: fields with other values, such as fewer steps; 0 keeps the row's value.
     """
     config = dataclasses.replace(row, **{name: value for name, value in chosen.items() if value})
     return dataclasses.replace(
         config,
-        accumulation=math.gcd(config.batch, row.accumulation),
         lr_warmup=min(row.lr_warmup, config.steps // 10),
         log_every=max(1, config.steps // BRIEF_LOG_LINES),
         save_every=min(row.save_every, max(50, config.steps // 10)),

@@ -132,11 +132,8 @@ def check_free(out: Path, resume: bool) -> None:
 def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
     """ValueError for anything that would fail later."""
     count, facts, folder = processes().num_processes, STAGES[stage], data.folder
-    if config.batch % (count * config.accumulation):
-        raise ValueError(
-            f"batch {config.batch} cannot be split over {count} processes and accumulation {config.accumulation}; "
-            "choose a multiple of their product"
-        )
+    if config.batch % count:
+        raise ValueError(f"batch {config.batch} cannot be split over {count} processes; choose a multiple")
     if not data.clips():
         raise ValueError(f"{folder.path} has no clips to train on; are all games held out?")
     if facts.captions:

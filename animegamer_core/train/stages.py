@@ -107,8 +107,7 @@ class StageConfig:
 
     steps: int = _option(1000, "optimizer steps for the whole stage", _AT_LEAST_1)
     batch: int = _option(64, "clips (or games) per optimizer step, over all processes", _AT_LEAST_1)
-    accumulation: int = _option(1, "micro-batches of a process for each step, to save memory", _AT_LEAST_1)
-    per_card: int = _option(0, "most samples computed at a time; raises accumulation; 0: no limit", _AT_LEAST_0)
+    per_card: int = _option(0, "most samples of a step computed at a time, to save memory; 0: no limit", _AT_LEAST_0)
     minutes: float = _option(0.0, "save a checkpoint and stop after this many minutes; 0: no limit", _AT_LEAST_0)
     seed: int = _option(0, "seed for new weights, sampling order and noise")
 
@@ -194,17 +193,10 @@ class StageConfig:
         return self.halve_frozen and self.precision == "bf16" and device.type != "cpu"
 
     def micro_batches(self, processes: int) -> int:
-        """The number of micro-batches into which each process splits its part of a batch.
-
-        This is `accumulation`, or a multiple if `per_card` requires it.
-        """
+        """The number of micro-batches into which each process splits its part of a batch, for `per_card`."""
         samples = self.batch // processes
-        smallest = -(-samples // self.per_card) if self.per_card else 1
-        return next(
-            count
-            for count in range(self.accumulation, samples + 1)
-            if samples % count == 0 and count % self.accumulation == 0 and count >= smallest
-        )
+        fewest = -(-samples // self.per_card) if self.per_card else 1
+        return next(count for count in range(fewest, samples + 1) if samples % count == 0)
 
 
 _MIX = r"^encoder\.(text|image)_(proj|norm|attention)\."
@@ -248,7 +240,6 @@ LORA: dict[str, StageConfig] = {
         lora_targets=_PROJECTIONS,
         steps=15_000,
         batch=384,  # 16 on each of 24 cards
-        accumulation=16,
         per_card=4,
         halve_frozen=True,
         lr=5e-5,
@@ -259,7 +250,7 @@ LORA: dict[str, StageConfig] = {
     "distill": replace(_JOINT, trainable=(), steps=5_000, lr=5e-5),  # the teacher is the decoder without the LoRA
 }
 
-_LORA_ONLY: dict[str, Any] = {"trainable": (), "batch": 8, "accumulation": 1, "per_card": 1}
+_LORA_ONLY: dict[str, Any] = {"trainable": (), "batch": 8, "per_card": 1}
 LORA24: dict[str, StageConfig] = {
     "warmup": replace(_WARMUP, batch=8, per_card=1),  # trains 18 M values, and no LoRA
     "joint": replace(_JOINT, **_LORA_ONLY),
