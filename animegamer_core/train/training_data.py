@@ -34,7 +34,7 @@ from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder
 from ..spec import ModelSpec
 from ..weights.lora import strengths_of
-from .distributed import processes, shared_rows
+from .distributed import processes
 from .sampling import generator
 
 IMAGE_FEATURES = {"first": "image", "random": "image_random"}  # by the frame that the encoder reads
@@ -107,7 +107,8 @@ class TrainingData:
             return values
 
         if self.cache is None:
-            feature = shared_rows(reported, count, rows)
+            parts = (range(start, min(count, start + rows)) for start in range(0, count, rows))
+            feature = torch.cat(list(map(reported, parts)))
         else:
             feature = self.through_cache(name, count, reported, rows, depends_on())
         return replace(self, store={**self.store, name: feature})
