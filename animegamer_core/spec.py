@@ -221,7 +221,6 @@ class DecoderSpec:
     steps: Size | tuple[Timestep, ...] = 50  # or the timesteps that it was taught, with DDIM
     guidance_scale: Scale = 6.0  # the strength; 0 if the weights include guidance, as after stage distill
     vae: VaeSpec = VaeSpec()
-    guides_motion: bool = False  # whether guidance also amplifies the motion value; the decoder must know none as well
     predicts_clean: bool = False  # whether the transformer's output is the clean latent; False: the velocity
 
     def __post_init__(self) -> None:
@@ -261,9 +260,8 @@ class ModelSpec:
     def to_dict(self) -> dict[str, typing.Any]:
         """JSON values; `from_dict` reads them back."""
         values = dataclasses.asdict(self)
-        for name in ("guides_motion", "predicts_clean"):
-            if not values["decoder"][name]:
-                del values["decoder"][name]  # worlds without it keep their fingerprint
+        if not self.decoder.predicts_clean:
+            del values["decoder"]["predicts_clean"]  # worlds without it keep their fingerprint
         for name in ("tiny", "fast"):
             if not values["decoder"]["vae"][name]:
                 del values["decoder"]["vae"][name]

@@ -19,9 +19,8 @@ StageOptions = typed(StageConfig)
 class Options(TrainRequest):
     stage: Positional[Annotated[str, one_of((*ALL_STAGES, ALL))]]
     """What to train. A new world needs vae, towers, warmup, joint, predict and adapt, in this order. distill: the
-    decoder learns to draw with one pass per step; always writes an adapter. gc: the text-to-video baseline; writes a
-    folder gc in --out. all: the stages of the recipe one after another, each in a folder of its name in --out; it
-    prints a plan first, and stage options apply to every stage."""
+    decoder learns to draw with one pass per step; always writes an adapter. all: the stages of the recipe one after
+    another, each in a folder of its name in --out; it prints a plan first, and stage options apply to every stage."""
     set: UseAppendAction[tuple[str, ...]] = ()
     options: OmitArgPrefixes[StageOptions] = field(default_factory=dict)
     """Options of a stage; unset: the recipe's row for the stage."""

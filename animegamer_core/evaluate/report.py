@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..files import save_picture, write_text
 from ..spec import PROGRAM
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from PIL import Image
 
 OK, SHORT, UNSURE = "ok", "short", "unsure"
-STRIP_FRAMES = 3  # of each clip in a comparison picture
 SHEET_WIDTH = 1200  # px
 
 
@@ -165,18 +163,6 @@ def machine() -> dict[str, str]:
         "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none",
         **{name: metadata.version(name) for name in ("torch", "diffusers", "transformers", "numpy")},
     }
-
-
-def strips(*films: NDArray[np.uint8]) -> Image.Image:
-    """Clips (M, F, H, W, 3) side by side: one row a scene, three frames of each of the films' clips of it."""
-    from PIL import Image
-
-    height, width = films[0][0].shape[1:3]
-    rows = []
-    for clips in zip(*films, strict=True):
-        frames = [clip[(len(clip) - 1) * tile // (STRIP_FRAMES - 1)] for clip in clips for tile in range(STRIP_FRAMES)]
-        rows.append(np.hstack([np.asarray(Image.fromarray(frame).resize((width, height))) for frame in frames]))
-    return Image.fromarray(np.vstack(rows))
 
 
 def _span(low: float, high: float, unit: str) -> str:

@@ -1,4 +1,7 @@
-"""The contact sheet: a picture of a story with one card per turn, frames on the left and the game on the right."""
+"""The contact sheet: a picture of a story with one card per turn, frames on the left and the game on the right.
+
+Also strips of clips that are compared.
+"""
 
 from __future__ import annotations
 
@@ -112,3 +115,15 @@ def _draw_gauge(pen: Pen, corner: tuple[int, int], name: str, colour: str, level
         paper, ink = _GAIN if change > 0 else _LOSS
         pen.pill((x + 468, y - 13, x + 528, y + 13), paper)
         pen.text((x + 498, y), f"{change:+d}", 20, ink, "mm")
+
+
+def strips(*films: Sequence[np.ndarray] | np.ndarray) -> Image.Image:
+    """Clips side by side: one row a scene, and of each film's clip of it the first, the middle and the last frame."""
+    from PIL import Image
+
+    height, width = films[0][0].shape[1:3]
+    rows = []
+    for clips in zip(*films, strict=True):
+        frames = [clip[at] for clip in clips for at in (0, len(clip) // 2, -1)]
+        rows.append(np.hstack([np.asarray(Image.fromarray(frame).resize((width, height))) for frame in frames]))
+    return Image.fromarray(np.vstack(rows))

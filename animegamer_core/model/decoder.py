@@ -66,15 +66,6 @@ class ShotDecoder(nn.Module):
         sqrt_alpha = sqrt_alpha_cumprod(timesteps_B, found)
         return (sqrt_alpha * latents_BTCHW.float() - found.float()) / (1 - sqrt_alpha**2).sqrt()
 
-    def guided_motion(self, motion_B: Tensor) -> Tensor:
-        """(2B,) motion values for both guidance passes: first the unconditional rows, then the conditional ones.
-
-        In worlds that guide motion, the unconditional rows get UNCONDITIONAL_MOTION.
-        """
-        guides = self.spec.decoder.guides_motion
-        without = torch.full_like(motion_B, UNCONDITIONAL_MOTION) if guides else motion_B
-        return torch.cat([without, motion_B])
-
     def shoot(
         self,
         state_ND: Tensor,
@@ -123,7 +114,7 @@ class ShotDecoder(nn.Module):
             )
         device = self.unconditional_ND.device
         states, motion = states_BND.to(device), motion_B.to(device)
-        both = torch.cat([self.unconditional_ND.to(states).expand_as(states), states]), self.guided_motion(motion)
+        both = torch.cat([self.unconditional_ND.to(states).expand_as(states), states]), motion.repeat(2)
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
 
         def velocity(latents: Tensor, timestep: int, skip_uncond: bool) -> Tensor:
@@ -236,35 +227,30 @@ class ShotDecoder(nn.Module):
         return posterior.mode() if generator is None else posterior.sample(generator)
 
 
-def stock_transformer(spec: ModelSpec, text_width: int, text_length: int) -> CogVideoXTransformer3DModel:
-    """CogVideoX's transformer at the decoder's size, with random weights."""
-    decoder = spec.decoder
-    _, channels, height, width = decoder.latent_shape
-    return CogVideoXTransformer3DModel(
+def _transformer(spec: ModelSpec) -> CogVideoXTransformer3DModel:
+    """CogVideoX's transformer, with random weights."""
+    decoder, width = spec.decoder, spec.state.width
+    _, channels, latent_height, latent_width = decoder.latent_shape
+    transformer = CogVideoXTransformer3DModel(
         num_attention_heads=decoder.heads,
         attention_head_dim=decoder.head_width,
         in_channels=channels,
         out_channels=channels,
         time_embed_dim=decoder.time_width,
-        text_embed_dim=text_width,
+        text_embed_dim=width,
         num_layers=decoder.layers,
-        sample_width=width,
-        sample_height=height,
+        sample_width=latent_width,
+        sample_height=latent_height,
         sample_frames=decoder.frames,
         patch_size=decoder.patch,
         temporal_compression_ratio=TIME_FACTOR,
-        max_text_seq_length=text_length,
+        max_text_seq_length=spec.state.tokens,
         spatial_interpolation_scale=decoder.spatial_scale,
     )
-
-
-def _transformer(spec: ModelSpec) -> CogVideoXTransformer3DModel:
-    width = spec.state.width
-    transformer = stock_transformer(spec, width, spec.state.tokens)
     transformer.patch_embed.text_proj = nn.Identity()  # a state has the transformer's width already
     # The stock model adds `ofs`, a second scalar, to the timestep; here it is the motion value.
     transformer.ofs_proj = Timesteps(width, flip_sin_to_cos=True, downscale_freq_shift=0)
-    transformer.ofs_embedding = TimestepEmbedding(width, spec.decoder.time_width)
+    transformer.ofs_embedding = TimestepEmbedding(width, decoder.time_width)
     transformer.norm_out.norm.eps = 1e-6  # as released; 1e-5 changes outputs by 2e-5 (docs/reference.md, decoder)
     return transformer
 

@@ -139,8 +139,8 @@ def _rises(name: str) -> Tensor:
     return torch.tensor([GUIDANCE[name].rise(timestep / (TRAIN_STEPS - 1)) for timestep in range(TRAIN_STEPS)])
 
 
-def scale_at(name: str, strength: float | Tensor, timesteps_B: Tensor) -> Tensor:
-    """(B,) the scale of a distillable schedule at timesteps 0..999. strength: one for all samples, or (B,)."""
+def scale_at(name: str, strength: float, timesteps_B: Tensor) -> Tensor:
+    """(B,) the scale of a distillable schedule at timesteps 0..999."""
     return 1 + strength * _rises(name).to(timesteps_B.device)[timesteps_B]
 
 

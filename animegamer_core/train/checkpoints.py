@@ -35,11 +35,11 @@ CLIPS = "clips' content"  # key of the job
 MOMENTS = ("exp_avg", "exp_avg_sq", "momentum_buffer")  # AdamW's, and the last Muon's
 KEPT = 2  # checkpoints that are kept
 # fields that may differ between a run and its continuation, since they change results by rounding at most
-SPLITTING = ("accumulation", "per_card")  # free unless the loss compares the samples of a micro-batch
-FREE_FIELDS = (
-    *SPLITTING,
+SPLITTING = "per_card"  # only if the loss does not compare the samples of a micro-batch
+FREE_FIELDS = {
     *("shots_every", "shots_steps", "minutes", "log_every", "save_every", "validate_every", "compile", "checkpointing"),
-)
+    SPLITTING,
+}
 
 
 @dataclasses.dataclass
@@ -180,7 +180,7 @@ def continued_config(stage: str, config: StageConfig, out: Path) -> StageConfig:
         raise ValueError(f"{found[-1]} is from stage {info.stage!r}, not {stage!r}; choose another folder")
     if info.config["steps"] < config.steps:
         config = dataclasses.replace(config, lr_warmup=info.config["lr_warmup"])
-    free = set(FREE_FIELDS) - set(SPLITTING if STAGES[stage].contrasts else ())
+    free = FREE_FIELDS - ({SPLITTING} if STAGES[stage].contrasts else set())
     for name, value in dataclasses.asdict(config).items():
         before = info.config.get(name)
         before = tuple(before) if isinstance(before, list) else before
@@ -198,19 +198,19 @@ def hold_run_folder(
     stage: str,
     folder: DatasetFolder,
     start: Sequence[tuple[Path, float]],
-    world: World | None,
+    world: World,
     in_place: bool = False,
 ) -> Iterator[None]:
     """Lock a run's folder while the block runs, and note in its job.json what the run starts from.
 
-    world: as the stage reads it; None if it reads no world. in_place: whether the run writes to the world, which then
-    differs afterwards, so that it is not noted.
+    world: as the stage reads it. in_place: whether the run writes to the world, which then differs afterwards, so that
+    it is not noted.
     ValueError if another training is running in the folder, or if the run there has a checkpoint and another origin.
     """
     origin = {
         "stage": stage,
-        "profile": world.profile.name if world is not None and stage in GAME_STAGES else None,
-        "world": None if world is None or in_place else world.fingerprint,
+        "profile": world.profile.name if stage in GAME_STAGES else None,
+        "world": None if in_place else world.fingerprint,
         "dataset": folder.digest(captions=True),
         CLIPS: folder.content,
         # digits of the hash, since many adapters have the same name; reading a missing file fails later

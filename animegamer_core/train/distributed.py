@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import copy
-from collections.abc import Callable
 
 import torch
 from accelerate import PartialState
@@ -106,20 +105,6 @@ def gather_into(learner: nn.Module, sharded: nn.Module, keep: bool) -> None:
             plain = nn.Parameter(full.detach().cpu(), requires_grad=value.requires_grad)
             for parent, _, own in (name.rpartition(".") for name in places[id(value)]):
                 learner.get_submodule(parent).register_parameter(own, plain)
-
-
-def shared_rows(compute: Callable[[range], Tensor], count: int, rows: int) -> Tensor:
-    """compute(range) for all of `count` rows, `rows` at a time; results on GPUs are divided among the processes."""
-    pieces = [range(start, min(count, start + rows)) for start in range(0, count, rows)]
-    first = compute(pieces[0])
-    state = processes()
-    if state.num_processes == 1 or first.device.type == "cpu":
-        return torch.cat([first, *map(compute, pieces[1:])])
-    every = torch.zeros(count, *first.shape[1:], dtype=first.dtype, device=first.device)
-    for piece in pieces[state.process_index :: state.num_processes]:
-        every[piece.start : piece.stop] = compute(piece)
-    torch.distributed.all_reduce(every)  # every row is zero in all processes but one
-    return every
 
 
 def all_gather(rows: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ Both hold the run's folder, load the models, and end in `run.train_stage`.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Container, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -19,7 +18,7 @@ from ..data.dataset import DatasetFolder
 from ..data.vocabulary import life_of
 from ..spec import get_spec
 from ..weights import World, open_world, save_world
-from ..weights.adapter_files import BASELINE_STAGES, adapted_models, adapter_facts
+from ..weights.adapter_files import adapted_models, adapter_facts
 from ..weights.adapters import with_facts
 from ..weights.save import writing
 from ..weights.storage import read_json, write_json
@@ -36,11 +35,10 @@ from .world_setup import words_tokenizer, world_exists
 FEATURES = "features"
 IN_WORLD = "in_world"  # key of a run's result: the world folder that holds its weights
 BRIEF_LOG_LINES = 500
-PIPELINE = "model_index.json"  # in every pipeline folder of diffusers
 CPU_SAMPLES = 2  # at a time: more save no time on a CPU and take memory (stage vae of the Toybox: 1.6 GiB per clip)
 IN_WEIGHTS = {  # what becomes of guidance that stage distill has put into a world's weights
     "adapt": "guidance is in this world's weights, and adapt trains it out of them; train distill again afterwards",
-    "distill": "guidance is in this world's weights already, and teacher_strengths come on top of it",
+    "distill": "guidance is in this world's weights already, and stays there",
 }
 UNCONDITIONAL = "unconditional_ND"  # of the decoder, zero until a stage trains the encoder together with it
 
@@ -96,26 +94,20 @@ def train_adapter(
 
 
 def _train(request: TrainRequest, report: Report, held: ExitStack) -> None:
-    """Train the stage into an adapter, into the world itself (recipe scratch), or a baseline for diffusers.
+    """Train the stage into an adapter, or into the world itself (recipe scratch).
 
     held: gets the locks on the world and on the run's folder.
     """
     stage, out, is_main = request.stage, request.out, processes().is_main_process
     folder = DatasetFolder.open(request.dataset, clips=False)  # train_stage checks them if it reads clips
-    is_baseline = stage in BASELINE_STAGES
     for file in request.start:
-        adapted_models(file, is_baseline)  # ValueError for a file that is not an adapter for this stage
+        adapted_models(file)  # ValueError for a file that is no adapter
         report(f"starts from {file}")
     progress, starts = RunProgress(stage, report), [(file, 1.0) for file in request.start]
-    world = None
-    if not is_baseline:
-        with processes().main_process_first():
-            world = _open_or_make_world(request, folder, report)
-    elif not (Path(request.world) / PIPELINE).is_file():
-        world = open_world(request.world)
-    small = world is not None and (is_baseline or world.spec.name in SCRATCH_SPECS)
-    recipe = request.recipe or (SCRATCH if small else "lora")
-    in_place = world is not None and recipe == SCRATCH and not STAGES[stage].optional
+    with processes().main_process_first():
+        world = _open_or_make_world(request, folder, report)
+    recipe = request.recipe or (SCRATCH if world.spec.name in SCRATCH_SPECS else "lora")
+    in_place = recipe == SCRATCH and not STAGES[stage].optional
     if in_place:
         if any(place.is_dir() and place.samefile(world.folder) for place in EMBEDDED.values()):
             raise ValueError(
@@ -130,24 +122,19 @@ def _train(request: TrainRequest, report: Report, held: ExitStack) -> None:
         if is_main:
             held.enter_context(writing(world.folder))
         world = open_world(request.world)  # another program may have written to it before it was locked
-    if not is_baseline:
-        world = world_for_stage(stage, world, request.start, request.profile)
-        if request.profile or world.warnings:
-            report(f"reads turns with profile {world.profile.name}")
-        for line in world.warnings:
-            report(f"warning: {line}")
-        if stage in IN_WEIGHTS and with_guidance(world.spec) != world.spec:
-            report(f"warning: {IN_WEIGHTS[stage]}")
-    read = None if is_baseline else world  # a baseline reads no turns of the world
-    config = _config(request, recipe, report, read)
+    world = world_for_stage(stage, world, request.start, request.profile)
+    if request.profile or world.warnings:
+        report(f"reads turns with profile {world.profile.name}")
+    for line in world.warnings:
+        report(f"warning: {line}")
+    if stage in IN_WEIGHTS and with_guidance(world.spec) != world.spec:
+        report(f"warning: {IN_WEIGHTS[stage]}")
+    config = _config(request, recipe, report, world)
     check_free(out, request.resume)
-    held.enter_context(hold_run_folder(out, stage, folder, starts, read, in_place))
-    # features of small worlds stay in memory
-    cache = request.cache or (None if in_place or (is_baseline and world is not None) else out / FEATURES)
+    held.enter_context(hold_run_folder(out, stage, folder, starts, world, in_place))
+    cache = request.cache or (None if in_place else out / FEATURES)  # features of small worlds stay in memory
     data = TrainingData(folder, cache=cache, on_progress=progress.feature)
-    if is_baseline:
-        parts = _baseline_parts(request, config, world, folder)
-    elif in_place:
+    if in_place:
         parts = _own_or_new_models(request, config, world, folder)
         report(f"trains {request.world} in place")
     else:
@@ -164,27 +151,7 @@ def _train(request: TrainRequest, report: Report, held: ExitStack) -> None:
             parts.save(with_facts(world, adapter_facts(wrote)))
             write_json(out / RESULT, {**read_json(out / RESULT), IN_WORLD: str(world.folder.resolve())})
         report(f"wrote {request.world}")
-    if is_baseline and is_main:
-        from .text_video import save_text_video
-
-        wrote = save_text_video(parts.decoder, wrote, out / stage)
     report(f"wrote {wrote}")
-
-
-def _baseline_parts(
-    request: TrainRequest, config: StageConfig, world: World | None, folder: DatasetFolder
-) -> WorldParts:
-    """The models of stage gc, which trains on a small world or on a folder of CogVideoX-2B and changes neither."""
-    from .text_video import new_text_video, open_text_video  # imports diffusers' pipelines, which no other stage needs
-
-    if world is None:
-        half = config.keeps_frozen_in_bf16(processes().device)
-        return open_text_video(Path(request.world), torch.bfloat16 if half else torch.float32)
-    if config.lora_rank:
-        raise ValueError(
-            f"{request.world} is not a CogVideoX-2b folder, which LoRA needs; give one, or --recipe scratch"
-        )
-    return new_text_video(world, folder, config.seed)
 
 
 def _open_or_make_world(request: TrainRequest, folder: DatasetFolder, report: Report) -> World:
@@ -242,16 +209,16 @@ def _models_to_create(stage: str, world: str, there: Container[str]) -> tuple[st
     return missing
 
 
-def _config(request: TrainRequest, recipe: str, report: Report, world: World | None) -> StageConfig:
+def _config(request: TrainRequest, recipe: str, report: Report, world: World) -> StageConfig:
     """The stage's configuration.
 
     A CPU computes only a few samples at a time, unless that would change the loss or the request sets the number.
     """
-    config = request.config(recipe, None if world is None else world.spec)
-    if world is not None and world.trained_window is not None and "window" not in request.options:
+    config = request.config(recipe, world.spec)
+    if world.trained_window is not None and "window" not in request.options:
         config = replace(config, window=world.trained_window)
     may_split = not STAGES[request.stage].contrasts and "per_card" not in request.options
-    at_once = config.batch // (processes().num_processes * config.accumulation)
+    at_once = config.batch // processes().num_processes
     if processes().device.type == "cpu" and may_split and min(at_once, config.per_card or at_once) > CPU_SAMPLES:
         config = replace(config, per_card=CPU_SAMPLES)
         report(f"to save memory, a CPU computes at most {CPU_SAMPLES} samples at a time; --per-card allows more")
@@ -271,13 +238,11 @@ def is_in_world(request: TrainRequest) -> bool:
 def short_config(row: StageConfig, **chosen: Any) -> StageConfig:
     """A recipe's row for a short interactive run: warm-up over at most a tenth of the steps, frequent logging.
 
-    chosen: fields with other values, such as fewer steps; 0 keeps the row's value. The accumulation is reduced to a
-    divisor of the batch if necessary.
+    chosen: fields with other values, such as fewer steps; 0 keeps the row's value.
     """
     config = dataclasses.replace(row, **{name: value for name, value in chosen.items() if value})
     return dataclasses.replace(
         config,
-        accumulation=math.gcd(config.batch, row.accumulation),
         lr_warmup=min(row.lr_warmup, config.steps // 10),
         log_every=max(1, config.steps // BRIEF_LOG_LINES),
         save_every=min(row.save_every, max(50, config.steps // 10)),

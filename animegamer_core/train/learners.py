@@ -9,14 +9,13 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from ..game.state import MotionScope
 from ..model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
 from ..model.encoder import ShotEncoder, clip_pixels
 from ..model.sampler import Schedule, scale_at, sqrt_alpha_cumprod
@@ -37,9 +36,6 @@ from .parts import ADAPTER, FAKE
 from .sampling import ClipSampler, MicroBatch, SampleNoise, generator, random_seed
 from .stages import StageConfig
 from .training_data import IMAGE_FEATURES, TrainingData, clip_frames, first_frames, pictures
-
-if TYPE_CHECKING:
-    from .text_video import TextVideo
 
 MOVED_LATENT = 1.0  # by which a latent, of deviation 1, differs from the one before where something moves
 LEAST_NOISE = 0.2  # deviation below which errors of clean latents weigh no more; the last of 16 steps has 0.41
@@ -233,8 +229,7 @@ class ContrastiveLearner(Learner):
 class DiffusionLearner(Learner):
     """Trains the decoder to predict the velocity of noised latents, given E_a's representations or the engine's.
 
-    The latter is adaptation. The motion value is the clip's own, unless `motion_scope` is off or `drop_motion` drops it
-    (docs/reference.md, training).
+    The latter is adaptation. The motion value is the clip's own, unless `motion_scope` is off.
     """
 
     def __init__(self, config: StageConfig, decoder: ShotDecoder, encoder: ShotEncoder | None) -> None:
@@ -283,13 +278,9 @@ class DiffusionLearner(Learner):
             text, image = (values[name].float() for name in self.features[1:])
             chances = [config.drop_text, config.drop_text_features, config.drop_image, config.drop_both]
             drawn = random.uniform(4) < torch.tensor(chances, device=device)
-            blank = drawn[:, 3]  # lost both, as in guidance
             blank_text, no_text, no_image, neither = drawn.T[..., None, None]
             text = torch.where(blank_text, data.blank_text.to(text), text).masked_fill(no_text | neither, 0.0)
             read = {"text": text, "image": image.masked_fill(no_image | neither, 0.0)}
-        if config.drop_motion:  # always if nothing else conditions
-            dropped = (random.uniform() < config.drop_motion) | blank
-            motion = motion.masked_fill(dropped.to(device), UNCONDITIONAL_MOTION)
         return {"motion": motion, **read}
 
     def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> Tensor:
@@ -307,7 +298,9 @@ class DiffusionLearner(Learner):
     def forward(self, batch: Batch) -> Losses:
         sqrt_alpha = sqrt_alpha_cumprod(batch["timesteps"], batch["clean"])
         latents = noised(batch["clean"], batch["noise"], sqrt_alpha)
-        error = self._error(self._velocity(latents, batch), self._wanted(latents, batch, sqrt_alpha), sqrt_alpha)
+        states = batch["states"] if self.encoder is None else self.encoder.mix(batch["text"], batch["image"])
+        found = self.decoder.velocity(latents, batch["timesteps"], states, batch["motion"])
+        error = self._error(found, self._wanted(latents, batch, sqrt_alpha), sqrt_alpha)
         clean = rearrange(batch["clean"], "b t c h w -> b c t h w")
         weight = moving_weight(clean, self.settings.moving, MOVED_LATENT, around=1)
         return {"loss": (rearrange(weight, "b c t h w -> b t c h w") * error * error).mean()}
@@ -323,26 +316,19 @@ class DiffusionLearner(Learner):
         """The velocity to learn at these noised latents."""
         return velocity_target(batch["clean"], batch["noise"], sqrt_alpha)
 
-    def _velocity(self, latents: Tensor, batch: Batch) -> Tensor:
-        states = batch["states"] if self.encoder is None else self.encoder.mix(batch["text"], batch["image"])
-        return self.decoder.velocity(latents, batch["timesteps"], states, batch["motion"])
-
 
 class DistillLearner(DiffusionLearner):
     """Trains the decoder to predict in one pass what guidance computes from two: u + g (c - u).
 
     The teacher is the decoder at the start of the stage. g is that of guidance `cosine` or `constant` at each sample's
     timestep (Meng et al. 2023, On Distillation of Guided Diffusion Models, with one fixed schedule instead of a range
-    of strengths), with the strength of the clip's motion level: guidance sharpens, and fast shots need more of it than
-    calm ones. Shots are then sampled with guidance `distilled`.
+    of strengths), with the world's strength. Shots are then sampled with guidance `distilled`.
     """
 
     taught = Sampling(guidance="distilled")
 
     def __init__(self, config: StageConfig, decoder: ShotDecoder) -> None:
         super().__init__(config, decoder, None)
-        guided = decoder.spec.decoder.guidance_scale
-        self._by_level = torch.tensor(config.teacher_strengths or [guided] * len(MotionScope))
         # If only LoRA is trained, it is switched off for the teacher's pass; whole weights need a copy. The tuple hides
         # the copy from this module, which would otherwise train and save it.
         self._copy = (copy.deepcopy(decoder, {id(decoder.vae): decoder.vae}),) if config.trainable else ()
@@ -356,24 +342,21 @@ class DistillLearner(DiffusionLearner):
         with self._teacher() as teacher:
             return self._guided(teacher, latents, batch)
 
-    def _conditions(self, data: TrainingData, rows: Tensor, values: Batch, random: SampleNoise) -> Batch:
-        read = super()._conditions(data, rows, values, random)
-        return {"strength": self._by_level[data.levels[rows.cpu()] - 1].to(read["motion"].device), **read}
-
     def _guided(self, teacher: ShotDecoder, latents: Tensor, batch: Batch) -> Tensor:
         """(B, T, C, H, W): the teacher's guided velocity."""
         states, timesteps = batch["states"], batch["timesteps"]
-        if not self._by_level.any():
+        strength = teacher.spec.decoder.guidance_scale
+        if not strength:
             return teacher.velocity(latents, timesteps, states, batch["motion"]).float()
         nothing = teacher.unconditional_ND.to(states).expand_as(states)
         both = teacher.velocity(
             torch.cat([latents, latents]),
             timesteps.repeat(2),
             torch.cat([nothing, states]),
-            teacher.guided_motion(batch["motion"]),
+            batch["motion"].repeat(2),
         )
         without, conditioned = both.float().chunk(2)
-        scale_B = scale_at(self.settings.teacher_guidance, batch["strength"], timesteps)
+        scale_B = scale_at(self.settings.teacher_guidance, strength, timesteps)
         return without + scale_B[:, None, None, None, None] * (conditioned - without)
 
     @contextmanager
@@ -389,28 +372,6 @@ class DistillLearner(DiffusionLearner):
         # Autocast caches the weights that it casts. In torch 2.6 to 2.9 (before pytorch's pull request 165068), those
         # of the teacher's pass have no gradient, and the LoRA, which both passes read, would not learn.
         torch.clear_autocast_cache()
-
-
-class TextVideoLearner(DiffusionLearner):
-    """Trains the baseline GC: the same clips, noise and loss, but conditioned only on the whole instruction's text."""
-
-    def __init__(self, config: StageConfig, model: TextVideo) -> None:
-        super().__init__(config, model, None)
-        self.features = ("latents", "instruction")
-        self.idle = (*self.idle, "decoder.text_encoder")
-
-    def states(self, data: TrainingData, rows: Tensor, device: torch.device) -> None:
-        return None  # it reads no representation
-
-    def _conditions(self, data: TrainingData, rows: Tensor, values: Batch, random: SampleNoise) -> Batch:
-        config, text = self.settings, values["instruction"].float()
-        chances = torch.tensor([config.drop_text, config.drop_text_features])
-        blank, nothing = (random.uniform(2) < chances.to(text.device)).T[..., None, None]
-        return {"text": torch.where(blank, data.blank_text.to(text), text).masked_fill(nothing, 0.0)}
-
-    def _velocity(self, latents: Tensor, batch: Batch) -> Tensor:
-        text_video = cast("TextVideo", self.decoder)
-        return text_video.velocity(latents, batch["timesteps"], batch["text"])
 
 
 def motion_condition(values: Tensor, config: StageConfig) -> Tensor:

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..files import save_picture
+from ..media.contact_sheet import strips
 from ..media.video import to_uint8
 from ..model.decoder import ShotDecoder
 from ..spec import step_count
@@ -140,8 +140,6 @@ def draw_sheet(trainer: Trainer, parts: WorldParts, vae: nn.Module | None, out: 
     It shows held-out clips, or training clips if none are held out: three frames of each to the left, three of its shot
     to the right. vae: the decoder's, which may be on the CPU.
     """
-    from PIL import Image
-
     learner, data, config, device = trainer.learner, trainer.data, trainer.config, trainer.device
     clips = data.clips(held_out=True) or data.clips()
     count = min(CLIPS, len(clips))
@@ -167,8 +165,7 @@ def draw_sheet(trainer: Trainer, parts: WorldParts, vae: nn.Module | None, out: 
             true = list(map(to_uint8, decode(data.gather("latents", rows, device)[:, 0].float())))
         else:
             true = list(clip_frames(data, seeds, "cpu").numpy())
-    pairs = zip(map(_three, true), map(_three, shots), strict=True)
-    picture = Image.fromarray(np.concatenate([np.concatenate([*clip, *shot], axis=1) for clip, shot in pairs]))
+    picture = strips(true, shots)
     picture.thumbnail((WIDEST, WIDEST))
     save_picture(picture, out / SHEETS / f"step-{trainer.state.step:07d}.png")
 
@@ -184,8 +181,3 @@ def decoding(decoder: ShotDecoder, vae: nn.Module, device: torch.device) -> Iter
         decoder.vae, decoder.tiled = vae.eval(), device.type != "cpu"  # tiles save a GPU's memory
         yield lambda latents: torch.cat([decoder.decode_latents(row[None]) for row in latents])
         decoder.vae, decoder.tiled = before
-
-
-def _three(frames_FHWC: np.ndarray) -> np.ndarray:
-    """The first, the middle and the last frame."""
-    return frames_FHWC[[0, len(frames_FHWC) // 2, -1]]

@@ -135,13 +135,11 @@ class WorldParts:
     def with_stage_files(self, files: Iterable[tuple[Path, float]]) -> WorldParts:
         """The parts with adapters, each with its strength, applied to the loaded models (see `apply_adapter`).
 
-        An adapter that trained none of them changes nothing. ValueError if it is a baseline's adapter and these are a
-        world's models, or the reverse.
+        An adapter that trained none of them changes nothing.
         """
         parts, models = self, self.models
-        baseline = self.decoder is not None and not isinstance(self.decoder, ShotDecoder)  # it is a TextVideo
         for path, strength in files:
-            if not adapted_models(path, baseline) & set(models):
+            if not adapted_models(path) & set(models):
                 continue
             for kind, model in models.items():
                 apply_adapter(path, kind, model, strength)

@@ -22,7 +22,7 @@ from .checkpoints import CHECKPOINTS, RESULT, continued_config, list_checkpoints
 from .distributed import processes
 from .engine_learner import EngineLearner, add_predictions
 from .few_steps import FewStepLearner, check_student
-from .learners import ContrastiveLearner, DiffusionLearner, DistillLearner, Learner, TextVideoLearner, VaeLearner
+from .learners import ContrastiveLearner, DiffusionLearner, DistillLearner, Learner, VaeLearner
 from .loop import OnStep, draw_sheet, run_loop
 from .parts import ADAPTER, FAKE, WorldParts, check_trainable, only_trains
 from .stages import STAGES, StageConfig
@@ -132,11 +132,8 @@ def check_free(out: Path, resume: bool) -> None:
 def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: TrainingData) -> None:
     """ValueError for anything that would fail later."""
     count, facts, folder = processes().num_processes, STAGES[stage], data.folder
-    if config.batch % (count * config.accumulation):
-        raise ValueError(
-            f"batch {config.batch} cannot be split over {count} processes and accumulation {config.accumulation}; "
-            "choose a multiple of their product"
-        )
+    if config.batch % count:
+        raise ValueError(f"batch {config.batch} cannot be split over {count} processes; choose a multiple")
     if not data.clips():
         raise ValueError(f"{folder.path} has no clips to train on; are all games held out?")
     if facts.captions:
@@ -150,11 +147,10 @@ def check_stage(stage: str, config: StageConfig, parts: WorldParts, data: Traini
         _check_words("engine", tokenizer, (turn.instruction for turn in folder.turns), folder)
     if config.timesteps and stage != "distill":
         raise ValueError(f"stage {stage} teaches no timesteps, stage distill does; drop them")
-    unguided = not any(config.teacher_strengths) and not parts.spec.decoder.guidance_scale
-    if stage == "distill" and not config.timesteps and unguided:
+    if stage == "distill" and not config.timesteps and not parts.spec.decoder.guidance_scale:
         raise ValueError(
             f"world {parts.spec.name!r} draws without guidance (guidance_scale 0), so there is nothing to distill; "
-            "give teacher_strengths, or timesteps"
+            "give timesteps"
         )
     _check_clips(stage, config, parts, data)
 
@@ -229,11 +225,6 @@ def prepare(
     if "predicted" in missing:
         with on_device(parts.of("engine"), device):
             data = add_predictions(data, parts.engine, config.window)
-    if "instruction" in missing:
-        from .text_video import add_instructions  # imports diffusers' pipelines, which no other stage needs
-
-        with on_device(parts.of("decoder").text_encoder, device):
-            data = add_instructions(data, parts.decoder)
     return data
 
 
@@ -247,7 +238,6 @@ LEARNERS: dict[str, Callable[[StageConfig, WorldParts, TrainingData], Learner]] 
     "distill": lambda config, parts, data: (FewStepLearner if config.timesteps else DistillLearner)(
         config, parts.of("decoder")
     ),
-    "gc": lambda config, parts, data: TextVideoLearner(config, parts.of("decoder")),
 }
 
 

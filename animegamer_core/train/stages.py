@@ -8,16 +8,13 @@ with random weights.
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..game.state import MotionScope
 from ..spec import GUIDANCE, TRAIN_STEPS, ModelSpec, check_steps
-from ..weights.adapter_files import BASELINE_STAGES
 
 if TYPE_CHECKING:
     import torch
@@ -63,12 +60,11 @@ STAGES = {
     "predict": Stage(needs=("encoder", "engine"), reads=("states",), makes=("engine",), outdates=("predicted",)),
     "adapt": Stage(needs=_EVERY, reads=_PLAYED),
     "distill": Stage(needs=_EVERY, reads=_PLAYED, optional=True),  # for faster sampling
-    "gc": Stage(needs=("decoder",), reads=("latents", "instruction"), optional=True),  # a baseline, and no world
 }
 ALL_STAGES = tuple(STAGES)
 STAGES_IN_ORDER = tuple(name for name, stage in STAGES.items() if not stage.optional)
 ADAPTER_STAGES = STAGES_IN_ORDER[2:]  # which train a published world, each from the adapters of those before
-OPTIONAL_STAGES = tuple(name for name, stage in STAGES.items() if stage.optional and name not in BASELINE_STAGES)
+OPTIONAL_STAGES = tuple(name for name, stage in STAGES.items() if stage.optional)
 
 
 def models_of(stage: str, sheets: bool) -> tuple[str, ...]:
@@ -111,8 +107,7 @@ class StageConfig:
 
     steps: int = _option(1000, "optimizer steps for the whole stage", _AT_LEAST_1)
     batch: int = _option(64, "clips (or games) per optimizer step, over all processes", _AT_LEAST_1)
-    accumulation: int = _option(1, "micro-batches of a process for each step, to save memory", _AT_LEAST_1)
-    per_card: int = _option(0, "most samples computed at a time; raises accumulation; 0: no limit", _AT_LEAST_0)
+    per_card: int = _option(0, "most samples of a step computed at a time, to save memory; 0: no limit", _AT_LEAST_0)
     minutes: float = _option(0.0, "save a checkpoint and stop after this many minutes; 0: no limit", _AT_LEAST_0)
     seed: int = _option(0, "seed for new weights, sampling order and noise")
 
@@ -135,7 +130,6 @@ class StageConfig:
     drop_both: float = _option(0.0, "probability of zeroing both, which is guidance's unconditional input", _CHANCE)
     encoder_frame: str = _option("first", "frame that the shot encoder reads", choices=("first", "random"))
     motion_scope: bool = _option(True, "condition the decoder on each clip's motion value; off: on one for all")
-    drop_motion: float = _option(0.0, "probability of dropping the motion value, if the spec guides motion", _CHANCE)
     played_steps: float = _option(0.0, "probability of a timestep that play takes, instead of any", _CHANCE)
     true_states: float = _option(0.0, "probability that adaptation reads the true representation", _CHANCE)
 
@@ -156,9 +150,6 @@ class StageConfig:
     recall: float = _option(0.0, "probability of replacing a prompt's oldest turns, as in memory recall", _CHANCE)
     history_noise: float = _option(0.0, "maximum standard deviation of the noise on past representations")
     teacher_guidance: str = _option("cosine", "guidance schedule that stage distill learns", choices=DISTILLABLE)
-    teacher_strengths: tuple[float, ...] = _option(
-        (), "guidance strength that stage distill learns for each motion level; none: the world's guidance_scale"
-    )
     timesteps: tuple[int, ...] = _option((), "timesteps that stage distill teaches, such as 999 908; none: all")
     teacher_steps: int = _option(0, "steps of a few-step student's teacher; 0: the world's", _AT_LEAST_0, _MOST_STEPS)
     pairs: int = _option(1000, "steps by the teacher's shots, before a few-step student is matched", _AT_LEAST_0)
@@ -192,12 +183,6 @@ class StageConfig:
                 raise ValueError(f"pairs is {self.pairs}, more than all {self.steps} steps; give fewer pairs")
         if self.lora_rank and not self.lora_targets:
             raise ValueError(f"lora_rank is {self.lora_rank}, but this stage has no lora_targets; give 0")
-        strengths = self.teacher_strengths
-        if strengths and not (len(strengths) == len(MotionScope) and all(0 <= x < math.inf for x in strengths)):
-            raise ValueError(
-                f"teacher_strengths is {strengths}; expected {len(MotionScope)} numbers of 0 or more, one for each "
-                "motion level, or none"
-            )
 
     def matches(self, step: int) -> bool:
         """Whether step 0, 1, ... matches distributions: of a few-step student's, those after `pairs`."""
@@ -208,17 +193,10 @@ class StageConfig:
         return self.halve_frozen and self.precision == "bf16" and device.type != "cpu"
 
     def micro_batches(self, processes: int) -> int:
-        """The number of micro-batches into which each process splits its part of a batch.
-
-        This is `accumulation`, or a multiple if `per_card` requires it.
-        """
+        """The number of micro-batches into which each process splits its part of a batch, for `per_card`."""
         samples = self.batch // processes
-        smallest = -(-samples // self.per_card) if self.per_card else 1
-        return next(
-            count
-            for count in range(self.accumulation, samples + 1)
-            if samples % count == 0 and count % self.accumulation == 0 and count >= smallest
-        )
+        fewest = -(-samples // self.per_card) if self.per_card else 1
+        return next(count for count in range(fewest, samples + 1) if samples % count == 0)
 
 
 _MIX = r"^encoder\.(text|image)_(proj|norm|attention)\."
@@ -262,7 +240,6 @@ LORA: dict[str, StageConfig] = {
         lora_targets=_PROJECTIONS,
         steps=15_000,
         batch=384,  # 16 on each of 24 cards
-        accumulation=16,
         per_card=4,
         halve_frozen=True,
         lr=5e-5,
@@ -271,10 +248,9 @@ LORA: dict[str, StageConfig] = {
     ),
     "adapt": replace(_JOINT, trainable=(_SCOPE, _MODULATION), steps=10_000, lr=5e-5),
     "distill": replace(_JOINT, trainable=(), steps=5_000, lr=5e-5),  # the teacher is the decoder without the LoRA
-    "gc": replace(_JOINT, trainable=(), drop_image=0.0),  # "the same configuration" as D_a's (supplement 3.2)
 }
 
-_LORA_ONLY: dict[str, Any] = {"trainable": (), "batch": 8, "accumulation": 1, "per_card": 1}
+_LORA_ONLY: dict[str, Any] = {"trainable": (), "batch": 8, "per_card": 1}
 LORA24: dict[str, StageConfig] = {
     "warmup": replace(_WARMUP, batch=8, per_card=1),  # trains 18 M values, and no LoRA
     "joint": replace(_JOINT, **_LORA_ONLY),
@@ -304,21 +280,11 @@ _SCRATCH: dict[str, StageConfig] = {
     ),
     "adapt": replace(_SCRATCH_JOINT, trainable=(r"^decoder\.transformer\.",), steps=2000, lr=3e-4),
     "distill": replace(_SCRATCH_JOINT, trainable=(r"^decoder\.transformer\.",), steps=2000, lr=3e-4, drop_both=0.0),
-    "gc": replace(
-        _SCRATCH_JOINT,
-        trainable=(r"^decoder\.transformer\.",),
-        drop_text=_SCRATCH_JOINT.drop_both,  # in stock CogVideoX, '' is the unconditional text
-        drop_text_features=0.0,
-        drop_image=0.0,
-        drop_both=0.0,
-    ),
 }
 RECIPES = {"lora": LORA, "lora24": LORA24, "scratch": _SCRATCH}
 SCRATCH = "scratch"
 ALL = "all"  # in the place of a stage: all of the recipe
 SCRATCH_SPECS = ("tiny", "toybox")  # specs without published weights to start with
-GUIDED_STAGES = ("warmup", "joint", "adapt")  # if motion is guided, these train the decoder without motion values too
-DROP_MOTION = 0.1  # fraction of samples, for a world whose spec guides motion
 # These save memory at the published sizes, but only cost time for a small world.
 _SMALL_WORLD: dict[str, Any] = {"per_card": 0, "checkpointing": False}
 
@@ -330,8 +296,6 @@ def stage_config(stage: str, recipe: str = "scratch", spec: ModelSpec | None = N
     row = RECIPES[recipe][stage]
     if spec is not None and spec.name in SCRATCH_SPECS:
         row = replace(row, **_SMALL_WORLD)
-    if spec is not None and spec.decoder.guides_motion and stage in GUIDED_STAGES:
-        row = replace(row, drop_motion=DROP_MOTION)
     return row
 
 
@@ -364,7 +328,7 @@ class TrainRequest:
     """Dataset folder."""
     world: str
     """World to start from: a folder, created if it is new; a small one is trained in place (see --recipe). 'toybox'
-    also works, with a recipe that does not change it; for gc, the folder of CogVideoX-2b or of a small world."""
+    also works, with a recipe that does not change it."""
     out: Path
     """Folder for log, checkpoints and the adapter."""
     spec: str | None = None

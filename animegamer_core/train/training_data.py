@@ -2,7 +2,7 @@
 
 Features: frames (F, H, W, 3) uint8, and first (H, W, 3), the first of them; latents (2, T, C, h, w), scaled mean and
 standard deviation; text (L, W); image and image_random (P, W); states (N, D), the encoder's representations; predicted
-(N, D), the engine's; instruction (L, W), a text encoder's features of the whole instruction.
+(N, D), the engine's.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder
 from ..spec import ModelSpec
 from ..weights.lora import strengths_of
-from .distributed import processes, shared_rows
+from .distributed import processes
 from .sampling import generator
 
 IMAGE_FEATURES = {"first": "image", "random": "image_random"}  # by the frame that the encoder reads
 WITHOUT_CAPTION = ("frames", "first", "latents", *IMAGE_FEATURES.values())  # features that do not depend on captions
-WITHOUT_CLIPS = ("text", "blank_text", "instruction")  # features that do not depend on what the clips show
+WITHOUT_CLIPS = ("text", "blank_text")  # features that do not depend on what the clips show
 ENCODED_PIXELS = 4_000_000  # that the VAE encodes at a time: 17 clips of the Toybox, or one of the published size
 READ_PIXELS = 90_000_000  # of clips that are read at a time for the image encoder
 FRAMES_KEPT = 8 * 2**30  # bytes of clips that are kept in memory; of more, each step reads its own
@@ -71,11 +71,6 @@ class TrainingData:
     def motion(self) -> Tensor:
         """(n,) fp32: the clips' measured motion values, which every captioned clip has."""
         return torch.tensor([turn.motion_value for turn in self.folder.turns], dtype=torch.float32)
-
-    @cached_property
-    def levels(self) -> Tensor:
-        """(n,) the clips' motion levels, 1 to 5, which every captioned clip has."""
-        return torch.tensor([turn.motion_level for turn in self.folder.turns])
 
     @cached_property
     def clip_shape(self) -> tuple[int, ...]:
@@ -112,7 +107,8 @@ class TrainingData:
             return values
 
         if self.cache is None:
-            feature = shared_rows(reported, count, rows)
+            parts = (range(start, min(count, start + rows)) for start in range(0, count, rows))
+            feature = torch.cat(list(map(reported, parts)))
         else:
             feature = self.through_cache(name, count, reported, rows, depends_on())
         return replace(self, store={**self.store, name: feature})

@@ -218,7 +218,6 @@ Adapters = tuple[tuple[str, float], ...]  # (path, strength), in the order in wh
 # Facts about stages that playing needs too. Training's own table takes them from here.
 GAME_STAGES = ("predict", "adapt", "distill")  # they read games, so their files state how turns are read
 MOTION_STAGES = ("warmup", "joint", "adapt", "distill")  # they condition the decoder on motion values
-BASELINE_STAGES = ("gc",)  # they train a baseline that worlds are compared with, and no world
 
 
 class Motion(msgspec.Struct):
@@ -345,21 +344,13 @@ def tensor_names(path: Path) -> tuple[str, ...]:
         return tuple(file.keys())
 
 
-def adapted_models(path: Path, baseline: bool = False) -> frozenset[str]:
-    """Which of `encoder`, `decoder`, `engine` an adapter file changes. baseline: whether it is for a baseline.
-
-    ValueError as for `open_adapter`, and where a baseline's file is given for a world or a world's for a baseline.
-    """
-    with open_adapter(path) as (notes, file):
-        stage, names = notes.stage, file.keys()
-    if baseline != (stage in BASELINE_STAGES):
-        fits, wanted = ("a world", "a baseline") if baseline else ("a baseline", "a world")
-        raise ValueError(f"{path} is from stage {stage} and fits {fits}, not {wanted}; give another stage's file")
-    return frozenset(name.partition(".")[0] for name in names)
+def adapted_models(path: Path) -> frozenset[str]:
+    """Which of `encoder`, `decoder`, `engine` an adapter file changes; ValueError as for `open_adapter`."""
+    return frozenset(name.partition(".")[0] for name in tensor_names(path))
 
 
 def adapter_facts(path: str | Path) -> AdapterFacts:
-    """What an adapter file states; ValueError for one that is missing, is a baseline's, or cannot be read."""
+    """What an adapter file states; ValueError for one that is missing or cannot be read."""
     return _facts(str(path), *file_age(str(path)))
 
 

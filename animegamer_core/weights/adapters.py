@@ -29,7 +29,7 @@ def with_adapters(world: World, files: Adapters, profile: str | None = None) -> 
     """The world with these adapters on top, after those that it has. Adapters of strength 0 are left out.
 
     Reading and motion table are as the files state. profile: reads turns by another profile, with a warning. ValueError
-    for a file that is missing or is a baseline's, and for files that contradict one another or the world.
+    for a file that is missing, and for files that contradict one another or the world.
     """
     used = (*world.adapters, *((str(path), strength) for path, strength in files if strength))
     if used:

@@ -114,21 +114,12 @@ def test_the_facts_name_what_drew_and_change_with_the_weights(folders, tmp_path)
     assert one["video"]["fingerprint"] != two["video"]["fingerprint"]
 
 
-def test_a_folder_says_how_it_is_sampled_and_the_caller_overrules_its_steps(folders, tmp_path):
-    folder = shutil.copytree(folders.text, tmp_path / "asks")
-    (folder / "sampling.json").write_text('{"steps": 2, "guidance_scale": 1}')
-    asked = settings(folders, "gc", video=folder, steps=None)
-    facts = open_baseline("gc", asked).facts["video"]
-    assert (facts["steps"], facts["guidance_scale"]) == (2, 1.0)
+def test_a_pipeline_is_sampled_as_usual_and_the_caller_overrules_its_steps(folders):
     stock = open_baseline("gc", settings(folders, "gc", steps=None)).facts["video"]
     assert (stock["steps"], stock["guidance_scale"]) == (50, 6.0)
-    overruled = open_baseline("gc", settings(folders, "gc", video=folder, steps=1))
-    assert overruled.facts["video"]["steps"] == 1
-    assert not np.array_equal(shots(open_baseline("gc", asked)), shots(overruled))
-    for text in ('{"frames": "16"}', '{"speed": 1}'):
-        (folder / "sampling.json").write_text(text)
-        with pytest.raises(ValueError, match=r"sampling\.json"):
-            open_baseline("gc", asked)
+    one, two = (open_baseline("gc", settings(folders, "gc", steps=steps)) for steps in (1, 2))
+    assert (one.facts["video"]["steps"], two.facts["video"]["steps"]) == (1, 2)
+    assert not np.array_equal(shots(one), shots(two))
 
 
 # --- LoRA files -----------------------------------------------------------------------------------------------------

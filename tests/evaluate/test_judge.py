@@ -79,10 +79,10 @@ def test_every_agent_is_one_picture_of_five_rows_of_five_frames(stub, runs, tmp_
     first = next(ask for ask in stub.asks if "tree 1;" in ask.texts[-1])
     assert len(first.pictures) == 4 and sorted(round(red / 50) for red in shades(first)) == [1, 2, 4]
     sheet = first.pictures[1]
-    assert sheet.size == (5 * 48 + 4 * 8, 5 * 32 + 4 * 8)
-    greens = [sheet.getpixel((20, row * 40 + 10))[1] for row in range(5)]
+    assert sheet.size == (5 * 48 + 4 * 12, 5 * 32 + 4 * 12)
+    greens = [sheet.getpixel((20, row * 44 + 10))[1] for row in range(5)]
     assert all(abs(green - wanted) < 12 for green, wanted in zip(greens, (20, 40, 60, 80, 100), strict=True))
-    times = [sheet.getpixel((column * 56 + 3, 3))[0] for column in range(5)]
+    times = [sheet.getpixel((column * 60 + 3, 3))[0] for column in range(5)]
     assert times == sorted(times) and times[0] < 20 and times[-1] > 235
     assert not any(name in text for ask in stub.asks for text in ask.texts for name in SHADES)
 

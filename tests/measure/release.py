@@ -118,7 +118,7 @@ def measured(recipe: str, stage: str, batch: int, spec: ModelSpec, steps: int, f
     """One row. Prompts differ in length, so the warm-up steps go through all lengths once."""
     run = spread.processes()
     device, cards = run.device, run.num_processes
-    given = {"batch": batch * cards, "accumulation": 1, "per_card": 0, "lr_warmup": 1, "steps": 1000}
+    given = {"batch": batch * cards, "per_card": 0, "lr_warmup": 1, "steps": 1000}
     config = dataclasses.replace(stage_config(stage, recipe), **given)
     _fresh_memory(device, SMALL_GPU if recipe == "lora24" else None)
     data = random_data(spec, folder, device)

@@ -57,26 +57,12 @@ def test_invalid_settings_do_not_become_the_default(tiny_decoder, states, steps)
         tiny_decoder.shoot(states[0], 1.0, seed=0, steps=steps)
 
 
-def test_a_world_may_guide_motion_too(tiny_decoder, states):
-    """Then the unconditional half gets no motion value, and a world that does not keeps its spec as it was written."""
-    motion = torch.tensor([2.0, 9.0])
-    assert tiny_decoder.guided_motion(motion).tolist() == [2, 9, 2, 9]
-    own = tiny_decoder.spec
-    spec = replace(own, decoder=replace(own.decoder, guides_motion=True))
-    other = ShotDecoder(spec)
-    other.load_state_dict(tiny_decoder.state_dict())
-    assert other.guided_motion(motion).tolist() == [0, 0, 2, 9]
-    shots = [
-        decoder.sample(states[:1], motion[1:], [3], steps=2, guidance="constant") for decoder in (tiny_decoder, other)
-    ]
-    assert not torch.allclose(*shots)
-    assert "guides_motion" not in own.to_dict()["decoder"] and ModelSpec.from_dict(own.to_dict()) == own
-    assert ModelSpec.from_dict(spec.to_dict()) == spec
-
-
 def test_a_transformer_may_predict_the_clean_latent(tiny_decoder, states):
     """Then the last step gives its output, and the velocity is the one of that clean latent."""
     spec = replace(TINY, decoder=replace(TINY.decoder, predicts_clean=True))
+    own = tiny_decoder.spec
+    assert "predicts_clean" not in own.to_dict()["decoder"] and ModelSpec.from_dict(own.to_dict()) == own
+    assert ModelSpec.from_dict(spec.to_dict()) == spec
     other, motion = copy_of(tiny_decoder, spec), torch.tensor([2.0])
     noise = torch.randn(1, *spec.decoder.latent_shape, generator=torch.Generator().manual_seed(3))
     output = other.transformer(noise, states[:1], torch.tensor([999]), ofs=motion, return_dict=False)[0]

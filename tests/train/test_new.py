@@ -12,7 +12,7 @@ from animegamer_core.weights import open_world
 from animegamer_core.weights.convert import new_world
 from animegamer_core.weights.downloads import find_base
 
-FEW = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --weight-decay 0 --accumulation 1".split()
+FEW = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --weight-decay 0".split()
 
 
 @pytest.fixture(scope="module")

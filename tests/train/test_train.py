@@ -149,10 +149,10 @@ def test_every_stage_learns(stage, ready, tmp_path):
         ("joint", {**JOINT, "lora_dropout": 0.3}),
         ("joint", {"muon": 2.0}),
         ("vae", {"crop": (8, 16)}),
-        ("predict", {"history_noise": 0.5, "accumulation": 2}),
+        ("predict", {"history_noise": 0.5, "per_card": 2}),
         ("towers", {"ema": 0.0}),
         ("distill", {"lora_rank": 2, "lr": 1e-3, "trainable": (), **UPDATES}),
-        ("distill", {**FEW, "accumulation": 2, "ema": 0.0}),
+        ("distill", {**FEW, "per_card": 2, "ema": 0.0}),
         ("distill", {**FEW, "lora_rank": 2, "trainable": (), **UPDATES}),
     ],
 )
@@ -174,14 +174,14 @@ def test_a_run_is_not_continued_unasked_or_with_other_settings(ready, data, tmp_
             run("towers", new_parts(data), data, tmp_path, {"resume": False})
     for changes, sentence in (
         ({"lr": 2e-3}, "lr 0.001, now it is 0.002"),
-        ({"accumulation": 2}, "accumulation 1, now it is 2"),  # a clip is told from those of its part
+        ({"per_card": 2}, "per_card 0, now it is 2"),  # a clip is told from those of its part
     ):
         with pytest.raises(ValueError, match=sentence):
             run("towers", new_parts(ready), ready, tmp_path, **changes)
     with pytest.raises(ValueError, match="stage 'towers', not 'joint'"):
         run("joint", new_parts(ready), ready, tmp_path)
     run("joint", new_parts(ready), ready, tmp_path / "joint", stopping(1))
-    run("joint", new_parts(ready), ready, tmp_path / "joint", accumulation=2)
+    run("joint", new_parts(ready), ready, tmp_path / "joint", per_card=2)
 
 
 def test_a_finished_run_continues_with_more_steps(ready, tmp_path):
@@ -295,13 +295,12 @@ def test_both_conditions_are_dropped_as_often_as_the_stage_says(stage, ready):
     parts.decoder.unconditional_ND.fill_(7.0)
     mean, deviation = ready.gather("latents", torch.arange(4), torch.device("cpu")).float().unbind(1)
     for chance in (0.0, 1.0):
-        config = tiny_config(stage, drop_both=chance, drop_motion=1e-9)
+        config = tiny_config(stage, drop_both=chance)
         learner = DiffusionLearner(config, parts.decoder, parts.encoder if stage == "joint" else None)
         batch = learner.batch(ready, torch.arange(4), MicroBatch(0), torch.device("cpu"))
         for name, value in nothing.items():
             lost = (batch[name] == value).flatten(1).all(1)
             assert lost.all() == lost.any() == (chance == 1)
-        assert (batch["motion"] == 0).all() == (chance == 1)
         assert ((batch["clean"] - mean) / deviation).std() == pytest.approx(1, abs=0.1), "a sample, not the mean"
     for option, lost in {"drop_text_features": ["text"], "drop_image": ["image"]}.items() if stage == "joint" else ():
         learner = DiffusionLearner(tiny_config(stage, drop_both=0.0, **{option: 1.0}), parts.decoder, parts.encoder)

@@ -23,7 +23,7 @@ from animegamer_core.weights.adapter_files import read_adapter
 from animegamer_core.weights.adapters import open_with_adapters
 
 STAGES = ("warmup", "joint", "predict", "adapt")
-EVERY = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --save-every 2 --accumulation 1"
+EVERY = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --save-every 2"
 RANKS = " ".join(f"--set {stage}.lora_rank=2" for stage in STAGES[1:])
 LORA = f"--steps 4 {EVERY} --recipe lora {RANKS}"
 

@@ -16,7 +16,7 @@ from animegamer_core.train.checkpoints import list_checkpoints, step_of
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.log import read_log
 
-OPTIONS = "--steps 4 --batch 2 --log-every 1 --lr-warmup 1 --save-every 1 --accumulation 1"
+OPTIONS = "--steps 4 --batch 2 --log-every 1 --lr-warmup 1 --save-every 1"
 
 
 def steps_done(out):
@@ -79,7 +79,7 @@ def test_ctrl_c_says_what_is_kept_and_how_to_go_on(places, tmp_path, capsys):
         if line.startswith("predict 2/"):
             signal.raise_signal(signal.SIGINT)
 
-    options = FEW.replace("--steps 2", "--steps 4") + " --recipe lora --lora-rank 2 --accumulation 1"
+    options = FEW.replace("--steps 2", "--steps 4") + " --recipe lora --lora-rank 2"
     before = signal.getsignal(signal.SIGINT)
     assert train("predict", *places, tmp_path / "run", options, hear) == 130
     assert signal.getsignal(signal.SIGINT) is before

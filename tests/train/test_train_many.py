@@ -35,7 +35,7 @@ WHOLE = {"steps": 7, "history_noise": 0.3, "ema": 0.5, "checkpointing": True}
 NEAR = {"joint": 2e-5, "predict": 2e-5, "towers": 5e-5, "distill": 2e-5}
 JOBS = [
     ["joint", "joint", {**JOINT, "shots_every": 3, "shots_steps": 2}, 0],
-    ["predict", "predict", {**PREDICT, "accumulation": 2}, 0],
+    ["predict", "predict", {**PREDICT, "per_card": 1}, 0],
     ["towers", "towers", {"steps": 3}, 0],
     ["distill", "distill", {**FEW, "lora_rank": 2, "trainable": (), **UPDATES}, 0],
 ]
@@ -58,7 +58,7 @@ def folder(tmp_path_factory) -> pathlib.Path:
     given = [word for name, place in places.items() for word in (f"--{name}", str(path / place))]
     brief = "--steps 2 --batch 2 --log-every 1".split()
     joint = {"command": ["joint", *given, *brief, "--recipe", "scratch"]}
-    chain = "--recipe lora --stages warmup,joint --set joint.lora_rank=2 --accumulation 1".split()
+    chain = "--recipe lora --stages warmup,joint --set joint.lora_rank=2".split()
     whole = {"command": ["all", *given, *brief, *chain, "--out", str(path / "all")]}
     jobs = [*JOBS, *BROKEN, ["parted", "predict", WHOLE, 3]]
     groups = {"ddp": [*jobs, joint], "fsdp2": [*jobs, whole]}

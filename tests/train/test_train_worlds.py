@@ -16,7 +16,7 @@ from animegamer_core.weights.adapters import open_with_adapters
 from animegamer_core.weights.world import EMBEDDED
 
 FEW = "--steps 2 --batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3"
-LORA = f"{FEW} --recipe lora --lora-rank 2 --accumulation 1"
+LORA = f"{FEW} --recipe lora --lora-rank 2"
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def ages(folder: Path) -> dict[Path, int]:
 def test_the_embedded_world_is_trained_on_top(stage, recipe, kept_world, dataset, tmp_path):
     """Stage distill leaves an adapter with every recipe."""
     before, said = ages(kept_world), []
-    assert train(stage, dataset, "toybox", tmp_path / "run", f"{FEW} --accumulation 1 {recipe}", said.append) == 0
+    assert train(stage, dataset, "toybox", tmp_path / "run", f"{FEW} {recipe}", said.append) == 0
     file = tmp_path / "run" / f"{stage}.safetensors"
     assert said[-1] == f"wrote {file}" and adapter_facts(file).stage == stage
     assert ages(kept_world) == before, "the world stays as it is"

@@ -17,7 +17,7 @@ from animegamer_core.weights import save_world
 from animegamer_core.weights.adapters import open_with_adapters, with_adapters
 
 TURNS = 3
-QUICK = "--lr-warmup 5 --log-every 50 --recipe lora --lora-rank 0 --per-card 0 --accumulation 1 --ema 0"
+QUICK = "--lr-warmup 5 --log-every 50 --recipe lora --lora-rank 0 --per-card 0 --ema 0"
 
 
 @pytest.fixture(scope="module")

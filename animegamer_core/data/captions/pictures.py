@@ -137,13 +137,23 @@ def frame_sheet(frames_FHWC: NDArray[np.uint8], count: int) -> Image.Image:
 
     frames_FHWC: uint8 RGB (F, H, W, 3). The sheet is at most SHEET_SIDE px on its longer side.
     """
-    chosen = [Image.fromarray(frames_FHWC[index]) for index in evenly(len(frames_FHWC), count)]
-    columns = -(-count // 2)
-    width, height = chosen[0].size
-    sheet = Image.new("RGB", (columns * (width + _GAP) - _GAP, 2 * (height + _GAP) - _GAP), _PAPER)
-    for place, frame in enumerate(chosen):
-        sheet.paste(frame, (place % columns * (width + _GAP), place // columns * (height + _GAP)))
-    sheet.thumbnail((SHEET_SIDE, SHEET_SIDE))
+    chosen = [frames_FHWC[index] for index in evenly(len(frames_FHWC), count)]
+    half = -(-count // 2)
+    return tiled([chosen[:half], chosen[half:]], frames_FHWC.shape[1], SHEET_SIDE)
+
+
+def tiled(rows: Sequence[Sequence[NDArray[np.uint8]]], height: int, longest: int) -> Image.Image:
+    """Rows of pictures on white, each `height` px high with its own aspect; no side is longer than `longest` px."""
+    tiles = [[Image.fromarray(picture) for picture in row] for row in rows]
+    widths = [[max(1, round(tile.width * height / tile.height)) for tile in row] for row in tiles]
+    size = (max(sum(row) + _GAP * (len(row) - 1) for row in widths), len(rows) * (height + _GAP) - _GAP)
+    sheet = Image.new("RGB", size, _PAPER)
+    for number, row in enumerate(tiles):
+        x = 0
+        for tile, width in zip(row, widths[number], strict=True):
+            sheet.paste(tile.resize((width, height), Image.Resampling.LANCZOS), (x, number * (height + _GAP)))
+            x += width + _GAP
+    sheet.thumbnail((longest, longest))
     return sheet
 
 

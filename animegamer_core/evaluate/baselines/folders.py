@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from . import BaselineSettings
 
 INDEX = "model_index.json"
-SAMPLING = "sampling.json"  # optional file with sampling settings, in a folder or next to a LoRA
 LIBRARIES = ("diffusers", "transformers")  # any other name would mean running code from the folder
 
 
@@ -65,14 +64,6 @@ class ModelConfig(msgspec.Struct):
     block_out_channels: tuple[int, ...] = (0,) * 4
 
 
-class _Sampling(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The keys that sampling.json may have."""
-
-    steps: int | None = None
-    guidance_scale: float | None = None
-    frames: int | None = None
-
-
 @dataclass(frozen=True)
 class ModelFolder:
     """A complete folder. variant: of the weights, such as fp16 in names like model.fp16.safetensors; None if plain."""
@@ -85,21 +76,10 @@ class ModelFolder:
     def config(self, component: str) -> ModelConfig:
         return _read(self.path / component / "config.json", ModelConfig)
 
-    def sampling(self, lora: Path | None) -> dict[str, Any]:
-        """The settings for a clip: `steps`, `guidance_scale` and perhaps `frames`.
-
-        Each is from sampling.json next to the LoRA, else in the folder, else the stock pipeline's default.
-        """
-        found: dict[str, Any] = {"steps": self.kind.steps, "guidance_scale": self.kind.guidance_scale}
-        for place in (self.path, *([lora.parent] if lora else [])):
-            if (place / SAMPLING).is_file():
-                found |= msgspec.to_builtins(_read(place / SAMPLING, _Sampling))
-        return found
-
     @cached_property
     def facts(self) -> dict[str, Any]:
         """What a report says about the folder. fingerprint: a hash of all paths, sizes, first and last bytes."""
-        inside = [self.path / INDEX, self.path / SAMPLING]
+        inside = [self.path / INDEX]
         inside += [file for name in self.components for file in sorted((self.path / name).rglob("*"))]
         digest = hashlib.sha256()
         for file in inside:
@@ -152,14 +132,13 @@ def load_pipeline(folder: ModelFolder, settings: BaselineSettings, lora: Path | 
     import diffusers
     import torch
 
-    from ...train.text_video import dtype_option
-
     device = choose_device(settings.device)
     if settings.offload and device == "cpu":
         raise ValueError("offload needs a GPU, but none is used; drop it")
     diffusers.utils.logging.disable_progress_bar()
     options: dict[str, Any] = {"variant": folder.variant, "local_files_only": True, "use_safetensors": True}
-    options[dtype_option(diffusers.__version__)] = getattr(torch, settings.dtype_name)
+    version = tuple(int(part) for part in diffusers.__version__.split(".")[:2])
+    options["dtype" if version >= (0, 42) else "torch_dtype"] = getattr(torch, settings.dtype_name)  # 0.42 renamed it
     if folder.kind is SDXL:
         options["add_watermarker"] = False  # the watermark package, if installed, would change the pictures
     try:

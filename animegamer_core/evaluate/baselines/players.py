@@ -47,7 +47,7 @@ class _Row(NamedTuple):
 
 _ROWS = {
     # A CogVideoX-2B, fine-tuned as the decoder D_a was. `lora` is the fine-tuning; without it the folder's weights must
-    # be fine-tuned already, like those that stage `gc` makes in the Toybox.
+    # be fine-tuned already.
     "GC": _Row(TEXT_TO_VIDEO, None, "clip: the whole instruction", ("pictures", "style")),
     # As in the paper, the image-to-video model gets the action instruction: the motion part with its adverb.
     "GFC": _Row(IMAGE_TO_VIDEO, FLUX, "first frame: the whole instruction; clip: its motion part", ("style",)),
@@ -79,8 +79,7 @@ class _PipelineModel:
         if lora and (lora.suffix != ".safetensors" or not lora.is_file()):
             raise ValueError(f"{lora} is not a LoRA file; give a .safetensors file in diffusers' format")
         self._folder, self._settings, self._lora, self.size = folder, settings, lora, size
-        self.sampling = folder.sampling(lora)
-        self.sampling["steps"] = steps or self.sampling["steps"]
+        self.sampling = {"steps": steps or folder.kind.steps, "guidance_scale": folder.kind.guidance_scale}
         self.facts = {
             **folder.facts,
             "lora": {"file": lora.name, "sha256": note_of(lora).sha256} if lora else None,
@@ -124,7 +123,7 @@ class VideoModel(_PipelineModel):
             )
         size = (config.sample_height * factor, config.sample_width * factor)
         super().__init__(folder, settings, lora, size, settings.steps)
-        self.frames = self.sampling.get("frames") or config.sample_frames
+        self.frames = config.sample_frames
         self._text_length = config.max_text_seq_length
 
     def draw(self, prompt: str, seed: int, picture: Image.Image | None) -> NDArray[np.uint8]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ...data.benchmark import BenchmarkTurn
 from ...data.captions.asking import Task
-from ...data.captions.pictures import evenly
+from ...data.captions.pictures import evenly, tiled
 from ...data.captions.replies import ReplyError, whole_reply
 from ...media.video import read_clip
 from ...messages import quoted
@@ -39,7 +39,6 @@ Picture = NDArray[np.uint8]  # (H, W, 3) RGB
 FRAMES = 5  # for each scene (supplement, section 4)
 LONGEST_SIDE = 1536  # px of an image
 REFERENCE_HEIGHT = 240  # px of a reference picture
-_GAP = 8
 SCENES = 5  # of a story
 LOWEST, HIGHEST = 1, 10
 ALLOWED = {str(score) for score in range(LOWEST, HIGHEST + 1)}
@@ -189,33 +188,12 @@ def _pictures(clips: Sequence[Sequence[Path]], references: Sequence[Sequence[Pic
 
     A scene is a row of 5 evenly spaced frames of its clip, from the first to the last.
     """
-    shown = [_tiled(references, REFERENCE_HEIGHT)] if references else []
+    shown = [tiled(references, REFERENCE_HEIGHT, LONGEST_SIDE)] if references else []
     for row in clips:
         scenes = [read_clip(clip).frames for clip in row]
         frames = [[scene[index] for index in evenly(len(scene), FRAMES)] for scene in scenes]
-        shown.append(_tiled(frames, scenes[0].shape[1]))
+        shown.append(tiled(frames, scenes[0].shape[1], LONGEST_SIDE))
     return tuple(shown)
-
-
-def _tiled(rows: Sequence[Sequence[Picture]], height: int) -> Image.Image:
-    """Rows of pictures on white, each `height` px high with its own aspect; shrunk to LONGEST_SIDE if it is larger."""
-    from PIL import Image
-
-    def scaled(picture: Picture) -> Image.Image:
-        image = Image.fromarray(picture)
-        size = (max(1, round(image.width * height / image.height)), height)
-        return image.resize(size, Image.Resampling.LANCZOS)
-
-    tiles = [[scaled(picture) for picture in row] for row in rows]
-    widest = max(sum(picture.width + _GAP for picture in row) for row in tiles) - _GAP
-    image = Image.new("RGB", (widest, len(tiles) * (height + _GAP) - _GAP), "white")
-    for number, row in enumerate(tiles):
-        x = 0
-        for picture in row:
-            image.paste(picture, (x, number * (height + _GAP)))
-            x += picture.width + _GAP
-    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-    return image
 
 
 def mean_score(given: Sequence[tuple[Question, Scores]], agent: int, tag: str) -> Estimate:

@@ -19,7 +19,7 @@ from PIL.Image import Image
 from ...data.workers import parallel_map
 from ...game.recall import MEMORIES, RECALL, Memory
 from ...game.state import DEFAULT_WINDOW, GameState, MotionScope, MotionTable
-from ...media.contact_sheet import contact_sheet
+from ...media.contact_sheet import contact_sheet, strips
 from ...runtime.presets import PRESETS, preset_for_device
 from ...spec import UNSTATED
 from ...toybox.calibration import calibration_remark, uncalibrated_table
@@ -42,7 +42,7 @@ from ..estimates import (
     psnr,
     rank_correlation,
 )
-from ..report import Line, Outcome, Report, Target, machine, strips
+from ..report import Line, Outcome, Report, Target, machine
 from .context import Script
 from .run import FULL, EvalRun, PlayedGames, changes_right
 from .two_sample import scores_of_unseen

@@ -290,15 +290,7 @@ def calibrate_world(
     engine, encoder = world.load_engine(device), world.load_encoder(device)
     states, decoder = played_states(scenes, measured, engine, encoder), world.load_decoder(device)
     table = decoder_response(measured, decoder, states, on_shot).calibrated(measured)
-    world = save_world(
-        world.folder,
-        world.spec,
-        motion_table=table,
-        provenance={**world.provenance, CALIBRATED_VALUES: values_note(table)},
-        licence=world.licence,
-        trained_window=world.trained_window,
-        life=world.life,
-    )
+    world = replace(world, motion_table=table, provenance={**world.provenance, CALIBRATED_VALUES: values_note(table)})
     WorldParts.load(world).in_memory().save(world, dtype=torch.int8, max_shard_bytes=SHIPPED_FILE_BYTES)
     return table
 
