@@ -70,6 +70,11 @@ def _check_choice(what: str, value: str, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"unknown {what} {value!r}; choose one of {', '.join(allowed)}")
 
 
+def _check_multiple(what: str, value: int, of: int) -> None:
+    if value % of:
+        raise ValueError(f"{what} is {value}; expected a multiple of {of}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How a shot is sampled; None leaves a choice to somebody else. guidance: a row of GUIDANCE.
@@ -162,6 +167,9 @@ class ImageEncoderSpec:
     heads: Size = 12
     intermediate: Size = 3072
 
+    def __post_init__(self) -> None:
+        _check_multiple("width", self.width, self.heads)
+
 
 @dataclass(frozen=True)
 class EncoderSpec:
@@ -169,7 +177,7 @@ class EncoderSpec:
 
     text: TextEncoderSpec = TextEncoderSpec()
     image: ImageEncoderSpec = ImageEncoderSpec()
-    variant: str = "mlp"  # linear, addition, cross_attention: see ShotEncoder
+    variant: typing.Literal["mlp", "linear", "addition", "cross_attention"] = "mlp"
 
 
 @dataclass(frozen=True)
@@ -184,6 +192,10 @@ class EngineSpec:
     kv_heads: Size = 8
     rope_theta: Scale = 10000.0
     max_positions: Size = 32768
+
+    def __post_init__(self) -> None:
+        _check_multiple("hidden", self.hidden, 2 * self.heads)  # RoPE rotates pairs of channels
+        _check_multiple("heads", self.heads, self.kv_heads)
 
 
 @dataclass(frozen=True)
@@ -225,6 +237,9 @@ class DecoderSpec:
     predicts_clean: bool = False  # whether the transformer's output is the clean latent; False: the velocity
 
     def __post_init__(self) -> None:
+        for side in ("height", "width"):
+            _check_multiple(side, getattr(self, side), self.vae.spatial_factor * self.patch)
+        _check_multiple("frames - 1", self.frames - 1, TIME_FACTOR)
         if not isinstance(self.steps, int):
             check_steps(self.steps)
         frames, _, rows, columns = self.latent_shape
