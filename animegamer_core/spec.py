@@ -316,16 +316,9 @@ class Profile:
 
 
 _AS_RUN = Profile(
-    name="as_run",
-    history_states=False,
-    doubled_stamina_end=True,
-    aligned_queries=False,
-    shared_prefill=False,
-    text_sees_states=False,
-    grammar=False,
-    guidance="reference_wave",
-    skip_guidance_below=0.0,
-)
+    name="as_run", history_states=False, doubled_stamina_end=True, aligned_queries=False, shared_prefill=False,
+    text_sees_states=False, grammar=False, guidance="reference_wave", skip_guidance_below=0.0,
+)  # fmt: skip
 PROFILES: dict[str, Profile] = {
     "as_run": _AS_RUN,
     "reference": replace(_AS_RUN, name="reference", history_states=True, text_sees_states=True, grammar=True),
@@ -342,16 +335,10 @@ _TINY = ModelSpec(
     ),
     engine=EngineSpec(vocab_size=512, hidden=32, intermediate=64, layers=2, heads=4, kv_heads=2, max_positions=4096),
     decoder=DecoderSpec(
-        layers=2,
-        heads=2,
-        head_width=16,
-        time_width=32,
-        height=32,
-        width=48,
-        steps=4,
+        layers=2, heads=2, head_width=16, time_width=32, height=32, width=48, steps=4,
         vae=VaeSpec(channels=(8, 16, 16), layers_per_block=1, latent_channels=4, norm_groups=4, scaling_factor=1.0),
     ),
-)
+)  # fmt: skip
 _TOYBOX = ModelSpec(
     name="toybox",
     state=StateSpec(text_tokens=12, image_tokens=64, width=512),
@@ -361,28 +348,14 @@ _TOYBOX = ModelSpec(
     ),
     engine=EngineSpec(vocab_size=512, hidden=256, intermediate=640, layers=6, heads=8, kv_heads=2, max_positions=32768),
     decoder=DecoderSpec(
-        layers=6,
-        heads=8,
-        head_width=64,
-        time_width=96,
-        patch=4,
-        height=192,
-        width=288,
-        spatial_scale=1.0,
-        steps=(999, 749, 499),
-        guidance_scale=0.0,
+        layers=6, heads=8, head_width=64, time_width=96, patch=4, height=192, width=288, spatial_scale=1.0,
+        steps=(999, 749, 499), guidance_scale=0.0, predicts_clean=True,
         vae=VaeSpec(
-            channels=(32, 64, 96),
-            layers_per_block=1,
-            latent_channels=16,
-            norm_groups=8,
-            scaling_factor=1.0,
-            tiny=(64, 32, 16),
-            fast=True,
+            channels=(32, 64, 96), layers_per_block=1, latent_channels=16, norm_groups=8, scaling_factor=1.0,
+            tiny=(64, 32, 16), fast=True,
         ),
-        predicts_clean=True,
     ),
-)
+)  # fmt: skip
 SPECS: dict[str, ModelSpec] = {
     "tiny": _TINY,
     "toybox": _TOYBOX,
