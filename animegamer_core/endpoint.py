@@ -182,7 +182,7 @@ class EndpointModel:
 
     def _refusal(self, status: object, said: object) -> CaptionerError:
         kind = CaptionerUnavailable if status in _FINAL else CaptionerError
-        text = said if isinstance(said, str) else json.dumps(said, default=str)
+        text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
         shown = clean_text(text.replace(self._key, "***"))[:_SHOWN]  # one line, without the key
         return kind(f"{self.name} at {self.settings.url} refused the request (status {status}): {shown}")
 

@@ -70,6 +70,11 @@ def _check_choice(what: str, value: str, allowed: tuple[str, ...]) -> None:
         raise ValueError(f"unknown {what} {value!r}; choose one of {', '.join(allowed)}")
 
 
+def _check_multiple(what: str, value: int, of: int) -> None:
+    if value % of:
+        raise ValueError(f"{what} is {value}; expected a multiple of {of}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
     """How a shot is sampled; None leaves a choice to somebody else. guidance: a row of GUIDANCE.
@@ -162,6 +167,9 @@ class ImageEncoderSpec:
     heads: Size = 12
     intermediate: Size = 3072
 
+    def __post_init__(self) -> None:
+        _check_multiple("width", self.width, self.heads)
+
 
 @dataclass(frozen=True)
 class EncoderSpec:
@@ -169,7 +177,7 @@ class EncoderSpec:
 
     text: TextEncoderSpec = TextEncoderSpec()
     image: ImageEncoderSpec = ImageEncoderSpec()
-    variant: str = "mlp"  # linear, addition, cross_attention: see ShotEncoder
+    variant: typing.Literal["mlp", "linear", "addition", "cross_attention"] = "mlp"
 
 
 @dataclass(frozen=True)
@@ -184,6 +192,10 @@ class EngineSpec:
     kv_heads: Size = 8
     rope_theta: Scale = 10000.0
     max_positions: Size = 32768
+
+    def __post_init__(self) -> None:
+        _check_multiple("hidden", self.hidden, 2 * self.heads)  # RoPE rotates pairs of channels
+        _check_multiple("heads", self.heads, self.kv_heads)
 
 
 @dataclass(frozen=True)
@@ -224,6 +236,9 @@ class DecoderSpec:
     predicts_clean: bool = False  # whether the transformer's output is the clean latent; False: the velocity
 
     def __post_init__(self) -> None:
+        for side in ("height", "width"):
+            _check_multiple(side, getattr(self, side), self.vae.spatial_factor * self.patch)
+        _check_multiple("frames - 1", self.frames - 1, TIME_FACTOR)
         if not isinstance(self.steps, int):
             check_steps(self.steps)
         frames, _, rows, columns = self.latent_shape
@@ -299,16 +314,9 @@ class Profile:
 
 
 _AS_RUN = Profile(
-    name="as_run",
-    history_states=False,
-    doubled_stamina_end=True,
-    aligned_queries=False,
-    shared_prefill=False,
-    text_sees_states=False,
-    grammar=False,
-    guidance="reference_wave",
-    skip_guidance_below=0.0,
-)
+    name="as_run", history_states=False, doubled_stamina_end=True, aligned_queries=False, shared_prefill=False,
+    text_sees_states=False, grammar=False, guidance="reference_wave", skip_guidance_below=0.0,
+)  # fmt: skip
 PROFILES: dict[str, Profile] = {
     "as_run": _AS_RUN,
     "reference": replace(_AS_RUN, name="reference", history_states=True, text_sees_states=True, grammar=True),
@@ -325,16 +333,10 @@ _TINY = ModelSpec(
     ),
     engine=EngineSpec(vocab_size=512, hidden=32, intermediate=64, layers=2, heads=4, kv_heads=2, max_positions=4096),
     decoder=DecoderSpec(
-        layers=2,
-        heads=2,
-        head_width=16,
-        time_width=32,
-        height=32,
-        width=48,
-        steps=4,
+        layers=2, heads=2, head_width=16, time_width=32, height=32, width=48, steps=4,
         vae=VaeSpec(channels=(8, 16, 16), layers_per_block=1, latent_channels=4, norm_groups=4, scaling_factor=1.0),
     ),
-)
+)  # fmt: skip
 _TOYBOX = ModelSpec(
     name="toybox",
     state=StateSpec(text_tokens=12, image_tokens=64, width=512),
@@ -344,28 +346,14 @@ _TOYBOX = ModelSpec(
     ),
     engine=EngineSpec(vocab_size=512, hidden=256, intermediate=640, layers=6, heads=8, kv_heads=2, max_positions=32768),
     decoder=DecoderSpec(
-        layers=6,
-        heads=8,
-        head_width=64,
-        time_width=96,
-        patch=4,
-        height=192,
-        width=288,
-        spatial_scale=1.0,
-        steps=(999, 749, 499),
-        guidance_scale=0.0,
+        layers=6, heads=8, head_width=64, time_width=96, patch=4, height=192, width=288, spatial_scale=1.0,
+        steps=(999, 749, 499), guidance_scale=0.0, predicts_clean=True,
         vae=VaeSpec(
-            channels=(32, 64, 96),
-            layers_per_block=1,
-            latent_channels=16,
-            norm_groups=8,
-            scaling_factor=1.0,
-            tiny=(64, 32, 16),
-            fast=True,
+            channels=(32, 64, 96), layers_per_block=1, latent_channels=16, norm_groups=8, scaling_factor=1.0,
+            tiny=(64, 32, 16), fast=True,
         ),
-        predicts_clean=True,
     ),
-)
+)  # fmt: skip
 SPECS: dict[str, ModelSpec] = {
     "tiny": _TINY,
     "toybox": _TOYBOX,

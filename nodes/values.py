@@ -153,7 +153,7 @@ def reading_notes(number: int, reading: Reading) -> list[str]:
     """What to say of a turn whose instruction was not played as it was typed."""
     said = [f'was read as "{reading.instruction.rstrip(".")}"'] if reading.typed else []
     if reading.unknown:
-        said.append(f"does not show {', '.join(reading.unknown)}, which this world does not know or cannot show there")
+        said.append(f"leaves out {', '.join(reading.unknown)} (denied, or nothing that this world can show there)")
     return [f"Turn {number} {' and '.join(said)}."] if said else []
 
 

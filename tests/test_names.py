@@ -17,7 +17,11 @@ from animegamer_core.data.records import ClipRecord
 from animegamer_core.evaluate.baselines.folders import IMAGE_TO_VIDEO, open_folder
 from animegamer_core.evaluate.world.records import game_folder
 from animegamer_core.files import check_folder_name, is_inside, is_plain_name
+from animegamer_core.game.state import MOTION_TABLES
+from animegamer_core.spec import RELEASE
 from animegamer_core.story.folder import check_story_name, restore_story
+from animegamer_core.weights.storage import FileNote, find_safetensors
+from animegamer_core.weights.world import Manifest
 
 BAD = ["NUL", "nul.mp4", "con", "COM\u00b9.json", "C:x.mp4", r"\\server\share\x.mp4", "/x.mp4", r"..\x.mp4", "..", ""]
 BAD += ["a:stream", "x.mp4.", "x.mp4 ", "a\0b.mp4", "x" * 300 + ".mp4"]
@@ -43,7 +47,12 @@ def test_clips_of_a_dataset(name):
 
 
 @bad
-def test_models_of_a_baseline(name, tmp_path):
+def test_files_of_weights(name, tmp_path):
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    with pytest.raises(ValueError, match="does not name a file in its folder"):
+        find_safetensors(tmp_path, "model")
+    with pytest.raises(ValueError, match="does not name a file in the folder of a part"):
+        Manifest(RELEASE, "paper", MOTION_TABLES["released"], {f"engine/{name}": FileNote("0" * 64, 1)})
     folder = {"_class_name": IMAGE_TO_VIDEO.pipeline, name: ["diffusers", "AutoencoderKL"]}
     (tmp_path / "model_index.json").write_text(json.dumps(folder))
     with pytest.raises(ValueError, match="is no stock model"):

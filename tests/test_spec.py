@@ -36,6 +36,11 @@ def test_release_sizes_are_the_published_ones():
         ({"engine": {"heads": 0}}, "field engine.heads"),
         ({"decoder": {"vae": {"channels": [8, -1]}}}, r"field decoder.vae.channels\[1\]"),
         ({"decoder": {"spatial_scale": -1.0}}, "field decoder.spatial_scale"),
+        ({"decoder": {"width": 47}}, "field decoder: width is 47; expected a multiple of 16"),
+        ({"decoder": {"frames": 16}}, "field decoder: frames - 1 is 15; expected a multiple of 4"),
+        ({"engine": {"hidden": 47}}, "field engine: hidden is 47; expected a multiple of 64"),
+        ({"encoder": {"image": {"width": 47}}}, "field encoder.image: width is 47; expected a multiple of 12"),
+        ({"encoder": {"variant": "x"}}, "field encoder.variant"),
     ],
 )
 def test_a_foreign_spec_is_refused_by_field(change, named):

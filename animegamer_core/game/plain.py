@@ -215,7 +215,7 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
             acted, denied = kind == "light" or acted and kind != "then", kind == "denying" or denied and kind != "then"
         elif kind and (count > 1 or token not in _FUNCTION_WORDS):
             by, kind = preposition if in_phrase else "", STRANGE if denied and kind in _VAGUE else kind
-            yield _Find(kind, meant, typed, exact, by, clause, turn)
+            yield _Find("denied" if by == "without" else kind, meant, typed, exact, by, clause, turn)
             if kind == "places" and (hint := _longest(plain[index + count - 1 :], words, ("nouns",))[1]):
                 yield _Find("hints", hint, typed, False, by, clause, turn)  # "goes to bed" is what is done, too
             going, acted = going or kind == "going", acted or kind in _VERBS

@@ -156,6 +156,8 @@ class TrainingData:
                     kind: Any = str(values.dtype).removeprefix("torch.")
                     index = FeatureIndex(digest, count, kind, tuple(values.shape[1:]), start + len(values))
                     write_text(note, msgspec.json.encode(index).decode())
+        if path.stat().st_size < count * math.prod(index.shape) * getattr(torch, index.dtype).itemsize:
+            raise ValueError(f"{path} is cut off; delete it and {note.name} to compute the feature again")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the rows are read-only, and nothing writes to them
             return torch.from_numpy(np.memmap(path, index.dtype, "r", shape=(count, *index.shape)))

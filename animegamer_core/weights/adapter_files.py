@@ -165,6 +165,8 @@ def _layers(path: Path, keys: typing.Iterable[str]) -> dict[str, dict[str, str]]
         if layer is None:
             raise _unfit(path, key, "it is not a LoRA for a linear layer of CogVideoX's transformer")
         found.setdefault(layer, {})[kind] = key
+    if not found:
+        raise CheckpointError(f"{path} has no tensors: its trainer saved none; choose a LoRA file with some")
     for names in found.values():
         if not {"down", "up"} <= names.keys():
             raise _unfit(path, min(names.values()), "the other matrix of its layer is missing")

@@ -229,6 +229,8 @@ def open_base(folders: BaseFolders, seed: int = 0) -> ForeignParts:
     parts.add("vae", MappedSource(vae.path, HALF, map_keys(vae, keys.VAE_DIFFUSERS)))
     transformer = open_weights(folders.cogvideox / "transformer", "CogVideoX-2b's transformer")
     projection = map_keys(transformer, TEXT_PROJECTION)
+    if "bias" not in projection:
+        raise CheckpointError(f"{transformer.path}: has no text projection; expected CogVideoX-2b's transformer")
     zeros_D = initial.zero_text(projection["bias"][BASE])
     made = initial.initial_decoder(parts.spec, zeros_D, seed)
     parts.add("decoder", MappedSource(transformer.path, HALF, map_keys(transformer, TRANSFORMER), made))

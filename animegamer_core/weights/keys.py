@@ -109,7 +109,7 @@ def map_keys(source: TensorSource, table: Iterable[Rule], base: TensorSource | N
     """Our tensor name -> its pieces, for all keys of a source by one table.
 
     base is a second source by the same table, for targets that the first lacks a base of (trainable-only files).
-    CheckpointError names the file and the first keys that no rule matches, or whose base is missing.
+    CheckpointError names the file and the first keys that no rule matches, or whose base or LoRA half is missing.
     """
     compiled = [(re.compile(rule.pattern), rule) for rule in table]
     mapped: dict[str, Pieces] = {}
@@ -129,6 +129,8 @@ def map_keys(source: TensorSource, table: Iterable[Rule], base: TensorSource | N
                 f"{next(iter(pieces.values())).where} updates {name!r}, but its base weight is neither in this file "
                 "nor in a base model; expected a full file, or the base model's weights in its folder"
             )
+        if len(pieces) == 2:
+            raise CheckpointError(f"{source.path}: {name!r} has only one of lora_A and lora_B; expected both")
     return mapped
 
 

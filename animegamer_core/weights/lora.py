@@ -326,7 +326,7 @@ def _changes(path: Path, tensors: Mapping[str, Tensor], parameters: Mapping[str,
         if ".lora_B." in name:
             continue
         layer, is_low_rank, rest = name.partition(".lora_A.")
-        up = tensors[f"{layer}.lora_B.{rest}"] if is_low_rank else None
+        up = tensors.get(f"{layer}.lora_B.{rest}", value[:0]) if is_low_rank else None
         target = f"{layer}.weight" if is_low_rank else name
         shape = (len(up), value.shape[1]) if is_low_rank else tuple(value.shape)
         found = tuple(parameters[target].shape) if target in parameters else "nothing"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import json_files
-from ..files import free_bytes, write_text
+from ..files import free_bytes, is_plain_name, write_text
 from ..messages import shortened
 from ..spec import LARGEST
 
@@ -172,11 +172,18 @@ def in_8_bits(tensor: torch.Tensor, name: str) -> dict[str, torch.Tensor]:
     return {name: numbers, f"{name}.scale": scales}
 
 
+class _Index(typing.TypedDict):
+    weight_map: dict[str, str]
+
+
 def find_safetensors(folder: Path, stem: str) -> tuple[Path, ...]:
     """The files of a foreign folder with tensors: those that its index lists, else its single file, else none."""
     index, single = folder / f"{stem}.safetensors.index.json", folder / f"{stem}.safetensors"
     if index.is_file():
-        return tuple(folder / name for name in sorted(set(read_json(index)["weight_map"].values())))
+        names = sorted(set(read_json(index, _Index)["weight_map"].values()))
+        if foreign := [name for name in names if not is_plain_name(name)]:
+            raise CheckpointError(f"{index}: {shortened(foreign[0], 60)!r} does not name a file in its folder")
+        return tuple(folder / name for name in names)
     return (single,) if single.is_file() else ()
 
 

@@ -7,6 +7,7 @@ the weights (docs/reference.md, files on disk).
 
 from __future__ import annotations
 
+import struct
 import threading
 import typing
 import zipfile
@@ -26,6 +27,10 @@ if typing.TYPE_CHECKING:
     from ..model.decoder import ShotDecoder
 
 _NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64")
+_LOAD_ERRORS = (  # of torch's readers, for a file that is cut off, damaged, or of another kind
+    RuntimeError, UnpicklingError, EOFError, OSError, ValueError, LookupError, TypeError, AttributeError,
+    AssertionError, struct.error,
+)  # fmt: skip
 _loading = threading.Lock()  # torch keeps one allow-list for all threads: one that ends would take another's away
 
 
@@ -37,8 +42,9 @@ class PickleSource(TensorSource):
         tensors = _load(path)
         if inside is not None and isinstance(tensors, dict):
             tensors = tensors.get(inside)
-        if not isinstance(tensors, dict) or not tensors:
-            raise CheckpointError(f"{path}: holds no tensors{f' under {inside!r}' if inside else ''}; expected weights")
+        if not isinstance(tensors, dict) or not tensors or not all(map(torch.is_tensor, tensors.values())):
+            where = f" under {inside!r}" if inside else ""
+            raise CheckpointError(f"{path}: holds something else than tensors{where}; expected named tensors only")
         super().__init__(path, [path], tensors)
 
 
@@ -62,7 +68,9 @@ def decoder_file(folder: Path) -> Path:
     latest = folder / "latest"
     if not latest.is_file():
         raise CheckpointError(f"{latest}: no such file; expected a text file that names the sub-folder of the weights")
-    text = latest.read_text(encoding="utf-8").strip()
+    text = latest.read_text(encoding="utf-8-sig", errors="replace").strip()
+    if text != "release" and not text.isdecimal():  # never the path of another folder
+        raise CheckpointError(f"{latest}: says {shortened(text, 40)!r}; expected a number or 'release'")
     path = folder / text / "mp_rank_00_model_states.pt"
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file, though {latest.name} says {text!r}; download the whole folder")
@@ -86,7 +94,7 @@ def _load(path: Path) -> typing.Any:
         with _loading, torch.serialization.safe_globals(_numpy_globals()):
             # files from before torch 1.6 are no zip, and cannot be mapped
             return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except (RuntimeError, UnpicklingError, EOFError) as error:
+    except _LOAD_ERRORS as error:
         raise CheckpointError(
             f"{path}: torch cannot load it safely ({shortened(error, 120)}); download again"
         ) from error

@@ -20,6 +20,7 @@ from typing import Annotated
 
 import msgspec
 
+from ..files import is_plain_name
 from ..game.life import Life
 from ..game.recall import RECALL, RECENT, Memory
 from ..game.state import DEFAULT_WINDOW, MotionTable
@@ -346,7 +347,7 @@ def open_world(name: str | Path) -> World:
 
 
 class Manifest(msgspec.Struct):
-    """What world.json holds beside its format."""
+    """What world.json holds beside its format; ValueError for a file that is not in the folder of a part."""
 
     spec: ModelSpec
     profile: typing.Literal["paper", "reference", "as_run"]
@@ -356,6 +357,11 @@ class Manifest(msgspec.Struct):
     licence: str = ""
     window: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
     life: Life = Life()
+
+    def __post_init__(self) -> None:
+        for path in self.files:
+            if not part_of(path) or not is_plain_name(path.rpartition("/")[2]):
+                raise ValueError(f"files: {path!r} does not name a file in the folder of a part")
 
 
 def part_of(path: str) -> str:

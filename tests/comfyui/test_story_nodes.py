@@ -249,7 +249,7 @@ def test_a_page_gets_each_turn_with_progress_and_pictures(server, story):
     assert "picture" in kinds
     assert kinds.index("animegamer.turn") < len(kinds) - 1 - kinds[::-1].index("progress"), "while the game goes on"
     outputs = server.wait(events[-1][1]["prompt_id"])["outputs"]
-    note = "Turn 1 does not show frobnicates, which this world does not know or cannot show there."
+    note = "Turn 1 leaves out frobnicates (denied, or nothing that this world can show there)."
     assert outputs["play"]["animegamer_notes"] == [note]
 
 

@@ -85,19 +85,17 @@ def test_a_refused_key_or_account_stops_the_run_and_shows_no_key(stub, refusal):
 @pytest.mark.parametrize(
     "refusal",
     [
-        refusal(500, message="start it with a projector"),
-        Answer(body={"object": "error", "message": "start it with a projector", "code": 400}),
-        Answer(body={"detail": [{"loc": ["body"], "msg": "start it with a projector"}]}, code=422),
-        Answer(
-            body={"error": {"message": "-", "metadata": {"raw": '{"error": {"message": "start it with a projector"}}'}}}
-        ),
-        Answer(body=[{"error": {"code": 400, "message": "start it with a projector"}}]),
-        Answer(body={"choices": None, "base_resp": {"status_code": 1, "status_msg": "start it with a projector"}}),
-        Answer(body={"choices": [{"message": {"content": None}, "error": {"message": "start it with a projector"}}]}),
+        refusal(500, message="请用投影器启动"),
+        Answer(body={"object": "error", "message": "请用投影器启动", "code": 400}),
+        Answer(body={"detail": [{"loc": ["body"], "msg": "请用投影器启动"}]}, code=422),
+        Answer(body={"error": {"message": "-", "metadata": {"raw": '{"error": {"message": "请用投影器启动"}}'}}}),
+        Answer(body=[{"error": {"code": 400, "message": "请用投影器启动"}}]),
+        Answer(body={"choices": None, "base_resp": {"status_code": 1, "status_msg": "请用投影器启动"}}),
+        Answer(body={"choices": [{"message": {"content": None}, "error": {"message": "请用投影器启动"}}]}),
     ],
 )
 def test_the_reason_that_a_service_gives_is_shown(stub, refusal):
-    with pytest.raises(CaptionerError, match="start it with a projector"):
+    with pytest.raises(CaptionerError, match="请用投影器启动"):
         ask(stub, [refusal], retries=0)
 
 

@@ -71,6 +71,8 @@ def test_what_is_not_shown_is_said():
     assert both.instruction.startswith("Character: Miko; Motion: steadily wave hello;") and both.unknown == ("Taro",)
     denied = read("Nobody dances but Miko waves")
     assert "Motion: steadily wave hello;" in denied.instruction and denied.unknown == ("dances",)
+    without = read("Miko dances without a red umbrella")
+    assert "Motion: steadily dance;" in without.instruction and without.unknown == ("red", "umbrella")
 
 
 def test_known_words_in_the_published_form_and_quoted_text_stay_as_they_are():

@@ -63,16 +63,10 @@ def save_flux(folder):
     """A FLUX; returns the folder."""
     torch.manual_seed(2)
     transformer = FluxTransformer2DModel(
-        in_channels=16,
-        num_layers=1,
-        num_single_layers=1,
-        attention_head_dim=16,
-        num_attention_heads=2,
-        joint_attention_dim=TEXT_WIDTH,
-        pooled_projection_dim=TEXT_WIDTH,
-        guidance_embeds=True,
+        in_channels=16, num_layers=1, num_single_layers=1, attention_head_dim=16, num_attention_heads=2,
+        joint_attention_dim=TEXT_WIDTH, pooled_projection_dim=TEXT_WIDTH, guidance_embeds=True,
         axes_dims_rope=(4, 4, 8),
-    )
+    )  # fmt: skip
     FluxPipeline(
         scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True),
         vae=_picture_vae(),
@@ -89,19 +83,12 @@ def save_sdxl(folder):
     """An SDXL of one attending up block; returns the folder."""
     torch.manual_seed(3)
     unet = UNet2DConditionModel(
-        sample_size=16,
-        block_out_channels=(8, 16),
-        layers_per_block=1,
-        norm_num_groups=4,
+        sample_size=16, block_out_channels=(8, 16), layers_per_block=1, norm_num_groups=4,
         down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
-        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
-        attention_head_dim=(1, 2),
-        use_linear_projection=True,
-        addition_embed_type="text_time",
-        addition_time_embed_dim=8,
-        projection_class_embeddings_input_dim=8 * 6 + TEXT_WIDTH,
-        cross_attention_dim=2 * TEXT_WIDTH,
-    )
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"), attention_head_dim=(1, 2),
+        use_linear_projection=True, addition_embed_type="text_time", addition_time_embed_dim=8,
+        projection_class_embeddings_input_dim=8 * 6 + TEXT_WIDTH, cross_attention_dim=2 * TEXT_WIDTH,
+    )  # fmt: skip
     scheduler = EulerDiscreteScheduler(
         beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1, timestep_spacing="leading"
     )
@@ -136,30 +123,15 @@ def save_lora(folder, pipeline_class, model_folder):
 def _video_parts(frames, channels, **options):
     """The components of a CogVideoX; channels: of what its transformer reads."""
     vae = AutoencoderKLCogVideoX(
-        block_out_channels=(8, 16, 16),
-        down_block_types=("CogVideoXDownBlock3D",) * 3,
-        up_block_types=("CogVideoXUpBlock3D",) * 3,
-        layers_per_block=1,
-        latent_channels=4,
-        norm_num_groups=4,
-        sample_height=32,
-        sample_width=48,
-        scaling_factor=1.0,
-    )
+        block_out_channels=(8, 16, 16), down_block_types=("CogVideoXDownBlock3D",) * 3,
+        up_block_types=("CogVideoXUpBlock3D",) * 3, layers_per_block=1, latent_channels=4, norm_num_groups=4,
+        sample_height=32, sample_width=48, scaling_factor=1.0,
+    )  # fmt: skip
     transformer = CogVideoXTransformer3DModel(
-        num_attention_heads=2,
-        attention_head_dim=16,
-        in_channels=channels,
-        out_channels=4,
-        time_embed_dim=16,
-        text_embed_dim=TEXT_WIDTH,
-        num_layers=1,
-        sample_width=12,
-        sample_height=8,
-        sample_frames=frames,
-        max_text_seq_length=TEXT_LENGTH,
-        **options,
-    )
+        num_attention_heads=2, attention_head_dim=16, in_channels=channels, out_channels=4, time_embed_dim=16,
+        text_embed_dim=TEXT_WIDTH, num_layers=1, sample_width=12, sample_height=8, sample_frames=frames,
+        max_text_seq_length=TEXT_LENGTH, **options,
+    )  # fmt: skip
     scheduler = CogVideoXDPMScheduler(**STOCK_SCHEDULER)
     texts = {"tokenizer": word_tokenizer(), "text_encoder": t5_tower()}
     return {**texts, "vae": vae, "transformer": transformer, "scheduler": scheduler}
@@ -167,17 +139,10 @@ def _video_parts(frames, channels, **options):
 
 def _clip(kind):
     config = CLIPTextConfig(
-        vocab_size=len(WORDS) + 3,
-        hidden_size=TEXT_WIDTH,
-        intermediate_size=32,
-        projection_dim=TEXT_WIDTH,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=TEXT_LENGTH,
-        pad_token_id=0,
-        bos_token_id=2,
-        eos_token_id=1,
-    )
+        vocab_size=len(WORDS) + 3, hidden_size=TEXT_WIDTH, intermediate_size=32, projection_dim=TEXT_WIDTH,
+        num_hidden_layers=2, num_attention_heads=2, max_position_embeddings=TEXT_LENGTH, pad_token_id=0,
+        bos_token_id=2, eos_token_id=1,
+    )  # fmt: skip
     return kind(config).eval()
 
 

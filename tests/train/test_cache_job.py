@@ -111,6 +111,9 @@ def test_after_a_kill_only_what_is_missing_is_computed(dataset, world, tmp_path)
     assert second["vae"] == CLIPS - 5 and "latents" in after
     assert third["vae"] == 0 and not again
     assert (whole / "latents.bin").read_bytes() == (tmp_path / "cache" / "latents.bin").read_bytes()
+    (whole / "latents.bin").write_bytes((whole / "latents.bin").read_bytes()[:-5])
+    with pytest.raises(ValueError, match="latents.bin is cut off; delete it"):
+        cached(dataset, world, whole)
 
 
 def test_other_weights_or_captions_are_computed_anew(data, dataset, world, tmp_path):

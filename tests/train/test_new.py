@@ -6,6 +6,7 @@ import pytest
 import stock_files as made
 import torch
 from diffusers import CogVideoXTransformer3DModel
+from safetensors.torch import save_file
 
 from animegamer_core.__main__ import main
 from animegamer_core.weights import open_world
@@ -66,6 +67,12 @@ def test_another_mistral_is_a_row_of_the_table(version, rows, src, tmp_path):
     assert engine.tokenizer.strength(0) == size - 17 and engine.llm.model.embed_tokens.weight.shape == (size, 16)
     for table, scale in ((engine.llm.model.embed_tokens.weight, 1), (engine.llm.lm_head.weight, 3)):
         torch.testing.assert_close(table[-1], scale * table[:rows].mean(0), rtol=0.02, atol=1e-5)
+
+
+def test_another_video_model_is_named(src, tmp_path):
+    save_file({"blocks.0.weight": torch.zeros(2, 2)}, next((src / "CogVideoX-2b/transformer").glob("*.safetensors")))
+    with pytest.raises(ValueError, match="has no text projection; expected CogVideoX-2b's transformer"):
+        new_world(find_base(src), tmp_path / "w")
 
 
 def test_the_stages_run_from_a_new_world_and_are_played(downloads, smaller_dataset, tmp_path, capsys):

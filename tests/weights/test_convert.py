@@ -227,7 +227,8 @@ def test_a_malicious_pickle_never_runs(src, decoder_file, tmp_path):
 
 
 def test_truncated_files_and_files_of_another_kind(src, decoder_file, tmp_path):
-    for content in (decoder_file.read_bytes()[:-9], b"<!DOCTYPE html><html>Sign in to download</html>" * 50):
+    whole = decoder_file.read_bytes()
+    for content in (whole[:-9], whole[: len(whole) // 2], b"<!DOCTYPE html><html>Sign in to download</html>" * 50):
         decoder_file.write_bytes(content)
         refuse(src, tmp_path / "w", "mp_rank_00_model_states.pt: torch cannot load it")
 
@@ -236,6 +237,8 @@ def test_truncated_files_and_files_of_another_kind(src, decoder_file, tmp_path):
     ("changes", "match"),
     [
         ({"time_embed__0__weight": None}, "time_embedding.linear_1.weight"),
+        ({"1__attention__dense__matrix_A__0": None}, "has only one of lora_A and lora_B; expected both"),
+        ({"time_embed__0__bias": "a string"}, "something else than tensors under 'module'; expected"),
         ({"new_layer": torch.zeros(2)}, "1 unknown tensor.s.: new_layer; expected the published names only"),
         ({"final_layer__linear__weight": torch.zeros(3, 32)}, "proj_out.weight' has shape .3, 32., .*expects .16, 32."),
     ],
@@ -247,8 +250,9 @@ def test_a_decoder_file_that_does_not_fit(src, decoder_file, tmp_path, changes, 
 
 def test_a_wrong_latest_and_absent_files_are_named(src, decoder_file, tmp_path):
     latest = src / "VDM_Decoder-Qiqi" / "latest"
-    latest.write_text("9")
-    refuse(src, tmp_path / "w", "no such file, though latest says '9'")
+    for stated, says in (("9", "no such file, though latest says '9'"), ("../../etc", "expected a number or")):
+        latest.write_text(stated)
+        refuse(src, tmp_path / "w", says)
     latest.unlink()
     refuse(src, tmp_path / "w", "latest: no such file")
     shutil.rmtree(latest.parent)

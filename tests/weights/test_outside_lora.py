@@ -117,6 +117,7 @@ def test_a_strength_scales_it_and_the_world_is_restored(world, trained, merged, 
     "tensors, says",
     [
         ({"transformer_blocks.0.attn2.to_q.lora_A.weight": (2, 4)}, "is not a LoRA for a linear layer of CogVideoX"),
+        ({}, "has no tensors"),
         ({"proj_out.lora_A.weight": (2, 4)}, "the other matrix of its layer is missing"),
         ({"proj_out.lora_A.weight": (2, 4), "proj_out.lora_B.weight": (9, 2)}, "for a layer of "),
     ],

@@ -1,4 +1,4 @@
-"""The places by day and by night, in each film's style: a far and a near layer, which are cached.
+"""The places by day and by night, in the style of a film: a far and a near layer, which are cached.
 
 Places are drawn in frame coordinates on a canvas larger than the frame, so that the camera can move.
 """
