@@ -57,6 +57,7 @@ GUIDANCE: dict[str, GuidanceSchedule] = {
     "distilled": GuidanceSchedule(lambda fraction: 0.0, one_pass=True),
 }
 SOLVERS = ("dpmpp_2m_sde", "ddim")  # the first is the released scripts'
+EncoderVariant = typing.Literal["mlp", "linear", "addition", "cross_attention"]
 Steps = int | tuple[int, ...]  # a number of steps, evenly spaced, or their timesteps, falling from 999
 
 
@@ -177,7 +178,7 @@ class EncoderSpec:
 
     text: TextEncoderSpec = TextEncoderSpec()
     image: ImageEncoderSpec = ImageEncoderSpec()
-    variant: typing.Literal["mlp", "linear", "addition", "cross_attention"] = "mlp"
+    variant: EncoderVariant = "mlp"
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,9 @@ def tokenizer_folder(t5: Path | None) -> Path | None:
 
 # ---- a published world
 
+TABLE_TOLERANCE = 1e-2  # of positions in -1..1; bfloat16 rounds them by 4e-3
+POSITIONS = "model.diffusion_model.mixins.pos_embed.pos_embedding"
+
 
 def open_published(downloads: Downloads, known: ModelSpec | None = None) -> ForeignParts:
     """Open the downloads that are there. Reads names and shapes only; CheckpointError says what does not fit.
@@ -128,7 +131,9 @@ def open_published(downloads: Downloads, known: ModelSpec | None = None) -> Fore
     if t5 is not None:  # its tokenizer is in no other file
         inside = _has(decoder, "conditioner.embedders.0.")
         parts.add_text_encoder(decoder if inside else open_weights(t5, "t5-v1_1-xxl"))
-    check_parts(parts.sources, parts.build)
+    models = check_parts(parts.sources, parts.build)
+    if decoder is not None:
+        _check_positions(decoder, models["decoder"])
     return parts
 
 
@@ -188,6 +193,20 @@ def _open_vae(parts: ForeignParts, path: Path | None, decoder: TensorSource | No
     else:
         return
     parts.add("vae", MappedSource(source.path, HALF, map_keys(source, table)))
+
+
+def _check_positions(source: TensorSource, decoder: torch.nn.Module) -> None:
+    """CheckpointError unless the published table of positions is the computed one, which replaces it: a decoder for
+    other shots would draw wrongly.
+    """
+    if POSITIONS not in set(source.keys()):
+        return
+    table, computed = source.tensor(POSITIONS).float(), decoder.transformer.patch_embed.pos_embedding
+    if table.shape != computed.shape or not (table - computed).abs().max() <= TABLE_TOLERANCE:  # nor nan
+        raise CheckpointError(
+            f"{source.path}: its table of positions {tuple(table.shape)} is not the one computed for shots of "
+            f"{decoder.spec.decoder.height} x {decoder.spec.decoder.width}; expected the released interpolation"
+        )
 
 
 def _has(source: TensorSource | None, prefix: str) -> bool:

@@ -237,7 +237,7 @@ DECODER = (
     Rule(_FINAL + r"norm_final\." + _WB, r"transformer.norm_out.norm.\1"),
     Rule(_FINAL + r"adaLN_modulation\.1\." + _WB, r"transformer.norm_out.linear.\1"),
     Rule(_FINAL + r"linear\." + _WB, r"transformer.proj_out.\1"),
-    Rule(_DIT + r"mixins\.pos_embed\.pos_embedding", None),  # computed
+    Rule(_DIT + r"mixins\.pos_embed\.pos_embedding", None),  # computed, and compared
     Rule(_PATCH + r"output_mix_layer_norm\." + _WB, None),  # never used at these sizes
     Rule(_PATCH + r"(?:(?:text|ip)_proj\.[02]|(?:txt|ip)_mix_layer_norm)\." + _WB, None),  # the encoder's, see below
     *BESIDE_DECODER,

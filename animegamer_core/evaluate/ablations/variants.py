@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ...game.state import DEFAULT_WINDOW
+from ...spec import EncoderVariant
 from ..world.metrics import ABLATIONS, PAPER
 
 RECONSTRUCTION, GAMES = FAMILIES = ("reconstruction", "games")
@@ -42,7 +43,7 @@ class Variant:
     own: str = ""
     paper: str = ""
     skipped: tuple[str, ...] = ()
-    encoder: str = "mlp"
+    encoder: EncoderVariant = "mlp"
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: NOTHING)
     window: int = DEFAULT_WINDOW
     reads_shots: bool = True
