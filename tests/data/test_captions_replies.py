@@ -29,6 +29,7 @@ PAPER = "'[Number]2[Index]1,3'"
 letters = st.sampled_from("abcdefghijklmnopqrstuvwxyz\u00e9\u00f1")
 word = st.text(letters, min_size=1, max_size=9)
 spaces = st.sampled_from(("", " ", "\n", "\t ", "\r\n\n"))
+marks = spaces | st.sampled_from((": ", "**", " <", ">, "))
 
 
 def phrase(most: int) -> st.SearchStrategy[str]:
@@ -71,8 +72,8 @@ def test_a_valid_caption_reads_as_it_was_meant(caption, gaps, quote, shouted):
     st.sampled_from(("[ID]", "[Index]")),
     st.lists(st.integers(1, 12), unique=True, max_size=12),
     st.sampled_from((",", ", ", " , ")),
-    st.tuples(spaces, spaces, spaces, spaces),
-    st.sampled_from(("", "'", "`")),
+    st.tuples(marks, marks, marks, spaces),
+    st.sampled_from(("", "'", "`", "**")),
 )
 def test_a_valid_matching_reply_reads_as_it_was_meant(number, index, indices, comma, gaps, quote):
     listed = comma.join(map(str, indices or [0]))
