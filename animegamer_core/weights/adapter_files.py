@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..spec import ModelSpec
 
 
+SAFETENSORS = (".safetensors", ".sft")  # what files of safetensors are called
 STAGE = "other"  # what facts name as the stage of such a file
 _ENDINGS = {  # of the names of a layer's tensors: of peft and diffusers, of kohya
     ".lora_A.weight": "down", ".lora_B.weight": "up", ".lora_down.weight": "down", ".lora_up.weight": "up",
@@ -332,7 +333,7 @@ def check_there(path: str | Path) -> None:
     if not path.is_file():
         raise ValueError(f"no adapter file {path}; give a file that a training stage or another LoRA trainer wrote")
     storage.refuse_pointer(path)
-    if path.suffix.lower() != ".safetensors":
+    if path.suffix.lower() not in SAFETENSORS:
         raise ValueError(
             f"{path} is no safetensors file; save its tensors by safetensors.torch.save_file, since other formats can "
             "run programs"
