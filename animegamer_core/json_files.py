@@ -76,10 +76,7 @@ def to_type(value: Any, kind: type[Value], where: str) -> Value:
 
 
 def read_rows(path: Path, kind: type[Value]) -> Iterator[Row]:
-    """The lines of a JSON Lines file that are not blank; none without a file.
-
-    A wrong line has a problem and no value.
-    """
+    """Lines of a JSON Lines file that are not blank, a wrong one with a problem and no value; none if it is missing."""
     if not path.is_file():
         return
     decoder = msgspec.json.Decoder(kind)

@@ -46,10 +46,8 @@ def test_a_table_is_read_line_by_line(tmp_path):
     path.write_bytes(b'{"seed": 1}\n{"seed": "x"}\nnonsense\n{"seed": 4}\n{"seed": 5')
     rows = list(read_rows(path, Turn))
     assert [(row.number, row.value) for row in rows if row.problem is None] == [(1, Turn(1)), (4, Turn(4))]
-    assert [row.problem.split(":")[0].split(" (")[0] for row in rows if row.problem] == [
-        "field seed",
-        *["not JSON"] * 2,
-    ]
+    problems = [row.problem.split(":")[0].split(" (")[0] for row in rows if row.problem]
+    assert problems == ["field seed", "not JSON", "not JSON"]
     assert list(read_rows(Path("nowhere"), Turn)) == []
 
 

@@ -125,9 +125,8 @@ def _scale(path: Path, config: Mapping[str, typing.Any], layer: str, rank: int, 
     if alpha is None:
         own = config.get("alpha_pattern") or {}
         try:
-            fit = [
-                key for key in own if re.match(rf"(.*\.)?({key})$", layer)
-            ]  # as in peft, whose names may have a prefix
+            # As in peft, whose names may have a prefix.
+            fit = [key for key in own if re.match(rf"(.*\.)?({key})$", layer)]
             key = next(iter(fit or [key for key in own if re.match(f"{key}$", f"transformer.{layer}")]), "lora_alpha")
         except re.error as error:
             raise CheckpointError(f"{path}: alpha_pattern has no valid regular expression ({error})") from error
