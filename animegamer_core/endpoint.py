@@ -24,13 +24,12 @@ if TYPE_CHECKING:
 KEY, NO_KEY = "OPENAI_API_KEY", "none"
 VARIED = 0.7  # temperature of every attempt after the first, which would otherwise repeat its reply
 JPEG_QUALITY = 92
-LARGEST_SEED = 2**31 - 1  # what every service takes
 BAD_GATEWAY = 502  # status of an error that states none
 _SAID = (None, "text", "output_text")  # types of those parts of a reply that are no thoughts
 _SHOWN = 600  # characters of a service's own message that are shown
 _FINAL = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)  # statuses that the next question would get too
 _NEVER_OPTIONS = (401, 402, 403, 408, 429)  # statuses of errors that are about no option
-_OPTIONS = ("max_tokens", "max_completion_tokens", "temperature", "seed")  # that some models refuse
+_OPTIONS = ("max_tokens", "max_completion_tokens", "temperature")  # that some models refuse
 _PROBLEMS = {  # by the reason why a reply ended
     "content_filter": "the service refused to describe the pictures",
     "length": "the reply was cut off at the token limit",
@@ -55,14 +54,10 @@ class Cancelled(CaptionerUnavailable):
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt about pictures, which it calls Image-1, Image-2 and so on.
-
-    seed: for services that can repeat a reply.
-    """
+    """A prompt about pictures, which it calls Image-1, Image-2 and so on."""
 
     text: str
     pictures: tuple[Image.Image, ...] = ()
-    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -149,7 +144,7 @@ class EndpointModel:
             except self._openai.APIStatusError as error:
                 refused = _refused(error, options)
                 if not refused:
-                    raise self._refusal(error.status_code, error.body or error.message) from error
+                    raise self._refusal(error.status_code, _said(error.response)) from error
                 self._refused.add(refused)
                 options = self._options(question, attempt)
             except self._openai.APIConnectionError as error:  # a timeout too
@@ -162,8 +157,6 @@ class EndpointModel:
         # Newer models of OpenAI take the second name only.
         limit = "max_completion_tokens" if "max_tokens" in self._refused else "max_tokens"
         options[limit] = self.settings.max_tokens
-        if question.seed is not None:
-            options["seed"] = (question.seed + attempt) % LARGEST_SEED
         return {name: value for name, value in options.items() if name not in self._refused}
 
     def _reply(self, answer: Any) -> Reply:
@@ -174,17 +167,25 @@ class EndpointModel:
                 "usually ends in /v1"
             )
         message, usage = answer.choices[0].message, answer.usage
-        text = _text_of(message.content)
+        # Some versions of vLLM take the reply of a model that does not think for its thoughts.
+        text = _text_of(message.content) or _text_of(getattr(message, "reasoning_content", None))
         problem = _PROBLEMS.get(answer.choices[0].finish_reason, "" if text else "the answer has no text")
         if getattr(message, "refusal", None):
             problem = _PROBLEMS["content_filter"]
         return Reply(text, problem, getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None))
 
-    def _refusal(self, status: object, said: object) -> CaptionerError:
+    def _refusal(self, status: int, said: str) -> CaptionerError:
         kind = CaptionerUnavailable if status in _FINAL else CaptionerError
-        text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
-        shown = clean_text(text.replace(self._key, "***"))[:_SHOWN]  # one line, without the key
+        shown = clean_text(said.replace(self._key, "***"))[:_SHOWN]  # one line, without the key
         return kind(f"{self.name} at {self.settings.url} refused the request (status {status}): {shown}")
+
+
+def _said(response: Any) -> str:
+    """The body of an answer; in JSON, letters that are not of ASCII as themselves."""
+    try:
+        return json.dumps(response.json(), ensure_ascii=False)
+    except ValueError:
+        return response.text
 
 
 def _state_error(response: Any) -> None:
@@ -195,11 +196,10 @@ def _state_error(response: Any) -> None:
     if response.status_code != 200:
         return
     try:
-        body = json.loads(response.read())
-    except ValueError:
-        return  # a page, which is no completion
-    body = _first(body)
-    choice = _first(body.get("choices") or [{}])
+        body = _first(json.loads(response.read()))
+        choice = _first(body.get("choices") or [{}])
+    except (ValueError, AttributeError):
+        return  # a page or a plain value, which is no completion
     error = _first(body.get("error") or body.get("errors") or choice.get("error"))
     if error or choice.get("finish_reason") == "error" or not choice.get("message"):
         code = str((error if isinstance(error, Mapping) else body).get("code"))
@@ -216,7 +216,7 @@ def _refused(error: Any, options: Mapping[str, Any]) -> str | None:
     error. Other threads may have found the same meanwhile, so it is looked for among what this question had."""
     if error.status_code in _NEVER_OPTIONS:
         return None
-    named = [name for name in _OPTIONS if name in options and name in str(error.body)]
+    named = [name for name in _OPTIONS if name in options and name in error.response.text]
     return error.param if error.param in options else next(iter(named), None)
 
 

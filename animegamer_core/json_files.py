@@ -18,7 +18,7 @@ from .messages import shortened
 
 Value = TypeVar("Value")
 _ERRORS = (msgspec.DecodeError, ValueError, RecursionError)  # ValueError: not UTF-8
-BOM = codecs.BOM_UTF8  # which Notepad, Excel and PowerShell put before a text
+_WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # marks of what PowerShell 5 writes by `>`
 _WORDS = {
     "object": "an object", "array": "a list", "str": "a text", "int": "a whole number", "float": "a number",
     "bool": "true or false", "null": "nothing",
@@ -46,10 +46,23 @@ def read_json(path: Path, kind: type[Value]) -> Value:
     return parse_json(data, kind, str(path))
 
 
+def unmarked(data: bytes) -> bytes:
+    """A text without the byte order mark that Windows' programs put before it; one in UTF-16 as UTF-8."""
+    return data.decode("utf-16", "replace").encode() if data.startswith(_WIDE) else data.removeprefix(codecs.BOM_UTF8)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file that people edit; ValueError if it is in another encoding than UTF-8 or UTF-16."""
+    try:
+        return unmarked(path.read_bytes()).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 text; save it as UTF-8") from error
+
+
 def parse_json(data: bytes | str, kind: type[Value], where: str) -> Value:
     """The value of a JSON text. JsonError names `where` and the field that is not of its type."""
     try:
-        return msgspec.json.decode(data.removeprefix(BOM) if isinstance(data, bytes) else data, type=kind)
+        return msgspec.json.decode(unmarked(data) if isinstance(data, bytes) else data, type=kind)
     except _ERRORS as error:
         raise JsonError(f"{where}: {_in_words(error)}") from error
 
@@ -63,22 +76,17 @@ def to_type(value: Any, kind: type[Value], where: str) -> Value:
 
 
 def read_rows(path: Path, kind: type[Value]) -> Iterator[Row]:
-    """The lines of a JSON Lines file that are not blank, one at a time; none without a file.
-
-    A wrong line has a problem and no value.
-    """
+    """Lines of a JSON Lines file that are not blank, a wrong one with a problem and no value; none if it is missing."""
     if not path.is_file():
         return
     decoder = msgspec.json.Decoder(kind)
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            line = line.removeprefix(BOM) if number == 1 else line
-            if not line.strip():
-                continue
-            try:
-                yield Row(number, decoder.decode(line), None)
-            except _ERRORS as error:
-                yield Row(number, None, _in_words(error))
+    for number, line in enumerate(unmarked(path.read_bytes()).split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield Row(number, decoder.decode(line), None)
+        except _ERRORS as error:
+            yield Row(number, None, _in_words(error))
 
 
 def _in_words(error: Exception) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..animegamer_core.messages import shell_word
 from ..animegamer_core.spec import PROGRAM
 from ..animegamer_core.weights import CheckpointError, open_world
-from ..animegamer_core.weights.adapter_files import fits_decoder
+from ..animegamer_core.weights.adapter_files import SAFETENSORS, fits_decoder
 from ..animegamer_core.weights.downloads import ANIMEGAMER, COGVIDEO, MISTRAL, find_downloads
 from ..animegamer_core.weights.fetch import missing_pieces, missing_text
 from ..animegamer_core.weights.parts import PLAY_PARTS
@@ -131,12 +131,13 @@ def _worlds() -> dict[str, Path]:
 
 def _loras() -> dict[str, Path]:
     roots = [root / LORAS for root in reversed(model_folders())]  # of equal names the first folder wins
-    return {path.relative_to(root).as_posix(): path for root in roots for path in root.rglob("*.safetensors")}
+    found = ((path.relative_to(root), path) for root in roots for path in root.rglob("*.s*"))
+    return {name.as_posix(): path for name, path in found if path.suffix in SAFETENSORS}
 
 
 def _usual_loras() -> dict[str, Path]:
     """Name in the list -> file of ComfyUI's usual folder; one of ours with that name goes first."""
-    found = {f"{USUAL}{name}": path for name, path in lora_files().items() if path.suffix == ".safetensors"}
+    found = {f"{USUAL}{name}": path for name, path in lora_files().items() if path.suffix in SAFETENSORS}
     return {name: path for name, path in found.items() if name not in _loras()}
 
 

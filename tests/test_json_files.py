@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from animegamer_core.json_files import JsonError, read_json, read_rows
+from animegamer_core.json_files import JsonError, read_json, read_rows, read_text
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ def test_a_table_is_read_line_by_line(tmp_path):
     path.write_bytes(b'{"seed": 1}\n{"seed": "x"}\nnonsense\n{"seed": 4}\n{"seed": 5')
     rows = list(read_rows(path, Turn))
     assert [(row.number, row.value) for row in rows if row.problem is None] == [(1, Turn(1)), (4, Turn(4))]
-    assert [row.problem.split(":")[0].split(" (")[0] for row in rows if row.problem] == [
-        "field seed",
-        *["not JSON"] * 2,
-    ]
+    problems = [row.problem.split(":")[0].split(" (")[0] for row in rows if row.problem]
+    assert problems == ["field seed", "not JSON", "not JSON"]
     assert list(read_rows(Path("nowhere"), Turn)) == []
 
 
 def test_what_editors_add_to_a_file_is_passed_over(tmp_path):
     path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'\xef\xbb\xbf{"seed": 1}\r\n\r\n  \n{"seed": 2}\r\n')
-    assert [(row.number, row.value.seed) for row in read_rows(path, Turn)] == [(1, 1), (4, 2)]
-    path.write_bytes(b'\xef\xbb\xbf\r\n{"seed": 1}\r\n')
-    assert read_json(path, Turn).seed == 1
+    for encoding in ("utf-8-sig", "utf-16"):  # Notepad and Excel write the one, PowerShell 5 the other
+        path.write_text('{"seed": 1}\n\n  \n{"seed": 2}\n', encoding, newline="\r\n")
+        assert [(row.number, row.value.seed) for row in read_rows(path, Turn)] == [(1, 1), (4, 2)]
+        assert read_text(path).split()[1] == "1}"
+        path.write_text('\n{"seed": 1}\n', encoding, newline="\r\n")
+        assert read_json(path, Turn).seed == 1

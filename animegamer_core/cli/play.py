@@ -18,6 +18,7 @@ from ..game.director import SUGGESTIONS, Proposal
 from ..game.life import PUBLISHED_RULES
 from ..game.recall import MEMORIES, chosen_memory, turn_name
 from ..game.state import GameSession, MotionScope, MotionTable, check_length, read_instructions, scope_name
+from ..json_files import read_text
 from ..media.soundtrack import read_sound
 from ..messages import shortened
 from ..runtime.device import choose_device
@@ -229,11 +230,7 @@ class Play(Drawing):
 
 def read_game(path: Path) -> tuple[str, ...]:
     """The instructions of a UTF-8 file; ValueError if it is something else or has none."""
-    try:
-        instructions = read_instructions(path.read_text(encoding="utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 text; save the instructions as UTF-8, one per line") from error
-    if not instructions:
+    if not (instructions := read_instructions(read_text(path))):
         raise ValueError(f"{path}: no instructions in this file; write one per line")
     return instructions
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from ..files import is_plain_name
 from ..game.life import MOTION, STATS, Values
 from ..game.state import Instruction, clean_text
+from ..json_files import read_text
 from ..messages import quoted
 from .captions.replies import LONGEST_WORDS, why_unfit
 from .records import first_problems
@@ -82,12 +83,8 @@ class BenchmarkGame:
 
 
 def read_benchmark(path: Path) -> tuple[BenchmarkGame, ...]:
-    """The games of a file; BenchmarkError names the file and every wrong line."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise BenchmarkError(f"{path} is not a UTF-8 text file ({error.reason}); save it as UTF-8") from error
-    return parse_benchmark(text, str(path))
+    """The games of a file; BenchmarkError names the file and every wrong line, ValueError one that is no text."""
+    return parse_benchmark(read_text(path), str(path))
 
 
 def parse_benchmark(text: str, source: str = "the benchmark") -> tuple[BenchmarkGame, ...]:

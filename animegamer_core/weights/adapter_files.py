@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..spec import ModelSpec
 
 
+SAFETENSORS = (".safetensors", ".sft")  # what files of safetensors are called
 STAGE = "other"  # what facts name as the stage of such a file
 _ENDINGS = {  # of the names of a layer's tensors: of peft and diffusers, of kohya
     ".lora_A.weight": "down", ".lora_B.weight": "up", ".lora_down.weight": "down", ".lora_up.weight": "up",
@@ -124,9 +125,8 @@ def _scale(path: Path, config: Mapping[str, typing.Any], layer: str, rank: int, 
     if alpha is None:
         own = config.get("alpha_pattern") or {}
         try:
-            fit = [
-                key for key in own if re.match(rf"(.*\.)?({key})$", layer)
-            ]  # as in peft, whose names may have a prefix
+            # As in peft, whose names may have a prefix.
+            fit = [key for key in own if re.match(rf"(.*\.)?({key})$", layer)]
             key = next(iter(fit or [key for key in own if re.match(f"{key}$", f"transformer.{layer}")]), "lora_alpha")
         except re.error as error:
             raise CheckpointError(f"{path}: alpha_pattern has no valid regular expression ({error})") from error
@@ -333,7 +333,7 @@ def check_there(path: str | Path) -> None:
     if not path.is_file():
         raise ValueError(f"no adapter file {path}; give a file that a training stage or another LoRA trainer wrote")
     storage.refuse_pointer(path)
-    if path.suffix.lower() != ".safetensors":
+    if path.suffix.lower() not in SAFETENSORS:
         raise ValueError(
             f"{path} is no safetensors file; save its tensors by safetensors.torch.save_file, since other formats can "
             "run programs"

@@ -158,15 +158,15 @@ def check_that_lora_files_change_only_their_model():
     from animegamer_pack.animegamer_core.weights.adapter_files import save_adapter
     from animegamer_pack.animegamer_core.weights.adapters import with_adapters
 
-    path = BASE / "models" / "animegamer" / "loras" / "mine" / "brighter.safetensors"
+    path = BASE / "models" / "animegamer" / "loras" / "mine" / "brighter.sft"
     path.parent.mkdir(parents=True, exist_ok=True)
     world = worlds.find_world("toybox")
     plain = GameModel(world)
     weight = plain.engine().project_in[0].bias.detach().clone()
     config = StageConfig(trainable=(r"engine\.project_in\..+",))
     save_adapter(path, "predict", config, {"engine.project_in.0.bias": weight + 1}, {})
-    assert worlds.lora_names() == ["none", "mine/brighter.safetensors"]
-    found = worlds.find_lora("mine/brighter.safetensors")
+    assert worlds.lora_names() == ["none", "mine/brighter.sft"]
+    found = worlds.find_lora("mine/brighter.sft")
     whole, half = (GameModel(with_adapters(world, ((str(found), strength),))) for strength in (1.0, 0.5))
     prints = {value.world.fingerprint for value in (plain, whole, half)}
     moved = [float((value.engine().project_in[0].bias - weight).detach().mean()) for value in (whole, half)]
@@ -191,11 +191,11 @@ def check_that_lora_files_of_comfyuis_own_folder_change_the_decoder():
     layer = GameModel(world).decoder().transformer.transformer_blocks[0].attn1.to_q
     (rows, columns), every = layer.weight.shape, torch.eye(layer.in_features).to(layer.weight)
     before = layer(every).detach()
-    for name, outputs, inputs in (("anime/line.safetensors", rows, columns), ("of 5B.safetensors", 3072, 3072)):
+    for name, outputs, inputs in (("anime/line.sft", rows, columns), ("of 5B.safetensors", 3072, 3072)):
         halves = {"A": torch.ones(1, inputs), "B": torch.ones(outputs, 1)}
         target = "transformer.transformer_blocks.0.attn1.to_q"
         save_file({f"{target}.lora_{half}.weight": value for half, value in halves.items()}, folder / name)
-    name = "loras/anime/line.safetensors"
+    name = "loras/anime/line.sft"
     listed = [item for item in worlds.lora_names() if item.startswith("loras/")]
     assert listed == [name, "loras/of 5B.safetensors"] and worlds.lora_version(name)
     model = GameModel(with_adapters(world, ((str(worlds.find_lora(name)), 0.5),)))

@@ -89,6 +89,7 @@ def test_a_refused_key_or_account_stops_the_run_and_shows_no_key(stub, refusal):
         Answer(body={"object": "error", "message": "请用投影器启动", "code": 400}),
         Answer(body={"detail": [{"loc": ["body"], "msg": "请用投影器启动"}]}, code=422),
         Answer(body={"error": {"message": "-", "metadata": {"raw": '{"error": {"message": "请用投影器启动"}}'}}}),
+        Answer(body={"error": True, "message": "请用投影器启动"}),
         Answer(body=[{"error": {"code": 400, "message": "请用投影器启动"}}]),
         Answer(body={"choices": None, "base_resp": {"status_code": 1, "status_msg": "请用投影器启动"}}),
         Answer(body={"choices": [{"message": {"content": None}, "error": {"message": "请用投影器启动"}}]}),
@@ -100,33 +101,33 @@ def test_the_reason_that_a_service_gives_is_shown(stub, refusal):
 
 
 def test_options_that_a_model_refuses_are_found_once_for_all_threads():
-    def strict(asked):
-        for name in ("temperature", "max_tokens", "max_completion_tokens", "seed"):
-            if name in asked.body:
-                return name
-        return CAPTION
-
     class Strict(StubEndpoint):
         def take(self, asked):
-            behaviour, refused = super().take(asked), strict(asked)
-            code = {"seed": 200, "temperature": 404}.get(refused, 422)  # an error in a 200 is one of the request too
-            return behaviour if refused == CAPTION else refusal(code, message=f"{refused}: extra input not permitted")
+            behaviour, options = super().take(asked), ("temperature", "max_tokens", "max_completion_tokens")
+            refused = next((name for name in options if name in asked.body), None)
+            # An error in a 200 is one of the request too.
+            code = {"max_completion_tokens": 200, "temperature": 404}.get(refused, 422)
+            return refusal(code, message=f"{refused}: extra input not permitted") if refused else behaviour
 
-    with Strict(lambda asked: CAPTION) as stub:
+    with Strict(lambda asked: CAPTION) as stub, ThreadPoolExecutor(4) as pool:
         shared = model(stub, retries=0)
-
-        def one(number: int) -> str:
-            return shared.answer(Question("?", seed=number), 1, threading.Event()).text
-
-        with ThreadPoolExecutor(4) as pool:
-            assert list(pool.map(one, range(12))) == [CAPTION] * 12
+        replies = pool.map(lambda number: shared.answer(Question(f"{number}?"), 1, threading.Event()).text, range(12))
+        assert list(replies) == [CAPTION] * 12
         assert all(set(asked.body) == {"model", "messages"} for asked in stub.asks[-8:])
 
 
-def test_a_reply_in_parts_is_read_without_thoughts(stub):
+def test_a_plain_value_is_no_completion(stub):
+    for body in ("the server is up", []):
+        with pytest.raises(CaptionerError, match="check the url"):
+            ask(stub, [Answer(body=body)], retries=0)
+
+
+def test_a_reply_is_read_without_thoughts(stub):
     parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": CAPTION}]
     for content in (parts, {"type": "output_text", "text": CAPTION}, [CAPTION]):
         assert ask(stub, [Answer(content)]).text == CAPTION
+    mistaken = {"message": {"content": None, "reasoning_content": CAPTION}, "finish_reason": "stop"}
+    assert ask(stub, [Answer(body={"choices": [mistaken]})]).text == CAPTION
 
 
 def test_a_url_has_no_password():

@@ -19,8 +19,9 @@ SPAN = {
     "adverbs": {"1": "barely", "2": "slowly", "3": "calmly", "4": "quickly", "5": "wildly"},
     "stats": {"social": 1, "entertainment": 0, "stamina": -1},
 }
-SECOND = {**SPAN, "start": 10.0, "end": 20.0, "character": "Tombo , Kiki", "adverb": "gladly"}
+SECOND = {**SPAN, "start": 10.0, "end": 20.0, "character": "Tombo , Kiki & Jiji and Ursula", "adverb": "gladly"}
 del SECOND["adverbs"]
+NAMES = ("Tombo", "Kiki", "Jiji", "Ursula")
 
 
 def sidecar(folder, *spans):
@@ -44,14 +45,14 @@ def test_a_clip_is_captioned_by_the_span_that_it_lies_in(tmp_path):
     first, second, third = report.records
     assert first.character == ("Kiki", "Jiji") and first.adverb == "barely" and second.adverb == "wildly"
     assert first.background == "night harbour town" and first.stats == SPAN["stats"]
-    assert third.character == ("Tombo", "Kiki") and third.adverb == "gladly" and third.captioned
+    assert third.character == NAMES and third.adverb == "gladly" and third.captioned
     assert report.captioned == 3 and "requests" not in report.text
 
 
 def test_the_span_that_covers_at_least_half_of_a_clip_counts_and_the_first_of_two_halves(tmp_path):
     report = run(tmp_path, [record(8.9), record(9.0), record(9.1), record(19.0), record(19.1), record(0.0, film="x")])
     names = {clip.start: clip.character for clip in report.records}
-    assert names == {8.9: ("Kiki", "Jiji"), 9.0: ("Kiki", "Jiji"), 9.1: ("Tombo", "Kiki"), 19.0: ("Tombo", "Kiki")}
+    assert names == {8.9: ("Kiki", "Jiji"), 9.0: ("Kiki", "Jiji"), 9.1: NAMES, 19.0: NAMES}
     reasons = {
         item.record.film + str(item.record.start): item.reason for item in read_table(tmp_path / SET_ASIDE, SetAside)
     }

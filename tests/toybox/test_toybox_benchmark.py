@@ -70,8 +70,8 @@ def test_names_are_file_names_and_belong_to_one_game(text, expected):
 
 
 def test_a_file_that_is_no_text_is_named(tmp_path):
-    (tmp_path / "games.txt").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BenchmarkError, match="games.txt is not a UTF-8 text file"):
+    (tmp_path / "games.txt").write_bytes("caf\xe9".encode("latin-1"))
+    with pytest.raises(ValueError, match="games.txt: not UTF-8 text"):
         read_benchmark(tmp_path / "games.txt")
 
 

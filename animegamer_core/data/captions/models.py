@@ -7,6 +7,7 @@ stats}. adverbs: {level 1..5: word}. stats: {name: change in units}.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -156,8 +157,9 @@ class Span(msgspec.Struct, forbid_unknown_fields=True):
     @property
     def names(self) -> tuple[str, ...]:
         """The characters, the main one first."""
-        given = [self.character] if isinstance(self.character, str) else self.character
-        return tuple(map(clean_text, ",".join(given).split(",")))
+        if isinstance(self.character, str):  # people join names in a text; in a list, "Tom & Jerry" may be one
+            return tuple(map(clean_text, re.split(r",|&| and ", self.character)))
+        return tuple(map(clean_text, ",".join(self.character).split(",")))
 
     @property
     def by_level(self) -> dict[str, str]:

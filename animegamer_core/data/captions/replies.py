@@ -27,7 +27,10 @@ _MOVEMENT = (
     "Level 5: very large and intense movement."
 )
 _MOST_WORDS = {"S": 3, "MD": 12, "EV": 4, "MA": 2}  # by tag, in the order of a caption; the stats follow
-_MATCHING = re.compile(r"\[Num(?:ber)?\]\s*([0-9]{1,3})\s*\[(?:ID|Index)\]\s*([0-9]{1,3}(?: ?, ?[0-9]{1,3})*)(?!\d)")
+_GAP = r"[\s:*<>,]*"  # also marks that models put between the parts
+_MATCHING = re.compile(
+    rf"\[Num(?:ber)?\]{_GAP}([0-9]{{1,3}}){_GAP}\[(?:ID|Index)\]{_GAP}([0-9]{{1,3}}(?: ?, ?[0-9]{{1,3}})*)(?!\d)"
+)
 # Latin letters, digits, spaces, commas, apostrophes, hyphens
 _PLAIN = re.compile(r"[a-z0-9\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f ,'\u2019-]*")
 # Thoughts before a reply, marks of a chat template and tags around it, as servers and models leave them.

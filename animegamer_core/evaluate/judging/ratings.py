@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...files import make_folder, replacing
-from ...json_files import read_json
+from ...json_files import read_json, read_text
 from ...weights.storage import write_json
 from ..estimates import DRAWS, FEW, Estimate
 from ..world.metrics import SOURCE
@@ -84,7 +84,7 @@ def read_study(out: Path) -> tuple[list[str], dict[str, NDArray[np.int64]]]:
         raise ValueError(f"{out}: no study here (no {KEY}); give the --out folder of `evaluate raters`")
     key = read_json(out / KEY, dict)
     agents, orders = key["agents"], key["orders"]
-    text = (out / CSV).read_text(encoding="utf-8-sig")
+    text = read_text(out / CSV)
     delimiter = next((mark for mark in ",;\t" if text.startswith(f"rater{mark}")), ",")
     reader = csv.DictReader(text.splitlines(), delimiter=delimiter)
     lines = {(line.get("rater"), line.get("game"), line.get("criterion")): line for line in reader}
