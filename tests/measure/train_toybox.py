@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--cards", nargs="+", default=["cpu"], help="one or two devices")
     parser.add_argument("--until", nargs=3, type=float, default=(480, 1160, 1500))
     parser.add_argument("--batch", nargs=2, type=int, default=(512, 128), help="windows a step; clips a step and card")
-    parser.add_argument("--engine", type=Path, help="weights of an engine to go on with, instead of random ones")
+    parser.add_argument("--go-on", action="store_true", help="train the shipped engine on, not one of random weights")
     parser.add_argument("--drawing", type=int, default=max(1, (os.cpu_count() or 1) - 6), help="processes that draw")
     parser.add_argument("--quick", action="store_true", help="a few games and steps, to test the program")
     parser.add_argument("--role", help=argparse.SUPPRESS)
@@ -139,7 +139,7 @@ class Run:
     def __init__(self, args: argparse.Namespace, rank: int) -> None:
         self.work, self.quick, self.rank, self.cards = args.work, args.quick, min(rank, len(args.cards) - 1), args.cards
         self.device, self.drawing, self.batch = args.cards[self.rank], args.drawing, args.batch
-        self.engine = args.engine
+        self.go_on = args.go_on
         self.ends = args.until
         self.clips, self.pictures = QUICK if args.quick else (CLIPS, PICTURES)
         self.couples = 4 if args.quick else COUPLES
@@ -322,9 +322,8 @@ def engine(run: Run) -> None:
     """Train the engine on the pictures so far, and print its error in games that it never saw."""
     parts, end = WorldParts.load(run.world), run.ends[0]
     torch.manual_seed(0)
-    parts = replace(parts, engine=GameEngine(run.world.spec, parts.engine.tokenizer, parts.engine.profile))
-    if run.engine:
-        parts.of("engine").load_state_dict(load_file(run.engine))
+    if not run.go_on:
+        parts = replace(parts, engine=GameEngine(run.world.spec, parts.engine.tokenizer, parts.engine.profile))
     change = {"batch": 4 if run.quick else run.batch[0], "lr": 1.5e-3}
     config = replace(stage_config("predict"), **(FULL.changes["predict"] | change))
     data = Pictures(run, parts)
