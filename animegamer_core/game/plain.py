@@ -155,8 +155,8 @@ def _who(
     here = [name for find, name in people if find.clause == clause]
     others = [*here, *(name for _, name in people)]
     if not named:
-        by = ("for", "by", "from") if done else ("for", "by", "from", "", *(() if act.company else ("with",)))
-        agents = [name for find, name in people if find.by in by]
+        friend = "with" if act.company else None  # "now with Bolt": a hug's friend, but the one who dances
+        agents = [name for find, name in people if find.by in ("for", "by", "from") or not done and find.by != friend]
         named = [*agents, *(name for name in recent if name not in here), *others, *words.characters][:1]
     if act.company and len(set(named)) == 1:
         tried = [name for name in words.characters if words.tried(named[0], name)]

@@ -59,6 +59,7 @@ def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
     assert ": Nori; Motion: steadily wave hello; Background: day street" in read("he waves", COUPLE).instruction
     assert "Character: Nori, Pico; Motion: gently hug" in read("now with Pico instead of Beni", COUPLE).instruction
     assert "Character: Bolt;" in read("the same with Bolt").instruction
+    assert "Character: Pico;" in read("back to Pico").instruction
     assert read("again", COUPLE).instruction == COUPLE[1].replace("softly", "gently")
     assert "Character: Nori, Beni;" in read("Nori talks to his friend", COUPLE).instruction
 
