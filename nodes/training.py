@@ -194,8 +194,9 @@ def _train(
 
 def _place(stage: str, plan: Mapping[str, int]) -> Json:
     """Where a stage stands among those that its node trains: its number, and the steps before it and of all."""
-    number, before = [*plan].index(stage), sum([*plan.values()][: [*plan].index(stage)])
-    return {"steps": plan[stage], "number": number + 1, "stages": len(plan), "before": before, "of": sum(plan.values())}
+    steps, index = [*plan.values()], [*plan].index(stage)
+    before, of = sum(steps[:index]), sum(steps)
+    return {"steps": steps[index], "number": index + 1, "stages": len(steps), "before": before, "of": of}
 
 
 def dataset_folders() -> dict[str, Path]:
