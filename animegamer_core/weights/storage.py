@@ -137,7 +137,7 @@ class SafetensorsSource(TensorSource):
     """The tensors of safetensors files; those in 8 bits (see `in_8_bits`) are read as what they stand for."""
 
     def __init__(self, *files: Path) -> None:
-        """CheckpointError for a file that cannot be read."""
+        """CheckpointError for a file that cannot be read, or whose 8-bit numbers have no scales."""
         import torch
 
         tensors, self.metadata, self._scales = {}, {}, {}
@@ -146,6 +146,8 @@ class SafetensorsSource(TensorSource):
             self.metadata |= handle.metadata() or {}
             tensors |= {key: handle.get_tensor(key) for key in handle.keys()}  # noqa: SIM118  a handle is no mapping
         for key in [key for key, tensor in tensors.items() if tensor.dtype == torch.int8]:
+            if f"{key}.scale" not in tensors:
+                raise CheckpointError(f"{files[0]}: {key!r} is int8 without {key}.scale; expected floats")
             self._scales[key] = tensors.pop(f"{key}.scale")
         super().__init__(files[0], files, tensors)
 

@@ -107,6 +107,10 @@ def test_weights_in_8_bits(tmp_path, tiny_tokenizer):
         error = (loaded.state_dict()[name] - value).abs()
         assert (error <= 0.501 * step + 5e-4 * value.abs() + 1e-7).all(), name  # the last two: rounding to fp16
     loaded.predict((), "Character: Momo; Motion: run; Background: day park.")
+    del stored[f"{matrix}.scale"]
+    save_file(stored, foreign := tmp_path / "foreign.safetensors")
+    with pytest.raises(CheckpointError, match=f"foreign.safetensors: '{matrix}' is int8 without {matrix}.scale"):
+        storage.SafetensorsSource(foreign)
 
 
 def test_a_value_too_large_for_the_file_is_refused(tmp_path, tiny_decoder):
