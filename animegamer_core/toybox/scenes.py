@@ -50,13 +50,14 @@ def _truth(scene: Scene, head: str) -> str:
 
 
 def probe_scene(seed: int) -> Scene:
-    """A scene to train probes on: everything is chosen uniformly and independently.
+    """A scene to train probes on: half of them show two characters, everything else is chosen uniformly.
 
     This includes pairs that are kept out of the world's training, which probes that never saw them could not judge
     fairly. No game has the scene's seed.
     """
     rng = random.Random(f"toybox/probe/{seed}")
-    character, motion = rng.choice(tuple(CHARACTERS)), rng.choice(tuple(MOTIONS))
+    character, together = rng.choice(tuple(CHARACTERS)), rng.random() < 0.5
+    motion = rng.choice([name for name, row in MOTIONS.items() if row.partner == together])
     others = [name for name in CHARACTERS if name != character]
     prop = rng.choice(PROPS) if rng.random() < PROP_FRACTION else None
     low, high = AMPLITUDES

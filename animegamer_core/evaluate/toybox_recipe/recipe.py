@@ -57,7 +57,7 @@ _VAE: dict[str, Any] = {
 FULL = Recipe(
     dataset_games=DatasetGames(games=1900, held_out=24, unmatched_adverbs=0.8),
     engine_games=DatasetGames(games=20_000, held_out=24),
-    probes=ProbeRecipe(clips=4800, steps=1800, control_steps=300),
+    probes=ProbeRecipe(clips=12_000, steps=3600, control_steps=300),
     calibrated_on=16,
     changes={
         "vae": {**_VAE, "trainable": (r"^decoder\.vae\.(encoder|decoder)\.",), "steps": 6000, "batch": 32, "lr": 4e-4},
