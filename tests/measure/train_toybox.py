@@ -6,7 +6,8 @@ The recipe (`animegamer_core.toybox.build`) draws its games first and trains on 
 games, the engine learns on the first card from pictures as they come, and the decoder on the last one from clips; from
 the first time on, both cards train the decoder, on predictions too; then it is distilled, new probes are trained, and
 the new world, in WORK/world, is calibrated. The shipped Toybox's VAE and encoder stay; its decoder is the start.
-`--until`: seconds since the start at which engine, decoder and distillation end. Every part logs into WORK/log and
+`--until`: seconds since the start at which engine, decoder and distillation end; with 0 for the engine, the shipped one
+stays. Probes are trained if the shipped ones are not those of the recipe. Every part logs into WORK/log and
 saves into WORK, the decoder every three minutes. Not collected by pytest.
 """
 
@@ -27,7 +28,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -55,6 +56,7 @@ from animegamer_core.toybox.calibration import uncalibrated_table  # noqa: E402
 from animegamer_core.toybox.dataset import OPENINGS, DatasetGames, _record, _with_adverb  # noqa: E402
 from animegamer_core.toybox.drawing.draw import draw_frame, draw_shot  # noqa: E402
 from animegamer_core.toybox.games import sample_game  # noqa: E402
+from animegamer_core.toybox.probes import read_card  # noqa: E402
 from animegamer_core.toybox.world import Scene  # noqa: E402
 from animegamer_core.train import trainer as trainer_module  # noqa: E402
 from animegamer_core.train.engine_learner import EngineLearner, PromptTable, add_predictions  # noqa: E402
@@ -73,7 +75,7 @@ from animegamer_core.train.training_data import (  # noqa: E402
 )
 from animegamer_core.weights import open_world  # noqa: E402
 
-CLIPS, PICTURES = DatasetGames(6000, 0, first=40_000, unmatched_adverbs=0.8), DatasetGames(20_000, 60, first=100_000)
+CLIPS, PICTURES = DatasetGames(3000, 0, first=40_000, unmatched_adverbs=0.8), DatasetGames(20_000, 60, first=100_000)
 QUICK = DatasetGames(4, 0, first=40_000, unmatched_adverbs=0.8), DatasetGames(12, 4, first=100_000)
 COUPLES = 60  # games of two turns that the engine is checked on: couples of two films, which training never shows
 SHARD = 24  # games in a file of latents
@@ -201,7 +203,7 @@ def draw(run: Run) -> None:
     """Draw pictures and clips of games in many processes: pictures first, since the engine ends first."""
     pictures = [*(f"heldout-{number:06d}" for number in range(run.pictures.held_out))]
     pictures += [f"couple-{2_000_000 + number:06d}" for number in range(run.couples)]
-    pictures += run.names(run.pictures)
+    pictures = [] if run.ends[0] == 0 else pictures + run.names(run.pictures)
     clips, early = run.names(run.clips), len(pictures) // 3
     tasks = [*(("pictures", name) for name in pictures[:early])]
     rest, each = pictures[early:], -(-len(pictures) // len(clips))
@@ -321,6 +323,8 @@ class Pictures:
 def engine(run: Run) -> None:
     """Train the engine on the pictures so far, and print its error in games that it never saw."""
     parts, end = WorldParts.load(run.world), run.ends[0]
+    if end == 0:
+        return run.save("engine", parts.engine.state_dict())
     torch.manual_seed(0)
     if not run.go_on:
         parts = replace(parts, engine=GameEngine(run.world.spec, parts.engine.tokenizer, parts.engine.profile))
@@ -571,9 +575,11 @@ def distill(run: Run) -> None:
 
 
 def probes(run: Run) -> None:
-    """Train the probes of the new world on true clips."""
-    shutil.copytree(run.world.folder, run.work / "world", dirs_exist_ok=True)
-    build_probes(run.work / "world", (QUICK_RECIPE if run.quick else FULL).probes, run.device, run.drawing)
+    """Train the probes of the new world on true clips, if the shipped ones are not those of the recipe."""
+    world, recipe = run.work / "world", (QUICK_RECIPE if run.quick else FULL).probes
+    shutil.copytree(run.world.folder, world, dirs_exist_ok=True)
+    if read_card(world)["facts"]["recipe"] != asdict(recipe):
+        build_probes(world, recipe, run.device, run.drawing)
 
 
 def finish(run: Run) -> None:
