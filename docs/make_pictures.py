@@ -5,6 +5,7 @@ contact-sheet.png   the same game on one picture
 autoplay.webp       twelve turns that the Toybox plays by itself
 couples.jpg         twelve couples of two films, which never met in training
 wild.jpg            sixty shots of the two quickest levels, as they come
+cast.jpg            the twenty characters, a film in each row, as the Toybox's films draw them
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import itertools
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +28,14 @@ from animegamer_core.game.director import Director  # noqa: E402
 from animegamer_core.game.state import GameSession, Turn, read_instructions, scope_name  # noqa: E402
 from animegamer_core.media.contact_sheet import contact_sheet  # noqa: E402
 from animegamer_core.media.video import Frames, to_uint8  # noqa: E402
+from animegamer_core.toybox.drawing.draw import draw_frame  # noqa: E402
 from animegamer_core.toybox.games import sample_game  # noqa: E402
-from animegamer_core.toybox.world import RULES, Scene, instruction  # noqa: E402
+from animegamer_core.toybox.scenes import reference_scenes  # noqa: E402
+from animegamer_core.toybox.world import CHARACTERS, PLACES, RULES, Scene, instruction  # noqa: E402
 from animegamer_core.weights import open_world  # noqa: E402
 
 GAME = ROOT / "animegamer_core" / "toybox" / "games" / "first-game.txt"
-FILMS = ("game", "autoplay", "couples", "wild")
+FILMS = ("game", "autoplay", "couples", "wild", "cast")
 PICTURES = ROOT / "docs" / "pictures"
 AUTOPLAYED, AUTOPLAY_SEED = 12, 1  # turns, and the director's seed
 EVERY = 2  # of an autoplayed shot's frames; all of them would make a file of several MB
@@ -65,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in ("couples", "wild"):
         if name in args.only:
             save_shots(args.out / f"{name}.jpg", list(scenes_of(name))[: args.turns], args.steps)
+    if "cast" in args.only:
+        save_cast(args.out / "cast.jpg")
 
 
 def play(
@@ -111,6 +117,21 @@ def save_shots(path: Path, scenes: Sequence[Scene], steps: int | None) -> None:
         frame = Image.fromarray(to_uint8(shot)[len(shot) // 2]).resize(size, Image.Resampling.LANCZOS)
         sheet.paste(frame, (number % columns * size[0], number // columns * size[1]))
     sheet.save(path, quality=80)
+
+
+def save_cast(path: Path) -> None:
+    """Every character waving in its own film, with its name: four in a row."""
+    width, height = SHOT[0] * 2 // 3, SHOT[1] * 2 // 3
+    sheet = Image.new("RGB", (4 * width, len(CHARACTERS) // 4 * height), PAPER)
+    pen, font = ImageDraw.Draw(sheet), ImageFont.load_default(18)
+    for number, (name, row) in enumerate(CHARACTERS.items()):
+        place = next(place for place, film in PLACES.items() if film == row.film)
+        frame = draw_frame(replace(reference_scenes(name)[0], place=place, time="day"), 0)
+        left, top = number % 4 * width, number // 4 * height
+        sheet.paste(Image.fromarray(frame).resize((width, height), Image.Resampling.LANCZOS), (left, top))
+        pen.rectangle((left, top, left + 16 + pen.textlength(name, font), top + 26), PAPER)
+        pen.text((left + 8, top + 3), name, INK, font)
+    sheet.save(path, quality=76)
 
 
 def page(turn: Turn, frame: np.ndarray) -> Image.Image:
