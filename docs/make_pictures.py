@@ -5,7 +5,7 @@ contact-sheet.png   the same game on one picture
 autoplay.webp       twelve turns that the Toybox plays by itself
 couples.jpg         twelve couples of two films, which never met in training
 wild.jpg            sixty shots of the two quickest levels, as they come
-cast.jpg            the twenty characters, a film in each row, as the Toybox's films draw them
+js/cast.jpg         the twenty characters, a film in each row, as the Toybox's films draw them; the page shows it too
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if name in args.only:
             save_shots(args.out / f"{name}.jpg", list(scenes_of(name))[: args.turns], args.steps)
     if "cast" in args.only:
-        save_cast(args.out / "cast.jpg")
+        save_cast((ROOT / "js" if args.out == PICTURES else args.out) / "cast.jpg")
 
 
 def play(

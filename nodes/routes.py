@@ -34,6 +34,7 @@ from ..animegamer_core.json_files import parse_json
 from ..animegamer_core.messages import shortened
 from ..animegamer_core.story.folder import duplicate_story, rename_story, restore_story, trash_story
 from ..animegamer_core.story.story import Story
+from ..animegamer_core.toybox.world import WORDS as TOYBOX_WORDS
 from . import comfyui, worlds
 from .dataset import review_file, save_review
 from .game import LoadAnimeGamer
@@ -350,6 +351,7 @@ def _words(query: Query) -> Json:
         "things": words.things,
         "looks": words.looks,
         "untried": words.untried,
+        "cast": words.characters == TOYBOX_WORDS.characters,
     }
 
 

@@ -224,6 +224,7 @@ def test_what_is_typed_is_checked_before_the_wait(game):
     notes.wait_for()
     assert "Training never showed Miko + street, run + street" in notes.inner_text()
     assert "ag-untried" in known.get_by_role("button", name="dance", exact=True).get_attribute("class")
+    assert known.locator(".ag-cast").evaluate("picture => picture.naturalWidth") == 1024, "who is who"
     game.comfy.shot("play-words-dark")
     page.locator(".ag-known summary").click()
     page.fill(".ag-text", "a" * 9000)
