@@ -62,7 +62,7 @@ export function createWordList(say, fields) {
     const speeds = (words.speeds ?? []).map((level, index) => [say(SCOPES[index] ?? "adverb"), level]);
     const toggled = (name) => (who.includes(name) ? who.filter((one) => one !== name) : [...who, name]).join(", ");
     const other = (word, pressed) => (word === pressed ? "" : word);
-    const faces = words.cast ? el("img", { class: "ag-cast", src: new URL("cast.jpg", import.meta.url).href, alt: say("character") }) : "";
+    const faces = words.cast ? el("img", { class: "ag-cast", width: 1024, height: 850, src: new URL("cast.jpg", import.meta.url).href, alt: say("character") }) : "";
     list.replaceChildren(
       faces,
       ...groupsOf(words.characters ?? [], words.untried).map((group, index) =>
