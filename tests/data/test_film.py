@@ -210,7 +210,7 @@ def plain_film(path: Path, rgb: Sequence[float], matrix: str, full: bool, bits: 
 def test_matrix_range_and_depth_are_read_correctly(matrix, full, bits, tmp_path):
     for number, rgb in enumerate([(200, 60, 20), (20, 180, 90), (255, 255, 255)]):
         film = plain_film(tmp_path / f"{number}.mkv", rgb, matrix, full, bits)
-        assert np.abs(next(read_frames(film)).rgb[5, 5].astype(int) - rgb).max() <= 3, rgb
+        assert np.abs(next(read_frames(film)).rgb[5, 5].astype(int) - rgb).max() <= 2, rgb
 
 
 def with_matrix(film: Path, a: int, b: int, c: int, d: int) -> Path:
