@@ -440,9 +440,9 @@ def test_damage_costs_the_frames_up_to_the_next_key_frame_and_is_told_in_seconds
 
 
 def test_b_frames_are_left_out_with_the_damaged_frame_after_them(tmp_path):
-    picture, options = np.kron(noise(1)[0, :12, :20], np.ones((16, 16, 1), np.uint8)), {"crf": "10"}
+    picture = np.kron(noise(1)[0, :12, :20], np.ones((16, 16, 1), np.uint8))
     pictures = [np.roll(picture, 3 * number, axis=1) for number in range(60)]
-    options["x264-params"] = "b-adapt=0:bframes=3:b-pyramid=0"
+    options = {"crf": "10", "x264-params": "b-adapt=0:bframes=3:b-pyramid=0"}
     film = write_film(tmp_path / "film.mkv", pictures, size=(192, 320), codec_options=options)
     whole = [frame.rgb.astype(int) for frame in read_frames(film)]
     with av.open(str(film)) as container:
