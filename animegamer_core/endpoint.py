@@ -168,7 +168,8 @@ class EndpointModel:
             )
         message, usage = answer.choices[0].message, answer.usage
         # Some versions of vLLM take the reply of a model that does not think for its thoughts.
-        text = _text_of(message.content) or _text_of(getattr(message, "reasoning_content", None))
+        texts = (message.content, *(getattr(message, name, None) for name in ("reasoning_content", "reasoning")))
+        text = next(filter(None, map(_text_of, texts)), "")
         problem = _PROBLEMS.get(answer.choices[0].finish_reason, "" if text else "the answer has no text")
         if getattr(message, "refusal", None):
             problem = _PROBLEMS["content_filter"]

@@ -154,7 +154,7 @@ class Seen:
 @dataclass(frozen=True)
 class _Phrase:
     """A noun phrase without its determiner. introduces: it starts with "a", so it names something new. subject: it
-    begins a clause, so its last word may be a verb ("the cat sleeps").
+    begins a clause, so its last word may be a verb ("the cat sleeps", "the wolves come").
     """
 
     words: tuple[str, ...]
@@ -174,7 +174,7 @@ class _Phrase:
     @property
     def nouns(self) -> tuple[str, ...]:
         """The key of its noun, the last word; of a word before what looks like a verb too."""
-        verb = self.subject and self.words[-1].endswith("s")
+        verb = self.subject and (self.words[-1].endswith("s") or any(map(_is_plural, self.words[-2:-1])))
         return tuple(map(_key, self.words[: -3 if verb else -2 : -1]))
 
 
@@ -183,20 +183,23 @@ _FUNCTION_WORDS = _BEGINNING | ENGLISH["conjunctions"] | ENGLISH["after"]
 
 
 def _phrases(text: str) -> Iterator[_Phrase]:
-    """The noun phrases of a text: the words from a determiner or preposition to the next function word or adverb.
+    """The noun phrases of a text: words from a determiner, number or preposition to the next function word or adverb.
 
     In "a brightly coloured scarf" the adverb is passed over.
     """
     words: list[str] | None = None
     introduces, subject, before = False, False, "."
     for token in chain(_WORD.findall(text.lower()), ["."]):
-        is_adverb = token.endswith("ly") and token not in ENGLISH["nouns-ly"]
-        if words is not None and token not in _FUNCTION_WORDS and token[0].isalnum() and not (is_adverb and words):
-            words += [] if is_adverb else [token]
+        is_adverb, is_number = token.endswith("ly") and token not in ENGLISH["nouns-ly"], token in ENGLISH["numbers"]
+        goes_on = token not in _FUNCTION_WORDS and token[0].isalnum() and not ((is_adverb or is_number) and words)
+        if words is not None and goes_on:
+            words += [] if is_adverb or is_number else [token]
+            introduces |= is_number and before not in ENGLISH["referring"]  # "to two friends", but "the two friends"
             continue
         if words:
             yield _Phrase(tuple(words), introduces, subject)
-        words, introduces = ([] if token in _BEGINNING else None), token in ENGLISH["introducing"]
+        words = [] if is_number or token in _BEGINNING else None
+        introduces = is_number or token in ENGLISH["introducing"]
         subject, before = before in ENGLISH["conjunctions"] or not before[0].isalnum(), token
 
 
@@ -204,10 +207,12 @@ _IRREGULAR = dict(pair.split("/") for pair in ENGLISH["irregular"])
 _ENDINGS = {"ie": "y", "ve": "f", "fe": "f"} | {f"{letter}e": letter for letter in "shoxz"}
 
 
+def _is_plural(word: str) -> bool:
+    return word in _IRREGULAR or (len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us")))
+
+
 def _key(word: str) -> str:
     """The same text for all forms of a noun, so that "cars" finds "car" and "boxes" "box"; not always a word."""
     word = word.strip().lower().removesuffix("'s").removesuffix("\u2019s")
-    word = _IRREGULAR.get(word, word)
-    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us")):
-        word = word[:-1]
+    word = _IRREGULAR.get(word, word[:-1] if _is_plural(word) else word)
     return word[:-2] + _ENDINGS.get(word[-2:], word[-2:])

@@ -63,7 +63,8 @@ class ColourConverter:
     def __init__(self) -> None:
         from av.video.reformatter import VideoReformatter
 
-        self._reformatter = VideoReformatter()  # one for all frames, since creating one is slow
+        # one for all frames, since creating one is slow
+        self._reformatter, self._to_8_bits = VideoReformatter(), VideoReformatter()
 
     def to_rgb(self, frame: VideoFrame, width: int, height: int) -> np.ndarray:
         """A frame as RGB (height, width, 3), by its tags. Without tags, as players do: BT.709 if it is HD."""
@@ -71,7 +72,11 @@ class ColourConverter:
         untagged = _BT709 if _is_hd(frame.width, frame.height) else _BT601
         table = None if pixels.is_rgb else _TABLES.get(int(frame.colorspace), untagged)
         is_full = pixels.is_rgb or pixels.name.startswith("yuvj") or int(frame.color_range) == _FULL
-        if pixels.name in ("yuv420p", "yuvj420p") and frame.width % 2 == frame.height % 2 == 0:
+        levels = _FULL if is_full else _LIMITED
+        if pixels.name.startswith("yuv420p1"):  # 10 or 12 bits, which libswscale turns into RGB two levels too dark
+            same = {"src_colorspace": table, "dst_colorspace": table, "src_color_range": levels}
+            frame = self._to_8_bits.reformat(frame, format="yuv420p", dst_color_range=levels, **same, **one_thread())
+        if frame.format.name in ("yuv420p", "yuvj420p") and frame.width % 2 == frame.height % 2 == 0:
             frame = _doubled_chroma(frame)
         return self._reformatter.reformat(
             frame,
@@ -81,7 +86,7 @@ class ColourConverter:
             src_colorspace=table,
             # RGB has no matrix, but PyAV before 17 applies the source's matrix only if the two differ.
             dst_colorspace=_BT709 if table == _BT601 else _BT601,
-            src_color_range=_FULL if is_full else _LIMITED,
+            src_color_range=levels,
             dst_color_range=_FULL,
             **one_thread(),
         ).to_ndarray()

@@ -18,7 +18,7 @@ from ..data.dataset import DatasetFolder
 from ..data.vocabulary import life_of
 from ..spec import get_spec
 from ..weights import World, open_world, save_world
-from ..weights.adapter_files import adapted_models, adapter_facts
+from ..weights.adapter_files import MOTION_STAGES, adapted_models, adapter_facts
 from ..weights.adapters import with_facts
 from ..weights.save import writing
 from ..weights.storage import read_json, write_json
@@ -127,7 +127,14 @@ def _train(request: TrainRequest, report: Report, held: ExitStack) -> None:
         report(f"reads turns with profile {world.profile.name}")
     for line in world.warnings:
         report(f"warning: {line}")
-    if stage in IN_WEIGHTS and with_guidance(world.spec) != world.spec:
+    drawn = [facts.sampling.guidance for facts in map(adapter_facts, request.start) if facts.stage in MOTION_STAGES]
+    is_distilled = drawn[-1:] == ["distilled"]
+    if stage == "distill" and is_distilled and world.spec.decoder.guidance_scale:
+        raise ValueError(
+            "--start: guidance is in these weights already, and would be applied twice; start from what their own "
+            "stage distill started from"
+        )
+    if stage in IN_WEIGHTS and (is_distilled or with_guidance(world.spec) != world.spec):
         report(f"warning: {IN_WEIGHTS[stage]}")
     config = _config(request, recipe, report, world)
     check_free(out, request.resume)

@@ -126,8 +126,9 @@ def test_a_reply_is_read_without_thoughts(stub):
     parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": CAPTION}]
     for content in (parts, {"type": "output_text", "text": CAPTION}, [CAPTION]):
         assert ask(stub, [Answer(content)]).text == CAPTION
-    mistaken = {"message": {"content": None, "reasoning_content": CAPTION}, "finish_reason": "stop"}
-    assert ask(stub, [Answer(body={"choices": [mistaken]})]).text == CAPTION
+    for name in ("reasoning_content", "reasoning"):
+        mistaken = {"message": {"content": None, name: CAPTION}, "finish_reason": "stop"}
+        assert ask(stub, [Answer(body={"choices": [mistaken]})]).text == CAPTION
 
 
 def test_a_url_has_no_password():

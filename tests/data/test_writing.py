@@ -59,7 +59,8 @@ def test_a_clip_is_credits_if_more_than_half_of_its_frames_are():
 
 def test_one_or_two_rows_are_no_credits_at_an_edge_or_beside_the_middle():
     columns = [row(y, left, 0.2) for y in (0.4, 0.5, 0.6) for left in (0.1, 0.4)]
-    for lines in ([row(0.5)], [row(0.4), row(0.5)], [row(0.8), row(0.86), row(0.92)], columns):
+    below = [row(0.8), row(0.86), row(0.92)]
+    for lines in ([row(0.5)], [row(0.4), row(0.5)], [row(0.4), row(0.6, 0.05)], below, columns):
         assert credits_of([lines] * 4) == [True]
     for lines in ([row(0.5, 0.1)], [row(0.85), row(0.92)], [row(0.1)], [], [*columns[:2], row(0.9)]):
         assert credits_of([lines] * 4) == [False]

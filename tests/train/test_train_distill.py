@@ -91,6 +91,16 @@ def test_one_pass_learns_what_two_predict(ready, tmp_path):
     assert late.any() and (after - wanted)[late].norm() < 0.7 * (before - wanted)[late].norm()
 
 
+def test_a_run_from_weights_with_guidance_says_what_becomes_of_it(places, tmp_path):
+    few, said = "--recipe lora --steps 2 --batch 2 --lr-warmup 0", []
+    assert shared.train("distill", *places[:2], tmp_path / "first", few) == 0
+    start = f"{few} --start {tmp_path / 'first' / 'distill.safetensors'}"
+    with pytest.raises(ValueError, match="guidance is in these weights already, and would be applied twice"):
+        shared.train("distill", *places[:2], tmp_path / "second", start)
+    assert shared.train("adapt", *places[:2], tmp_path / "third", start, said.append) == 0
+    assert any("adapt trains it out" in line for line in said)
+
+
 FEW = {"timesteps": (999, 908), "teacher_steps": 6, "batch": 8, "ema": 0.0}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, dropwhile
+from itertools import chain, dropwhile, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,9 @@ _MOST_FPS = 1000.0
 _CHECKS = {"mjpeg": "explode"} | dict.fromkeys(("wmv1", "wmv2", "msmpeg4v2", "msmpeg4"), "bitstream+buffer")
 # Bytes that may lie between two packets that follow each other, by format; AVI's may be aligned to sectors.
 _BETWEEN = {"matroska": 512, "avi": 4096}
+_SILENT = ("mpegts", "mpeg", "asf", "ogg")  # formats that say nothing of lost packets
+_QUIET = 0.75  # seconds without a packet after which some are lost there; MPEG states a time every 0.7 s
+_B, _MOST_B = 3, 16  # FFmpeg's number of B-frames, and most of them in a row where a film also has others
 _UNREAD = 1 << 15  # bytes, fewer than those after which the reader of MPEG-TS gives up for once
 _SPANS_NAMED = 3  # most damaged spans in a message
 _LEAST_SIDE = 16  # pixels of a film; smaller ones are for tests and tracking
@@ -83,9 +86,10 @@ class FilmFile:
             self.stream.codec_context.options = {"err_detect": checks}
         self.seconds = _length(container, self.stream)
         self._reached = self._track_end = -math.inf  # seconds by the file's clock, of all tracks and of this one
+        self._track_start = math.inf
         self._failure, self._stopped, self.step = "", False, 0.0
         self._lost: list[tuple[float, float]] = []
-        self._decoded = self._decode()
+        self._decoded = _without_spoilt(self._decode())
         self._first = next((frame for frame in self._decoded if frame is not None), None)
         if self._first is None:
             raise FilmError(f"{path}: has no frame that can be decoded ({self._failure or 'zero frames'})")
@@ -102,22 +106,23 @@ class FilmFile:
 
     @property
     def origin(self) -> float:
-        """The first shown frame's time by the file's own clock, in seconds."""
-        return self._first.time or 0.0
+        """The first shown frame's time by the file's own clock, in seconds; of what is lost if the film begins so."""
+        first = self._first.time or 0.0
+        return self._track_start if first - self._track_start > _MISSING else first
 
     def frames(self, start: float) -> Iterator[tuple[float, VideoFrame, float]]:
-        """Yield the film's frames with their seconds since the first shown one, and the seconds lost to damage before
+        """Yield the film's frames with their seconds since `origin`, and the seconds lost to damage before
         each; call this once. Sets `broken`.
 
         They begin at a key frame near `start` (seconds); `whole` is then false. All frames are yielded if `start` is 0
         or the file's times cannot be relied on, none if seeking fails.
         """
-        origin = self._first.time
+        origin = None if self._first.time is None else self.origin
         self.whole = start <= 0 or origin is None or _clock_jumps(self.path, self.container.format.name)
         if self.whole:
-            frames: Iterator[VideoFrame | None] = chain([self._first], self._decoded)
+            frames: Iterator[VideoFrame | None] = chain([None, self._first], self._decoded)
         else:
-            frames = self._decode() if self._sought(origin + start) else iter(())
+            frames = _without_spoilt(self._decode()) if self._sought(origin + start) else iter(())
             frames = dropwhile(lambda frame: frame is None or frame.time is None, frames)
         clock, end, damaged = Clock(origin, self.step, self.seconds), 0.0, 0
         for frame in deinterlaced(frames, self.stream, _untold_order(self.path)):
@@ -161,14 +166,16 @@ class FilmFile:
         import av
 
         awaited: set[int] = set()  # times of the packets that gave no frame yet
+        keys: set[int | None] = set()  # times of packets with a key frame; AV1 may show a stale one again
         # A key frame shown before `until` is older than the damage, unless the clock has jumped back to it.
         damaged, until, last = False, -math.inf, math.inf
         is_decoded_at = self.container.format.name in _DECODING_TIMES
-        for packet, skipped in self._packets():
+        for (packet, skipped), (_, is_cut) in pairwise(chain(self._packets(), [(None, False)])):
             time = packet.dts if is_decoded_at else packet.pts
+            keys |= {time} if packet.is_keyframe else set()
             if packet.size and not is_decoded_at and time is not None and not packet.is_discard:
                 awaited.add(time)
-            failed, frames = packet.is_corrupt, []
+            failed, frames = packet.is_corrupt or is_cut, []
             try:
                 # An empty packet with a time repeats the frame before, in Theora.
                 frames = packet.decode() if packet.size or packet.dts is None else []
@@ -190,7 +197,8 @@ class FilmFile:
                 if frame.is_corrupt or missing:
                     damaged, until = True, now
                     yield None
-                if frame.key_frame and not frame.is_corrupt and (now >= until or now < last < math.inf):
+                is_key = frame.key_frame and (frame.pts in keys or self.stream.codec.canonical_name != "av1")
+                if is_key and not frame.is_corrupt and (now >= until or now < last < math.inf):
                     damaged = False
                 yield None if damaged else frame
                 last = now
@@ -201,6 +209,8 @@ class FilmFile:
         import av
 
         skipped, read_to = False, math.inf  # the byte after the last packet
+        quiet = _QUIET / self.stream.time_base if self.container.format.name in _SILENT else math.inf
+        last = math.inf
         between = next(
             (most for kind, most in _BETWEEN.items() if self.container.format.name.startswith(kind)), math.inf
         )
@@ -215,7 +225,11 @@ class FilmFile:
                         self._reached = max(self._reached, end)
                         if packet.stream is self.stream:
                             self._track_end = max(self._track_end, end)
+                            if not packet.is_discard:
+                                self._track_start = min(self._track_start, float(time * packet.time_base))
                     if packet.stream is self.stream:
+                        if packet.dts is not None:
+                            skipped, last = skipped or packet.dts - last > quiet, packet.dts
                         yield packet, skipped
                         skipped = False
                 return
@@ -239,6 +253,17 @@ class FilmFile:
         more = f" and {len(self._lost) - _SPANS_NAMED} more" if len(self._lost) > _SPANS_NAMED else ""
         lost = sum(end - start for start, end in self._lost)
         return f"{self.path}: {lost:.1f} s{of} are damaged, and are left out ({spans}{more})"
+
+
+def _without_spoilt(frames: Iterator[VideoFrame | None]) -> Iterator[VideoFrame | None]:
+    """The frames, without B-frames before a damaged one, which were decoded from it."""
+    run: list[VideoFrame | None] = []
+    for frame in frames:
+        run = [*([None] * len(run) if frame is None else run), frame]
+        if frame is None or frame.pict_type != _B or len(run) > _MOST_B:
+            yield from run
+            run = []
+    yield from run
 
 
 @lru_cache(maxsize=64)
@@ -384,17 +409,21 @@ def read_frames(path: Path, start: float = 0.0, stop: float | None = None, *, th
 def _from_shown(
     film: FilmFile, frames: Iterable[tuple[float, VideoFrame, float] | None], start: float, stop: float | None
 ) -> Iterator[FilmFrame]:
-    shown = None
+    shown, gap = None, ""
     for timed in frames:
-        if timed is None or (stop is not None and timed[0] >= stop):
+        if timed is None:
+            break
+        if stop is not None and timed[0] >= stop:
+            begins = timed[0] - timed[2]
+            gap = f"{film.path}: is damaged from {begins:.1f} to {timed[0]:.1f} s" if begins < stop - AT else ""
             break
         if shown is not None and timed[0] > start + AT:
             yield FilmFrame(shown[0], film.show(shown[1]), shown[2])
         shown = timed
     if shown is not None:
         yield FilmFrame(shown[0], film.show(shown[1]), shown[2])
-    if film.broken:
-        raise FilmError(film.broken)
+    if gap or film.broken:
+        raise FilmError(gap or film.broken)
 
 
 def until_broken(frames: Iterable[FilmFrame]) -> Iterator[FilmFrame]:

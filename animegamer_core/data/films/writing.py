@@ -115,24 +115,28 @@ def _without_subtitles(lines: Sequence[Line], heights: Collection[int | None]) -
     """The lines at other heights, without one or two rows near the upper or lower edge."""
     lines = [line for line in lines if line.row not in heights]
     inner = [line for line in lines if EDGE <= line.middle <= 1 - EDGE]
-    return inner if _rows([line for line in lines if line not in inner]) <= SUBTITLE_ROWS else lines
+    return inner if len(_rows([line for line in lines if line not in inner])) <= SUBTITLE_ROWS else lines
 
 
-def _rows(lines: Sequence[Line]) -> int:
-    """How many rows the lines form."""
-    rows, bottom = 0, -1.0
+def _rows(lines: Sequence[Line]) -> list[list[Line]]:
+    """The lines by rows, from the top."""
+    rows: list[list[Line]] = []
+    bottom = -1.0
     for line in sorted(lines, key=lambda line: line.top):
-        rows += line.top >= bottom
+        if line.top >= bottom:
+            rows.append([])
+        rows[-1].append(line)
         bottom = max(bottom, line.top + line.height)
     return rows
 
 
 def _is_sign(lines: Sequence[Line]) -> bool:
-    """Whether these are one or two rows that are not centred."""
-    if not 0 < _rows(lines) <= SIGN_ROWS:
+    """Whether these are one or two rows of which none is centred, nor are both together."""
+    rows = _rows(lines)
+    if not 0 < len(rows) <= SIGN_ROWS:
         return False
-    left, right = min(line.left for line in lines), max(line.left + line.width for line in lines)
-    return abs((left + right) / 2 - 0.5) > CENTRED
+    sides = [(min(line.left for line in row), max(line.left + line.width for line in row)) for row in (*rows, lines)]
+    return all(abs((left + right) / 2 - 0.5) > CENTRED for left, right in sides)
 
 
 def _area(lines: Sequence[Line]) -> float:
