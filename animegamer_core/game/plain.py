@@ -140,11 +140,11 @@ def _told(finds: Sequence[_Find], done: _Find | None, act: Act, used: Container[
     """(typed words that the world does not know, what to tell): what is shown instead of what was typed, and what a
     turn has no room for. used: what the world calls all that is shown.
     """
-    unknown: list[str] = []
-    left_out: list[str] = []
-    swaps: dict[str, str] = {}
+    unknown, left_out, swaps = list[str](), list[str](), dict[str, str]()
     for find, after in zip(finds, [*finds[1:], None], strict=False):
-        if find.meant in used and not find.exact and (find is done or find.kind not in _UNSAID):
+        typed, meant = ({word[:4] for word in _plain(text)} for text in (find.typed, find.meant))
+        alike = find.exact and " " not in find.typed or not typed.isdisjoint(meant - _FUNCTION_WORDS)
+        if find.meant in used and not alike and (find is done or find.kind not in _UNSAID):
             noun = find.kind == "nouns" and find is not done and find.meant.partition(" ")[2]  # "eats pizza"
             swaps[find.typed] = noun or find.meant
         held = find.kind == "stances" and after is not None and after.kind in ("looks", "things")  # "holding a flag"

@@ -69,8 +69,9 @@ def test_what_is_not_shown_is_said():
     reading = read("Elsa eats an apple, then it rains in the garden and she swims", ())
     assert reading.unknown == ("Elsa", "rains") and reading.typed.startswith("Elsa eats")
     assert reading.notes == ("Shown instead: noodles for apple.", "Left out: swims.")
-    friend, alone = read("Nori embraces a friend"), "It takes two to hug a friend: Miko comes, too."
-    assert not friend.unknown and friend.notes == ("Shown instead: hug a friend for embraces.", alone)
+    assert read("Leo looks at Kai").notes[0] == "Shown instead: read a book for looks at."
+    friend = ("Shown instead: hug a friend for embraces.", "It takes two to hug a friend: Miko comes, too.")
+    assert read("Nori embraces a friend").notes == friend and not read("Nori embraces a friend").unknown
     both = read("Miko, Taro and Leo wave together")
     assert both.instruction.startswith("Character: Miko; Motion: steadily wave hello;") and both.unknown == ()
     assert both.notes == ("Only one can wave hello here: Miko. Next turn: Taro or Leo?",)
@@ -94,8 +95,9 @@ def test_what_the_world_has_no_act_for_never_becomes_the_last_act_unsaid(sentenc
 
 def test_a_place_of_the_world_is_no_time_of_day():
     moon = replace(WORDS, places=("park", "laboratory", "moon"))
-    assert "Background: night moon." in read("Miko jumps on the moon", words=moon).instruction
-    assert moon.nearest("lab") == ["laboratory"]
+    assert "night moon." in read("Miko jumps on the moon", words=moon).instruction and moon.nearest("lab") == [
+        "laboratory"
+    ]
     on, under = (read(f"Miko jumps {where} the moon", ()) for where in ("on", "under"))
     assert "Background: day beach." in on.instruction and on.unknown == ("moon",)
     assert "Background: night beach." in under.instruction and under.notes == ("Shown instead: night for moon.",)
