@@ -21,7 +21,7 @@ export function cutAtWords(text, words) {
 }
 
 /**
- * `field` is the text area; `ask(instruction, steps)` -> {reading, words, draft, nearest, untried}, {error} or null; `act` has
+ * `field` is the text area; `ask(instruction, steps)` -> {reading, words, notes, draft, nearest, untried}, {error} or null; `act` has
  * replace(text), which sets the text, and open(), which opens the list of what the world knows.
  */
 export function createCheck(say, field, ask, act) {
@@ -51,13 +51,13 @@ export function createCheck(say, field, ask, act) {
   }
 
   function show(answer) {
-    const { reading = null, words = [], draft = null, nearest = {}, untried = [], error = "" } = answer ?? {};
+    const { reading = null, words = [], notes = [], draft = null, nearest = {}, untried = [], error = "" } = answer ?? {};
     const cut = cutAtWords(field.value, words);
     marks.replaceChildren(...cut.map(({ text, unknown }) => el(unknown ? "u" : "span", { text })));
     follow();
     const pairs = untried.map((pair) => pair.join(" + ")).join(", ");
-    const leftOut = words.length > 0 && say("leftOut", { words: words.join(", ") });
-    const lines = [error, reading && say("readAs", { text: reading }), leftOut, draft && draftWords(draft, say, "wouldBeDraft"), pairs && say("untried", { pairs })].filter(Boolean);
+    const unknown = words.length > 0 && say("unknownWords", { words: words.join(", ") });
+    const lines = [error, reading && say("readAs", { text: reading }), unknown, ...notes, draft && draftWords(draft, say, "wouldBeDraft"), pairs && say("untried", { pairs })].filter(Boolean);
     const near = reading ? [chip(say("useReading"), () => act.replace(reading)), chip(say("asTyped"), () => act.replace(`"${oneLine(field.value)}"`))] : [];
     near.push(...Object.entries(nearest).flatMap(([word, known]) => known.map((one) => instead(word, one))));
     if (words.length || error) near.push(chip(say("knownWords"), act.open));

@@ -60,8 +60,8 @@ export function createStage(say, clips, more, move) {
     const drawn = coming && (coming.instruction ? instructionLines(coming.instruction) : [say("autoplay"), say("autoplayChooses")]);
     const lines = drawn ?? (turn ? instructionLines(turn.instruction) : [say("beginning"), say("beginningText")]);
     words.replaceChildren(...lines.map((line) => el("span", { text: line, title: line })));
-    const { typed: text = "", left_out: left = [] } = (coming ? null : turn) ?? {};
-    const said = [text && say("typed", { text }), left.length && say("leftOut", { words: left.join(", ") })];
+    const { typed: text = "", unknown = [], notes = [] } = (coming ? null : turn) ?? {};
+    const said = [text && say("typed", { text }), unknown.length && say("unknownWords", { words: unknown.join(", ") }), ...notes];
     typed.textContent = said.filter(Boolean).join(" \u00b7 ");
     const label = turn && say("clipOf", { number: here.number, instruction: turn.instruction });
     const picture = turn?.clip // while a turn is drawn nothing else moves: the drawing needs the CPU

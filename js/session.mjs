@@ -155,8 +155,8 @@ export class PlaySession {
   }
 
   /**
-   * What to know of an instruction before it is played: {reading, words, draft, nearest, untried}, {error} if it is
-   * refused, or null.
+   * What to know of an instruction before it is played: {reading, words, notes, draft, nearest, untried}, {error} if
+   * it is refused, or null.
    */
   async check(instruction, steps) {
     const refused = (error) => (error.status === 400 ? { error: error.message } : null);

@@ -221,7 +221,7 @@ class GameRun:
         return self.player.session.next_number - 1
 
     def _moment(self, session: GameSession) -> PlayedState:
-        words = self.story.entries[self.last - 1].left_out if self.last else ()
+        words = self.story.entries[self.last - 1].unknown if self.last else ()
         return PlayedState(session, self.model.world.motion_table, words)
 
     def play(self, instructions: tuple[str, ...], autoplay: int = 0, seed: int = 0) -> None:

@@ -311,7 +311,8 @@ def _turn_of(story: Story, turn: Turn, facts: WorldFacts | None) -> Json:
         "number": turn.number,
         "instruction": turn.instruction,
         "typed": entry.typed,
-        "left_out": entry.left_out,
+        "unknown": entry.unknown,
+        "notes": entry.notes,
         "motion": {"scope": scope_name(level), "level": level, "value": drawn_motion},
         "overridden": None not in (drawn_motion, facts) and drawn_motion != facts.motion_table.value(level),
         "seed": turn.seed,
@@ -368,6 +369,7 @@ async def _check(request: web.Request) -> tuple[int, Json]:
         return {
             "reading": reading.instruction if reading.typed else None,
             "words": list(reading.unknown),
+            "notes": list(reading.notes),
             "draft": facts and facts.draft(asked.steps or None),
             "nearest": {word: [near for near in words.nearest(word) if near != word] for word in reading.unknown},
             "untried": words.untried_in(reading.instruction),

@@ -151,10 +151,10 @@ def draft_ui(steps: Steps, usual: Steps) -> dict[str, list[str]]:
 
 def reading_notes(number: int, reading: Reading) -> list[str]:
     """What to say of a turn whose instruction was not played as it was typed."""
-    said = [f'was read as "{reading.instruction.rstrip(".")}"'] if reading.typed else []
-    if reading.unknown:
-        said.append(f"leaves out {', '.join(reading.unknown)} (denied, or nothing that this world can show there)")
-    return [f"Turn {number} {' and '.join(said)}."] if said else []
+    said = [f'read as "{reading.instruction.rstrip(".")}".'] if reading.typed else []
+    said += [f"This world does not know {', '.join(reading.unknown)}."] if reading.unknown else []
+    lines = " ".join((*said, *reading.notes))
+    return [f"Turn {number}: {lines}"] if lines else []
 
 
 def report_ui(

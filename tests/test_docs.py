@@ -121,8 +121,7 @@ def test_the_python_examples_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     example = "\n".join(re.findall(r"```python\n(.*?)```", PAGES["docs/playing.md"], re.DOTALL))
     (tmp_path / "example.py").write_text(example.replace("seed=1)", "seed=1, steps=2)"), encoding="utf-8")
-    values = runpy.run_path(str(tmp_path / "example.py"))
-    assert tuple(values["frames"].shape) == (17, 3, 192, 288)
+    assert tuple(runpy.run_path(str(tmp_path / "example.py"))["frames"].shape) == (17, 3, 192, 288)
 
 
 def test_a_film_becomes_a_dataset_as_the_page_says(tmp_path, monkeypatch):

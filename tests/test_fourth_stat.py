@@ -74,8 +74,7 @@ def test_a_dataset_states_it_from_captions_to_training(tmp_path):
     assert life.rules.stats == stats and life.words.acts[0].change["hunger"] == -2
     spec, profile = SPECS["tiny"], PROFILES["paper"]
     engine = GameEngine(spec, words_tokenizer(dataset.turns, spec, dataset.stats), profile)
-    table = PromptTable(engine, dataset.turns)
-    text = engine.tokenizer.decode_with_tags(table.prompt([0, 1]).ids_L.tolist())
+    text = engine.tokenizer.decode_with_tags(PromptTable(engine, dataset.turns).prompt([0, 1]).ids_L.tolist())
     assert text.count("<HU> <Strength_-2> </HU> </TURN>") == 2
     with pytest.raises(ValueError, match="the world's stats are social, entertainment, stamina"):
         PromptTable(GameEngine(spec, words_tokenizer(dataset.turns, spec), profile), dataset.turns)

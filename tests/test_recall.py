@@ -79,8 +79,7 @@ def test_a_thing_recalls_the_turn_that_described_it():
     ],
 )
 def test_a_noun_in_any_form_recalls_its_turn_and_an_adjective_none(first, later, recalled):
-    session = played([text(first), *[PLAIN] * 6])
-    assert session.recall(text(later), stored=True) == recalled
+    assert played([text(first), *[PLAIN] * 6]).recall(text(later), stored=True) == recalled
 
 
 def test_the_opening_picture_is_recalled_for_what_no_turn_described():

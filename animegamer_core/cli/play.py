@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import time
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,8 +16,9 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from ..game.director import SUGGESTIONS, Proposal
 from ..game.life import PUBLISHED_RULES
+from ..game.plain import Reading
 from ..game.recall import MEMORIES, chosen_memory, turn_name
-from ..game.state import GameSession, MotionScope, MotionTable, check_length, read_instructions, scope_name
+from ..game.state import GameSession, MotionScope, MotionTable, read_instructions, scope_name
 from ..json_files import read_text
 from ..media.soundtrack import read_sound
 from ..messages import shortened
@@ -118,7 +119,7 @@ class Play(Drawing):
                     shown = _Shown(player, preview)
                     if self.file or self.auto:
                         shown.total = player.session.next_number - 1 + len(rest) + self.auto
-                        player.play(rest, shown.turn, shown.step)
+                        player.play(_readings(self.file, rest, player), shown.turn, shown.step)
                         self._play_proposed(player, shown, self.auto)
                     else:
                         self._play_typed(player, shown)
@@ -224,7 +225,6 @@ class Play(Drawing):
                 if not 1 <= int(line) <= len(offered):
                     raise ValueError(f"there is no proposal {shortened(line, 20)}; choose 1 to {len(offered)}")
                 line = offered[int(line) - 1].instruction
-            check_length(line, len(player.tokenizer().encode_text(line)))
             shown.turn(player.step(player.read(line), shown.step))
 
 
@@ -233,6 +233,18 @@ def read_game(path: Path) -> tuple[str, ...]:
     if not (instructions := read_instructions(read_text(path))):
         raise ValueError(f"{path}: no instructions in this file; write one per line")
     return instructions
+
+
+def _readings(file: Path | None, rest: Sequence[str], player: Player) -> Iterator[Reading]:
+    """How the last instructions of a file are read, each after the turn before; ValueError names the line."""
+    lines = enumerate(read_text(file).splitlines() if file else (), start=1)
+    numbers = [number for number, line in lines if read_instructions(line)]
+    for number, instruction in zip(numbers[len(numbers) - len(rest) :], rest, strict=True):
+        try:
+            reading = player.read(instruction)
+        except ValueError as error:
+            raise ValueError(f"{file}, line {number}: {error}") from error
+        yield reading
 
 
 def plan(story: Story, instructions: Sequence[str], resume: bool, branch: int | None) -> tuple[int, tuple[str, ...]]:
@@ -284,7 +296,9 @@ class _Shown:
         if played.reading.typed:
             print(f"  typed: {played.reading.typed}", flush=True)
         if played.reading.unknown:
-            print(f"  left out: {', '.join(played.reading.unknown)}", flush=True)
+            print(f"  not known here: {', '.join(played.reading.unknown)}", flush=True)
+        if played.reading.notes:
+            print(f"  {' '.join(played.reading.notes)}", flush=True)
         if turn.refused:
             print(f"  not counted by this world's rules: {', '.join(map(self.label, turn.refused))}", flush=True)
         if turn.recalled:
@@ -314,7 +328,8 @@ class Takes(Drawing):
             note(f"  turn {played.turn.number}  {played.turn.instruction}  ({how})")
 
         def play(seed: int) -> None:
-            Player(world, story, replace(settings, seed=seed), 0, models).play(instructions, shown)
+            player = Player(world, story, replace(settings, seed=seed), 0, models)
+            player.play(_readings(self.file, instructions, player), shown)
             print(f"seed {seed}  branch {story.branch}", flush=True)
 
         with story.lock():

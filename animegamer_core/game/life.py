@@ -230,7 +230,7 @@ class Words:
     def untried_in(self, instruction: str) -> list[tuple[str, str]]:
         """The pairs of `untried` that an instruction combines."""
         named = self.named_in(instruction)
-        return [pair for pair in self.untried if named.issuperset(pair)]
+        return [pair for pair in dict.fromkeys(self.untried) if named.issuperset(pair)]
 
     def named_in(self, text: str) -> frozenset[str]:
         """The characters, act phrases and places in any text. Of "run away" and "run", the longer one counts."""
@@ -246,7 +246,8 @@ class Words:
 
     def nearest(self, word: str, count: int = 3) -> list[str]:
         """The words of this world that are spelled most like another one; none if no spelling is near. For what is
-        written as a name, the characters; for a word that is a part of known texts only, these texts.
+        written as a name, the characters; for a word that is a part of known texts only, these texts; for what a known
+        word begins with, as "lab", that word.
         """
         if word[:1].isupper() and self.characters:
             return difflib.get_close_matches(word, self.characters, count, cutoff=0)
@@ -255,8 +256,9 @@ class Words:
         if around := [text for text in texts if word.lower() in text.lower().split()]:
             return around[:count]
         known = {part.lower(): part for text in texts for part in text.split()}
-        near = difflib.get_close_matches(word.lower(), known, count, cutoff=0.7)  # 0.6 takes "pancake" for "dance"
-        return [known[part] for part in near]
+        near = [part for part in known if part.startswith(word.lower()) and len(word) > 2]
+        near += difflib.get_close_matches(word.lower(), known, count, cutoff=0.7)  # 0.6 takes "pancake" for "dance"
+        return [known[part] for part in dict.fromkeys(near)][:count]
 
     def act_of(self, motion: str) -> Act | None:
         """The act in the motion part of an instruction; None if the world does not know it. Of "run away" and "run",

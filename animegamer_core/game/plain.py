@@ -8,8 +8,8 @@ word: a `Reading` says what this world cannot show.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import itemgetter
 
@@ -48,12 +48,13 @@ STRANGE = "strange"  # the kind of a word that the world does not know
 @dataclass(frozen=True)
 class Reading:
     """How a sentence was read. instruction: for the engine. typed: the sentence, empty if it is the instruction.
-    unknown: typed words that this world cannot show, or for which a turn has no room.
+    unknown: typed words that this world does not know. notes: what else to tell the player about it.
     """
 
     instruction: str
     typed: str = ""
     unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,16 +89,21 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     done = min((find for find in finds if find.kind in _VAGUE), key=_vagueness, default=None)
     acts = (words.act_of(done.meant) if done else None, *(words.act_of(part["motion"]) for part in before))
     act = next(filter(None, acts), None)
+    if done is None:  # "Leo is sad" says what he is, not how he does something
+        how = [find.kind != "adverbs" or find.exact or find.typed.endswith(("ly", "er")) for find in finds]
+        finds = [find if does else replace(find, kind=STRANGE, meant="") for find, does in zip(finds, how, strict=True)]
     denied = done is None and any(find.meant for find in finds if find.kind == STRANGE)
-    strange = sum(find.kind == STRANGE for find in finds)
-    half = 2 * strange > len(finds) and ENGLISH["somebody's"].isdisjoint(text.lower().split())
+    strange = [find.typed for find in finds if find.kind == STRANGE]
+    half = 2 * len(strange) > len(finds) and ENGLISH["somebody's"].isdisjoint(text.lower().split())
     pronouns = {find.typed.lower() for find in finds if find.kind == "pronoun"} - ENGLISH["nobody"]
     somebody = pronouns or any(find.exact and find.kind in _SHOWN for find in finds)
-    by_chance = not somebody and strange > 0 and (done is None or _VAGUE[done.kind] > 9 or half)
+    by_chance = not somebody and strange and (done is None or _VAGUE[done.kind] > 9 or half)
     if act is None or denied or not finds and ENGLISH["repeating"].isdisjoint(_plain(text)) or by_chance:
         known = "; ".join(known.phrase for known in words.acts[:3])
-        like = f"this world shows nothing like {shortened(text, 60)!r}; say what somebody does, for example: {known}"
-        raise ValueError(f"{like}; a text in double quotes is played as it is")
+        what = "" if denied else shortened(", ".join(dict.fromkeys(strange)), 100)
+        why = f"does not know {what}" if what else f"shows nothing like {shortened(text, 60)!r}"
+        example = f"say what somebody does, for example: {known}; a text in double quotes is played as it is"
+        raise ValueError(f"this world {why}; {example}")
     now, clause = [find for find in finds if done is None or find.turn <= done.turn], done.clause if done else 0
     time, place = _best(now, "times", clause), _best(now[::-1], "places", clause)  # the last place is the widest
     for part in before:
@@ -105,10 +111,11 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
         time, place = time or last_time, place or (last_place if last_place in words.places else "")
     thing, look = _best(now, "things", clause), _best(now, "looks", clause)
     carried = thing and (f" with a {look} {thing}" if look else f" with the {thing}")
-    shown = (tuple(name for name in names_of(part["who"]) if name in words.characters) for part in before)
+    cast = (tuple(name for name in names_of(part["who"]) if name in words.characters) for part in before)
+    shown = list(filter(None, cast))
     usual = words.adverbs[: 2 if life.rules.is_restful(act.change) else 3]  # from still on: gentle, or in the middle
     place = place or _best(finds, "places", clause) or next(iter(words.places), "")
-    named = _who(finds, done, act, words, list(filter(None, shown)))
+    named = _who(finds, done, act, words, shown)
     instruction = Instruction(
         named[: 1 + act.company],  # a world draws one mixed figure of two who do what it has seen one do
         act.phrase + carried,
@@ -117,11 +124,38 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
         time or next(iter(words.times), ""),
     )
     used = {act.phrase, time, place, thing, look, instruction.adverb, *instruction.characters} - {""}
-    said = {find.typed for find in finds if find.meant in used or find.by == "instead" or find.kind in _UNSAID}
-    said.update(find.typed for find in finds if {*_plain(act.phrase)}.issuperset(_plain(find.typed)))  # "meet a friend"
-    left_out = [find.typed for find in finds if find.typed not in said]
-    left_out += (name for name in named if name not in used.union(find.meant for find in finds))  # one of "they"
-    return Reading(instruction.checked().text, text, tuple(dict.fromkeys(left_out)))
+    unknown, notes = _told(finds, done, act, used)
+    if done is None and unknown:
+        notes.insert(0, f"Nothing in it can be done here, so the last act goes on: {act.phrase}.")
+    others = [find.meant for find in finds if find.kind == "who" and find.by not in ("instead", "without")]
+    if left := list(dict.fromkeys(name for name in (*named, *others) if name not in used)):
+        only = f"Only {'two' if act.company else 'one'} can {act.phrase} here: {', '.join(instruction.characters)}."
+        notes.append(f"{only} Next turn: {' or '.join(left)}?")
+    people = [name for _, name in _people(finds, done, words, shown)] if done else named
+    notes += (f"It takes two to {act.phrase}: {name} comes, too." for name in named[1:] if name not in people)
+    return Reading(instruction.checked().text, text, tuple(unknown), tuple(notes))
+
+
+def _told(finds: Sequence[_Find], done: _Find | None, act: Act, used: Container[str]) -> tuple[list[str], list[str]]:
+    """(typed words that the world does not know, what to tell): what is shown instead of what was typed, and what a
+    turn has no room for. used: what the world calls all that is shown.
+    """
+    unknown, left_out, swaps = list[str](), list[str](), dict[str, str]()
+    for find, after in zip(finds, [*finds[1:], None], strict=False):
+        typed, meant = ({word[:4] for word in _plain(text)} for text in (find.typed, find.meant))
+        alike = find.exact and " " not in find.typed or not typed.isdisjoint(meant - _FUNCTION_WORDS)
+        if find.meant in used and not alike and (find is done or find.kind not in _UNSAID):
+            noun = find.kind == "nouns" and find is not done and find.meant.partition(" ")[2]  # "eats pizza"
+            swaps[find.typed] = noun or find.meant
+        held = find.kind == "stances" and after is not None and after.kind in ("looks", "things")  # "holding a flag"
+        said = held or find.meant in used or find.by == "instead" or find.kind in _UNSAID
+        said = said or find.kind == "who" and find.by != "without"  # those are told of by name
+        words = [{*_stems(word)} for word in _plain(find.typed)]
+        if not said and any(map({*_plain(act.phrase)}.isdisjoint, words)):  # "meets a friend" has a word of the act
+            (left_out if find.exact else unknown).append(find.typed)
+    notes = [f"Shown instead: {', '.join(f'{meant} for {typed}' for typed, meant in swaps.items())}."] if swaps else []
+    notes += [f"Left out: {', '.join(dict.fromkeys(left_out))}."] if left_out else []
+    return list(dict.fromkeys(unknown)), notes
 
 
 def _vagueness(find: _Find) -> tuple[int, int, int]:
@@ -215,6 +249,8 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
             acted, denied = kind == "light" or acted and kind != "then", kind == "denying" or denied and kind != "then"
         elif kind and (count > 1 or token not in _FUNCTION_WORDS):
             by, kind = preposition if in_phrase else "", STRANGE if denied and kind in _VAGUE else kind
+            if kind == "times" and preposition in ("on", "onto", "to", "from") and token in ENGLISH["heavenly"]:
+                kind, meant = STRANGE, ""  # "on the moon" is a place, and "under the moon" a time
             yield _Find("denied" if by == "without" else kind, meant, typed, exact, by, clause, turn)
             if kind == "places" and (hint := _longest(plain[index + count - 1 :], words, ("nouns",))[1]):
                 yield _Find("hints", hint, typed, False, by, clause, turn)  # "goes to bed" is what is done, too
@@ -240,9 +276,9 @@ def _longest(tokens: Sequence[str], words: Words, kinds: Sequence[str]) -> tuple
     """(kind, what the world calls it, number of tokens, exact) of the longest that tokens begin with, or likeliest."""
     table = _lexicon(words)
     there = ((kind, row) for kind in kinds for stem in _stems(tokens[0], kind) for row in table.get((kind, stem), ()))
-    found = ((kind, meant, _length(tokens, phrase), exact) for kind, (phrase, meant, exact) in there)
-    best = max(found, key=itemgetter(2), default=("", "", 0, False))
-    return best if best[2] else ("", "", 1, False)
+    found = ((kind, meant, _length(tokens, row), exact, row == (meant.lower(),)) for kind, (row, meant, exact) in there)
+    best = max(found, key=itemgetter(2, 4), default=("", "", 0, False))  # the world's own words first
+    return best[:4] if best[2] else ("", "", 1, False)
 
 
 def _length(tokens: Sequence[str], phrase: Sequence[str]) -> int:

@@ -39,7 +39,7 @@ class BranchEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One turn of a branch: the addresses of its state and shot (None: not drawn), and its seed.
 
     proposed_by: the director that proposed the turn; empty if a player wrote it. typed: what the player typed, if the
-    instruction is how it was read; left_out: its words that the world cannot show.
+    instruction is how it was read; unknown, notes: as in that `Reading`.
     """
 
     state: _Address
@@ -47,7 +47,8 @@ class BranchEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: int
     proposed_by: str = ""
     typed: str = ""
-    left_out: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def matches(self, other: BranchEntry) -> bool:
         """Whether both can be the same turn: the same state, and the same shot unless one has none."""

@@ -16,7 +16,7 @@ from ..files import save_picture
 from ..game.director import Director, director_for
 from ..game.life import PUBLISHED_RULES
 from ..game.plain import Reading
-from ..game.state import GameSession, Turn
+from ..game.state import GameSession, Turn, check_length
 from ..runtime.models import SEEDS, LoadedModels, Models, PlaySettings
 from ..runtime.presets import sampling_in
 from .story import Story
@@ -105,7 +105,8 @@ class Player:
         return PlayedTurn(turn, clip, motion, not prediction.known, drawn, reading)
 
     def read(self, text: str) -> Reading:
-        """What a player typed, cleaned, in words that the world knows; ValueError if it shows nothing that is done."""
+        """What a player typed, cleaned, in the world's words; ValueError if it shows nothing or is too long."""
+        check_length(text, len(self.tokenizer().encode_text(text)))
         return read_typed(self.world.life, self.tokenizer(), self.session, text)
 
     def autoplay(self, propose: Director, count: int, on_step: OnStep | None = None) -> Iterator[PlayedTurn]:
@@ -115,13 +116,13 @@ class Player:
 
     def play(
         self,
-        instructions: Iterable[str],
+        instructions: Iterable[str | Reading],
         on_turn: Callable[[PlayedTurn], object] = lambda played: None,
         on_step: OnStep | None = None,
     ) -> GameSession:
         """Play instructions in order. After an exception, also from a callback, the story has all turns so far."""
         for instruction in instructions:
-            on_turn(self.step(self.read(instruction), on_step))
+            on_turn(self.step(self.read(instruction) if isinstance(instruction, str) else instruction, on_step))
         return self.session
 
     def director(self, seed: int) -> Director:

@@ -238,8 +238,8 @@ class Story:
         if same_state:
             entry = msgspec.structs.replace(there[0], shot=shot, seed=turn.seed)
         else:
-            typed, left_out = ("", ()) if reading is None else (reading.typed, reading.unknown)
-            entry = BranchEntry(turn.address, shot, turn.seed, proposed_by, typed, left_out)
+            said = reading or Reading(turn.instruction)
+            entry = BranchEntry(turn.address, shot, turn.seed, proposed_by, said.typed, said.unknown, said.notes)
         before = self.entries[:index]
         wanted = [*before, entry, *(self.entries[index + 1 :] if keep_later and same_state else ())]
         fits = [lambda turns: _starts_with(turns, wanted)]

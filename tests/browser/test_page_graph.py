@@ -37,8 +37,7 @@ def a_turn(first="swiftly run", second="barely sleep under a blanket"):
 
 def stored_state(server):
     """The state of the last run's StateDisplay, as the server's history has it."""
-    entry = list(server.get("/history").values())[-1]
-    return entry["outputs"]["5"]["animegamer_state"][0]
+    return list(server.get("/history").values())[-1]["outputs"]["5"]["animegamer_state"][0]
 
 
 @pytest.fixture(scope="module")

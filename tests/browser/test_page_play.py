@@ -205,7 +205,7 @@ def test_what_is_typed_is_checked_before_the_wait(game):
     notes.wait_for()
     assert page.locator(".ag-marks u").all_inner_texts() == ["Mikko"]
     assert "Read as: Character: Taro, Miko; Motion: gently hug a friend; Background: " in notes.inner_text()
-    assert "Left out: Mikko" in notes.inner_text()
+    assert "not know Mikko." in notes.inner_text() and "Shown instead: hug a friend for kisses." in notes.inner_text()
     game.comfy.shot("play-check-dark")
     notes.get_by_role("button", name="Words").click()
     notes.get_by_role("button", name="Miko").click()
@@ -213,6 +213,9 @@ def test_what_is_typed_is_checked_before_the_wait(game):
     assert page.input_value(".ag-text") == "Miko kisses Taro in the forest"
     notes.get_by_role("button", name="Use this text").click()
     assert page.input_value(".ag-text").startswith("Character: Miko, Taro; Motion: gently hug a friend;")
+    page.fill(".ag-text", "Miko and Taro dance")
+    notes.get_by_text("Only one can dance here: Miko. Next turn: Taro?").wait_for()
+    assert not page.locator(".ag-marks u").count() and "\u2192" not in notes.inner_text(), "both are known"
     page.fill(".ag-text", "")
     known = page.locator(".ag-word-list")
     for word in ("Miko", "run", "scarf", "red", "quickly", "street", "night"):

@@ -34,8 +34,7 @@ def start():
     spec = importlib.util.spec_from_file_location(name, PACK / "__init__.py", submodule_search_locations=[str(PACK)])
     sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules[name])
-    extension = asyncio.run(sys.modules[name].comfy_entrypoint())
-    nodes = asyncio.run(extension.get_node_list())
+    nodes = asyncio.run(asyncio.run(sys.modules[name].comfy_entrypoint()).get_node_list())
     for node in nodes:
         node.GET_SCHEMA()
     return nodes

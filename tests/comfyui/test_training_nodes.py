@@ -114,8 +114,7 @@ def test_a_world_is_measured(server, measured_world):
     rows = {line.split()[0] for line in report.splitlines()[1:] if not line.startswith("(")}
     assert rows == {"probes", "vae", "shots", "motion", "override", "games", "colour"}
     assert "short" in report, "random weights pass for nothing"
-    sheet = picture(server, entry, "measure")
-    assert sheet.width > 600
+    assert picture(server, entry, "measure").width > 600
 
 
 def test_a_world_gets_the_papers_table(server, measured_world):

@@ -228,8 +228,7 @@ def test_11_a_film_is_enlarged_by_core(server, play):
 
 
 def test_12_takes_side_by_side(server, play):
-    played = play("12-takes")
-    (videos,) = outputs(played, "SaveVideo")
+    (videos,) = outputs(play("12-takes"), "SaveVideo")
     frames = clip(server, videos)
     assert frames.shape == (2 * 17, 2 * 192, 2 * 288, 3), "three takes and an empty place"
     cells = [frames[:, :192, :288], frames[:, :192, 288:], frames[:, 192:, :288]]

@@ -92,8 +92,7 @@ def test_a_reply_that_is_invalid_is_asked_for_again_with_our_own_words(world, st
     stub.script[:] = [Answer("a girl"), GOOD, FOREIGN, CUT_OFF, GOOD]
     report = caption_clips(folder, records[:1], endpoint(stub.url), references)
     assert report.records == wanted(records)[:1]
-    steps = [seen(ask)[0] for ask in stub.asks]
-    assert steps == ["matching"] * 2 + ["captioning"] * 3
+    assert [seen(ask)[0] for ask in stub.asks] == ["matching"] * 2 + ["captioning"] * 3
     first, *again = (ask.texts[-1] for ask in stub.asks[2:])
     assert all(text.startswith(first) and "Expected was" in text and "\u5c11" not in text for text in again)
     assert [ask.body["temperature"] > 0 for ask in stub.asks] == [False, True, False, True, True]

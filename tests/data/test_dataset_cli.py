@@ -150,8 +150,7 @@ def test_a_folder_that_cannot_be_written_to_is_reported_before_a_film_is_read(tm
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "film.mp4").write_text("no film, which only a reader can tell")
     assert main(build(tmp_path / "film.mp4", tmp_path / out)) == 2
-    message = one_sentence(capsys.readouterr().err)
-    assert message.startswith(f"dataset: {tmp_path / out}")
+    assert one_sentence(capsys.readouterr().err).startswith(f"dataset: {tmp_path / out}")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of a terminal")

@@ -75,8 +75,7 @@ def write_film(
 
 def mux_silence(container: av.container.OutputContainer, voice: av.AudioStream, seconds: float = 1.0) -> None:
     for block in range(int(seconds * 44100 / 1152)):
-        samples = np.zeros((1, 1152), np.float32)
-        frame = av.AudioFrame.from_ndarray(samples, format="fltp", layout="mono")
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1152), np.float32), format="fltp", layout="mono")
         frame.rate, frame.pts = 44100, 1152 * block
         container.mux(voice.encode(frame))
     container.mux(voice.encode())

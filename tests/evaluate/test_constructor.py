@@ -134,8 +134,7 @@ def test_a_story_that_stays_invalid_is_set_aside(stub, tmp_path):
 def test_the_task_writes_and_tells(stub, tmp_path, capsys):
     words = ["--characters", "Miko,Taro", "--stories", "3", "--panels", "2", "--url", stub.url, "--model", "m"]
     words += ["--out", str(tmp_path / "g.txt")]
-    args = parse(Write, words, "evaluate write", "")
-    assert args.run() == 0
+    assert parse(Write, words, "evaluate write", "").run() == 0
     said = capsys.readouterr().out
     assert "3 of 3 stories in" in said and "questions: 3, answered 3, set aside 0" in said and "tokens" in said
     assert [len(game.turns) for game in read_benchmark(tmp_path / "g.txt")] == [2, 2, 2]

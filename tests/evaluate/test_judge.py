@@ -63,8 +63,7 @@ def judge(stub, runs, out, *words):
 
 
 def test_the_prompt_has_the_papers_criteria_in_order_and_no_agents_name(runs):
-    comparison = open_comparison(runs)
-    story = stories_of(comparison)[0]
+    story = stories_of(open_comparison(runs))[0]
     prompt = judge_prompt(story, 3, ["Miko"])
     places = [prompt.index(f"<{tag}> {name}") for tag, (name, _) in CRITERIA.items()]
     assert places == sorted(places) and list(CRITERIA) == ["OA", "TA", "ConC", "ChaC", "EC", "VC"]
@@ -119,8 +118,7 @@ def test_a_right_reply_is_read():
 
 
 def test_scores_go_back_to_their_agents(runs):
-    comparison = open_comparison(runs[:2])
-    story = stories_of(comparison)[0]
+    story = stories_of(open_comparison(runs[:2]))[0]
     questions = [Question(story, 0, (1, 0)), Question(story, 1, (0, 1)), Question(story, 2, (1, 0))]
     given = [dict.fromkeys(CRITERIA, scores) for scores in ((4, 8), (6, 4))]
     answered = list(zip(questions, given, strict=False))

@@ -40,8 +40,7 @@ def test_ranks_by_letter_become_points_of_agents(runs, tmp_path, capsys, mark):
     for number, (game, order) in enumerate(zip(key["games"], key["orders"], strict=True), start=1):
         for letter, agent in zip("ABC", order, strict=True):
             clip = next((out / "clips").glob(f"game-{number:02}-turn-02-{letter}.*"))
-            comparison = open_comparison(runs)
-            assert clip.read_bytes() == comparison.clips(agent, game)[1].read_bytes()
+            assert clip.read_bytes() == open_comparison(runs).clips(agent, game)[1].read_bytes()
     fill(out, mark=mark)
     assert Raters(out=out).run() == 0
     assert "Zeta" in capsys.readouterr().out

@@ -39,8 +39,7 @@ def one_process(monkeypatch):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("toybox")
-    return write_dataset(path, DRAWN, workers=1)
+    return write_dataset(tmp_path_factory.mktemp("toybox"), DRAWN, workers=1)
 
 
 def test_games_become_a_dataset_that_training_reads(folder):

@@ -15,8 +15,7 @@ def drawn(shift=0, frames=17, height=32, width=48):
 
 
 def test_bytes_are_clamped_and_truncated_not_rounded(tmp_path):
-    values = torch.tensor([-2.0, -1.0, -0.5, 0.0, 0.999, 1.0, 3.0])
-    frames = values.reshape(1, 1, 1, -1).expand(2, 3, 4, -1)
+    frames = torch.tensor([-2.0, -1.0, -0.5, 0.0, 0.999, 1.0, 3.0]).reshape(1, 1, 1, -1).expand(2, 3, 4, -1)
     got = to_uint8(frames)
     assert got.shape == (2, 4, 7, 3) and got.dtype == np.uint8
     assert got[1, 2, :, 0].tolist() == [0, 0, 63, 127, 254, 255, 255]

@@ -219,8 +219,7 @@ def test_the_released_slice_is_three_positions_late(tiny_engine):
 
 
 def test_states_of_another_size_or_without_representation_are_refused(tiny_engine):
-    session = play(tiny_engine, LINES[:1])
-    turn = session.turns[0]
+    turn = play(tiny_engine, LINES[:1]).turns[0]
     for wrong, message in ((torch.zeros(9, 32), "another|size"), (None, "load the turn from its story")):
         bad = replace(turn, state=replace(turn.state, representation=wrong))
         with pytest.raises(ValueError, match=message):

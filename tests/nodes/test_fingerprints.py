@@ -29,8 +29,7 @@ def run(fingerprints, stories, widgets, linked=None, left="played", again=False)
     """The fingerprint of a node that runs and leaves its story in version `left`."""
     fingerprint = fingerprints.fingerprint(widgets)
     stories["a"] = left
-    called = {**widgets, **(linked or {}), "model": object()}
-    fingerprints.record(called, "a", again)
+    fingerprints.record({**widgets, **(linked or {}), "model": object()}, "a", again)
     return fingerprint
 
 

@@ -130,7 +130,8 @@ def test_the_player_may_write_anything_between():
 
 
 def test_a_text_names_what_training_never_showed_together():
-    known = Words(("Kai", "Mia"), (Act("run"), Act("run away")), ("beach",), untried=(("Kai", "run"), ("Kai", "beach")))
+    pairs = (("Kai", "run"), ("Kai", "beach"), ("Kai", "beach"))
+    known = Words(("Kai", "Mia"), (Act("run"), Act("run away")), ("beach",), untried=pairs)
     assert known.untried_in("At the beach, Kai wants to run away") == [("Kai", "beach")]
     assert known.untried_in("Character: Kai; Motion: run; Background: bay.") == [("Kai", "run")]
     assert known.nearest("beech") == ["beach"] and known.nearest("away") == ["run away"] and not known.nearest("dragon")
@@ -206,8 +207,7 @@ def test_damaged_statements_are_refused_by_name(world, tmp_path, life):
 
 
 def test_a_game_that_plays_itself_is_recorded_and_replays_exactly(world, tmp_path, capsys):
-    path = str(world.folder)
-    arguments = ["play", "--world", path, "--out", str(tmp_path), "--name", "life", "--steps", "1"]
+    arguments = ["play", "--world", str(world.folder), "--out", str(tmp_path), "--name", "life", "--steps", "1"]
     state_words(world)
     assert main([*arguments, "--auto", "3", "--director-seed", "5"]) == 0
     shown = capsys.readouterr().out

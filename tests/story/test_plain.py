@@ -54,7 +54,8 @@ def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
     assert "Character: Miko, Taro;" in read("Taro is here. She tells him a joke").instruction
     assert "Character: Yuzu;" in read("with Miko watching, Yuzu dances").instruction
     they = read("they dance", COUPLE)
-    assert they.instruction.startswith("Character: Nori; Motion: steadily dance;") and they.unknown == ("Beni",)
+    assert they.instruction.startswith("Character: Nori; Motion: steadily dance;") and they.unknown == ()
+    assert they.notes == ("Only one can dance here: Nori. Next turn: Beni?",)
     assert read("they race", COUPLE).instruction.startswith("Character: Nori, Beni; Motion: steadily race a friend;")
     assert ": Nori; Motion: steadily wave hello; Background: day street" in read("he waves", COUPLE).instruction
     assert "Character: Nori, Pico; Motion: gently hug" in read("now with Pico instead of Beni", COUPLE).instruction
@@ -66,14 +67,39 @@ def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
 
 def test_what_is_not_shown_is_said():
     reading = read("Elsa eats an apple, then it rains in the garden and she swims", ())
-    assert reading.unknown == ("Elsa", "rains", "swims") and reading.typed.startswith("Elsa eats")
-    assert read("Nori embraces a friend").unknown == (), "the act for it is hug a friend"
-    both = read("Miko and Taro wave")
-    assert both.instruction.startswith("Character: Miko; Motion: steadily wave hello;") and both.unknown == ("Taro",)
+    assert reading.unknown == ("Elsa", "rains") and reading.typed.startswith("Elsa eats")
+    assert reading.notes == ("Shown instead: noodles for apple.", "Left out: swims.")
+    assert read("Leo looks at Kai").notes[0] == "Shown instead: read a book for looks at."
+    friend = ("Shown instead: hug a friend for embraces.", "It takes two to hug a friend: Miko comes, too.")
+    assert read("Nori embraces a friend").notes == friend and not read("Nori embraces a friend").unknown
+    both = read("Miko, Taro and Leo wave together")
+    assert both.instruction.startswith("Character: Miko; Motion: steadily wave hello;") and both.unknown == ()
+    assert both.notes == ("Only one can wave hello here: Miko. Next turn: Taro or Leo?",)
     denied = read("Nobody dances but Miko waves")
-    assert "Motion: steadily wave hello;" in denied.instruction and denied.unknown == ("dances",)
+    assert "Motion: steadily wave hello;" in denied.instruction and denied.notes == ("Left out: dances.",)
     without = read("Miko dances without a red umbrella")
-    assert "Motion: steadily dance;" in without.instruction and without.unknown == ("red", "umbrella")
+    assert "Motion: steadily dance;" in without.instruction and without.notes == ("Left out: red, umbrella.",)
+    for said in map(read, ("Kai says hello", "Kai rides around on his bicycle", "Kai dances holding a red flag")):
+        assert said.unknown == said.notes == (), "the act that is shown says these verbs, too"
+
+
+@pytest.mark.parametrize("sentence", ["Leo is sad", "Taro opens the door", "Kai cries", "Momo and her puppy"])
+def test_what_the_world_has_no_act_for_never_becomes_the_last_act_unsaid(sentence):
+    reading, words = read(sentence), {"is": "sad", "opens": "opens, door", "cries": "cries", "and": "puppy"}
+    unknown = words[sentence.split()[1]]
+    assert "Motion: steadily dance;" in reading.instruction and ", ".join(reading.unknown) == unknown
+    assert reading.notes == ("Nothing in it can be done here, so the last act goes on: dance.",)
+    with pytest.raises(ValueError, match=f"does not know {unknown}; say what somebody does"):
+        read(sentence, ())
+
+
+def test_a_place_of_the_world_is_no_time_of_day():
+    moon = replace(WORDS, places=("park", "laboratory", "moon"))
+    assert "Background: night moon." in read("Miko jumps on the moon", words=moon).instruction
+    assert moon.nearest("lab") == ["laboratory"]
+    on, under = (read(f"Miko jumps {where} the moon", ()) for where in ("on", "under"))
+    assert "Background: day beach." in on.instruction and on.unknown == ("moon",)
+    assert "Background: night beach." in under.instruction and under.notes == ("Shown instead: night for moon.",)
 
 
 def test_known_words_in_the_published_form_and_quoted_text_stay_as_they_are():

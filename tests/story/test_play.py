@@ -172,7 +172,7 @@ def test_typed_games(world, tmp_path, capsys, monkeypatch):
     assert run_play(world, tmp_path) == 0
     out, err = capsys.readouterr()
     assert instructions_of(opened(world, tmp_path / "out", "story")) == [GAME[0], "Yuzu sleeps"]
-    assert "left out: sleeps" in out and "turn-002.mp4" in out
+    assert "not known here: sleeps" in out and "turn-002.mp4" in out
     assert "unknown command @Undo 1; use @undo or @quit" in err
     before = content(tmp_path / "out" / "story")
     typed(monkeypatch, GAME[1])
@@ -210,6 +210,12 @@ def test_mistakes_get_one_sentence(world, tmp_path, game, capsys, words, named):
     out, err = capsys.readouterr()
     assert named in err and len(err.strip().splitlines()) == 1 and out == ""
     assert not (tmp_path / "out" / "game").exists(), "a mistake leaves nothing behind"
+
+
+def test_a_line_that_cannot_be_read_is_named(world, tmp_path, capsys):
+    (tmp_path / "game.txt").write_text("\n".join(["# a game", GAME[0], "", "run a " * 600]))
+    assert run_play(world, tmp_path, tmp_path / "game.txt") == 2
+    assert "game.txt, line 4: the instruction 'run a" in capsys.readouterr().err
 
 
 def test_what_is_played_next(world, tmp_path):

@@ -57,13 +57,11 @@ def test_an_opening_picture_is_used_by_the_engine_and_saved(world, tmp_path, unl
     )
     player = Player(world, opened(world, tmp_path), PlaySettings(), opening=opening)
     player.play(GAME[:2])
-    past = [opening.turns[0]]
-    state = player.models.engine().predict(past, GAME[0])
+    state = player.models.engine().predict([opening.turns[0]], GAME[0])
     assert torch.equal(player.session.turns[1].state.representation, state.representation)
     assert [turn.number for turn in player.session.turns] == [0, 1, 2]
     assert [path.name for path in player.finish()][:2] == ["turn-001.mp4", "turn-002.mp4"]
-    plain = played(world, tmp_path / "plain", GAME[:2])
-    assert plain.story.entries[0].state != player.story.entries[0].state
+    assert played(world, tmp_path / "plain", GAME[:2]).story.entries[0].state != player.story.entries[0].state
     later = Player(world, opened(world, tmp_path), PlaySettings(), after=2)
     assert later.session.character == player.session.character and later.session.picture is not None
     assert later.step(GAME[2]).turn.number == 3

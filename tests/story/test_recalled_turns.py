@@ -40,8 +40,7 @@ def test_the_engine_reads_the_recalled_turn_in_place_of_the_oldest(world, tmp_pa
     assert turn.recalled == (1,)
     state = player.models.engine().predict([before[number - 1] for number in (1, 4, 5, 6)], ASKED)
     assert torch.equal(turn.state.representation, state.representation)
-    record = player.story.states.record(turn.address)
-    assert record["key"]["recalled"] == [1]
+    assert player.story.states.record(turn.address)["key"]["recalled"] == [1]
     assert index_of(player)["memory"] == {"kind": "recall", "turns": 2}
 
 

@@ -21,8 +21,7 @@ def takes_of(world, tmp_path, capsys):
 
     def run(out):
         words = ["--takes", "2", "--seed", "5", "--steps", "1", "--world", str(world.folder), "--out", str(out)]
-        status = main(["takes", str(game), *words])
-        return (status, *capsys.readouterr())
+        return (main(["takes", str(game), *words]), *capsys.readouterr())
 
     return run
 

@@ -103,8 +103,7 @@ def parts_of(plan: FilmPlan) -> tuple[Part, ...]:
         parts[0] = replace(parts[0], kind="dark", frames=max(parts[0].frames, round(3 * plan.fps)))
     opening, closing = _credits(plan, rng) if plan.credits else ([], [])
     parts = [part if part.repeats is None else replace(part, repeats=part.repeats + len(opening)) for part in parts]
-    parts = _joined([*opening, *parts, *closing], plan, rng)
-    return tuple(_with_flashes(parts, plan, rng))
+    return tuple(_with_flashes(_joined([*opening, *parts, *closing], plan, rng), plan, rng))
 
 
 def _scene_parts(plan: FilmPlan, rng: random.Random) -> list[Part]:

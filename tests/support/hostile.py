@@ -24,8 +24,7 @@ def damage(path: Path, rng: Rng) -> str:
         ".json": (json_value, json_value, json_value, json_text, any_bytes),
         ".jsonl": (json_line, json_line, json_line, json_text, any_bytes),
     }
-    how = rng.choice(kinds.get(path.suffix, (any_bytes,)))
-    content, what = how(path.read_bytes(), rng)
+    content, what = rng.choice(kinds.get(path.suffix, (any_bytes,)))(path.read_bytes(), rng)
     path.write_bytes(content)
     return f"{path.name}: {what}"
 

@@ -51,8 +51,7 @@ def write_mistral(folder):
 def make_originals(mistral):
     """The models that the files are made of (engine, decoder, encoder): what a conversion has to give back."""
     torch.manual_seed(7)
-    tokenizer = GameTokenizer.from_mistral(mistral)
-    engine = GameEngine(SPEC, tokenizer, PROFILES["reference"])
+    engine = GameEngine(SPEC, GameTokenizer.from_mistral(mistral), PROFILES["reference"])
     decoder, encoder = ShotDecoder(SPEC, PROFILES["reference"]), ShotEncoder(SPEC)
     for model in (engine, decoder, encoder):  # norms start as ones and biases as zeros: make every tensor tell
         for parameter in model.parameters():

@@ -27,8 +27,7 @@ def small_disk(folder: Path, kilobytes: int) -> Iterator[None]:
 
 def resize(folder: Path, kilobytes: int, names: int = 0) -> None:
     """Make the disk at `folder` larger or smaller. names: how many files and folders it can hold, if not any number."""
-    option = f"remount,size={kilobytes}k,nr_inodes={names}"
-    subprocess.run(["mount", "-o", option, str(folder)], check=True)
+    subprocess.run(["mount", "-o", f"remount,size={kilobytes}k,nr_inodes={names}", str(folder)], check=True)
 
 
 @contextmanager

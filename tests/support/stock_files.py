@@ -96,8 +96,7 @@ def write_mistral(folder, rows=32000, **changes):
         num_key_value_heads=2, max_position_embeddings=4096, rms_norm_eps=1e-5, sliding_window=4096,
         tie_word_embeddings=False,
     )  # fmt: skip
-    model = rough(MistralForCausalLM(MistralConfig(**settings)), 4)
-    model.bfloat16().save_pretrained(folder)
+    rough(MistralForCausalLM(MistralConfig(**settings)), 4).bfloat16().save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text())
     config.pop("rope_parameters", None)  # of transformers 5; published ones have the field below
     (folder / "config.json").write_text(json.dumps({**config, "rope_theta": 10000.0, **changes}))

@@ -62,8 +62,7 @@ def test_the_losses_of_pictures_by_hand():
 
 
 def test_muon_by_hand():
-    numbers = torch.Generator().manual_seed(0)
-    start, *gradients = torch.randn(3, 6, 4, generator=numbers)
+    start, *gradients = torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(0))
     expected, moment, own = start, torch.zeros(6, 4), torch.nn.Parameter(start.clone())
     muon = Muon([{"params": [own]}], lr=0.1, weight_decay=0.5)
     for gradient in gradients:

@@ -33,8 +33,7 @@ def heeding(decoder):
 
 
 def learner_of(ready, **changes):
-    decoder = heeding(shared.new_parts(ready).decoder)
-    return DistillLearner(shared.tiny_config("distill", **changes), decoder)
+    return DistillLearner(shared.tiny_config("distill", **changes), heeding(shared.new_parts(ready).decoder))
 
 
 @pytest.mark.parametrize("guidance", ["cosine", "constant"])

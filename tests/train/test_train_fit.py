@@ -55,8 +55,7 @@ def test_sheets_show_clips_and_shots_and_change_nothing(stage, ready, tmp_path):
     picture = np.asarray(Image.open(sheets[-1]).convert("RGB")).astype(int)
     middle = picture.shape[1] // 2
     clips, shots = picture[:, :middle], picture[:, middle:]
-    reddish = (clips[..., 0] - clips[..., 1] > 100).mean()
-    assert reddish > 0.02, "the held-out game has a red square"
+    assert (clips[..., 0] - clips[..., 1] > 100).mean() > 0.02, "the held-out game has a red square"
     assert (shots.std(axis=-1) > 3).mean() > 0.1, "noise of an untrained decoder"
     assert not (tmp_path / "plain" / "shots").exists()
 

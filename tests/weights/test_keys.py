@@ -84,8 +84,7 @@ def test_the_released_decoder_fits_strictly():
     shapes = released_decoder_shapes()
     count = sum(torch.Size(shape).numel() for shape in shapes.values())
     assert count == 1_746_779_840, "the parameter count that was measured on the built reference"
-    model = build_model(lambda: ShotDecoder(RELEASE))
-    expected = expected_shapes(model, "decoder", "decoder")
+    expected = expected_shapes(build_model(lambda: ShotDecoder(RELEASE)), "decoder", "decoder")
     assert mapped_shapes(shapes, keys.DECODER) == {k: v for k, v in expected.items() if k != "unconditional_ND"}
 
 
