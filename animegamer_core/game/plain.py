@@ -127,6 +127,8 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     unknown, notes = _told(finds, done, act, used)
     if done is None and unknown:
         notes.insert(0, f"Nothing in it can be done here, so the last act goes on: {act.phrase}.")
+    if not shown and all(find.kind != "who" for find in finds):
+        notes.append(f"Nobody whom this world knows is named or was on: {named[0]} is on now.")
     others = [find.meant for find in finds if find.kind == "who" and find.by not in ("instead", "without")]
     if left := list(dict.fromkeys(name for name in (*named, *others) if name not in used)):
         only = f"Only {'two' if act.company else 'one'} can {act.phrase} here: {', '.join(instruction.characters)}."

@@ -68,7 +68,9 @@ def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
 def test_what_is_not_shown_is_said():
     reading = read("Elsa eats an apple, then it rains in the garden and she swims", ())
     assert reading.unknown == ("Elsa", "rains") and reading.typed.startswith("Elsa eats")
-    assert reading.notes == ("Shown instead: noodles for apple.", "Left out: swims.")
+    nobody = "Nobody whom this world knows is named or was on: Miko is on now."
+    assert reading.notes == ("Shown instead: noodles for apple.", "Left out: swims.", nobody)
+    assert read("They dance", past=("A robot and a cat wave hello",)).notes == (nobody,)
     assert read("Leo looks at Kai").notes[0] == "Shown instead: read a book for looks at."
     friend = ("Shown instead: hug a friend for embraces.", "It takes two to hug a friend: Miko comes, too.")
     assert read("Nori embraces a friend").notes == friend and not read("Nori embraces a friend").unknown
