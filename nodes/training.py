@@ -142,7 +142,9 @@ class TrainFilmWorld(io.ComfyNode):
             start.append((file, 1.0))
         finished_world(begun, start, target)
         WORLDS.record({"game_dataset": game_dataset, "world": world, "effort": effort, "seed": seed}, world)
-        note = f"World {world} is trained on {len(dataset.training_clips)} clips. Press R to find it in the Play tab."
+        test = f" at effort {effort:g}, which is only a test: set it to 1 to learn the film" if effort < 0.1 else ""
+        clips = f"{len(dataset.training_clips)} clips{test}"
+        note = f"World {world} is trained on {clips}. Press R to find it in the Play tab."
         report = f"{note}\nIt is in {target}; losses and checkpoints are in {out}."
         first = dataset.turns[dataset.training_clips[0]].instruction
         return io.NodeOutput(GameModel(open_world(target)), first, report, ui=report_ui(cls, None, report, [note]))
@@ -156,12 +158,14 @@ def _train(
     plan: the steps of all stages that the node trains, if there are others. Events say when this one begins and, at
     most once a second, that it goes on; and how it ended, unless the next one begins.
     """
+    from comfy.model_management import InterruptProcessingException
+
     from ..animegamer_core.train.job import train_adapter
     from ..animegamer_core.train.log import LOG, draw_losses, read_log
     from ..animegamer_core.train.run import stage_file
 
     progress, out, stage = comfyui.NodeProgress(), job["out"], job["stage"]
-    place, state, sent_at = _place(stage, plan or {stage: job["config"].steps}), "stopped", 0.0
+    place, state, sent_at = _place(stage, plan or {stage: job["config"].steps}), "failed", 0.0
 
     def send(state: str) -> None:
         comfyui.send(EVENT, {"run": run, "stage": stage, "steps": place["steps"], "state": state})
@@ -185,9 +189,12 @@ def _train(
         options = {"on_step": on_step, "should_stop": should_stop, "device": comfyui.clear_device()}
         train_adapter(**job, on_progress=on_feature, resume=resume, **options)
         state = "finished"
+    except InterruptProcessingException:
+        state = "stopped"
+        raise
     finally:
         del _at_work[run, stage]
-        if state == "stopped" or place["number"] == place["stages"]:
+        if state != "finished" or place["number"] == place["stages"]:
             send(state)
     return stage_file(out, stage), read_log(out / LOG)
 

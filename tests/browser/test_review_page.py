@@ -311,7 +311,7 @@ def test_a_served_page_says_the_one_next_thing_where_it_is_seen(browser, dataset
     page.reload()
     review.view("scenes")
     page.get_by_role("button", name="No scene change").first.click()
-    says("Scenes were changed. Press Save, then go back to ComfyUI and press Run: it cuts them again, and new clips take")
+    says("Scenes were changed. Press Save, then go back to ComfyUI and press Run: it cuts them again")
     page.locator("#export").click()
     says("Scenes were changed. Go back to ComfyUI")
     assert "Save this; the next Run then cuts" in review.text("#scenes")
