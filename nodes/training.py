@@ -128,11 +128,11 @@ class TrainFilmWorld(io.ComfyNode):
         dataset, target = DatasetFolder.open(game_dataset), world_folder(world)
         # A run belongs to what it is trained on: after other words it begins again, after an interrupt it continues.
         run = f"{world}-{dataset.digest(captions=True)[:8]}-{effort:g}-{seed}"
-        out = comfyui.output_folder() / comfyui.RUNS / run
+        out, clips = comfyui.output_folder() / comfyui.RUNS / run, len(dataset.training_clips)
         if not (out / BEGUN / MANIFEST).is_file():
             extended_world(worlds.find_world(worlds.TOYBOX), dataset, out / BEGUN, seed)
         begun, start = open_world(out / BEGUN), []
-        rows = film_plan(len(dataset.training_clips))
+        rows = film_plan(clips)
         plan = {stage: max(1, round(row.steps * effort)) for stage, row in rows.items()}
         for stage, row in rows.items():
             reads = world_for_stage(stage, begun, [path for path, _ in start])
@@ -143,8 +143,7 @@ class TrainFilmWorld(io.ComfyNode):
         finished_world(begun, start, target)
         WORLDS.record({"game_dataset": game_dataset, "world": world, "effort": effort, "seed": seed}, world)
         test = f" at effort {effort:g}, which is only a test: set it to 1 to learn the film" if effort < 0.1 else ""
-        clips = f"{len(dataset.training_clips)} clips{test}"
-        note = f"World {world} is trained on {clips}. Press R to find it in the Play tab."
+        note = f"World {world} is trained on {clips} clips{test}. Press R to find it in the Play tab."
         report = f"{note}\nIt is in {target}; losses and checkpoints are in {out}."
         first = dataset.turns[dataset.training_clips[0]].instruction
         return io.NodeOutput(GameModel(open_world(target)), first, report, ui=report_ui(cls, None, report, [note]))
@@ -158,8 +157,6 @@ def _train(
     plan: the steps of all stages that the node trains, if there are others. Events say when this one begins and, at
     most once a second, that it goes on; and how it ended, unless the next one begins.
     """
-    from comfy.model_management import InterruptProcessingException
-
     from ..animegamer_core.train.job import train_adapter
     from ..animegamer_core.train.log import LOG, draw_losses, read_log
     from ..animegamer_core.train.run import stage_file
@@ -189,7 +186,7 @@ def _train(
         options = {"on_step": on_step, "should_stop": should_stop, "device": comfyui.clear_device()}
         train_adapter(**job, on_progress=on_feature, resume=resume, **options)
         state = "finished"
-    except InterruptProcessingException:
+    except comfyui.interrupt():
         state = "stopped"
         raise
     finally:

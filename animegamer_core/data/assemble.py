@@ -96,9 +96,8 @@ def assemble_dataset(
         reasons |= _between_credits(segments, captioned)
         dropped, records = by_people, []
         for film, _, cut in segments:
-            start, end, clip, record = cut.start, cut.end, cut.clip, None
-            if clip:
-                record = ClipRecord(film=film, start=start, end=end, clip=clip, motion_value=cut.value)
+            start, end, clip = cut.start, cut.end, cut.clip
+            record = ClipRecord(film=film, start=start, end=end, clip=clip, motion_value=cut.value) if clip else None
             if reason := cut.dropped or reasons.get(clip):
                 back = record if reason.startswith("duplicate") else None
                 dropped.append(Dropped(film=film, start=start, end=end, reason=reason, clip=clip or None, record=back))
@@ -220,12 +219,12 @@ def _segments(
 def _duplicates(out: Path, segments: Segments, known: Collection[str]) -> dict[str, str]:
     """Clip -> 'duplicate of <clip>', of two alike the later of `segments`. known: clips of the tables, which people may
     have corrected, kept or dropped; they stay."""
-    kept, found = Duplicates(lambda clip: read_clip(out / clip).frames), {}
+    kept, found = Duplicates(lambda clip: read_clip(out / clip).frames), dict[str, str]()
     for is_known in (True, False):
         for _, scene, cut in segments:
             if cut.dropped is None and (cut.clip in known) == is_known:
-                reason = kept.add(cut.signature, cut.clip, scene)
-                found |= {cut.clip: reason} if reason is not None and not is_known else {}
+                if (reason := kept.add(cut.signature, cut.clip, scene)) and not is_known:
+                    found[cut.clip] = reason
     return found
 
 

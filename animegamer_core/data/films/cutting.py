@@ -39,10 +39,8 @@ ALIKE = 4.0  # grey levels; measured: repeats differ by up to 1.2, the most simi
 ALIKE_SHARE = 0.1  # the same as a fraction of the clip's standard deviation, since dark scenes differ less
 NEAR = 12.0  # the same for the mean over time, which differs more if a repeat begins earlier or later
 
-# `shows_more`: measured on 305 repeats (compressed, cropped, moved in time), which had up to 9, and on 234 clips to
-# which a figure of a tenth to two fifths of the height was added, of which 232 had more than 12 grey levels.
-PICTURE_HEIGHT, PICTURE_WIDTH = 48, 72
-MOVED, PATCH, MORE = 2, 5, 12.0  # pixels by which a detail may have moved, side of what is new, grey levels
+# For `shows_more`. Measured: 305 repeats differed by up to 9 grey levels, 232 of 234 clips with a figure more by over 12.
+PICTURE, MOVED, PATCH, MORE = (72, 48), 2, 5, 12.0  # size, pixels of a detail's move, side of what is new, grey levels
 
 LOOKED_AT = 5  # frames of a segment that are tested for black
 STILL_HEIGHT = 96  # pixels: to separate motion from noise
@@ -149,39 +147,28 @@ def small_pictures(frames_FHWC: NDArray[np.uint8]) -> NDArray[np.int16]:
     """A clip for `shows_more`."""
     import cv2
 
-    size, how = (PICTURE_WIDTH, PICTURE_HEIGHT), cv2.INTER_AREA
-    return np.stack([cv2.resize(frame, size, interpolation=how) for frame in frames_FHWC]).astype(np.int16)
+    return np.stack([cv2.resize(frame, PICTURE, interpolation=cv2.INTER_AREA) for frame in frames_FHWC]).astype(
+        np.int16
+    )
 
 
 def shows_more(first_FHWC: NDArray[np.int16], second_FHWC: NDArray[np.int16]) -> bool:
-    """Whether one of two similar clips shows something that the other does not, such as one figure more.
-
-    A figure may be small, or as bright as what is behind it, so signatures do not tell. Here a pixel counts by how far
-    it is from all that the other clip shows around it, just before and just after, at the edges nothing.
-    """
+    """Whether one of two similar clips shows more, such as one figure more: a patch unlike all that the other shows
+    around it, just before and just after. Edges do not count, since a repeat may be cropped."""
     import cv2
 
-    count = min(len(first_FHWC), len(second_FHWC))
-    pairs = _overlaps(first_FHWC[:count], second_FHWC[:count], range(-(count // 2), count // 2 + 1))
+    half, edge, around = len(first_FHWC) // 2, MOVED + 1, np.ones((2 * MOVED + 1, 2 * MOVED + 1), np.uint8)
+    pairs = _overlaps(first_FHWC, second_FHWC, range(-half, half + 1))
     one, other = min(pairs, key=lambda pair: np.abs(pair[0] - pair[1]).mean())
-    inner = np.s_[MOVED + 1 : -MOVED - 1, MOVED + 1 : -MOVED - 1]
-    new = [
-        [cv2.blur(frame, (PATCH, PATCH))[inner].max() for frame in _outside(*two)]
-        for two in ((one, other), (other, one))
-    ]
-    return bool(np.median(new, axis=1).max() > MORE)
-
-
-def _outside(shown_FHWC: NDArray[np.int16], other_FHWC: NDArray[np.int16]) -> NDArray[np.float32]:
-    """How far each pixel is outside the range of the other clip's pixels near it in place and time; (F, H, W)."""
-    import cv2
-
-    around = np.ones((2 * MOVED + 1, 2 * MOVED + 1), np.uint8)
-    near = np.pad(other_FHWC, ((1, 1), (0, 0), (0, 0), (0, 0)), "edge")
-    times = near[:-2], near[1:-1], near[2:]
-    low = np.stack([cv2.erode(frame, around) for frame in np.minimum.reduce(times)])
-    high = np.stack([cv2.dilate(frame, around) for frame in np.maximum.reduce(times)])
-    return np.maximum(shown_FHWC - high, low - shown_FHWC).clip(0).max(axis=-1).astype(np.float32)
+    for shown, known in ((one, other), (other, one)):
+        near = np.pad(known, ((1, 1), (0, 0), (0, 0), (0, 0)), "edge")
+        times = near[:-2], near[1:-1], near[2:]
+        low = np.stack([cv2.erode(frame, around) for frame in np.minimum.reduce(times)])
+        high = np.stack([cv2.dilate(frame, around) for frame in np.maximum.reduce(times)])
+        new = np.maximum(shown - high, low - shown).clip(0).max(axis=-1).astype(np.float32)
+        if np.median([cv2.blur(frame, (PATCH, PATCH))[edge:-edge, edge:-edge].max() for frame in new]) > MORE:
+            return True
+    return False
 
 
 def is_black(frames_FHWC: NDArray[np.uint8]) -> bool:
