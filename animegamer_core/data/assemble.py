@@ -92,8 +92,7 @@ def assemble_dataset(
         segments, subtitles, open_scenes = _segments(out, films, settings.most_text, captioned | gone)
         pixels = {name: film.survey.facts["width"] * film.survey.facts["height"] for name, film in films.items()}
         largest_first = sorted(segments, key=lambda item: -pixels[item[0]])
-        reasons = _duplicates(out, largest_first, {*known, *gone, *set_aside})
-        reasons |= _between_credits(segments, captioned)
+        reasons = _duplicates(out, largest_first, {*known, *gone, *set_aside}) | _between_credits(segments, captioned)
         dropped, records = by_people, []
         for film, _, cut in segments:
             start, end, clip = cut.start, cut.end, cut.clip
