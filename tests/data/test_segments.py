@@ -20,21 +20,8 @@ from animegamer_core.data.motion import motion_value
 
 cv2 = pytest.importorskip("cv2")
 
-PLAN = FilmPlan(
-    seed=21,
-    scenes=11,
-    fps=12.0,
-    seconds=(2.3, 4.4),
-    size=(180, 270),
-    short=0.0,
-    fades=1,
-    flashes=2,
-    stills=2,
-    repeats=2,
-    credits=True,
-    dark_opening=True,
-    grain=3.0,
-)
+SHAPE = {"seed": 21, "scenes": 11, "fps": 12.0, "seconds": (2.3, 4.4), "size": (180, 270), "short": 0.0, "grain": 3.0}
+PLAN = FilmPlan(**SHAPE, fades=1, flashes=2, stills=2, repeats=2, credits=True, dark_opening=True)
 SECONDS = st.floats(0, 5000, allow_nan=False)
 
 
