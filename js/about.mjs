@@ -19,5 +19,5 @@ export function tellEnded({ story, here, error }, event, say, tell) {
 export function tellTrained({ run, stage, steps, state }, say, tell) {
   const about = { run, stage, steps };
   if (state === "finished") tell("success", say("trainingDone", about), say("trainingDoneHelp", about));
-  else tell("warn", say("trainingBroken", about), say("trainingBrokenHelp", about));
+  else tell("warn", say("trainingBroken", about), say(state === "failed" ? "trainingBrokenHelp" : "trainingEndedEarly", about));
 }

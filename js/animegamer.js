@@ -53,7 +53,9 @@ app.registerExtension({
     addStyle();
     for (const table of [app.canvas.default_connection_color_byType, app.canvas.constructor.link_type_colors])
       if (table) addColours(table);
-    api.addEventListener("animegamer.turn", ({ detail }) => showTurn(app.rootGraph ?? app.graph, detail));
+    const graph = () => app.rootGraph ?? app.graph;
+    api.addEventListener("animegamer.turn", ({ detail }) => showTurn(graph(), detail));
+    api.addEventListener("executing", ({ detail }) => detail && showTurn(graph(), { node: detail })); // forgets its notes
   },
 });
 

@@ -78,9 +78,10 @@ export function readNotes(value) {
   return (Array.isArray(value) ? value : []).map(String);
 }
 
-/** Show a turn while its PlayGameStory node is still running (event `animegamer.turn`). `graph` is the root graph. */
+/** Show that a node runs: without the notes of the run before, and with the turn that a PlayGameStory node has played by
+ * now (event `animegamer.turn`). `graph` is the root graph. */
 export function showTurn(graph, { node: id, state }) {
-  findNode(graph, String(id).split(":"))?.animegamerShow?.({ animegamer_state: [state] });
+  findNode(graph, String(id).split(":"))?.animegamerShow?.({ animegamer_state: state ? [state] : [] });
 }
 
 /** The node of an execution id: `7` in the graph itself, `3:7` in the subgraph of node 3, and so on. */

@@ -33,5 +33,5 @@ export function addWords(node, say, app, fit) {
     known = await createServer(app.api).getJson(`/animegamer/words?world=${encodeURIComponent(world)}`);
     list.show(known);
   });
-  node.addDOMWidget("animegamer_words", "animegamer_words", element, how).serialize = false;
+  Object.assign(node.addDOMWidget("animegamer_words", "animegamer_words", element, how), { serialize: false, label: say("knownWords") });
 }

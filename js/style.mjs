@@ -15,7 +15,7 @@ const STYLE = `
   color: var(--ag-ink); font: 13px/1.4 Inter, system-ui, sans-serif; text-align: start; box-sizing: border-box;
 }
 .ag *, .ag *::before, .ag *::after { box-sizing: border-box; }
-.ag [hidden] { display: none !important; }
+.ag[hidden], .ag [hidden] { display: none !important; }
 .ag p, .ag h2, .ag h3, .ag ul, .ag dl { margin: 0; padding: 0; list-style: none; }
 .ag h3 { font-size: 11px; font-weight: 600; letter-spacing: .04em; text-transform: uppercase; color: var(--ag-faint); }
 .ag :focus { outline: none; }

@@ -27,7 +27,7 @@ export class TrainingWatch {
 
   /** The server says that a run has begun, gone on or ended. */
   async heard(event) {
-    if (["finished", "stopped"].includes(event.state)) this.onEnd(event);
+    if (["finished", "stopped", "failed"].includes(event.state)) this.onEnd(event);
     if (event.state === "begun") this.chosen = null;
     if (this.open) await this.ask();
   }

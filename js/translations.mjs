@@ -170,6 +170,7 @@ const en = {
   trainingStopped: "Not running: step {step}",
   secondsAStep: "{seconds} s per step",
   timeLeft: "{time} left",
+  stageTimeLeft: "{time} left in this stage",
   trainedStep: "step {step}",
   trainingLoss: "loss",
   heldOutLoss: "held-out loss",
@@ -182,7 +183,8 @@ const en = {
   trainingDone: "Training of {run} has finished",
   trainingDoneHelp: "{stage}: {steps} steps",
   trainingBroken: "Training of {run} stopped",
-  trainingBrokenHelp: "{stage}: unless you stopped it, the node says why. Run it again to continue.",
+  trainingBrokenHelp: "{stage}: the node says why. Run it again to continue.",
+  trainingEndedEarly: "{stage}: you stopped it. Run it again to continue.",
 };
 
 const zh = {
@@ -355,6 +357,7 @@ const zh = {
   trainingStopped: "未在训练：第 {step} 步",
   secondsAStep: "每步 {seconds} 秒",
   timeLeft: "还需 {time}",
+  stageTimeLeft: "本阶段还需 {time}",
   trainedStep: "第 {step} 步",
   trainingLoss: "损失",
   heldOutLoss: "留出损失",
@@ -367,7 +370,8 @@ const zh = {
   trainingDone: "{run} 的训练已完成",
   trainingDoneHelp: "{stage}：{steps} 步",
   trainingBroken: "{run} 的训练已停止",
-  trainingBrokenHelp: "{stage}：若不是您停止的，原因见节点。再次运行即可继续。",
+  trainingBrokenHelp: "{stage}：原因见节点。再次运行即可继续。",
+  trainingEndedEarly: "{stage}：已按您的要求停止。再次运行即可继续。",
 };
 
 const ja = {
@@ -540,6 +544,7 @@ const ja = {
   trainingStopped: "停止中：ステップ {step}",
   secondsAStep: "1 ステップ {seconds} 秒",
   timeLeft: "残り {time}",
+  stageTimeLeft: "このステージの残り {time}",
   trainedStep: "ステップ {step}",
   trainingLoss: "損失",
   heldOutLoss: "検証損失",
@@ -552,7 +557,8 @@ const ja = {
   trainingDone: "{run} の学習が完了しました",
   trainingDoneHelp: "{stage}：{steps} ステップ",
   trainingBroken: "{run} の学習が止まりました",
-  trainingBrokenHelp: "{stage}：ご自身で止めたのでなければ、理由はノードにあります。もう一度実行すると続きから始まります。",
+  trainingBrokenHelp: "{stage}：理由はノードにあります。もう一度実行すると続きから始まります。",
+  trainingEndedEarly: "{stage}：ご自身で停止しました。もう一度実行すると続きから始まります。",
 };
 
 export const TABLES = { en, zh, ja };

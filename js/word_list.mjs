@@ -40,6 +40,11 @@ export function notShownWith(word, { character = "", motion = "", place = "" }, 
   return pairs.map(([one, other]) => (one === word ? other : one)).filter((other) => named.includes(other));
 }
 
+/** The character field after a click on a name; names that the world does not know make way for it. */
+export function toggleName(who, name, known) {
+  return who.includes(name) ? who.filter((one) => one !== name).join(", ") : [...who.filter((one) => known.includes(one)), name].join(", ");
+}
+
 /** `fields` has values() and put(name, value), which sets a field of the instruction. */
 export function createWordList(say, fields) {
   const list = el("div", { class: "ag-word-list" });
@@ -60,13 +65,12 @@ export function createWordList(say, fields) {
     const now = readCarried(motion, words);
     const move = (next) => fields.put("motion", motionOf({ ...now, ...next }));
     const speeds = (words.speeds ?? []).map((level, index) => [say(SCOPES[index] ?? "adverb"), level]);
-    const toggled = (name) => (who.includes(name) ? who.filter((one) => one !== name) : [...who, name]).join(", ");
     const other = (word, pressed) => (word === pressed ? "" : word);
     const faces = words.cast ? el("img", { class: "ag-cast", width: 1024, height: 850, src: new URL("cast.jpg", import.meta.url).href, alt: say("character") }) : "";
     list.replaceChildren(
       faces,
       ...groupsOf(words.characters ?? [], words.untried).map((group, index) =>
-        row(index ? "" : say("character"), group, who, (name) => fields.put("character", toggled(name))),
+        row(index ? "" : say("character"), group, who, (name) => fields.put("character", toggleName(who, name, words.characters))),
       ),
       row(say("motionField"), words.motions, [now.act], (act) => move({ act: other(act, now.act) })),
       row(say("carried"), words.things, [now.thing], (thing) => move({ thing: other(thing, now.thing) })),

@@ -129,6 +129,13 @@ def stop_if_interrupted(*_: object) -> None:
     comfy.model_management.throw_exception_if_processing_interrupted()
 
 
+def interrupt() -> type[Exception]:
+    """What ComfyUI raises where the user asked to stop."""
+    import comfy.model_management
+
+    return comfy.model_management.InterruptProcessingException
+
+
 def make_interruptible(model: nn.Module, compiled: Collection[nn.Module] = ()) -> None:
     """Check for an interrupt before every layer of the model's stacks, so that it takes effect within one pass.
 

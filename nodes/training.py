@@ -128,11 +128,11 @@ class TrainFilmWorld(io.ComfyNode):
         dataset, target = DatasetFolder.open(game_dataset), world_folder(world)
         # A run belongs to what it is trained on: after other words it begins again, after an interrupt it continues.
         run = f"{world}-{dataset.digest(captions=True)[:8]}-{effort:g}-{seed}"
-        out = comfyui.output_folder() / comfyui.RUNS / run
+        out, clips = comfyui.output_folder() / comfyui.RUNS / run, len(dataset.training_clips)
         if not (out / BEGUN / MANIFEST).is_file():
             extended_world(worlds.find_world(worlds.TOYBOX), dataset, out / BEGUN, seed)
         begun, start = open_world(out / BEGUN), []
-        rows = film_plan(len(dataset.training_clips))
+        rows = film_plan(clips)
         plan = {stage: max(1, round(row.steps * effort)) for stage, row in rows.items()}
         for stage, row in rows.items():
             reads = world_for_stage(stage, begun, [path for path, _ in start])
@@ -142,7 +142,8 @@ class TrainFilmWorld(io.ComfyNode):
             start.append((file, 1.0))
         finished_world(begun, start, target)
         WORLDS.record({"game_dataset": game_dataset, "world": world, "effort": effort, "seed": seed}, world)
-        note = f"World {world} is trained on {len(dataset.training_clips)} clips. Press R to find it in the Play tab."
+        test = f" at effort {effort:g}, which is only a test: set it to 1 to learn the film" if effort < 0.1 else ""
+        note = f"World {world} is trained on {clips} clips{test}. Press R to find it in the Play tab."
         report = f"{note}\nIt is in {target}; losses and checkpoints are in {out}."
         first = dataset.turns[dataset.training_clips[0]].instruction
         return io.NodeOutput(GameModel(open_world(target)), first, report, ui=report_ui(cls, None, report, [note]))
@@ -161,7 +162,7 @@ def _train(
     from ..animegamer_core.train.run import stage_file
 
     progress, out, stage = comfyui.NodeProgress(), job["out"], job["stage"]
-    place, state, sent_at = _place(stage, plan or {stage: job["config"].steps}), "stopped", 0.0
+    place, state, sent_at = _place(stage, plan or {stage: job["config"].steps}), "failed", 0.0
 
     def send(state: str) -> None:
         comfyui.send(EVENT, {"run": run, "stage": stage, "steps": place["steps"], "state": state})
@@ -185,9 +186,12 @@ def _train(
         options = {"on_step": on_step, "should_stop": should_stop, "device": comfyui.clear_device()}
         train_adapter(**job, on_progress=on_feature, resume=resume, **options)
         state = "finished"
+    except comfyui.interrupt():
+        state = "stopped"
+        raise
     finally:
         del _at_work[run, stage]
-        if state == "stopped" or place["number"] == place["stages"]:
+        if state != "finished" or place["number"] == place["stages"]:
             send(state)
     return stage_file(out, stage), read_log(out / LOG)
 

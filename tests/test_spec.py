@@ -4,16 +4,7 @@ from dataclasses import replace
 import pytest
 
 from animegamer_core.runtime.presets import Preset, resolve_sampling
-from animegamer_core.spec import (
-    PROFILES,
-    RELEASE,
-    SPECS,
-    ModelSpec,
-    Sampling,
-    get_profile,
-    get_spec,
-    read_timesteps,
-)
+from animegamer_core.spec import PROFILES, RELEASE, SPECS, ModelSpec, Sampling, get_profile, get_spec, read_timesteps
 
 
 @pytest.mark.parametrize("name", [*SPECS, "release"])

@@ -2,7 +2,7 @@
 
 It can run again at any time. Captions that captioners and people wrote into the tables stay, and so do the clips that a
 person dropped through corrections; a clip whose line was merely deleted comes back. Clips of held-out games stay held
-out.
+out. A clip of a scene that was cut again takes over from the earlier clip that it overlaps most.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import msgspec
 
 from ..files import UNFINISHED, locked, write_text
 from ..game.life import STATS
+from ..media.video import read_clip
 from .build import BuildSettings, OnProgress
 from .captions.pictures import Reference
 from .captions.run import Captioner, CaptionReport, caption_clips
@@ -33,6 +34,7 @@ from .records import (
     CAPTION_FIELDS,
     DROPPED,
     LOCK,
+    REVIEWED,
     SET_ASIDE,
     ChosenAdverb,
     ClipRecord,
@@ -82,24 +84,27 @@ def assemble_dataset(
         check_same_settings(out, films, {}, cutting)
         _check_same_films(out, films)
         known = _known_clips(out, settings)
-        by_people = [row for row in read_table(out / DROPPED, Dropped) if row.record is not None]
+        held_out_before = _held_out_before(out, known)
+        by_people = [row for row in read_table(out / DROPPED, Dropped) if row.reason == REVIEWED]
         set_aside = {item.clip for item in read_table(out / SET_ASIDE, SetAside)}
         gone = {row.record.clip for row in by_people}
         captioned = {clip for clip, row in known.items() if row.captioned}
         segments, subtitles, open_scenes = _segments(out, films, settings.most_text, captioned | gone)
         pixels = {name: film.survey.facts["width"] * film.survey.facts["height"] for name, film in films.items()}
         largest_first = sorted(segments, key=lambda item: -pixels[item[0]])
-        reasons = {**_duplicates(largest_first, {*known, *gone, *set_aside}), **_between_credits(segments, captioned)}
+        reasons = _duplicates(out, largest_first, {*known, *gone, *set_aside}) | _between_credits(segments, captioned)
         dropped, records = by_people, []
         for film, _, cut in segments:
-            if reason := cut.dropped or reasons.get(cut.clip):
-                dropped.append(Dropped(film=film, start=cut.start, end=cut.end, reason=reason, clip=cut.clip or None))
-            elif cut.clip not in gone and not (captioner is None and cut.clip in set_aside):
-                before = known.get(cut.clip)
-                caption = {} if before is None else {name: getattr(before, name) for name in CAPTION_FIELDS}
-                record = ClipRecord(
-                    film=film, start=cut.start, end=cut.end, clip=cut.clip, motion_value=cut.value, **caption
-                )
+            start, end, clip = cut.start, cut.end, cut.clip
+            record = ClipRecord(film=film, start=start, end=end, clip=clip, motion_value=cut.value) if clip else None
+            if reason := cut.dropped or reasons.get(clip):
+                back = record if reason.startswith("duplicate") else None
+                dropped.append(Dropped(film=film, start=start, end=end, reason=reason, clip=clip or None, record=back))
+            elif record is not None and clip not in gone and not (captioner is None and clip in set_aside):
+                before = known.get(clip) or (_overlapped(record, known.values()) if captioner is None else None)
+                if before is not None:
+                    record = msgspec.structs.replace(record, **{name: getattr(before, name) for name in CAPTION_FIELDS})
+                    held_out_before |= {clip: held_out_before[before.clip]} if held_out_before else {}
                 records.append(record)
         # Clips that a person made have names that cutting never gives.
         made = (row for clip, row in known.items() if not (row.film in films and is_cut(clip, row.film)))
@@ -117,7 +122,6 @@ def assemble_dataset(
             records, levels = with_levels(records)
         except ValueError as error:
             raise ValueError(f"{out}: {error}; {more}") from error
-        held_out_before = _held_out_before(out, known)
         report = _caption(out, records, captioner, references, workers, on_progress or (lambda what, done, total: None))
         write_text(out / DROPPED, jsonl_text(dropped))
         dataset = write_tables(
@@ -211,15 +215,16 @@ def _segments(
     return segments, subtitles, open_scenes
 
 
-def _duplicates(segments: Segments, known: Collection[str]) -> dict[str, str]:
+def _duplicates(out: Path, segments: Segments, known: Collection[str]) -> dict[str, str]:
     """Clip -> 'duplicate of <clip>', of two alike the later of `segments`. known: clips of the tables, which people may
-    have corrected or dropped; of two alike they stay."""
-    kept, found = Duplicates(), {}
+    have corrected, kept or dropped; they stay."""
+    kept, found = Duplicates(lambda clip: read_clip(out / clip).frames), dict[str, str]()
     for is_known in (True, False):
         for _, scene, cut in segments:
             if cut.dropped is None and (cut.clip in known) == is_known:
-                found[cut.clip] = kept.add(cut.signature, cut.clip, scene)
-    return {clip: reason for clip, reason in found.items() if reason is not None}
+                if (reason := kept.add(cut.signature, cut.clip, scene)) and not is_known:
+                    found[cut.clip] = reason
+    return found
 
 
 def _between_credits(segments: Segments, captioned: Collection[str]) -> dict[str, str]:
@@ -234,6 +239,13 @@ def _between_credits(segments: Segments, captioned: Collection[str]) -> dict[str
         if scene == last_scene and before.dropped == after.dropped == "credits"
         if cut.dropped is None and cut.clip not in captioned
     }
+
+
+def _overlapped(record: ClipRecord, known: Iterable[ClipRecord]) -> ClipRecord | None:
+    """The known clip of the same film that covers most of a clip, and at least half of it; of two, the later."""
+    found = [(min(record.end, one.end) - max(record.start, one.start), one) for one in known if one.film == record.film]
+    shared, most = max(found, key=lambda row: (round(row[0], 3), row[1].start), default=(0.0, None))
+    return most if shared >= (record.end - record.start) / 2 else None
 
 
 def _held_out_before(out: Path, known: Collection[str]) -> dict[str, bool]:

@@ -5,7 +5,7 @@ scene (`films.survey`), which the next build of the film cuts by:
 
     {clip, <field of the caption>: value, ...}    also for a set-aside clip, if its caption is then complete
     {clip, drop: true}                            drop the clip; its line moves to dropped.jsonl
-    {clip, drop: false}                           restore a clip that a person dropped
+    {clip, drop: false}                           restore a clip that a person dropped, or a duplicate
     {film, scene_change: [before, after]}         another scene begins between these seconds
     {film, no_scene_change: second}               the scene that begins here continues from the one before
 
@@ -33,6 +33,7 @@ from .records import (
     CAPTION_FIELDS,
     DROPPED,
     LOCK,
+    REVIEWED,
     SET_ASIDE,
     ChosenAdverb,
     ClipRecord,
@@ -44,8 +45,6 @@ from .records import (
     jsonl_text,
     read_table,
 )
-
-REVIEWED = "dropped in review"  # the reason in dropped.jsonl
 
 
 def apply_corrections(folder: str | Path, file: str | Path) -> int:

@@ -25,6 +25,7 @@ from ..json_files import read_rows
 from ..messages import quoted, shortened
 
 DROPPED, SET_ASIDE, ADVERBS = "dropped.jsonl", "set_aside.jsonl", "adverbs.jsonl"
+REVIEWED = "dropped in review"  # the reason of a clip that a person dropped
 LOCK = "build.lock"  # held while the tables are written
 LONGEST_PATH = 1000  # characters of a clip's path; a part of it has at most 255 bytes, as file systems take
 CAPTION_FIELDS = ("character", "motion", "background", "adverb", "stats")
@@ -132,8 +133,8 @@ def check_stats(values: Mapping[str, int | None], stats: Sequence[Stat]) -> None
 
 
 class Dropped(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A segment that was left out, and why. clip: its file, if it has one. record: of a clip that a person dropped, so
-    that it can be brought back; held_out: whether it was in a held-out game."""
+    """A segment that was left out, and why. clip: its file, if it has one. record: of a duplicate, and of a clip that a
+    person dropped, so that it can be brought back; held_out: whether it was in a held-out game."""
 
     film: str
     start: Seconds

@@ -19,7 +19,7 @@ import msgspec
 from ..files import write_text
 from ..game.director import EVERYDAY
 from .dataset import DatasetFolder, read_dataset
-from .films.film_index import read_film_index, strip_folder
+from .films.film_index import finished_scenes, read_film_index, strip_folder
 from .films.survey import COLUMNS, ROWS, STEP, WIDTH, picture_height
 from .records import DROPPED, SET_ASIDE, ClipRecord, Dropped, SetAside, readable_rows
 
@@ -122,6 +122,7 @@ def _films_of(folder: DatasetFolder, problems: list[str]) -> list[dict[str, Any]
                 "name": name,
                 "seconds": film.survey.seconds,
                 "strip": {**sheets, "height": picture_height(width, height)} if has_strip else None,
+                "uncut": len(film.survey.scenes) - len(finished_scenes(folder.path, name)),
                 "scenes": [[round(scene.start, 3), round(scene.end, 3), scene.begins] for scene in film.survey.scenes],
             }
         )

@@ -155,6 +155,20 @@ def test_the_words_of_the_world_are_clicked_into_the_fields(comfy):
     assert prompt["2"]["inputs"] == fields | {"character": "Miko, Taro", "adverb": "swiftly", "place": "forest"}
 
 
+def test_the_words_of_the_first_example_open_over_no_other_node(comfy):
+    graph = (ROOT / "workflows" / "1-one-turn.json").read_text(encoding="utf-8")
+    comfy.page.evaluate("async (graph) => { await app.loadGraphData(JSON.parse(graph)); }", graph)
+    comfy.page.locator(".ag-node-words summary").click()
+    boxes = "() => app.graph.nodes.map(({ comfyClass, pos, size }) => [comfyClass, ...pos, ...size])"
+    comfy.page.wait_for_function(f"() => ({boxes})().find(([kind]) => kind === 'ComposeGameInstruction')[4] > 450")
+    nodes = {kind: (x, y, x + width, y + height) for kind, x, y, width, height in comfy.page.evaluate(boxes)}
+    left, top, right, bottom = nodes.pop("ComposeGameInstruction")
+    assert not [one for one, (x, y, end, low) in nodes.items() if x < right and left < end and y < bottom and top < low]
+    kinds = "app.graph.nodes.find((node) => node.comfyClass === 'ComposeGameInstruction').widgets.at(-1).label"
+    assert comfy.page.evaluate(f"() => {kinds}") == "Words"
+    comfy.page.locator(".ag-node-words summary").click()
+
+
 def test_nodes_2_0_shows_the_card_too(comfy, server):
     if is_older(comfy.page):
         assert not comfy.page.evaluate("() => app.extensionManager.setting.get('Comfy.VueNodes.Enabled')")

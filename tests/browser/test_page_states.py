@@ -44,3 +44,5 @@ def test_decode_shot_ends_on_the_moving_clip(comfy, server, world):
         ]
         assert "A draft" in comfy.page.locator(".ag-notes.ag-in-node").last.inner_text()
     comfy.shot("decode-shot-clip")
+    comfy.page.evaluate("() => app.api.dispatchEvent(new CustomEvent('executing', { detail: '4' }))")
+    assert not comfy.page.locator(".ag-notes.ag-in-node:visible").count(), "they are of the run before"

@@ -66,7 +66,7 @@ def test_an_interrupted_run_stops_in_a_message_and_goes_on_from_the_list(page, s
     queued = server.queue(train(run="broken off", steps=200))
     server.wait_until(lambda: (folder / "log.jsonl").is_file() and (folder / "log.jsonl").read_text(), PATIENCE_S)
     server.post("/interrupt", {})
-    page.locator(MESSAGE, has_text="Training of broken off stopped").wait_for(timeout=PATIENCE_S * 1000)
+    page.locator(MESSAGE, has_text="adapt: you stopped it. Run it again").wait_for(timeout=PATIENCE_S * 1000)
     server.wait(queued, PATIENCE_S)
     page.evaluate(TOGGLE)
     page.wait_for_function(
@@ -81,11 +81,12 @@ def test_an_interrupted_run_stops_in_a_message_and_goes_on_from_the_list(page, s
 def test_a_stage_of_a_film_is_one_of_three_and_asks_for_no_shots(page):
     film = {"run": "film", "stage": "predict", "active": True, "ended": False, "draws": False, "sheets": [], "log": []}
     film |= {"steps": 3, "number": 2, "stages": 3, "before": 10, "of": 15, "curve": [{"step": 2, "loss": 1}]}
+    film["log"] = [{"step": 1, "seconds": 10}, {"step": 2, "seconds": 24}]
     answer = {"runs": [{"run": "film", "stage": "predict"}], **film}
     page.route("**/animegamer/training*", lambda route: route.fulfill(json=answer))
     page.evaluate(TOGGLE)
     page.wait_for_function("() => document.querySelector('.ag-training-words')?.innerText.startsWith('Training stage')")
-    assert words(page) == "Training stage 2 of 3: step 2 of 3"
+    assert words(page) == "Training stage 2 of 3: step 2 of 3 \u00b7 14 s per step \u00b7 14 s left in this stage"
     assert page.locator(".ag-training .ag-bar").get_attribute("aria-valuenow") == "80"
     assert page.locator(".ag-training-shots").is_hidden()
     page.unroute("**/animegamer/training*")

@@ -307,6 +307,14 @@ def test_a_served_page_says_the_one_next_thing_where_it_is_seen(browser, dataset
     says("Every clip has its words. Press Save.")
     page.locator("#export").click()
     says("Every clip has its words. Go back to ComfyUI and press Run (Ctrl Enter)")
+    film_with_strip(dataset)
+    page.reload()
+    review.view("scenes")
+    page.get_by_role("button", name="No scene change").first.click()
+    says("Scenes were changed. Press Save, then go back to ComfyUI and press Run: it cuts them again")
+    page.locator("#export").click()
+    says("Scenes were changed. Go back to ComfyUI")
+    assert "Save this; the next Run then cuts" in review.text("#scenes")
     page.close()
 
 
@@ -326,8 +334,11 @@ def film_with_strip(folder):
 def test_a_change_of_scene_is_added_and_another_removed_on_the_strip(browser, dataset):
     film_with_strip(dataset)
     with opened(browser, Review, dataset) as review:
-        review.view("scenes")
+        review.view("dropped")
         page = review.page
+        shown = page.locator("#dropped .picture")
+        assert shown.count() == 3 and "harbour/0000.jpg" in shown.first.get_attribute("style")
+        review.view("scenes")
         assert review.text("#count-scenes") == "5" and page.locator(".scene").count() == 5
         strip = page.locator(".scene").nth(1).locator(".strip")
         assert strip.locator(".picture").count() == 10 and strip.locator("button").count() == 9

@@ -201,7 +201,7 @@ def test_9_a_film_becomes_a_world(server, play):
     (dataset,) = (server.output_dir / "animegamer" / "datasets").glob("my-film")
     assert len(DatasetFolder.open(dataset).turns) == 16 and (dataset / "review.html").is_file()
     (trained,) = outputs(played, "TrainFilmWorld")
-    assert "my-film is trained on 16 clips" in trained["text"][0]
+    assert "my-film is trained on 16 clips at effort 0.01, which is only a test" in trained["text"][0]
     assert open_world(server.models_dir / "animegamer" / "my-film").missing() == ()
     (video,) = outputs(played, "SaveVideo")
     assert clip(server, video).shape == (17, 192, 288, 3)

@@ -15,18 +15,10 @@ KEYS = ("film start end clip character motion background adverb motion_value mot
 
 
 def record(number: int, **changes) -> ClipRecord:
-    values = {
-        "film": "squares",
-        "start": 2.0 * number,
-        "end": 2.0 * number + 2,
-        "clip": f"clips/{number:04d}.mp4",
-        "character": ("Miko", "Taro"),
-        "motion": "fly on a broomstick",
-        "background": "night harbour",
-        "adverb": "quickly",
-        "motion_value": 1.0 + number,
-        "stats": {"social": 1, "entertainment": 1, "stamina": -1},
-    }
+    values = {"film": "squares", "start": 2.0 * number, "end": 2.0 * number + 2, "clip": f"clips/{number:04d}.mp4"}
+    values |= {"character": ("Miko", "Taro"), "motion": "fly on a broomstick", "background": "night harbour"}
+    values |= {"adverb": "quickly", "motion_value": 1.0 + number}
+    values |= {"stats": {"social": 1, "entertainment": 1, "stamina": -1}}
     return ClipRecord(**{**values, **changes})
 
 

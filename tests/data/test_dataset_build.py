@@ -221,6 +221,20 @@ def test_what_a_person_corrected_or_dropped_stays(films, one, unbroken):
     assert set(turns(build(one, films))) == set(after)
 
 
+def test_a_duplicate_that_a_person_brings_back_stays(films, again):
+    (scene, [first, *_]), *_ = read_scenes(again, "one").items()
+    copy = dataclasses.replace(first, clip="clips/two/1.mp4")
+    shutil.copy(again / first.clip, again / copy.clip)
+    last = max(read_scenes(again, "two"))
+    add_scenes(again, Span(films[1], "two", last, (), True), [[*read_scenes(again, "two")[last], copy]])
+    for _ in range(2):
+        assert assemble_dataset(again, SETTINGS).dropped["duplicate"] == 1 and copy.clip not in turns(again)
+    correct(again, {"clip": copy.clip, "drop": False})
+    for _ in range(2):
+        assert copy.clip in turns(again)
+        assert "duplicate" not in assemble_dataset(again, SETTINGS).dropped
+
+
 def test_clips_that_a_person_added_stay_in_their_place(films, again):
     first, second = list(turns(again).values())[:2]
     inside = msgspec.structs.replace(first, motion="sing", start=first.start + 0.1, clip="clips/one/mine.mp4")

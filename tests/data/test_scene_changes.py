@@ -149,13 +149,23 @@ def clips_in(folder):
     return sorted(path.name for path in (folder / "clips" / "one").glob("*.mp4"))
 
 
-def test_corrected_scenes_are_cut_again_and_no_others(film, dataset):
+def test_corrected_scenes_are_cut_again_with_the_words_of_the_clips_they_overlap_most_and_no_others(film, dataset):
     lines, before = lines_of(dataset), scenes_of(dataset)
+    old = corrections.DatasetFolder.open(dataset).turns
+    said = {turn.clip: {"motion": f"act {n}", "character": ["Zed"], "background": "day"} for n, turn in enumerate(old)}
+    assert apply(dataset, *({"clip": clip, **words} for clip, words in said.items())) == len(old)
     written = {path: path.stat().st_mtime_ns for path in (dataset / "clips" / "one").iterdir()}
     assert apply(dataset, *lines) == 2
     assert len(scenes_of(dataset)) == len(before) and scenes_to_cut(dataset) == {"one": 3}
+    assert page_data(corrections.DatasetFolder.open(dataset), [])["films"][0]["uncut"] == 3
     build(film, dataset)
     assert scenes_to_cut(dataset) == {}
+    new = [turn for turn in corrections.DatasetFolder.open(dataset).turns if turn.clip not in said]
+    assert new and any(turn.motion for turn in new)
+    for turn in new:
+        shared = {one.clip: min(one.end, turn.end) - max(one.start, turn.start) for one in old}
+        most = max(shared, key=lambda clip: shared[clip])
+        assert turn.motion == (said[most]["motion"] if shared[most] >= 1 else None)
     first, last = lines[0]["scene_change"]
     cuts = [cut for cuts in read_scenes(dataset, "one").values() for cut in cuts]
     assert not any(cut.start < last and first < cut.end for cut in cuts)

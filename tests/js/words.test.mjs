@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { cutAtWords } from "../../js/check.mjs";
-import { groupsOf, motionOf, notShownWith, readCarried } from "../../js/word_list.mjs";
+import { groupsOf, motionOf, notShownWith, readCarried, toggleName } from "../../js/word_list.mjs";
 
 const WORDS = { things: ["car", "scarf"], looks: ["red"], untried: [["Miko", "Yuzu"], ["Miko", "dance"], ["Taro", "Yuzu"]] };
 
@@ -14,6 +14,11 @@ test("what is carried is read from the motion and written again", () => {
   for (const motion of ["dance", "dance with a red scarf", "dance with the car", "play with a dog"])
     assert.equal(motionOf(readCarried(motion, WORDS)), motion);
   assert.deepEqual(readCarried("dance with a red scarf", WORDS), { act: "dance", look: "red", thing: "scarf" });
+});
+
+test("a name that the world does not know makes way for a clicked one", () => {
+  const click = (who, name) => toggleName(who, name, ["Miko", "Yuzu"]);
+  assert.deepEqual([click(["Robo-Cat"], "Yuzu"), click(["Miko"], "Yuzu"), click(["Miko", "Yuzu"], "Miko")], ["Yuzu", "Miko, Yuzu", "Yuzu"]);
 });
 
 test("characters stand together as training showed them, and what it never showed is named", () => {

@@ -87,11 +87,7 @@ FOREIGN, OWN = ("evil.example.com", "127.0.0.1.nip.io", "EVIL.example.com."), ("
 
 @pytest.mark.parametrize(
     ("listen", "cors", "anyone"),
-    [
-        ("127.0.0.1", None, False),
-        ("127.0.0.1", "https://evil.example.com", True),
-        ("0.0.0.0", None, True),
-    ],
+    [("127.0.0.1", None, False), ("127.0.0.1", "https://evil.example.com", True), ("0.0.0.0", None, True)],
 )
 def test_a_foreign_name_is_answered_only_where_comfyui_listens_for_it(server, monkeypatch, listen, cors, anyone):
     monkeypatch.setattr(server.comfy.arguments, "listen", listen)

@@ -83,10 +83,7 @@ def test_sampling_is_as_the_last_training_of_the_decoder_states_unless_it_is_ask
 
 @pytest.mark.parametrize(
     ("given", "says"),
-    [
-        ("absent.safetensors", "no adapter file absent.safetensors; give"),
-        ("x=much", "expected FILE or FILE=STRENGTH"),
-    ],
+    [("absent.safetensors", "no adapter file absent.safetensors; give"), ("x=much", "expected FILE or FILE=STRENGTH")],
 )
 def test_what_is_not_there_is_said_before_anything_is_loaded(world, given, says):
     with pytest.raises(ValueError, match=says):

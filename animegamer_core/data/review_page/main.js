@@ -163,11 +163,15 @@ function onKey(event) {
 function sayNext() {
   const wordless = CLIPS.filter((clip) => !clip.aside && !isOut(clip) && !isWhole(clip)), left = wordless.length;
   const together = wordless.filter((clip) => marked.has(clip.clip)).length;
+  const toCut = [...changes.values()].some((change) => "film" in change) ? "Press Save, then go" : "Go";
+  const recut = `Scenes were changed. ${toCut} back to ComfyUI and press Run: it cuts them again, and new clips take the words of those that they overlap most. Then reload this page and look at their words.`;
   say(together === 1 ? "1 clip is marked. Mark the others that show the same, then open one of them."
     : together ? `${number(together)} clips are marked. Open one of them, say who is seen and what happens, and press Use for marked clips.`
     : !SERVED ? ""
+    : toCut !== "Go" ? recut
     : left ? `${count(left, "clip has", "clips have")} no words yet. Choose a clip, say who is seen and what happens, and save.`
     : unexported() ? "Every clip has its words. Press Save."
+    : DATA.films.some((film) => film.uncut) ? recut
     : "Every clip has its words. Go back to ComfyUI and press Run (Ctrl Enter): the graph goes on with them.");
 }
 

@@ -30,7 +30,8 @@ function isOpenSceneChange({ film, scene_change: span, no_scene_change: second }
 
 function sceneStrips() {
   const rows = sceneRows().slice(choice.page * SCENES, (choice.page + 1) * SCENES);
-  const help = "Choose a picture to start another scene after it. Export and apply this; the next build of the film then uses it.";
+  const use = SERVED ? "Save this; the next Run then cuts the film by it" : "Export and apply this; the next build of the film then uses it";
+  const help = `Choose a picture to start another scene after it. ${use}. New clips take the words of those that they overlap most.`;
   return [el("p", { class: "faint" }, help), el("ol", { role: "list", "aria-label": "Scenes" }, ...rows.map(sceneRow))];
 }
 
