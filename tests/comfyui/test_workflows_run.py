@@ -170,7 +170,7 @@ def test_6_a_picture_opens_the_game(server, play):
 def test_7_train_and_play(server, play):
     played = play("7-train")
     (shown,) = outputs(played, "PreviewAny")
-    assert re.match(r"adapt: 12 steps in \d+ s, loss", shown["text"][0])
+    assert re.match(r"adapt: 24 steps in \d+ s, loss", shown["text"][0])
     assert Path(re.search(r"LoRA file (.+)", shown["text"][0])[1]).is_file()
     (video,) = outputs(played, "SaveVideo")
     pair = clip(server, video)
