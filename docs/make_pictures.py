@@ -5,7 +5,7 @@ contact-sheet.png   the same game on one picture
 autoplay.webp       twelve turns that the Toybox plays by itself
 couples.jpg         twelve couples of two films, which never met in training
 wild.jpg            sixty shots of the two quickest levels, as they come
-js/cast.jpg         the twenty characters, a film in each row, as the Toybox's films draw them; the page shows it too
+js/characters.jpg   the twenty characters, a film in each row, as the Toybox's films draw them; the page shows it too
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from animegamer_core.toybox.world import CHARACTERS, PLACES, RULES, Scene, instr
 from animegamer_core.weights import open_world  # noqa: E402
 
 GAME = ROOT / "animegamer_core" / "toybox" / "games" / "first-game.txt"
-FILMS = ("game", "autoplay", "couples", "wild", "cast")
+FILMS = ("game", "autoplay", "couples", "wild", "characters")
 PICTURES = ROOT / "docs" / "pictures"
 AUTOPLAYED, AUTOPLAY_SEED = 12, 1  # turns, and the director's seed
 EVERY = 2  # of an autoplayed shot's frames; all of them would make a file of several MB
@@ -69,8 +69,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in ("couples", "wild"):
         if name in args.only:
             save_shots(args.out / f"{name}.jpg", list(scenes_of(name))[: args.turns], args.steps)
-    if "cast" in args.only:
-        save_cast((ROOT / "js" if args.out == PICTURES else args.out) / "cast.jpg")
+    if "characters" in args.only:
+        save_characters((ROOT / "js" if args.out == PICTURES else args.out) / "characters.jpg")
 
 
 def play(
@@ -119,7 +119,7 @@ def save_shots(path: Path, scenes: Sequence[Scene], steps: int | None) -> None:
     sheet.save(path, quality=80)
 
 
-def save_cast(path: Path) -> None:
+def save_characters(path: Path) -> None:
     """Every character waving in its own film, with its name: four in a row."""
     width, height = SHOT[0] * 2 // 3, SHOT[1] * 2 // 3
     sheet = Image.new("RGB", (4 * width, len(CHARACTERS) // 4 * height), PAPER)

@@ -222,7 +222,7 @@ const STYLE = `
 .ag-play .ag-word-chip[aria-pressed=true] { background: var(--ag-motion); color: #fff; }
 .ag-play .ag-word-chip.ag-untried { border: 1px dashed var(--ag-entertainment); }
 .ag-node-words { height: 100%; padding: 4px 12px; }
-.ag-cast { flex-shrink: 0; width: 100%; height: auto; border-radius: 6px; }
+.ag-characters { flex-shrink: 0; width: 100%; height: auto; border-radius: 6px; }
 .ag-word-list { display: flex; flex-direction: column; gap: 5px; max-height: 34vh; overflow: auto; padding: 4px 0; scrollbar-width: thin; }
 .ag-word-row { position: relative; padding-inline-start: 68px; }
 .ag-word-row > .ag-faint { position: absolute; inset-inline-start: 0; width: 64px; line-height: 24px; font-size: 11px; overflow: hidden; text-overflow: ellipsis; }

@@ -66,7 +66,7 @@ export function createWordList(say, fields) {
     const move = (next) => fields.put("motion", motionOf({ ...now, ...next }));
     const speeds = (words.speeds ?? []).map((level, index) => [say(SCOPES[index] ?? "adverb"), level]);
     const other = (word, pressed) => (word === pressed ? "" : word);
-    const faces = words.cast ? el("img", { class: "ag-cast", width: 1024, height: 850, src: new URL("cast.jpg", import.meta.url).href, alt: say("character") }) : "";
+    const faces = words.pictured ? el("img", { class: "ag-characters", width: 1024, height: 850, src: new URL("characters.jpg", import.meta.url).href, alt: say("character") }) : "";
     list.replaceChildren(
       faces,
       ...groupsOf(words.characters ?? [], words.untried).map((group, index) =>

@@ -352,7 +352,7 @@ def _words(query: Query) -> Json:
         "things": words.things,
         "looks": words.looks,
         "untried": words.untried,
-        "cast": words.characters == TOYBOX_WORDS.characters,
+        "pictured": words.characters == TOYBOX_WORDS.characters,
     }
 
 

@@ -148,7 +148,7 @@ def test_the_pictures_are_drawn_by_their_script(tmp_path):
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     script.main(["--out", str(tmp_path), "--turns", "1", "--steps", "2"])
-    shown = {path.name for path in (ROOT / "docs" / "pictures").iterdir()} | {"cast.jpg"}  # in js, for the page
+    shown = {path.name for path in (ROOT / "docs" / "pictures").iterdir()} | {"characters.jpg"}  # in js, for the page
     assert {path.name for path in tmp_path.iterdir()} == shown
     with Image.open(tmp_path / "game.webp") as new, Image.open(ROOT / "docs" / "pictures" / "game.webp") as shown:
         assert new.size == shown.size and (new.n_frames, shown.n_frames) == (17, 6 * 17)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import time
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,14 +101,14 @@ class Play(Drawing):
             raise ValueError("--resume and --branch both say where to continue; give only one of them")
         world = open_with_adapters(self.world, self.lora, playing=True, profile=self.profile)
         name = self.name or (self.file.stem if self.file else "auto" if self.auto else "story")
-        instructions = read_game(self.file) if self.file else ()
+        game = read_game(self.file) if self.file else {}
         settings, models = self._settings_and_models(world)
         continues = self.resume or self.branch is not None
         if continues:
             check_there(self.out, name)
         story = Story.open(self.out, name, world.spec.name, world.fingerprint)
         with story.lock():
-            after, rest = plan(story, instructions, self.resume, self.branch)
+            after, rest = plan(story, tuple(game.values()), self.resume, self.branch)
             if story.entries and not (self.file or self.auto or continues):
                 turns = len(story.entries)
                 raise ValueError(f"story {name!r} has {turns} turns; add --resume or --branch N, or another --name")
@@ -119,7 +119,8 @@ class Play(Drawing):
                     shown = _Shown(player, preview)
                     if self.file or self.auto:
                         shown.total = player.session.next_number - 1 + len(rest) + self.auto
-                        player.play(_readings(self.file, rest, player), shown.turn, shown.step)
+                        left = [*game.items()][len(game) - len(rest) :]
+                        player.play(_readings(self.file, left, player), shown.turn, shown.step)
                         self._play_proposed(player, shown, self.auto)
                     else:
                         self._play_typed(player, shown)
@@ -228,18 +229,18 @@ class Play(Drawing):
             shown.turn(player.step(player.read(line), shown.step))
 
 
-def read_game(path: Path) -> tuple[str, ...]:
-    """The instructions of a UTF-8 file; ValueError if it is something else or has none."""
-    if not (instructions := read_instructions(read_text(path))):
+def read_game(path: Path) -> dict[int, str]:
+    """The instructions of a UTF-8 file by their lines' numbers; ValueError if it is something else or has none."""
+    lines = enumerate(read_text(path).splitlines(), start=1)
+    game = {number: instruction for number, line in lines for instruction in read_instructions(line)}
+    if not game:
         raise ValueError(f"{path}: no instructions in this file; write one per line")
-    return instructions
+    return game
 
 
-def _readings(file: Path | None, rest: Sequence[str], player: Player) -> Iterator[Reading]:
-    """How the last instructions of a file are read, each after the turn before; ValueError names the line."""
-    lines = enumerate(read_text(file).splitlines() if file else (), start=1)
-    numbers = [number for number, line in lines if read_instructions(line)]
-    for number, instruction in zip(numbers[len(numbers) - len(rest) :], rest, strict=True):
+def _readings(file: Path | None, lines: Iterable[tuple[int, str]], player: Player) -> Iterator[Reading]:
+    """How instructions of a file are read, each after the turn before; ValueError names the line."""
+    for number, instruction in lines:
         try:
             reading = player.read(instruction)
         except ValueError as error:
@@ -317,7 +318,7 @@ class Takes(Drawing):
 
     def run(self) -> int:
         """Play all takes and show them side by side; after an interruption the same command continues."""
-        instructions, seeds = read_game(self.file), take_seeds(self.takes, self.seed)
+        game, seeds = read_game(self.file), take_seeds(self.takes, self.seed)
         world = open_with_adapters(self.world, self.lora, playing=True)
         story = Story.open(self.out, self.file.stem, world.spec.name, world.fingerprint)
         settings = PlaySettings(**self.sampling.stated(), device=choose_device(self.device))
@@ -329,11 +330,11 @@ class Takes(Drawing):
 
         def play(seed: int) -> None:
             player = Player(world, story, replace(settings, seed=seed), 0, models)
-            player.play(_readings(self.file, instructions, player), shown)
+            player.play(_readings(self.file, game.items(), player), shown)
             print(f"seed {seed}  branch {story.branch}", flush=True)
 
         with story.lock():
-            print(*play_takes(story, len(instructions), seeds, play), sep="\n")
+            print(*play_takes(story, len(game), seeds, play), sep="\n")
         return 0
 
 

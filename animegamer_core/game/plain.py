@@ -111,11 +111,12 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
         time, place = time or last_time, place or (last_place if last_place in words.places else "")
     thing, look = _best(now, "things", clause), _best(now, "looks", clause)
     carried = thing and (f" with a {look} {thing}" if look else f" with the {thing}")
-    cast = (tuple(name for name in names_of(part["who"]) if name in words.characters) for part in before)
-    shown = list(filter(None, cast))
+    present = (tuple(name for name in names_of(part["who"]) if name in words.characters) for part in before)
+    shown = list(filter(None, present))
+    people = _people(finds, done, words, shown)
     usual = words.adverbs[: 2 if life.rules.is_restful(act.change) else 3]  # from still on: gentle, or in the middle
     place = place or _best(finds, "places", clause) or next(iter(words.places), "")
-    named = _who(finds, done, act, words, shown)
+    named = _who(finds, people, done, act, words, shown)
     instruction = Instruction(
         named[: 1 + act.company],  # a world draws one mixed figure of two who do what it has seen one do
         act.phrase + carried,
@@ -124,7 +125,7 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
         time or next(iter(words.times), ""),
     )
     used = {act.phrase, time, place, thing, look, instruction.adverb, *instruction.characters} - {""}
-    unknown, notes = _told(finds, done, act, used)
+    unknown, notes = _not_shown(finds, done, act, used)
     if done is None and unknown:
         notes.insert(0, f"Nothing in it can be done here, so the last act goes on: {act.phrase}.")
     if not shown and all(find.kind != "who" for find in finds):
@@ -133,14 +134,16 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     if left := list(dict.fromkeys(name for name in (*named, *others) if name not in used)):
         only = f"Only {'two' if act.company else 'one'} can {act.phrase} here: {', '.join(instruction.characters)}."
         notes.append(f"{only} Next turn: {' or '.join(left)}?")
-    people = [name for _, name in _people(finds, done, words, shown)] if done else named
-    notes += (f"It takes two to {act.phrase}: {name} comes, too." for name in named[1:] if name not in people)
+    added = [name for name in named[1:] if done and all(name != one for _, one in people)]
+    notes += (f"It takes two to {act.phrase}: {name} comes, too." for name in added)
     return Reading(instruction.checked().text, text, tuple(unknown), tuple(notes))
 
 
-def _told(finds: Sequence[_Find], done: _Find | None, act: Act, used: Container[str]) -> tuple[list[str], list[str]]:
-    """(typed words that the world does not know, what to tell): what is shown instead of what was typed, and what a
-    turn has no room for. used: what the world calls all that is shown.
+def _not_shown(
+    finds: Sequence[_Find], done: _Find | None, act: Act, used: Container[str]
+) -> tuple[list[str], list[str]]:
+    """(typed words that the world does not know, notes): what is shown instead of what was typed, and what a turn has
+    no room for. used: what the world calls all that is shown.
     """
     unknown, left_out, swaps = list[str](), list[str](), dict[str, str]()
     for find, after in zip(finds, [*finds[1:], None], strict=False):
@@ -151,7 +154,7 @@ def _told(finds: Sequence[_Find], done: _Find | None, act: Act, used: Container[
             swaps[find.typed] = noun or find.meant
         held = find.kind == "stances" and after is not None and after.kind in ("looks", "things")  # "holding a flag"
         said = held or find.meant in used or find.by == "instead" or find.kind in _UNSAID
-        said = said or find.kind == "who" and find.by != "without"  # those are told of by name
+        said = said or find.kind == "who" and find.by != "without"  # people are named in notes of their own
         words = [{*_stems(word)} for word in _plain(find.typed)]
         if not said and any(map({*_plain(act.phrase)}.isdisjoint, words)):  # "meets a friend" has a word of the act
             (left_out if find.exact else unknown).append(find.typed)
@@ -178,13 +181,18 @@ def _best(finds: Sequence[_Find], kind: str, clause: int) -> str:
 
 
 def _who(
-    finds: Sequence[_Find], done: _Find | None, act: Act, words: Words, shown: Sequence[tuple[str, ...]]
+    finds: Sequence[_Find],
+    people: Sequence[tuple[_Find, str]],
+    done: _Find | None,
+    act: Act,
+    words: Words,
+    shown: Sequence[tuple[str, ...]],
 ) -> tuple[str, ...]:
     """Who does it: the subject of its clause, or of one before, else who was on; and with an act for two, a friend.
     shown: the characters of the turns before, the last turn first.
     """
     gone = {find.meant for find in finds if find.by == "instead"}
-    people, recent = _people(finds, done, words, shown), [name for names in shown for name in names if name not in gone]
+    recent = [name for names in shown for name in names if name not in gone]
     clause = done.clause if done else min((find.clause for find, _ in people), default=0)
     subjects = [(find.clause, name) for find, name in people if find.by in ("", "of") and find.clause <= clause]
     named = [name for at, name in subjects if at == subjects[-1][0]]

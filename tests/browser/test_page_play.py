@@ -227,8 +227,8 @@ def test_what_is_typed_is_checked_before_the_wait(game):
     notes.wait_for()
     assert "Training never showed Miko + street, run + street" in notes.inner_text()
     assert "ag-untried" in known.get_by_role("button", name="dance", exact=True).get_attribute("class")
-    assert known.locator(".ag-cast").evaluate("picture => picture.naturalWidth") == 1024, "who is who"
-    known.locator(".ag-cast").scroll_into_view_if_needed()
+    assert known.locator(".ag-characters").evaluate("picture => picture.naturalWidth") == 1024, "who is who"
+    known.locator(".ag-characters").scroll_into_view_if_needed()
     game.comfy.shot("play-words-dark")
     page.locator(".ag-known summary").click()
     page.fill(".ag-text", "a" * 9000)

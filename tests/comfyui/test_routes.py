@@ -117,7 +117,7 @@ def test_the_words_of_a_world(server):
     words = server.get("/animegamer/words?world=toybox")
     assert words["characters"] == list(CHARACTERS) and words["places"] == list(PLACES)
     assert "gently" in words["adverbs"] and "run" in words["motions"] and words["times"] == ["day", "night"]
-    assert server.get("/animegamer/words?world=qiqi") == {**dict.fromkeys(words, []), "cast": False}
+    assert server.get("/animegamer/words?world=qiqi") == {**dict.fromkeys(words, []), "pictured": False}
 
 
 def test_suggestions_follow_the_story_and_are_the_same_again(server, story):

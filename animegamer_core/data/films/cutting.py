@@ -145,9 +145,8 @@ def small_pictures(frames_FHWC: NDArray[np.uint8]) -> NDArray[np.int16]:
     """A clip for `shows_more`."""
     import cv2
 
-    return np.stack([cv2.resize(frame, PICTURE, interpolation=cv2.INTER_AREA) for frame in frames_FHWC]).astype(
-        np.int16
-    )
+    small = [cv2.resize(frame, PICTURE, interpolation=cv2.INTER_AREA) for frame in frames_FHWC]
+    return np.stack(small).astype(np.int16)
 
 
 def shows_more(first_FHWC: NDArray[np.int16], second_FHWC: NDArray[np.int16]) -> bool:
@@ -160,8 +159,9 @@ def shows_more(first_FHWC: NDArray[np.int16], second_FHWC: NDArray[np.int16]) ->
     one, other = min(pairs, key=lambda pair: np.abs(pair[0] - pair[1]).mean())
     for shown, known in ((one, other), (other, one)):
         near = np.pad(known, ((1, 1), (0, 0), (0, 0), (0, 0)), "edge")
-        low = np.stack([cv2.erode(frame, around) for frame in np.minimum.reduce((near[:-2], near[1:-1], near[2:]))])
-        high = np.stack([cv2.dilate(one, around) for one in np.maximum.reduce((near[:-2], near[1:-1], near[2:]))])
+        in_time = near[:-2], near[1:-1], near[2:]
+        low = np.stack([cv2.erode(frame, around) for frame in np.minimum.reduce(in_time)])
+        high = np.stack([cv2.dilate(frame, around) for frame in np.maximum.reduce(in_time)])
         new = np.maximum(shown - high, low - shown).clip(0).max(axis=-1).astype(np.float32)
         if np.median([cv2.blur(frame, (PATCH, PATCH))[edge:-edge, edge:-edge].max() for frame in new]) > MORE:
             return True

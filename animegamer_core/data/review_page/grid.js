@@ -236,8 +236,9 @@ function droppedTable() {
     } }, el("b", {}, number(many)), reason));
   const rows = droppedRows().slice(choice.page * ROWS, (choice.page + 1) * ROWS).map((row) => {
     const [name, start, end, reason, path] = row;
-    const strip = FILMS.get(name)?.strip, shows = () => picture(FILMS.get(name), el("span", { class: "picture" }), Math.floor((start + end) / 2 / strip.step));
-    return el("tr", {}, el("td", {}, strip && shows(), name), el("td", {}, `${clock(start)} \u2013 ${clock(end)}`), el("td", {}, reason),
+    const film = FILMS.get(name), strip = film?.strip;
+    const middle = strip && picture(film, el("span", { class: "picture" }), Math.floor((start + end) / 2 / strip.step));
+    return el("tr", {}, el("td", {}, middle, name), el("td", {}, `${clock(start)} \u2013 ${clock(end)}`), el("td", {}, reason),
       el("td", {}, path && bringBack(path)));
   });
   const head = ["Film", "Time", "Reason", ""].map((word) => el("th", { scope: "col" }, word || el("span", { class: "unseen" }, "Bring back")));
