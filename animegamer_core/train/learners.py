@@ -20,7 +20,7 @@ from ..model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
 from ..model.encoder import ShotEncoder, clip_pixels
 from ..model.sampler import Schedule, scale_at, sqrt_alpha_cumprod
 from ..spec import UNSTATED, Sampling
-from ..weights.lora import left_out
+from ..weights.lora import left_out, recomputed
 from .distributed import all_gather
 from .losses import (
     contrastive,
@@ -241,7 +241,7 @@ class DiffusionLearner(Learner):
         self._played = torch.tensor(Schedule.of(decoder.spec.decoder.steps).timesteps)
         self.idle = ("decoder.vae", *(f"encoder.{tower}_tower" for tower in ("text", "image") if encoder is not None))
         if config.checkpointing:
-            decoder.transformer.enable_gradient_checkpointing()
+            decoder.transformer.enable_gradient_checkpointing(recomputed)
         if config.compile:
             # Compiles once for each number of samples. There are few: a micro-batch, twice that for a guided teacher,
             # and the shots of contact sheets. A graph for any number would be slower.

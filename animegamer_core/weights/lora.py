@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ..messages import shortened
 from ..spec import ModelSpec
@@ -150,11 +151,29 @@ def set_strength(model: nn.Module, adapter: str, strength: float) -> None:
 def left_out(model: nn.Module, *adapters: str) -> Iterator[None]:
     """Compute without these unmerged adapters while the block runs; their weights get no gradient from it."""
     layers = [layer for _, layer in lora_layers(model)]
-    trained = [(value, value.requires_grad) for layer in layers for value in layer.parameters()]
+    with _active({layer: [name for name in layer.lora_A if name not in adapters] for layer in layers}):
+        yield
 
-    def activate(left: Sequence[str]) -> None:
-        for layer in layers:
-            layer.set_adapter([name for name in layer.lora_A if name not in left])
+
+def recomputed(block: nn.Module, *inputs: Any) -> Any:
+    """`block(*inputs)`, computed once more in the backward pass to save memory, with the adapters that it has now."""
+    now = {layer: list(layer.active_adapters) for _, layer in lora_layers(block)}
+
+    def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        return nullcontext(), _active(now)
+
+    return checkpoint(block.__call__, *inputs, use_reentrant=False, context_fn=contexts)
+
+
+@contextmanager
+def _active(adapters: Mapping[LoraLayer, Sequence[str]]) -> Iterator[None]:
+    """Compute with these adapters of layers while the block runs, and with those of before after it."""
+    before = {layer: list(layer.active_adapters) for layer in adapters}
+    trained = [(value, value.requires_grad) for layer in adapters for value in layer.parameters()]
+
+    def activate(those: Mapping[LoraLayer, Sequence[str]]) -> None:
+        for layer, names in those.items():
+            layer.set_adapter(list(names))
         for value, was in trained:  # peft changes what is trained, too
             value.requires_grad_(was)
 
@@ -162,7 +181,7 @@ def left_out(model: nn.Module, *adapters: str) -> Iterator[None]:
     try:
         yield
     finally:
-        activate(())
+        activate(before)
 
 
 @torch.no_grad()

@@ -44,8 +44,11 @@ USED = {  # the models that a stage's steps read
     "joint": ("encoder", "decoder"),
     "predict": ("engine",),
     "adapt": ("decoder",),
+    "distill": ("decoder",),
 }
-ROWS = [("lora", stage, batch) for stage in ("warmup", "joint", "adapt", "predict") for batch in (1, 2)]
+FOUR_STEPS = (999, 937, 833, 624)  # timesteps that `distill` teaches here; its rows count a whole turn of steps, five
+# of the fake score and one of the student
+ROWS = [("lora", stage, batch) for stage in ("warmup", "joint", "adapt", "predict", "distill") for batch in (1, 2)]
 ROWS += [("lora24", stage, 1) for stage in ("joint", "adapt", "predict")]
 
 
@@ -119,7 +122,11 @@ def measured(recipe: str, stage: str, batch: int, spec: ModelSpec, steps: int, f
     run = spread.processes()
     device, cards = run.device, run.num_processes
     given = {"batch": batch * cards, "per_card": 0, "lr_warmup": 1, "steps": 1000}
+    if stage == "distill":
+        given |= {"timesteps": FOUR_STEPS, "pairs": 0}
     config = dataclasses.replace(stage_config(stage, recipe), **given)
+    if stage == "distill":
+        steps = 1 + config.fake_updates
     _fresh_memory(device, SMALL_GPU if recipe == "lora24" else None)
     data = random_data(spec, folder, device)
     learner = LEARNERS[stage](config, random_parts(spec, stage, config, data, device), data)

@@ -6,6 +6,7 @@ import math
 import pytest
 import test_train as shared
 import torch
+from safetensors.torch import load_file
 
 from animegamer_core.spec import Sampling
 from animegamer_core.train.few_steps import FewStepLearner
@@ -132,3 +133,18 @@ def test_a_collapsed_student_ends_the_run_and_the_last_good_one_stays(ready, tmp
     with pytest.raises(ValueError, match=r"collapsed at step 2: .* motion 0\.0.*last_good.safetensors has .* lower"):
         shared.run("distill", parts, ready, tmp_path, {"on_step": spoil}, **options)
     assert adapter_facts(tmp_path / "last_good.safetensors").sampling.steps == FEW["timesteps"]
+
+
+@pytest.mark.parametrize("pairs", [3, 0])
+def test_a_few_step_lora_learns_the_same_if_activations_are_computed_again(pairs, ready, tmp_path):
+    """The backward pass computes them with the LoRA of the pass before it, student's or fake score's."""
+    found = []
+    for again in (False, True):
+        parts, changes = shared.new_parts(ready), {**UPDATES, **FEW, "checkpointing": again, "collapse": 0}
+        steps = {"pairs": pairs, "steps": 6, "fake_updates": 2, "lr": 1e-2, "matching_lr": 1e-2, "gan": 0.0}
+        heeding(parts.decoder)
+        shared.run("distill", parts, ready, tmp_path / str(again), **changes, **steps)
+        found.append(load_file(tmp_path / str(again) / "distill.safetensors"))
+    plain, again = found
+    assert plain.keys() == again.keys() and any(value.abs().max() > 1e-3 for value in plain.values())
+    assert all(torch.equal(plain[name], again[name]) for name in plain)
