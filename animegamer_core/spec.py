@@ -235,6 +235,7 @@ class DecoderSpec:
     guidance_scale: Scale = 6.0  # the strength; 0 if the weights include guidance, as after stage distill
     vae: VaeSpec = VaeSpec()
     predicts_clean: bool = False  # whether the transformer's output is the clean latent; False: the velocity
+    refiner: int = 0  # channels of the convolutions that refine this output; 0: none
 
     def __post_init__(self) -> None:
         for side in ("height", "width"):
@@ -276,8 +277,9 @@ class ModelSpec:
     def to_dict(self) -> dict[str, typing.Any]:
         """JSON values; `from_dict` reads them back."""
         values = dataclasses.asdict(self)
-        if not self.decoder.predicts_clean:
-            del values["decoder"]["predicts_clean"]  # worlds without it keep their fingerprint
+        for name in ("predicts_clean", "refiner"):
+            if not values["decoder"][name]:
+                del values["decoder"][name]  # worlds without it keep their fingerprint
         for name in ("tiny", "fast"):
             if not values["decoder"]["vae"][name]:
                 del values["decoder"]["vae"][name]
@@ -348,7 +350,7 @@ _TOYBOX = ModelSpec(
     engine=EngineSpec(vocab_size=512, hidden=256, intermediate=640, layers=6, heads=8, kv_heads=2, max_positions=32768),
     decoder=DecoderSpec(
         layers=6, heads=8, head_width=64, time_width=96, patch=4, height=192, width=288, spatial_scale=1.0,
-        steps=(999, 749, 499), guidance_scale=0.0, predicts_clean=True,
+        steps=(999, 749, 499), guidance_scale=0.0, predicts_clean=True, refiner=96,
         vae=VaeSpec(
             channels=(32, 64, 96), layers_per_block=1, latent_channels=16, norm_groups=8, scaling_factor=1.0,
             tiny=(64, 32, 16), fast=True,

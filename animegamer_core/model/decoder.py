@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from diffusers import AutoencoderKLCogVideoX, CogVideoXTransformer3DModel
+from diffusers import AutoencoderKLCogVideoX
 from diffusers.models.embeddings import TimestepEmbedding, Timesteps
 from einops import rearrange
 from torch import Tensor, nn
 
 from ..spec import PROFILES, TIME_FACTOR, ModelSpec, Profile, Steps
 from .latents import StartLatent
+from .refiner import FEATURES, RefinedTransformer, Refiner
 from .sampler import Guidance, OnStep, Schedule, partial_steps, solve, sqrt_alpha_cumprod
 from .tiny_decoder import TinyDecoder
 
@@ -227,15 +228,15 @@ class ShotDecoder(nn.Module):
         return posterior.mode() if generator is None else posterior.sample(generator)
 
 
-def _transformer(spec: ModelSpec) -> CogVideoXTransformer3DModel:
+def _transformer(spec: ModelSpec) -> RefinedTransformer:
     """CogVideoX's transformer, with random weights."""
     decoder, width = spec.decoder, spec.state.width
     _, channels, latent_height, latent_width = decoder.latent_shape
-    transformer = CogVideoXTransformer3DModel(
+    transformer = RefinedTransformer(
         num_attention_heads=decoder.heads,
         attention_head_dim=decoder.head_width,
         in_channels=channels,
-        out_channels=channels,
+        out_channels=channels * (1 + FEATURES if decoder.refiner else 1),
         time_embed_dim=decoder.time_width,
         text_embed_dim=width,
         num_layers=decoder.layers,
@@ -251,6 +252,7 @@ def _transformer(spec: ModelSpec) -> CogVideoXTransformer3DModel:
     # The stock model adds `ofs`, a second scalar, to the timestep; here it is the motion value.
     transformer.ofs_proj = Timesteps(width, flip_sin_to_cos=True, downscale_freq_shift=0)
     transformer.ofs_embedding = TimestepEmbedding(width, decoder.time_width)
+    transformer.refiner = Refiner(channels, decoder.refiner) if decoder.refiner else None
     transformer.norm_out.norm.eps = 1e-6  # as released; 1e-5 changes outputs by 2e-5 (docs/reference.md, decoder)
     return transformer
 

@@ -76,6 +76,26 @@ def test_a_transformer_may_predict_the_clean_latent(tiny_decoder, states):
     assert torch.allclose(scale * (0.6 * clean + 0.8 * noise) - (1 - scale**2).sqrt() * velocity, clean, atol=1e-5)
 
 
+def test_convolutions_refine_what_the_transformer_predicts(states):
+    """Not at first; once trained, each latent by those near it, in its own frame and in those beside it."""
+    spec = replace(TINY, decoder=replace(TINY.decoder, refiner=8, frames=17))
+    assert ModelSpec.from_dict(spec.to_dict()) == spec and "refiner" not in TINY.to_dict()["decoder"]
+    transformer = ShotDecoder(spec).transformer.eval()
+    refiner, channels = transformer.refiner, spec.decoder.vae.latent_channels
+    noise = torch.randn(2, *spec.decoder.latent_shape, generator=torch.Generator().manual_seed(0))
+    given = {"encoder_hidden_states": states[:2], "timestep": torch.tensor([999, 10]), "ofs": torch.ones(2)}
+    plain = super(type(transformer), transformer).forward(noise, **given, return_dict=False)[0]
+    assert plain.shape[2] == 3 * channels
+    assert torch.equal(transformer(noise, **given, return_dict=False)[0], plain[:, :, :channels])
+
+    with torch.no_grad():
+        refiner.write.weight.normal_(generator=torch.Generator().manual_seed(1))
+    near = plain.detach().requires_grad_()
+    refiner(noise, near)[0, 2, 0, 2, 3].backward()
+    read = near.grad.abs().sum(dim=(2, 3, 4))
+    assert (read[0] > 0).all() and (read[1] == 0).all(), "five frames through four blocks, and no other row's"
+
+
 @pytest.mark.parametrize("name, released", [("as_run", True), ("reference", True), ("paper", False)])
 def test_a_shot_takes_the_timesteps_of_its_profile(name, released, tiny_decoder, states):
     decoder = copy_of(tiny_decoder, profile=PROFILES[name])

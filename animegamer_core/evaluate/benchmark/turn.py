@@ -114,7 +114,8 @@ def stock_parts(spec: ModelSpec, device: torch.device, dtype: torch.dtype, steps
     """The same parts of a turn by stock models with a spec's sizes and random weights. steps: of the sampler."""
     ours, decoder = random_models(spec, PROFILES["paper"], torch.device("meta"), dtype)  # for their configs
     length = len(ours.prompt(past_turns(spec), INSTRUCTION).ids_L)
-    config = {**decoder.transformer.config, "text_embed_dim": spec.encoder.text.width}
+    channels = spec.decoder.vae.latent_channels
+    config = {**decoder.transformer.config, "text_embed_dim": spec.encoder.text.width, "out_channels": channels}
     with torch_defaults(device, dtype):
         engine = MistralForCausalLM(ours.llm.config).eval()
         transformer = CogVideoXTransformer3DModel.from_config(config).eval()
