@@ -2,7 +2,7 @@
 
 game.webp           the Toybox's first game in motion: shot, instruction, motion scope, stats
 contact-sheet.png   the same game on one picture
-autoplay.webp       twelve turns that the Toybox plays by itself
+autoplay.webp       eight turns that the Toybox plays by itself
 couples.jpg         twelve couples of two films, which never met in training
 wild.jpg            sixty shots of the two quickest levels, as they come
 js/characters.jpg   the twenty characters, a film in each row, as the Toybox's films draw them; the page shows it too
@@ -37,7 +37,7 @@ from animegamer_core.weights import open_world  # noqa: E402
 GAME = ROOT / "animegamer_core" / "toybox" / "games" / "first-game.txt"
 FILMS = ("game", "autoplay", "couples", "wild", "characters")
 PICTURES = ROOT / "docs" / "pictures"
-AUTOPLAYED, AUTOPLAY_SEED = 12, 1  # turns, and the director's seed
+AUTOPLAYED, AUTOPLAY_SEED = 8, 1  # turns, and the director's seed
 EVERY = 2  # of an autoplayed shot's frames; all of them would make a file of several MB
 FPS = 8
 FIRST_GAME, WILD = 1_000_000, 4.883  # of the sheets of shots; the least motion of the two quickest levels
