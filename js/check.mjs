@@ -21,8 +21,8 @@ export function cutAtWords(text, words) {
 }
 
 /**
- * `field` is the text area; `ask(instruction, steps)` -> {reading, words, notes, draft, nearest, untried}, {error} or null; `act` has
- * replace(text), which sets the text, and open(), which opens the list of what the world knows.
+ * `field` is the text area; `ask(instruction, setting)` -> {reading, words, notes, draft, nearest, untried}, {error} or null; `act` has
+ * replace(text), which sets the text, and perhaps open(), which opens the list of what the world knows.
  */
 export function createCheck(say, field, ask, act) {
   const marks = el("div", { class: "ag-marks", "aria-hidden": "true" });
@@ -33,19 +33,19 @@ export function createCheck(say, field, ask, act) {
   field.addEventListener("scroll", follow);
 
   function follow() {
-    marks.scrollTop = field.scrollTop;
+    marks.scrollTo(field.scrollLeft, field.scrollTop);
   }
 
-  /** Check the text soon, unless it was checked already; what the last answer said of words that are gone goes at once. */
-  function look(steps) {
-    const wanted = `${steps} ${oneLine(field.value)}`;
+  /** Check the text soon, unless it was with this setting; what the last answer said of words that are gone goes at once. */
+  function look(setting) {
+    const wanted = `${setting} ${oneLine(field.value)}`;
     if (wanted === asked) return;
     asked = wanted;
     clearTimeout(timer);
     show(null);
     if (!oneLine(field.value)) return;
     timer = setTimeout(async () => {
-      const answer = await ask(oneLine(field.value), steps);
+      const answer = await ask(oneLine(field.value), setting);
       if (wanted === asked) show(answer);
     }, WAIT_MS);
   }
@@ -60,7 +60,7 @@ export function createCheck(say, field, ask, act) {
     const lines = [error, reading && say("readAs", { text: reading }), unknown, ...notes, draft && draftWords(draft, say, "wouldBeDraft"), pairs && say("untried", { pairs })].filter(Boolean);
     const near = reading ? [chip(say("useReading"), () => act.replace(reading)), chip(say("asTyped"), () => act.replace(`"${oneLine(field.value)}"`))] : [];
     near.push(...Object.entries(nearest).flatMap(([word, known]) => known.map((one) => instead(word, one))));
-    if (words.length || error) near.push(chip(say("knownWords"), act.open));
+    if (act.open && (words.length || error)) near.push(chip(say("knownWords"), act.open));
     element.hidden = !lines.length;
     element.replaceChildren(...lines.map((text) => el("p", { text })), el("p", { class: "ag-instead" }, ...near));
   }

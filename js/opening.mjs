@@ -1,5 +1,6 @@
 // The opening of a new story: the chooser of the form, and what the stage shows of it before turn 1 is played.
 
+import { createCheck } from "./check.mjs";
 import { el, iconButton, wordButton } from "./dom.mjs";
 import { oneLine } from "./instruction.mjs";
 
@@ -20,11 +21,13 @@ export function openingHere({ here, root, branch, opening }) {
   return { instruction: text, clip: { filename: name, subfolder, type: "input", at: film ? at : 0 }, still: !film };
 }
 
-/** The chooser. value() is {file, film, at, text}, or null if no file is chosen; clear() forgets the file. `read(value)` gives the address of a picture of what the world reads in it. */
-export function createOpeningChooser(say, read) {
+/** The chooser. value() is {file, film, at, text}, or null if no file is chosen; clear() forgets the file; look(world) checks the
+ * text. `act` has read(value) -> the address of a picture of what the world reads in it, and check(text, world), as `createCheck` asks. */
+export function createOpeningChooser(say, act) {
   const file = el("input", { type: "file", accept: "image/*,video/*,.mkv,.ts", "aria-label": say("opening") });
   const at = el("input", { type: "number", name: "opening-at", min: 0, step: "any", value: 0, on: { input: seek } });
   const text = el("input", { type: "text", name: "opening-text", placeholder: OPENING_TEXT, maxlength: 2000 });
+  const check = createCheck(say, text, act.check, { replace });
   const second = el("label", { class: "ag-field" }, el("span", { text: say("openingAt") }), at);
   const look = el("div", { class: "ag-opening-look" });
   const reads = wordButton("eye", say("openingReads"), { class: "ag-second", on: { click: showReading } });
@@ -39,7 +42,8 @@ export function createOpeningChooser(say, read) {
     reads,
     el("p", { class: "ag-faint", text: say("openingLimits") }),
     second,
-    el("label", { class: "ag-field" }, el("span", { text: say("openingText") }), text),
+    el("label", { class: "ag-field" }, el("span", { text: say("openingText") }), check.place),
+    check.element,
   );
   const element = el(
     "div",
@@ -72,7 +76,7 @@ export function createOpeningChooser(say, read) {
   async function showReading() {
     const [own] = look.children;
     reads.disabled = true;
-    const src = await read(value());
+    const src = await act.read(value());
     reads.disabled = false;
     if (src && own === look.children[0]) look.replaceChildren(own, el("img", { src, alt: say("openingReads") }));
   }
@@ -81,6 +85,12 @@ export function createOpeningChooser(say, read) {
   function seek() {
     const [film] = look.children;
     if (film instanceof HTMLVideoElement && Number.isFinite(Number(at.value))) film.currentTime = Math.max(0, Number(at.value));
+  }
+
+  function replace(words) {
+    text.value = words;
+    text.focus();
+    text.dispatchEvent(new Event("input", { bubbles: true }));
   }
 
   function clear() {
@@ -96,5 +106,5 @@ export function createOpeningChooser(say, read) {
     return { file: chosen, film, at: film && wanted > 0 ? wanted : 0, text: oneLine(text.value) || OPENING_TEXT };
   }
 
-  return { element, value, clear };
+  return { element, value, clear, look: check.look };
 }

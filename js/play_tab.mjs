@@ -79,16 +79,19 @@ function createStart(say, session, page) {
     on: { click: () => page.getWeights(world.value) },
   });
   const list = createStoryList(say, session, page);
-  const opening = createOpeningChooser(say, async (chosen) => {
-    const picture = await session.readOpening(world.value, chosen);
-    return picture && page.address(viewPath(picture));
+  const opening = createOpeningChooser(say, {
+    check: (text, world) => session.check(`"${text}"`, 0, world), // it is played as it is
+    read: async (chosen) => {
+      const picture = await session.readOpening(world.value, chosen);
+      return picture && page.address(viewPath(picture));
+    },
   });
   const go = wordButton("play", say("begin"), { type: "submit", class: "ag-main" });
   const error = el("p", { class: "ag-alert", role: "alert", hidden: true });
   const existing = el("div", { class: "ag-alert ag-existing", role: "alert", hidden: true });
   const form = el(
     "form",
-    { class: "ag-new", on: { submit: begin, input: () => (existing.hidden = true) } },
+    { class: "ag-new", on: { submit: begin, input: written } },
     el("label", { class: "ag-field" }, el("span", { text: say("storyName") }), name),
     el("label", { class: "ag-field" }, el("span", { text: say("world") }), world),
     opening.element,
@@ -114,6 +117,11 @@ function createStart(say, session, page) {
     if (known && !opening.value()) return askToContinue(known);
     await session.begin(name.value.trim(), world.value, opening.value());
     if (session.story) opening.clear();
+  }
+
+  function written() {
+    existing.hidden = true;
+    opening.look(world.value);
   }
 
   /** A story of this name is there, perhaps of another world: the player says whether that is the one. */

@@ -118,6 +118,11 @@ export class PlaySession {
     this.#clear();
   }
 
+  /** What the opening shows that the game began with; empty without one. */
+  get openingText() {
+    return this.root.openings[this.branch]?.instruction ?? this.opening?.text ?? "";
+  }
+
   get busy() {
     return this.jobs.length > 0 || this.batch !== null || (this.uploading && Boolean(this.story));
   }
@@ -148,7 +153,7 @@ export class PlaySession {
 
   /** Proposals for the next turn; none if there is an error, which is not shown if `quiet`. Another seed: others. */
   async suggest(seed = 0, quiet = false) {
-    const asked = { world: this.world, story: this.story, branch: this.branch, after: this.here.number, seed };
+    const asked = { world: this.world, story: this.story, branch: this.branch, after: this.here.number, seed, opening: this.openingText };
     const read = () => this.port.getJson(`/animegamer/suggestions?${new URLSearchParams(asked)}`);
     const found = await (quiet ? read().catch(() => null) : this.#guard(read)); // a world may have no words
     return found?.suggestions ?? [];
@@ -158,10 +163,10 @@ export class PlaySession {
    * What to know of an instruction before it is played: {reading, words, notes, draft, nearest, untried}, {error} if
    * it is refused, or null.
    */
-  async check(instruction, steps) {
+  async check(instruction, steps, world = this.world) {
     const refused = (error) => (error.status === 400 ? { error: error.message } : null);
-    const past = pathTo(this.here).map(({ turn }) => turn.instruction).slice(-READ);
-    return this.port.postJson("/animegamer/check", { world: this.world, instruction, past, steps }).catch(refused);
+    const past = [this.openingText, ...pathTo(this.here).map(({ turn }) => turn.instruction)].filter(Boolean).slice(-READ);
+    return this.port.postJson("/animegamer/check", { world, instruction, past, steps }).catch(refused);
   }
 
   /** Draw the current turn again, until it has as many takes as the setting says, or once more. */

@@ -214,7 +214,8 @@ const STYLE = `
 .ag-checked { display: grid; }
 .ag-checked > * { grid-area: 1 / 1; }
 .ag-marks { z-index: 1; padding: 7px 10px; max-height: 180px; border: 1px solid transparent; overflow: hidden; white-space: pre-wrap; overflow-wrap: anywhere; color: transparent; pointer-events: none; }
-.ag-form u { text-decoration: underline wavy var(--ag-loss) 1.5px; text-underline-offset: 3px; }
+.ag-new .ag-marks { white-space: pre; }
+:is(.ag-form, .ag-new) u { text-decoration: underline wavy var(--ag-loss) 1.5px; text-underline-offset: 3px; }
 .ag-check-notes { display: flex; flex-direction: column; gap: 4px; font-size: 12px; max-height: max(110px, 24vh); overflow: hidden auto; scrollbar-width: thin; }
 .ag-instead, .ag-word-row { display: flex; flex-wrap: wrap; gap: 4px; align-items: baseline; }
 .ag-play .ag-word-chip { padding: 0 8px; line-height: 22px; font-size: 12px; border: 1px solid var(--ag-edge); border-radius: 11px; background: color-mix(in srgb, var(--ag-ink) 7%, transparent); }

@@ -3,7 +3,7 @@
     POST /animegamer/turn {world, story, instruction, seed?, motion?, after?, branch?}   ?wait=1 waits for the turn
     GET  /animegamer/stories      GET /animegamer/story?name=N      GET /animegamer/words?world=W[&story=N]
     POST /animegamer/check {world, instruction, steps?}   what to know of an instruction before it is played
-    GET  /animegamer/suggestions?world=W&story=N[&branch=B&after=T&seed=S&count=C]   what may happen next
+    GET  /animegamer/suggestions?world=W&story=N[&branch=B&after=T&seed=S&count=C&opening=O]   what may happen next
     POST /animegamer/stories {do: rename|duplicate, name, to} | {do: delete, name} | {do: restore, ticket}
     GET  /animegamer/weights?weights=W[&towers=1]   what a download would bring; the download itself is a prompt
     GET  /animegamer/training[?run=R&stage=S]   of module training
@@ -29,7 +29,7 @@ from ..animegamer_core.files import DISK_FULL
 from ..animegamer_core.game.director import SUGGESTIONS, director_for
 from ..animegamer_core.game.life import Life, Words
 from ..animegamer_core.game.plain import read_plainly
-from ..animegamer_core.game.state import GameSession, MotionScope, Turn, read_instruction, scope_name
+from ..animegamer_core.game.state import GameSession, GameState, MotionScope, Turn, read_instruction, scope_name
 from ..animegamer_core.json_files import parse_json
 from ..animegamer_core.messages import shortened
 from ..animegamer_core.story.folder import duplicate_story, rename_story, restore_story, trash_story
@@ -95,7 +95,8 @@ class Corrections(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SuggestionsRequest(msgspec.Struct):
-    """The query of GET /animegamer/suggestions. after: -1 is the last turn; count: how many proposals."""
+    """The query of GET /animegamer/suggestions. after: -1 is the last turn; count: how many proposals. opening: what a
+    new story's opening shows."""
 
     story: str
     world: str = ""
@@ -103,6 +104,7 @@ class SuggestionsRequest(msgspec.Struct):
     after: typing.Annotated[int, msgspec.Meta(ge=-1, le=LAST_TURN)] = -1
     seed: typing.Annotated[int, msgspec.Meta(ge=0)] = 0
     count: typing.Annotated[int, msgspec.Meta(ge=1, le=10)] = SUGGESTIONS
+    opening: str = ""
 
 
 class Refused(Exception):
@@ -417,6 +419,8 @@ def _suggestions(query: Query) -> Json:
     else:
         facts = world_facts(asked.world)
         session = GameSession(rules=facts.life.rules)
+        if asked.opening:
+            session = session.open_with(read_instruction(asked.opening), GameState.of_picture(None))
     director = director_for(facts.life, facts.spec_name, session, asked.seed)
     rules = session.rules or facts.life.rules
     found = [

@@ -21,8 +21,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .life import PUBLISHED_RULES, Act, Life, Rules, Values, Words, time_and_place
-from .recall import PUBLISHED, names_of
+from .life import PUBLISHED_RULES, Act, Life, Rules, Values, Words
+from .recall import OPENING, PUBLISHED, names_of
 from .state import GameSession, Instruction, Turn
 
 LOOKS_BACK = 40  # turns that a proposal depends on
@@ -68,15 +68,16 @@ class Director:
 
     def __call__(self, session: GameSession, count: int = 1) -> tuple[Proposal, ...]:
         """Up to `count` proposals with different acts for the next turn; play without a player takes the first."""
-        past = [_read(turn, self.words) for turn in session.turns[-LOOKS_BACK:] if turn.number > 0]
-        last = session.turns[-1].instruction if session.turns else ""
+        turns = session.turns[-LOOKS_BACK:]
+        shown, past = ([_read(turn, self.words) for turn in turns if turn.number >= first] for first in (OPENING, 1))
+        last = turns[-1].instruction if turns else ""
         rng = random.Random(f"animegamer/director/{self.seed}/{session.next_number}/{last}")
         rules = session.rules or PUBLISHED_RULES
-        main = _main(past, self.words, self.seed)
-        on = _setting(rng, past, self.words, main)
+        main = _main(shown, self.words, self.seed)
+        on = _setting(rng, shown, self.words, main)
         found: dict[Act, tuple[str, str]] = {}
         for number in range(count):  # with others to choose from, the last one goes on, the others stay
-            setting = on if number == count - 1 else _last_setting(past, on)
+            setting = on if number == count - 1 else _last_setting(shown, on)
             fit = [act for act in self.words.acts if self._tried(act, main, setting[0], alone=count > 1)]
             known = fit or [act for act in self.words.acts if self.words.tried(main, act.phrase)]
             acts = _likely_acts(rng, past, self.words, known, session.character, rules)
@@ -136,14 +137,7 @@ class _Past:
 
 
 def _read(turn: Turn, words: Words) -> _Past:
-    parts = PUBLISHED.fullmatch(turn.instruction)
-    if parts is None:
-        named = words.named_in(turn.instruction)
-        who, places = (tuple(name for name in known if name in named) for known in (words.characters, words.places))
-        act = words.act_of(turn.instruction)
-        return _Past(act, turn.state.change, who, "".join(places[:1]), "", turn.instruction)
-    time, place = time_and_place(parts["place"], words.times)
-    who, motion = names_of(parts["who"]), parts["motion"]
+    who, motion, time, place = words.parts_of(turn.instruction)
     return _Past(words.act_of(motion), turn.state.change, who, place, time, motion)
 
 

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 
+from .recall import PUBLISHED, names_of
+
 Values = Mapping[str, int]  # of each stat by its name: its value, or its change in units
 
 UNIT = 5  # points of a stat per unit of change (docs/reference.md, character stats)
@@ -243,6 +245,16 @@ class Words:
                 named.add(known)
                 left = left.replace(spelled, " | ")
         return frozenset(named)
+
+    def parts_of(self, instruction: str) -> tuple[tuple[str, ...], str, str, str]:
+        """(who, motion, time, place) of an instruction; of another text, the characters and the place that it names."""
+        if parts := PUBLISHED.fullmatch(instruction):
+            background = parts["place"].removeprefix("in the same place by ")
+            return names_of(parts["who"]), parts["motion"], *time_and_place(background, self.times)
+        who, places = (
+            tuple(filter(self.named_in(instruction).__contains__, known)) for known in (self.characters, self.places)
+        )
+        return who, instruction, "", "".join(places[:1])
 
     def nearest(self, word: str, count: int = 3) -> list[str]:
         """The words of this world that are spelled most like another one; none if no spelling is near. For what is

@@ -14,8 +14,8 @@ from functools import lru_cache
 from operator import itemgetter
 
 from ..messages import shortened
-from .life import Act, Life, Words, time_and_place
-from .recall import ENGLISH, PUBLISHED, WORD, names_of, rows_of
+from .life import Act, Life, Words
+from .recall import ENGLISH, PUBLISHED, WORD, rows_of
 from .state import Instruction
 
 MEANINGS = rows_of("meanings.txt")  # from WordNet, whose notice it holds
@@ -85,9 +85,9 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     if match and not unknown or not words.acts:
         return Reading(text, unknown=tuple(unknown))
     finds = list(_scan("{who} {motion} in the {place}".format(**match.groupdict()) if match else text, words))
-    before = [part for part in map(PUBLISHED.fullmatch, reversed(past)) if part]
+    before = [words.parts_of(turn) for turn in reversed(past)]
     done = min((find for find in finds if find.kind in _VAGUE), key=_vagueness, default=None)
-    acts = (words.act_of(done.meant) if done else None, *(words.act_of(part["motion"]) for part in before))
+    acts = (words.act_of(done.meant) if done else None, *(words.act_of(motion) for _, motion, _, _ in before))
     act = next(filter(None, acts), None)
     if done is None:  # "Leo is sad" says what he is, not how he does something
         how = [find.kind != "adverbs" or find.exact or find.typed.endswith(("ly", "er")) for find in finds]
@@ -106,12 +106,11 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
         raise ValueError(f"this world {why}; {example}")
     now, clause = [find for find in finds if done is None or find.turn <= done.turn], done.clause if done else 0
     time, place = _best(now, "times", clause), _best(now[::-1], "places", clause)  # the last place is the widest
-    for part in before:
-        last_time, last_place = time_and_place(part["place"].removeprefix("in the same place by "), words.times)
+    for _, _, last_time, last_place in before:
         time, place = time or last_time, place or (last_place if last_place in words.places else "")
     thing, look = _best(now, "things", clause), _best(now, "looks", clause)
     carried = thing and (f" with a {look} {thing}" if look else f" with the {thing}")
-    present = (tuple(name for name in names_of(part["who"]) if name in words.characters) for part in before)
+    present = (tuple(name for name in who if name in words.characters) for who, *_ in before)
     shown = list(filter(None, present))
     people = _people(finds, done, words, shown)
     usual = words.adverbs[: 2 if life.rules.is_restful(act.change) else 3]  # from still on: gentle, or in the middle

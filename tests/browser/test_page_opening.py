@@ -113,3 +113,24 @@ def test_a_reload_before_turn_1_does_not_lose_the_opening(tab, picture):
     tab.wait_for_turn(1)
     go_to_beginning(tab)
     assert "openings" in source(tab)
+
+
+def test_what_an_opening_shows_is_checked_and_gone_on_with(tab, picture):
+    page, notes = tab.page, tab.page.locator(".ag-opening-more .ag-check-notes:visible")
+    choose(tab, "of Miko", picture)
+    page.select_option(".ag-new select", "toybox")
+    page.fill("input[name=opening-text]", "Mikko waves in the castle")
+    notes.wait_for()
+    assert page.locator(".ag-new .ag-marks u").all_inner_texts() == ["Mikko", "waves"]
+    tab.comfy.shot("opening-check")
+    for word in ("Miko", "wave"):
+        notes.get_by_role("button", name=f"\u2192 {word}", exact=False).first.click()
+    notes.wait_for(state="hidden")
+    assert page.input_value("input[name=opening-text]") == "Miko wave in the castle"
+    begin(tab)
+    page.wait_for_selector(".ag-proposal")
+    proposals = page.locator(".ag-proposal .ag-story-name").all_inner_texts()
+    assert len(proposals) == 3 and all("Miko" in one and one.endswith(" castle") for one in proposals)
+    page.fill(".ag-text", "They dance")
+    page.get_by_text("Read as: Character: Miko; Motion: steadily dance; Background: day castle.").wait_for()
+    page.fill(".ag-text", "")

@@ -121,8 +121,10 @@ def test_the_words_of_a_world(server):
 
 
 def test_suggestions_follow_the_story_and_are_the_same_again(server, story):
-    play(server, story)
     asked = urllib.parse.urlencode({"world": "tiny", "story": story, "seed": 4})
+    opened = server.get(f"/animegamer/suggestions?{asked}&opening={urllib.parse.quote(RUN.replace('Miko', 'Yuzu'))}")
+    assert all(one["instruction"].startswith("Character: Yuzu") for one in opened["suggestions"])
+    play(server, story)
     first = server.get(f"/animegamer/suggestions?{asked}")
     assert first == server.get(f"/animegamer/suggestions?{asked}") and first["proposed_by"] == "rules, seed 4"
     texts = [one["instruction"] for one in first["suggestions"]]

@@ -62,6 +62,17 @@ def test_a_long_game_stays_lively_and_in_the_vocabulary(main):
     assert sum(inside) >= 0.9 * len(turns)
 
 
+@pytest.mark.parametrize(
+    "opening", ["Yuzu sits in the castle", "Character: Yuzu; Motion: run; Background: day castle."]
+)
+def test_proposals_for_the_first_turn_go_on_with_who_and_where_the_opening_is(opening):
+    session = GameSession(rules=RULES).open_with(opening, GameState.of_picture(None))
+    for seed in range(20):
+        parts = [PUBLISHED.fullmatch(proposal.instruction) for proposal in Director(WORDS, seed)(session, 3)]
+        assert all("Yuzu" in part["who"] and part["place"].endswith(" castle") for part in parts)
+        assert WORDS.adverbs[2].count(parts[0]["motion"].split()[0]), "and are still those of a first turn"
+
+
 @pytest.mark.parametrize(("stat", "value"), [("stamina", 10), ("social", 10), ("entertainment", 5)])
 def test_a_low_stat_is_what_most_proposals_raise(stat, value):
     session = GameSession(opening={"stamina": 50, "social": 50, "entertainment": 50, stat: value}, rules=RULES)

@@ -71,6 +71,8 @@ def test_what_is_not_shown_is_said():
     nobody = "Nobody whom this world knows is named or was on: Miko is on now."
     assert reading.notes == ("Shown instead: noodles for apple.", "Left out: swims.", nobody)
     assert read("They dance", past=("A robot and a cat wave hello",)).notes == (nobody,)
+    opened = read("They dance", past=("Taro stands in the castle",))
+    assert opened.instruction == "Character: Taro; Motion: steadily dance; Background: day castle." and not opened.notes
     assert read("Leo looks at Kai").notes[0] == "Shown instead: read a book for looks at."
     friend = ("Shown instead: hug a friend for embraces.", "It takes two to hug a friend: Miko comes, too.")
     assert read("Nori embraces a friend").notes == friend and not read("Nori embraces a friend").unknown
