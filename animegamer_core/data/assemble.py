@@ -88,22 +88,24 @@ def assemble_dataset(
         by_people = [row for row in read_table(out / DROPPED, Dropped) if row.reason == REVIEWED]
         set_aside = {item.clip for item in read_table(out / SET_ASIDE, SetAside)}
         gone = {row.record.clip for row in by_people}
-        captioned = {clip for clip, row in known.items() if row.captioned}
-        segments, subtitles, open_scenes = _segments(out, films, settings.most_text, captioned | gone)
+        wanted = {clip for clip, row in known.items() if row.captioned or row.kept}
+        segments, subtitles, open_scenes = _segments(out, films, settings.most_text, wanted | gone)
         pixels = {name: film.survey.facts["width"] * film.survey.facts["height"] for name, film in films.items()}
         largest_first = sorted(segments, key=lambda item: -pixels[item[0]])
-        reasons = _duplicates(out, largest_first, {*known, *gone, *set_aside}) | _between_credits(segments, captioned)
+        reasons = _duplicates(out, largest_first, {*known, *gone, *set_aside}) | _between_credits(segments, wanted)
         dropped, records = by_people, []
         for film, _, cut in segments:
             start, end, clip = cut.start, cut.end, cut.clip
             record = ClipRecord(film=film, start=start, end=end, clip=clip, motion_value=cut.value) if clip else None
             if reason := cut.dropped or reasons.get(clip):
-                back = record if reason.startswith("duplicate") else None
-                dropped.append(Dropped(film=film, start=start, end=end, reason=reason, clip=clip or None, record=back))
+                dropped.append(
+                    Dropped(film=film, start=start, end=end, reason=reason, clip=clip or None, record=record)
+                )
             elif record is not None and clip not in gone and not (captioner is None and clip in set_aside):
                 before = known.get(clip) or (_overlapped(record, known.values()) if captioner is None else None)
                 if before is not None:
-                    record = msgspec.structs.replace(record, **{name: getattr(before, name) for name in CAPTION_FIELDS})
+                    said = {name: getattr(before, name) for name in (*CAPTION_FIELDS, "kept")}
+                    record = msgspec.structs.replace(record, **said)
                     held_out_before |= {clip: held_out_before[before.clip]} if held_out_before else {}
                 records.append(record)
         # Clips that a person made have names that cutting never gives.
@@ -194,7 +196,7 @@ def _segments(
     """The segments that are there in order of film and time, credits dropped; clip -> lines of its subtitles;
     film -> scenes not cut, or not wholly there.
 
-    spared: clips that are no credits, since somebody said what they show, or dropped them.
+    spared: clips that are no credits, since somebody said what they show, brought them back, or dropped them.
     """
     segments: list[tuple[str, str, Cut]] = []
     subtitles: dict[str, list[Line]] = {}
@@ -227,17 +229,17 @@ def _duplicates(out: Path, segments: Segments, known: Collection[str]) -> dict[s
     return found
 
 
-def _between_credits(segments: Segments, captioned: Collection[str]) -> dict[str, str]:
+def _between_credits(segments: Segments, wanted: Collection[str]) -> dict[str, str]:
     """Clip -> 'credits' between two segments of credits in one scene: there one card fades out before the next.
 
-    captioned: clips that stay, since somebody said what they show.
+    wanted: clips that stay, since somebody said what they show or brought them back.
     """
     three = zip(segments, segments[1:], segments[2:], strict=False)
     return {
         cut.clip: "credits"
         for (_, scene, before), (_, _, cut), (_, last_scene, after) in three
         if scene == last_scene and before.dropped == after.dropped == "credits"
-        if cut.dropped is None and cut.clip not in captioned
+        if cut.dropped is None and cut.clip not in wanted
     }
 
 

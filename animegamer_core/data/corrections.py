@@ -5,7 +5,7 @@ scene (`films.survey`), which the next build of the film cuts by:
 
     {clip, <field of the caption>: value, ...}    also for a set-aside clip, if its caption is then complete
     {clip, drop: true}                            drop the clip; its line moves to dropped.jsonl
-    {clip, drop: false}                           restore a clip that a person dropped, or a duplicate
+    {clip, drop: false}                           restore a clip that a person dropped, a duplicate or credits
     {film, scene_change: [before, after]}         another scene begins between these seconds
     {film, no_scene_change: second}               the scene that begins here continues from the one before
 
@@ -162,7 +162,9 @@ class _Tables:
             raise ValueError(f"the file of {clip} is missing, so the clip cannot be restored")
         self.restored[clip] = self.dropped.pop(clip)
         if clip not in self.turns:
-            self.turns[clip] = self._with_current_level(self.restored[clip].record)
+            row = self.restored[clip]
+            kept = row.record.kept or row.reason != REVIEWED
+            self.turns[clip] = msgspec.structs.replace(self._with_current_level(row.record), kept=kept)
             self.added.append(clip)
         return True
 

@@ -43,7 +43,8 @@ class ClipRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     start, end: seconds in the film. clip: path in the folder. character: names, the main character first. background:
     '{time} {place}'. motion_value: px per frame at 480 px height. motion_level: 1..5. stats: the change of each of the
     dataset's stats in units; None where it is not known. said: the player's instruction for this clip, if it differs
-    from the caption because it refers back to earlier turns ("do the same again").
+    from the caption because it refers back to earlier turns ("do the same again"). kept: a person brought it
+    back that a rule had left out.
     """
 
     film: Text
@@ -58,6 +59,7 @@ class ClipRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     motion_level: Annotated[int, msgspec.Meta(ge=1, le=5)] | None = None
     stats: dict[str, int | None] | None = None
     said: Text | None = None
+    kept: bool = False
 
     def __post_init__(self) -> None:
         if len(self.clip) > LONGEST_PATH or not is_inside(self.clip) or not self.clip.endswith(".mp4"):
@@ -115,10 +117,9 @@ class ClipRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
                 )
 
     def to_json(self) -> str:
-        """The line, keys in the order of the fields; `said` only where it is set."""
+        """The line, keys in the order of the fields; `said` and `kept` only where they are set."""
         values = msgspec.structs.asdict(self)
-        if self.said is None:
-            del values["said"]
+        values = {name: value for name, value in values.items() if value or name not in ("said", "kept")}
         return json.dumps(values, ensure_ascii=False)
 
 
@@ -133,8 +134,8 @@ def check_stats(values: Mapping[str, int | None], stats: Sequence[Stat]) -> None
 
 
 class Dropped(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A segment that was left out, and why. clip: its file, if it has one. record: of a duplicate, and of a clip that a
-    person dropped, so that it can be brought back; held_out: whether it was in a held-out game."""
+    """A segment that was left out, and why. clip: its file, if it has one. record: of a clip that is there, so that it
+    can be brought back; held_out: whether it was in a held-out game."""
 
     film: str
     start: Seconds

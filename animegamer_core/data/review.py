@@ -32,7 +32,7 @@ _POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'"
 )
 _STRICT = '"use strict";\n'
-_KEYS = tuple(name for name in ClipRecord.__struct_fields__ if name != "said")
+_KEYS = tuple(name for name in ClipRecord.__struct_fields__ if name not in ("said", "kept"))
 _SHOWN_PROBLEMS = 200
 
 

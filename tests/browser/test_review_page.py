@@ -39,6 +39,9 @@ def drawn(tmp_path_factory):
     write_lines(folder, "set_aside", [aside])
     spans = [{"film": "harbour", "start": 2.0 * n, "end": 2.0 * n + 2, "reason": "still"} for n in range(20, 23)]
     spans.append({"film": EVIL, "start": 4000.0, "end": 4002.0, "reason": f"duplicate of {record['clip']}"})
+    back = record | {"start": 40.0, "end": 42.0, "clip": f"{record['clip'][:-4]}0.mp4"}
+    shutil.copy(folder / record["clip"], folder / back["clip"])
+    spans[0] |= {"reason": "credits", "clip": back["clip"], "record": back}
     write_lines(folder, "dropped", spans)
     games = [json.loads(line) for line in (folder / "games.jsonl").read_text().splitlines()]
     games[0]["clips"].remove(record["clip"])
@@ -226,10 +229,12 @@ def test_corrections_go_from_the_page_into_the_dataset(review):
     review.open()
     assert review.text("#count-aside") == "0" and review.text("#changes") == "" and review.text("#count-dropped") == "5"
     review.view("dropped")
-    review.page.get_by_role("button", name="Bring back").click()
-    assert review.text("#changes") == "1 to bring back"
-    assert review.export() == [{"clip": turns[1]["clip"], "drop": False}]
-    assert apply_corrections(review.folder, review.file) == 1
+    for reason in ("dropped in review", "credits"):
+        review.page.locator("tr", has_text=reason).get_by_role("button", name="Bring back").click()
+    assert review.text("#changes") == "2 to bring back"
+    back = [row["clip"] for row in review.export() if row["drop"] is False]
+    assert back[0] == turns[1]["clip"] and apply_corrections(review.folder, review.file) == 2
+    assert {*back} <= {turn.clip for turn in DatasetFolder.open(review.folder).turns}
 
 
 def test_words_for_many_clips_are_said_once_and_the_rest_is_proposed(browser, dataset):

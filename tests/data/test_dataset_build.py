@@ -166,15 +166,21 @@ def test_a_bad_film_ends_no_build_damaged_clips_go_and_the_larger_copy_stays(fil
     assert report.dropped["damaged"] >= 1 and {turn.film for turn in report.dataset.turns} == {"b-damaged", "c-large"}
 
 
-def test_a_clip_between_credits_goes_unless_somebody_captioned_it(again, films):
+def test_credits_and_a_clip_between_them_go_unless_somebody_captioned_or_brought_them_back(again, films):
     scene, [clip, *_] = next(iter(read_scenes(again, "one").items()))
-    credit = Cut(clip.start, clip.end, "clips/one/1.mp4", text=((Line(0.1, 0.4, 0.8, 0.1),),) * 4)
-    shutil.copy(again / clip.clip, again / credit.clip)
-    add_scenes(again, Span(films[0], "one", scene, (), True), [[credit, clip, credit]])
+    text = ((Line(0.1, 0.4, 0.8, 0.1),),) * 4
+    credit, last = (dataclasses.replace(clip, clip=f"clips/one/{number}.mp4", text=text) for number in (1, 2))
+    for one in (credit, last):
+        shutil.copy(again / clip.clip, again / one.clip)
+    add_scenes(again, Span(films[0], "one", scene, (), True), [[credit, clip, last]])
     assert clip.clip in {turn.clip for turn in assemble_dataset(again, SETTINGS).dataset.turns}
     (again / "turns.jsonl").unlink()
     report = assemble_dataset(again, SETTINGS)
     assert clip.clip not in {turn.clip for turn in report.dataset.turns} and report.dropped["credits"] == 3
+    correct(again, *({"clip": one, "drop": False} for one in (clip.clip, credit.clip)))
+    for _ in range(2):
+        assert {clip.clip, credit.clip} <= set(turns(again))
+        assert assemble_dataset(again, SETTINGS).dropped["credits"] == 1
 
 
 def test_only_the_wanted_part_of_a_film_is_cut(films, unbroken, tmp_path):
