@@ -3,6 +3,7 @@
 import { clipButton } from "./clips.mjs";
 import { el, iconButton, set, wordButton } from "./dom.mjs";
 import { instructionLines, writtenFor } from "./instruction.mjs";
+import { draftWords, noteWords } from "./notes.mjs";
 import { openingHere } from "./opening.mjs";
 import { pathTo, takesOf, turnsAfter } from "./tree.mjs";
 
@@ -61,7 +62,7 @@ export function createStage(say, clips, more, move) {
     const lines = drawn ?? (turn ? instructionLines(turn.instruction) : [say("beginning"), say("beginningText")]);
     words.replaceChildren(...lines.map((line) => el("span", { text: line, title: line })));
     const { typed: text = "", unknown = [], notes = [] } = (coming ? null : turn) ?? {};
-    const said = [text && say("typed", { text }), unknown.length && say("unknownWords", { words: unknown.join(", ") }), ...notes];
+    const said = [text && say("typed", { text }), unknown.length && say("unknownWords", { words: unknown.join(", ") }), ...notes.map((note) => noteWords(note, say))];
     typed.textContent = said.filter(Boolean).join(" \u00b7 ");
     const label = turn && say("clipOf", { number: here.number, instruction: turn.instruction });
     const picture = turn?.clip // while a turn is drawn nothing else moves: the drawing needs the CPU
@@ -80,11 +81,6 @@ export function createStage(say, clips, more, move) {
   }
 
   return { element, show, showPreview, moveClips };
-}
-
-/** Why a turn's shot is only a draft (`draft` of GET /animegamer/story), as one line that begins with `title`. */
-export function draftWords({ steps, of: all }, say, title = "draft") {
-  return `${say(title)} \u00b7 ${say("draftSteps", { steps, all })}`;
 }
 
 /**

@@ -42,6 +42,15 @@ _IN_PHRASE = {
     "in": ("looks", "times", "things", "places", "nouns", "adverbs"),
 }
 _ELSEWHERE = ("times", "nouns", "adverbs", "places")
+NOTES = {  # of a reading; js/translations.mjs has them in the page's languages
+    "act": "Nothing in it can be done here, so the last act goes on: {act}.",
+    "nobody": "Nobody whom this world knows is named or was on: {who} is on now.",
+    "one": "Only one can {act} here: {who}. Next turn: {others}?",
+    "two": "Only two can {act} here: {who}. Next turn: {others}?",
+    "company": "It takes two to {act}: {who} comes, too.",
+    "instead": "Shown instead: {shown} for {typed}.",
+    "left out": "Left out: {words}.",
+}
 STRANGE = "strange"  # the kind of a word that the world does not know
 
 
@@ -126,15 +135,15 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     used = {act.phrase, time, place, thing, look, instruction.adverb, *instruction.characters} - {""}
     unknown, notes = _not_shown(finds, done, act, used)
     if done is None and unknown:
-        notes.insert(0, f"Nothing in it can be done here, so the last act goes on: {act.phrase}.")
+        notes.insert(0, NOTES["act"].format(act=act.phrase))
     if not shown and all(find.kind != "who" for find in finds):
-        notes.append(f"Nobody whom this world knows is named or was on: {named[0]} is on now.")
+        notes.append(NOTES["nobody"].format(who=named[0]))
     others = [find.meant for find in finds if find.kind == "who" and find.by not in ("instead", "without")]
     if left := list(dict.fromkeys(name for name in (*named, *others) if name not in used)):
-        only = f"Only {'two' if act.company else 'one'} can {act.phrase} here: {', '.join(instruction.characters)}."
-        notes.append(f"{only} Next turn: {' or '.join(left)}?")
+        who, only = ", ".join(instruction.characters), NOTES["two" if act.company else "one"]
+        notes.append(only.format(act=act.phrase, who=who, others=" / ".join(left)))
     added = [name for name in named[1:] if done and all(name != one for _, one in people)]
-    notes += (f"It takes two to {act.phrase}: {name} comes, too." for name in added)
+    notes += (NOTES["company"].format(act=act.phrase, who=name) for name in added)
     return Reading(instruction.checked().text, text, tuple(unknown), tuple(notes))
 
 
@@ -157,8 +166,8 @@ def _not_shown(
         words = [{*_stems(word)} for word in _plain(find.typed)]
         if not said and any(map({*_plain(act.phrase)}.isdisjoint, words)):  # "meets a friend" has a word of the act
             (left_out if find.exact else unknown).append(find.typed)
-    notes = [f"Shown instead: {', '.join(f'{meant} for {typed}' for typed, meant in swaps.items())}."] if swaps else []
-    notes += [f"Left out: {', '.join(dict.fromkeys(left_out))}."] if left_out else []
+    notes = [NOTES["instead"].format(shown=meant, typed=typed) for typed, meant in swaps.items()]
+    notes += [NOTES["left out"].format(words=", ".join(dict.fromkeys(left_out)))] if left_out else []
     return list(dict.fromkeys(unknown)), notes
 
 

@@ -343,10 +343,18 @@ def test_the_story_opens_as_a_graph_that_computes_nothing_again(game):
 
 
 @pytest.mark.parametrize(
-    ("language", "play", "loader"),
-    [("zh", "\u6e38\u73a9", ""), ("ja", "\u30d7\u30ec\u30a4", "AnimeGamer \u3092\u8aad\u307f\u8fbc\u3080")],
+    ("language", "play", "left_out", "loader"),
+    [
+        ("zh", "\u6e38\u73a9", "\u7701\u7565\uff1aswims\u3002", ""),
+        (
+            "ja",
+            "\u30d7\u30ec\u30a4",
+            "\u7701\u3044\u305f\u8a00\u8449\uff1aswims\u3002",
+            "AnimeGamer \u3092\u8aad\u307f\u8fbc\u3080",
+        ),
+    ],
 )
-def test_page_and_tab_speak_chinese_and_japanese(game, language, play, loader):
+def test_page_and_tab_speak_chinese_and_japanese(game, language, play, left_out, loader):
     game.comfy.set("Comfy.Locale", language)
     try:
         game.comfy.open()
@@ -356,6 +364,9 @@ def test_page_and_tab_speak_chinese_and_japanese(game, language, play, loader):
         assert game.comfy.run_script("cut_off") == [] and game.comfy.run_script("nameless") == []
         node = game.page.evaluate("() => LiteGraph.createNode('LoadAnimeGamer').title")
         assert not loader or node == loader
+        game.begin("words of the toybox", "toybox")
+        game.page.fill(".ag-text", "Miko dances, then she swims")
+        game.page.locator(".ag-check-notes", has_text=left_out).wait_for()
         game.comfy.shot(f"play-{language}")
     finally:
         game.comfy.set("Comfy.Locale", "en")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from animegamer_core.game.life import STATS
+from animegamer_core.game.plain import NOTES
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted(path for path in (ROOT / "js").glob("*") if path.suffix in (".js", ".mjs"))
@@ -63,6 +64,10 @@ def test_every_text_that_is_used_is_in_the_table():
     said = {word for path in SOURCES for word in re.findall(r'\bsay\("(\w+)"', path.read_text("utf-8"))}
     assert said
     assert not {word for word in said if not re.search(rf"\b{word}: ", table)}
+
+
+def test_every_note_of_a_reading_is_in_the_table():
+    assert [note for note in NOTES.values() if f': "{note}"' not in english_texts()] == []
 
 
 def test_every_text_in_the_table_is_used():

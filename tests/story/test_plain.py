@@ -78,7 +78,7 @@ def test_what_is_not_shown_is_said():
     assert read("Nori embraces a friend").notes == friend and not read("Nori embraces a friend").unknown
     both = read("Miko, Taro and Leo wave together")
     assert both.instruction.startswith("Character: Miko; Motion: steadily wave hello;") and both.unknown == ()
-    assert both.notes == ("Only one can wave hello here: Miko. Next turn: Taro or Leo?",)
+    assert both.notes == ("Only one can wave hello here: Miko. Next turn: Taro / Leo?",)
     denied = read("Nobody dances but Miko waves")
     assert "Motion: steadily wave hello;" in denied.instruction and denied.notes == ("Left out: dances.",)
     without = read("Miko dances without a red umbrella")
