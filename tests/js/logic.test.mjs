@@ -9,17 +9,7 @@ import { comboOptions, errorSentence, graphPrompt, takeSeeds, turnPrompt, viewPa
 import { createSettings } from "../../js/settings.mjs";
 import { createStorage } from "../../js/storage.mjs";
 import { describeState, labelOf, itemOfPath, readState, rememberedWords, savedState } from "../../js/state.mjs";
-import {
-  allTurns,
-  buildTree,
-  findTurn,
-  branchThrough,
-  neighbour,
-  pathTo,
-  recalledBy,
-  takesOf,
-  turnsAfter,
-} from "../../js/tree.mjs";
+import { allTurns, buildTree, findTurn, branchThrough, neighbour, pathTo, recalledBy, takesOf, turnsAfter } from "../../js/tree.mjs";
 import { TABLES, translator } from "../../js/translations.mjs";
 
 const say = translator("en");
@@ -56,22 +46,13 @@ test("a state is made whole of what came in, and of nothing else", () => {
   assert.deepEqual(state.motion, { level: 4, scope: "fast", value: 10.1 });
   assert.deepEqual(state.course, []);
   for (const wrong of [null, undefined, 3, "x", {}, []]) assert.equal(readState(wrong), null);
-  assert.deepEqual(readState({ stats: {}, motion: { level: 0, value: null } }).motion, {
-    level: 0,
-    scope: "unread",
-    value: null,
-  });
+  assert.deepEqual(readState({ stats: {}, motion: { level: 0, value: null } }).motion, { level: 0, scope: "unread", value: null });
   assert.equal(readState({ stats: {}, motion: { scope: "wild" } }).motion.level, 5);
 });
 
 test("a state in words names the turn, motion, stats and changes", () => {
   const words = describeState(
-    readState({
-      turn: 2,
-      stats: { stamina: 45, social: 50, entertainment: 55 },
-      changes: { stamina: -5, entertainment: 5 },
-      motion: { level: 4 },
-    }),
+    readState({ turn: 2, stats: { stamina: 45, social: 50, entertainment: 55 }, changes: { stamina: -5, entertainment: 5 }, motion: { level: 4 } }),
     say,
   );
   assert.equal(words, "Turn 2: motion fast, stamina 45 (\u22125), social 50, entertainment 55 (+5)");
@@ -176,15 +157,7 @@ test("arrow keys walk along a branch and between lanes", () => {
 });
 
 test("a turn's prompt plays the asked turn in the asked world", () => {
-  const prompt = turnPrompt({
-    world: "toybox",
-    story: "s",
-    instruction: "go",
-    after: 2,
-    branch: "main",
-    seed: 7,
-    motion: "wild",
-  });
+  const prompt = turnPrompt({ world: "toybox", story: "s", instruction: "go", after: 2, branch: "main", seed: 7, motion: "wild" });
   const [, play] = Object.values(prompt);
   assert.deepEqual([play.inputs.after, play.inputs.seed, play.inputs.motion, play.inputs.export], [2, 7, "wild", false]);
   assert.ok(prompt[play.inputs.model[0]], "the model link leads to a node of the prompt");
@@ -206,9 +179,7 @@ test("a story as a graph draws nothing anew: what one seed explains is text, the
   assert.deepEqual([mixed.instructions, mixed.after, mixed.seed, mixed.branch], ["b", 1, 8, "branch-2"]);
   const whole = graphPrompt({ ...second, whole: true })[2].inputs;
   assert.deepEqual([whole.instructions, whole.after, whole.seed], ["a\nb", 0, 8]);
-  const forced = [
-    { name: "main", turns: [turn("a"), turn("b", { seed: 1, overridden: true, motion: { level: 2, value: 40 } })] },
-  ];
+  const forced = [{ name: "main", turns: [turn("a"), turn("b", { seed: 1, overridden: true, motion: { level: 2, value: 40 } })] }];
   const custom = graphPrompt({
     world: "toybox",
     story: "s",

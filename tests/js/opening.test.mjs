@@ -33,11 +33,7 @@ test("a picture is read by two nodes, a part of a film by three, and a story wit
   assert.deepEqual(kinds(picture), ["LoadAnimeGamer", "LoadImage", "EncodeShot", "PlayGameStory"]);
   assert.deepEqual(kinds(OPENING), ["LoadAnimeGamer", "LoadVideo", "ReadFilmSpan", "EncodeShot", "PlayGameStory"]);
   const prompt = turnPrompt({ world: "toybox", story: "a", opening: OPENING });
-  assert.deepEqual(prompt["animegamer-opening-span"].inputs, {
-    model: ["animegamer-world", 0],
-    video: ["animegamer-opening-file", 0],
-    at: 2.5,
-  });
+  assert.deepEqual(prompt["animegamer-opening-span"].inputs, { model: ["animegamer-world", 0], video: ["animegamer-opening-file", 0], at: 2.5 });
   assert.deepEqual(prompt["animegamer-opening"].inputs, {
     model: ["animegamer-world", 0],
     motion_text: "Miko waves",

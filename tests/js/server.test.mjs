@@ -26,10 +26,7 @@ test("a prompt is queued as ComfyUI queues its own, with the graph that its film
 });
 
 test("running and waiting prompts are told apart; history of an unknown prompt is none", async () => {
-  const api = fakeApi({
-    "/queue": answer({ queue_running: [[0, "a"]], queue_pending: [[1, "b"]] }),
-    "/history/x%2Fy": answer({}),
-  });
+  const api = fakeApi({ "/queue": answer({ queue_running: [[0, "a"]], queue_pending: [[1, "b"]] }), "/history/x%2Fy": answer({}) });
   assert.deepEqual(await createServer(api).queued(), { running: ["a"], waiting: ["b"] });
   assert.equal(await createServer(api).history("x/y"), null);
 });
@@ -63,20 +60,10 @@ test("every event of a prompt reaches the session", () => {
   const api = fakeApi({});
   const session = new Proxy({}, { get: (_, name) => (detail) => heard.push([name, detail?.prompt_id]) });
   listen(api, session);
-  for (const event of [
-    "execution_start",
-    "progress",
-    "executed",
-    "execution_success",
-    "execution_error",
-    "execution_interrupted",
-  ])
+  for (const event of ["execution_start", "progress", "executed", "execution_success", "execution_error", "execution_interrupted"])
     api.tell(event, { prompt_id: event });
   api.tell("reconnected", null);
-  assert.deepEqual(
-    heard.map(([name]) => name),
-    ["began", "progressed", "executed", "succeeded", "failed", "interrupted", "catchUp"],
-  );
+  assert.deepEqual(heard.map(([name]) => name), ["began", "progressed", "executed", "succeeded", "failed", "interrupted", "catchUp"]);
 });
 
 test("a change of the queue makes the session look what became of its prompts, a lost server does not", () => {

@@ -2,11 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { freeCopy, matching } from "../../js/story_list.mjs";
 
-const STORIES = [
-  { name: "Forest walk", world: "toybox" },
-  { name: "Forest picnic", world: "qiqi" },
-  { name: "\u68ee\u306e\u65c5", world: "toybox" },
-];
+const STORIES = [{ name: "Forest walk", world: "toybox" }, { name: "Forest picnic", world: "qiqi" }, { name: "\u68ee\u306e\u65c5", world: "toybox" }];
 
 test("stories are found by all words of a search, in any order and case", () => {
   const found = (text) => matching(STORIES, text).map(({ name }) => name);
