@@ -4,6 +4,7 @@ import { el } from "./dom.mjs";
 import { addWords } from "./node_words.mjs";
 import { createCard } from "./state_card.mjs";
 import { savedState } from "./state.mjs";
+import { timeWords } from "./training_watch.mjs";
 
 const SHOWS_STATE = ["StateDisplay", "PlayGameStory"];
 const STATE_PROPERTY = "animegamer_state"; // in node.properties, which workflows save
@@ -79,9 +80,15 @@ export function readNotes(value) {
 }
 
 /** Show that a node runs: without the notes of the run before, and with the turn that a PlayGameStory node has played by
- * now (event `animegamer.turn`). `graph` is the root graph. */
-export function showTurn(graph, { node: id, state }) {
-  findNode(graph, String(id).split(":"))?.animegamerShow?.({ animegamer_state: state ? [state] : [] });
+ * now (event `animegamer.turn`). `graph` is the root graph. note: what to say meanwhile. */
+export function showTurn(graph, { node: id, state }, note = null) {
+  const shown = { animegamer_state: state ? [state] : [], animegamer_notes: note ? [note] : [] };
+  findNode(graph, String(id).split(":"))?.animegamerShow?.(shown);
+}
+
+/** Show the time that a training has left, on its node (event `animegamer.training`); nothing once it has ended. */
+export function showTimeLeft(graph, event, say) {
+  showTurn(graph, event, event.left && `${say("trainingPanel")}: ${say("timeLeft", { time: timeWords(event.left) })}`);
 }
 
 /** The node of an execution id: `7` in the graph itself, `3:7` in the subgraph of node 3, and so on. */

@@ -44,7 +44,7 @@ export function createTrainingPanel(watch, say, address) {
     const about = { step, steps: steps ?? step, number, stages };
     const state = say(active ? (stages > 1 ? "trainingStage" : "trainingNow") : ended ? "trainingEnded" : "trainingStopped", about);
     const speed = pace ? say("secondsAStep", { seconds: Number(pace.toPrecision(2)) }) : "";
-    words.textContent = [state, speed, left ? say(stages > 1 ? "stageTimeLeft" : "timeLeft", { time: timeWords(left) }) : ""].filter(Boolean).join(" \u00b7 ");
+    words.textContent = [state, speed, left ? say("timeLeft", { time: timeWords(left) }) : ""].filter(Boolean).join(" \u00b7 ");
     bar.hidden = done === null;
     set(bar, { "aria-valuenow": done, "aria-label": words.textContent });
     fill.style.width = `${done ?? 0}%`;

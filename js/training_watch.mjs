@@ -9,14 +9,14 @@ export class TrainingWatch {
     Object.assign(this, { getJson, onChange, onEnd, chosen: null, now: null, found: { runs: [] }, error: "", open: false });
   }
 
-  /** The step that the shown run has reached, and of how many: {step, steps, pace, left, done}; `pace` and `left` in
-   * seconds, `done` in percent of all stages that its node trains; null if unknown. */
+  /** The step that the shown run has reached, and of how many: {step, steps, pace, left, done}; `pace` in seconds,
+   * `left` in seconds and `done` in percent of all stages that its node trains; null if unknown. */
   get progress() {
-    const { curve = [], steps = null, active, before = 0, of = steps } = this.found;
+    const { curve = [], steps = null, active, before = 0, of = steps, left = null } = this.found;
     const step = curve.at(-1)?.step ?? 0;
     const pace = active ? paceOf(this.found.log) : null;
     const done = of ? Math.round((100 * (before + step)) / of) : null;
-    return { step, steps, pace, left: pace && steps ? pace * (steps - step) : null, done };
+    return { step, steps, pace, left, done };
   }
 
   /** Show this run, and no longer the one at work; null shows that again. */

@@ -166,15 +166,21 @@ def progress(total: int) -> Callable[..., None]:
     return report
 
 
+def running_node() -> str:
+    """The execution id of the node that runs in this thread."""
+    from comfy_execution.utils import get_executing_context
+
+    return get_executing_context().node_id
+
+
 def moving_preview(fps: float) -> MovingPreview:
     """Previews on the running node, and in the Play tab."""
     from comfy_execution.progress import get_progress_state
-    from comfy_execution.utils import get_executing_context
     from PIL import Image
 
     from ..animegamer_core.runtime.previews import MovingPreview
 
-    state, node = get_progress_state(), get_executing_context().node_id
+    state, node = get_progress_state(), running_node()
 
     def show(frame_HWC: Frames) -> None:
         at = state.ensure_entry(node)  # a progress bar would take an interrupt away from the thread that draws

@@ -220,10 +220,8 @@ def test_what_is_typed_is_checked_before_the_wait(game):
     known = page.locator(".ag-word-list")
     for word in ("Miko", "run", "scarf", "red", "quickly", "street", "night"):
         known.get_by_role("button", name=word, exact=True).click()
-    assert (
-        page.input_value(".ag-text")
-        == "Character: Miko; Motion: quickly run with a red scarf; Background: night street."
-    )
+    clicked = "Character: Miko; Motion: quickly run with a red scarf; Background: night street."
+    assert page.input_value(".ag-text") == clicked
     notes.wait_for()
     assert "Training never showed Miko + street, run + street" in notes.inner_text()
     assert "ag-untried" in known.get_by_role("button", name="dance", exact=True).get_attribute("class")
@@ -345,11 +343,11 @@ def test_the_story_opens_as_a_graph_that_computes_nothing_again(game):
 @pytest.mark.parametrize(
     ("language", "play", "left_out", "loader"),
     [
-        ("zh", "\u6e38\u73a9", "\u7701\u7565\uff1aswims\u3002", ""),
+        ("zh", "\u6e38\u73a9", "\u7701\u7565\uff1aswims", ""),
         (
             "ja",
             "\u30d7\u30ec\u30a4",
-            "\u7701\u3044\u305f\u8a00\u8449\uff1aswims\u3002",
+            "\u7701\u3044\u305f\u8a00\u8449\uff1aswims",
             "AnimeGamer \u3092\u8aad\u307f\u8fbc\u3080",
         ),
     ],

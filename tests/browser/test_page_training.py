@@ -81,12 +81,24 @@ def test_an_interrupted_run_stops_in_a_message_and_goes_on_from_the_list(page, s
 def test_a_stage_of_a_film_is_one_of_three_and_asks_for_no_shots(page):
     film = {"run": "film", "stage": "predict", "active": True, "ended": False, "draws": False, "sheets": [], "log": []}
     film |= {"steps": 3, "number": 2, "stages": 3, "before": 10, "of": 15, "curve": [{"step": 2, "loss": 1}]}
-    film["log"] = [{"step": 1, "seconds": 10}, {"step": 2, "seconds": 24}]
+    film |= {"left": 2400, "log": [{"step": 1, "seconds": 10}, {"step": 2, "seconds": 24}]}
     answer = {"runs": [{"run": "film", "stage": "predict"}], **film}
     page.route("**/animegamer/training*", lambda route: route.fulfill(json=answer))
     page.evaluate(TOGGLE)
     page.wait_for_function("() => document.querySelector('.ag-training-words')?.innerText.startsWith('Training stage')")
-    assert words(page) == "Training stage 2 of 3: step 2 of 3 \u00b7 14 s per step \u00b7 14 s left in this stage"
+    said = "Training stage 2 of 3: step 2 of 3 \u00b7 14 s per step \u00b7 about 40 min left in all, at this pace"
+    assert words(page) == said
     assert page.locator(".ag-training .ag-bar").get_attribute("aria-valuenow") == "80"
     assert page.locator(".ag-training-shots").is_hidden()
     page.unroute("**/animegamer/training*")
+
+
+def test_the_time_left_in_all_stages_is_on_the_node(page):
+    add = "() => app.graph.add(LiteGraph.createNode('TrainFilmWorld')).id"
+    event = {"node": page.evaluate(add), "run": "film", "stage": "joint", "state": "trains", "left": 2400}
+    tell = "(event) => app.api.dispatchEvent(new CustomEvent('animegamer.training', { detail: event }))"
+    page.evaluate(tell, event)
+    note = page.locator(".ag-notes.ag-in-node", has_text="Training: about 40 min left in all, at this pace")
+    note.wait_for()
+    page.evaluate(tell, event | {"state": "stopped", "left": None})
+    note.wait_for(state="detached")

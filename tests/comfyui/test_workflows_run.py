@@ -180,11 +180,14 @@ def test_7_train_and_play(server, play):
 
 
 def test_9_a_film_becomes_a_world(server, play):
-    stages, bar = [], []
+    stages, bar, left = [], [], []
 
     def watched(prompt, timeout):
         for event, data in server.listen(prompt):
-            if event == "animegamer.training" and data["state"] != "trains":
+            if event == "animegamer.training" and data["state"] == "trains":
+                left.append(data["left"])
+                assert prompt[data["node"]]["class_type"] == "TrainFilmWorld"
+            elif event == "animegamer.training":
                 stages.append((data["state"], server.get("/animegamer/training")))
             elif event == "progress" and stages and stages[-1][1]["active"]:
                 bar.append((data["value"], data["max"]))
@@ -194,6 +197,8 @@ def test_9_a_film_becomes_a_world(server, play):
     places = [[found.get(name) for name in ("number", "stages", "steps", "before", "of")] for _, found in stages]
     assert places == [[1, 3, 10, 0, 15], [2, 3, 3, 10, 15], [3, 3, 2, 13, 15], [None, None, 2, None, None]]
     assert [state for state, _ in stages] == ["begun"] * 3 + ["finished"] and not stages[0][1]["draws"]
+    times = [time for time in left if time is not None]
+    assert left[0] is None and times[0] > times[-1] >= 0, "of all stages, once there is a pace"
     steps = bar[[most for _, most in bar].index(15) :]
     assert steps == sorted(steps) and steps[-1][0] > 13 and steps[-1][1] == 15, "one bar for all stages"
     (report,) = outputs(played, "PreviewAny")
