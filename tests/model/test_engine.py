@@ -231,9 +231,10 @@ def test_a_prompt_longer_than_the_positions_is_refused(window, tiny_tokenizer):
     few = replace(TINY, engine=replace(TINY.engine, max_positions=60 + 40 * window))
     engine = GameEngine(few, tiny_tokenizer, PROFILES["paper"]).eval()
     past = play(engine, LINES[:2], window).past()
-    engine.predict(past, LINES[2])
+    longest = "run " * (few.engine.max_positions - len(engine.prompt(past, "").ids_L))
+    engine.predict(past, longest)
     message = (
         f"the {window} before it take .* tokens, but the engine has only {few.engine.max_positions} positions; choose"
     )
     with pytest.raises(ValueError, match=message):
-        engine.predict(past, "run " * 60)
+        engine.predict(past, longest + "run")

@@ -57,7 +57,8 @@ def test_a_taehv_beside_the_vae_shows_previews_and_draws_with_turbo(tmp_path):
     path = tmp_path / "vae" / "taecvx.pth"
     torch.save({**weights, "encoder.0.weight": torch.zeros(64, 3, 3, 3)}, path)
     decoder, latents = world.load_decoder(), torch.randn(1, *spec.decoder.latent_shape)
-    assert decoder.preview(latents).shape == (17, 3, 16, 24)
+    small = plain_taehv(weights, F.avg_pool2d(latents[0], 2).transpose(0, 1) / 1.15)
+    torch.testing.assert_close((decoder.preview(latents) + 1) / 2, small, atol=2e-5, rtol=1e-4)
     assert not hasattr(world.load_decoder(playing=False).vae, "tiny"), "training saves what it loads"
     whole = decoder.decode_latents(latents)
     apply_preset(decoder, replace(PRESETS["turbo"], optimizations=()))
