@@ -13,6 +13,7 @@ from test_play import GAME, content
 from animegamer_core.__main__ import main
 from animegamer_core.media.video import read_clip, write_clip
 from animegamer_core.spec import SPECS
+from animegamer_core.story import opening
 from animegamer_core.story.film import export_film
 from animegamer_core.story.folder import duplicate_story
 from animegamer_core.story.opening import film_span, frames_of_bytes, open_game, read_opening, shown_frames
@@ -76,6 +77,7 @@ def test_a_part_of_a_film_is_read_around_a_second(film, at, frame, first, count)
     assert (numbers_of(pictures), read) == (list(range(first, first + count)), frame)
     write_clip(film, np.stack(greys(5, 48, 80)), 8)
     assert numbers_of(film_span(film, 0.25, DECODER)[0]) == [*range(5)], "all of a film shorter than a shot"
+    assert opening.frame_at_second(32, 8, 3.9999) == 31
 
 
 def test_a_picture_is_read_upright_and_has_no_seconds(tmp_path):
@@ -84,8 +86,9 @@ def test_a_picture_is_read_upright_and_has_no_seconds(tmp_path):
     assert (picture.shape, frame, picture[0, 0].tolist()) == ((20, 30, 3), 0, [200, 10, 10])
     with pytest.raises(ValueError, match="is a picture, so it has nothing at 3 s"):
         read_opening(tmp_path / "own.png", 3, DECODER)
-    for size, shown in (((3000, 2000), (1000, 1500, 3)), ((1 << 19, DECODER.height), (DECODER.height, 1 << 19, 3))):
+    for size, factor in (((3000, 2000), 2), ((1 << 19, DECODER.height), 1), ((DECODER.width, 1 << 19), 1)):
         Image.new("RGB", size).save(tmp_path / "large.png")
+        shown = (size[1] // factor, size[0] // factor, 3)
         assert read_opening(tmp_path / "large.png", None, DECODER)[0][0].shape == shown, "no side shorter than a shot's"
     (tmp_path / "notes.txt").write_text("Miko")
     with pytest.raises(ValueError, match="not a readable picture"):

@@ -14,7 +14,7 @@ from animegamer_core.media.contact_sheet import contact_sheet
 from animegamer_core.media.video import read_clip, to_uint8, write_clip
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.spec import SPECS
-from animegamer_core.story.player import Player, PlaySettings, export
+from animegamer_core.story.player import SEEDS, Player, PlaySettings, export
 from animegamer_core.story.story import Story
 from animegamer_core.weights import World
 
@@ -74,13 +74,14 @@ def test_a_game_writes_a_clip_per_turn_the_story_and_a_sheet_of_the_last(world, 
 
 
 def test_the_clip_is_the_shot_of_the_predicted_state(world, tmp_path):
-    player = played(world, tmp_path, GAME[:1], seed=9, steps=3, solver="ddim")
+    player = played(world, tmp_path, GAME[:2], seed=SEEDS - 1, steps=3, solver="ddim")
     turn = player.session.turns[0]
-    drawn = {"seed": 9, "steps": 3, "solver": "ddim"}
+    drawn = {"seed": SEEDS - 1, "steps": 3, "solver": "ddim"}
     frames = player.models.decoder().shoot(turn.state.representation, TABLE.value(turn.state.motion), **drawn)
     write_clip(tmp_path / "wanted.mp4", to_uint8(frames), 8)
     assert (read_clip(player.story.clips()[1]).frames == read_clip(tmp_path / "wanted.mp4").frames).all()
     assert player.models.engine().predict((), GAME[0]).change == turn.state.change
+    assert player.story.entries[1].seed == 0, "after the last one comes the first"
 
 
 def test_a_resumed_game_equals_an_uninterrupted_one(world, tmp_path):

@@ -171,15 +171,17 @@ def test_a_damaged_file_is_noticed_and_restored(tmp_path, store, suffix, damage)
     assert files(tmp_path) == before
 
 
-@pytest.mark.parametrize("damage", [b"", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "damage", [lambda _: b"", lambda _: b"[" * 100_000, lambda record: record.replace(b'"one"', b'"two"')]
+)
 def test_a_lost_first_turn_is_played_again_unless_its_opening_is_unknown(tmp_path, damage):
     player = StubPlayer(tmp_path).play(["one", "two"])
     before, record = files(tmp_path), tmp_path / "tale" / "turns" / f"{player.story.entries[0].state}.json"
-    record.write_bytes(damage)
+    record.write_bytes(damage(record.read_bytes()))
     assert StubPlayer(tmp_path).play(["one", "two"]).computed == [record.stem]
     assert files(tmp_path) == before
     player.story.put_opening(GameSession((), 2, {"stamina": 10}))
-    record.write_bytes(damage)
+    record.write_bytes(damage(record.read_bytes()))
     with pytest.raises(ValueError, match=f"{record.stem[:12]}.*missing or damaged"):
         StubPlayer(tmp_path)
 

@@ -103,7 +103,9 @@ def test_the_lock_reads_what_others_played_meanwhile(tmp_path):
 def test_a_copy_is_a_story_of_its_own_with_its_own_links(root):
     shot, clip = next((root / "game" / "shots").glob("*.mp4")), root / "game" / "turn-009.mp4"
     os.link(shot, clip)
+    os.symlink(clip.name, root / "game" / "latest.mp4")
     duplicate_story(root, "game", "copy")
+    assert os.readlink(root / "copy" / "latest.mp4") == clip.name
     assert sorted(story_names(root)) == ["copy", "game"] and content(root / "copy") == content(root / "game")
     assert os.path.samefile(root / "copy" / clip.name, root / "copy" / "shots" / shot.name)
     assert not os.path.samefile(root / "copy" / clip.name, clip)

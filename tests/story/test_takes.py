@@ -49,3 +49,5 @@ def test_a_game_is_played_in_takes_and_again_for_nothing(takes_of, tmp_path, mon
     status, again, known = takes_of(out)
     assert status == 0 and again == said and (known.count("(drawn)"), known.count("(known)")) == (0, 4)
     assert shots_in(out) == before
+    (tmp_path / "tale.txt").write_text("Miko runs", encoding="utf-8")
+    assert takes_of(out)[0] == 0 and len(read_clip(Path(films[0])).frames) == 17, "only the turns that are asked for"
