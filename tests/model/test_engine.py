@@ -228,13 +228,11 @@ def test_states_of_another_size_or_without_representation_are_refused(tiny_engin
 
 @pytest.mark.parametrize("window", [0, 2])
 def test_a_prompt_longer_than_the_positions_is_refused(window, tiny_tokenizer):
-    few = replace(TINY, engine=replace(TINY.engine, max_positions=60 + 40 * window))
+    few = replace(TINY, engine=replace(TINY.engine, max_positions=(most := 60 + 40 * window)))
     engine = GameEngine(few, tiny_tokenizer, PROFILES["paper"]).eval()
     past = play(engine, LINES[:2], window).past()
-    longest = "run " * (few.engine.max_positions - len(engine.prompt(past, "").ids_L))
+    longest = "run " * (most - len(engine.prompt(past, "").ids_L))
     engine.predict(past, longest)
-    message = (
-        f"the {window} before it take .* tokens, but the engine has only {few.engine.max_positions} positions; choose"
-    )
+    message = f"the {window} before it take .* tokens, but the engine has only {most} positions; choose"
     with pytest.raises(ValueError, match=message):
         engine.predict(past, longest + "run")

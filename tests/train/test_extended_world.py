@@ -11,6 +11,7 @@ import torch
 from animegamer_core.__main__ import main
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.story.story import Story
+from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.world_setup import extended_world
 from animegamer_core.weights import open_world
 
@@ -19,14 +20,17 @@ NEW = "Character: Violet; Motion: juggle; Background: night harbour."
 
 
 @pytest.fixture(scope="module")
-def other(places):
-    """(the start, a dataset of the same clips with other words)."""
-    dataset = DatasetFolder.open(places[0])
+def other(places, tmp_path_factory):
+    """(a start whose words' rows have a mean of 1, a dataset of the same clips with other words)."""
+    dataset, start = DatasetFolder.open(places[0]), open_world(places[1])
+    parts = WorldParts.load(start).in_memory()
+    parts.engine.llm.get_input_embeddings().weight.data.add_(1)
+    start = parts.save(dataclasses.replace(start, folder=tmp_path_factory.mktemp("start")))
     turns = tuple(
         msgspec.structs.replace(turn, character=("Violet",), motion="juggle", background="night harbour")
         for turn in dataset.turns
     )
-    return open_world(places[1]), dataclasses.replace(dataset, turns=turns)
+    return start, dataclasses.replace(dataset, turns=turns)
 
 
 def test_what_the_start_knew_it_predicts_as_before_and_new_words_are_known(other, tmp_path):
@@ -41,6 +45,7 @@ def test_what_the_start_knew_it_predicts_as_before_and_new_words_are_known(other
     embed = after.llm.get_input_embeddings().weight
     ids = [world.tokenizer().backend.token_to_id(word) for word in ("violet", "juggle", "harbour")]
     assert len({tuple(embed[index].tolist()) for index in ids}) == 3  # each new word has a row of its own
+    assert embed[ids].mean().item() == pytest.approx(1, abs=0.3), "like those of the words that it knew"
 
 
 def test_it_is_trained_by_the_next_command_that_new_prints(places, tmp_path, capsys):

@@ -67,6 +67,8 @@ def test_another_mistral_is_a_row_of_the_table(version, rows, src, tmp_path):
     assert engine.tokenizer.strength(0) == size - 17 and engine.llm.model.embed_tokens.weight.shape == (size, 16)
     for table, scale in ((engine.llm.model.embed_tokens.weight, 1), (engine.llm.lm_head.weight, 3)):
         torch.testing.assert_close(table[-1], scale * table[:rows].mean(0), rtol=0.02, atol=1e-5)
+    for layer in (engine.project_in[0], engine.project_out[0]):
+        assert layer.weight.abs().max().item() == pytest.approx(layer.in_features**-0.5, rel=0.1)
 
 
 def test_another_video_model_is_named(src, tmp_path):

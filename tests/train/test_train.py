@@ -191,7 +191,10 @@ def test_a_finished_run_continues_with_more_steps(ready, tmp_path):
     longer, lines = run("towers", new_parts(ready), ready, tmp_path, steps=9, lr_warmup=3)
     assert longer and len(lines) == 3
     course = [learning_rate(dataclasses.replace(config, lr_warmup=0), step) for step in (6, 7, 8)]
-    assert [learning_rate(config, step) / config.lr for step in (0, 3, 6, 9)] == pytest.approx([1 / 3, 1, 0.51, 0.02])
+    few = dataclasses.replace(config, steps=20, timesteps=(999,), pairs=9, matching_lr=config.lr / 2)
+    for each, last in ((config, 0.02), (few, 0.5)):
+        rates = [learning_rate(each, step) / config.lr for step in (0, 3, 6, 9)]
+        assert rates == pytest.approx([1 / 3, 1, 0.51, last])
     assert [line["lr"] for line in lines] == pytest.approx(course)
     assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == list(range(1, 10))
     with pytest.raises(ValueError, match="steps 9, now it is 6"):
@@ -295,12 +298,14 @@ def test_both_conditions_are_dropped_as_often_as_the_stage_says(stage, ready):
     parts.decoder.unconditional_ND.fill_(7.0)
     mean, deviation = ready.gather("latents", torch.arange(4), torch.device("cpu")).float().unbind(1)
     for chance in (0.0, 1.0):
-        config = tiny_config(stage, drop_both=chance)
+        config = tiny_config(stage, drop_both=chance, played_steps=chance)
         learner = DiffusionLearner(config, parts.decoder, parts.encoder if stage == "joint" else None)
         batch = learner.batch(ready, torch.arange(4), MicroBatch(0), torch.device("cpu"))
         for name, value in nothing.items():
             lost = (batch[name] == value).flatten(1).all(1)
             assert lost.all() == lost.any() == (chance == 1)
+        played = [timestep in (249, 499, 749, 999) for timestep in batch["timesteps"].tolist()]
+        assert all(played) == any(played) == (chance == 1)
         assert ((batch["clean"] - mean) / deviation).std() == pytest.approx(1, abs=0.1), "a sample, not the mean"
     for option, lost in {"drop_text_features": ["text"], "drop_image": ["image"]}.items() if stage == "joint" else ():
         learner = DiffusionLearner(tiny_config(stage, drop_both=0.0, **{option: 1.0}), parts.decoder, parts.encoder)
@@ -405,7 +410,10 @@ def test_predictions_for_the_decoder_are_those_of_play(ready):
 def test_games_shorter_than_the_window_state_what_was_trained(ready, tmp_path):
     (parts, _), lines = run("predict", new_parts(ready), ready, tmp_path, window=GAME_TURNS, validate_every=6)
     config = tiny_config("predict", window=GAME_TURNS)
-    averaged = Trainer("predict", config, EngineLearner(config, parts.engine, ready), ready).validate()
+    learner, read = EngineLearner(config, parts.engine, ready), []
+    learner.register_forward_pre_hook(lambda _, given: read.append(given[0]["past"].shape[1]))
+    averaged = Trainer("predict", config, learner, ready).validate()
+    assert sorted(read) == [*range(GAME_TURNS)], "every length as often"
     assert lines[-1]["held_out_loss"] == pytest.approx(averaged["held_out_loss"]), "of the weights that are saved"
     assert adapter_facts(tmp_path / "predict.safetensors").reading.window == GAME_TURNS - 1
 

@@ -80,9 +80,8 @@ def test_one_pass_learns_what_two_predict(ready, tmp_path):
     assert adapter_facts(tmp_path / "distill.safetensors").sampling == Sampling(guidance="distilled")
     losses = shared.losses_of(lines)
     assert sum(losses[-10:]) < 0.7 * sum(losses[:10])
-    batch = untaught.batch(
-        ready, torch.tensor(ready.clips())[:16], MicroBatch(10_000), CPU
-    )  # noise that training never drew
+    # noise that training never drew
+    batch = untaught.batch(ready, torch.tensor(ready.clips())[:16], MicroBatch(10_000), CPU)
     with torch.no_grad(), untaught._teacher() as teacher:
         wanted = untaught._guided(teacher, batch["clean"], batch)
         before = untaught.decoder.velocity(batch["clean"], batch["timesteps"], batch["states"], batch["motion"])
@@ -110,6 +109,8 @@ def test_two_taught_steps_draw_what_the_teacher_draws(pairs, steps, near, ready,
     parts = shared.new_parts(ready)
     options = {**FEW, "pairs": pairs, "steps": steps, "lr": 5e-3, "matching_lr": 3e-3, "fake_updates": 2, "collapse": 0}
     asked = FewStepLearner(shared.tiny_config("distill", **options), copy.deepcopy(heeding(parts.decoder))).eval()
+    seen = [asked.batch(ready, torch.arange(18), MicroBatch(step), CPU)["timesteps"] for step in range(20)]
+    assert torch.cat(seen).aminmax() == (20, 980), "distributions are not compared at the ends"
     batch = batch_of(asked, ready, 18)
     teachers, untaught = asked.drawn(batch, by_teacher=True).flatten(1), asked.drawn(batch).flatten(1)
     shared.run("distill", parts, ready, tmp_path, **options)
