@@ -8,10 +8,10 @@ from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.runtime.presets import PRESETS, sampling_in
-from animegamer_core.spec import UNSTATED, Sampling
+from animegamer_core.spec import UNSTATED, Reading, Sampling
 from animegamer_core.train.stages import StageConfig
-from animegamer_core.weights.adapter_files import save_adapter
-from animegamer_core.weights.adapters import open_with_adapters, with_adapters
+from animegamer_core.weights.adapter_files import AdapterFacts, save_adapter
+from animegamer_core.weights.adapters import open_with_adapters, reading_of, with_adapters
 
 GAME = "Character: Miko; Motion: gently run; Background: day beach."
 CONFIG = StageConfig(trainable=(r"engine\.project_in\..+", r"decoder\.transformer\.proj_out\..+"))
@@ -32,6 +32,12 @@ def file(world, tmp_path):
     }
     save_adapter(tmp_path / "raised.safetensors", "joint", CONFIG, raised, {})
     return tmp_path / "raised.safetensors"
+
+
+def test_turns_are_read_as_the_last_training_read_them(world):
+    engine, windows = frozenset({"engine"}), (2, 3)
+    files = [AdapterFacts(f"{window}", "predict", engine, Reading(world.profile, window)) for window in windows]
+    assert reading_of(world, files).window == 3
 
 
 def biases(world):

@@ -100,6 +100,7 @@ def test_weights_in_8_bits(tmp_path, tiny_tokenizer):
     world = save_part(save_world(tmp_path / "w", SPECS["tiny"]), model, dtype=torch.int8)
     stored = load_file(path := file_of(world, "engine"))
     assert path.stat().st_size < 1.2 * sum(value.numel() for value in model.state_dict().values())
+    assert stored[f"{matrix}.scale"].shape == (len(stored[matrix]), 1), "small rows keep their digits"
     assert world.source("engine").dtype(matrix) == world.stored_dtype("engine") == torch.float16
     loaded = world.load_engine(dtype=torch.float32)
     for name, value in model.state_dict().items():

@@ -100,7 +100,10 @@ def test_a_killed_download_goes_on_where_it_was(hub, fetch, tmp_path):
         running.kill()
         running.wait()
     arrived = parts[0].stat().st_size
-    planned = [file for _, files in fetching.plan_fetch("qiqi", tmp_path / "d").steps for file in files]
+    plan = fetching.plan_fetch("qiqi", tmp_path / "d")
+    planned = [file for _, files in plan.steps for file in files]
+    first, second = (sum(file.bytes for file in files) for _, files in plan.steps)
+    assert plan.room == max(2 * first, first + 2 * second), "downloads, and what they become"
     assert [file.remaining for file in planned if file.path == ENGINE] == [whole - arrived]
     hub.stall_at, hub.asked, hub.cut_once = None, [], {ENGINE}
     done = fetch(tmp_path / "d", "--yes")
