@@ -25,15 +25,13 @@ def test_every_variant_reads_text_and_picture(name, tiny_tokenizer):
     encoder = variant_of(name, tiny_tokenizer)
     pictures = torch.rand(2, 3, 32, 48, generator=torch.Generator().manual_seed(0)) * 2 - 1
     same = encoder(["softly run", "softly run"], pictures[:1].repeat(2, 1, 1, 1))
-    assert same.shape == (2, TINY.state.tokens, TINY.state.width)
-    assert alike(same[0], same[1])
+    assert same.shape == (2, TINY.state.tokens, TINY.state.width) and alike(same[0], same[1])
     other_text = encoder(["wildly dance"], pictures[:1])[0]
     other_picture = encoder(["softly run"], pictures[1:])[0]
     text, image = slice(0, TINY.state.text_tokens), slice(TINY.state.text_tokens, None)
     mixes = name in ("addition", "cross_attention")
     assert not alike(other_text[text], same[0][text]) and not alike(other_picture[image], same[0][image])
-    assert alike(other_text[image], same[0][image]) != mixes
-    assert alike(other_picture[text], same[0][text]) != mixes
+    assert alike(other_text[image], same[0][image]) != mixes and alike(other_picture[text], same[0][text]) != mixes
     for parameter, value in encoder.image_tower.named_parameters():
         if f".layers.{TINY.encoder.image.layers - 1}." in parameter:
             value.zero_()
@@ -53,8 +51,7 @@ def test_motion_texts_are_cut_and_padded(tiny_encoder, tiny_tokenizer):
     end = tiny_tokenizer.token("</s>")
     assert ids.shape == (3, TINY.state.text_tokens)
     assert ids[0].tolist() == [*tiny_tokenizer.encode_text("run"), end, 0, 0]
-    assert ids[1].tolist() == [end, 0, 0, 0]
-    assert ids[2, -1] == end and (ids[2] == end).sum() == 1
+    assert ids[1].tolist() == [end, 0, 0, 0] and ids[2, -1] == end and (ids[2] == end).sum() == 1
 
 
 @pytest.mark.parametrize("size", [(16, 16), (96, 144), (8, 80)])

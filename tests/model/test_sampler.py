@@ -111,8 +111,7 @@ def test_the_solver_samples_the_distribution_of_the_data(steps):
     noise = torch.randn((1, 1, 1, 100, 100), generator=generator)
     draw = lambda: torch.randn(noise.shape, generator=generator)  # noqa: E731
     latents = solve(gaussian_velocity(2.0), noise, Schedule.of(steps), Guidance("constant", 0.0), draw)
-    assert latents.std().item() == pytest.approx(2.0, rel=0.15)
-    assert abs(latents.mean().item()) < 0.1
+    assert latents.std().item() == pytest.approx(2.0, rel=0.15) and abs(latents.mean().item()) < 0.1
 
 
 def test_weak_guidance_is_skipped_and_steps_are_reported():
@@ -127,8 +126,7 @@ def test_weak_guidance_is_skipped_and_steps_are_reported():
         on_step=lambda done, total, clean: seen.append((done, total, clean.shape)),
     )
     weak = [guidance_scale("cosine", 6.0, step, Schedule.of(20)) < border for step in range(20)]
-    assert calls == weak and weak.index(True) == 13
-    assert seen == [(step, 20, noise.shape) for step in range(1, 21)]
+    assert calls == weak and weak.index(True) == 13 and seen == [(step, 20, noise.shape) for step in range(1, 21)]
 
 
 @pytest.mark.parametrize("name", ["constant", "cosine", "reference_wave"])

@@ -123,8 +123,7 @@ def test_an_offloaded_turn_is_the_same_turn(models, claimed, count):
         state, again = turn(engine, decoder)
         assert torch.equal(state.representation, expected.representation) and state.change == expected.change
         assert torch.equal(again, frames)
-    assert not any(tensor.is_meta for model in models for tensor in model.state_dict().values())
-    assert len(stacks) == 3
+    assert not any(tensor.is_meta for model in models for tensor in model.state_dict().values()) and len(stacks) == 3
 
 
 def least_for(decoder):
@@ -164,8 +163,7 @@ def test_memory_keeps_to_the_budget_at_every_layer(models, claimed):
         stack = stacks[name]
         # On the CPU an offloaded block is used where it is, so its memory counts as free here.
         window = stack.weights - stack.rest - sum(stack.blocks[index] for index in stack.staying)
-        assert held + window + stack.working <= usable
-        assert held >= stack.weights - window
+        assert held + window + stack.working <= usable and held >= stack.weights - window
 
 
 def test_weights_for_which_there_is_room_stay_between_turns(models, claimed):

@@ -167,8 +167,7 @@ def test_auto_without_words_says_how_to_begin_and_both_ways_work(world, tmp_path
     file = tmp_path / "one.txt"
     file.write_text("Character: Kai; Motion: run; Background: day beach.\n")
     arguments = ["play", "--world", str(world.folder), "--steps", "1", "--out", str(tmp_path / "out")]
-    assert world.life.words is None
-    assert main([*arguments, "--auto", "1"]) == 2
+    assert world.life.words is None and main([*arguments, "--auto", "1"]) == 2
     assert "first play a turn in the form" in capsys.readouterr().err
     assert main([*arguments, str(file), "--auto", "1"]) == 0
     assert main([*arguments, "--resume", "--name", "one", "--auto", "1"]) == 0

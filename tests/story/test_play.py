@@ -111,8 +111,7 @@ def test_settings_of_a_shot_change_the_shot_and_not_the_history(world, tmp_path,
     other = played(world, tmp_path, GAME[:2], **setting).story
     assert [entry.state for entry in other.entries] == [entry.state for entry in plain.entries]
     redrawn = [one.shot != two.shot for one, two in zip(plain.entries, other.entries, strict=True)]
-    assert redrawn == ["motion" not in setting, True]
-    assert other.clips()[2].read_bytes() != clip
+    assert redrawn == ["motion" not in setting, True] and other.clips()[2].read_bytes() != clip
 
 
 # How a game ends
@@ -177,8 +176,7 @@ def test_typed_games(world, tmp_path, capsys, monkeypatch):
     assert "unknown command @Undo 1; use @undo or @quit" in err
     before = content(tmp_path / "out" / "story")
     typed(monkeypatch, GAME[1])
-    assert run_play(world, tmp_path) == 2
-    assert "has 2 turns; add --resume" in capsys.readouterr().err
+    assert run_play(world, tmp_path) == 2 and "has 2 turns; add --resume" in capsys.readouterr().err
     assert content(tmp_path / "out" / "story") == before, "typing replaces no game"
 
 
@@ -241,7 +239,6 @@ def test_ctrl_c_loses_no_turn_and_the_same_command_goes_on(world, tmp_path, game
     with monkeypatch.context() as patch:
         patch.setattr(ShotDecoder, "sample", interrupted)
         assert run_play(world, tmp_path, game) == 130
-    assert len(opened(world, tmp_path / "out").entries) == 2
-    assert run_play(world, tmp_path, game, "--resume") == 0
+    assert len(opened(world, tmp_path / "out").entries) == 2 and run_play(world, tmp_path, game, "--resume") == 0
     assert run_play(world, tmp_path / "whole", game) == 0
     assert content(tmp_path / "out" / "game") == content(tmp_path / "whole" / "out" / "game")

@@ -80,16 +80,14 @@ def test_a_graphs_recalled_turns_are_saved_with_it(world, tmp_path):
     frames = models.decoder().shoot(turn.state.representation, 2.5, seed=0, steps=1)
     save_turn(opened(world, tmp_path / "graph"), session, "paper", models.precision, key, to_uint8(frames), fps=8)
     saved = opened(world, tmp_path / "graph")
-    assert [entry.state for entry in saved.entries] == addresses(player)
-    assert saved.memory == world.memory
+    assert [entry.state for entry in saved.entries] == addresses(player) and saved.memory == world.memory
 
 
 def test_play_takes_the_memory_and_names_the_remembered_turns(world, tmp_path, capsys):
     file = tmp_path / "game.txt"
     file.write_text("\n".join(GAME))
     common = ["play", str(file), "--world", str(world.folder), "--out", str(tmp_path), "--steps", "1"]
-    assert main(common) == 0
-    assert capsys.readouterr().out.count("  remembered: turn 1\n") == 1
+    assert main(common) == 0 and capsys.readouterr().out.count("  remembered: turn 1\n") == 1
     assert main([*common, "--name", "recent", "--memory", "recent"]) == 0
     assert "remembered" not in capsys.readouterr().out
     assert main([*common, "--memory", "recent", "--recalled-turns", "2"]) == 2

@@ -81,8 +81,7 @@ def test_branching_keeps_the_old_branch(tmp_path):
     assert (story.branch, texts(story)) == ("branch-2", ["one", "other"])
     assert [clip.name for clip in sorted(story.folder.glob("turn-*"))] == ["turn-001.mp4", "turn-002.mp4"]
     again = StubPlayer(tmp_path).play(["one", "two", "three"])
-    assert (again.story.branch, again.computed) == ("main", [])
-    assert again.story.branches() == ["main", "branch-2"]
+    assert (again.story.branch, again.computed) == ("main", []) and again.story.branches() == ["main", "branch-2"]
 
 
 @settings(max_examples=25, deadline=None)
@@ -167,8 +166,7 @@ def test_a_damaged_file_is_noticed_and_restored(tmp_path, store, suffix, damage)
         path.write_bytes(json.dumps({"key": {}}).encode())
     known = {"turns": player.story.states, "shots": player.story.shots}[store]
     assert (known.record(address) is not None) == (damage == "flipped" and suffix != ".json"), "only hashing shows it"
-    assert len(StubPlayer(tmp_path).play(["one", "two"]).computed) == 1
-    assert files(tmp_path) == before
+    assert len(StubPlayer(tmp_path).play(["one", "two"]).computed) == 1 and files(tmp_path) == before
 
 
 @pytest.mark.parametrize(
@@ -178,8 +176,7 @@ def test_a_lost_first_turn_is_played_again_unless_its_opening_is_unknown(tmp_pat
     player = StubPlayer(tmp_path).play(["one", "two"])
     before, record = files(tmp_path), tmp_path / "tale" / "turns" / f"{player.story.entries[0].state}.json"
     record.write_bytes(damage(record.read_bytes()))
-    assert StubPlayer(tmp_path).play(["one", "two"]).computed == [record.stem]
-    assert files(tmp_path) == before
+    assert StubPlayer(tmp_path).play(["one", "two"]).computed == [record.stem] and files(tmp_path) == before
     player.story.put_opening(GameSession((), 2, {"stamina": 10}))
     record.write_bytes(damage(record.read_bytes()))
     with pytest.raises(ValueError, match=f"{record.stem[:12]}.*missing or damaged"):

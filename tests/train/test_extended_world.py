@@ -51,8 +51,7 @@ def test_what_the_start_knew_it_predicts_as_before_and_new_words_are_known(other
 def test_it_is_trained_by_the_next_command_that_new_prints(places, tmp_path, capsys):
     out = tmp_path / "world"
     command = ["new", "--from", str(places[1]), "--dataset", str(places[0]), "--out", str(out)]
-    assert main(command) == 0
-    assert f"train all --dataset {places[0]} --world {out}" in capsys.readouterr().out
+    assert main(command) == 0 and f"train all --dataset {places[0]} --world {out}" in capsys.readouterr().out
     steps = "--steps 1 --batch 2 --lr-warmup 0 --set adapt.batch=2".split()
     run = ["train", "all", "--dataset", str(places[0]), "--world", str(out), "--out", str(tmp_path / "runs")]
     assert main([*run, "--stages", "predict,adapt", *steps]) == 0

@@ -61,8 +61,7 @@ def test_a_world_comes_back_as_it_was(tmp_path, tiny_engine, tiny_decoder, tiny_
     assert world == saved and world.motion_table == TABLE and world.licence == "ours"
     assert not world.missing()
     world.verify()
-    assert same(world.load_engine(), tiny_engine)
-    assert same(world.load_decoder(), tiny_decoder)
+    assert same(world.load_engine(), tiny_engine) and same(world.load_decoder(), tiny_decoder)
     assert same(world.load_encoder(), tiny_encoder)
     instruction = "Character: Momo; Motion: run; Background: day park."
     ours, theirs = world.load_engine().predict((), instruction), tiny_engine.predict((), instruction)
