@@ -167,8 +167,9 @@ def _train(
     node, first = comfyui.running_node(), (0, 0.0)  # first: step, and when it had ended; it takes longer than others
 
     def send(state: str) -> None:
-        told = {"run": run, "stage": stage, "steps": place["steps"], "state": state, "node": node}
-        comfyui.send(EVENT, {**told, "left": place["left"] if state == "trains" else None})
+        left = place["left"] if state == "trains" else None
+        steps = place["steps"]
+        comfyui.send(EVENT, {"run": run, "stage": stage, "steps": steps, "state": state, "node": node, "left": left})
 
     def on_feature(*work: typing.Any) -> None:  # a bar that has begun to count steps goes on with them
         progress(*(("steps", place["before"], place["of"]) if place["before"] else work))

@@ -166,14 +166,14 @@ def recomputed(block: nn.Module, *inputs: Any) -> Any:
 
 
 @contextmanager
-def _active(adapters: Mapping[LoraLayer, Sequence[str]]) -> Iterator[None]:
+def _active(adapters: Mapping[LoraLayer, list[str]]) -> Iterator[None]:
     """Compute with these adapters of layers while the block runs, and with those of before after it."""
     before = {layer: list(layer.active_adapters) for layer in adapters}
     trained = [(value, value.requires_grad) for layer in adapters for value in layer.parameters()]
 
-    def activate(those: Mapping[LoraLayer, Sequence[str]]) -> None:
+    def activate(those: Mapping[LoraLayer, list[str]]) -> None:
         for layer, names in those.items():
-            layer.set_adapter(list(names))
+            layer.set_adapter(names)
         for value, was in trained:  # peft changes what is trained, too
             value.requires_grad_(was)
 

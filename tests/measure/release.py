@@ -122,10 +122,9 @@ def measured(recipe: str, stage: str, batch: int, spec: ModelSpec, steps: int, f
     run = spread.processes()
     device, cards = run.device, run.num_processes
     given = {"batch": batch * cards, "per_card": 0, "lr_warmup": 1, "steps": 1000}
-    if stage == "distill":
-        given |= {"timesteps": FOUR_STEPS, "pairs": 0}
     config = dataclasses.replace(stage_config(stage, recipe), **given)
     if stage == "distill":
+        config = dataclasses.replace(config, timesteps=FOUR_STEPS, pairs=0)
         steps = 1 + config.fake_updates
     _fresh_memory(device, SMALL_GPU if recipe == "lora24" else None)
     data = random_data(spec, folder, device)
