@@ -1,6 +1,6 @@
 """Convolutions after the transformer of a small world, which draw what is finer than its patches.
 
-A patch of 4 x 4 latents is 32 x 32 pixels: a transformer with few of them puts things in the right place, but leaves
+A patch of 4 x 4 latents is 16 x 16 pixels: a transformer with few of them puts things in the right place, but leaves
 outlines soft. Convolutions share what they learn among all positions. B batch, T latent frames, C channels.
 """
 
