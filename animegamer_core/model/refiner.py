@@ -22,10 +22,12 @@ class RefinedTransformer(CogVideoXTransformer3DModel):
 
     refiner: Refiner | None
 
-    def forward(self, hidden_states: Tensor, *args: object, **options: object) -> tuple[Tensor]:
-        """As CogVideoX's, with the refined prediction (B, T, C, h, w)."""
+    def forward(self, hidden_states: Tensor, *args: object, refined: bool = True, **options: object) -> tuple[Tensor]:
+        """As CogVideoX's, with the prediction (B, T, C, h, w), which the refiner has refined if asked to."""
         found = super().forward(hidden_states, *args, **options)[0]
-        return (found,) if self.refiner is None else (self.refiner(hidden_states, found),)
+        if self.refiner is None:
+            return (found,)
+        return (self.refiner(hidden_states, found) if refined else found[:, :, : self.refiner.channels],)
 
 
 class Refiner(nn.Module):
