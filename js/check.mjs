@@ -4,7 +4,6 @@
 
 import { el } from "./dom.mjs";
 import { oneLine } from "./instruction.mjs";
-import { draftWords, noteWords } from "./notes.mjs";
 
 const WAIT_MS = 150; // after a key, before the server is asked
 
@@ -57,8 +56,17 @@ export function createCheck(say, field, ask, act) {
     follow();
     const pairs = untried.map((pair) => pair.join(" + ")).join(", ");
     const unknown = words.length > 0 && say("unknownWords", { words: words.join(", ") });
-    const lines = [error, reading && say("readAs", { text: reading }), unknown, ...notes.map((note) => noteWords(note, say)), draft && draftWords(draft, say, "wouldBeDraft"), pairs && say("untried", { pairs })].filter(Boolean);
-    const near = reading ? [chip(say("useReading"), () => act.replace(reading)), chip(say("asTyped"), () => act.replace(`"${oneLine(field.value)}"`))] : [];
+    const lines = [
+      error,
+      reading && say("readAs", { text: reading }),
+      unknown,
+      ...notes.map((note) => say(...note)),
+      draft && say("wouldBeDraft", draft),
+      pairs && say("untried", { pairs }),
+    ].filter(Boolean);
+    const near = [];
+    if (reading) near.push(chip(say("useReading"), () => act.replace(reading)));
+    if (reading) near.push(chip(say("asTyped"), () => act.replace(`"${oneLine(field.value)}"`)));
     near.push(...Object.entries(nearest).flatMap(([word, known]) => known.map((one) => instead(word, one))));
     if (act.open && (words.length || error)) near.push(chip(say("knownWords"), act.open));
     element.hidden = !lines.length;

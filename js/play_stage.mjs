@@ -3,7 +3,6 @@
 import { clipButton } from "./clips.mjs";
 import { el, iconButton, set, wordButton } from "./dom.mjs";
 import { instructionLines, writtenFor } from "./instruction.mjs";
-import { draftWords, noteWords } from "./notes.mjs";
 import { openingHere } from "./opening.mjs";
 import { pathTo, takesOf, turnsAfter } from "./tree.mjs";
 
@@ -54,7 +53,7 @@ export function createStage(say, clips, more, move) {
     if (!busy) showPreview(null);
     pause.hidden = !turn?.clip || turn.still;
     draft.hidden = !turn?.clip || !turn.draft;
-    draft.textContent = draft.title = draft.hidden ? "" : draftWords(turn.draft, say);
+    draft.textContent = draft.title = draft.hidden ? "" : say("draft", turn.draft);
     number.textContent = coming ? coming.after + 1 : turn ? here.number : "";
     number.hidden = !turn && !coming;
     set(element, { "data-coming": Boolean(coming) });
@@ -62,7 +61,8 @@ export function createStage(say, clips, more, move) {
     const lines = drawn ?? (turn ? instructionLines(turn.instruction) : [say("beginning"), say("beginningText")]);
     words.replaceChildren(...lines.map((line) => el("span", { text: line, title: line })));
     const { typed: text = "", unknown = [], notes = [] } = (coming ? null : turn) ?? {};
-    const said = [text && say("typed", { text }), unknown.length && say("unknownWords", { words: unknown.join(", ") }), ...notes.map((note) => noteWords(note, say))];
+    const strange = unknown.length && say("unknownWords", { words: unknown.join(", ") });
+    const said = [text && say("typed", { text }), strange, ...notes.map((note) => say(...note))];
     typed.textContent = said.filter(Boolean).join(" \u00b7 ");
     const label = turn && say("clipOf", { number: here.number, instruction: turn.instruction });
     const picture = turn?.clip // while a turn is drawn nothing else moves: the drawing needs the CPU

@@ -254,8 +254,7 @@ export class PlaySession {
     if (this.#early("executed", detail)) return;
     if (String(node) !== TURN_NODE) return;
     const result = output?.animegamer_story?.[0];
-    const shown = output?.animegamer_readings ?? []; // by the stage
-    const notes = (output?.animegamer_notes ?? []).filter((note) => !shown.includes(note));
+    const notes = output?.animegamer_notes ?? [];
     this.#update(id, { result: result && { branch: result.branch, files: result.files ?? [] }, notes });
   }
 

@@ -213,7 +213,7 @@ class GameRun:
         self.player, self.model, self.node = player, model, node
         self.story = player.story
         self.notes = list(model.world.warnings_for(player.session.window))
-        self.readings: list[str] = []  # those notes that the Play tab shows beside the clip anyway
+        self.readings: list[str] = []  # notes that the Play tab shows beside the clip, in its own language
 
     @property
     def last(self) -> int:
@@ -249,8 +249,7 @@ class GameRun:
         values = story_ui(self.story, self.last, files) | clip_ui(self.story, self.last)
         if moment.session.turns:
             values["animegamer_state"] = [state_item(moment)]
-        if self.notes:
-            values |= {"animegamer_notes": self.notes, "animegamer_readings": self.readings}
+        values |= {"animegamer_notes": self.notes, "animegamer_readings": self.readings}
         values |= draft_ui(self.player.settings.steps, self.model.usual.steps)
         return io.NodeOutput(moment.session, moment, images, fps, video_of(images, fps), self.story.name, ui=values)
 
@@ -266,8 +265,7 @@ class GameRun:
     def _send(self, played: PlayedTurn) -> None:
         """Send the turn to the page, and note how its instruction was read."""
         moment = self._moment(self.player.session)
-        self.readings += (said := reading_notes(played.turn.number, played.reading))
-        self.notes += said
+        self.readings += reading_notes(played.turn.number, played.reading)
         event = {
             "node": self.node,
             "story": self.story.name,

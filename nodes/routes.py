@@ -370,8 +370,8 @@ async def _check(request: web.Request) -> tuple[int, Json]:
         reading = read_plainly(instruction, facts.life if facts else Life(), asked.past, unknown)
         return {
             "reading": reading.instruction if reading.typed else None,
-            "words": list(reading.unknown),
-            "notes": list(reading.notes),
+            "words": reading.unknown,
+            "notes": reading.notes,
             "draft": facts and facts.draft(asked.steps or None),
             "nearest": {word: [near for near in words.nearest(word) if near != word] for word in reading.unknown},
             "untried": words.untried_in(reading.instruction),

@@ -299,7 +299,7 @@ class _Shown:
         if played.reading.unknown:
             print(f"  not known here: {', '.join(played.reading.unknown)}", flush=True)
         if played.reading.notes:
-            print(f"  {' '.join(played.reading.notes)}", flush=True)
+            print(f"  {' '.join(played.reading.sentences)}", flush=True)
         if turn.refused:
             print(f"  not counted by this world's rules: {', '.join(map(self.label, turn.refused))}", flush=True)
         if turn.recalled:

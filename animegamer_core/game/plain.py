@@ -42,15 +42,16 @@ _IN_PHRASE = {
     "in": ("looks", "times", "things", "places", "nouns", "adverbs"),
 }
 _ELSEWHERE = ("times", "nouns", "adverbs", "places")
-NOTES = {  # of a reading; js/translations.mjs has them in the page's languages
-    "act": "Nothing in it can be done here, so the last act goes on: {act}.",
-    "nobody": "Nobody whom this world knows is named or was on: {who} is on now.",
-    "one": "Only one can {act} here: {who}. Next turn: {others}?",
-    "two": "Only two can {act} here: {who}. Next turn: {others}?",
-    "company": "It takes two to {act}: {who} comes, too.",
-    "instead": "Shown instead: {shown} for {typed}.",
-    "left out": "Left out: {words}.",
+NOTES = {  # of a reading, in English; js/translations.mjs has these keys in the page's languages
+    "lastActGoesOn": "Nothing in it can be done here, so the last act goes on: {act}.",
+    "isOnNow": "Nobody whom this world knows is named or was on: {who} is on now.",
+    "onlyOne": "Only one can {act} here: {who}. Next turn: {others}?",
+    "onlyTwo": "Only two can {act} here: {who}. Next turn: {others}?",
+    "takesTwo": "It takes two to {act}: {who} comes, too.",
+    "shownInstead": "Shown instead: {shown} for {typed}.",
+    "leftOut": "Left out: {words}.",
 }
+Note = tuple[str, dict[str, str]]  # a key of NOTES, and what its blanks stand for
 STRANGE = "strange"  # the kind of a word that the world does not know
 
 
@@ -63,7 +64,12 @@ class Reading:
     instruction: str
     typed: str = ""
     unknown: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The notes in English."""
+        return tuple(NOTES[key].format(**values) for key, values in self.notes)
 
 
 @dataclass(frozen=True)
@@ -135,21 +141,21 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     used = {act.phrase, time, place, thing, look, instruction.adverb, *instruction.characters} - {""}
     unknown, notes = _not_shown(finds, done, act, used)
     if done is None and unknown:
-        notes.insert(0, NOTES["act"].format(act=act.phrase))
+        notes.insert(0, ("lastActGoesOn", {"act": act.phrase}))
     if not shown and all(find.kind != "who" for find in finds):
-        notes.append(NOTES["nobody"].format(who=named[0]))
+        notes.append(("isOnNow", {"who": named[0]}))
     others = [find.meant for find in finds if find.kind == "who" and find.by not in ("instead", "without")]
     if left := list(dict.fromkeys(name for name in (*named, *others) if name not in used)):
-        who, only = ", ".join(instruction.characters), NOTES["two" if act.company else "one"]
-        notes.append(only.format(act=act.phrase, who=who, others=" / ".join(left)))
+        who, others = ", ".join(instruction.characters), " / ".join(left)
+        notes.append(("onlyTwo" if act.company else "onlyOne", {"act": act.phrase, "who": who, "others": others}))
     added = [name for name in named[1:] if done and all(name != one for _, one in people)]
-    notes += (NOTES["company"].format(act=act.phrase, who=name) for name in added)
+    notes += (("takesTwo", {"act": act.phrase, "who": name}) for name in added)
     return Reading(instruction.checked().text, text, tuple(unknown), tuple(notes))
 
 
 def _not_shown(
     finds: Sequence[_Find], done: _Find | None, act: Act, used: Container[str]
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[str], list[Note]]:
     """(typed words that the world does not know, notes): what is shown instead of what was typed, and what a turn has
     no room for. used: what the world calls all that is shown.
     """
@@ -166,8 +172,8 @@ def _not_shown(
         words = [{*_stems(word)} for word in _plain(find.typed)]
         if not said and any(map({*_plain(act.phrase)}.isdisjoint, words)):  # "meets a friend" has a word of the act
             (left_out if find.exact else unknown).append(find.typed)
-    notes = [NOTES["instead"].format(shown=meant, typed=typed) for typed, meant in swaps.items()]
-    notes += [NOTES["left out"].format(words=", ".join(dict.fromkeys(left_out)))] if left_out else []
+    notes: list[Note] = [("shownInstead", {"shown": meant, "typed": typed}) for typed, meant in swaps.items()]
+    notes += [("leftOut", {"words": ", ".join(dict.fromkeys(left_out))})] if left_out else []
     return list(dict.fromkeys(unknown)), notes
 
 

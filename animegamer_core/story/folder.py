@@ -23,6 +23,7 @@ import msgspec
 
 from ..files import UNFINISHED, check_folder_name, is_part, locked, make_folder, room_for, write_text
 from ..game.life import Rules
+from ..game.plain import Note
 from ..game.recall import Memory
 from ..json_files import JsonError, read_json
 
@@ -48,7 +49,7 @@ class BranchEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     proposed_by: str = ""
     typed: str = ""
     unknown: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     def matches(self, other: BranchEntry) -> bool:
         """Whether both can be the same turn: the same state, and the same shot unless one has none."""

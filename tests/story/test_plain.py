@@ -55,7 +55,7 @@ def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
     assert "Character: Yuzu;" in read("with Miko watching, Yuzu dances").instruction
     they = read("they dance", COUPLE)
     assert they.instruction.startswith("Character: Nori; Motion: steadily dance;") and they.unknown == ()
-    assert they.notes == ("Only one can dance here: Nori. Next turn: Beni?",)
+    assert they.sentences == ("Only one can dance here: Nori. Next turn: Beni?",)
     assert read("they race", COUPLE).instruction.startswith("Character: Nori, Beni; Motion: steadily race a friend;")
     assert ": Nori; Motion: steadily wave hello; Background: day street" in read("he waves", COUPLE).instruction
     assert "Character: Nori, Pico; Motion: gently hug" in read("now with Pico instead of Beni", COUPLE).instruction
@@ -69,20 +69,20 @@ def test_what_is_not_shown_is_said():
     reading = read("Elsa eats an apple, then it rains in the garden and she swims", ())
     assert reading.unknown == ("Elsa", "rains") and reading.typed.startswith("Elsa eats")
     nobody = "Nobody whom this world knows is named or was on: Miko is on now."
-    assert reading.notes == ("Shown instead: noodles for apple.", "Left out: swims.", nobody)
-    assert read("They dance", past=("A robot and a cat wave hello",)).notes == (nobody,)
+    assert reading.sentences == ("Shown instead: noodles for apple.", "Left out: swims.", nobody)
+    assert read("They dance", past=("A robot and a cat wave hello",)).sentences == (nobody,)
     opened = read("They dance", past=("Taro stands in the castle",))
     assert opened.instruction == "Character: Taro; Motion: steadily dance; Background: day castle." and not opened.notes
-    assert read("Leo looks at Kai").notes[0] == "Shown instead: read a book for looks at."
+    assert read("Leo looks at Kai").sentences[0] == "Shown instead: read a book for looks at."
     friend = ("Shown instead: hug a friend for embraces.", "It takes two to hug a friend: Miko comes, too.")
-    assert read("Nori embraces a friend").notes == friend and not read("Nori embraces a friend").unknown
+    assert read("Nori embraces a friend").sentences == friend and not read("Nori embraces a friend").unknown
     both = read("Miko, Taro and Leo wave together")
     assert both.instruction.startswith("Character: Miko; Motion: steadily wave hello;") and both.unknown == ()
-    assert both.notes == ("Only one can wave hello here: Miko. Next turn: Taro / Leo?",)
+    assert both.sentences == ("Only one can wave hello here: Miko. Next turn: Taro / Leo?",)
     denied = read("Nobody dances but Miko waves")
-    assert "Motion: steadily wave hello;" in denied.instruction and denied.notes == ("Left out: dances.",)
+    assert "Motion: steadily wave hello;" in denied.instruction and denied.sentences == ("Left out: dances.",)
     without = read("Miko dances without a red umbrella")
-    assert "Motion: steadily dance;" in without.instruction and without.notes == ("Left out: red, umbrella.",)
+    assert "Motion: steadily dance;" in without.instruction and without.sentences == ("Left out: red, umbrella.",)
     for said in map(read, ("Kai says hello", "Kai rides around on his bicycle", "Kai dances holding a red flag")):
         assert said.unknown == said.notes == (), "the act that is shown says these verbs, too"
 
@@ -92,7 +92,7 @@ def test_what_the_world_has_no_act_for_never_becomes_the_last_act_unsaid(sentenc
     reading, words = read(sentence), {"is": "sad", "opens": "opens, door", "cries": "cries", "and": "puppy"}
     unknown = words[sentence.split()[1]]
     assert "Motion: steadily dance;" in reading.instruction and ", ".join(reading.unknown) == unknown
-    assert reading.notes == ("Nothing in it can be done here, so the last act goes on: dance.",)
+    assert reading.sentences == ("Nothing in it can be done here, so the last act goes on: dance.",)
     with pytest.raises(ValueError, match=f"does not know {unknown}; say what somebody does"):
         read(sentence, ())
 
@@ -103,7 +103,7 @@ def test_a_place_of_the_world_is_no_time_of_day():
     assert moon.nearest("lab") == ["laboratory"]
     on, under = (read(f"Miko jumps {where} the moon", ()) for where in ("on", "under"))
     assert "Background: day beach." in on.instruction and on.unknown == ("moon",)
-    assert "Background: night beach." in under.instruction and under.notes == ("Shown instead: night for moon.",)
+    assert "Background: night beach." in under.instruction and under.sentences == ("Shown instead: night for moon.",)
 
 
 def test_known_words_in_the_published_form_and_quoted_text_stay_as_they_are():
