@@ -1,4 +1,4 @@
-// The opening of a new story: the chooser of the form, and what the stage shows of it before turn 1 is played.
+// The opening of a new story: the chooser of the form.
 
 import { createCheck } from "./check.mjs";
 import { el, iconButton, wordButton } from "./dom.mjs";
@@ -10,15 +10,6 @@ const FILMS = /\.(3gp|avi|divx|f4v|flv|m2ts|m4v|mkv|mov|mp4|mpe?g|mts|mxf|og[mv]
 /** Whether a file is a film; anything else is read as a picture. */
 export function isFilm({ name, type = "" }) {
   return type.startsWith("video/") || FILMS.test(name);
-}
-
-/** The clip of a session's opening, as for a turn: {instruction, clip, still} while it stands at the beginning; or null. */
-export function openingHere({ here, root, branch, opening }) {
-  if (here.turn) return null;
-  const saved = root.openings[branch] ?? null;
-  if (saved || !opening || root.children.length) return saved;
-  const { name, subfolder, film, at, text } = opening;
-  return { instruction: text, clip: { filename: name, subfolder, type: "input", at: film ? at : 0 }, still: !film };
 }
 
 /** The chooser. value() is {file, film, at, text}, or null if no file is chosen; clear() forgets the file; look(world) checks the

@@ -3,7 +3,6 @@
 import { clipButton } from "./clips.mjs";
 import { el, iconButton, set, wordButton } from "./dom.mjs";
 import { instructionLines, writtenFor } from "./instruction.mjs";
-import { openingHere } from "./opening.mjs";
 import { pathTo, takesOf, turnsAfter } from "./tree.mjs";
 
 const STRIP = 12; // clips in the strip, around the current turn
@@ -48,7 +47,7 @@ export function createStage(say, clips, more, move) {
 
   function show(now) {
     const { here, busy } = now;
-    const turn = here.turn ?? openingHere(now);
+    const turn = here.turn ?? now.turnZero;
     const coming = now.jobs.find((job) => !job.exported && !job.stay); // the turn that is drawn now
     if (!busy) showPreview(null);
     pause.hidden = !turn?.clip || turn.still;

@@ -161,8 +161,7 @@ function createGame(say, session, clips, page) {
   const goBack = () => form.offer(session.undo());
   const undo = iconButton("undo", say("undo"), goBack);
   const dialog = createExport(say, (film, showOpening) => session.exportStory(film, showOpening));
-  const hasOpening = () => Boolean(session.root.openings[session.branch]?.clip);
-  const write = iconButton("download", say("exportWords"), () => dialog.open(hasOpening()));
+  const write = iconButton("download", say("exportWords"), () => dialog.open(Boolean(session.turnZero?.clip)));
   const graph = iconButton("share-alt", say("graphWords"), () => page.openAsGraph(session));
   const top = el(
     "header",

@@ -87,12 +87,6 @@ export function viewPath({ filename, subfolder = "", type = "output" }) {
   return `/view?${new URLSearchParams({ filename, subfolder, type })}`;
 }
 
-/** The choices of a combo input in /object_info, in the old format and in the new one. */
-export function comboOptions(spec) {
-  const options = Array.isArray(spec?.[0]) ? spec[0] : spec?.[1]?.options;
-  return (options ?? []).map(String);
-}
-
 /** An error as one sentence: of a refused prompt, a failed node, or a server that does not answer. */
 export function errorSentence(error, otherwise) {
   const refused = error?.response ?? error;

@@ -3,7 +3,7 @@
 import { writtenFor } from "./instruction.mjs";
 import { missedEvents, progressOf } from "./jobs.mjs";
 import { createStorage } from "./storage.mjs";
-import { comboOptions, errorSentence, graphPrompt, readingPrompt, settingsOf, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
+import { errorSentence, graphPrompt, readingPrompt, settingsOf, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
 import { allTurns, branchThrough, buildTree, findTurn, pathTo, takesOf } from "./tree.mjs";
 
 const READ = 40; // past instructions that a plain sentence is read with
@@ -40,11 +40,7 @@ export class PlaySession {
   async #start() {
     const saved = this.storage.read();
     this.settings = saved.settings ?? null;
-    await this.#guard(async () => {
-      const info = await this.port.getJson("/object_info/LoadAnimeGamer");
-      this.worlds = comboOptions(info.LoadAnimeGamer?.input?.required?.world);
-      await this.#readStories();
-    });
+    await this.#guard(() => this.#readStories());
     if (saved.story && this.#knows(saved.story)) await this.open(saved.story, undefined, saved);
     else if (saved.story && (saved.jobs?.length || saved.opening)) await this.open(saved.story, saved.world, saved);
     this.starting = false;
@@ -118,9 +114,12 @@ export class PlaySession {
     this.#clear();
   }
 
-  /** What the opening shows that the game began with; empty without one. */
-  get openingText() {
-    return this.root.openings[this.branch]?.instruction ?? this.opening?.text ?? "";
+  /** Turn 0 of the branch, or of the story that turn 1 will begin: {instruction, clip, still}; null without an opening. */
+  get turnZero() {
+    const saved = this.root.openings[this.branch] ?? null;
+    if (saved || !this.opening || this.root.children.length) return saved;
+    const { name, subfolder, film, at, text } = this.opening;
+    return { instruction: text, clip: { filename: name, subfolder, type: "input", at: film ? at : 0 }, still: !film };
   }
 
   get busy() {
@@ -153,7 +152,8 @@ export class PlaySession {
 
   /** Proposals for the next turn; none if there is an error, which is not shown if `quiet`. Another seed: others. */
   async suggest(seed = 0, quiet = false) {
-    const asked = { world: this.world, story: this.story, branch: this.branch, after: this.here.number, seed, opening: this.openingText };
+    const { world, story, branch, here, turnZero } = this;
+    const asked = { world, story, branch, after: here.number, seed, opening: turnZero?.instruction ?? "" };
     const read = () => this.port.getJson(`/animegamer/suggestions?${new URLSearchParams(asked)}`);
     const found = await (quiet ? read().catch(() => null) : this.#guard(read)); // a world may have no words
     return found?.suggestions ?? [];
@@ -165,7 +165,8 @@ export class PlaySession {
    */
   async check(instruction, steps, world = this.world) {
     const refused = (error) => (error.status === 400 ? { error: error.message } : null);
-    const past = [this.openingText, ...pathTo(this.here).map(({ turn }) => turn.instruction)].filter(Boolean).slice(-READ);
+    const turns = [this.turnZero, ...pathTo(this.here).map(({ turn }) => turn)].filter(Boolean).slice(-READ);
+    const past = turns.map((turn) => turn.instruction);
     return this.port.postJson("/animegamer/check", { world, instruction, past, steps }).catch(refused);
   }
 
@@ -375,8 +376,8 @@ export class PlaySession {
   }
 
   async #readStories() {
-    const { stories = [], absent = [] } = await this.port.getJson("/animegamer/stories");
-    Object.assign(this, { stories, absent });
+    const { stories, worlds, absent } = await this.port.getJson("/animegamer/stories");
+    Object.assign(this, { stories, worlds, absent });
     this.#changed();
     return true;
   }

@@ -260,6 +260,7 @@ def _stories(_: Query) -> Json:
     world_of = functools.cache(played_world)  # most stories are of the same few worlds
     return {
         "stories": [_listed(name, world_of) for name in list_stories()],
+        "worlds": worlds.world_names(),
         "absent": [name for name in worlds.PUBLISHED if not worlds.world_version(name)],  # listed, but not installed
     }
 

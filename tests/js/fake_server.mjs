@@ -136,8 +136,6 @@ export class FakeServer {
 
   #answer(path) {
     const url = new URL(path, "http://server");
-    if (url.pathname === "/object_info/LoadAnimeGamer")
-      return { LoadAnimeGamer: { input: { required: { world: ["COMBO", { options: ["toybox", "qiqi"] }] } } } };
     if (url.pathname === "/animegamer/stories")
       return {
         stories: Object.values(this.stories).map(({ name, world, branch, branches, error }) => ({
@@ -147,6 +145,7 @@ export class FakeServer {
           turns: branches[branch].length,
           error,
         })),
+        worlds: ["toybox", "qiqi"],
         absent: ["qiqi"],
       };
     const asked = url.searchParams;

@@ -5,7 +5,7 @@ import { chartRange, describeHistory, linePoints, motionBars } from "../../js/hi
 import { composeInstruction, instructionLines, oneLine, readFields } from "../../js/instruction.mjs";
 import { addColours } from "../../js/link_colours.mjs";
 import { readNotes } from "../../js/node_card.mjs";
-import { comboOptions, errorSentence, graphPrompt, takeSeeds, turnPrompt, viewPath } from "../../js/prompt.mjs";
+import { errorSentence, graphPrompt, takeSeeds, turnPrompt, viewPath } from "../../js/prompt.mjs";
 import { createSettings } from "../../js/settings.mjs";
 import { createStorage } from "../../js/storage.mjs";
 import { describeState, labelOf, itemOfPath, readState, rememberedWords, savedState } from "../../js/state.mjs";
@@ -201,12 +201,6 @@ test("addresses of files are escaped", () => {
     viewPath({ filename: "a&b=\u65e5.mp4", subfolder: "x y", type: "output" }),
     "/view?filename=a%26b%3D%E6%97%A5.mp4&subfolder=x+y&type=output",
   );
-});
-
-test("combos are read in both spellings", () => {
-  assert.deepEqual(comboOptions([["a", "b"], {}]), ["a", "b"]);
-  assert.deepEqual(comboOptions(["COMBO", { options: ["a"] }]), ["a"]);
-  assert.deepEqual(comboOptions(undefined), []);
 });
 
 test("errors become one sentence, whatever their shape", () => {

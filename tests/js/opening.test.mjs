@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { isFilm, openingHere } from "../../js/opening.mjs";
+import { isFilm } from "../../js/opening.mjs";
 import { turnPrompt } from "../../js/prompt.mjs";
 import { createServer } from "../../js/server.mjs";
 import { PlaySession } from "../../js/session.mjs";
@@ -81,7 +81,7 @@ test("a reload before turn 1 keeps the opening, also while turn 1 waits; after i
   await server.run(third);
   const fourth = (await started(server, store)).session;
   fourth.goTo(fourth.root);
-  assert.equal(openingHere(fourth).clip.subfolder, "animegamer/a/openings");
+  assert.equal(fourth.turnZero.clip.subfolder, "animegamer/a/openings");
 });
 
 test("a first turn that failed can be played again with the opening, and a deleted story too", async () => {
@@ -133,12 +133,11 @@ test("what stands at the beginning: the chosen file before turn 1, then the clip
     { name: "branch-2", turns: [{ ...turn, state: "t" }], opening: null, opening_clip: null },
     { name: "branch-3", turns: [{ ...turn, state: "u" }], opening: "lost", opening_clip: null },
   ]);
-  const at = (branch, here = root) => openingHere({ here, root, branch, opening: OPENING });
-  assert.deepEqual(at("main"), { instruction: "Miko waves", clip });
-  assert.deepEqual([at("branch-2"), at("main", root.children[0])], [null, null]);
+  const session = new PlaySession(null, null, () => {});
+  assert.equal(session.turnZero, null);
+  session.opening = OPENING;
+  assert.deepEqual(session.turnZero.clip, { filename: "walk.mp4", subfolder: "", type: "input", at: 2.5 });
+  const at = (branch) => Object.assign(session, { root, branch }).turnZero;
+  assert.deepEqual([at("main"), at("branch-2")], [{ instruction: "Miko waves", clip }, null]);
   assert.deepEqual(at("branch-3"), { instruction: "lost", clip: null });
-  const empty = buildTree([]);
-  const before = openingHere({ here: empty, root: empty, branch: "", opening: OPENING });
-  assert.deepEqual(before.clip, { filename: "walk.mp4", subfolder: "", type: "input", at: 2.5 });
-  assert.equal(openingHere({ here: empty, root: empty, branch: "", opening: null }), null);
 });
