@@ -109,8 +109,8 @@ app.registerExtension({
       page.clipsMove = wanted;
       tab?.moveClips(wanted);
     },
-    (changed) => {
-      Object.assign(session.choices, changed);
+    (takes) => {
+      session.takes = takes;
       if (tab) session.notify();
     },
   ),

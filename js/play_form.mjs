@@ -35,7 +35,7 @@ export function createForm(say, act, more) {
   });
   const check = createCheck(say, text, act.check, { replace: put, open: known.open });
   const playOne = wordButton("play", say("playTurn"), { type: "submit", class: "ag-main" });
-  const several = wordButton("clone", "", { class: "ag-second", on: { click: () => submit(session.choices.takes) } });
+  const several = wordButton("clone", "", { class: "ag-second", on: { click: () => submit(session.takes) } });
   const stop = wordButton("stop-circle", say("stop"), {
     class: "ag-second ag-stop-button",
     hidden: true,
@@ -78,7 +78,7 @@ export function createForm(say, act, more) {
     if (event.isComposing) return; // Enter chooses a word of an input method
     if (event.key === "Enter") {
       event.preventDefault();
-      submit(event.shiftKey ? session.choices.takes : 1);
+      submit(event.shiftKey ? session.takes : 1);
     } else if (event.key === "ArrowUp" && !text.value) {
       text.value = sent || writtenFor(session.here.turn);
       event.preventDefault();
@@ -131,8 +131,8 @@ export function createForm(say, act, more) {
     const focused = document.activeElement;
     stop.hidden = !now.busy;
     several.hidden = now.busy;
-    several.querySelector("span").textContent = say("severalTakes", { count: now.choices.takes });
-    help.textContent = say("instructionHelp", { count: now.choices.takes });
+    several.querySelector("span").textContent = say("severalTakes", { count: now.takes });
+    help.textContent = say("instructionHelp", { count: now.takes });
     if ((focused === stop && !now.busy) || ((focused === playOne || focused === several) && now.busy)) text.focus();
     if (event === "turn" && !fields.element.open) text.value = oneLine(text.value) === sent ? "" : text.value;
     if (event === "turn") sent = "";

@@ -2,7 +2,7 @@
 
 const TOO_LARGE = 413; // HTTP's status
 
-/** An object as `PlaySession` and `WeightsJob` expect it; errors have the server's own message. */
+/** An object as `Jobs` expects it; errors have the server's own message. */
 export function createServer(api) {
   const getJson = (path) => answer(path);
 
@@ -33,15 +33,10 @@ export function createServer(api) {
     }
   }
 
-  async function prompts() {
-    const { queue_running: running = [], queue_pending: pending = [] } = await getJson("/queue");
-    return [...running, ...pending].map((entry) => [entry[1], entry[2]]);
-  }
-
   async function queued() {
-    const { queue_running: running = [], queue_pending: pending = [] } = await getJson("/queue");
-    const ids = (entries) => entries.map((entry) => entry[1]);
-    return { running: ids(running), waiting: ids(pending) };
+    const { queue_running: running = [], queue_pending: waiting = [] } = await getJson("/queue");
+    const listed = (entries, runs) => entries.map(([, id, prompt]) => ({ id, prompt, running: runs }));
+    return [...listed(running, true), ...listed(waiting, false)];
   }
 
   return {
@@ -49,7 +44,6 @@ export function createServer(api) {
     postJson,
     upload,
     queued,
-    prompts,
     // `graph`: what films of this prompt keep as theirs. ComfyUI's own queuePrompt takes only one of a canvas.
     queue: async (prompt, graph) =>
       (await postJson("/prompt", { client_id: api.clientId, prompt, extra_data: { extra_pnginfo: { prompt: graph } } })).prompt_id,
@@ -71,7 +65,7 @@ async function answered(answer) {
   }
 }
 
-/** Pass the server's events about prompts on to the session. */
+/** Pass the server's events about prompts on to the session, or other Jobs. */
 export function listen(api, session) {
   const events = {
     execution_start: "began",
@@ -82,7 +76,7 @@ export function listen(api, session) {
     execution_interrupted: "interrupted",
   };
   for (const [event, method] of Object.entries(events))
-    api.addEventListener(event, ({ detail }) => detail && session[method](detail));
+    api.addEventListener(event, ({ detail }) => detail && session.hear(method, detail));
   api.addEventListener("reconnected", () => session.catchUp());
   // A prompt of another page, or one that was removed from the queue, ends without any of these events.
   api.addEventListener("status", ({ detail }) => detail && session.catchUp());

@@ -1,7 +1,7 @@
 // The state of the Play tab: the open story, the current turn, the queued prompts. Knows nothing about the page.
 
 import { writtenFor } from "./instruction.mjs";
-import { missedEvents, progressOf } from "./jobs.mjs";
+import { Jobs, missedEvents } from "./jobs.mjs";
 import { createStorage } from "./storage.mjs";
 import { errorSentence, graphPrompt, readingPrompt, settingsOf, takeSeeds, turnPrompt, TURN_NODE } from "./prompt.mjs";
 import { allTurns, branchThrough, buildTree, findTurn, pathTo, takesOf } from "./tree.mjs";
@@ -10,20 +10,17 @@ const READ = 40; // past instructions that a plain sentence is read with
 
 export const TAKES = 3;
 
-/**
- * `port` is the server: queue(prompt) -> id, cancel(ids), history(id) -> entry or null, queued() ->
- * {running, waiting} ids, getJson(path), postJson(path, values).
- * `store` is local storage. Each change calls `onChange(session, event)`.
- */
-export class PlaySession {
+/** `port`, `onChange`: see Jobs; `port` also has postJson(path, values) and upload(file). `store` is local storage. */
+export class PlaySession extends Jobs {
   #settled = Promise.resolve();
   #started = null; // the promise of `start`
   #opening = false;
-  #wantedSound = null; // stands for the upload that an export waits for
+  #uploading = null; // what is being uploaded, an opening or the sound of an export
 
   constructor(port, store, onChange) {
-    Object.assign(this, { port, onChange, storage: createStorage(store) });
-    this.choices = { takes: TAKES }; // of the settings; takes: of a turn that is drawn several times
+    super(port, onChange);
+    this.storage = createStorage(store);
+    this.takes = TAKES; // of a turn that is drawn several times
     this.worlds = ["toybox"];
     this.absent = []; // the worlds that are not installed
     this.stories = [];
@@ -40,7 +37,7 @@ export class PlaySession {
   async #start() {
     const saved = this.storage.read();
     this.settings = saved.settings ?? null;
-    await this.#guard(() => this.#readStories());
+    await this.guard(() => this.#readStories());
     if (saved.story && this.#knows(saved.story)) await this.open(saved.story, undefined, saved);
     else if (saved.story && (saved.jobs?.length || saved.opening)) await this.open(saved.story, saved.world, saved);
     this.starting = false;
@@ -54,16 +51,18 @@ export class PlaySession {
   async begin(story, world, chosen = null) {
     if (this.#knows(story) && !chosen) return this.open(story);
     if (this.#knows(story))
-      return this.#changed("failed", `Story ${story} has begun already. Choose another name, or no opening.`);
-    if (!(await this.#guard(() => this.#readWords({ world, story })))) return;
-    const opening = chosen && (await this.#guard(() => this.#upload(chosen)));
+      return this.changed("failed", `Story ${story} has begun already. Choose another name, or no opening.`);
+    if (!(await this.guard(() => this.#readWords({ world, story })))) return;
+    const opening = chosen && (await this.guard(() => this.#upload(chosen)));
     if (opening || !chosen) await this.open(story, world, { opening });
   }
 
   /** The file of a picture that shows what a world reads in a chosen opening; undefined if `error` says why there is none. */
   readOpening(world, chosen) {
-    return this.#guard(async () => {
-      const id = await this.port.queue(readingPrompt(world, await this.#upload(chosen)));
+    return this.guard(async () => {
+      const opening = await this.#upload(chosen);
+      if (!opening) return undefined;
+      const id = await this.port.queue(readingPrompt(world, opening));
       for (;;) {
         const [[event, detail] = []] = await missedEvents(this.port, id);
         if (event === "failed") throw detail;
@@ -78,19 +77,19 @@ export class PlaySession {
     this.leave();
     this.#opening = true;
     Object.assign(this, { story, world: world ?? "", jobs: place.jobs ?? [], opening: place.opening ?? null });
-    if (this.#knows(story) || world === undefined) await this.#guard(() => this.#readStory(place));
-    await this.#guard(async () => void (this.words = await this.#readWords({ world: this.world })));
+    if (this.#knows(story) || world === undefined) await this.guard(() => this.#readStory(place));
+    await this.guard(async () => void (this.words = await this.#readWords({ world: this.world })));
     this.#opening = false;
     await this.catchUp();
-    this.#changed();
+    this.changed();
   }
 
   /** Close the story and read the list of stories again. */
   async close() {
     this.leave();
     this.storage.write({ settings: this.settings });
-    await this.#guard(() => this.#readStories());
-    this.#changed();
+    await this.guard(() => this.#readStories());
+    this.changed();
   }
 
   /** Reset the state to no open story, without calling `onChange`. */
@@ -99,10 +98,8 @@ export class PlaySession {
       story: "",
       world: "",
       jobs: [],
-      batch: null, // events that arrive while prompts are sent; they wait until the ids of the prompts are known
+      batch: null,
       opening: null, // the uploaded {name, subfolder, film, at, text} that the story begins with; turn 1 takes it along
-      uploading: false,
-      asked: "", // the instruction that was played last
       sent: 0,
       finished: 0,
       files: [],
@@ -110,11 +107,11 @@ export class PlaySession {
       words: {},
       error: "",
     });
-    this.#wantedSound = null;
+    this.#uploading = null;
     this.#clear();
   }
 
-  /** Turn 0 of the branch, or of the story that turn 1 will begin: {instruction, clip, still}; null without an opening. */
+  /** Turn 0 of the branch, or of the story that turn 1 begins: {instruction, clip, still}; null without an opening. */
   get turnZero() {
     const saved = this.root.openings[this.branch] ?? null;
     if (saved || !this.opening || this.root.children.length) return saved;
@@ -123,17 +120,16 @@ export class PlaySession {
   }
 
   get busy() {
-    return this.jobs.length > 0 || this.batch !== null || (this.uploading && Boolean(this.story));
+    return super.busy || this.batch !== null || (this.uploading && Boolean(this.story));
+  }
+
+  get uploading() {
+    return this.#uploading !== null;
   }
 
   /** Whether one of our prompts is running. */
   get running() {
     return this.jobs.some((job) => job.running);
-  }
-
-  /** The running (or next) prompt, and how much of all sent prompts is done. */
-  get progress() {
-    return progressOf(this);
   }
 
   /** Play an instruction after the current turn, in `takes` takes, each of them a prompt. `settings`: seed, motion, motionValue. */
@@ -155,7 +151,7 @@ export class PlaySession {
     const { world, story, branch, here, turnZero } = this;
     const asked = { world, story, branch, after: here.number, seed, opening: turnZero?.instruction ?? "" };
     const read = () => this.port.getJson(`/animegamer/suggestions?${new URLSearchParams(asked)}`);
-    const found = await (quiet ? read().catch(() => null) : this.#guard(read)); // a world may have no words
+    const found = await (quiet ? read().catch(() => null) : this.guard(read)); // a world may have no words
     return found?.suggestions ?? [];
   }
 
@@ -176,7 +172,7 @@ export class PlaySession {
     if (!parent) return;
     const drawn = takesOf(this.here).map((take) => take.turn.seed);
     const after = parent.number;
-    const seeds = takeSeeds(drawn, after, Math.max(1, this.choices.takes - drawn.length), settings.seed);
+    const seeds = takeSeeds(drawn, after, Math.max(1, this.takes - drawn.length), settings.seed);
     const request = { ...settings, instruction: turn.instruction, after, branch: branchThrough(parent, this.branch) };
     await this.#send(seeds.map((seed) => ({ ...request, seed, stay: true })));
   }
@@ -190,9 +186,8 @@ export class PlaySession {
     const request = { after: this.here.number, branch: this.branch, exported: true, film, showOpening };
     if (film?.music) {
       const { music, ...look } = film;
-      const wanted = (this.#wantedSound = {});
-      const sound = await this.#guard(() => this.#upload({ file: music }));
-      if (!sound || this.#wantedSound !== wanted) return; // it failed, was stopped, or another story is open
+      const sound = await this.guard(() => this.#upload({ file: music }));
+      if (!sound) return;
       request.film = { ...look, sound };
     }
     await this.#send([request]);
@@ -201,12 +196,12 @@ export class PlaySession {
   /** Save some of the form's settings for a reload. */
   keep(settings) {
     this.settings = { ...this.settings, ...settings };
-    this.#changed("progress");
+    this.changed("progress");
   }
 
   /** Let the page show something that is not part of this state. */
   notify() {
-    this.#changed("progress");
+    this.changed("progress");
   }
 
   /** Go to a turn; the next instruction is played after it. */
@@ -214,7 +209,7 @@ export class PlaySession {
     this.here = at;
     this.branch = branchThrough(at, this.branch);
     Object.assign(this, { error: "", files: [] });
-    this.#changed();
+    this.changed();
   }
 
   /** Go back one turn, and return its instruction or an empty text. The turn stays in the story, on its branch. */
@@ -228,40 +223,24 @@ export class PlaySession {
   /** Interrupt the running prompt and cancel the waiting ones. */
   async stop() {
     const ids = this.jobs.map((job) => job.id);
-    this.batch = this.#wantedSound = null;
-    this.uploading = false;
-    await this.#guard(() => this.port.cancel(ids));
-    const { running, waiting } = await this.port.queued().catch(() => ({ running: ids, waiting: [] }));
-    const ended = this.jobs.filter((job) => !running.includes(job.id) && !waiting.includes(job.id));
-    this.jobs = this.jobs.filter((job) => !ended.includes(job));
-    this.#changed(this.busy ? "" : "stopped");
-  }
-
-  /** One of our prompts has started. */
-  began(detail) {
-    if (!this.#early("began", detail)) this.#update(detail.prompt_id, { running: true });
-  }
-
-  /** A node has made progress: `value` of `max`. */
-  progressed(detail) {
-    const { prompt_id: id, value, max } = detail;
-    if (this.#early("progressed", detail)) return;
-    this.#update(id, { running: true, value, max });
+    this.batch = this.#uploading = null;
+    await this.guard(() => this.port.cancel(ids));
+    const queued = await this.port.queued().catch(() => this.jobs);
+    this.jobs = this.jobs.filter((job) => queued.some(({ id }) => id === job.id));
+    this.changed(this.busy ? "" : "stopped");
   }
 
   /** A node has finished; ours has the results. */
-  executed(detail) {
-    const { prompt_id: id, node, output } = detail;
-    if (this.#early("executed", detail)) return;
+  executed({ prompt_id: id, node, output }) {
     if (String(node) !== TURN_NODE) return;
     const result = output?.animegamer_story?.[0];
     const notes = output?.animegamer_notes ?? [];
-    this.#update(id, { result: result && { branch: result.branch, files: result.files ?? [] }, notes });
+    this.update(id, { result: result && { branch: result.branch, files: result.files ?? [] }, notes });
   }
 
   /** One of our prompts has succeeded: read the story again, and go to the new turn. */
-  async succeeded(detail) {
-    if (!this.#early("succeeded", detail)) await this.#inTurn(() => this.#settle(detail));
+  succeeded(detail) {
+    return this.#inTurn(() => this.#settle(detail));
   }
 
   /** Run `settle` functions one after another, since only the first of three takes moves to its turn. */
@@ -270,7 +249,7 @@ export class PlaySession {
   }
 
   async #settle(detail) {
-    const job = this.#take(detail.prompt_id);
+    const job = this.take(detail);
     if (!job) return;
     const { story } = this;
     const result = job.result ?? {};
@@ -278,40 +257,33 @@ export class PlaySession {
     this.notes = job.notes ?? [];
     const place = { branch: result.branch, number: job.after + 1 };
     const moves = !job.exported && !job.stay && this.here.number === job.after;
-    await this.#guard(() => this.#readStory(moves ? place : undefined));
-    if (story === this.story) this.#changed(moves ? "turn" : "");
+    await this.guard(() => this.#readStory(moves ? place : undefined));
+    if (story === this.story) this.changed(moves ? "turn" : "");
   }
 
   /** One of our prompts has failed. Read the story again, since it may have been changed or deleted. */
-  async failed(detail) {
-    if (!this.#early("failed", detail)) await this.#inTurn(() => this.#settleFailed(detail));
+  failed(detail) {
+    return this.#inTurn(() => this.#settleFailed(detail));
   }
 
   async #settleFailed(detail) {
-    if (!this.#take(detail.prompt_id)) return;
+    if (!this.take(detail)) return;
     const { story } = this;
-    await this.#guard(async () => {
+    await this.guard(async () => {
       await this.#readStories();
       if (this.#knows(story)) await this.#readStory();
       else if (story === this.story) this.#clear();
     });
-    if (story === this.story) this.#changed("failed", errorSentence(detail, "failed"));
+    if (story === this.story) this.changed("failed", errorSentence(detail, "failed"));
   }
 
   /** One of our prompts was interrupted. */
-  async interrupted(detail) {
-    if (this.#early("interrupted", detail)) return;
-    if (this.#take(detail.prompt_id)) this.#changed("stopped");
+  interrupted(detail) {
+    if (this.take(detail)) this.changed("stopped");
   }
 
-  /** After a lost connection or a reload, find out what has happened to the queued prompts. */
   async catchUp() {
-    if (this.#opening) return; // `open` calls this itself at its end
-    for (const { id } of [...this.jobs]) {
-      await this.#guard(async () => {
-        for (const [method, detail] of await missedEvents(this.port, id)) await this[method](detail);
-      });
-    }
+    if (!this.#opening) await super.catchUp(); // `open` calls this itself at its end
   }
 
   async #send(requests) {
@@ -320,13 +292,12 @@ export class PlaySession {
     const window = this.here.turn?.window;
     const opening = this.root.children.length ? null : this.opening;
     const batch = [];
-    const asked = requests[0]?.instruction ?? "";
-    Object.assign(this, { error: "", notes: [], files: [], sent: requests.length, finished: 0, batch, asked });
-    this.#changed();
+    Object.assign(this, { error: "", notes: [], files: [], sent: requests.length, finished: 0, batch });
+    this.changed();
     if (this.root.children.length && !(await this.#isThere())) requests = [];
     for (const { stay, ...request } of requests) {
       if (this.batch !== batch) return;
-      const sent = await this.#guard(async () => {
+      const sent = await this.guard(async () => {
         const kept = { world, story, at: this.here, branch: this.root.openings[this.branch] ? this.branch : "", whole: true };
         const graph = request.exported ? graphPrompt(kept) : undefined;
         const id = await this.port.queue(turnPrompt({ world, story, window, opening, ...request }), graph);
@@ -336,49 +307,44 @@ export class PlaySession {
         }
         const { after, exported, instruction = "" } = request;
         this.jobs.push({ id, after, exported: Boolean(exported), stay: Boolean(stay), instruction });
-        this.#changed();
+        this.changed();
         return true;
       });
       if (!sent) break;
     }
     if (this.batch !== batch) return;
     this.batch = null;
-    this.#changed();
-    for (const [method, detail] of batch) await this[method](detail);
-  }
-
-  /** Whether prompts are being sent now. A known turn may end before the page knows the id of its prompt. */
-  #early(method, detail) {
-    this.batch?.push([method, detail]);
-    return this.batch !== null;
+    this.changed();
+    for (const [event, detail] of batch) await this.hear(event, detail); // a known turn may have ended already
   }
 
   /** Whether a story with turns is still on the disk. A prompt for a deleted one would only fail. */
   async #isThere() {
     const { story } = this;
-    const read = await this.#guard(() => this.#readStories());
+    const read = await this.guard(() => this.#readStories());
     if (story !== this.story || this.#knows(story)) return read;
     this.#clear();
-    this.#changed("failed", `Story ${story} was removed from the output folder. The next turn starts it again.`);
+    this.changed("failed", `Story ${story} was removed from the output folder. The next turn starts it again.`);
     return false;
   }
 
-  async #upload({ file, ...opening }) {
-    this.uploading = true;
-    this.#changed();
+  /** The {name, subfolder} of an uploaded file, with the other values; undefined if it was stopped or left meanwhile. */
+  async #upload({ file, ...values }) {
+    const mine = (this.#uploading = {});
+    this.changed();
     try {
       const { name, subfolder } = await this.port.upload(file);
-      return { ...opening, name, subfolder };
+      return this.#uploading === mine ? { ...values, name, subfolder } : undefined;
     } finally {
-      this.uploading = false;
-      this.#changed();
+      if (this.#uploading === mine) this.#uploading = null;
+      this.changed();
     }
   }
 
   async #readStories() {
     const { stories, worlds, absent } = await this.port.getJson("/animegamer/stories");
     Object.assign(this, { stories, worlds, absent });
-    this.#changed();
+    this.changed();
     return true;
   }
 
@@ -412,34 +378,13 @@ export class PlaySession {
     this.branch = branchThrough(this.here, this.branch);
   }
 
-  #update(id, changes) {
-    const job = this.jobs.find((entry) => entry.id === id);
-    if (job) this.#changed("progress", undefined, Object.assign(job, changes));
-  }
-
-  #take(id) {
-    const job = this.jobs.find((entry) => entry.id === id);
-    this.jobs = this.jobs.filter((entry) => entry !== job);
-    if (job) this.finished += 1;
-    return job;
-  }
-
-  #changed(event = "", error = undefined) {
-    if (error !== undefined) this.error = error;
+  /** Also save what a reload needs. */
+  changed(event, error) {
     if (this.story) {
-      const jobs = this.jobs.map(({ running, value, max, result, notes, ...job }) => job); // only what a reload needs
+      const jobs = this.jobs.map(({ running, value, max, result, notes, ...job }) => job); // without what it has done
       const { story, world, branch, settings, opening } = this;
       this.storage.write({ story, world, branch, number: this.here.number, jobs, settings, opening });
     }
-    this.onChange(this, event);
-  }
-
-  async #guard(act) {
-    try {
-      return await act();
-    } catch (error) {
-      this.#changed("failed", errorSentence(error, String(error)));
-      return undefined;
-    }
+    super.changed(event, error);
   }
 }

@@ -1,23 +1,18 @@
 // The pack's settings in ComfyUI's own dialog. What belongs to a turn (seed, motion, steps) stays in the Play tab's form.
 
 import { reducedMotion } from "./clips.mjs";
+import { whole } from "./state.mjs";
 
 export const CLIPS = "AnimeGamer.PlayTab.ClipsMove";
 export const PREVIEW = "AnimeGamer.PlayTab.Preview";
 export const MESSAGES = "AnimeGamer.Messages";
 const TAKES = "AnimeGamer.PlayTab.Takes";
 
-/** A whole number of a setting, whose file people may edit: within these bounds, or the usual one. */
-function whole(value, min, max, usual) {
-  const number = typeof value === "number" ? Math.round(value) : NaN;
-  return Number.isNaN(number) ? usual : Math.min(max, Math.max(min, number));
-}
-
 /**
  * The settings, as an extension registers them. `clipsChanged(wanted)` is called with the value of CLIPS,
- * `playChanged(changed)` with {takes}.
+ * `takesChanged(takes)` with that of TAKES.
  */
-export function createSettings(clipsChanged, playChanged) {
+export function createSettings(clipsChanged, takesChanged) {
   return [
     {
       id: CLIPS,
@@ -44,7 +39,7 @@ export function createSettings(clipsChanged, playChanged) {
       type: "slider",
       attrs: { min: 2, max: 8, step: 1 },
       defaultValue: 3,
-      onChange: (takes) => playChanged({ takes: whole(takes, 2, 8, 3) }),
+      onChange: (takes) => takesChanged(Math.max(2, Math.min(8, whole(takes, 3)))),
     },
     {
       id: MESSAGES,

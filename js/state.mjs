@@ -92,7 +92,8 @@ function levelOf(motion) {
   return typeof motion === "string" && SCOPES.includes(motion) ? SCOPES.indexOf(motion) + 1 : whole(motion, 0);
 }
 
-function whole(value, otherwise) {
+/** A whole number from any value. */
+export function whole(value, otherwise) {
   const number = Number(value);
   return Number.isFinite(number) ? Math.round(number) : otherwise;
 }

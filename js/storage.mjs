@@ -13,8 +13,6 @@ const KINDS = {
   jobs: listOf((job) => isObject(job) && isText(job.id)),
   settings: isObject,
   opening: (value) => isObject(value) && isText(value.name) && isText(value.text ?? ""),
-  ids: listOf(isText),
-  sending: () => true,
 };
 
 /**

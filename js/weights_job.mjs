@@ -1,38 +1,30 @@
 // A download of weights: what the server offers, and the prompt that downloads it. Knows nothing about the page.
 
-import { missedEvents, progressOf } from "./jobs.mjs";
+import { Jobs } from "./jobs.mjs";
 import { errorSentence } from "./prompt.mjs";
 
 export const WEIGHTS_NODE = "animegamer-weights"; // the node's id in the prompt
 
-/** `port` is the server, as for PlaySession, with prompts() -> [[id, prompt]] of the queue. Each change calls `onChange`. */
-export class WeightsJob {
-  constructor(port, onChange) {
-    Object.assign(this, { port, onChange, offer: null, asking: null, jobs: [], error: "", done: false, finished: 0, sent: 1 });
-  }
-
-  get busy() {
-    return this.jobs.length > 0;
-  }
-
-  get progress() {
-    return progressOf(this);
-  }
+/** A download. `port`, `onChange`: see Jobs. */
+export class WeightsJob extends Jobs {
+  offer = null;
+  asking = null;
+  done = false;
 
   /** Ask what downloading `weights` would bring, and whether a download of this or another page is under way. */
   async ask(weights, towers) {
     const asked = new URLSearchParams({ weights, towers: towers ? "1" : "0" });
-    this.done = false;
-    this.asking = asked; // the offer is still the one before
-    this.onChange(this);
-    await this.#guard(async () => {
-      const offer = await this.port.getJson(`/animegamer/weights?${asked}`);
-      if (this.asking !== asked) return; // other weights were chosen meanwhile
-      this.offer = { ...offer, towers };
+    Object.assign(this, { asking: asked, done: false }); // the offer is still the one before
+    this.changed("", "");
+    const answer = this.port.getJson(`/animegamer/weights?${asked}`);
+    await Promise.allSettled([answer]);
+    if (this.asking !== asked) return; // other weights were chosen meanwhile
+    await this.guard(async () => {
+      this.offer = { ...(await answer), towers };
       if (!this.busy) await this.#adopt();
-    }, () => this.asking === asked);
+    });
     if (this.asking === asked) this.asking = null;
-    this.onChange(this);
+    this.changed();
   }
 
   /** Download what is offered. Only called after the licences were accepted, which the prompt states. */
@@ -40,87 +32,47 @@ export class WeightsJob {
     if (this.busy || this.asking || !this.offer) return;
     const { weights, towers } = this.offer;
     const inputs = { weights, towers: Boolean(towers), accept: true };
-    this.done = false;
-    await this.#guard(async () => {
+    Object.assign(this, { done: false, error: "" });
+    await this.guard(async () => {
       const id = await this.port.queue({ [WEIGHTS_NODE]: { class_type: "GetAnimeGamerWeights", inputs } });
       this.jobs = [{ id }];
     });
-    this.onChange(this);
+    this.changed();
   }
 
   /** Stop the download. What has arrived is kept. */
   async stop() {
-    await this.#guard(() => this.port.cancel(this.jobs.map((job) => job.id)));
-  }
-
-  began(detail) {
-    this.#update(detail, { running: true });
-  }
-
-  progressed(detail) {
-    this.#update(detail, { running: true, value: detail.value, max: detail.max });
+    await this.guard(() => this.port.cancel(this.jobs.map((job) => job.id)));
   }
 
   executed() {} // the prompt has one node: `succeeded` follows at once
 
-  async succeeded(detail) {
-    if (this.#end(detail)) await this.#asked({ done: true });
+  succeeded(detail) {
+    return this.#ended(detail, { done: true });
   }
 
-  async failed(detail) {
-    if (this.#end(detail)) await this.#asked({ error: errorSentence(detail, "failed") });
+  failed(detail) {
+    return this.#ended(detail, { error: errorSentence(detail, "failed") });
   }
 
-  async interrupted(detail) {
-    if (this.#end(detail)) await this.#asked({});
-  }
-
-  /** After a lost connection, find out what has happened. */
-  async catchUp() {
-    for (const { id } of [...this.jobs]) {
-      await this.#guard(async () => {
-        for (const [method, detail] of await missedEvents(this.port, id)) await this[method](detail);
-      });
-    }
+  interrupted(detail) {
+    return this.#ended(detail);
   }
 
   /** Follow a download that is in the queue already, from before a reload or from another page. */
   async #adopt() {
-    const found = (await this.port.prompts()).find(([, prompt]) => prompt?.[WEIGHTS_NODE]);
+    const found = (await this.port.queued()).find(({ prompt }) => prompt?.[WEIGHTS_NODE]);
     if (!found) return;
-    this.jobs = [{ id: found[0] }];
+    this.jobs = [{ id: found.id }];
     await this.catchUp();
   }
 
   /** Ask again what is missing, and then show how the download ended. */
-  async #asked(ended) {
+  async #ended(detail, how = {}) {
+    if (!this.take(detail)) return;
+    this.finished = 0;
     await this.ask(this.offer.weights, this.offer.towers);
-    Object.assign(this, ended);
-    this.onChange(this);
-  }
-
-  #update(detail, changes) {
-    const job = this.jobs.find((entry) => entry.id === detail.prompt_id);
-    if (!job) return;
-    Object.assign(job, changes);
-    this.onChange(this);
-  }
-
-  #end(detail) {
-    const job = this.jobs.find((entry) => entry.id === detail.prompt_id);
-    this.jobs = this.jobs.filter((entry) => entry !== job);
-    return job;
-  }
-
-  /** Act, and show an error, unless it no longer matters. */
-  async #guard(act, matters = () => true) {
-    this.error = "";
-    try {
-      await act();
-    } catch (error) {
-      if (!matters()) return;
-      this.error = errorSentence(error, String(error));
-      this.onChange(this);
-    }
+    Object.assign(this, how);
+    this.changed();
   }
 }

@@ -20,18 +20,11 @@ export class FakeServer {
         this.uploads.push(file);
         return { name: file.name, subfolder: "", type: "input" };
       },
-      queued: async () => {
-        const [running, waiting] = [true, false].map((runs) => this.waiting.filter((job) => Boolean(job.runs) === runs));
-        return { running: running.map((job) => job.id), waiting: waiting.map((job) => job.id) };
-      },
-      prompts: async () => this.waiting.map(({ id, prompt }) => [id, prompt]),
+      queued: async () => this.waiting.map(({ id, prompt, runs }) => ({ id, prompt, running: Boolean(runs) })),
       history: async (id) => this.done[id] ?? null,
       cancel: async (ids) => {
         this.waiting = this.waiting.filter((job) => !ids.includes(job.id));
         this.cancelled.push(...ids);
-      },
-      forget: async (ids) => {
-        for (const id of ids) delete this.done[id];
       },
     };
   }
@@ -45,19 +38,19 @@ export class FakeServer {
   async run(session, most = Infinity) {
     for (let count = 0; count < most && this.waiting.length; count += 1) {
       const { id, game } = this.waiting.shift();
-      session?.began({ prompt_id: id });
+      session?.hear("began", { prompt_id: id });
       if (this.failure) {
         const error = { prompt_id: id, exception_message: this.failure };
         this.done[id] = { status: { status_str: "error", messages: [["execution_error", error]] } };
         this.failure = "";
-        await session?.failed(error);
+        await session?.hear("failed", error);
         continue;
       }
-      session?.progressed({ prompt_id: id, value: 3, max: 12 });
+      session?.hear("progressed", { prompt_id: id, value: 3, max: 12 });
       const output = this.#play(game);
       this.done[id] = { status: { status_str: "success", messages: [] }, outputs: { "animegamer-turn": output } };
-      session?.executed({ prompt_id: id, node: "animegamer-turn", output });
-      await session?.succeeded({ prompt_id: id });
+      session?.hear("executed", { prompt_id: id, node: "animegamer-turn", output });
+      await session?.hear("succeeded", { prompt_id: id });
     }
   }
 

@@ -26,8 +26,8 @@ test("a prompt is queued as ComfyUI queues its own, with the graph that its film
 });
 
 test("running and waiting prompts are told apart; history of an unknown prompt is none", async () => {
-  const api = fakeApi({ "/queue": answer({ queue_running: [[0, "a"]], queue_pending: [[1, "b"]] }), "/history/x%2Fy": answer({}) });
-  assert.deepEqual(await createServer(api).queued(), { running: ["a"], waiting: ["b"] });
+  const api = fakeApi({ "/queue": answer({ queue_running: [[0, "a", {}]], queue_pending: [[1, "b", {}]] }), "/history/x%2Fy": answer({}) });
+  assert.deepEqual(await createServer(api).queued(), [{ id: "a", prompt: {}, running: true }, { id: "b", prompt: {}, running: false }]);
   assert.equal(await createServer(api).history("x/y"), null);
 });
 
@@ -58,12 +58,11 @@ test("refusals carry the server's sentence, a lost server one of ours", async ()
 test("every event of a prompt reaches the session", () => {
   const heard = [];
   const api = fakeApi({});
-  const session = new Proxy({}, { get: (_, name) => (detail) => heard.push([name, detail?.prompt_id]) });
-  listen(api, session);
+  listen(api, { hear: (event) => heard.push(event), catchUp: () => heard.push("catchUp") });
   for (const event of ["execution_start", "progress", "executed", "execution_success", "execution_error", "execution_interrupted"])
     api.tell(event, { prompt_id: event });
   api.tell("reconnected", null);
-  assert.deepEqual(heard.map(([name]) => name), ["began", "progressed", "executed", "succeeded", "failed", "interrupted", "catchUp"]);
+  assert.deepEqual(heard, ["began", "progressed", "executed", "succeeded", "failed", "interrupted", "catchUp"]);
 });
 
 test("a change of the queue makes the session look what became of its prompts, a lost server does not", () => {

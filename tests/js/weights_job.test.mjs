@@ -14,14 +14,10 @@ function fakeServer() {
     },
     queue: async (prompt) => {
       server.sent.push(prompt);
-      server.queue.push(["p1", prompt]);
+      server.queue.push(prompt);
       return "p1";
     },
-    prompts: async () => server.queue,
-    queued: async () => {
-      const ids = server.queue.map(([id]) => id);
-      return server.running ? { running: ids, waiting: [] } : { running: [], waiting: ids };
-    },
+    queued: async () => server.queue.map((prompt) => ({ id: "p1", prompt, running: server.running })),
     history: async (id) => server.done[id] ?? null,
     cancel: async (ids) => server.cancelled.push(...ids),
   };
