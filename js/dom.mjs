@@ -26,22 +26,70 @@ export function set(element, attributes) {
 
 /** A button with an icon only; the words are its tooltip and its name for screen readers. */
 export function iconButton(icon, words, act, attributes = {}) {
-  const face = el("i", { class: `pi pi-${icon}`, "aria-hidden": "true" });
-  return el(
-    "button",
-    { type: "button", class: "ag-icon", "aria-label": words, title: words, on: { click: act }, ...attributes },
-    face,
-  );
+  const named = { class: "ag-icon", "aria-label": words, title: words, on: { click: act } };
+  return el("button", { type: "button", ...named, ...attributes }, face(icon));
 }
 
 /** A button with an icon and its words. */
 export function wordButton(icon, words, attributes) {
-  return el(
-    "button",
-    { type: "button", ...attributes },
-    el("i", { class: `pi pi-${icon}`, "aria-hidden": "true" }),
-    el("span", { text: words }),
-  );
+  return el("button", { type: "button", ...attributes }, face(icon), el("span", { text: words }));
+}
+
+/** Inputs under their label. */
+export function field(words, ...inputs) {
+  return el("label", { class: "ag-field" }, el("span", { text: words }), ...inputs);
+}
+
+/** A part of a form that folds; one of them is open at a time. */
+export function fold(icon, words, content, on = {}) {
+  return el("details", { class: "ag-fold", name: "ag-fold", on }, el("summary", {}, face(icon), words), content);
+}
+
+/** Show a text in its element, or hide that. The same text is not set again: it would be read out twice. */
+export function showText(element, text) {
+  element.hidden = !text;
+  if (element.textContent !== text) element.textContent = text;
+}
+
+/** What goes on, with a bar: show(text, done), where `done` is a part of 1, or null if nobody knows. No text hides it. */
+export function createProgress() {
+  const words = el("span", { class: "ag-status-words" });
+  const fill = el("span", { class: "ag-fill" });
+  const bar = el("span", { class: "ag-bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100 }, fill);
+  const element = el("div", { class: "ag-doing", hidden: true }, words, bar);
+  function show(text, done) {
+    const percent = done === null ? null : Math.round(done * 100);
+    element.hidden = !text;
+    words.textContent = text;
+    set(bar, { "aria-valuenow": percent, "aria-label": text, class: `ag-bar${percent === null ? " ag-unknown" : ""}` });
+    fill.style.width = percent === null ? "" : `${percent}%`;
+  }
+  return { element, show };
+}
+
+/** A dialog over the page: open() shows it. It is part of the page while it is open. */
+export function createDialog(title, kind, ...children) {
+  const on = { keydown: closeOnEscape, close: () => element.remove() };
+  const look = { class: `ag ag-play ag-dialog ${kind}`, "aria-label": title, on };
+  const element = el("dialog", look, el("h2", { text: title }), ...children);
+
+  /** Newer pages keep Escape for themselves. */
+  function closeOnEscape(event) {
+    event.stopPropagation();
+    if (event.key === "Escape") element.close();
+  }
+
+  function open() {
+    if (!element.isConnected) document.body.append(element);
+    if (!element.open) element.showModal();
+  }
+
+  return { element, open };
+}
+
+/** An icon, which screen readers do not name. */
+function face(icon) {
+  return el("i", { class: `pi pi-${icon}`, "aria-hidden": "true" });
 }
 
 function dress(element, { text, on, vars, ...attributes }, children) {

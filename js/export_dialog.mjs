@@ -1,6 +1,6 @@
 // The dialog that exports a story: as clips with a contact sheet, or as a film to share.
 
-import { el, iconButton, wordButton } from "./dom.mjs";
+import { createDialog, el, field, iconButton, wordButton } from "./dom.mjs";
 
 const SHEET = "sheet"; // the story as one clip, and a contact sheet
 const KINDS = [SHEET, "film"];
@@ -28,7 +28,7 @@ export function createExport(say, write) {
     field(say("music"), el("span", { class: "ag-opening-file" }, music, noMusic)),
   );
   const go = wordButton("download", say("exportNow"), { type: "submit", class: "ag-main" });
-  const close = wordButton("times", say("closeDialog"), { class: "ag-second", on: { click: () => element.close() } });
+  const close = wordButton("times", say("closeDialog"), { class: "ag-second", on: { click: () => dialog.element.close() } });
   const form = el(
     "form",
     { class: "ag-export-form", on: { submit, change: fit } },
@@ -37,12 +37,7 @@ export function createExport(say, write) {
     first,
     el("div", { class: "ag-buttons" }, go, close),
   );
-  const element = el(
-    "dialog",
-    { class: "ag ag-play ag-dialog ag-export", "aria-label": say("exportWords"), on: { keydown: closeOnEscape } },
-    el("h2", { text: say("exportWords") }),
-    form,
-  );
+  const dialog = createDialog(say("exportWords"), "ag-export", form);
   fit();
 
   function fit() {
@@ -52,7 +47,7 @@ export function createExport(say, write) {
 
   function submit(event) {
     event.preventDefault();
-    element.close();
+    dialog.element.close();
     write(kind.value === SHEET ? null : film(), !first.hidden && opening.checked);
   }
 
@@ -60,22 +55,11 @@ export function createExport(say, write) {
     return { subtitles: subtitles.checked, ...(music.files.length ? { music: music.files[0] } : {}) };
   }
 
-  /** Newer pages keep Escape for themselves. */
-  function closeOnEscape(event) {
-    event.stopPropagation();
-    if (event.key === "Escape") element.close();
-  }
-
   function open(hasOpening = false) {
     first.hidden = !hasOpening;
-    if (!element.isConnected) document.body.append(element);
-    if (!element.open) element.showModal();
+    dialog.open();
     kind.focus();
   }
 
-  return { element, open };
-}
-
-function field(words, input) {
-  return el("label", { class: "ag-field" }, el("span", { text: words }), input);
+  return { element: dialog.element, open };
 }

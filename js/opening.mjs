@@ -1,7 +1,7 @@
 // The opening of a new story: the chooser of the form.
 
 import { createCheck } from "./check.mjs";
-import { el, iconButton, wordButton } from "./dom.mjs";
+import { el, field, iconButton, set, wordButton } from "./dom.mjs";
 import { oneLine } from "./instruction.mjs";
 
 export const OPENING_TEXT = "stands still";
@@ -19,7 +19,7 @@ export function createOpeningChooser(say, act) {
   const at = el("input", { type: "number", name: "opening-at", min: 0, step: "any", value: 0, on: { input: seek } });
   const text = el("input", { type: "text", name: "opening-text", placeholder: OPENING_TEXT, maxlength: 2000 });
   const check = createCheck(say, text, act.check, { replace });
-  const second = el("label", { class: "ag-field" }, el("span", { text: say("openingAt") }), at);
+  const second = field(say("openingAt"), at);
   const look = el("div", { class: "ag-opening-look" });
   const reads = wordButton("eye", say("openingReads"), { class: "ag-second", on: { click: showReading } });
   const forget = iconButton("times", say("noOpening"), () => {
@@ -33,20 +33,11 @@ export function createOpeningChooser(say, act) {
     reads,
     el("p", { class: "ag-faint", text: say("openingLimits") }),
     second,
-    el("label", { class: "ag-field" }, el("span", { text: say("openingText") }), check.place),
+    field(say("openingText"), check.place),
     check.element,
   );
-  const element = el(
-    "div",
-    { class: "ag-opening" },
-    el(
-      "label",
-      { class: "ag-field" },
-      el("span", { text: say("opening"), title: say("openingHelp") }),
-      el("span", { class: "ag-opening-file" }, file, forget),
-    ),
-    more,
-  );
+  const choice = field(say("opening"), el("span", { class: "ag-opening-file" }, file, forget));
+  const element = el("div", { class: "ag-opening" }, set(choice, { title: say("openingHelp") }), more);
   let address = "";
   file.addEventListener("change", show);
   show();

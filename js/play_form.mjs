@@ -1,7 +1,7 @@
 // The form of the Play tab: the instruction or its fields, the takes, the settings, and the progress.
 
 import { createCheck } from "./check.mjs";
-import { el, set, wordButton } from "./dom.mjs";
+import { createProgress, el, field, fold, set, showText, wordButton } from "./dom.mjs";
 import { composeInstruction, FIELDS, oneLine, readFields, writtenFor } from "./instruction.mjs";
 import { SCOPES } from "./state.mjs";
 import { createWordList, notShownWith } from "./word_list.mjs";
@@ -34,7 +34,7 @@ export function createForm(say, act, more) {
     check.look(values.steps);
   });
   const check = createCheck(say, text, act.check, { replace: put, open: known.open });
-  const playOne = wordButton("play", say("playTurn"), { type: "submit", class: "ag-main" });
+  const playOne = wordButton("play", say("play"), { type: "submit", class: "ag-main" });
   const several = wordButton("clone", "", { class: "ag-second", on: { click: () => submit(session.takes) } });
   const stop = wordButton("stop-circle", say("stop"), {
     class: "ag-second ag-stop-button",
@@ -147,7 +147,7 @@ function createFields(say, changed) {
   const inputs = Object.fromEntries(
     FIELDS.map((name) => [
       name,
-      el("input", { type: "text", list: `ag-list-${name}`, autocomplete: "off", on: { input: changed, focus: () => mark() } }),
+      el("input", { name, list: `ag-list-${name}`, autocomplete: "off", on: { input: changed, focus: () => mark() } }),
     ]),
   );
   const put = (name, value) => {
@@ -155,21 +155,8 @@ function createFields(say, changed) {
     changed();
   };
   const lists = Object.fromEntries(FIELDS.map((name) => [name, el("datalist", { id: `ag-list-${name}` })]));
-  const rows = FIELDS.map((name) =>
-    el(
-      "label",
-      { class: `ag-field ag-field-${name}` },
-      el("span", { text: say(LABELS[name]) }),
-      inputs[name],
-      lists[name],
-    ),
-  );
-  const element = el(
-    "details",
-    { class: "ag-fold", name: "ag-fold" },
-    el("summary", {}, el("i", { class: "pi pi-list", "aria-hidden": "true" }), say("fields")),
-    el("div", { class: "ag-grid-fields" }, ...rows),
-  );
+  const rows = FIELDS.map((name) => field(say(LABELS[name]), inputs[name], lists[name]));
+  const element = fold("list", say("fields"), el("div", { class: "ag-grid-fields" }, ...rows));
   let words = {};
 
   function suggest(now) {
@@ -220,28 +207,17 @@ function createSettings(say, changed) {
     "aria-label": say("motionValue"),
     hidden: true,
   });
-  const motion = el(
-    "select",
-    {
-      name: "motion",
-    },
-    ...options,
-  );
+  const motion = el("select", { name: "motion" }, ...options);
   const seed = el("input", { type: "number", name: "seed", min: 0, max: Number.MAX_SAFE_INTEGER, step: 1, value: 0 });
   const steps = el("input", { type: "text", value: 0, title: say("stepsHelp"), name: "steps" }); // a number, or timesteps
   const grid = el(
     "div",
     { class: "ag-settings" },
-    el("label", { class: "ag-field ag-field-whole" }, el("span", { text: say("motion"), title: say("motionOfShot") }), motion, value),
-    el("label", { class: "ag-field" }, el("span", { text: say("seed") }), seed),
-    el("label", { class: "ag-field" }, el("span", { text: say("steps") }), steps),
+    set(field(say("motion"), motion, value), { title: say("motionOfShot") }),
+    field(say("seed"), seed),
+    field(say("steps"), steps),
   );
-  const element = el(
-    "details",
-    { class: "ag-fold", name: "ag-fold", on: { input: () => settingChanged() } },
-    el("summary", {}, el("i", { class: "pi pi-sliders-h", "aria-hidden": "true" }), say("settings")),
-    grid,
-  );
+  const element = fold("sliders-h", say("settings"), grid, { input: () => settingChanged() });
   const number = (input, otherwise) =>
     input.value !== "" && Number.isFinite(Number(input.value)) ? Number(input.value) : otherwise;
   const count = (input) => Math.max(0, Math.trunc(number(input, 0)));
@@ -271,31 +247,23 @@ function createSettings(say, changed) {
 }
 
 function createStatus(say, act) {
-  const words = el("span", { class: "ag-status-words" });
-  const fill = el("span", { class: "ag-fill" });
-  const bar = el("span", { class: "ag-bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100 }, fill);
-  const doing = el("div", { class: "ag-doing", hidden: true }, words, bar);
+  const doing = createProgress();
   const alert = el("p", { class: "ag-alert", role: "alert", hidden: true });
   const notes = el("ul", { class: "ag-notes", role: "status", hidden: true });
   const message = el("p", { class: "ag-message", role: "status" });
-  const element = el("div", { class: "ag-status" }, alert, notes, message, doing);
+  const element = el("div", { class: "ag-status" }, alert, notes, message, doing.element);
 
   let asks = false;
   let timer = 0;
 
-  function fail(sentence) {
-    alert.hidden = !sentence;
-    if (alert.textContent !== sentence) alert.textContent = sentence;
-  }
-
   function askForWords(lacks) {
     asks = true;
-    fail(say(lacks));
+    showText(alert, say(lacks));
   }
 
   /** Remove the request for words when the player writes something. */
   function written() {
-    if (asks) fail("");
+    if (asks) showText(alert, "");
     asks = false;
   }
 
@@ -310,29 +278,16 @@ function createStatus(say, act) {
 
   function show(session, event) {
     const { job, take, done } = session.progress;
-    const uploading = !job && session.uploading; // of an export's sound
-    doing.hidden = !job && !uploading;
-    if (uploading) {
-      words.textContent = say("uploadingSound");
-      set(bar, { "aria-valuenow": null, "aria-label": words.textContent, class: "ag-bar ag-unknown" });
-      fill.style.width = "";
-    }
     if (job) {
       const about = { number: job.after + 1, value: job.value, max: job.max };
       const does = say(job.exported ? "exporting" : job.max ? "drawing" : job.running ? "playing" : "waiting", about);
       const count = session.sent > 1 ? say("takeOf", { number: take, count: session.sent }) : "";
-      words.textContent = count ? `${count} \u00b7 ${does}` : does;
-      set(bar, {
-        "aria-valuenow": done === null ? null : Math.round(done * 100),
-        "aria-label": words.textContent,
-        class: `ag-bar${done === null ? " ag-unknown" : ""}`,
-      });
-      fill.style.width = done === null ? "" : `${Math.round(done * 100)}%`;
-    }
+      doing.show(count ? `${count} \u00b7 ${does}` : does, done);
+    } else doing.show(session.uploading ? say("uploadingSound") : "", null);
     if (event === "stopped") showMessage(say("stopped"));
     else if (session.busy) showMessage("");
     asks = false;
-    fail(session.error);
+    showText(alert, session.error);
     notes.hidden = !session.notes.length;
     notes.replaceChildren(...session.notes.map((line) => el("li", { text: line })));
   }

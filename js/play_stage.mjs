@@ -1,7 +1,7 @@
 // The clip of the current turn, its takes, and the strip with all clips of the branch.
 
 import { clipButton } from "./clips.mjs";
-import { el, iconButton, set, wordButton } from "./dom.mjs";
+import { el, iconButton, set, showText, wordButton } from "./dom.mjs";
 import { instructionLines, writtenFor } from "./instruction.mjs";
 import { pathTo, takesOf, turnsAfter } from "./tree.mjs";
 
@@ -51,8 +51,8 @@ export function createStage(say, clips, more, move) {
     const coming = now.jobs.find((job) => !job.exported && !job.stay); // the turn that is drawn now
     if (!busy) showPreview(null);
     pause.hidden = !turn?.clip || turn.still;
-    draft.hidden = !turn?.clip || !turn.draft;
-    draft.textContent = draft.title = draft.hidden ? "" : say("draft", turn.draft);
+    showText(draft, turn?.clip && turn.draft ? say("draft", turn.draft) : "");
+    draft.title = draft.textContent;
     number.textContent = coming ? coming.after + 1 : turn ? here.number : "";
     number.hidden = !turn && !coming;
     set(element, { "data-coming": Boolean(coming) });

@@ -1,7 +1,7 @@
 // The Play tab: the list of stories, or the open story.
 
 import { createClips } from "./clips.mjs";
-import { el, iconButton, wordButton } from "./dom.mjs";
+import { el, field, iconButton, showText, wordButton } from "./dom.mjs";
 import { createExport } from "./export_dialog.mjs";
 import { createCard } from "./state_card.mjs";
 import { createOpeningChooser } from "./opening.mjs";
@@ -92,8 +92,8 @@ function createStart(say, session, page) {
   const form = el(
     "form",
     { class: "ag-new", on: { submit: begin, input: written } },
-    el("label", { class: "ag-field" }, el("span", { text: say("storyName") }), name),
-    el("label", { class: "ag-field" }, el("span", { text: say("world") }), world),
+    field(say("storyName"), name),
+    field(say("world"), world),
     opening.element,
     existing,
     go,
@@ -136,8 +136,7 @@ function createStart(say, session, page) {
   function show({ stories, worlds, absent, uploading, error: sentence }) {
     go.disabled = uploading;
     go.lastChild.textContent = say(uploading ? "uploading" : "begin");
-    error.hidden = !sentence;
-    error.textContent = sentence;
+    showText(error, sentence);
     const chosen = world.value;
     const called = (value) => (absent.includes(value) ? say("notInstalled", { world: value }) : value);
     world.replaceChildren(...worlds.map((value) => el("option", { value, text: called(value) })));

@@ -2,7 +2,7 @@
 // of the game so far.
 
 import { drawHistory } from "./history_chart.mjs";
-import { el, set } from "./dom.mjs";
+import { el, set, showText } from "./dom.mjs";
 import { instructionLines } from "./instruction.mjs";
 import { describeState, labelOf, readState, rememberedWords, SCOPES, signed } from "./state.mjs";
 
@@ -48,13 +48,11 @@ export function createCard(say, { withText = true, withUnknown = false } = {}) {
       rows.replaceChildren(...shown);
     }
     for (const { name } of state.gauges) gauges[name].show(state.stats[name], state.changes[name]);
-    const turns = rememberedWords(state, say);
-    remembered.hidden = !turns;
-    remembered.textContent = remembered.title = turns;
-    course.replaceChildren(drawHistory(state.course, state.gauges, say));
+    showText(remembered, rememberedWords(state, say));
     const list = withUnknown ? state.unknownWords.join(", ") : "";
-    unknown.hidden = !list;
-    unknown.textContent = unknown.title = list && say("unknownWords", { words: list });
+    showText(unknown, list && say("unknownWords", { words: list }));
+    for (const line of [remembered, unknown]) line.title = line.textContent;
+    course.replaceChildren(drawHistory(state.course, state.gauges, say));
   }
 
   return { element, show, extraLines: () => [remembered, unknown].filter((line) => !line.hidden).length };

@@ -3,14 +3,13 @@
 const KEY = "animegamer.play";
 const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
 const isText = (value) => typeof value === "string";
-const listOf = (is) => (value) => Array.isArray(value) && value.every(is);
 // What may be kept. Other pages of this address, and older versions of this one, may have written anything.
 const KINDS = {
   story: isText,
   world: isText,
   branch: isText,
   number: Number.isInteger,
-  jobs: listOf((job) => isObject(job) && isText(job.id)),
+  jobs: (value) => Array.isArray(value) && value.every((job) => isObject(job) && isText(job.id)),
   settings: isObject,
   opening: (value) => isObject(value) && isText(value.name) && isText(value.text ?? ""),
 };

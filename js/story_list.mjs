@@ -1,6 +1,6 @@
 // The list of saved stories: search, thumbnails, rename, duplicate, delete and take back.
 
-import { el, iconButton, wordButton } from "./dom.mjs";
+import { el, iconButton, showText, wordButton } from "./dom.mjs";
 import { viewPath } from "./prompt.mjs";
 
 const PATH = "/animegamer/stories";
@@ -119,12 +119,11 @@ export function createStoryList(say, session, page) {
   async function act(values) {
     try {
       const answer = await page.post(PATH, values);
-      alert.hidden = true;
+      showText(alert, "");
       await session.close();
       return answer;
     } catch (error) {
-      alert.textContent = error.message;
-      alert.hidden = false;
+      showText(alert, error.message);
       return null;
     }
   }

@@ -209,7 +209,7 @@ const STYLE = `
 .ag-settings .ag-field > span::first-letter { text-transform: uppercase; }
 .ag-settings :is(input, select) { height: 30px; padding: 4px 6px; }
 .ag-settings select ~ input { flex: 0 0 64px; }
-.ag-field-character, .ag-field-whole { grid-column: 1 / -1; }
+.ag-grid-fields > :first-child, .ag-settings > :first-child { grid-column: 1 / -1; }
 .ag-text { resize: none; min-height: 56px; max-height: 180px; field-sizing: content; display: block; }
 .ag-checked { display: grid; }
 .ag-checked > * { grid-area: 1 / 1; }
@@ -254,9 +254,9 @@ const STYLE = `
 .ag-training-top { display: flex; gap: 12px; align-items: center; flex: none; }
 .ag-training select { font: inherit; color: var(--ag-ink); background: var(--ag-card); border: 1px solid var(--ag-edge); border-radius: 8px; padding: 4px 8px; height: 30px; max-width: 40%; }
 .ag-training select option { color: var(--ag-ink); background: var(--ag-paper); }
-.ag-training-words { font-variant-numeric: tabular-nums; }
-.ag-training-top .ag-bar { flex: 1; min-width: 60px; display: block; border-radius: 3px; background: var(--ag-track); overflow: hidden; }
-.ag-training-top .ag-fill { display: block; height: 100%; background: var(--ag-motion); transition: width .3s; }
+.ag-training .ag-doing { flex: 1; flex-direction: row; align-items: center; gap: 12px; font-variant-numeric: tabular-nums; }
+.ag-training .ag-status-words { font-size: inherit; color: inherit; }
+.ag-training .ag-bar { flex: 1; min-width: 60px; } .ag-training .ag-unknown { display: none; }
 .ag-training-parts { flex: 1; min-height: 0; display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); grid-template-rows: minmax(0, 1fr); gap: 16px; }
 .ag-training-parts > * { min-width: 0; min-height: 0; }
 .ag-training-curve { display: flex; flex-direction: column; gap: 4px; }

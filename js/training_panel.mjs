@@ -1,6 +1,6 @@
 // The panel Training: progress, loss curve, log and shots of a run, below the canvas.
 
-import { el, iconButton, set, svg } from "./dom.mjs";
+import { createProgress, el, iconButton, set, showText, svg } from "./dom.mjs";
 import { viewPath } from "./prompt.mjs";
 import { logLine, lossPoints, lossRange, timeWords } from "./training_watch.mjs";
 
@@ -10,23 +10,20 @@ const LOSSES = { loss: "trainingLoss", held_out_loss: "heldOutLoss" };
 /** The panel for a TrainingWatch; `address(path)` is the full URL of a server path. */
 export function createTrainingPanel(watch, say, address) {
   const choice = el("select", { "aria-label": say("trainingRun"), on: { change: () => watch.choose(JSON.parse(choice.value)) } });
-  const words = el("span", { class: "ag-training-words", role: "status" });
-  const fill = el("span", { class: "ag-fill" });
-  const bar = el("span", { class: "ag-bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100 }, fill);
+  const progress = createProgress();
   const alert = el("p", { class: "ag-alert", role: "alert", hidden: true });
   const none = el("p", { class: "ag-empty", text: say("noTraining") });
   const curve = el("section", { class: "ag-training-curve", "aria-label": say("lossCurve") });
   const log = el("ol", { class: "ag-training-log", tabindex: 0, "aria-label": say("trainingLog") });
   const sheets = createSheets(say, address);
   const parts = el("div", { class: "ag-training-parts" }, curve, log, sheets.element);
-  const top = el("header", { class: "ag-training-top" }, choice, words, bar);
+  const top = el("header", { class: "ag-training-top" }, choice, set(progress.element, { role: "status" }));
   const element = el("div", { class: "ag ag-training" }, top, alert, none, parts);
   let drawn = "";
 
   function show() {
     const { runs, log: lines = [], ...found } = watch.found;
-    alert.hidden = !watch.error;
-    alert.textContent = watch.error;
+    showText(alert, watch.error);
     none.hidden = Boolean(found.run);
     top.hidden = parts.hidden = !found.run;
     const text = JSON.stringify(watch.found);
@@ -44,10 +41,8 @@ export function createTrainingPanel(watch, say, address) {
     const about = { step, steps: steps ?? step, number, stages };
     const state = say(active ? (stages > 1 ? "trainingStage" : "trainingNow") : ended ? "trainingEnded" : "trainingStopped", about);
     const speed = pace ? say("secondsAStep", { seconds: Number(pace.toPrecision(2)) }) : "";
-    words.textContent = [state, speed, left ? say("timeLeft", { time: timeWords(left) }) : ""].filter(Boolean).join(" \u00b7 ");
-    bar.hidden = done === null;
-    set(bar, { "aria-valuenow": done, "aria-label": words.textContent });
-    fill.style.width = `${done ?? 0}%`;
+    const rest = left ? say("timeLeft", { time: timeWords(left) }) : "";
+    progress.show([state, speed, rest].filter(Boolean).join(" \u00b7 "), done);
   }
 
   show();

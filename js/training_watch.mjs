@@ -10,12 +10,12 @@ export class TrainingWatch {
   }
 
   /** The step that the shown run has reached, and of how many: {step, steps, pace, left, done}; `pace` in seconds,
-   * `left` in seconds and `done` in percent of all stages that its node trains; null if unknown. */
+   * `left` in seconds and `done` as a part of 1 of all stages that its node trains; null if unknown. */
   get progress() {
     const { curve = [], steps = null, active, before = 0, of = steps, left = null } = this.found;
     const step = curve.at(-1)?.step ?? 0;
     const pace = active ? paceOf(this.found.log) : null;
-    const done = of ? Math.round((100 * (before + step)) / of) : null;
+    const done = of ? (before + step) / of : null;
     return { step, steps, pace, left, done };
   }
 

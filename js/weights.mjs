@@ -1,6 +1,6 @@
 // The dialog that downloads weights: what is missing, its size, the licences to accept, and the progress.
 
-import { el, set, wordButton } from "./dom.mjs";
+import { createDialog, createProgress, el, set, showText, wordButton } from "./dom.mjs";
 
 const link = (href) =>
   el("li", {}, el("a", { class: "ag-link", href, text: href, target: "_blank", rel: "noopener noreferrer" }));
@@ -19,17 +19,13 @@ export function createWeights(job, say, installed) {
   const command = el("code", { class: "ag-command" });
   const otherwise = el("span");
   const alert = el("p", { class: "ag-alert", role: "alert", hidden: true });
-  const fill = el("span", { class: "ag-fill" });
-  const bar = el("span", { class: "ag-bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100 }, fill);
-  const words = el("span", { class: "ag-status-words" });
-  const doing = el("div", { class: "ag-doing", hidden: true }, words, bar);
+  const doing = createProgress();
   const get = wordButton("download", say("download"), { class: "ag-main", on: { click: () => job.start() } });
   const stop = wordButton("stop-circle", say("stop"), { class: "ag-second", hidden: true, on: { click: () => job.stop() } });
-  const close = wordButton("times", say("closeDialog"), { class: "ag-second", on: { click: () => element.close() } });
-  const element = el(
-    "dialog",
-    { class: "ag ag-play ag-dialog ag-weights", "aria-label": say("getWeights"), on: { keydown: closeOnEscape, close: () => element.remove() } },
-    el("h2", { text: say("getWeights") }),
+  const close = wordButton("times", say("closeDialog"), { class: "ag-second", on: { click: () => dialog.element.close() } });
+  const dialog = createDialog(
+    say("getWeights"),
+    "ag-weights",
     which,
     towersLine,
     facts,
@@ -37,15 +33,9 @@ export function createWeights(job, say, installed) {
     sources,
     limits,
     el("p", { class: "ag-faint" }, otherwise, command),
-    el("div", { class: "ag-foot" }, acceptLine, alert, doing, el("div", { class: "ag-buttons" }, get, stop, close)),
+    el("div", { class: "ag-foot" }, acceptLine, alert, doing.element, el("div", { class: "ag-buttons" }, get, stop, close)),
   );
   let told = false;
-
-  /** Newer pages keep Escape for themselves. */
-  function closeOnEscape(event) {
-    event.stopPropagation();
-    if (event.key === "Escape") element.close();
-  }
 
   function ask(weights = which.value) {
     accept.checked = false; // of other weights there are other licences
@@ -54,19 +44,16 @@ export function createWeights(job, say, installed) {
 
   /** Open the dialog for these weights; for a name that cannot be downloaded, for the first that can. */
   async function open(weights) {
-    if (!element.isConnected) document.body.append(element);
-    if (!element.open) element.showModal();
+    dialog.open();
     await ask(weights === "base models" || weights === "sosuke" ? weights : "qiqi");
   }
 
   function show() {
     const { offer, busy, error } = job;
     const asking = Boolean(job.asking);
-    set(element, { "aria-busy": asking ? "true" : null });
-    alert.hidden = !error;
-    alert.textContent = error;
-    doing.hidden = !busy;
-    if (busy) showProgress();
+    set(dialog.element, { "aria-busy": asking ? "true" : null });
+    showText(alert, error);
+    showProgress();
     if (!offer) return void (get.disabled = true);
     if (!asking) {
       which.replaceChildren(...offer.choices.map((value) => el("option", { value, text: value })));
@@ -103,14 +90,10 @@ export function createWeights(job, say, installed) {
 
   function showProgress() {
     const { job: running, done } = job.progress;
-    const known = running.max > 1;
-    words.textContent = known
-      ? say("downloading", { value: running.value, max: running.max })
-      : say(running.running ? "checkingFiles" : "downloadWaits");
-    set(bar, { "aria-valuenow": known ? Math.round(done * 100) : null, "aria-label": words.textContent });
-    set(bar, { class: `ag-bar${known ? "" : " ag-unknown"}` });
-    fill.style.width = known ? `${Math.round(done * 100)}%` : "";
+    const known = running?.max > 1;
+    const does = known ? "downloading" : running?.running ? "checkingFiles" : "downloadWaits";
+    doing.show(running ? say(does, running) : "", known ? done : null);
   }
 
-  return { element, open, show };
+  return { open, show };
 }

@@ -1,6 +1,6 @@
 // What a world knows, as a list whose words can be clicked together to an instruction.
 
-import { el } from "./dom.mjs";
+import { el, fold } from "./dom.mjs";
 import { SCOPES } from "./state.mjs";
 
 const CARRIED = / with (?:a|the) (.+)$/;
@@ -48,12 +48,7 @@ export function toggleName(who, name, known) {
 /** `fields` has values() and put(name, value), which sets a field of the instruction. */
 export function createWordList(say, fields) {
   const list = el("div", { class: "ag-word-list" });
-  const element = el(
-    "details",
-    { class: "ag-fold ag-known", name: "ag-fold", on: { toggle: () => show(words) } },
-    el("summary", {}, el("i", { class: "pi pi-book", "aria-hidden": "true" }), say("knownWords")),
-    list,
-  );
+  const element = fold("book", say("knownWords"), list, { toggle: () => show(words) });
   let words = {};
 
   /** Show the words of a world, with those pressed that the fields have. */

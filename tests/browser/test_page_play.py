@@ -190,10 +190,10 @@ def test_fields_write_the_instruction_with_the_worlds_own_words(game):
     assert page.locator("#ag-list-character option[value=Miko]").count() == 1
     words = {"character": "Taro", "adverb": "gently", "motion": "read a book", "time": "night", "place": "library"}
     for name, word in words.items():
-        page.fill(f".ag-field-{name} input", word)
+        page.fill(f"input[name={name}]", word)
     assert page.input_value(".ag-text") == "Character: Taro; Motion: gently read a book; Background: night library."
     game.comfy.shot("play-fields-dark")
-    page.press(".ag-field-place input", "Enter")
+    page.press("input[name=place]", "Enter")
     game.wait_for_turn(1)
     assert page.locator(".ag-stage .ag-words span").all_inner_texts() == ["Taro", "gently read a book", "night library"]
     page.locator(".ag-fold summary").first.click()
@@ -228,7 +228,7 @@ def test_what_is_typed_is_checked_before_the_wait(game):
     assert known.locator(".ag-characters").evaluate("picture => picture.naturalWidth") == 1024, "who is who"
     known.locator(".ag-characters").scroll_into_view_if_needed()
     game.comfy.shot("play-words-dark")
-    page.locator(".ag-known summary").click()
+    page.locator(".ag-fold .pi-book").click()
     page.fill(".ag-text", "a" * 9000)
     notes.wait_for()
     assert "9000 letters" in notes.inner_text(), "what would be refused is said too"

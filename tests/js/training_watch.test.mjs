@@ -46,9 +46,9 @@ test("an error of the server is shown, and forgotten with the next answer", asyn
 test("pace comes from the last two lines of a run at work, the time left from the server", () => {
   const shown = watch({});
   shown.found = { runs: [], active: true, steps: 13, left: 20, curve: lines, log: lines };
-  assert.deepEqual(shown.progress, { step: 3, steps: 13, pace: 2, left: 20, done: 23 });
+  assert.deepEqual(shown.progress, { step: 3, steps: 13, pace: 2, left: 20, done: 3 / 13 });
   Object.assign(shown.found, { before: 13, of: 32 });
-  assert.equal(shown.progress.done, 50, "of all stages");
+  assert.equal(shown.progress.done, 0.5, "of all stages");
   shown.found = { ...shown.found, active: false, left: undefined };
   assert.deepEqual([shown.progress.pace, shown.progress.left], [null, null]);
   assert.equal(paceOf([lines[0]]), null);

@@ -2,7 +2,7 @@
 () => {
   const panel = document.querySelector(".ag-training");
   return (
-    panel.querySelector(".ag-training-words").innerText.startsWith("Training: step") &&
+    panel.querySelector(".ag-status-words").innerText.startsWith("Training: step") &&
     panel.querySelectorAll(".ag-training-log li").length > 0 &&
     panel.querySelector("polyline.ag-of-loss")?.getAttribute("points").includes(" ") &&
     panel.querySelector(".ag-training-shots img").naturalWidth > 0
