@@ -12,19 +12,25 @@ export function createClips(address, moving = !reducedMotion()) {
   const videos = new Map();
   const sources = new Map(); // the newest source of each video
   const pictures = new Map();
+  const inView = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) if (isIntersecting) target.src ||= target.dataset.src;
+  });
   let paused = !moving;
 
-  /** The video element for a place, created again only if the clip has changed. A `still` one plays only on hover. */
-  function video(place, clip, { words = null, still = false } = {}) {
+  /**
+   * The video element for a place, created again only if the clip has changed. A `still` one plays only on hover, a
+   * `lazy` one loads when it comes into view.
+   */
+  function video(place, clip, { words = null, still = false, lazy = false } = {}) {
     const source = address(viewPath(clip)) + (clip.at ? `#t=${clip.at}` : "");
     const key = `${place} ${ADDRESS.test(clip.filename) ? clip.filename : source}`;
     if (!videos.has(key)) {
       const element = el("video", {
-        src: source,
+        [lazy ? "data-src" : "src"]: source,
         muted: true,
         loop: true,
         playsinline: true,
-        preload: "auto",
+        preload: lazy ? "metadata" : "auto",
         disablepictureinpicture: true,
       });
       element.muted = true;
@@ -32,6 +38,7 @@ export function createClips(address, moving = !reducedMotion()) {
         const now = sources.get(key);
         if (now && element.getAttribute("src") !== now) element.src = now; // it was moved into its story
       });
+      if (lazy) inView.observe(element);
       videos.set(key, element);
     }
     sources.set(key, source);
@@ -60,6 +67,7 @@ export function createClips(address, moving = !reducedMotion()) {
   }
 
   function drop(key, element) {
+    inView.unobserve(element);
     element.pause();
     element.removeAttribute("src");
     element.load();
@@ -72,9 +80,13 @@ export function createClips(address, moving = !reducedMotion()) {
     for (const [key, element] of videos) drop(key, element);
   }
 
-  /** Play a clip on hover, unless the player has paused all clips. */
-  function point(element) {
-    if (!paused) start(element);
+  /** What plays a `still` clip under the pointer or with the focus: listeners for its button. */
+  function moves(element) {
+    const play = () => {
+      if (!paused || !reducedMotion()) start(element);
+    };
+    const pause = () => element.pause();
+    return { pointerenter: play, pointerleave: pause, focus: play, blur: pause };
   }
 
   function pause(wanted) {
@@ -85,7 +97,7 @@ export function createClips(address, moving = !reducedMotion()) {
     }
   }
 
-  return { video, picture, settle, pause, point, release, isPaused: () => paused };
+  return { video, picture, settle, pause, moves, release, isPaused: () => paused };
 }
 
 /** Whether the player wants nothing to move. */
@@ -106,15 +118,7 @@ export function clipButton(clips, place, at, { words, current, dim, still, act, 
     ? clips.video(`${place} ${at.key}`, at.turn.clip, { still })
     : el("span", { class: "ag-no-clip", text: instructionLines(at.turn.instruction)[0] });
   set(picture, { "aria-hidden": "true", tabindex: -1 });
-  const moves =
-    still && at.turn.clip
-      ? {
-          pointerenter: () => clips.point(picture),
-          pointerleave: () => picture.pause(),
-          focus: () => clips.point(picture),
-          blur: () => picture.pause(),
-        }
-      : {};
+  const moves = still && at.turn.clip ? clips.moves(picture) : {};
   const kind = `ag-clip${current ? " ag-current" : ""}${dim ? " ag-dim" : ""}`;
   return el(
     "button",

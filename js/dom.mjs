@@ -51,7 +51,7 @@ export function showText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** What goes on, with a bar: show(text, done), where `done` is a part of 1, or null if nobody knows. No text hides it. */
+/** What goes on, with a bar: show(text, done); `done` is a part of 1, or null if nobody knows. No text hides it. */
 export function createProgress() {
   const words = el("span", { class: "ag-status-words" });
   const fill = el("span", { class: "ag-fill" });

@@ -28,7 +28,8 @@ export function createExport(say, write) {
     field(say("music"), el("span", { class: "ag-opening-file" }, music, noMusic)),
   );
   const go = wordButton("download", say("exportNow"), { type: "submit", class: "ag-main" });
-  const close = wordButton("times", say("closeDialog"), { class: "ag-second", on: { click: () => dialog.element.close() } });
+  const closes = { click: () => dialog.element.close() };
+  const close = wordButton("times", say("closeDialog"), { class: "ag-second", on: closes });
   const form = el(
     "form",
     { class: "ag-export-form", on: { submit, change: fit } },

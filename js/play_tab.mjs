@@ -6,7 +6,7 @@ import { createExport } from "./export_dialog.mjs";
 import { createCard } from "./state_card.mjs";
 import { createOpeningChooser } from "./opening.mjs";
 import { createForm } from "./play_form.mjs";
-import { createStoryList } from "./story_list.mjs";
+import { createStoryList, freeName } from "./story_list.mjs";
 import { createMap } from "./play_map.mjs";
 import { createStage, createStrip, createTakes } from "./play_stage.mjs";
 import { viewPath } from "./prompt.mjs";
@@ -15,7 +15,7 @@ import { describeState, itemOfPath, readState } from "./state.mjs";
 import { pathTo } from "./tree.mjs";
 
 const FILE_WORDS = { mp4: "film", gif: "film", webp: "film", srt: "subtitleFile" }; // by suffix; others are pictures
-
+const NEW_GAME = "my-game";
 const BANNER_MS = 6000; // until ComfyUI has shown and removed what it says of an ended job
 
 /**
@@ -26,7 +26,7 @@ const BANNER_MS = 6000; // until ComfyUI has shown and removed what it says of a
  */
 export function createPlayTab(session, say, page) {
   const clips = createClips(page.address, page.clipsMove);
-  const start = createStart(say, session, page);
+  const start = createStart(say, session, clips, page);
   const game = createGame(say, session, clips, page);
   const live = el("div", { class: "ag-unseen", role: "status", "aria-live": "polite" });
   // ComfyUI says "Job completed" of every take and turn; who sees them here does not need it.
@@ -71,14 +71,14 @@ export function createPlayTab(session, say, page) {
   };
 }
 
-function createStart(say, session, page) {
-  const name = el("input", { type: "text", maxlength: 80, required: true, value: "my-game", spellcheck: "false" });
+function createStart(say, session, clips, page) {
+  const name = el("input", { type: "text", maxlength: 80, required: true, value: NEW_GAME, spellcheck: "false" });
   const world = el("select");
   const weights = wordButton("download", say("getWeights"), {
     class: "ag-second ag-get-weights",
     on: { click: () => page.getWeights(world.value) },
   });
-  const list = createStoryList(say, session, page);
+  const list = createStoryList(say, session, clips, page);
   const opening = createOpeningChooser(say, {
     check: (text, world) => session.check(`"${text}"`, 0, world), // it is played as it is
     read: async (chosen) => {
@@ -107,7 +107,7 @@ function createStart(say, session, page) {
     form,
     list.element,
   );
-  let offered = "my-game";
+  let offered = NEW_GAME;
 
   async function begin(event) {
     event.preventDefault();
@@ -141,17 +141,12 @@ function createStart(say, session, page) {
     const called = (value) => (absent.includes(value) ? say("notInstalled", { world: value }) : value);
     world.replaceChildren(...worlds.map((value) => el("option", { value, text: called(value) })));
     if (worlds.includes(chosen)) world.value = chosen;
-    if (name.value === offered) name.value = offered = freeName(stories);
+    if (name.value === offered) name.value = offered = freeName(NEW_GAME, stories, "-");
     existing.hidden ||= Boolean(sentence) || Boolean(session.story);
     list.show(stories);
   }
 
-  function release() {
-    opening.clear();
-    list.release();
-  }
-
-  return { element, show, focus: () => name.focus(), takeBack: list.takeBack, release };
+  return { element, show, focus: () => name.focus(), takeBack: list.takeBack, release: opening.clear };
 }
 
 function createGame(say, session, clips, page) {
@@ -262,11 +257,4 @@ function showFiles(place, files, say, page) {
       });
     }),
   );
-}
-
-function freeName(stories) {
-  const taken = new Set(stories.map((story) => story.name));
-  let name = "my-game";
-  for (let number = 2; taken.has(name); number += 1) name = `my-game-${number}`;
-  return name;
 }

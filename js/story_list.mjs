@@ -1,13 +1,12 @@
 // The list of saved stories: search, thumbnails, rename, duplicate, delete and take back.
 
-import { el, iconButton, showText, wordButton } from "./dom.mjs";
-import { viewPath } from "./prompt.mjs";
+import { el, iconButton, set, showText, wordButton } from "./dom.mjs";
 
 const PATH = "/animegamer/stories";
 const SEARCHED = 5; // with so many stories there is a field to search them
 
 /** The list: show(stories) draws it, takeBack() restores the story that was deleted last. `page`: see createPlayTab. */
-export function createStoryList(say, session, page) {
+export function createStoryList(say, session, clips, page) {
   const search = el("input", {
     type: "search",
     "aria-label": say("searchStories"),
@@ -18,7 +17,6 @@ export function createStoryList(say, session, page) {
   const removed = el("div", { role: "status" });
   const alert = el("p", { class: "ag-alert", role: "alert", hidden: true });
   const element = el("section", { class: "ag-library" }, el("h3", { text: say("goOn") }), search, alert, removed, list);
-  const thumbs = new Thumbnails(page.address);
   let stories = [];
 
   showTrash();
@@ -33,7 +31,7 @@ export function createStoryList(say, session, page) {
     const found = matching(stories, search.value);
     const none = el("li", { class: "ag-faint", text: say(stories.length ? "noMatch" : "noStories") });
     list.replaceChildren(...(found.length ? found.map(entry) : [none]));
-    thumbs.settle();
+    clips.settle();
   }
 
   function entry(story) {
@@ -41,17 +39,18 @@ export function createStoryList(say, session, page) {
     const turns = say(story.turns === 1 ? "oneTurn" : "turns", { count: story.turns });
     const facts = story.error ?? `${story.world} \u00b7 ${turns}`;
     const picture = story.clip
-      ? thumbs.of(story.name, story.clip)
-      : el("i", { class: "ag-thumb ag-blank pi pi-sparkles", "aria-hidden": "true" });
+      ? clips.video(`story ${story.name}`, story.clip, { still: true, lazy: true })
+      : el("i", { class: "ag-blank pi pi-sparkles" });
+    picture.classList.add("ag-thumb");
     const open = el(
       "button",
       {
         type: "button",
         class: "ag-story",
         "aria-label": `${say("openStory", values)}, ${facts}`,
-        on: { click: () => session.open(story.name), ...thumbs.moves(picture) },
+        on: { click: () => session.open(story.name), ...(story.clip ? clips.moves(picture) : {}) },
       },
-      picture,
+      set(picture, { "aria-hidden": "true", tabindex: -1 }),
       el("span", { class: "ag-story-name", text: story.name, title: story.name }),
       el("span", { class: "ag-faint", text: facts, title: facts }),
     );
@@ -87,7 +86,7 @@ export function createStoryList(say, session, page) {
   }
 
   async function duplicate(name) {
-    const to = freeCopy(say("copyOf", { story: name }), new Set(stories.map((story) => story.name)));
+    const to = freeName(say("copyOf", { story: name }), stories);
     if (await act({ do: "duplicate", name, to })) focus(to);
   }
 
@@ -135,7 +134,7 @@ export function createStoryList(say, session, page) {
     list.querySelectorAll(".ag-story")[at]?.focus();
   }
 
-  return { element, show, takeBack, release: () => thumbs.release() };
+  return { element, show, takeBack };
 }
 
 /** The stories whose name or world contains all words of a text. */
@@ -147,63 +146,9 @@ export function matching(stories, text) {
   });
 }
 
-/** A name that is not taken: the wanted one, or that with a number. */
-export function freeCopy(wanted, taken) {
+/** A name that no story has: the wanted one, or that with a number. */
+export function freeName(wanted, stories, between = " ") {
   let name = wanted;
-  for (let number = 2; taken.has(name); number += 1) name = `${wanted} ${number}`;
+  for (let number = 2; stories.some((story) => story.name === name); number += 1) name = `${wanted}${between}${number}`;
   return name;
-}
-
-/** Videos that load when they come into view and play under the pointer or with the focus. */
-class Thumbnails {
-  #videos = new Map();
-  #watch = new IntersectionObserver((entries) => {
-    for (const { target, isIntersecting } of entries) if (isIntersecting && !target.src) target.src = target.dataset.src;
-  });
-
-  constructor(address) {
-    this.address = address;
-  }
-
-  of(name, clip) {
-    const src = this.address(viewPath(clip));
-    if (this.#videos.get(name)?.dataset.src !== src) {
-      this.#drop(name);
-      const video = el("video", {
-        class: "ag-thumb", loop: true, playsinline: true, preload: "metadata", "aria-hidden": "true", tabindex: -1, "data-src": src,
-      });
-      video.muted = true;
-      this.#videos.set(name, video);
-      this.#watch.observe(video);
-    }
-    return this.#videos.get(name);
-  }
-
-  moves(video) {
-    if (!(video instanceof HTMLVideoElement)) return {};
-    const play = () => {
-      if (!matchMedia("(prefers-reduced-motion: reduce)").matches) video.play().catch(() => video.pause());
-    };
-    const pause = () => video.pause();
-    return { pointerenter: play, pointerleave: pause, focus: play, blur: pause };
-  }
-
-  /** Release the videos that are no longer shown; browsers have few decoders. */
-  settle() {
-    for (const [name, video] of this.#videos) if (!video.isConnected && video.src) this.#drop(name);
-  }
-
-  release() {
-    for (const name of [...this.#videos.keys()]) this.#drop(name);
-  }
-
-  #drop(name) {
-    const video = this.#videos.get(name);
-    if (!video) return;
-    this.#watch.unobserve(video);
-    video.pause();
-    video.removeAttribute("src");
-    video.load();
-    this.#videos.delete(name);
-  }
 }

@@ -254,8 +254,8 @@ const STYLE = `
 .ag-training-top { display: flex; gap: 12px; align-items: center; flex: none; }
 .ag-training select { font: inherit; color: var(--ag-ink); background: var(--ag-card); border: 1px solid var(--ag-edge); border-radius: 8px; padding: 4px 8px; height: 30px; max-width: 40%; }
 .ag-training select option { color: var(--ag-ink); background: var(--ag-paper); }
-.ag-training .ag-doing { flex: 1; flex-direction: row; align-items: center; gap: 12px; font-variant-numeric: tabular-nums; }
-.ag-training .ag-status-words { font-size: inherit; color: inherit; }
+.ag-training .ag-doing { flex: 1; flex-direction: row; align-items: center; gap: 12px; }
+.ag-training .ag-status-words { font-size: inherit; color: inherit; font-variant-numeric: tabular-nums; }
 .ag-training .ag-bar { flex: 1; min-width: 60px; } .ag-training .ag-unknown { display: none; }
 .ag-training-parts { flex: 1; min-height: 0; display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); grid-template-rows: minmax(0, 1fr); gap: 16px; }
 .ag-training-parts > * { min-width: 0; min-height: 0; }

@@ -1,10 +1,10 @@
 // The panel Training: progress, loss curve, log and shots of a run, below the canvas.
 
-import { createProgress, el, iconButton, set, showText, svg } from "./dom.mjs";
+import { createProgress, el, iconButton, set, showText } from "./dom.mjs";
+import { drawPlot } from "./plot.mjs";
 import { viewPath } from "./prompt.mjs";
-import { logLine, lossPoints, lossRange, timeWords } from "./training_watch.mjs";
+import { logLine, timeWords } from "./training_watch.mjs";
 
-const BOX = [400, 150]; // drawing units of the curve; it is stretched to its place, its strokes are not
 const LOSSES = { loss: "trainingLoss", held_out_loss: "heldOutLoss" };
 
 /** The panel for a TrainingWatch; `address(path)` is the full URL of a server path. */
@@ -57,28 +57,23 @@ function showRuns(choice, runs, { run, stage }) {
 
 /** The curve with its scale and its legend; the words are for screen readers. */
 function drawCurve(curve, say) {
-  const range = lossRange(curve);
-  if (!range) return [el("p", { class: "ag-faint", text: say("noLoss") })];
   const number = (value) => String(Number(value.toPrecision(3)));
-  const names = Object.keys(LOSSES).filter((name) => curve.some((line) => Number.isFinite(line[name])));
-  const plot = svg("svg", { class: "ag-lines", viewBox: `-2 -4 ${BOX[0] + 4} ${BOX[1] + 8}`, preserveAspectRatio: "none", "aria-hidden": "true" });
-  for (const y of [0, BOX[1] / 2, BOX[1]]) plot.append(svg("line", { class: "ag-grid", x1: 0, x2: BOX[0], y1: y, y2: y }));
-  for (const name of names) {
-    const corners = lossPoints(curve, name, range, BOX);
-    const points = (corners.length === 1 ? [corners[0], [corners[0][0] + 2, corners[0][1]]] : corners).map((at) => at.join(","));
-    plot.append(svg("polyline", { class: `ag-line ag-of-${name}`, points: points.join(" ") }));
-  }
-  const ends = names.map((name) => {
-    const values = curve.map((line) => line[name]).filter(Number.isFinite);
-    return `${say(LOSSES[name])} ${number(values[0])} \u2192 ${number(values.at(-1))}`;
+  const lines = Object.entries(LOSSES).flatMap(([name, title]) => {
+    const points = curve.filter((line) => Number.isFinite(line[name])).map((line) => [line.step, line[name]]);
+    return points.length ? [{ kind: `ag-of-${name}`, title, points }] : [];
   });
-  const label = ends.join(", ");
-  const legend = names.map((name, index) => el("span", { class: `ag-key ag-of-${name}`, text: ends[index] }));
-  const scale = [range[1], range[0]].map((value) => el("span", { text: number(value) }));
+  if (!lines.length) return [el("p", { class: "ag-faint", text: say("noLoss") })];
+  const losses = lines.flatMap(({ points }) => points.map(([, loss]) => loss));
+  const words = lines.map(({ title, points }) => {
+    const [first, last] = [points[0], points.at(-1)].map(([, loss]) => number(loss));
+    return `${say(title)} ${first} \u2192 ${last}`;
+  });
+  const plot = drawPlot(lines, [Math.min(...losses), Math.max(...losses)], number);
+  const legend = lines.map(({ kind }, index) => el("span", { class: `ag-key ${kind}`, text: words[index] }));
   const steps = [curve[0].step, curve.at(-1).step].map((step) => el("span", { text: say("trainedStep", { step }) }));
   return [
     el("div", { class: "ag-legend" }, ...legend),
-    el("div", { class: "ag-plot", role: "img", "aria-label": label }, plot, el("div", { class: "ag-scale", "aria-hidden": "true" }, ...scale)),
+    set(plot, { role: "img", "aria-label": words.join(", ") }),
     el("div", { class: "ag-training-steps ag-faint", "aria-hidden": "true" }, ...steps),
   ];
 }

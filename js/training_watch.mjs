@@ -66,23 +66,6 @@ export function logLine({ step, ...values }, say) {
   return [say("trainedStep", { step }), ...shown.map(([name, value]) => `${name} ${Number(value.toPrecision(4))}`)].join("  ");
 }
 
-/** Corners [x, y] of one loss in a box of this size, where `range` is [lowest, highest] of all losses. */
-export function lossPoints(curve, name, [low, high], [width, height]) {
-  const points = curve.filter((line) => Number.isFinite(line[name]));
-  const [from, to] = [curve[0]?.step ?? 0, curve.at(-1)?.step ?? 1];
-  const round = (value) => Math.round(value * 10) / 10;
-  return points.map((line) => [
-    round(((line.step - from) / Math.max(1, to - from)) * width),
-    round(height - ((line[name] - low) / (high - low || 1)) * height),
-  ]);
-}
-
-/** [lowest, highest] of all losses of a curve, or null without any. */
-export function lossRange(curve) {
-  const values = curve.flatMap((line) => [line.loss, line.held_out_loss]).filter(Number.isFinite);
-  return values.length ? [Math.min(...values), Math.max(...values)] : null;
-}
-
 /** A time in words: 45 s, 12 min, 3 h 05 min. */
 export function timeWords(seconds) {
   if (seconds < 90) return `${Math.round(seconds)} s`;

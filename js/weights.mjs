@@ -22,7 +22,9 @@ export function createWeights(job, say, installed) {
   const doing = createProgress();
   const get = wordButton("download", say("download"), { class: "ag-main", on: { click: () => job.start() } });
   const stop = wordButton("stop-circle", say("stop"), { class: "ag-second", hidden: true, on: { click: () => job.stop() } });
-  const close = wordButton("times", say("closeDialog"), { class: "ag-second", on: { click: () => dialog.element.close() } });
+  const closes = { click: () => dialog.element.close() };
+  const close = wordButton("times", say("closeDialog"), { class: "ag-second", on: closes });
+  const buttons = el("div", { class: "ag-buttons" }, get, stop, close);
   const dialog = createDialog(
     say("getWeights"),
     "ag-weights",
@@ -33,7 +35,7 @@ export function createWeights(job, say, installed) {
     sources,
     limits,
     el("p", { class: "ag-faint" }, otherwise, command),
-    el("div", { class: "ag-foot" }, acceptLine, alert, doing.element, el("div", { class: "ag-buttons" }, get, stop, close)),
+    el("div", { class: "ag-foot" }, acceptLine, alert, doing.element, buttons),
   );
   let told = false;
 

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { chartRange, describeHistory, linePoints, motionBars } from "../../js/history_chart.mjs";
+import { describeHistory, motionBars } from "../../js/history_chart.mjs";
 import { composeInstruction, instructionLines, oneLine, readFields } from "../../js/instruction.mjs";
 import { addColours } from "../../js/link_colours.mjs";
 import { readNotes } from "../../js/node_card.mjs";
+import { cornersOf } from "../../js/plot.mjs";
 import { errorSentence, graphPrompt, takeSeeds, turnPrompt, viewPath } from "../../js/prompt.mjs";
 import { createSettings } from "../../js/settings.mjs";
 import { createStorage } from "../../js/storage.mjs";
@@ -82,10 +83,14 @@ test("the item of a path is the last turn with the course of all", () => {
   assert.deepEqual(item.course.map((point) => [point.turn, point.motion]), [[1, 2], [2, 2], [3, 2]]);
 });
 
-test("the course: high stats are high, one turn is still a line", () => {
+test("high values are high; a single one is still a line, also where all are the same", () => {
+  assert.deepEqual(cornersOf([[1, 100], [2, 0]], [1, 2], [0, 100]), [[0, 0], [400, 100]]);
+  assert.deepEqual(cornersOf([[3, 5]], [1, 3], [1, 5]), [[400, 0], [402, 0]]);
+  assert.deepEqual(cornersOf([[5, 1]], [5, 5], [1, 1]), [[0, 100], [2, 100]]);
+});
+
+test("the course: motion as bars, and as words the first and the last stats", () => {
   const course = [{ turn: 1, stamina: 100, motion: 5 }, { turn: 2, stamina: 0, motion: 0 }];
-  assert.deepEqual(linePoints(course, "stamina", [0, 100], 10, 20), [[0, 0], [10, 20]]);
-  assert.equal(linePoints(course.slice(0, 1), "stamina", [0, 100], 10, 20).length, 2);
   assert.deepEqual(motionBars(course, 10, 10).map(([, y, , height]) => [y, height]), [[0, 10], [10, 0]]);
   assert.equal(describeHistory([], [], say), "");
   assert.match(describeHistory(course, [{ name: "stamina" }], say), /^Stats, turns 1 to 2: stamina 100 \u2192 0/);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { freeCopy, matching } from "../../js/story_list.mjs";
+import { freeName, matching } from "../../js/story_list.mjs";
 
 const STORIES = [{ name: "Forest walk", world: "toybox" }, { name: "Forest picnic", world: "qiqi" }, { name: "\u68ee\u306e\u65c5", world: "toybox" }];
 
@@ -13,6 +13,6 @@ test("stories are found by all words of a search, in any order and case", () => 
 });
 
 test("a copy gets a name that is not taken", () => {
-  assert.equal(freeCopy("a copy", new Set(["a"])), "a copy");
-  assert.equal(freeCopy("a copy", new Set(["a copy", "a copy 2"])), "a copy 3");
+  const free = (...names) => freeName("a copy", names.map((name) => ({ name })));
+  assert.deepEqual([free("a"), free("a copy", "a copy 2")], ["a copy", "a copy 3"]);
 });

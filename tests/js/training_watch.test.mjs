@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { logLine, lossPoints, lossRange, paceOf, timeWords, TrainingWatch } from "../../js/training_watch.mjs";
+import { logLine, paceOf, timeWords, TrainingWatch } from "../../js/training_watch.mjs";
 import { translator } from "../../js/translations.mjs";
 
 const say = translator("en");
@@ -56,14 +56,6 @@ test("pace comes from the last two lines of a run at work, the time left from th
 
 test("a log line has its step first, four digits, and no seconds", () => {
   assert.equal(logLine(lines[1], say), "step 3  loss 1  held_out_loss 3  lr 0.001235");
-});
-
-test("losses share one scale; a curve without numbers has none", () => {
-  assert.deepEqual(lossRange(lines), [1, 3]);
-  assert.equal(lossRange([{ step: 1 }]), null);
-  assert.deepEqual(lossPoints(lines, "loss", [1, 3], [100, 50]), [[0, 25], [100, 50]]);
-  assert.deepEqual(lossPoints(lines, "held_out_loss", [1, 3], [100, 50]), [[100, 0]]);
-  assert.deepEqual(lossPoints([{ step: 5, loss: 1 }], "loss", [1, 1], [100, 50]), [[0, 50]]);
 });
 
 test("times are words", () => {
