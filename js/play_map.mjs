@@ -77,21 +77,10 @@ export function createMap(say, goTo) {
   }
 
   function walk(event, at) {
-    const next = at === shown.root ? fromStart(event.key) : neighbour(shown.root, at, event.key, shown.branch);
-    const target = next === at && event.key === "ArrowLeft" ? shown.root : next;
     if (!event.key.startsWith("Arrow") && !["Home", "End"].includes(event.key)) return;
     event.preventDefault();
     const all = [shown.root, ...allTurns(shown.root)];
-    stops.children[all.indexOf(target)]?.focus();
-  }
-
-  function fromStart(key) {
-    const first = shown.root.children.find((child) => child.branches.includes(shown.branch)) ?? shown.root.children[0];
-    return first && key !== "ArrowLeft"
-      ? key === "End"
-        ? neighbour(shown.root, first, key, shown.branch)
-        : first
-      : shown.root;
+    stops.children[all.indexOf(neighbour(shown.root, at, event.key, shown.branch))].focus();
   }
 
   return { element, show };

@@ -328,7 +328,7 @@ export class PlaySession extends Jobs {
     return false;
   }
 
-  /** The {name, subfolder} of an uploaded file, with the other values; undefined if it was stopped or left meanwhile. */
+  /** The {name, subfolder} of an uploaded file, with the other values; undefined if stopped or left meanwhile. */
   async #upload({ file, ...values }) {
     const mine = (this.#uploading = {});
     this.changed();

@@ -23,7 +23,7 @@ const STYLE = `
 .ag-unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
 .ag-faint { color: var(--ag-faint); }
 
-.ag-card { display: flex; flex-direction: column; gap: 8px; }
+.ag-card, .ag-existing, .ag-takes, .ag-branches { display: flex; flex-direction: column; gap: 8px; }
 .ag-in-node { background: var(--ag-card); border: 1px solid var(--ag-edge); border-radius: 10px; padding: 12px; overflow: hidden; width: 100%; height: 100%; }
 .ag .ag-empty { margin: auto; color: var(--ag-faint); text-align: center; }
 .ag-body { display: flex; flex-direction: column; gap: 12px; min-width: 0; }
@@ -33,7 +33,7 @@ const STYLE = `
   color: var(--ag-paper); background: var(--ag-ink); font-variant-numeric: tabular-nums; }
 .ag-words { display: flex; flex-direction: column; min-width: 0; flex: 1; color: var(--ag-faint); font-size: 12px; overflow-wrap: anywhere; }
 .ag-typed { margin: 0; color: var(--ag-faint); font-size: 11px; overflow-wrap: anywhere; }
-.ag-typed:empty { display: none; }
+.ag-typed:empty, .ag-message:empty { display: none; }
 .ag-words span { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .ag-stage .ag-words span:not(:only-child) { display: -webkit-box; -webkit-box-orient: vertical; -webkit-line-clamp: 2; white-space: normal; }
 .ag-words span:first-child { color: var(--ag-ink); font-size: 14px; font-weight: 600; line-height: 26px; }
@@ -73,7 +73,7 @@ const STYLE = `
 .ag-play button { cursor: pointer; border: 0; background: none; padding: 0; border-radius: 8px; }
 .ag-play button:disabled { opacity: .45; cursor: default; }
 .ag-play input, .ag-play select, .ag-play textarea { width: 100%; min-width: 0; background: color-mix(in srgb, var(--ag-ink) 5%, var(--ag-paper)); border: 1px solid var(--ag-edge); border-radius: 8px; padding: 7px 10px; }
-.ag-play select option { color: var(--ag-ink); background: var(--ag-paper); }
+:is(.ag-play, .ag-training) select option { color: var(--ag-ink); background: var(--ag-paper); }
 .ag-play input, .ag-play select { height: 34px; }
 .ag-play ::placeholder { color: var(--ag-faint); opacity: 1; }
 .ag-play :is(input, select, textarea):focus-visible { outline-offset: 0; }
@@ -90,7 +90,7 @@ const STYLE = `
 .ag-start { display: flex; flex-direction: column; gap: 18px; padding: 20px 16px; overflow: auto; }
 .ag-start h2 { font-size: 20px; line-height: 1.3; margin-bottom: 4px; }
 .ag-new { display: flex; flex-direction: column; gap: 12px; padding: 14px; border: 1px solid var(--ag-edge); border-radius: 12px; background: var(--ag-card); }
-.ag-field { display: flex; flex-direction: column; gap: 4px; min-width: 0; }
+.ag-field, .ag-training-curve { display: flex; flex-direction: column; gap: 4px; min-width: 0; }
 .ag-field > span { font-size: 12px; color: var(--ag-faint); }
 .ag-opening, .ag-opening-more { display: flex; flex-direction: column; gap: 12px; }
 .ag-opening-file { display: flex; gap: 6px; align-items: center; }
@@ -98,13 +98,12 @@ const STYLE = `
 .ag-opening-file input::file-selector-button { font: inherit; color: inherit; margin-inline-end: 8px; padding: 4px 10px; border: 0; border-radius: 6px; cursor: pointer; background: color-mix(in srgb, var(--ag-ink) 12%, transparent); }
 .ag-opening-look { display: flex; gap: 6px; }
 .ag-opening-look > * { min-width: 0; display: block; width: 100%; max-height: 200px; object-fit: contain; border-radius: 8px; background: #000; }
-.ag-stories { display: flex; flex-direction: column; gap: 6px; margin-top: -8px !important; }
+.ag-stories { display: flex; flex-direction: column; gap: 6px; }
 .ag-story { width: 100%; display: grid; grid-template-columns: 1fr auto; gap: 0 8px; align-items: center; text-align: start; padding: 10px 12px !important; background: var(--ag-card) !important; border: 1px solid var(--ag-edge) !important; }
 .ag-story:hover { background: color-mix(in srgb, var(--ag-ink) 9%, var(--ag-paper)) !important; }
 .ag-story span { grid-column: 1; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; font-size: 12px; }
 .ag-story .ag-story-name { font-weight: 600; font-size: 14px; }
 .ag-library { display: flex; flex-direction: column; gap: 10px; container-type: inline-size; }
-.ag-library .ag-stories { margin-top: 0 !important; }
 .ag-library > [role=status]:empty { margin-top: -10px; }
 .ag-library li { display: flex; gap: 4px; align-items: center; }
 .ag-library .ag-story { flex: 1; min-width: 0; grid-template-columns: 72px 1fr; padding: 6px 12px 6px 6px !important; }
@@ -149,7 +148,6 @@ const STYLE = `
 .ag-pause { position: absolute; inset-inline-end: 8px; bottom: 8px; background: rgb(0 0 0 / .5) !important; color: #fff !important; opacity: .6; transition: opacity .2s; }
 .ag-frame:hover .ag-pause, .ag-pause:focus-visible { opacity: 1; }
 .ag-stage[data-coming] .ag-screen { opacity: .45; } .ag-stage[data-coming] .ag-draft { display: none; }
-.ag-takes { display: flex; flex-direction: column; gap: 8px; }
 .ag-clips { display: flex; gap: 6px; }
 .ag-clips.ag-three { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); }
 .ag-line-strip { overflow: auto hidden; padding: 3px; margin: -3px; scrollbar-width: thin; }
@@ -165,7 +163,6 @@ const STYLE = `
 .ag-play > .ag-game .ag-card { padding: 12px; border: 1px solid var(--ag-edge); border-radius: 12px; background: var(--ag-card); }
 .ag-files { display: flex; flex-wrap: wrap; gap: 6px 14px; }
 .ag-link { color: inherit; font-weight: 600; text-underline-offset: 3px; border-radius: 4px; }
-.ag-branches { display: flex; flex-direction: column; gap: 8px; }
 .ag-map { position: relative; overflow: auto; max-height: 190px; border: 1px solid var(--ag-edge); border-radius: 12px; background: var(--ag-card); scrollbar-width: thin; }
 .ag-rails { display: block; }
 .ag-rails path { fill: none; stroke: color-mix(in srgb, var(--ag-ink) 24%, var(--ag-paper)); stroke-width: 2px; }
@@ -180,17 +177,14 @@ const STYLE = `
 
 .ag-form { display: flex; flex-direction: column; gap: 8px; padding: 10px 12px 12px; border-top: 1px solid var(--ag-edge); background: var(--ag-paper); max-height: 70%; overflow: auto; scrollbar-width: thin; }
 .ag-form > * { flex: none; }
-.ag-status, .ag-doing { display: flex; flex-direction: column; gap: 6px; }
+.ag-status, .ag-doing, .ag-suggestions, .ag-proposals, .ag-training-shots { display: flex; flex-direction: column; gap: 6px; }
 .ag-status:not(:has(> :not([hidden], :empty))) { display: none; }
-.ag-message { font-size: 12px; color: var(--ag-faint); }
-.ag-message:empty { display: none; }
-.ag-status-words { font-size: 12px; color: var(--ag-faint); }
+.ag-message, .ag-status-words { font-size: 12px; color: var(--ag-faint); }
 .ag-bar { height: 6px; --ag-own: var(--ag-motion); }
 /* Without a GPU any animation, also one in steps, costs 0.1 of a core or more: 60 frames a second of the whole page. */
 .ag-bar .ag-fill { transition: none; }
 .ag-bar.ag-unknown .ag-fill { width: 30%; opacity: .5; }
 .ag-alert { padding: 8px 10px !important; border-radius: 8px; background: color-mix(in srgb, var(--ag-loss) 18%, transparent); overflow-wrap: anywhere; }
-.ag-existing { display: flex; flex-direction: column; gap: 8px; }
 .ag-folds { display: grid; grid-template-columns: 1fr auto 1fr; gap: 4px 12px; }
 .ag-fold { grid-row: 1; grid-column: 1; justify-self: start; align-self: start; }
 .ag-fold:nth-of-type(2) { grid-column: 2; }
@@ -227,7 +221,6 @@ const STYLE = `
 .ag-word-list { display: flex; flex-direction: column; gap: 5px; max-height: 34vh; overflow: auto; padding: 4px 0; scrollbar-width: thin; }
 .ag-word-row { position: relative; padding-inline-start: 68px; }
 .ag-word-row > .ag-faint { position: absolute; inset-inline-start: 0; width: 64px; line-height: 24px; font-size: 11px; overflow: hidden; text-overflow: ellipsis; }
-.ag-suggestions, .ag-proposals { display: flex; flex-direction: column; gap: 6px; }
 .ag-proposals .ag-story { padding: 6px 10px !important; }
 .ag-proposals .ag-story .ag-story-name { font-size: 12px; white-space: normal; }
 .ag-proposal { display: flex; gap: 4px; align-items: stretch; } .ag-proposal .ag-story { flex: 1; min-width: 0; }
@@ -253,13 +246,11 @@ const STYLE = `
 .ag-training { height: 100%; display: flex; flex-direction: column; gap: 10px; padding: 10px 16px; background: var(--ag-paper); container-type: inline-size; overflow: auto; }
 .ag-training-top { display: flex; gap: 12px; align-items: center; flex: none; }
 .ag-training select { font: inherit; color: var(--ag-ink); background: var(--ag-card); border: 1px solid var(--ag-edge); border-radius: 8px; padding: 4px 8px; height: 30px; max-width: 40%; }
-.ag-training select option { color: var(--ag-ink); background: var(--ag-paper); }
 .ag-training .ag-doing { flex: 1; flex-direction: row; align-items: center; gap: 12px; }
 .ag-training .ag-status-words { font-size: inherit; color: inherit; font-variant-numeric: tabular-nums; }
 .ag-training .ag-bar { flex: 1; min-width: 60px; } .ag-training .ag-unknown { display: none; }
 .ag-training-parts { flex: 1; min-height: 0; display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); grid-template-rows: minmax(0, 1fr); gap: 16px; }
 .ag-training-parts > * { min-width: 0; min-height: 0; }
-.ag-training-curve { display: flex; flex-direction: column; gap: 4px; }
 .ag-training-curve .ag-plot { flex: 1; min-height: 60px; }
 .ag-training-curve .ag-scale { width: 44px; }
 .ag-training-curve .ag-line { stroke-width: 2px; stroke-dasharray: none; }
@@ -269,7 +260,6 @@ const STYLE = `
 .ag-key.ag-of-held_out_loss::before { background: var(--ag-entertainment); }
 .ag-training-steps { display: flex; justify-content: space-between; font-size: 11px; padding-inline-end: 44px; }
 .ag-training .ag-training-log { margin: 0; padding: 6px 10px; list-style: none; overflow: auto; border: 1px solid var(--ag-edge); border-radius: 8px; background: var(--ag-card); font: 11.5px/1.6 ui-monospace, monospace; white-space: pre-wrap; scrollbar-width: thin; }
-.ag-training-shots { display: flex; flex-direction: column; gap: 6px; }
 .ag-training-shots .ag-training-top { gap: 6px; } .ag-training-shots .ag-training-top span { flex: 1; }
 .ag-training .ag-icon { border: 0; border-radius: 8px; color: inherit; cursor: pointer; height: 26px; } .ag-training .ag-icon:disabled { opacity: .45; cursor: default; }
 .ag-training-shots a { flex: 1; min-height: 0; display: block; border-radius: 8px; }

@@ -83,9 +83,9 @@ export function branchThrough(at, preferred) {
   return at.branches.includes(preferred) ? preferred : (at.branches[0] ?? "");
 }
 
-/** The turn that an arrow key leads to: along the branch, or the nearest turn of the lane above or below. */
+/** Where an arrow key leads, from the root too: along the branch, or to the nearest turn of the lane above or below. */
 export function neighbour(root, at, key, branch) {
-  if (key === "ArrowLeft") return at.parent?.parent ? at.parent : at;
+  if (key === "ArrowLeft") return at.parent ?? at;
   if (key === "ArrowRight") return nextOf(at, branch) ?? at;
   if (key === "Home") return pathTo(at)[0] ?? at;
   if (key === "End") return turnsAfter(at, branch).pop() ?? at;
