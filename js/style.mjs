@@ -98,7 +98,6 @@ const STYLE = `
 .ag-opening-file input::file-selector-button { font: inherit; color: inherit; margin-inline-end: 8px; padding: 4px 10px; border: 0; border-radius: 6px; cursor: pointer; background: color-mix(in srgb, var(--ag-ink) 12%, transparent); }
 .ag-opening-look { display: flex; gap: 6px; }
 .ag-opening-look > * { min-width: 0; display: block; width: 100%; max-height: 200px; object-fit: contain; border-radius: 8px; background: #000; }
-.ag-stories { display: flex; flex-direction: column; gap: 6px; }
 .ag-story { width: 100%; display: grid; grid-template-columns: 1fr auto; gap: 0 8px; align-items: center; text-align: start; padding: 10px 12px !important; background: var(--ag-card) !important; border: 1px solid var(--ag-edge) !important; }
 .ag-story:hover { background: color-mix(in srgb, var(--ag-ink) 9%, var(--ag-paper)) !important; }
 .ag-story span { grid-column: 1; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; font-size: 12px; }
@@ -177,7 +176,8 @@ const STYLE = `
 
 .ag-form { display: flex; flex-direction: column; gap: 8px; padding: 10px 12px 12px; border-top: 1px solid var(--ag-edge); background: var(--ag-paper); max-height: 70%; overflow: auto; scrollbar-width: thin; }
 .ag-form > * { flex: none; }
-.ag-status, .ag-doing, .ag-suggestions, .ag-proposals, .ag-training-shots { display: flex; flex-direction: column; gap: 6px; }
+.ag-status, .ag-doing, .ag-stories, .ag-suggestions, .ag-proposals, .ag-training-shots {
+  display: flex; flex-direction: column; gap: 6px; }
 .ag-status:not(:has(> :not([hidden], :empty))) { display: none; }
 .ag-message, .ag-status-words { font-size: 12px; color: var(--ag-faint); }
 .ag-bar { height: 6px; --ag-own: var(--ag-motion); }
