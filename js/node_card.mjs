@@ -32,7 +32,7 @@ export function dressNode(node, say, app, tell) {
   const shown = (output) => {
     const state = output?.animegamer_state?.at(-1);
     if (state && card) card.show((node.properties[STATE_PROPERTY] = savedState(state)));
-    const lines = ["draft", "readings", "notes"].flatMap((kind) => readNotes(output?.[`animegamer_${kind}`]));
+    const lines = ["draft", "notes", "readings"].flatMap((kind) => readNotes(output?.[`animegamer_${kind}`]));
     if (lines.length || node.properties[NOTES_PROPERTY]) notes.show((node.properties[NOTES_PROPERTY] = lines));
     return lines;
   };
