@@ -1,10 +1,13 @@
 """The panel Training below the canvas: log, loss curve and shots of runs of Train LoRA Stage."""
 
+import re
+
 import pytest
 from graphs import node
 from pages import script
 from play_tab import MESSAGE
 
+WORDS = ".ag-training .ag-status-words"
 PATIENCE_S = 600  # a busy machine takes ten times as long
 TRAIN = {"stage": "adapt", "dataset": "toybox", "world": "toybox", "run": "shown", "steps": 4, "batch": 2, "rank": 4}
 TRAIN |= {"lr": 1e-3, "games": 1, "seed": 0, "resume": True}
@@ -23,20 +26,22 @@ def page(comfy):
 
 
 def words(page):
-    return page.locator(".ag-training .ag-status-words").inner_text()
+    return page.locator(WORDS).inner_text()
+
+
+def wait_for(page, start, timeout=None):
+    """Until the panel's words begin with `start`."""
+    page.locator(WORDS, has_text=re.compile(f"^{start}")).wait_for(timeout=timeout)
 
 
 def test_a_run_is_shown_while_it_trains(page, server, comfy):
     page.evaluate(TOGGLE)
     queued = server.queue(train(shots_every=2))
-    page.wait_for_function(
-        "() => document.querySelector('.ag-training .ag-status-words')?.innerText.startsWith('Training: step')",
-        timeout=PATIENCE_S * 1000,
-    )
+    wait_for(page, "Training: step", PATIENCE_S * 1000)
     assert page.locator(".ag-training select").input_value() == '{"run":"shown","stage":"adapt"}'
     page.wait_for_function(script("training_in_view"), timeout=PATIENCE_S * 1000)
     server.wait(queued, PATIENCE_S)
-    page.wait_for_function("() => document.querySelector('.ag-training .ag-status-words').innerText.startsWith('Finished')")
+    wait_for(page, "Finished")
     assert words(page) == "Finished: 4 steps"
     rows = page.locator(".ag-training-log li").all_inner_texts()
     assert len(rows) == 4 and rows[0].startswith("step 4  loss 0.")
@@ -69,11 +74,9 @@ def test_an_interrupted_run_stops_in_a_message_and_goes_on_from_the_list(page, s
     page.locator(MESSAGE, has_text="adapt: you stopped it. Run it again").wait_for(timeout=PATIENCE_S * 1000)
     server.wait(queued, PATIENCE_S)
     page.evaluate(TOGGLE)
-    page.wait_for_function(
-        "() => document.querySelector('.ag-training .ag-status-words')?.innerText.startsWith('Not running: step')"
-    )
+    wait_for(page, "Not running: step")
     page.select_option(".ag-training select", '{"run":"shown","stage":"adapt"}')
-    page.wait_for_function("() => document.querySelector('.ag-training .ag-status-words').innerText === 'Finished: 4 steps'")
+    wait_for(page, "Finished: 4 steps$")
     page.evaluate(TOGGLE)
     page.wait_for_selector(".ag-training", state="detached")
 
@@ -85,7 +88,7 @@ def test_a_stage_of_a_film_is_one_of_three_and_asks_for_no_shots(page):
     answer = {"runs": [{"run": "film", "stage": "predict"}], **film}
     page.route("**/animegamer/training*", lambda route: route.fulfill(json=answer))
     page.evaluate(TOGGLE)
-    page.wait_for_function("() => document.querySelector('.ag-training .ag-status-words')?.innerText.startsWith('Training stage')")
+    wait_for(page, "Training stage")
     said = "Training stage 2 of 3: step 2 of 3 \u00b7 14 s per step \u00b7 about 40 min left in all, at this pace"
     assert words(page) == said
     assert page.locator(".ag-training .ag-bar").get_attribute("aria-valuenow") == "80"
