@@ -117,10 +117,10 @@ def partial_steps(steps: Steps, denoise: float) -> tuple[Steps, int]:
     """(steps of the whole schedule, index of the first computed step), for denoise above 0 up to 1, as in KSampler.
 
     The last `steps` steps of a longer schedule are computed; fewer if it would have more than TRAIN_STEPS. Given
-    timesteps begin at that part of 999, and go on with those below.
+    timesteps begin at that part of their first one, and go on with those below.
     """
     if not isinstance(steps, int):
-        first = round((TRAIN_STEPS - 1) * denoise)
+        first = round(steps[0] * denoise)
         return (first, *(step for step in steps if step < first)), 0
     whole = min(TRAIN_STEPS, int(steps / denoise))
     return whole, whole - min(steps, max(1, round(whole * denoise)))

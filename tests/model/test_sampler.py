@@ -58,6 +58,7 @@ def test_given_timesteps_are_sampled_with_the_numbers_of_diffusers():
     assert sampler.partial_steps(timesteps, 1) == (timesteps, 0) and sampler.partial_steps(8, 0.3) == (26, 18)
     begun, nearly = (sampler.partial_steps(timesteps, part)[0] for part in (0.6, 0.01))
     assert begun == (599, *(step for step in timesteps if step < 599)) and nearly[0] == 10
+    assert sampler.partial_steps((800, 550, 300), 0.9) == ((720, 550, 300), 0), "a part of its own beginning"
 
 
 def test_the_released_timesteps_are_those_of_numpy():
