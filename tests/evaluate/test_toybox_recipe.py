@@ -108,7 +108,7 @@ def test_the_shipped_world_states_what_its_models_read_and_its_calibration():
     assert uncalibrated_table(retrained) == retrained.motion_table, "other weights brought a table of their own"
     assert data.edges == table.edges
     assert [table.level(value) for value in data.values] == [1, 2, 3, 4, 5], "a median lies in its own level"
-    assert all(before < after for before, after in zip(data.values, table.values, strict=True)), "it is softer"
+    assert table.values == pytest.approx(data.values, rel=0.1) and table.values != data.values, "a little corrected"
     assert notes["encoder and decoder trained on"].startswith(FULL.dataset_games.trained_on)
     assert "Big Buck Bunny" in notes["VAE began with"]
 
