@@ -146,8 +146,8 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
         notes.append(("isOnNow", {"who": named[0]}))
     others = [find.meant for find in finds if find.kind == "who" and find.by not in ("instead", "without")]
     if left := list(dict.fromkeys(name for name in (*named, *others) if name not in used)):
-        who, others = ", ".join(instruction.characters), " / ".join(left)
-        notes.append(("onlyTwo" if act.company else "onlyOne", {"act": act.phrase, "who": who, "others": others}))
+        blanks = {"act": act.phrase, "who": ", ".join(instruction.characters), "others": " / ".join(left)}
+        notes.append(("onlyTwo" if act.company else "onlyOne", blanks))
     added = [name for name in named[1:] if done and all(name != one for _, one in people)]
     notes += (("takesTwo", {"act": act.phrase, "who": name}) for name in added)
     return Reading(instruction.checked().text, text, tuple(unknown), tuple(notes))

@@ -6,6 +6,7 @@ B rows of a batch, T latent frames, C channels, H height, W width, N state token
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from functools import partial
@@ -51,9 +52,10 @@ class CfgParallel:
         return torch.cat([job.result().to(own.device), own])
 
     @torch.inference_mode()  # each thread has its own inference mode
-    def _replica_velocity(self, inputs: list[Tensor], refined: bool) -> Tensor:
+    def _replica_velocity(self, inputs: Sequence[Tensor], refined: bool) -> Tensor:
+        latents, timesteps, states, motion = inputs
         with torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
-            return self.replica.velocity(*inputs, refined=refined)
+            return self.replica.velocity(latents, timesteps, states, motion, refined)
 
 
 def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str) -> CfgParallel:
