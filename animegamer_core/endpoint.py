@@ -30,8 +30,10 @@ _SHOWN = 600  # characters of a service's own message that are shown
 _FINAL = (301, 302, 303, 307, 308, 401, 402, 403, 404, 405)  # statuses that the next question would get too
 _NEVER_OPTIONS = (401, 402, 403, 408, 429)  # statuses of errors that are about no option
 _OPTIONS = ("max_tokens", "max_completion_tokens", "temperature")  # that some models refuse
+_FAULTS = ("error", "abort", "network_error", "insufficient_system_resource")  # why a reply ended that is none
 _PROBLEMS = {  # by the reason why a reply ended
     "content_filter": "the service refused to describe the pictures",
+    "sensitive": "the service refused to describe the pictures",
     "length": "the reply was cut off at the token limit",
 }
 
@@ -198,13 +200,20 @@ def _state_error(response: Any) -> None:
         return
     try:
         body = _first(json.loads(response.read()))
-        choice = _first(body.get("choices") or [{}])
+        choices = body.get("choices")
     except (ValueError, AttributeError):
         return  # a page or a plain value, which is no completion
-    error = _first(body.get("error") or body.get("errors") or choice.get("error"))
-    if error or choice.get("finish_reason") == "error" or not choice.get("message"):
-        code = str((error if isinstance(error, Mapping) else body).get("code"))
+    choice = _mapping(_first(choices))
+    message = _mapping(choice.get("message"))
+    error = _first(body.get("error") or body.get("errors") or choice.get("error") or message.get("error"))
+    if error or choice.get("finish_reason") in _FAULTS or not message:
+        code = str((_mapping(error) or body).get("code"))
         response.status_code = int(code) if code.isdecimal() and 400 <= int(code) < 600 else BAD_GATEWAY
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """The value if it is a mapping, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _first(value: Any) -> Any:
@@ -217,7 +226,8 @@ def _refused(error: Any, options: Mapping[str, Any]) -> str | None:
     error. Other threads may have found the same meanwhile, so it is looked for among what this question had."""
     if error.status_code in _NEVER_OPTIONS:
         return None
-    named = [name for name in _OPTIONS if name in options and name in error.response.text]
+    text = error.response.text.lower().replace("_", "")  # some write maxTokens, or Temperature
+    named = [name for name in _OPTIONS if name in options and name.replace("_", "") in text]
     return error.param if error.param in options else next(iter(named), None)
 
 

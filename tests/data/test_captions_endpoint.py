@@ -64,7 +64,9 @@ PROVIDER = {"error": {"code": 502, "message": "The provider went away"}, "finish
         Answer(body={"error": "the model is loading"}),
         Answer(body={"choices": [{"message": {"role": "assistant", "content": ""}, **PROVIDER}]}),
         Answer(body={"choices": [{"message": {"content": "<S>Gi"}, "finish_reason": "error"}]}),
-        Answer(body={"choices": None}),
+        Answer(body={"choices": [{"message": {"content": "<S>Gi"}, "finish_reason": "insufficient_system_resource"}]}),
+        Answer(body={"choices": [{"message": {"content": None, "error": "gone"}, "finish_reason": "stop"}]}),
+        *(Answer(body={"choices": choices}) for choices in (None, [None], "gone", [{"message": "gone"}])),
     ],
 )
 def test_a_temporary_fault_is_asked_again(stub, fault):
@@ -107,7 +109,8 @@ def test_options_that_a_model_refuses_are_found_once_for_all_threads():
             refused = next((name for name in options if name in asked.body), None)
             # An error in a 200 is one of the request too.
             code = {"max_completion_tokens": 200, "temperature": 404}.get(refused, 422)
-            return refusal(code, message=f"{refused}: extra input not permitted") if refused else behaviour
+            spelled = refused and refused.title().replace("_", "")  # MaxTokens, as some services write it
+            return refusal(code, message=f"{spelled}: extra input not permitted") if refused else behaviour
 
     with Strict(lambda asked: CAPTION) as stub, ThreadPoolExecutor(4) as pool:
         shared = model(stub, retries=0)
