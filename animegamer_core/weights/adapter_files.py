@@ -51,10 +51,14 @@ _NOTES = "lora_adapter_metadata"  # where newer diffusers keep rank and alpha
 _PLAIN_LORA = "train a plain LoRA, or have the program that wrote this one extract it"
 _UNREAD = (  # pattern in a tensor's name, what its file is, what to do about it
     (r"lora_magnitude_vector|dora_scale", "a DoRA", _PLAIN_LORA),
-    (r"lokr_|hada_|oft_|\.diff(_b)?$", "of LyCORIS (LoKr, LoHa, OFT or whole differences)", _PLAIN_LORA),
+    (
+        r"lokr_|hada_|oft_|lora_mid|\.diff(_b)?$|ia3_|vera_",
+        "of LyCORIS or peft (LoKr, LoHa, OFT, IA3, VeRA or whole differences)",
+        _PLAIN_LORA,
+    ),
     (r"^(lora_te\d?_|text_encoder)", "also for a text encoder", "leave these tensors out"),
-    (r"^(?!.*lora).*\.(weight|bias)$", "no LoRA alone, it has whole weights", _PLAIN_LORA),
-    (r"\.lora_[AB]\.\w+\.weight$", "an adapter with a name", "save it by peft's save_pretrained, which omits the name"),
+    (r"\.bias$|^(?!.*lora).*\.weight$", "no LoRA alone, it has whole weights", _PLAIN_LORA),
+    (r"\.lora_[AB]\..+\.weight$", "an adapter with a name", "save it by peft's save_pretrained, which omits the name"),
 )
 
 
@@ -128,9 +132,9 @@ def _scale(path: Path, config: Mapping[str, typing.Any], layer: str, rank: int, 
             # As in peft, whose names may have a prefix.
             fit = [key for key in own if re.match(rf"(.*\.)?({key})$", layer)]
             key = next(iter(fit or [key for key in own if re.match(f"{key}$", f"transformer.{layer}")]), "lora_alpha")
-        except re.error as error:
-            raise CheckpointError(f"{path}: alpha_pattern has no valid regular expression ({error})") from error
-        alpha = number({**config, **own}, key, path, rank)
+            alpha = number({**config, **own}, key, path, rank)
+        except (re.error, TypeError) as error:
+            raise CheckpointError(f"{path}: alpha_pattern is no object of regular expressions ({error})") from error
     return alpha / (rank**0.5 if config.get("use_rslora") else rank)
 
 
@@ -328,7 +332,7 @@ def check_there(path: str | Path) -> None:
     """ValueError unless there is a safetensors file at the path of an adapter."""
     path = Path(path)
     if path.is_dir():
-        inside = ", ".join(sorted(file.name for file in path.glob("*.safetensors"))) or "none is there"
+        inside = ", ".join(sorted(file.name for file in path.glob("*.safetensors"))) or "none is there; save one"
         raise ValueError(f"{path} is a folder; give its safetensors file with the LoRA ({shortened(inside)})")
     if not path.is_file():
         raise ValueError(f"no adapter file {path}; give a file that a training stage or another LoRA trainer wrote")

@@ -143,6 +143,9 @@ def test_peft_s_patterns_and_rank_stabilised_scale_count(tmp_path):
     (tmp_path / "adapter_config.json").write_text(json.dumps(config | {"init_lora_weights": "pissa_niter_4"}))
     with pytest.raises(ValueError, match="trained by pissa_niter_4, on other weights"):
         read_outside(path)
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config | {"alpha_pattern": ["to_q"]}))
+    with pytest.raises(ValueError, match="alpha_pattern is no object of regular expressions"):
+        read_outside(path)
 
 
 def test_an_update_without_alpha_that_outweighs_its_base_is_named_with_its_factor(world, trained, tmp_path):
@@ -160,9 +163,10 @@ def test_an_update_without_alpha_that_outweighs_its_base_is_named_with_its_facto
     "name, key, says",
     [
         ("lora.bin", "", "no safetensors file; save its tensors by"),
-        ("x.safetensors", "lycoris_transformer_blocks_0_attn1_to_q.lokr_w1", "is of LyCORIS (LoKr"),
+        ("x.safetensors", "lycoris_transformer_blocks_0_attn1_to_q.lokr_w1", "is of LyCORIS or peft (LoKr"),
         ("x.safetensors", "transformer_blocks.0.attn1.to_q.lora_magnitude_vector", "is a DoRA"),
-        ("x.safetensors", "transformer_blocks.0.attn1.to_q.lora_A.style.weight", "is an adapter with a name"),
+        ("x.safetensors", "transformer_blocks.0.attn1.to_q.lora_A.my-style.v2.weight", "is an adapter with a name"),
+        ("x.safetensors", "transformer_blocks.0.attn1.to_q.lora_B.bias", "is no LoRA alone, it has whole weights"),
         ("x.safetensors", "base_model.model.proj_out.weight", "is no LoRA alone, it has whole weights"),
         ("x.safetensors", "lora_te1_fc1.lora_up.weight", "is also for a text encoder"),
         ("peft/adapter_model.safetensors", "", "peft is a folder; give its safetensors file with the LoRA (adapter_"),
