@@ -452,6 +452,15 @@ def test_b_frames_are_left_out_with_the_damaged_frame_after_them(tmp_path):
     assert all(np.abs(frame.rgb - whole[round(frame.seconds * FPS)]).mean() < 1 for frame in frames)
 
 
+def test_what_the_decoder_of_an_avi_gives_last_has_no_time_and_comes_after_what_is_lost(tmp_path):
+    tags = {"max_b_frames": 2, "gop_size": 119}
+    options = {"sc_threshold": "1000000000"}  # no more key frames
+    film = write_film(tmp_path / "film.avi", noise(120), codec="mpeg4", tags=tags, codec_options=options)
+    damage(film, film.stat().st_size * 3 // 10, film.stat().st_size * 3 // 10 + 400)
+    *_, before, after = until_broken(read_frames(film))
+    assert before.seconds < 1 and after.lost == pytest.approx(119 / FPS - before.seconds, abs=0.2)
+
+
 @pytest.mark.parametrize("kind", ["ts", "mpg"])
 def test_seconds_without_a_packet_are_lost_where_the_format_does_not_say_so(kind, tmp_path):
     gap = {"codec": "mpeg2video", "tags": {"gop_size": 12}, "times": lambda number: number + 48 * (number > 65)}

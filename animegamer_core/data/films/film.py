@@ -340,8 +340,8 @@ class Clock:
         elif self._last < seconds <= self._limit:
             self._last, self._good, self._odd = seconds, seconds, 0
         else:
-            if seconds < self._good:
-                self._good += self._step * missed  # times after a jump back do not show frames missed
+            if not seconds >= self._good:  # no time, or one after a jump back, does not show frames missed
+                self._good += self._step * missed
             self._odd += 1
             is_ignored = time is not None and self._odd == 1
             self._last = self._good + self._step * (0.1 if is_ignored else self._odd)
