@@ -20,6 +20,7 @@ import msgspec
 
 from ..files import is_inside
 from ..game.life import Stat
+from ..game.recall import names_of
 from ..game.state import Instruction, clean_text, motion_text
 from ..json_files import read_rows
 from ..messages import quoted, shortened
@@ -111,10 +112,8 @@ class ClipRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             return
         Instruction(self.character, self.motion, self.background, self.adverb).checked()
         for name in self.character:
-            if not clean_text(name) or "," in name:
-                raise ValueError(
-                    f"the name {quoted(name)} is empty or has a comma, which separates names; give each its own entry"
-                )
+            if names_of(name) != (name.strip(),):
+                raise ValueError(f"the name {quoted(name)} is empty or several names; give each its own entry")
 
     def to_json(self) -> str:
         """The line, keys in the order of the fields; `said` and `kept` only where they are set."""

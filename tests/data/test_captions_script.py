@@ -19,7 +19,7 @@ SPAN = {
     "adverbs": {"1": "barely", "2": "slowly", "3": "calmly", "4": "quickly", "5": "wildly"},
     "stats": {"social": 1, "entertainment": 0, "stamina": -1},
 }
-SECOND = {**SPAN, "start": 10.0, "end": 20.0, "character": "Tombo , Kiki & Jiji and Ursula", "adverb": "gladly"}
+SECOND = {**SPAN, "start": 10.0, "end": 20.0, "character": "Tombo、Kiki & Jiji, and Ursula", "adverb": "gladly"}
 del SECOND["adverbs"]
 NAMES = ("Tombo", "Kiki", "Jiji", "Ursula")
 
@@ -45,6 +45,8 @@ def test_a_clip_is_captioned_by_the_span_that_it_lies_in(tmp_path):
     first, second, third = report.records
     assert first.character == ("Kiki", "Jiji") and first.adverb == "barely" and second.adverb == "wildly"
     assert first.background == "night harbour town" and first.stats == SPAN["stats"]
+    listed = read_spans(sidecar(tmp_path, {**SPAN, "character": ["Tombo, Kiki", "Jiji and Ursula", "Tom & Jerry"]}))
+    assert listed[0].names == (*NAMES, "Tom & Jerry")
     assert third.character == NAMES and third.adverb == "gladly" and third.captioned
     assert report.captioned == 3 and "requests" not in report.text
 
@@ -64,6 +66,7 @@ def test_the_span_that_covers_at_least_half_of_a_clip_counts_and_the_first_of_tw
     [
         ({"start": "soon"}, "field start: expected a number, got a text"),
         ({"character": ["a; b"]}, "character 'a; b' has ';'"),
+        ({"character": [""]}, "character '' is empty"),
         ({"adverb": "well"}, "either adverb"),
         ({"adverbs": {"1": "x"}}, "adverbs has 1; expected a word for 1, 2, 3, 4, 5"),
         ({"stats": {**SPAN["stats"], "social": 2}}, "social is 2; expected 0 or 1"),

@@ -18,6 +18,7 @@ import msgspec
 
 from ...endpoint import VARIED, Cancelled, CaptionerError, CaptionerUnavailable, Question, Reply
 from ...game.life import STATS, Stat
+from ...game.recall import names_of
 from ...game.state import clean_text
 from ...json_files import read_rows
 from ...messages import quoted, shortened
@@ -148,7 +149,7 @@ class Span(msgspec.Struct, forbid_unknown_fields=True):
                 f"adverbs has {shortened(', '.join(self.by_level))}; expected a word for {', '.join(_LEVELS)}"
             )
         words = [("motion", self.motion), ("background", self.background)]
-        words += [("character", name) for name in self.names]
+        words += [("character", name) for name in self.names or ("",)]
         words += [(f"adverb of level {level}", word) for level, word in self.by_level.items()]
         for key, text in words:
             if problem := why_unfit(text):
@@ -158,8 +159,8 @@ class Span(msgspec.Struct, forbid_unknown_fields=True):
     def names(self) -> tuple[str, ...]:
         """The characters, the main one first."""
         if isinstance(self.character, str):  # people join names in a text; in a list, "Tom & Jerry" may be one
-            return tuple(map(clean_text, re.split(r",|&| and ", self.character)))
-        return tuple(map(clean_text, ",".join(self.character).split(",")))
+            return tuple(map(clean_text, re.split(r"[,、，&/+](?: *and )?| and ", self.character)))
+        return names_of(clean_text(",".join(self.character)))
 
     @property
     def by_level(self) -> dict[str, str]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...game.life import Stat, questions
+from ...game.recall import names_of
 from ...game.state import clean_text
 from ...messages import quoted
 
@@ -141,7 +142,7 @@ def parse_caption(text: str, stats: Sequence[Stat]) -> Caption:
         subject, *words = (phrase(tag, values[tag]) for tag in _MOST_WORDS)
         motion, background, adverb = words
         changes = {stat.name: _change(stat, values[stat.tag]) for stat in stats}
-        return Caption((subject,), motion, background, adverb, changes)
+        return Caption(names_of(subject), motion, background, adverb, changes)
     except ReplyError as error:
         error.reply = text
         raise

@@ -30,8 +30,8 @@ function problemOf(name, value) {
   }
   if (name === "character") {
     if (!Array.isArray(value) || !value.length || !value.every(isText)) return "Give at least one name.";
-    const odd = value.find((one) => /[;,]/.test(one));
-    return odd === undefined ? "" : `Give each name its own entry, without “,” and “;”.`;
+    const odd = value.find((one) => /[;,]| and /.test(one));
+    return odd === undefined ? "" : `Give each name its own entry, without “,”, “;” and “and”.`;
   }
   if (typeof value !== "string" || (name !== "adverb" && !isText(value))) return "Say it in a few words.";
   return value.includes(";") ? "Remove the “;”, which separates an instruction's parts." : "";
