@@ -25,6 +25,7 @@ MOST_LEVELS = 8
 MOST_LAYERS = 200  # layers of a model; each takes time to build, before its weights are checked
 Size = Annotated[int, Meta(ge=1, le=LARGEST)]
 Layers = Annotated[int, Meta(ge=1, le=MOST_LAYERS)]
+Channels = Annotated[int, Meta(ge=0, le=4096, multiple_of=8)]  # norms take them in 8 groups
 Scale = Annotated[float, Meta(ge=0, le=LARGEST)]
 Timestep = Annotated[int, Meta(ge=0, le=LARGEST)]
 TRAIN_STEPS = 1000  # timesteps that the decoder was trained with, 0 to 999
@@ -211,6 +212,10 @@ class VaeSpec:
     tiny: tuple[Size, ...] = ()  # channels of the tiny decoder at each size; none: the world has no tiny decoder
     fast: bool = False  # whether shots are decoded by it, unless a preset says otherwise
 
+    def __post_init__(self) -> None:
+        for count in self.channels:
+            _check_multiple("a number of channels", count, self.norm_groups)
+
     @property
     def spatial_factor(self) -> int:
         """Pixels per latent pixel along one side."""
@@ -235,12 +240,13 @@ class DecoderSpec:
     guidance_scale: Scale = 6.0  # the strength; 0 if the weights include guidance, as after stage distill
     vae: VaeSpec = VaeSpec()
     predicts_clean: bool = False  # whether the transformer's output is the clean latent; False: the velocity
-    refiner: int = 0  # channels of the convolutions that refine this output; 0: none
+    refiner: Channels = 0  # of the convolutions that refine this output; 0: none
 
     def __post_init__(self) -> None:
         for side in ("height", "width"):
             _check_multiple(side, getattr(self, side), self.vae.spatial_factor * self.patch)
         _check_multiple("frames - 1", self.frames - 1, TIME_FACTOR)
+        _check_multiple("heads x head_width", self.heads * self.head_width, 16)  # positions are waves in three axes
         if not isinstance(self.steps, int):
             check_steps(self.steps)
         frames, _, rows, columns = self.latent_shape
