@@ -28,14 +28,11 @@ def read_sound(path: Path) -> np.ndarray:
     try:
         with open_media(path, _SOUNDS) as container:
             frames = container.decode(container.streams.audio[0]) if container.streams.audio else iter(())
-            pieces = list(_resampled(frames))
+            return _whole(frames, str(path))
     except FileNotFoundError:  # names the file already
         raise
     except av.error.FFmpegError as error:
         raise ValueError(f"{path}: not a readable audio file ({error.strerror})") from error
-    if not any(piece.shape[1] for piece in pieces):
-        raise ValueError(f"{path}: contains no sound; give an audio file such as .mp3, .wav or .flac")
-    return np.concatenate(pieces, 1)
 
 
 def resampled(samples: np.ndarray, rate: int) -> np.ndarray:
@@ -47,7 +44,14 @@ def resampled(samples: np.ndarray, rate: int) -> np.ndarray:
     layout = "mono" if samples.shape[0] == 1 else "stereo"
     frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples, np.float32), format="fltp", layout=layout)
     frame.rate = rate
-    return np.concatenate(list(_resampled(iter([frame]))), 1)
+    return _whole(iter([frame]), "the sound")
+
+
+def _whole(frames: Iterator[av.AudioFrame], name: str) -> np.ndarray:
+    pieces = list(_resampled(frames))
+    if not any(piece.shape[1] for piece in pieces):
+        raise ValueError(f"{name}: contains no sound; give an audio file such as .mp3, .wav or .flac")
+    return np.concatenate(pieces, 1)
 
 
 def sound_frames(samples: np.ndarray, seconds: float) -> Iterator[av.AudioFrame]:

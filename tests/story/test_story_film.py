@@ -128,6 +128,11 @@ def test_a_sound_of_one_sample_of_any_size_ends(story, tmp_path, sample):
     assert np.abs(sound_of(film.files[0])).max() < 1.5
 
 
+def test_a_sound_that_is_too_short_for_a_sample_is_none():
+    with pytest.raises(ValueError, match="contains no sound"):
+        resampled(np.ones((1, 1), np.float32), 192000)
+
+
 def tune(folder, seconds=1.0):
     path = folder / "tune.wav"
     with wave.open(str(path), "wb") as file:
