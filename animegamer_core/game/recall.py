@@ -191,9 +191,10 @@ def _phrases(text: str) -> Iterator[_Phrase]:
     introduces, subject, before = False, False, "."
     for token in chain(_WORD.findall(text.lower()), ["."]):
         is_adverb, is_number = token.endswith("ly") and token not in ENGLISH["nouns-ly"], token in ENGLISH["numbers"]
+        joins = token == "and" and bool(words) and words[-1] in ENGLISH["colours"]
         goes_on = token not in _FUNCTION_WORDS and token[0].isalnum() and not ((is_adverb or is_number) and words)
-        if words is not None and goes_on:
-            words += [] if is_adverb or is_number else [token]
+        if words is not None and (goes_on or joins):
+            words += [] if is_adverb or is_number or joins else [token]
             introduces |= is_number and before not in ENGLISH["referring"]  # "to two friends", but "the two friends"
             continue
         if words:
