@@ -200,7 +200,7 @@ def test_a_shots_latent_decodes_to_the_shot_and_may_begin_another_one(tiny_decod
     assert drawn(0.0004, steps=20)[1] == 1, "a schedule has 1000 steps at most"
 
 
-def test_an_encoded_clip_is_a_latent_of_the_same_shape(tiny_decoder):
+def test_an_encoded_clip_is_a_latent_of_the_same_shape(tiny_decoder, states):
     generator = torch.Generator().manual_seed(1)
     clip = torch.rand(20, 3, 32, 48, generator=generator) * 2 - 1
     whole = shot_clip(clip, TINY.decoder)
@@ -213,6 +213,9 @@ def test_an_encoded_clip_is_a_latent_of_the_same_shape(tiny_decoder):
     clean = scaled.encode_frames(whole[None])
     torch.testing.assert_close(clean, 0.7 * latent.permute(0, 2, 1, 3, 4))
     torch.testing.assert_close(scaled.to_vae(clean), latent)
+    motion, begins = torch.tensor([2.0]), ((scaled, latent), (tiny_decoder, 0.7 * latent))
+    begun = [one.sample(states[:1], motion, [7], steps=4, start=start_of(begin, 0.5)) for one, begin in begins]
+    torch.testing.assert_close(*begun)
     held = shot_clip(torch.rand(1, 3, 20, 18).round() * 2 - 1, TINY.decoder)
     assert held.shape == (17, 3, 32, 48) and torch.equal(held[0], held[16]) and held.abs().max() <= 1
     with pytest.raises(ValueError, match="the clip has 5 frames; give one picture, or at least the 17"):
