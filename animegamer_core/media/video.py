@@ -73,10 +73,9 @@ class ColourConverter:
         table = None if pixels.is_rgb else _TABLES.get(int(frame.colorspace), untagged)
         is_full = pixels.is_rgb or pixels.name.startswith("yuvj") or int(frame.color_range) == _FULL
         levels = _FULL if is_full else _LIMITED
-        planes, deep, _ = pixels.name.partition("p1")
-        if deep and planes.startswith("yuv"):  # 10 or more bits, which libswscale turns into RGB two levels too dark
+        if (kind := pixels.name)[:8] in ("yuv420p1", "yuv422p1"):  # 10 or 12 bits: libswscale's RGB is two levels dark
             same = {"src_colorspace": table, "dst_colorspace": table, "src_color_range": levels}
-            frame = self._to_8_bits.reformat(frame, format=f"{planes}p", dst_color_range=levels, **same, **one_thread())
+            frame = self._to_8_bits.reformat(frame, format=kind[:7], dst_color_range=levels, **same, **one_thread())
         if frame.format.name in ("yuv420p", "yuvj420p") and frame.width % 2 == frame.height % 2 == 0:
             frame = _doubled_chroma(frame)
         return self._reformatter.reformat(

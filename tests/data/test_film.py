@@ -212,6 +212,13 @@ def test_matrix_range_and_depth_are_read_correctly(matrix, full, bits, tmp_path)
         assert np.abs(next(read_frames(film)).rgb[5, 5].astype(int) - rgb).max() <= 2, rgb
 
 
+@pytest.mark.parametrize(("pixels", "rgb"), [("yuv422p10le", (255, 255, 255)), ("yuv444p12le", (200, 60, 20))])
+def test_more_bits_are_read_at_their_brightness_with_every_chroma(pixels, rgb, tmp_path):
+    pictures = [np.full((HEIGHT, WIDTH, 3), rgb, np.uint8)] * 3
+    film = write_film(tmp_path / "film.mkv", pictures, codec="ffv1", tags={"pix_fmt": pixels})
+    assert np.abs(next(read_frames(film)).rgb[5, 5].astype(int) - rgb).max() <= 1
+
+
 def with_matrix(film: Path, a: int, b: int, c: int, d: int) -> Path:
     """The mp4, to be displayed with each stored place (x, y) at (ax + cy, bx + dy)."""
     data = bytearray(film.read_bytes())
