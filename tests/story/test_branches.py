@@ -84,6 +84,9 @@ def test_a_branch_gets_missing_shots_when_it_becomes_current_again(tmp_path):
     back = opened(tmp_path)
     assert back.entries == story.entries and [clip.name for clip in back.clips().values()] == ["turn-001.mp4"]
     assert states(back) == [turn.address for turn in other.turns] and texts(back) == ["one", "other"]
+    (back.shots.folder / f"{shot}.json").unlink()
+    back.end_branch(2)
+    assert back.clips()[1].is_file(), "the clip of a lost shot stays"
 
 
 def test_another_take_keeps_later_turns_if_asked(tmp_path):
@@ -99,6 +102,9 @@ def test_another_take_keeps_later_turns_if_asked(tmp_path):
     assert story.branch == "main" and story.entries == before
     story.add_turn(turn, shot_of(story, turn.address, 8))
     assert len(story.entries) == 2 and story.branches() == ["main", "branch-2", "branch-3"]
+    story.use("main")
+    undrawn(story, player.session.rewind(1), "other", keep_later=True)
+    assert len(story.entries) == 2, "what follows another state is not of this game"
 
 
 # How a game begins
