@@ -59,8 +59,8 @@ def with_facts(world: World, facts: AdapterFacts) -> World:
     """The world with the motion table and the sampling that an adapter states, and with its reading if it changes the
     engine. Sampling is that of the last training: stage adapt trains guidance out of the weights again.
     """
-    if facts.reading is not None and "engine" in facts.parts:
-        world = replace(world, profile=facts.reading.profile, trained_window=facts.reading.window)
+    reading = reading_of(world, [facts], checked=False)
+    world = replace(world, profile=reading.profile, trained_window=reading.window)
     if facts.motion_table is not None:
         provenance = {**world.provenance, **facts.provenance}
         world = replace(world, motion_table=facts.motion_table, provenance=provenance)

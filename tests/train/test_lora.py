@@ -17,7 +17,7 @@ from animegamer_core.train.stages import LORA, StageConfig
 from animegamer_core.weights import save_world
 from animegamer_core.weights.adapter_files import save_adapter
 from animegamer_core.weights.adapters import with_adapters
-from animegamer_core.weights.lora import WORLD, adapters_of, apply_adapter, attach, lora_of, restore
+from animegamer_core.weights.lora import WORLD, adapters_of, apply_adapter, attach, left_out, lora_of, restore
 from animegamer_core.weights.parts import LoraUpdate
 
 BF16 = torch.bfloat16
@@ -78,6 +78,9 @@ def test_a_whole_weight_of_some_strength_takes_the_lora_before_it_with_it(wide, 
     layer = decoder.get_submodule(name)
     torch.testing.assert_close(layer.base_layer.weight.float(), 0.75 * before + 0.25 * whole, atol=0.01, rtol=0.01)
     assert layer.scaling == {WORLD: 0.75 * SCALE}
+    with left_out(decoder, WORLD):
+        assert not layer.active_adapters
+    assert not layer.lora_A[WORLD].weight.requires_grad, "nor is it trained afterwards"
     restore(decoder, (), None, None)
     assert layer.scaling == {WORLD: SCALE}
 

@@ -64,6 +64,8 @@ def test_another_mistral_is_a_row_of_the_table(version, rows, src, tmp_path):
     engine = new_world(find_base(src), tmp_path / "w").load_engine()
     size = rows + 284
     assert (engine.spec.engine.vocab_size, engine.spec.engine.rope_theta) == (size, 1e6)
+    periods = 1 / engine.llm.model.rotary_emb.inv_freq
+    assert periods[1] == pytest.approx(1e6 ** (1 / len(periods)), rel=0.01)
     assert engine.tokenizer.strength(0) == size - 17 and engine.llm.model.embed_tokens.weight.shape == (size, 16)
     for table, scale in ((engine.llm.model.embed_tokens.weight, 1), (engine.llm.lm_head.weight, 3)):
         torch.testing.assert_close(table[-1], scale * table[:rows].mean(0), rtol=0.02, atol=1e-5)

@@ -35,7 +35,7 @@ from animegamer_core.train.run import train_stage
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, stage_config
 from animegamer_core.train.trainer import Trainer, learning_rate
-from animegamer_core.train.training_data import TrainingData, add_latents
+from animegamer_core.train.training_data import TrainingData, add_latents, weights_digest
 from animegamer_core.train.world_setup import words_tokenizer
 from animegamer_core.weights import open_world
 from animegamer_core.weights.adapter_files import adapter_facts
@@ -270,6 +270,10 @@ def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data,
     other = new_parts(data).with_stage_files([(tmp_path / "vae.safetensors", 1.0)])
     assert other.spec == trained.spec and other.decoder.vae.config.scaling_factor == factor
     world = open_world(places[1])
+    loaded = WorldParts.load(world)
+    before = weights_digest(loaded.decoder.vae)
+    loaded.with_stage_files([(tmp_path / "vae.safetensors", 1.0)])
+    assert weights_digest(loaded.decoder.vae) != before, "latents that the world's own made are of no use"
     half = with_adapters(world, ((str(tmp_path / "vae.safetensors"), 0.5),)).load_decoder()
     assert half.vae.config.scaling_factor == pytest.approx((1 + factor) / 2)
     world.refit("decoder", half)
@@ -278,17 +282,20 @@ def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data,
 
 def test_the_average_begins_with_nine_tenths_of_the_first_step_and_vectors_do_not_decay(ready, tmp_path):
     begun, files = new_parts(ready).encoder.state_dict(), []
-    for changes in ({"ema": 0.0}, {"ema": 0.999}, {"ema": 0.0, "clip": 1e-13, "weight_decay": 10.0}):
+    by_muon = ({"ema": 0.0, "muon": gain} for gain in (1.0, 3.0))
+    for changes in ({"ema": 0.0}, {"ema": 0.999}, {"ema": 0.0, "clip": 1e-13, "weight_decay": 10.0}, *by_muon):
         run("towers", new_parts(ready), ready, tmp_path / f"{changes}", steps=1, lr_warmup=0, **changes)
         files.append(load_file(tmp_path / f"{changes}" / "towers.safetensors"))
-    moved, (plain, average, clipped) = 0, files
+    moved, (plain, average, clipped, once, thrice) = set(), files
     for name, value in average.items():
         before = begun[name.removeprefix("encoder.")]
         torch.testing.assert_close(value, torch.lerp(before, plain[name], 0.9), atol=1e-6, rtol=1e-6)
         kept = 0.99 if before.dim() > 1 and not torch.equal(before, plain[name]) else 1
         torch.testing.assert_close(clipped[name], before * kept, atol=1e-6, rtol=1e-5)
-        moved += kept < 1
-    assert moved
+        gain = 1 if torch.equal(once[name], plain[name]) else 3
+        torch.testing.assert_close(thrice[name] - before, gain * (once[name] - before), atol=1e-6, rtol=1e-4)
+        moved |= {kept, gain}
+    assert moved == {0.99, 1, 3}
 
 
 @pytest.mark.parametrize("stage", ["joint", "adapt", "distill"])

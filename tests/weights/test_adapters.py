@@ -11,7 +11,7 @@ from animegamer_core.runtime.presets import PRESETS, sampling_in
 from animegamer_core.spec import UNSTATED, Reading, Sampling
 from animegamer_core.train.stages import StageConfig
 from animegamer_core.weights.adapter_files import AdapterFacts, save_adapter
-from animegamer_core.weights.adapters import open_with_adapters, reading_of, with_adapters
+from animegamer_core.weights.adapters import open_with_adapters, reading_of, with_adapters, with_facts
 
 GAME = "Character: Miko; Motion: gently run; Background: day beach."
 CONFIG = StageConfig(trainable=(r"engine\.project_in\..+", r"decoder\.transformer\.proj_out\..+"))
@@ -35,9 +35,9 @@ def file(world, tmp_path):
 
 
 def test_turns_are_read_as_the_last_training_read_them(world):
-    engine, windows = frozenset({"engine"}), (2, 3)
-    files = [AdapterFacts(f"{window}", "predict", engine, Reading(world.profile, window)) for window in windows]
-    assert reading_of(world, files).window == 3
+    trained = {2: "engine", 3: "engine", 4: "decoder"}
+    files = [AdapterFacts("", "", frozenset({own}), Reading(world.profile, window)) for window, own in trained.items()]
+    assert reading_of(world, files).window == 3 and with_facts(world, files[2]) == world
 
 
 def biases(world):
