@@ -52,9 +52,8 @@ def same(ours, theirs):
 
 
 def test_a_world_comes_back_as_it_was(tmp_path, tiny_engine, tiny_decoder, tiny_encoder):
-    saved = save_world(
-        tmp_path / "w", SPECS["tiny"], motion_table=TABLE, provenance={"made_by": "test"}, licence="ours"
-    )
+    facts = {"motion_table": TABLE, "provenance": {"made_by": "test"}, "licence": "ours", "trained_window": 0}
+    saved = save_world(tmp_path / "w", SPECS["tiny"], **facts)
     for model in (tiny_engine, tiny_decoder, tiny_encoder):
         saved = save_part(saved, model)
     world = open_world(tmp_path / "w")

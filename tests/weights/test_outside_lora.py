@@ -120,6 +120,7 @@ def test_a_strength_scales_it_and_the_world_is_restored(world, trained, merged, 
         ({}, "has no tensors"),
         ({"proj_out.lora_A.weight": (2, 4)}, "the other matrix of its layer is missing"),
         ({"proj_out.lora_A.weight": (2, 4), "proj_out.lora_B.weight": (9, 2)}, "for a layer of "),
+        ({"proj_out.lora_A.weight": (2, 32), "proj_out.lora_B.weight": (16, 3)}, "for a layer of "),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused_by_its_first_key(world, tmp_path, tensors, says):
