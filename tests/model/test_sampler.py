@@ -118,14 +118,8 @@ def test_the_solver_samples_the_distribution_of_the_data(steps):
 def test_weak_guidance_is_skipped_and_steps_are_reported():
     calls, seen = [], []
     noise, border = torch.ones(1, 1, 1, 2, 2), guidance_scale("cosine", 6.0, 12, Schedule.of(20))
-    solve(
-        gaussian_velocity(1.0, calls),
-        noise,
-        Schedule.of(20),
-        Guidance("cosine", 6.0, skip_below=border),
-        lambda: torch.zeros_like(noise),
-        on_step=lambda done, total, clean: seen.append((done, total, clean.shape)),
-    )
+    given = gaussian_velocity(1.0, calls), noise, Schedule.of(20), Guidance("cosine", 6.0, skip_below=border)
+    solve(*given, lambda: torch.zeros_like(noise), lambda done, total, clean: seen.append((done, total, clean.shape)))
     weak = [guidance_scale("cosine", 6.0, step, Schedule.of(20)) < border for step in range(20)]
     assert calls == weak and weak.index(True) == 13 and seen == [(step, 20, noise.shape) for step in range(1, 21)]
 

@@ -14,6 +14,7 @@ from animegamer_core.train import trainer
 from animegamer_core.train.parts import WorldParts
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.stages import LORA, StageConfig
+from animegamer_core.train.training_data import weights_digest
 from animegamer_core.weights import save_world
 from animegamer_core.weights.adapter_files import save_adapter
 from animegamer_core.weights.adapters import with_adapters
@@ -81,8 +82,9 @@ def test_a_whole_weight_of_some_strength_takes_the_lora_before_it_with_it(wide, 
     with left_out(decoder, WORLD):
         assert not layer.active_adapters
     assert not layer.lora_A[WORLD].weight.requires_grad, "nor is it trained afterwards"
+    digest = weights_digest(decoder)
     restore(decoder, (), None, None)
-    assert layer.scaling == {WORLD: SCALE}
+    assert layer.scaling == {WORLD: SCALE} and weights_digest(decoder) != digest
 
 
 @pytest.fixture(scope="module")

@@ -92,9 +92,10 @@ def test_ctrl_c_keeps_the_stages_that_are_done(whole, places, tmp_path):
     done = ages(out / "warmup")
     assert train("all", *places, out, f"{options} --resume", said.append) == 0
     assert ages(out / "warmup") == done and same_weights(out, whole[0], ["warmup", "joint"])
-    with mock.patch("animegamer_core.train.all.time", mock.Mock(**{"monotonic.side_effect": (0, 90)})):
-        assert train("all", *places, tmp_path / "late", f"{options} --minutes 1", said.append) == 0
-    assert said[-1].startswith("0 of 2 stages are done"), "of all stages together"
+    for after, ending in ((90_000, "0 of 2 stages are done"), (2000, "python")):  # minutes of all stages together
+        with mock.patch("animegamer_core.train.all.time", mock.Mock(**{"monotonic.side_effect": (0, after, after)})):
+            assert train("all", *places, tmp_path / "late", f"{options} --resume --minutes 1000", said.append) == 0
+        assert said[-1].startswith(ending)
 
 
 def test_some_stages_alone_go_on_from_the_files_that_are_there(whole, places, tmp_path):

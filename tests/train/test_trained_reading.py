@@ -14,6 +14,7 @@ from animegamer_core.spec import TRAINED_PROFILES
 from animegamer_core.story.story import Story
 from animegamer_core.train.training_data import TrainingData
 from animegamer_core.weights import save_world
+from animegamer_core.weights.adapter_files import adapter_facts
 from animegamer_core.weights.adapters import open_with_adapters, with_adapters
 
 TURNS = 3
@@ -66,8 +67,9 @@ def test_play_computes_what_training_reached_and_draws_it(dataset, published, tm
     profile, other = TRAINED_PROFILES
     trainable = r"--trainable ^engine\. --steps 200 --batch 4 --lr 3e-3 --window 2"
     predict = trained("predict", dataset, published, tmp_path / "p", f"{QUICK} {trainable} --profile {profile}")
-    trainable = r"--trainable ^decoder\.transformer\. --steps 3 --batch 3 --lr 1e-3 --window 2"
+    trainable = r"--trainable ^decoder\.transformer\. --steps 3 --batch 3 --lr 1e-3 --window 1"
     adapt = trained("adapt", dataset, published, tmp_path / "a", f"{QUICK} {trainable} --start {predict}")
+    assert adapter_facts(adapt).reading.window == 1, "as asked for, not the engine's 2"
 
     reached = json.loads((tmp_path / "p" / "log.jsonl").read_text().splitlines()[-1])["mse"]
     wanted = targets(dataset, published)
