@@ -101,7 +101,8 @@ def rebuilding_losses(rebuilt_BCFHW: Tensor, clip_BCFHW: Tensor, weight: Tensor,
 class VaeLearner(Learner):
     """Trains the VAE to reconstruct clips. Its encoder reads them in one pass, its decoder in chunks as in play.
 
-    A tiny decoder learns beside it, or alone where only its parameters are trained.
+    A tiny decoder learns beside it, or alone where only its parameters are trained. With `latent_noise`, nothing that
+    matters is as small in the latents as the errors of what predicts them. least: (B, 1, 1, 1, 1) of the deviation.
     """
 
     idle = ("decoder.transformer",)
@@ -134,8 +135,9 @@ class VaeLearner(Learner):
         clip = rearrange(pictures(clips_BFHWC.to(device)), "b f c h w -> b c f h w")
         frames, channels = self.decoder.spec.decoder.latent_shape[:2]
         height, width = (side // self.decoder.spec.decoder.vae.spatial_factor for side in clip.shape[-2:])
-        noise = SampleNoise(device, self.settings.seed, micro, len(rows), "noise")
-        return {"clip": clip, "noise": noise.normal(channels, frames, height, width)}
+        random = SampleNoise(device, self.settings.seed, micro, len(rows), "noise")
+        noise, most = random.normal(channels, frames, height, width), self.settings.latent_noise
+        return {"clip": clip, "noise": noise, "least": most * random.uniform()[:, None, None, None, None]}
 
     def _frames(self, data: TrainingData, rows: Tensor, micro: MicroBatch) -> Tensor:
         """(B, F, H, W, 3) uint8: the clips of a micro-batch; if they are read from files, the next step's meanwhile."""
@@ -151,7 +153,7 @@ class VaeLearner(Learner):
         clip, config = batch["clip"], self.settings
         vae, weight = self.decoder.vae, moving_weight(clip, config.moving)
         posterior = vae.encode(_channels_last(clip)).latent_dist
-        latents = posterior.mean + posterior.std * batch["noise"]
+        latents = posterior.mean + torch.maximum(posterior.std, batch["least"]) * batch["noise"]
         found: Losses = {}
         if any(own.requires_grad for own in vae.decoder.parameters()) or not hasattr(vae, "tiny"):
             rebuilt = vae.decode(_channels_last(latents)).sample.float()

@@ -142,6 +142,9 @@ class StageConfig:
     edge_scales: int = _option(1, "number of scales for this loss: full size, half, quarter ...", _AT_LEAST_1)
     motion: float = _option(0.0, "weight of the L1 error of differences between consecutive frames")
     kl: float = _option(1e-6, "weight of the VAE's KL divergence from a normal distribution")
+    latent_noise: float = _option(
+        0.0, "most noise, in deviation, that is added to a clip's latents before the VAE draws it again", _AT_LEAST_0
+    )
     pixels: float = _option(0.0, "weight of the loss that reconstructs patches from image features")
 
     alpha: float = _option(1.0, "weight of the representation's squared error")

@@ -1,13 +1,13 @@
-"""Trains the Toybox's decoder on while its games are drawn, and distils it, as the shipped one was.
+"""Trains the Toybox's VAE and decoder on while its games are drawn.
 
-    python tests/measure/train_toybox.py out/run --cards 2 --until 1160 1500
+    python tests/measure/train_toybox.py out/run --cards 2 --until 420 1480
 
 The recipe (`animegamer_core.toybox.build`) draws its games first and trains on films of them. Here processes draw
-games, the first card encodes their clips as they come and predicts their states, and all cards train the decoder on
-what there is; then they distil it, and the new world, in WORK/world, is calibrated. The start is the shipped world,
-whose other models stay; what its decoder lacks of the present code's, such as more blocks of the refiner, starts new.
-`--until`: seconds since the start at which training and distillation end. Every part logs into WORK/log; the decoder
-is saved in WORK every three minutes. Not collected by pytest.
+games, the first card predicts their states as they come, and all cards train on what there is: first the VAE, so that
+noise in its latents does not show (docs/evaluation.md says why), then the decoder on the new latents. The start is the
+shipped world, whose other models stay. The new world, in WORK/world, is calibrated in the end.
+`--until`: seconds since the start at which the training of each ends. Every part logs into WORK/log; the weights are
+saved in WORK every two minutes, and `--vae FILE` begins with those of an earlier run. Not collected by pytest.
 """
 
 # ruff: noqa: T201
@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
@@ -35,8 +36,9 @@ import msgspec  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
-from torch import Tensor  # noqa: E402
+from einops import rearrange  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
 
 from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
 from animegamer_core.data.motion import motion_value  # noqa: E402
@@ -44,6 +46,7 @@ from animegamer_core.data.records import ClipRecord, GameRecord  # noqa: E402
 from animegamer_core.evaluate.toybox_recipe.recipe import FULL, MINIATURE  # noqa: E402
 from animegamer_core.evaluate.toybox_recipe.stages import calibrate_world  # noqa: E402
 from animegamer_core.model.decoder import ShotDecoder  # noqa: E402
+from animegamer_core.model.sampler import sqrt_alpha_cumprod  # noqa: E402
 from animegamer_core.toybox.calibration import uncalibrated_table  # noqa: E402
 from animegamer_core.toybox.dataset import DatasetGames, _record, _with_adverb  # noqa: E402
 from animegamer_core.toybox.drawing.draw import draw_shot  # noqa: E402
@@ -51,25 +54,30 @@ from animegamer_core.toybox.games import sample_game  # noqa: E402
 from animegamer_core.train import trainer as trainer_module  # noqa: E402
 from animegamer_core.train.distributed import close_at_exit, processes  # noqa: E402
 from animegamer_core.train.engine_learner import add_predictions  # noqa: E402
-from animegamer_core.train.few_steps import FewStepLearner  # noqa: E402
-from animegamer_core.train.learners import DiffusionLearner  # noqa: E402
+from animegamer_core.train.learners import Batch, DiffusionLearner, Learner, VaeLearner  # noqa: E402
 from animegamer_core.train.parts import WorldParts  # noqa: E402
-from animegamer_core.train.stages import stage_config  # noqa: E402
+from animegamer_core.train.run import measured_scale  # noqa: E402
+from animegamer_core.train.sampling import MicroBatch, SampleNoise  # noqa: E402
+from animegamer_core.train.stages import StageConfig, stage_config  # noqa: E402
 from animegamer_core.train.trainer import Trainer  # noqa: E402
 from animegamer_core.train.training_data import (  # noqa: E402
     TrainingData,
     add_encoder_features,
-    add_latents,
     add_states,
+    pictures,
 )
 from animegamer_core.weights import open_world  # noqa: E402
 
-GAMES, QUICK_GAMES = (DatasetGames(number, 0, first=50_000, unmatched_adverbs=0.8) for number in (3000, 4))
-SHARD = 24  # games in a file of features
+GAMES, QUICK_GAMES = (DatasetGames(number, 0, first=50_000, unmatched_adverbs=0.8) for number in (1800, 4))
+SHARD = 12  # games in a file of features
 ROOM = 400  # drawn games that wait to be encoded, at most
-LEAST = 2000  # clips to begin with
+LEAST = 1000  # clips to begin with
+NOISE = 0.3  # most, in deviation, that the VAE's latents get
+# Of the decoder's samples, 3 in 10 have about as much noise as play begins with. The others have noise of these parts
+# of the clip, evenly in logarithms: with more, what makes outlines sharp is lost in it.
+RATIOS, BEGIN, BEGINS = (0.1, 8.0), (740, 860), 0.3
 TOGETHER = 10  # steps after which the cards agree on the time and on the clips there are
-SAVED_EVERY = 180  # seconds
+SAVED_EVERY = 120  # seconds
 
 
 def main() -> None:
@@ -77,7 +85,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
     parser.add_argument("--cards", type=int, default=1, help="processes that train, each on a GPU if there is one")
-    parser.add_argument("--until", nargs=2, type=float, default=(1160, 1500))
+    parser.add_argument("--until", nargs=2, type=float, default=(420, 1480))
+    parser.add_argument("--vae", type=Path, help="a file vae.safetensors of an earlier run, to go on with")
     parser.add_argument("--batch", type=int, default=256, help="clips a step")
     parser.add_argument("--drawing", type=int, default=max(1, (os.cpu_count() or 1) - 6), help="processes that draw")
     parser.add_argument("--quick", action="store_true", help="a few games and steps, to test the program")
@@ -111,7 +120,7 @@ class Run:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.work, self.quick, self.batch, self.drawing = args.work, args.quick, args.batch, args.drawing
-        self.ends, self.began = args.until, float((args.work / "start").read_text())
+        self.ends, self.began, self.vae = args.until, float((args.work / "start").read_text()), args.vae
         self.games = QUICK_GAMES if args.quick else GAMES
         self.world = open_world("toybox")
 
@@ -157,9 +166,9 @@ def _drawn(task: tuple[Run, int]) -> None:
 
 @torch.no_grad()
 def encode(run: Run) -> None:
-    """Encode clips as they come: latents, true and predicted states, and records, in files of SHARD games each."""
-    parts, device = WorldParts.load(run.world), "cuda:0" if torch.cuda.is_available() else "cpu"
-    engine, decoder, encoder = (parts.of(name).eval().to(device) for name in ("engine", "decoder", "encoder"))
+    """Predict states of clips as they come; write these, the true ones and the clips in files of SHARD games each."""
+    device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    engine, encoder = run.world.load_engine(device, torch.float32), run.world.load_encoder(device, torch.float32)
     waiting, folder = list(range(run.games.first, run.games.first + run.games.games)), run.work / "clips"
     for number in itertools.count():
         ready: list[int] = []
@@ -175,11 +184,11 @@ def encode(run: Run) -> None:
         games = tuple(GameRecord(str(at), tuple(range(at, end))) for at, end in itertools.pairwise(ends))
         clips = torch.from_numpy(np.concatenate([file["shots"] for file in files]))
         data = TrainingData(DatasetFolder(run.work, turns, games), {"frames": clips})
-        data = add_states(add_encoder_features(add_latents(data, decoder), encoder), encoder)
-        data = add_predictions(data, engine, window=4)
-        found = {name: data.store[name].cpu() for name in ("latents", "states", "predicted")}
+        data = add_predictions(add_states(add_encoder_features(data, encoder), encoder), engine, window=4)
+        found = {name: data.store[name].cpu() for name in ("frames", "states", "predicted")}
+        found["motion"] = torch.tensor([turn.motion_value for turn in turns])
         path = run.work / "features" / f"{number:05d}.pt"
-        torch.save({**found, "records": msgspec.json.encode(turns)}, path.with_suffix(".part"))
+        torch.save(found, path.with_suffix(".part"))
         os.replace(path.with_suffix(".part"), path)
         for game in ready:
             (folder / f"{game}.npz").unlink()
@@ -188,15 +197,19 @@ def encode(run: Run) -> None:
 
 
 class Clips:
-    """The clips encoded so far: what `DiffusionLearner` asks of TrainingData."""
+    """The clips so far: what learners ask of TrainingData."""
 
     def __init__(self, run: Run, device: torch.device) -> None:
         self.folder, self.files, self.count = run.work / "features", 0, 0
         spec, most = run.world.spec, 11 * run.games.games
-        state = (spec.state.tokens, spec.state.width)
-        rows = {"latents": (2, *spec.decoder.latent_shape), "states": state, "predicted": state}
-        self.store = {name: torch.zeros(most, *row, dtype=torch.half, device=device) for name, row in rows.items()}
-        self.motion, self.records = torch.zeros(most), list[ClipRecord]()
+        state, size = (spec.state.tokens, spec.state.width), spec.decoder
+        rows = {"states": state, "predicted": state, "frames": (size.frames, size.height, size.width, 3)}
+        kinds = {"frames": torch.uint8}
+        self.store = {
+            name: torch.zeros(most, *row, dtype=kinds.get(name, torch.half), device=device)
+            for name, row in rows.items()
+        }
+        self.motion = torch.zeros(most)
 
     def load(self) -> None:
         """Read the files that are new to all cards."""
@@ -204,21 +217,33 @@ class Clips:
         end = next(number for number in new if not (self.folder / f"{number:05d}.pt").is_file())
         for number in range(self.files, int(least(end))):
             shard = torch.load(self.folder / f"{number:05d}.pt", weights_only=True)
-            self.records += msgspec.json.decode(shard["records"], type=list[ClipRecord])
-            rows = slice(self.count, len(self.records))
+            rows = slice(self.count, self.count + len(shard["motion"]))
             for name, own in self.store.items():
                 own[rows] = shard[name].to(own.device)
-            self.motion[rows] = torch.tensor([record.motion_value for record in self.records[rows]])
-            self.files, self.count = number + 1, len(self.records)
+            self.motion[rows] = shard["motion"]
+            self.files, self.count = number + 1, rows.stop
 
-    def gather(self, name: str, rows: Tensor, device: object) -> Tensor:
+    def gather(self, name: str, rows: Tensor | Sequence[int], device: object) -> Tensor:
         """A feature's rows."""
         own = self.store[name]
-        return own[rows.to(own.device)]
+        return own[torch.as_tensor(rows).to(own.device)]
 
     def clips(self, held_out: bool = False) -> tuple[int, ...]:
-        """None, since there are no losses on held-out games."""
-        return ()
+        """All, but none that are held out."""
+        return () if held_out else tuple(range(self.count))
+
+    @torch.no_grad()
+    def encode(self, decoder: ShotDecoder) -> None:
+        """Replace the clips by their latents, of which each card encodes its part."""
+        frames, device = self.store.pop("frames"), decoder.vae.device
+        latents = torch.zeros(self.count, 2, *decoder.spec.decoder.latent_shape, dtype=torch.half, device=device)
+        for rows in torch.arange(self.count)[processes().process_index :: processes().num_processes].split(32):
+            posterior = decoder.vae.encode(rearrange(pictures(frames[rows]), "b f c h w -> b c f h w")).latent_dist
+            both = torch.stack([posterior.mean, posterior.std], dim=1) * decoder.vae.config.scaling_factor
+            latents[rows] = rearrange(both, "b p c t h w -> b p t c h w").half()
+        if processes().num_processes > 1:
+            dist.all_reduce(latents)
+        self.store["latents"] = latents
 
 
 def least(value: float) -> float:
@@ -230,93 +255,99 @@ def least(value: float) -> float:
     return float(found)
 
 
+class NoiseLearner(DiffusionLearner):
+    """The decoder's learner, with timesteps as RATIOS and BEGIN say."""
+
+    def batch(self, data: Any, rows: Tensor, micro: MicroBatch, device: torch.device) -> Batch:
+        found = super().batch(data, rows, micro, device)
+        random = SampleNoise(device, self.settings.seed, micro, len(rows), "ratio")
+        signal = sqrt_alpha_cumprod(torch.arange(999, device=device), found["clean"]).flatten()
+        low, high = map(math.log, RATIOS)
+        wanted = (low + (high - low) * random.uniform()).exp()
+        timesteps = torch.searchsorted((1 - signal * signal).sqrt() / signal, wanted)
+        begin = (BEGIN[0] + (BEGIN[1] - BEGIN[0]) * random.uniform()).long()
+        return {**found, "timesteps": torch.where(random.uniform() < BEGINS, begin, timesteps)}
+
+
 def train(run: Run) -> None:
-    """Train the decoder on all cards, distil it, and calibrate the new world."""
-    parts, device = WorldParts.load(run.world, ("encoder", "engine")), processes().device
-    decoder, source = ShotDecoder(run.world.spec, run.world.profile), run.world.source("decoder")
-    lacking, _ = decoder.load_state_dict({name: source.tensor(name) for name in source.keys()}, strict=False)  # noqa: SIM118
-    run.say("new:", [name for name in lacking if not name.startswith("vae.")])
-    parts, data = replace(parts, decoder=decoder), Clips(run, device)
-    while data.count < (20 if run.quick else LEAST):
+    """Train the VAE and then the decoder on all cards, and calibrate the new world."""
+    parts, device = WorldParts.load(run.world, ("encoder", "engine", "decoder")), processes().device
+    clips, decoder = Clips(run, device), parts.decoder
+    while clips.count < (20 if run.quick else LEAST):
         time.sleep(0.5)
-        data.load()
+        clips.load()
+    if run.vae:
+        decoder.vae.load_state_dict(load_file(run.vae))
+    change = {"trainable": (r"^decoder\.vae\.",), "latent_noise": NOISE, "kl": 3e-3, "batch": 64, "lr": 4e-4}
+    config = replace(stage_config("vae"), **(FULL.changes["vae"] | change | (MINIATURE if run.quick else {})))
+    learn(run, "vae", config, VaeLearner(config, decoder.to(device)), clips, run.ends[0], decoder.vae)
+    decoder.vae.eval().requires_grad_(False)
+    parts = parts.with_scaling_factor(measured_scale(parts, clips))
+    decoder = parts.decoder
+    run.say("scaling factor", decoder.vae.config.scaling_factor)
+    clips.load()
+    clips.encode(decoder)
+    run.say("encoded", clips.count, "clips")
     change = {"batch": run.batch, "lr": 8e-4, "ema": 0.999, "compile": True} | (MINIATURE if run.quick else {})
     config = replace(stage_config("adapt"), **(FULL.changes["adapt"] | change))
-    trainer = Trainer("adapt", config, learner := DiffusionLearner(config, decoder, None), data, device)
-    learner.idle, began = (), run.now
-    own, main, clock, saved, losses = decoder.transformer, processes().is_main_process, run.now, run.now, list[Tensor]()
-
-    def rows(step: int) -> Tensor:
-        return torch.randint(data.count, (config.batch,), generator=torch.Generator().manual_seed(step))
-
-    def rate(config: object, step: int) -> float:
-        done = min(1.0, max(0.0, (clock - began) / max(1e-3, run.ends[0] - began)))
-        return 8e-4 * min(1, (step + 1) / 60) * (0.02 + 0.98 * (1 + math.cos(math.pi * done)) / 2)
-
-    def save(name: str) -> None:
-        path = run.work / f"{name}.safetensors"
-        save_file(
-            {key: value.detach().float().cpu().clone() for key, value in own.state_dict().items()}, f"{path}.part"
-        )
-        os.replace(f"{path}.part", path)
-        run.say("saved", path.name)
-
-    trainer._sampler, trainer_module.learning_rate = SimpleNamespace(batch=rows), rate
-    while clock < run.ends[0] and not (run.quick and trainer.state.step >= TOGETHER):
-        losses.append(trainer.take_step()["loss"])
-        if trainer.state.step % TOGETHER == 0:
-            clock = least(run.now)
-            data.load()
-        if len(losses) == 100:
-            run.say("step", trainer.state.step, torch.stack(losses).mean().item(), data.count, "clips")
-            losses.clear()
-        if main and run.now > saved + SAVED_EVERY:
-            with trainer.averaged_weights():
-                save("teacher")
-            saved = run.now
-    run.say("ends at step", trainer.state.step)
-    with trainer.averaged_weights():
-        teacher = {name: value.detach().clone() for name, value in own.state_dict().items()}
-    own.load_state_dict(teacher)
-    if main:
-        save("teacher")
-    distill(run, parts, data)
-    if main:
-        save("student")
-        with torch.no_grad():
-            for name, value in own.state_dict().items():
-                value.copy_(torch.lerp(teacher[name], value, FULL.student))
+    learner = NoiseLearner(config, decoder, None)
+    learner.idle = ()
+    learn(run, "adapt", config, learner, clips, run.ends[1], decoder.transformer)
+    if processes().is_main_process:
         finish(run, parts)
     processes().wait_for_everyone()
     close_at_exit()
 
 
-def distill(run: Run, parts: WorldParts, data: Clips) -> None:
-    """Few-step distillation by the recipe's stage, as far as the time goes; the decoder becomes the student."""
-    change = FULL.changes["distill"] | (MINIATURE | {"steps": 4} if run.quick else {})
-    config = replace(stage_config("distill"), **change, minutes=max(0.01, (run.ends[1] - run.now) / 60))
-    turns = tuple(data.records)
-    known = TrainingData(
-        DatasetFolder(run.work, turns, ()), {name: own[: len(turns)] for name, own in data.store.items()}
-    )
-    trainer = Trainer("distill", config, FewStepLearner(config, parts.of("decoder")), known, processes().device)
-    while trainer.state.step < config.steps:
-        losses = trainer.take_step()
-        if trainer.state.step % 50 == 0:
-            run.say("step", trainer.state.step, {name: round(value.item(), 5) for name, value in losses.items()})
-        if trainer.state.step % TOGETHER == 0 and least(run.now) > run.ends[1]:
-            break
-    average = trainer.state.average
-    for name, value in trainer.state.parameters.items():
-        value.data.copy_(average.get(name, value))
+def learn(
+    run: Run, stage: str, config: StageConfig, learner: Learner, clips: Clips, until: float, own: nn.Module
+) -> None:
+    """Train a stage up to a time; `own`, whose weights it trains, then has their average."""
+    trainer = Trainer(stage, config, learner, clips, processes().device)
+    main, began, losses = processes().is_main_process, run.now, list[dict[str, Tensor]]()
+    clock = saved = began
+
+    def rows(step: int) -> Tensor:
+        return torch.randint(clips.count, (config.batch,), generator=torch.Generator().manual_seed(step))
+
+    def rate(config: object, step: int) -> float:
+        done = min(1.0, max(0.0, (clock - began) / max(1e-3, until - began)))
+        return trainer.config.lr * min(1, (step + 1) / 60) * (0.02 + 0.98 * (1 + math.cos(math.pi * done)) / 2)
+
+    def save() -> None:
+        path = run.work / f"{stage}.safetensors"
+        weights = {key: value.detach().float().cpu().clone() for key, value in own.state_dict().items()}
+        save_file(weights, f"{path}.part")
+        os.replace(f"{path}.part", path)
+        run.say("saved", path.name)
+
+    trainer._sampler, trainer_module.learning_rate = SimpleNamespace(batch=rows), rate
+    while clock < until and not (run.quick and trainer.state.step >= TOGETHER):
+        losses.append(trainer.take_step())
+        if trainer.state.step % TOGETHER == 0:
+            clock = least(run.now)
+            if "frames" in clips.store:
+                clips.load()
+        if len(losses) == 100:
+            means = {name: round(torch.stack([row[name] for row in losses]).mean().item(), 5) for name in losses[0]}
+            run.say(stage, "step", trainer.state.step, clips.count, "clips", means)
+            losses.clear()
+        if main and run.now > saved + SAVED_EVERY:
+            with trainer.averaged_weights():
+                save()
+            saved = run.now
+    run.say(stage, "ends at step", trainer.state.step)
+    with trainer.averaged_weights():
+        average = {name: value.detach().clone() for name, value in own.state_dict().items()}
+    own.load_state_dict(average)
+    if main:
+        save()
 
 
 def finish(run: Run, parts: WorldParts) -> None:
-    """The new world: the shipped one with the new transformer, calibrated, in 8 bits."""
+    """The new world: the shipped one with the new decoder and VAE, calibrated, in 8 bits."""
     shutil.copytree(run.world.folder, run.work / "world", dirs_exist_ok=True)
-    world = open_world(run.work / "world")
-    parts.decoder.vae.load_state_dict(run.world.load_decoder("cpu", torch.float32, ("vae",)).vae.state_dict())
-    world = WorldParts(parts.spec, decoder=parts.decoder).save(world, torch.float16)
+    world = WorldParts(parts.spec, decoder=parts.decoder).save(open_world(run.work / "world"), torch.float16)
     scenes = [sample_game(number).scenes[0] for number in range(1 if run.quick else FULL.calibrated_on)]
     run.say(calibrate_world(world, uncalibrated_table(world), scenes, str(processes().device)))
 

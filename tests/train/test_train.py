@@ -248,6 +248,15 @@ def test_a_tiny_decoder_learns_with_the_vae_or_alone(data, tmp_path):
     learner._frames = lambda *_: torch.arange(16 * 24, dtype=torch.uint8).view(1, 1, 16, 24, 1).expand(1, 17, -1, -1, 3)
     read = [learner.batch(data, torch.arange(1), MicroBatch(step), torch.device("cpu"))["clip"] for step in range(20)]
     assert len({clip[0, 0, 0, 0, 0].item() for clip in read}) == 4, "every place on the grid"
+    parts.decoder.vae.requires_grad_(True)
+    noisy = VaeLearner(tiny_config("vae", latent_noise=9.0), parts.decoder).eval()
+    batch, read = noisy.batch(data, torch.arange(2), MicroBatch(0), torch.device("cpu")), []
+    hook = parts.decoder.vae.tiny.register_forward_pre_hook(lambda _, given: read.append(given[0]))
+    noisy(batch)
+    hook.remove()
+    (one, other), clean = batch["least"].flatten(), parts.decoder.vae.encode(batch["clip"]).latent_dist
+    assert 0 < one < 9 and 0 < other < 9 and abs(one - other) > 0.1, "each clip has its own"
+    torch.testing.assert_close(read[0], clean.mean + clean.std.clamp(min=batch["least"]) * batch["noise"])
     before = {name: value.clone() for name, value in parts.decoder.vae.state_dict().items()}
     alone = {"trainable": (r"^decoder\.vae\.tiny\.",), "muon": 2.0, "lr": 3e-3}
     (parts, _), lines = run("vae", parts, data, tmp_path / "alone", steps=25, **alone)
