@@ -290,9 +290,7 @@ def train(run: Run) -> None:
     run.say("encoded", clips.count, "clips")
     change = {"batch": run.batch, "lr": 8e-4, "ema": 0.999, "compile": True} | (MINIATURE if run.quick else {})
     config = replace(stage_config("adapt"), **(FULL.changes["adapt"] | change))
-    learner = NoiseLearner(config, decoder, None)
-    learner.idle = ()
-    learn(run, "adapt", config, learner, clips, run.ends[1], decoder.transformer)
+    learn(run, "adapt", config, NoiseLearner(config, decoder, None), clips, run.ends[1], decoder.transformer)
     if processes().is_main_process:
         finish(run, parts)
     processes().wait_for_everyone()
