@@ -107,18 +107,7 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     if done is None:  # "Leo is sad" says what he is, not how he does something
         how = [find.kind != "adverbs" or find.exact or find.typed.endswith(("ly", "er")) for find in finds]
         finds = [find if does else replace(find, kind=STRANGE, meant="") for find, does in zip(finds, how, strict=True)]
-    denied = done is None and any(find.meant for find in finds if find.kind == STRANGE)
-    strange = [find.typed for find in finds if find.kind == STRANGE]
-    half = 2 * len(strange) > len(finds) and ENGLISH["somebody's"].isdisjoint(text.lower().split())
-    pronouns = {find.typed.lower() for find in finds if find.kind == "pronoun"} - ENGLISH["nobody"]
-    somebody = pronouns or any(find.exact and find.kind in _SHOWN for find in finds)
-    by_chance = not somebody and strange and (done is None or _VAGUE[done.kind] > 9 or half)
-    if act is None or denied or not finds and ENGLISH["repeating"].isdisjoint(_plain(text)) or by_chance:
-        known = "; ".join(known.phrase for known in words.acts[:3])
-        what = "" if denied else shortened(", ".join(dict.fromkeys(strange)), 100)
-        why = f"does not know {what}" if what else f"shows nothing like {shortened(text, 60)!r}"
-        example = f"say what somebody does, for example: {known}; a text in double quotes is played as it is"
-        raise ValueError(f"this world {why}; {example}")
+    act = _checked(act, text, finds, done, words)
     now, clause = [find for find in finds if done is None or find.turn <= done.turn], done.clause if done else 0
     time, place = _best(now, "times", clause), _best(now[::-1], "places", clause)  # the last place is the widest
     for _, _, last_time, last_place in before:
@@ -151,6 +140,27 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     added = [name for name in named[1:] if done and all(name != one for _, one in people)]
     notes += (("takesTwo", {"act": act.phrase, "who": name}) for name in added)
     return Reading(instruction.checked().text, text, tuple(unknown), tuple(notes))
+
+
+def _checked(act: Act | None, text: str, finds: Sequence[_Find], done: _Find | None, words: Words) -> Act:
+    """The act that a turn shows; ValueError where the text names nothing that the world shows, or only by chance.
+
+    done: what the text says is done, if anything.
+    """
+    denied = done is None and any(find.meant for find in finds if find.kind == STRANGE)
+    strange = [find.typed for find in finds if find.kind == STRANGE]
+    half = 2 * len(strange) > len(finds) and ENGLISH["somebody's"].isdisjoint(text.lower().split())
+    pronouns = {find.typed.lower() for find in finds if find.kind == "pronoun"} - ENGLISH["nobody"]
+    somebody = pronouns or any(find.exact and find.kind in _SHOWN for find in finds)
+    by_chance = not somebody and strange and (done is None or _VAGUE[done.kind] > 9 or half)
+    nothing = not finds and ENGLISH["repeating"].isdisjoint(_plain(text))
+    if act is not None and not (denied or nothing or by_chance):
+        return act
+    known = "; ".join(known.phrase for known in words.acts[:3])
+    what = "" if denied else shortened(", ".join(dict.fromkeys(strange)), 100)
+    why = f"does not know {what}" if what else f"shows nothing like {shortened(text, 60)!r}"
+    example = f"say what somebody does, for example: {known}; a text in double quotes is played as it is"
+    raise ValueError(f"this world {why}; {example}")
 
 
 def _not_shown(
