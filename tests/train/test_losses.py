@@ -61,9 +61,10 @@ def test_the_losses_of_pictures_by_hand():
     assert weight.mean() == pytest.approx(1) and weight[1, 3, 3] == pytest.approx(3 * weight[1, 2, 3].item())
 
 
-def test_muon_by_hand():
-    start, *gradients = torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(0))
-    expected, moment, own = start, torch.zeros(6, 4), torch.nn.Parameter(start.clone())
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6)])
+def test_muon_by_hand(shape):
+    start, *gradients = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
+    expected, moment, own = start, torch.zeros(shape), torch.nn.Parameter(start.clone())
     muon = Muon([{"params": [own]}], lr=0.1, weight_decay=0.5)
     for gradient in gradients:
         moment, own.grad = 0.95 * moment + 0.05 * gradient, gradient

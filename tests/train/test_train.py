@@ -366,7 +366,9 @@ def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
 
 
 def test_a_torn_last_line_spoils_neither_the_picture_nor_a_resumed_log(ready, tmp_path):
-    run("predict", new_parts(ready), ready, tmp_path, stopping(2))
+    clock = mock.Mock(monotonic=itertools.count(0, 20).__next__)  # seconds between two looks at it
+    with mock.patch("animegamer_core.train.loop.time", clock):
+        run("predict", new_parts(ready), ready, tmp_path, minutes=1.0)
     log = tmp_path / "log.jsonl"
     whole = log.read_text()
     log.write_text(whole + '{"step": 3, "lo')

@@ -122,6 +122,21 @@ def test_two_taught_steps_draw_what_the_teacher_draws(pairs, steps, near, ready,
     assert adapter_facts(tmp_path / "distill.safetensors").sampling == asked.taught == stated
 
 
+def test_the_judge_learns_what_is_a_clip_and_the_student_to_pass_for_one(ready):
+    config = shared.tiny_config("distill", **FEW, pairs=0, gan=1.0)
+    learner = FewStepLearner(config, heeding(shared.new_parts(ready).decoder))
+    judge, batch = learner.heads["judge"], batch_of(learner, ready)
+    optimizer = torch.optim.AdamW(judge.parameters(), lr=0.01)
+    for _ in range(10):
+        learner._fake_losses(batch)["judge"].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    losses = learner._match_losses(batch)
+    losses["loss"].backward()
+    assert losses["gan"] > math.log(2), "what it drew does not pass yet"
+    assert all(value.grad is None for value in judge.parameters()), "nor does it spoil the judge"
+
+
 def test_a_collapsed_student_ends_the_run_and_the_last_good_one_stays(ready, tmp_path):
     parts = shared.new_parts(ready)
     output = heeding(parts.decoder).transformer.proj_out
