@@ -143,6 +143,10 @@ def test_a_text_names_what_training_never_showed_together():
     known = Words(("Kai", "Mia"), (Act("run"), Act("run away")), ("beach",), untried=pairs)
     assert known.untried_in("At the beach, Kai wants to run away") == [("Kai", "beach")]
     assert known.untried_in("Character: Kai; Motion: run; Background: bay.") == [("Kai", "run")]
+    known = replace(known, times=("day",))
+    setting = {"daylit bay": ("", "daylit bay"), "in the same place by day": ("day", ""), "day bay": ("day", "bay")}
+    for text, parts in setting.items():
+        assert known.parts_of(f"Character: Kai; Motion: run; Background: {text}.")[2:] == parts
     assert known.nearest("beech") == ["beach"] and known.nearest("away") == ["run away"] and not known.nearest("dragon")
     assert set(known.nearest("Lily")) <= set(known.characters), "a name is a character's"
 
