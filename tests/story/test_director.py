@@ -79,6 +79,12 @@ def test_a_low_stat_is_what_most_proposals_raise(stat, value):
     assert len(right) >= 30 and all(proposal.reason == stat for proposal in right)
 
 
+def test_a_stat_in_the_middle_of_its_range_is_not_low():
+    session = GameSession(rules=Rules((*RULES.stats[:2], replace(RULES.stats[2], start=10, high=20))))
+    proposals = [Director(WORDS, seed)(session)[0] for seed in range(40)]
+    assert sum(act_of(proposal).change.get("stamina", -1) > 0 for proposal in proposals) < 25
+
+
 def test_at_no_stamina_only_rest_is_proposed_and_counts():
     session = GameSession(opening={"stamina": 0, "social": 50, "entertainment": 50}, rules=RULES)
     for seed in range(20):

@@ -55,6 +55,7 @@ def test_the_losses_of_pictures_by_hand():
     assert motion_error(moving, 0 * moving) == 3 and motion_error(moving[:, :, :1], moving[:, :, 1:]) == 0
     weighed = rebuilding_losses(moving, 0 * moving, torch.full((1, 1, 1, 1, 1), 4.0), stage_config("vae"))
     assert weighed["mse"].item() == 4 * 4.5 and weighed["l1"].item() == 4 * 1.5
+    assert weighed["psnr"] == pytest.approx(-0.51, abs=0.01), "white for black is 0 dB"
     spot = torch.zeros(1, 3, 2, 9, 9)
     spot[..., 1, 4, 4] = -1
     weight = moving_weight(spot, 3.0, around=1)[0, 0]

@@ -392,6 +392,7 @@ def test_a_torn_last_line_spoils_neither_the_picture_nor_a_resumed_log(ready, tm
     assert [line["step"] for line in read_log(log)] == [1, 2]
     plot_log(log, tmp_path / "loss.png")
     assert draw_losses(read_log(log)).tobytes() == Image.open(tmp_path / "loss.png").tobytes()
+    assert draw_losses([{"step": 1, "loss": 0.0}, {"step": 2, "loss": 9.0}]).size == (960, 600)
     run("predict", new_parts(ready), ready, tmp_path)
     assert [json.loads(line)["step"] for line in log.read_text().splitlines()] == [1, 2, 3, 4, 5, 6]
     assert log.read_text().startswith(whole)
