@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 from tiny_world import save_tiny_world
@@ -88,7 +89,9 @@ def test_a_stat_in_the_middle_of_its_range_is_not_low():
 def test_at_no_stamina_only_rest_is_proposed_and_counts():
     session = GameSession(opening={"stamina": 0, "social": 50, "entertainment": 50}, rules=RULES)
     for seed in range(20):
-        assert all(act_of(proposal).change.get("stamina", -1) > 0 for proposal in Director(WORDS, seed)(session, 3))
+        for proposal in Director(WORDS, seed)(session, 3):
+            assert act_of(proposal).change.get("stamina", -1) > 0
+            assert PUBLISHED.fullmatch(proposal.instruction)["motion"].split()[0] in {*chain(*WORDS.adverbs[:3])}
     turn = session.step("dance", GameState(None, 4, {"social": 1, "entertainment": 1, "stamina": -1})).turns[-1]
     assert turn.refused == ("social", "entertainment") and turn.state.change["social"] == 1  # both are kept
     assert turn.moved == {"social": RULES.stats[0].drift, "entertainment": RULES.stats[1].drift, "stamina": 0}
