@@ -97,6 +97,8 @@ def test_a_place_and_a_character_recall_the_turn_that_showed_them_last():
     session = played([castle, PLAIN, text("run", "day castle"), *[PLAIN] * 6])
     assert remembered(session, text("dance", "night castle", "Taro")) == [1, 3, 8, 9]
     assert remembered(session, text("dance", "night castle", "Nori")) == [3, 7, 8, 9]
+    assert remembered(session, "Kick Taro\u2019s ball") == remembered(session, "Kick Taro's ball") == [1, 7, 8, 9]
+    assert named_in("The cat meets Taro").scene == ("taro",), "nobody is called The"
 
 
 def test_things_come_before_the_place_and_the_place_before_characters():

@@ -1,8 +1,9 @@
 from dataclasses import FrozenInstanceError
+from unicodedata import is_normalized
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from animegamer_core.game.life import PUBLISHED_RULES
@@ -79,11 +80,12 @@ def test_rewinding_leaves_two_futures():
 
 
 @given(st.text())
+@example("cafe\u0301")
 def test_cleaned_text_is_one_plain_line(text):
     cleaned = clean_text(text)
     assert "<" not in cleaned and ">" not in cleaned
     assert cleaned == " ".join(cleaned.split()) == clean_text(cleaned)
-    assert cleaned.isprintable()
+    assert cleaned.isprintable() and is_normalized("NFC", cleaned)
 
 
 def test_a_composed_instruction_needs_all_parts():

@@ -172,7 +172,7 @@ def _gaussian(factor: float, like: Tensor) -> tuple[int, Tensor]:
     """(radius, kernel) for shrinking by `factor`: sigma is (factor - 1) / 2; the kernel has an odd length from 3 on."""
     sigma = max((factor - 1) / 2, 0.001)
     taps = int(max(4 * sigma, 3))
-    radius = (taps + 1 - taps % 2) // 2
+    radius = taps // 2
     at = torch.arange(-radius, radius + 1, dtype=like.dtype, device=like.device)
     weights = torch.exp(-(at**2) / (2 * sigma**2))
     return radius, weights / weights.sum()

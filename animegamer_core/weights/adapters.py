@@ -84,7 +84,7 @@ def reading_of(world: World, files: Sequence[AdapterFacts], checked: bool = True
                 f"{second.path} with profile {second.reading.profile.name}; use only one of them, {remedy}"
             )
     for file in files if checked else ():
-        if file.reading is not None and "engine" not in file.parts and not file.reading.agrees(reading):
+        if file.reading is not None and not file.reading.agrees(reading):  # of the trainers, all agree by now
             raise ValueError(
                 f"adapter {file.path} was trained on predictions with profile {file.reading.profile.name}, and "
                 f"{owner} uses profile {reading.profile.name}; drop this file, add the file from stage predict that "

@@ -93,9 +93,9 @@ def test_convolutions_refine_what_the_transformer_predicts(states):
         refiner.write.weight.normal_(generator=torch.Generator().manual_seed(1))
     left = transformer(noise, **given, refined=False, return_dict=False)[0]
     assert torch.equal(left, plain[:, :, :channels]) and not torch.equal(transformer(noise, **given)[0], left)
-    with mock.patch.object(refiner, "forward", wraps=refiner.forward) as refine:
+    with mock.patch.object(transformer, "forward", wraps=transformer.forward) as forward:
         decoder.sample(states[:1], torch.ones(1), [0], steps=(999, 499, 99))
-    assert len(refine.mock_calls) == 1
+    assert [call.kwargs["refined"] for call in forward.mock_calls] == [False, False, True]
     for widths, frames in ((2, 5), (1, 3)):  # five frames through four blocks; without those after it, three
         for block in refiner.blocks:
             block.around.weight.data[8 * widths :] = 0
@@ -204,7 +204,7 @@ def test_an_encoded_clip_is_a_latent_of_the_same_shape(tiny_decoder, states):
     generator = torch.Generator().manual_seed(1)
     clip = torch.rand(20, 3, 32, 48, generator=generator) * 2 - 1
     whole = shot_clip(clip, TINY.decoder)
-    assert torch.equal(whole, clip[:17]), "frames of the shot's size stay as they are"
+    assert torch.equal(whole, clip[:17]) and torch.equal(shot_clip(whole, TINY.decoder), whole), "nothing is resized"
     latent = tiny_decoder.encode_vae(whole[None])
     frames, channels, height, width = TINY.decoder.latent_shape
     assert latent.shape == (1, channels, frames, height, width)

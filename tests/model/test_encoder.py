@@ -26,12 +26,19 @@ def test_every_variant_reads_text_and_picture(name, tiny_tokenizer):
     pictures = torch.rand(2, 3, 32, 48, generator=torch.Generator().manual_seed(0)) * 2 - 1
     same = encoder(["softly run", "softly run"], pictures[:1].repeat(2, 1, 1, 1))
     assert same.shape == (2, TINY.state.tokens, TINY.state.width) and alike(same[0], same[1])
-    other_text = encoder(["wildly dance"], pictures[:1])[0]
-    other_picture = encoder(["softly run"], pictures[1:])[0]
-    text, image = slice(0, TINY.state.text_tokens), slice(TINY.state.text_tokens, None)
-    mixes = name in ("addition", "cross_attention")
-    assert not alike(other_text[text], same[0][text]) and not alike(other_picture[image], same[0][image])
-    assert alike(other_text[image], same[0][image]) != mixes and alike(other_picture[text], same[0][text]) != mixes
+    text = encoder.text_proj(encoder.text_features(encoder.text_ids(["softly run"])))
+    image = encoder.image_proj(encoder.image_features(pictures[:1]))
+    from_image, from_text = 0, 0
+    if name == "addition":
+        from_image, from_text = image.mean(1, keepdim=True), text.mean(1, keepdim=True)
+    elif name == "cross_attention":
+        from_image, from_text = (
+            encoder.text_attention(text, image, image)[0],
+            encoder.image_attention(image, text, text)[0],
+        )
+    mixed = encoder.text_norm(text + from_image), encoder.image_norm(image + from_text)
+    assert alike(torch.cat(mixed, 1)[0], same[0])
+    assert not any(map(alike, encoder(["wildly dance"], pictures[1:])[0], same[0])), "every token is of its own"
     for parameter, value in encoder.image_tower.named_parameters():
         if f".layers.{TINY.encoder.image.layers - 1}." in parameter:
             value.zero_()

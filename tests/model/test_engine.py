@@ -44,6 +44,8 @@ def test_every_profile_plays(name, tiny_engine):
             )
         else:
             assert engine.levels(turn.state) == (0, 0, 0, 0)  # random weights write no state block that can be read
+    for state, line in zip(engine.predict_all([(), ()], LINES[:2]), LINES[:2], strict=True):
+        assert engine.levels(state) == engine.levels(engine.predict((), line))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 from tiny_world import save_tiny_world
@@ -79,10 +80,18 @@ def test_a_low_stat_is_what_most_proposals_raise(stat, value):
     assert len(right) >= 30 and all(proposal.reason == stat for proposal in right)
 
 
+def test_a_stat_in_the_middle_of_its_range_is_not_low():
+    session = GameSession(rules=Rules((*RULES.stats[:2], replace(RULES.stats[2], start=10, high=20))))
+    proposals = [Director(WORDS, seed)(session)[0] for seed in range(40)]
+    assert sum(act_of(proposal).change.get("stamina", -1) > 0 for proposal in proposals) < 25
+
+
 def test_at_no_stamina_only_rest_is_proposed_and_counts():
     session = GameSession(opening={"stamina": 0, "social": 50, "entertainment": 50}, rules=RULES)
     for seed in range(20):
-        assert all(act_of(proposal).change.get("stamina", -1) > 0 for proposal in Director(WORDS, seed)(session, 3))
+        for proposal in Director(WORDS, seed)(session, 3):
+            assert act_of(proposal).change.get("stamina", -1) > 0
+            assert PUBLISHED.fullmatch(proposal.instruction)["motion"].split()[0] in {*chain(*WORDS.adverbs[:3])}
     turn = session.step("dance", GameState(None, 4, {"social": 1, "entertainment": 1, "stamina": -1})).turns[-1]
     assert turn.refused == ("social", "entertainment") and turn.state.change["social"] == 1  # both are kept
     assert turn.moved == {"social": RULES.stats[0].drift, "entertainment": RULES.stats[1].drift, "stamina": 0}
@@ -143,6 +152,10 @@ def test_a_text_names_what_training_never_showed_together():
     known = Words(("Kai", "Mia"), (Act("run"), Act("run away")), ("beach",), untried=pairs)
     assert known.untried_in("At the beach, Kai wants to run away") == [("Kai", "beach")]
     assert known.untried_in("Character: Kai; Motion: run; Background: bay.") == [("Kai", "run")]
+    known = replace(known, times=("day",))
+    setting = {"daylit bay": ("", "daylit bay"), "in the same place by day": ("day", ""), "day bay": ("day", "bay")}
+    for text, parts in setting.items():
+        assert known.parts_of(f"Character: Kai; Motion: run; Background: {text}.")[2:] == parts
     assert known.nearest("beech") == ["beach"] and known.nearest("away") == ["run away"] and not known.nearest("dragon")
     assert set(known.nearest("Lily")) <= set(known.characters), "a name is a character's"
 

@@ -17,8 +17,9 @@ from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.train import training_data
 from animegamer_core.train.parts import needed_parts
 from animegamer_core.train.run import prepare, train_stage
-from animegamer_core.train.training_data import TrainingData
+from animegamer_core.train.training_data import TrainingData, add_encoder_features
 from animegamer_core.weights import open_world, save_part
+from animegamer_core.weights.adapter_files import save_adapter
 
 CLIPS = GAMES * GAME_TURNS
 
@@ -86,7 +87,21 @@ def test_stages_find_all_features_and_need_neither_clips_nor_encoders(dataset, w
         with counted() as counts:
             assert train(stage, dataset, world, tmp_path / "cache", tmp_path / stage)
         assert set(counts.values()) == {0}
+    file, config = tmp_path / "towers.safetensors", tiny_config("joint")
+    save_adapter(file, "towers", config, {"encoder.text_tower.shared.weight": torch.zeros(1)}, {})
+    data = TrainingData(DatasetFolder.open(dataset, clips=False), cache=tmp_path / "cache")
+    tower = needed_parts("joint", config, open_world(world), data, start=[file]).encoder.text_tower
+    assert not any(value.is_meta for value in tower.parameters()), "it is loaded where an adapter changes it"
     assert {file.name: file.read_bytes() for file in (tmp_path / "cache").iterdir()} == before
+
+
+def test_random_frames_are_the_same_however_many_clips_are_read_at_a_time(ready, data):
+    encoder, found = new_parts(data).encoder, []
+    for clips in (1000, 5):
+        with mock.patch.object(training_data, "READ_PIXELS", clips * 17 * 16 * 24):
+            found.append(add_encoder_features(data, encoder, "random").store["image_random"])
+    torch.testing.assert_close(*found, atol=1e-2, rtol=1e-2)
+    assert not torch.allclose(found[0], ready.store["image"], atol=1e-1)
 
 
 def test_after_a_kill_only_what_is_missing_is_computed(dataset, world, tmp_path):

@@ -55,15 +55,17 @@ def test_the_losses_of_pictures_by_hand():
     assert motion_error(moving, 0 * moving) == 3 and motion_error(moving[:, :, :1], moving[:, :, 1:]) == 0
     weighed = rebuilding_losses(moving, 0 * moving, torch.full((1, 1, 1, 1, 1), 4.0), stage_config("vae"))
     assert weighed["mse"].item() == 4 * 4.5 and weighed["l1"].item() == 4 * 1.5
+    assert weighed["psnr"] == pytest.approx(-0.51, abs=0.01), "white for black is 0 dB"
     spot = torch.zeros(1, 3, 2, 9, 9)
     spot[..., 1, 4, 4] = -1
     weight = moving_weight(spot, 3.0, around=1)[0, 0]
     assert weight.mean() == pytest.approx(1) and weight[1, 3, 3] == pytest.approx(3 * weight[1, 2, 3].item())
 
 
-def test_muon_by_hand():
-    start, *gradients = torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(0))
-    expected, moment, own = start, torch.zeros(6, 4), torch.nn.Parameter(start.clone())
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6)])
+def test_muon_by_hand(shape):
+    start, *gradients = torch.randn(3, *shape, generator=torch.Generator().manual_seed(0))
+    expected, moment, own = start, torch.zeros(shape), torch.nn.Parameter(start.clone())
     muon = Muon([{"params": [own]}], lr=0.1, weight_decay=0.5)
     for gradient in gradients:
         moment, own.grad = 0.95 * moment + 0.05 * gradient, gradient

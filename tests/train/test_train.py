@@ -17,18 +17,20 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
+from torch.nn.functional import pad, unfold
 
 from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
 from animegamer_core.data.dataset import ClipRecord, GameRecord
 from animegamer_core.game.state import GameState, Turn
 from animegamer_core.media.video import write_clip
+from animegamer_core.model.encoder import clip_pixels
 from animegamer_core.model.prompt import build_prompt
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.train.checkpoints import list_checkpoints, step_of
 from animegamer_core.train.engine_learner import EngineLearner, PromptTable
 from animegamer_core.train.job import short_config, train_adapter
-from animegamer_core.train.learners import DiffusionLearner, VaeLearner
+from animegamer_core.train.learners import ContrastiveLearner, DiffusionLearner, VaeLearner
 from animegamer_core.train.log import draw_losses, plot_log, read_log
 from animegamer_core.train.parts import WorldParts, is_trained_lora, set_trainable
 from animegamer_core.train.run import train_stage
@@ -307,6 +309,18 @@ def test_the_average_begins_with_nine_tenths_of_the_first_step_and_vectors_do_no
     assert moved == {0.99, 1, 3}
 
 
+def test_towers_read_captions_without_padding_and_learn_each_patch_in_its_place(ready):
+    image, config = TINY.encoder.image, tiny_config("towers", pixels=1.0)
+    learner = ContrastiveLearner(config, new_parts(ready).encoder, ready)
+    batch = learner.batch(ready, torch.arange(12), MicroBatch(0), torch.device("cpu"))
+    batch["ids"] = pad(batch["ids"], (0, 2))
+    patches = unfold(clip_pixels(batch["images"], image.image_size), image.patch, stride=image.patch).mT
+    with mock.patch.object(learner.heads, "embed", wraps=learner.heads.embed) as embed:
+        with mock.patch.object(learner.heads.patches, "forward", return_value=patches):
+            assert learner(batch)["pixels"] == 0
+    assert embed.call_args.args[1].all(0).tolist() == [True] * (batch["ids"].shape[1] - 2) + [False] * 2
+
+
 @pytest.mark.parametrize("stage", ["joint", "adapt", "distill"])
 def test_both_conditions_are_dropped_as_often_as_the_stage_says(stage, ready):
     parts, nothing = new_parts(ready), {"text": 0.0, "image": 0.0} if stage == "joint" else {"states": 7.0}
@@ -326,6 +340,9 @@ def test_both_conditions_are_dropped_as_often_as_the_stage_says(stage, ready):
         learner = DiffusionLearner(tiny_config(stage, drop_both=0.0, **{option: 1.0}), parts.decoder, parts.encoder)
         batch = learner.batch(ready, torch.arange(4), MicroBatch(0), torch.device("cpu"))
         assert [name for name in nothing if not batch[name].any()] == lost
+        with torch.no_grad():
+            learner.states(ready, torch.arange(4), torch.device("cpu"))
+        assert torch.equal(parts.decoder.unconditional_ND, parts.encoder.unconditional()), "sheets are drawn with it"
     assert [stage_config(name, "scratch").drop_both for name in ("adapt", "distill")] == [0.1, 0.0]
 
 
@@ -375,13 +392,16 @@ def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
 
 
 def test_a_torn_last_line_spoils_neither_the_picture_nor_a_resumed_log(ready, tmp_path):
-    run("predict", new_parts(ready), ready, tmp_path, stopping(2))
+    clock = mock.Mock(monotonic=itertools.count(0, 20).__next__)  # seconds between two looks at it
+    with mock.patch("animegamer_core.train.loop.time", clock):
+        run("predict", new_parts(ready), ready, tmp_path, minutes=1.0)
     log = tmp_path / "log.jsonl"
     whole = log.read_text()
     log.write_text(whole + '{"step": 3, "lo')
     assert [line["step"] for line in read_log(log)] == [1, 2]
     plot_log(log, tmp_path / "loss.png")
     assert draw_losses(read_log(log)).tobytes() == Image.open(tmp_path / "loss.png").tobytes()
+    assert draw_losses([{"step": 1, "loss": 0.0}, {"step": 2, "loss": 9.0}]).size == (960, 600)
     run("predict", new_parts(ready), ready, tmp_path)
     assert [json.loads(line)["step"] for line in log.read_text().splitlines()] == [1, 2, 3, 4, 5, 6]
     assert log.read_text().startswith(whole)

@@ -122,16 +122,32 @@ def test_two_taught_steps_draw_what_the_teacher_draws(pairs, steps, near, ready,
     assert adapter_facts(tmp_path / "distill.safetensors").sampling == asked.taught == stated
 
 
+def test_the_judge_learns_what_is_a_clip_and_the_student_to_pass_for_one(ready):
+    config = shared.tiny_config("distill", **FEW, pairs=0, gan=1.0)
+    learner = FewStepLearner(config, heeding(shared.new_parts(ready).decoder))
+    judge, batch = learner.heads["judge"], batch_of(learner, ready)
+    optimizer = torch.optim.AdamW(judge.parameters(), lr=0.01)
+    for _ in range(10):
+        learner._fake_losses(batch)["judge"].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    losses = learner._match_losses(batch)
+    losses["loss"].backward()
+    assert losses["gan"] > math.log(2), "what it drew does not pass yet"
+    assert all(value.grad is None for value in judge.parameters()), "nor does it spoil the judge"
+
+
 def test_a_collapsed_student_ends_the_run_and_the_last_good_one_stays(ready, tmp_path):
     parts = shared.new_parts(ready)
     output = heeding(parts.decoder).transformer.proj_out
 
     def spoil(step, *_):
-        if step == 2:  # still grey shots
+        assert step > 2 or not list(tmp_path.glob("last_good*")), "pairs are not watched"
+        if step == 3:  # still grey shots
             output.requires_grad_(False).weight.zero_()
 
-    options = {**FEW, "pairs": 0, "steps": 4, "watch_every": 1, "collapse": 20.0}
-    with pytest.raises(ValueError, match=r"collapsed at step 2: .* motion 0\.0.*last_good.safetensors has .* lower"):
+    options = {**FEW, "pairs": 1, "steps": 4, "watch_every": 1, "collapse": 20.0}
+    with pytest.raises(ValueError, match=r"collapsed at step 3: .* motion 0\.0.*last_good.safetensors has .* lower"):
         shared.run("distill", parts, ready, tmp_path, {"on_step": spoil}, **options)
     assert adapter_facts(tmp_path / "last_good.safetensors").sampling.steps == FEW["timesteps"]
 

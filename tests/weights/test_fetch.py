@@ -141,8 +141,11 @@ def test_base_models_are_fetched_and_become_a_world(hub, fetch, tmp_path):
     assert "To download: 0.0 MB" in fetch(tmp_path / "d", what="--base").out
     other = "Mistral-7B-Instruct-v0.3"
     hub.repositories[f"mistralai/{other}"] = hub.repositories[MISTRAL]
+    weights = tmp_path / "d" / other / "model.safetensors"
+    weights.parent.mkdir()
+    weights.write_bytes(b"cut off")
     assert fetch(tmp_path / "d", "--yes", "--mistral", other, what="--base").status == 0
-    assert (tmp_path / "d" / other / "model.safetensors").is_file()
+    assert weights.read_bytes() == hub.repositories[MISTRAL][weights.name]
 
 
 def test_what_the_hub_does_not_give_is_one_sentence(hub, fetch, tmp_path, monkeypatch):
