@@ -187,7 +187,10 @@ function createGame(say, session, clips, page) {
   const form = createForm(
     say,
     {
-      play: (words, takes, settings) => session.play(words, takes, settings),
+      play: async (words, takes, settings) => {
+        // what the world refuses is not sent: the check below the text says why
+        if (!(await session.check(words, settings.steps))?.error) await session.play(words, takes, settings);
+      },
       stop: () => {
         page.autoplay.end();
         return session.stop();
@@ -240,6 +243,7 @@ function createGame(say, session, clips, page) {
 }
 
 function showFiles(place, files, say, page) {
+  const appears = place.hidden && files.length > 0;
   place.hidden = !files.length;
   const written = Date.now(); // an export has the name of the last one, which the browser may keep
   const wanted = files.filter((file) => !/^turn-/.test(file.filename));
@@ -257,4 +261,5 @@ function showFiles(place, files, say, page) {
       });
     }),
   );
+  if (appears) place.scrollIntoView({ block: "nearest" });
 }

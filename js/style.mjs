@@ -231,6 +231,7 @@ const STYLE = `
 .ag-play .ag-ask input { width: 48px; height: 28px; padding: 2px 6px; font-size: 12px; }
 .ag-form:has(.ag-fold[open], .ag-check-notes:not([hidden])) .ag-suggestions { display: none; }
 .ag-buttons { display: flex; gap: 8px; }
+.ag-form .ag-buttons { position: sticky; bottom: 0; background: var(--ag-paper); }
 .ag-buttons .ag-main { flex: 1; }
 @container (max-width: 300px) { .ag-scroll, .ag-top, .ag-form { padding-inline: 8px; } .ag-top { gap: 4px; } .ag-icon { width: 28px; height: 30px; } .ag-chip { display: none; } .ag-play > .ag-game .ag-card { padding: 10px; }
   .ag-top { flex-wrap: wrap; } .ag-title-words { order: 9; flex: 1 0 100%; } .ag-top > button:nth-of-type(2) { margin-inline-start: auto; }

@@ -19,6 +19,9 @@ from .recall import ENGLISH, PUBLISHED, WORD, rows_of
 from .state import Instruction
 
 MEANINGS = rows_of("meanings.txt")  # from WordNet, whose notice it holds
+# The published form without some of its parts, as the page's fields write it
+_LABELS = {"Character": "who", "Motion": "motion", "Background": "place"}
+_SOME_PARTS = re.compile("".join(rf"(?:{label}: (?P<{name}>[^;]+?)(?:; |\.?$))?" for label, name in _LABELS.items()))
 _QUOTED = re.compile('["\u201c](.+)["\u201d]')
 _TOKEN = re.compile(WORD + "|[.!?;:,]")
 _SHORT = re.compile("['\u2019](s|re|m|ll|d|ve)$")  # "he's", "Nori's"
@@ -99,7 +102,10 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     match, words = PUBLISHED.fullmatch(text), life.words or Words()
     if match and not unknown or not words.acts:
         return Reading(text, unknown=tuple(unknown))
-    finds = list(_scan("{who} {motion} in the {place}".format(**match.groupdict()) if match else text, words))
+    said = match or _SOME_PARTS.fullmatch(text)
+    parts = said.groupdict() if said else {"who": text, "motion": None, "place": None}
+    setting = parts["place"] and f"in the {parts['place']}"
+    finds = list(_scan(" ".join(filter(None, (parts["who"], parts["motion"], setting))), words))
     before = [words.parts_of(turn) for turn in reversed(past)]
     done = min((find for find in finds if find.kind in _VAGUE), key=_vagueness, default=None)
     acts = (words.act_of(done.meant) if done else None, *(words.act_of(motion) for _, motion, _, _ in before))
@@ -178,7 +184,7 @@ def _not_shown(
             swaps[find.typed] = noun or find.meant
         held = find.kind == "stances" and after is not None and after.kind in ("looks", "things")  # "holding a flag"
         said = held or find.meant in used or find.by == "instead" or find.kind in _UNSAID
-        said = said or find.kind == "who" and find.by != "without"  # people are named in notes of their own
+        said = said or find.kind in ("who", "denied") and find.by != "without"  # people are named in notes of their own
         words = [{*_stems(word)} for word in _plain(find.typed)]
         if not said and any(map({*_plain(act.phrase)}.isdisjoint, words)):  # "meets a friend" has a word of the act
             (left_out if find.exact else unknown).append(find.typed)
@@ -285,7 +291,8 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
             by, kind = preposition if in_phrase else "", STRANGE if denied and kind in _VAGUE else kind
             if kind == "times" and preposition in ("on", "onto", "to", "from") and token in ENGLISH["heavenly"]:
                 kind, meant = STRANGE, ""  # "on the moon" is a place, and "under the moon" a time
-            yield _Find("denied" if by == "without" else kind, meant, typed, exact, by, clause, turn)
+            absent = by == "without" or denied and kind == "places"
+            yield _Find("denied" if absent else kind, meant, typed, exact, by, clause, turn)
             if kind == "places" and (hint := _longest(plain[index + count - 1 :], words, ("nouns",))[1]):
                 yield _Find("hints", hint, typed, False, by, clause, turn)  # "goes to bed" is what is done, too
             going, acted = going or kind == "going", acted or kind in _VERBS

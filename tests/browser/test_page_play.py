@@ -249,6 +249,8 @@ def test_an_error_is_one_sentence_and_the_text_is_not_lost(game):
         game.tell(words)
         assert len(game.alert()) == 1 and page.input_value(".ag-text") == words, "answered, not sent"
     assert "start with #" in game.alert()[0]
+    game.tell("Miko does not dance any more")
+    page.locator(".ag-check-notes:visible", has_text="shows nothing like").wait_for()
     assert not page.locator(".ag-main:visible").is_disabled() and len(game.server.get("/history")) == prompts
     page.fill(".ag-text", "")
 

@@ -56,6 +56,9 @@ def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
     they = read("they dance", COUPLE)
     assert they.instruction.startswith("Character: Nori; Motion: steadily dance;") and they.unknown == ()
     assert they.sentences == ("Only one can dance here: Nori. Next turn: Beni?",)
+    assert read("Everybody dances", COUPLE) == replace(they, typed="Everybody dances")
+    elsewhere = read("Yuzu is not in the street but on the beach")
+    assert elsewhere.instruction.endswith(" beach.") and not elsewhere.notes
     assert read("they race", COUPLE).instruction.startswith("Character: Nori, Beni; Motion: steadily race a friend;")
     assert ": Nori; Motion: steadily wave hello; Background: day street" in read("he waves", COUPLE).instruction
     assert "Character: Nori, Pico; Motion: gently hug" in read("now with Pico instead of Beni", COUPLE).instruction
@@ -63,6 +66,13 @@ def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
     assert "Character: Pico;" in read("back to Pico").instruction
     assert read("again", COUPLE).instruction == COUPLE[1].replace("softly", "gently")
     assert "Character: Nori, Beni;" in read("Nori talks to his friend", COUPLE).instruction
+    some = {
+        "Character: Yuzu.": "Yuzu",
+        "Motion: dance; Background: beach.": "steadily dance",
+        "Background: beach": "beach",
+    }
+    for typed, expected in some.items():  # as the page's fields write it
+        assert expected in (found := read(typed)).instruction and not found.unknown and not found.notes, typed
 
 
 def test_what_is_not_shown_is_said():
