@@ -14,6 +14,7 @@ export class FakeServer {
   get port() {
     return {
       getJson: async (path) => this.#answer(path),
+      postJson: async () => ({}), // a check that finds nothing
       queue: async (prompt, graph) => this.#queue(prompt, graph),
       upload: async (file) => {
         if (this.failure) throw new Error(this.failure);
