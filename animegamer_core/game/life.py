@@ -249,8 +249,8 @@ class Words:
     def parts_of(self, instruction: str) -> tuple[tuple[str, ...], str, str, str]:
         """(who, motion, time, place) of an instruction; of another text, the characters and the place that it names."""
         if parts := PUBLISHED.fullmatch(instruction):
-            place, time = parts["place"], parts["place"].removeprefix("in the same place by ")
-            setting = time_and_place(place, self.times) if time == place else (time, "")
+            place, same = parts["place"], "in the same place by "
+            setting = (place[len(same) :], "") if place.startswith(same) else time_and_place(place, self.times)
             return names_of(parts["who"]), parts["motion"], *setting
         who, places = (
             tuple(filter(self.named_in(instruction).__contains__, known)) for known in (self.characters, self.places)

@@ -19,7 +19,7 @@ from .recall import ENGLISH, PUBLISHED, WORD, rows_of
 from .state import Instruction
 
 MEANINGS = rows_of("meanings.txt")  # from WordNet, whose notice it holds
-# The published form without some of its parts, as the page's fields write it
+# The published form, also without some of its parts, as the page's fields write it
 _LABELS = {"Character": "who", "Motion": "motion", "Background": "place"}
 _SOME_PARTS = re.compile("".join(rf"(?:{label}: (?P<{name}>[^;]+?)(?:; |\.?$))?" for label, name in _LABELS.items()))
 _QUOTED = re.compile('["\u201c](.+)["\u201d]')
@@ -102,7 +102,7 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     match, words = PUBLISHED.fullmatch(text), life.words or Words()
     if match and not unknown or not words.acts:
         return Reading(text, unknown=tuple(unknown))
-    said = match or _SOME_PARTS.fullmatch(text)
+    said = _SOME_PARTS.fullmatch(text)
     parts = said.groupdict() if said else {"who": text, "motion": None, "place": None}
     setting = parts["place"] and f"in the {parts['place']}"
     finds = list(_scan(" ".join(filter(None, (parts["who"], parts["motion"], setting))), words))
@@ -184,7 +184,8 @@ def _not_shown(
             swaps[find.typed] = noun or find.meant
         held = find.kind == "stances" and after is not None and after.kind in ("looks", "things")  # "holding a flag"
         said = held or find.meant in used or find.by == "instead" or find.kind in _UNSAID
-        said = said or find.kind in ("who", "denied") and find.by != "without"  # people are named in notes of their own
+        # people are named in notes of their own, and a place that is denied should not be shown
+        said = said or find.kind in ("who", "denied") and find.by != "without"
         words = [{*_stems(word)} for word in _plain(find.typed)]
         if not said and any(map({*_plain(act.phrase)}.isdisjoint, words)):  # "meets a friend" has a word of the act
             (left_out if find.exact else unknown).append(find.typed)

@@ -283,7 +283,6 @@ def train(run: Run) -> None:
     learn(run, "vae", config, VaeLearner(config, decoder.to(device)), clips, run.ends[0], decoder.vae)
     decoder.vae.eval().requires_grad_(False)
     parts = parts.with_scaling_factor(measured_scale(parts, clips))
-    decoder = parts.decoder
     run.say("scaling factor", decoder.vae.config.scaling_factor)
     clips.load()
     clips.encode(decoder)
