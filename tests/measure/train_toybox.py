@@ -64,6 +64,7 @@ from animegamer_core.train.training_data import (  # noqa: E402
     TrainingData,
     add_encoder_features,
     add_states,
+    autocast,
     pictures,
 )
 from animegamer_core.weights import open_world  # noqa: E402
@@ -238,9 +239,11 @@ class Clips:
         frames, device = self.store.pop("frames"), decoder.vae.device
         latents = torch.zeros(self.count, 2, *decoder.spec.decoder.latent_shape, dtype=torch.half, device=device)
         for rows in torch.arange(self.count)[processes().process_index :: processes().num_processes].split(32):
-            posterior = decoder.vae.encode(rearrange(pictures(frames[rows]), "b f c h w -> b c f h w")).latent_dist
-            both = torch.stack([posterior.mean, posterior.std], dim=1) * decoder.vae.config.scaling_factor
-            latents[rows] = rearrange(both, "b p c t h w -> b p t c h w").half()
+            with autocast(device):
+                posterior = decoder.vae.encode(rearrange(pictures(frames[rows]), "b f c h w -> b c f h w")).latent_dist
+            both = torch.stack([posterior.mean.float(), posterior.std.float()], dim=1)
+            scaled = both * decoder.vae.config.scaling_factor
+            latents[rows] = rearrange(scaled, "b p c t h w -> b p t c h w").half()
         if processes().num_processes > 1:
             dist.all_reduce(latents)
         self.store["latents"] = latents
