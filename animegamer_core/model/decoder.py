@@ -49,20 +49,17 @@ class ShotDecoder(nn.Module):
         self.vae = _vae(spec)
         self.register_buffer("unconditional_ND", torch.zeros(spec.state.tokens, spec.state.width))
 
-    def velocity(
-        self, latents_BTCHW: Tensor, timesteps_B: Tensor, states_BND: Tensor, motion_B: Tensor, refined: bool = True
-    ) -> Tensor:
+    def velocity(self, latents_BTCHW: Tensor, timesteps_B: Tensor, states_BND: Tensor, motion_B: Tensor) -> Tensor:
         """(B, T, C, H, W) predicted velocity v of noised latents, also where the transformer predicts clean ones.
 
         A patch of many values is easier to predict clean, since its noise need not pass through the layers (Li and He
-        2025, Back to Basics: Let Denoising Generative Models Denoise). refined: by the refiner, where a world has one.
+        2025, Back to Basics: Let Denoising Generative Models Denoise).
         """
         found = self.transformer(
             latents_BTCHW.to(self.unconditional_ND.dtype),
             encoder_hidden_states=states_BND.to(self.unconditional_ND.dtype),
             timestep=timesteps_B,
             ofs=motion_B.float(),
-            refined=refined,
             return_dict=False,
         )[0]
         if not self.spec.decoder.predicts_clean:
@@ -125,8 +122,7 @@ class ShotDecoder(nn.Module):
             conditions = (states, motion) if skip_uncond else both
             rows = latents if skip_uncond else latents.repeat(2, 1, 1, 1, 1)
             timesteps = torch.full((len(rows),), timestep, device=device)
-            # only the last step is refined: before it, that changes nothing one can see (docs/evaluation.md)
-            return self.velocity(rows, timesteps, *conditions, refined=timestep == schedule.timesteps[-1])
+            return self.velocity(rows, timesteps, *conditions)
 
         def noise() -> Tensor:
             drawn = draw() if draw else torch.stack([torch.randn(shape, generator=own) for own in generators])

@@ -22,12 +22,10 @@ class RefinedTransformer(CogVideoXTransformer3DModel):
 
     refiner: Refiner | None
 
-    def forward(self, hidden_states: Tensor, *args: object, refined: bool = True, **options: object) -> tuple[Tensor]:
-        """As CogVideoX's, with the prediction (B, T, C, h, w), which the refiner has refined if asked to."""
+    def forward(self, hidden_states: Tensor, *args: object, **options: object) -> tuple[Tensor]:
+        """As CogVideoX's, with the prediction (B, T, C, h, w), which the refiner has refined."""
         found = super().forward(hidden_states, *args, **options)[0]
-        if self.refiner is None:
-            return (found,)
-        return (self.refiner(hidden_states, found) if refined else found[:, :, : self.refiner.channels],)
+        return (self.refiner(hidden_states, found) if self.refiner else found,)
 
 
 class Refiner(nn.Module):

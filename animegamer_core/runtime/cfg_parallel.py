@@ -9,7 +9,6 @@ import copy
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -31,31 +30,27 @@ class CfgParallel:
         self._worker = ThreadPoolExecutor(1, "cfg_parallel")
         self._compiled_shapes: set[torch.Size] = set()
 
-    def velocity(
-        self, latents_BTCHW: Tensor, timesteps_B: Tensor, states_BND: Tensor, motion_B: Tensor, refined: bool = True
-    ) -> Tensor:
+    def velocity(self, latents_BTCHW: Tensor, timesteps_B: Tensor, states_BND: Tensor, motion_B: Tensor) -> Tensor:
         """(B, T, C, H, W): like the decoder's own `velocity`; the replica computes the first half of the rows."""
         assert torch.is_inference_mode_enabled(), "a decoder on two devices cannot be trained"
         inputs = latents_BTCHW, timesteps_B, states_BND, motion_B
-        own_velocity = partial(ShotDecoder.velocity, self.decoder, refined=refined)
         if len(latents_BTCHW) % 2:
-            return own_velocity(*inputs)
+            return ShotDecoder.velocity(self.decoder, *inputs)
         first, second = zip(*(rows.chunk(2) for rows in inputs), strict=True)
-        job = self._worker.submit(self._replica_velocity, [rows.to(self.device) for rows in first], refined)
+        job = self._worker.submit(self._replica_velocity, [rows.to(self.device) for rows in first])
         try:
             if latents_BTCHW.shape not in self._compiled_shapes:
                 wait([job])  # a new shape may compile, which two threads cannot do at once
-            own = own_velocity(*second)
+            own = ShotDecoder.velocity(self.decoder, *second)
         finally:
             wait([job])  # also after an error above: the next step needs an idle replica
         self._compiled_shapes.add(latents_BTCHW.shape)
         return torch.cat([job.result().to(own.device), own])
 
     @torch.inference_mode()  # each thread has its own inference mode
-    def _replica_velocity(self, inputs: Sequence[Tensor], refined: bool) -> Tensor:
-        latents, timesteps, states, motion = inputs
+    def _replica_velocity(self, inputs: Sequence[Tensor]) -> Tensor:
         with torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext():
-            return self.replica.velocity(latents, timesteps, states, motion, refined)
+            return self.replica.velocity(*inputs)
 
 
 def enable_cfg_parallel(decoder: ShotDecoder, device: torch.device | str) -> CfgParallel:
