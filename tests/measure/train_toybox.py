@@ -73,7 +73,6 @@ GAMES, QUICK_GAMES = (DatasetGames(number, 0, first=50_000, unmatched_adverbs=0.
 SHARD = 12  # games in a file of features
 ROOM = 400  # drawn games that wait to be encoded, at most
 LEAST = 1000  # clips to begin with
-NOISE = 0.3  # most, in deviation, that the VAE's latents get
 # Of the decoder's samples, 3 in 10 have about as much noise as play begins with. The others have noise of these parts
 # of the clip, evenly in logarithms: with more, what makes outlines sharp is lost in it.
 RATIOS, BEGIN, BEGINS = (0.1, 8.0), (740, 860), 0.3
@@ -281,7 +280,7 @@ def train(run: Run) -> None:
         clips.load()
     if run.vae:
         decoder.vae.load_state_dict(load_file(run.vae))
-    change = {"trainable": (r"^decoder\.vae\.",), "latent_noise": NOISE, "kl": 3e-3, "batch": 64, "lr": 4e-4}
+    change = {"trainable": (r"^decoder\.vae\.",), "batch": 64}
     config = replace(stage_config("vae"), **(FULL.changes["vae"] | change | (MINIATURE if run.quick else {})))
     learn(run, "vae", config, VaeLearner(config, decoder.to(device)), clips, run.ends[0], decoder.vae)
     decoder.vae.eval().requires_grad_(False)
