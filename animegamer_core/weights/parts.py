@@ -192,7 +192,8 @@ def live_tensors(model: nn.Module, part: str, dtype: torch.dtype | None) -> Stor
 
     def stored(name: str, tensor: Tensor) -> Mapping[str, Tensor]:
         kind = tensor.dtype if dtype is None or not tensor.is_floating_point() else dtype
-        if kind == torch.int8 and tensor.dim() > 1 and tensor.numel() >= 1024:  # smaller ones save nothing
+        # smaller ones save nothing, and kernels over pictures (4 dimensions) are few, but their errors are seen
+        if kind == torch.int8 and tensor.dim() not in (1, 4) and tensor.numel() >= 1024:
             return in_8_bits(tensor, name)
         return {name: narrowed(tensor, torch.float16 if kind == torch.int8 else kind, name)}
 

@@ -71,8 +71,9 @@ def save_part(
 ) -> World:
     """Store a GameEngine, ShotDecoder or ShotEncoder (and its tokenizer) in the world; returns the world as it is now.
 
-    dtype None keeps the tensors' types; torch.int8 stores matrices and kernels in 8 bits (see `in_8_bits`), the rest
-    in fp16, and all are read as fp16. No file passes max_shard_bytes unless one tensor alone does.
+    dtype None keeps the tensors' types; torch.int8 stores matrices and kernels in 8 bits (see `in_8_bits`), kernels
+    over pictures and the rest in fp16, and all are read as fp16. No file passes max_shard_bytes unless one tensor alone
+    does.
     """
     from .lora import lora_of
 
