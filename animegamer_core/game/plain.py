@@ -11,6 +11,7 @@ import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import chain
 from operator import itemgetter
 
 from ..messages import shortened
@@ -48,6 +49,7 @@ _ELSEWHERE = ("times", "nouns", "adverbs", "places")
 NOTES = {  # of a reading, in English; js/translations.mjs has these keys in the page's languages
     "lastActGoesOn": "Nothing in it can be done here, so the last act goes on: {act}.",
     "isOnNow": "Nobody whom this world knows is named or was on: {who} is on now.",
+    "fitsNobody": "Nobody who was on can be '{typed}': {who} is meant.",
     "onlyOne": "Only one can {act} here: {who}. Next turn: {others}?",
     "onlyTwo": "Only two can {act} here: {who}. Next turn: {others}?",
     "takesTwo": "It takes two to {act}: {who} comes, too.",
@@ -139,6 +141,10 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
         notes.insert(0, ("lastActGoesOn", {"act": act.phrase}))
     if not shown and all(find.kind != "who" for find in finds):
         notes.append(("isOnNow", {"who": named[0]}))
+    known = {*chain(*shown), *(name for find, name in people if find.kind == "who")}
+    one = {name: find.typed for find, name in people if find.typed.lower() not in ENGLISH["plural"]}
+    new = [name for name in one if shown and name not in known]
+    notes += (("fitsNobody", {"typed": one[name], "who": name}) for name in new)
     others = [find.meant for find in finds if find.kind == "who" and find.by not in ("instead", "without")]
     if left := list(dict.fromkeys(name for name in (*named, *others) if name not in used)):
         blanks = {"act": act.phrase, "who": ", ".join(instruction.characters), "others": " / ".join(left)}

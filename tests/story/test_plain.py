@@ -97,6 +97,20 @@ def test_what_is_not_shown_is_said():
         assert said.unknown == said.notes == (), "the act that is shown says these verbs, too"
 
 
+@pytest.mark.parametrize(
+    ("sentence", "expected", "said"),
+    [
+        ("He eats ramen", "Taro; gently eat noodles", "Nobody who was on can be 'He': Taro is meant."),
+        ("Miko hugs him", "Miko, Taro; gently hug a friend", "Nobody who was on can be 'him': Taro is meant."),
+    ],
+)
+def test_what_a_sentence_leaves_open_is_said(sentence, expected, said):
+    reading = read(sentence)
+    who, motion = expected.split("; ")
+    assert reading.instruction.startswith(f"Character: {who}; Motion: {motion};")
+    assert said in (*reading.unknown, *reading.sentences)
+
+
 @pytest.mark.parametrize("sentence", ["Leo is sad", "Taro opens the door", "Kai cries", "Momo and her puppy"])
 def test_what_the_world_has_no_act_for_never_becomes_the_last_act_unsaid(sentence):
     reading, words = read(sentence), {"is": "sad", "opens": "opens, door", "cries": "cries", "and": "puppy"}
