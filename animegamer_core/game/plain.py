@@ -137,7 +137,8 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     )
     used = {act.phrase, time, place, thing, look, instruction.adverb, *instruction.characters} - {""}
     unknown, notes = _not_shown(finds, done, act, used)
-    if done is None and unknown:
+    repeats = not (ENGLISH["repeating"] - {"on"}).isdisjoint(_plain(text))  # "on" is mostly a preposition
+    if done is None and (unknown or not (said or repeats)):  # fields are left empty on purpose
         notes.insert(0, ("lastActGoesOn", {"act": act.phrase}))
     if not shown and all(find.kind != "who" for find in finds):
         notes.append(("isOnNow", {"who": named[0]}))
