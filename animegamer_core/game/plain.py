@@ -37,6 +37,7 @@ _GRAMMAR = ("over", "then", "light", "denying")  # the kinds of words that mean 
 _VERBS = ("acts", "moves", "stances", "going")
 _VAGUE = {"acts": 0, "nouns": 0, "moves": 2, "hints": 10, "stances": 11, "going": 12}  # in saying what is done
 _SHOWN = ("who", "acts", "nouns", "places", "things")
+_ABSENT = ("without", "owner")
 _UNSAID = ("pronoun", "going", "hints")
 # The kinds to look for, the likely ones first: in a phrase, by its preposition, and elsewhere.
 _FIRST = ("who", "then", "denying")
@@ -80,7 +81,8 @@ class Reading:
 @dataclass(frozen=True)
 class _Find:
     """What stands at one place of a sentence. meant: what the world calls it. exact: whether that is what was typed.
-    by: the preposition before it; `verb` of somebody after the verb. clause, turn: their numbers in the sentence.
+    by: the preposition before it; `verb` of somebody after the verb, `owner` of one who owns it. clause, turn: their
+    numbers in the sentence.
     """
 
     kind: str
@@ -140,13 +142,13 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     repeats = not (ENGLISH["repeating"] - {"on"}).isdisjoint(_plain(text))  # "on" is mostly a preposition
     if done is None and (unknown or not (said or repeats)):  # fields are left empty on purpose
         notes.insert(0, ("lastActGoesOn", {"act": act.phrase}))
-    if not shown and all(find.kind != "who" for find in finds):
+    if not shown and all(find.kind != "who" or find.by == "owner" for find in finds):
         notes.append(("isOnNow", {"who": named[0]}))
     known = {*chain(*shown), *(name for find, name in people if find.kind == "who")}
     one = {name: find.typed for find, name in people if find.typed.lower() not in ENGLISH["plural"]}
     new = [name for name in one if shown and name not in known]
     notes += (("fitsNobody", {"typed": one[name], "who": name}) for name in new)
-    others = [find.meant for find in finds if find.kind == "who" and find.by not in ("instead", "without")]
+    others = [find.meant for find in finds if find.kind == "who" and find.by not in ("instead", *_ABSENT)]
     if left := list(dict.fromkeys(name for name in (*named, *others) if name not in used)):
         blanks = {"act": act.phrase, "who": ", ".join(instruction.characters), "others": " / ".join(left)}
         notes.append(("onlyTwo" if act.company else "onlyOne", blanks))
@@ -192,7 +194,7 @@ def _not_shown(
         held = find.kind == "stances" and after is not None and after.kind in ("looks", "things")  # "holding a flag"
         said = held or find.meant in used or find.by == "instead" or find.kind in _UNSAID
         # people are named in notes of their own, and a place that is denied should not be shown
-        said = said or find.kind in ("who", "denied") and find.by != "without"
+        said = said or find.kind in ("who", "denied") and find.by not in _ABSENT
         words = [{*_stems(word)} for word in _plain(find.typed)]
         if not said and any(map({*_plain(act.phrase)}.isdisjoint, words)):  # "meets a friend" has a word of the act
             (left_out if find.exact else unknown).append(find.typed)
@@ -230,6 +232,7 @@ def _who(
     shown: the characters of the turns before, the last turn first.
     """
     gone = {find.meant for find in finds if find.by == "instead"}
+    people = [(find, name) for find, name in people if find.by != "owner"]
     recent = [name for names in shown for name in names if name not in gone]
     clause = done.clause if done else min((find.clause for find, _ in people), default=0)
     subjects = [(find.clause, name) for find, name in people if find.by in ("", "of") and find.clause <= clause]
@@ -288,10 +291,11 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
                 role = "verb" if acted or token in _CASES else ""
                 role = plain[index - 1] if index and plain[index - 1] in _PREPOSITIONS else role
                 role = "instead" if plain[max(0, index - 2) : index] == ["instead", "of"] else role
+                whose = kind and _says_whose(tokens[index + count - 1], plain[index + count :], words, role)
+                role = "owner" if whose else role
             yield _Find(kind or "pronoun", meant, _SHORT.sub("", typed), kind == "who", role, clause, turn)
             acted, joined = acted or role == "" and token not in ENGLISH["nobody"], index + count
-            if token == tokens[index].lower():  # and not as in "with Pico's umbrella"
-                preposition, in_phrase = "", False
+            preposition, in_phrase = preposition if in_phrase and role == "owner" else "", role == "owner"
         elif kind in _GRAMMAR and token not in _FUNCTION_WORDS:
             in_phrase, clause, turn = False, clause + (kind == "then"), turn + (kind == "then")
             acted, denied = kind == "light" or acted and kind != "then", kind == "denying" or denied and kind != "then"
@@ -319,6 +323,13 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
         elif not token.isdecimal():
             yield _Find(STRANGE, "", typed, clause=clause, turn=turn)
         index += count
+
+
+def _says_whose(name: str, after: Sequence[str], words: Words, role: str) -> bool:
+    """Whether "Bolt's" says whose something is, as in "Bolt's umbrella", and not "Bolt is", as in "Bolt's dancing"."""
+    kind, _, _, exact = _longest(after, words, ("looks", "things", "nouns"))
+    thing = kind in ("looks", "things") or exact and not after[0].endswith("ing")  # and not "Bolt's asleep"
+    return name != _SHORT.sub("", name) and name.endswith("s") and bool(role or thing)
 
 
 def _longest(tokens: Sequence[str], words: Words, kinds: Sequence[str]) -> tuple[str, str, int, bool]:

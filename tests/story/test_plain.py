@@ -103,6 +103,9 @@ def test_what_is_not_shown_is_said():
     [
         ("He eats ramen", "Taro; gently eat noodles", "Nobody who was on can be 'He': Taro is meant."),
         *((text, "Miko; steadily dance", GOES_ON) for text in ("It is snowing", "A cat", "give her a balloon")),
+        ("Miko swims with Bolt's umbrella", "Miko; steadily swim with the umbrella", "Left out: Bolt."),
+        ("Bolt's umbrella flies away", "Miko; steadily fly on a broomstick with the umbrella", "Left out: Bolt."),
+        ("Bolt's swimming with Taro's red umbrella", "Bolt; steadily swim with a red umbrella", "Left out: Taro."),
         ("Miko hugs him", "Miko, Taro; gently hug a friend", "Nobody who was on can be 'him': Taro is meant."),
     ],
 )
