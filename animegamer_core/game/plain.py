@@ -298,7 +298,8 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
             preposition, in_phrase = preposition if in_phrase and role == "owner" else "", role == "owner"
         elif kind in _GRAMMAR and token not in _FUNCTION_WORDS:
             in_phrase, clause, turn = False, clause + (kind == "then"), turn + (kind == "then")
-            acted, denied = kind == "light" or acted and kind != "then", kind == "denying" or denied and kind != "then"
+            light = kind == "light" and plain[index - 1] != "it"  # "it takes Luna an hour to swim": she swims
+            acted, denied = light or acted and kind != "then", kind == "denying" or denied and kind != "then"
         elif kind and (count > 1 or token not in _FUNCTION_WORDS):
             by, kind = preposition if in_phrase else "", STRANGE if denied and kind in _VAGUE else kind
             if kind == "times" and preposition in ("on", "onto", "to", "from") and token in ENGLISH["heavenly"]:

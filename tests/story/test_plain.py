@@ -106,6 +106,8 @@ def test_what_is_not_shown_is_said():
         ("Miko swims with Bolt's umbrella", "Miko; steadily swim with the umbrella", "Left out: Bolt."),
         ("Bolt's umbrella flies away", "Miko; steadily fly on a broomstick with the umbrella", "Left out: Bolt."),
         ("Bolt's swimming with Taro's red umbrella", "Bolt; steadily swim with a red umbrella", "Left out: Taro."),
+        ("It takes Luna an hour", "Luna; steadily dance", GOES_ON),
+        ("It takes Luna an hour to climb the ladder", "Luna; steadily climb a ladder", "hour"),
         ("Miko hugs him", "Miko, Taro; gently hug a friend", "Nobody who was on can be 'him': Taro is meant."),
     ],
 )
