@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
@@ -109,7 +110,7 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     said = _SOME_PARTS.fullmatch(text)
     parts = said.groupdict() if said else {"who": text, "motion": None, "place": None}
     setting = parts["place"] and f"in the {parts['place']}"
-    finds = list(_scan(" ".join(filter(None, (parts["who"], parts["motion"], setting))), words))
+    finds = _with_misspelt(_scan(" ".join(filter(None, (parts["who"], parts["motion"], setting))), words), words)
     before = [words.parts_of(turn) for turn in reversed(past)]
     done = min((find for find in finds if find.kind in _VAGUE), key=_vagueness, default=None)
     acts = (words.act_of(done.meant) if done else None, *(words.act_of(motion) for _, motion, _, _ in before))
@@ -155,6 +156,25 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     added = [name for name in named[1:] if done and all(name != one for _, one in people)]
     notes += (("takesTwo", {"act": act.phrase, "who": name}) for name in added)
     return Reading(instruction.checked().text, text, tuple(unknown), tuple(notes))
+
+
+def _with_misspelt(scanned: Iterator[_Find], words: Words) -> list[_Find]:
+    """What a text says, where it misspells the noun of an act: "rides a bycicle" is the act with this verb and noun, as
+    "rides" alone might mean another; and a verb that is no word of the world, as in "mends the bycicle", is strange.
+    """
+    finds, acts = list(scanned), {word: "" for word in (*words.things, *_FUNCTION_WORDS)}  # near to no act's noun
+    for act in words.acts:
+        acts |= {noun: "" if act.company else act.phrase for noun in act.phrase.split()[1:] if noun not in acts}
+    for wrong in [find for find in finds if find.kind == STRANGE]:
+        near = get_close_matches(wrong.typed.lower(), acts, 1, cutoff=0.7)
+        phrase = acts[near[0]] if near and near[0][0] == wrong.typed[0].lower() else ""
+        for at, find in enumerate(finds):
+            if phrase and find.clause == wrong.clause and find.kind in _VERBS:
+                if phrase.split()[0] in _stems(_plain(find.typed)[0]):
+                    finds[at] = replace(find, kind="acts", meant=phrase, exact=True)
+                elif not find.exact:
+                    finds[at] = replace(find, kind=STRANGE, meant="")
+    return finds
 
 
 def _checked(act: Act | None, text: str, finds: Sequence[_Find], done: _Find | None, words: Words) -> Act:

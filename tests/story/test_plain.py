@@ -108,6 +108,8 @@ def test_what_is_not_shown_is_said():
         ("Bolt's swimming with Taro's red umbrella", "Bolt; steadily swim with a red umbrella", "Left out: Taro."),
         ("It takes Luna an hour", "Luna; steadily dance", GOES_ON),
         ("It takes Luna an hour to climb the ladder", "Luna; steadily climb a ladder", "hour"),
+        ("Luna rides a bycicle", "Luna; steadily ride a bicycle", "bycicle"),
+        ("Miko mends the bycicle", "Miko; steadily dance", GOES_ON),
         ("Miko hugs him", "Miko, Taro; gently hug a friend", "Nobody who was on can be 'him': Taro is meant."),
     ],
 )
