@@ -140,6 +140,8 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     )
     used = {act.phrase, time, place, thing, look, instruction.adverb, *instruction.characters} - {""}
     unknown, notes = _not_shown(finds, done, act, used)
+    called = [find.typed for find in finds if find.kind == "pronoun" and find.typed.lower() == "friend"]
+    unknown += called if called and all(find.typed not in called for find, _ in people) else []
     repeats = not (ENGLISH["repeating"] - {"on"}).isdisjoint(_plain(text))  # "on" is mostly a preposition
     if done is None and (unknown or not (said or repeats)):  # fields are left empty on purpose
         notes.insert(0, ("lastActGoesOn", {"act": act.phrase}))
@@ -149,7 +151,7 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     one = {name: find.typed for find, name in people if find.typed.lower() not in ENGLISH["plural"]}
     new = [name for name in one if shown and name not in known]
     notes += (("fitsNobody", {"typed": one[name], "who": name}) for name in new)
-    others = [find.meant for find in finds if find.kind == "who" and find.by not in ("instead", *_ABSENT)]
+    others = [name for find, name in people if find.by not in _ABSENT]
     if left := list(dict.fromkeys(name for name in (*named, *others) if name not in used)):
         blanks = {"act": act.phrase, "who": ", ".join(instruction.characters), "others": " / ".join(left)}
         notes.append(("onlyTwo" if act.company else "onlyOne", blanks))
@@ -265,7 +267,9 @@ def _who(
         named = [*agents, *(name for name in recent if name not in here), *others, *words.characters][:1]
     if act.company and len(set(named)) == 1:
         tried = [name for name in words.characters if words.tried(named[0], name)]
-        named += [name for name in (*others, *recent, *tried) if name != named[0]][:1]
+        refers = done is not None and not ENGLISH["referring"].isdisjoint(_plain(done.typed))  # "hugs the friend"
+        met = [name for names in shown if refers and named[0] in names for name in names if name not in gone]
+        named += [name for name in (*others, *met, *recent, *tried) if name != named[0]][:1]
     return tuple(dict.fromkeys(named))
 
 
@@ -281,6 +285,11 @@ def _people(
         meant: list[str] = []
         if find.kind == "who":
             meant = [find.meant]
+        elif find.kind == "pronoun" and pronoun == "friend":  # whom the one who is named, or was on, met last
+            here = [one.meant for one in finds if one.kind == "who" and one.clause <= find.clause]
+            main = ([name for _, name in people] or here or recent)[:1]
+            couples = sorted((names for names in shown if len(names) > 1), key=lambda names: main[0] not in names)
+            meant = [name for names in couples for name in names if name not in main][:1]
         elif find.kind == "pronoun" and pronoun in ENGLISH["plural"]:
             couple = next((names for names in shown if len(names) > 1 and set(names).issuperset(earlier)), recent)
             meant = list(dict.fromkeys(earlier if len(set(earlier)) > 1 else (*earlier, *couple)))[:2]
@@ -306,17 +315,19 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
         kind, meant, count, exact = _longest(plain[index:], words, (*_FIRST, *likely, "over", "light"))
         typed = " ".join(tokens[index : index + count])
         is_object = token == "her" and (not after.isalpha() or after in _FUNCTION_WORDS | _NEW_CLAUSE)
-        if kind == "who" or token in _PRONOUNS or is_object:
+        is_friend = token == "friend" and index > 0 and plain[index - 1] in ENGLISH["referring"]
+        if kind == "who" or token in _PRONOUNS or is_object or is_friend:
             if joined != index:
                 role = "verb" if acted or token in _CASES else ""
-                role = plain[index - 1] if index and plain[index - 1] in _PREPOSITIONS else role
+                before = preposition if is_friend and in_phrase else plain[index - 1] if index else ""
+                role = before if before in _PREPOSITIONS else role
                 role = "instead" if plain[max(0, index - 2) : index] == ["instead", "of"] else role
                 whose = kind and _says_whose(tokens[index + count - 1], plain[index + count :], words, role)
                 role = "owner" if whose else role
             yield _Find(kind or "pronoun", meant, _SHORT.sub("", typed), kind == "who", role, clause, turn)
             acted, joined = acted or role == "" and token not in ENGLISH["nobody"], index + count
             preposition, in_phrase = preposition if in_phrase and role == "owner" else "", role == "owner"
-        elif kind in _GRAMMAR and token not in _FUNCTION_WORDS:
+        elif kind in _GRAMMAR and (count > 1 or token not in _FUNCTION_WORDS):
             in_phrase, clause, turn = False, clause + (kind == "then"), turn + (kind == "then")
             light = kind == "light" and plain[index - 1] != "it"  # "it takes Luna an hour to swim": she swims
             acted, denied = light or acted and kind != "then", kind == "denying" or denied and kind != "then"

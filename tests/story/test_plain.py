@@ -67,6 +67,10 @@ def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
     assert "Character: Pico;" in read("back to Pico").instruction
     assert read("again", COUPLE).instruction == COUPLE[1].replace("softly", "gently")
     assert "Character: Nori, Beni;" in read("Nori talks to his friend", COUPLE).instruction
+    alone = (*COUPLE, PAST[0], PAST[0].replace("Miko", "Nori"))
+    for typed in ("hug the friend from before", "Nori waves to the friend from before", "the friend from before reads"):
+        found = read(typed, alone)
+        assert "Beni" in found.instruction + "".join(found.sentences) and not found.unknown, typed
     some = {
         "Character: Yuzu.": "Yuzu",
         "Motion: dance; Background: beach.": "steadily dance",
