@@ -20,7 +20,7 @@ const en = {
   course: "Stats, turns {first} to {last}",
   ofHundred: "{value} of 100",
   nothingYet: "Run the graph to see the game here.",
-  unknownWords: "This world does not know {words}.",
+  unknownWords: "This world does not know '{words}'.",
   remembered: "Remembers: {turns}",
   openingPicture: "opening picture",
   state: "Game state",
@@ -47,8 +47,8 @@ const en = {
   onlyOne: "Only one can {act} here: {who}. Next turn: {others}?",
   onlyTwo: "Only two can {act} here: {who}. Next turn: {others}?",
   takesTwo: "It takes two to {act}: {who} comes, too.",
-  shownInstead: "Shown instead: {shown} for {typed}.",
-  leftOut: "Left out: {words}.",
+  shownInstead: "Shown instead: '{shown}' for '{typed}'.",
+  leftOut: "Left out: '{words}'.",
   readAs: "Read as: {text}",
   typed: "Typed: {text}",
   useReading: "Use this text",
@@ -212,7 +212,7 @@ const zh = {
   course: "第 {first} 至 {last} 回合的数值变化",
   ofHundred: "{value} / 100",
   nothingYet: "运行工作流后，游戏状态显示在这里。",
-  unknownWords: "这个世界不认识：{words}。",
+  unknownWords: "这个世界不认识：“{words}”。",
   remembered: "想起了：{turns}",
   openingPicture: "开场图片",
   state: "游戏状态",
@@ -240,7 +240,7 @@ const zh = {
   onlyTwo: "这里一次只能有两个角色做“{act}”：{who}。下一回合换 {others}？",
   takesTwo: "“{act}”需要两个角色：{who} 也会来。",
   shownInstead: "“{typed}”画成了“{shown}”。",
-  leftOut: "省略：{words}。",
+  leftOut: "省略：“{words}”。",
   readAs: "读作：{text}",
   typed: "输入：{text}",
   useReading: "使用这段文字",
@@ -404,7 +404,7 @@ const ja = {
   course: "ターン {first}〜{last} のステータスの推移",
   ofHundred: "{value} / 100",
   nothingYet: "ワークフローを実行すると、ここにゲームが表示されます。",
-  unknownWords: "この世界が知らない言葉：{words}",
+  unknownWords: "この世界が知らない言葉：「{words}」",
   remembered: "思い出したターン：{turns}",
   openingPicture: "オープニングの絵",
   state: "ゲームの状態",
@@ -432,7 +432,7 @@ const ja = {
   onlyTwo: "ここで「{act}」ができるのは二人だけです：{who}。次のターンは {others}？",
   takesTwo: "「{act}」には二人必要です：{who} も来ます。",
   shownInstead: "「{typed}」の代わりに「{shown}」を描きます。",
-  leftOut: "省いた言葉：{words}。",
+  leftOut: "省いた言葉：「{words}」。",
   readAs: "読み替え：{text}",
   typed: "入力：{text}",
   useReading: "この文を使う",
@@ -586,6 +586,9 @@ export function translator(locale) {
         .toLowerCase()
         .split(/[-_]/)[0]
     ] ?? TABLES.en;
-  return (key, values = {}) =>
-    (table[key] ?? TABLES.en[key] ?? key).replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+  // each of several `words` is in the quotes that the text has around them
+  const quoted = (text, words) =>
+    text.replace(/(.)\{words\}(.)/, (_, open, close) => open + words.split(", ").join(`${close}, ${open}`) + close);
+  const fill = (text, values) => text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
+  return (key, { words = "", ...values } = {}) => quoted(fill(table[key] ?? TABLES.en[key] ?? key, values), words);
 }

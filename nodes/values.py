@@ -152,7 +152,7 @@ def draft_ui(steps: Steps, usual: Steps) -> dict[str, list[str]]:
 def reading_notes(number: int, reading: Reading) -> list[str]:
     """What to say of a turn whose instruction was not played as it was typed."""
     said = [f'read as "{reading.instruction.rstrip(".")}".'] if reading.typed else []
-    said += [f"This world does not know {', '.join(reading.unknown)}."] if reading.unknown else []
+    said += [f"This world does not know {', '.join(map(repr, reading.unknown))}."] if reading.unknown else []
     lines = " ".join((*said, *reading.sentences))
     return [f"Turn {number}: {lines}"] if lines else []
 

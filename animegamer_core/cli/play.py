@@ -297,7 +297,7 @@ class _Shown:
         if played.reading.typed:
             print(f"  typed: {played.reading.typed}", flush=True)
         if played.reading.unknown:
-            print(f"  not known here: {', '.join(played.reading.unknown)}", flush=True)
+            print(f"  not known here: {', '.join(map(repr, played.reading.unknown))}", flush=True)
         if played.reading.notes:
             print(f"  {' '.join(played.reading.sentences)}", flush=True)
         if turn.refused:

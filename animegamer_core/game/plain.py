@@ -55,11 +55,16 @@ NOTES = {  # of a reading, in English; js/translations.mjs has these keys in the
     "onlyOne": "Only one can {act} here: {who}. Next turn: {others}?",
     "onlyTwo": "Only two can {act} here: {who}. Next turn: {others}?",
     "takesTwo": "It takes two to {act}: {who} comes, too.",
-    "shownInstead": "Shown instead: {shown} for {typed}.",
-    "leftOut": "Left out: {words}.",
+    "shownInstead": "Shown instead: '{shown}' for '{typed}'.",
+    "leftOut": "Left out: '{words}'.",
 }
 Note = tuple[str, dict[str, str]]  # a key of NOTES, and what its blanks stand for
 STRANGE = "strange"  # the kind of a word that the world does not know
+
+
+def _sentence(text: str, values: dict[str, str]) -> str:
+    """A text with its blanks filled; each of several `words` is in quotes of its own, as in js/translations.mjs."""
+    return text.format(**values | {"words": values.get("words", "").replace(", ", "', '")})
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ class Reading:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The notes in English."""
-        return tuple(NOTES[key].format(**values) for key, values in self.notes)
+        return tuple(_sentence(NOTES[key], values) for key, values in self.notes)
 
 
 @dataclass(frozen=True)

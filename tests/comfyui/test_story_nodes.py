@@ -249,7 +249,7 @@ def test_a_page_gets_each_turn_with_progress_and_pictures(server, story):
     assert "picture" in kinds
     assert kinds.index("animegamer.turn") < len(kinds) - 1 - kinds[::-1].index("progress"), "while the game goes on"
     outputs = server.wait(events[-1][1]["prompt_id"])["outputs"]
-    assert outputs["play"]["animegamer_readings"] == ["Turn 1: This world does not know frobnicates."]
+    assert outputs["play"]["animegamer_readings"] == ["Turn 1: This world does not know 'frobnicates'."]
 
 
 def test_autoplay_goes_on_by_itself_and_is_found_again(server, story):

@@ -84,20 +84,20 @@ def test_what_is_not_shown_is_said():
     reading = read("Elsa eats an apple, then it rains in the garden and she swims", ())
     assert reading.unknown == ("Elsa", "rains") and reading.typed.startswith("Elsa eats")
     nobody = "Nobody whom this world knows is named or was on: Miko is on now."
-    assert reading.sentences == ("Shown instead: noodles for apple.", "Left out: swims.", nobody)
+    assert reading.sentences == ("Shown instead: 'noodles' for 'apple'.", "Left out: 'swims'.", nobody)
     assert read("They dance", past=("A robot and a cat wave hello",)).sentences == (nobody,)
     opened = read("They dance", past=("Taro stands in the castle",))
     assert opened.instruction == "Character: Taro; Motion: steadily dance; Background: day castle." and not opened.notes
-    assert read("Leo looks at Kai").sentences[0] == "Shown instead: read a book for looks at."
-    friend = ("Shown instead: hug a friend for embraces.", "It takes two to hug a friend: Miko comes, too.")
+    assert read("Leo looks at Kai").sentences[0] == "Shown instead: 'read a book' for 'looks at'."
+    friend = ("Shown instead: 'hug a friend' for 'embraces'.", "It takes two to hug a friend: Miko comes, too.")
     assert read("Nori embraces a friend").sentences == friend and not read("Nori embraces a friend").unknown
     both = read("Miko, Taro and Leo wave together")
     assert both.instruction.startswith("Character: Miko; Motion: steadily wave hello;") and both.unknown == ()
     assert both.sentences == ("Only one can wave hello here: Miko. Next turn: Taro / Leo?",)
     denied = read("Nobody dances but Miko waves")
-    assert "Motion: steadily wave hello;" in denied.instruction and denied.sentences == ("Left out: dances.",)
+    assert "Motion: steadily wave hello;" in denied.instruction and denied.sentences == ("Left out: 'dances'.",)
     without = read("Miko dances without a red umbrella")
-    assert "Motion: steadily dance;" in without.instruction and without.sentences == ("Left out: red, umbrella.",)
+    assert "Motion: steadily dance;" in without.instruction and without.sentences == ("Left out: 'red', 'umbrella'.",)
     for said in map(read, ("Kai says hello", "Kai rides around on his bicycle", "Kai dances holding a red flag")):
         assert said.unknown == said.notes == (), "the act that is shown says these verbs, too"
 
@@ -107,9 +107,9 @@ def test_what_is_not_shown_is_said():
     [
         ("He eats ramen", "Taro; gently eat noodles", "Nobody who was on can be 'He': Taro is meant."),
         *((text, "Miko; steadily dance", GOES_ON) for text in ("It is snowing", "A cat", "give her a balloon")),
-        ("Miko swims with Bolt's umbrella", "Miko; steadily swim with the umbrella", "Left out: Bolt."),
-        ("Bolt's umbrella flies away", "Miko; steadily fly on a broomstick with the umbrella", "Left out: Bolt."),
-        ("Bolt's swimming with Taro's red umbrella", "Bolt; steadily swim with a red umbrella", "Left out: Taro."),
+        ("Miko swims with Bolt's umbrella", "Miko; steadily swim with the umbrella", "Left out: 'Bolt'."),
+        ("Bolt's umbrella flies away", "Miko; steadily fly on a broomstick with the umbrella", "Left out: 'Bolt'."),
+        ("Bolt's swimming with Taro's red umbrella", "Bolt; steadily swim with a red umbrella", "Left out: 'Taro'."),
         ("It takes Luna an hour", "Luna; steadily dance", GOES_ON),
         ("It takes Luna an hour to climb the ladder", "Luna; steadily climb a ladder", "hour"),
         ("Luna rides a bycicle", "Luna; steadily ride a bicycle", "bycicle"),
@@ -139,7 +139,9 @@ def test_a_place_of_the_world_is_no_time_of_day():
     assert moon.nearest("lab") == ["laboratory"]
     on, under = (read(f"Miko jumps {where} the moon", ()) for where in ("on", "under"))
     assert "Background: day beach." in on.instruction and on.unknown == ("moon",)
-    assert "Background: night beach." in under.instruction and under.sentences == ("Shown instead: night for moon.",)
+    assert "Background: night beach." in under.instruction and under.sentences == (
+        "Shown instead: 'night' for 'moon'.",
+    )
 
 
 def test_known_words_in_the_published_form_and_quoted_text_stay_as_they_are():

@@ -172,7 +172,7 @@ def test_typed_games(world, tmp_path, capsys, monkeypatch):
     assert run_play(world, tmp_path) == 0
     out, err = capsys.readouterr()
     assert instructions_of(opened(world, tmp_path / "out", "story")) == [GAME[0], "Yuzu sleeps"]
-    assert "not known here: sleeps" in out and "turn-002.mp4" in out
+    assert "not known here: 'sleeps'" in out and "turn-002.mp4" in out
     assert "unknown command @Undo 1; use @undo or @quit" in err
     before = content(tmp_path / "out" / "story")
     typed(monkeypatch, GAME[1])
