@@ -20,7 +20,7 @@ export function cutAtWords(text, words) {
 }
 
 /**
- * `field` is the text area; `ask(instruction, setting)` -> {reading, words, notes, draft, nearest, untried}, {error} or null; `act` has
+ * `field` is the text area; `ask(instruction, setting)` -> {reading, words, notes, draft, nearest, untried}, {error, note} or null; `act` has
  * replace(text), which sets the text, and perhaps open(), which opens the list of what the world knows.
  */
 export function createCheck(say, field, ask, act) {
@@ -50,14 +50,14 @@ export function createCheck(say, field, ask, act) {
   }
 
   function show(answer) {
-    const { reading = null, words = [], notes = [], draft = null, nearest = {}, untried = [], error = "" } = answer ?? {};
+    const { reading = null, words = [], notes = [], draft = null, nearest = {}, untried = [], error = "", note } = answer ?? {};
     const cut = cutAtWords(field.value, words);
     marks.replaceChildren(...cut.map(({ text, unknown }) => el(unknown ? "u" : "span", { text })));
     follow();
     const pairs = untried.map((pair) => pair.join(" + ")).join(", ");
     const unknown = words.length > 0 && say("unknownWords", { words: words.join(", ") });
     const lines = [
-      error,
+      note ? say(...note) : error,
       reading && say("readAs", { text: reading }),
       unknown,
       ...notes.map((note) => say(...note)),

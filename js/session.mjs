@@ -156,11 +156,11 @@ export class PlaySession extends Jobs {
   }
 
   /**
-   * What to know of an instruction before it is played: {reading, words, notes, draft, nearest, untried}, {error} if
-   * it is refused, or null.
+   * What to know of an instruction before it is played: {reading, words, notes, draft, nearest, untried}, {error,
+   * note} if it is refused, or null.
    */
   async check(instruction, steps, world = this.world) {
-    const refused = (error) => (error.status === 400 ? { error: error.message } : null);
+    const refused = (error) => (error.status === 400 ? { error: error.message, note: error.response?.note } : null);
     const turns = [this.turnZero, ...pathTo(this.here).map(({ turn }) => turn)].filter(Boolean).slice(-READ);
     const past = turns.map((turn) => turn.instruction);
     return this.port.postJson("/animegamer/check", { world, instruction, past, steps }).catch(refused);

@@ -28,7 +28,7 @@ import msgspec
 from ..animegamer_core.files import DISK_FULL
 from ..animegamer_core.game.director import SUGGESTIONS, director_for
 from ..animegamer_core.game.life import Life, Words
-from ..animegamer_core.game.plain import read_plainly
+from ..animegamer_core.game.plain import NotShown, read_plainly
 from ..animegamer_core.game.state import GameSession, GameState, MotionScope, Turn, read_instruction, scope_name
 from ..animegamer_core.json_files import parse_json
 from ..animegamer_core.messages import shortened
@@ -378,7 +378,10 @@ async def _check(request: web.Request) -> tuple[int, Json]:
             "untried": words.untried_in(reading.instruction),
         }
 
-    return 200, await asyncio.to_thread(check)
+    try:
+        return 200, await asyncio.to_thread(check)
+    except NotShown as refused:
+        return 400, {"error": shortened(refused, LONGEST_ERROR), "note": refused.note}
 
 
 def _known_words(facts: WorldFacts | None) -> Words:

@@ -57,6 +57,10 @@ NOTES = {  # of a reading, in English; js/translations.mjs has these keys in the
     "takesTwo": "It takes two to {act}: {who} comes, too.",
     "shownInstead": "Shown instead: '{shown}' for '{typed}'.",
     "leftOut": "Left out: '{words}'.",
+    "knowsNone": "this world does not know '{words}'; say what somebody does, for example: {acts}; a text in "
+    "double quotes is played as it is",
+    "showsNone": "this world shows nothing like '{text}'; say what somebody does, for example: {acts}; a text in "
+    "double quotes is played as it is",
 }
 Note = tuple[str, dict[str, str]]  # a key of NOTES, and what its blanks stand for
 STRANGE = "strange"  # the kind of a word that the world does not know
@@ -65,6 +69,14 @@ STRANGE = "strange"  # the kind of a word that the world does not know
 def _sentence(text: str, values: dict[str, str]) -> str:
     """A text with its blanks filled; each of several `words` is in quotes of its own, as in js/translations.mjs."""
     return text.format(**values | {"words": values.get("words", "").replace(", ", "', '")})
+
+
+class NotShown(ValueError):
+    """A sentence that shows nothing of the world. note: why, as a page says it in its language."""
+
+    def __init__(self, key: str, values: dict[str, str]) -> None:
+        super().__init__(_sentence(NOTES[key], values))
+        self.note: Note = (key, values)
 
 
 @dataclass(frozen=True)
@@ -200,9 +212,8 @@ def _checked(act: Act | None, text: str, finds: Sequence[_Find], done: _Find | N
         return act
     known = "; ".join(known.phrase for known in words.acts[:3])
     what = "" if denied else shortened(", ".join(dict.fromkeys(strange)), 100)
-    why = f"does not know {what}" if what else f"shows nothing like {shortened(text, 60)!r}"
-    example = f"say what somebody does, for example: {known}; a text in double quotes is played as it is"
-    raise ValueError(f"this world {why}; {example}")
+    key, value = ("knowsNone", {"words": what}) if what else ("showsNone", {"text": shortened(text, 60)})
+    raise NotShown(key, {**value, "acts": known})
 
 
 def _not_shown(

@@ -233,6 +233,8 @@ def test_what_is_typed_is_checked_before_the_wait(game):
     page.fill(".ag-text", "a" * 9000)
     notes.wait_for()
     assert "9000 letters" in notes.inner_text(), "what would be refused is said too"
+    page.fill(".ag-text", "a storm comes")
+    notes.get_by_text("this world does not know 'storm'; say what somebody does").wait_for()
     page.fill(".ag-text", "")
 
 

@@ -473,3 +473,10 @@ test("autoplay ends with a turn that Stop came too late for, and when the player
 test("a number of turns is a whole number in its range", () => {
   assert.deepEqual(["5", "0", "", "x", "2.7", "1e9"].map(turnCount), [5, 1, 1, 1, 2, 1000]);
 });
+
+test("a refused sentence is a key of the page's texts, so that each language says why", async () => {
+  const { session } = await begun();
+  const note = ["knowsNone", { words: "storm", acts: "run" }];
+  session.port = { postJson: () => Promise.reject(Object.assign(new Error("no"), { status: 400, response: { note } })) };
+  assert.deepEqual(await session.check("a storm comes", 0), { error: "no", note });
+});

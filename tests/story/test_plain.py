@@ -8,7 +8,7 @@ import pytest
 
 from animegamer_core.game.director import LOOKS_BACK
 from animegamer_core.game.life import Act, Life, Rules, Words
-from animegamer_core.game.plain import Reading, read_plainly
+from animegamer_core.game.plain import NotShown, Reading, read_plainly
 from animegamer_core.game.state import GameSession, GameState
 from animegamer_core.story.turn import read_typed
 from animegamer_core.toybox.world import RULES, WORDS
@@ -129,8 +129,10 @@ def test_what_the_world_has_no_act_for_never_becomes_the_last_act_unsaid(sentenc
     unknown = words[sentence.split()[1]]
     assert "Motion: steadily dance;" in reading.instruction and ", ".join(reading.unknown) == unknown
     assert reading.sentences == (GOES_ON,)
-    with pytest.raises(ValueError, match=f"does not know {unknown}; say what somebody does"):
+    quoted = unknown.replace(", ", "', '")
+    with pytest.raises(NotShown, match=f"does not know '{quoted}'; say what somebody does") as refused:
         read(sentence, ())
+    assert refused.value.note[1]["words"] == unknown, "a page says it in its language"
 
 
 def test_a_place_of_the_world_is_no_time_of_day():
