@@ -58,8 +58,9 @@ def check_folder_name(name: str, what: str = "story") -> str:
     """`name`; ValueError if it is not a valid folder name on every system. what: what the folder holds, for errors."""
     if not _NAME.fullmatch(name) or name != name.strip() or not is_plain_name(name):
         raise ValueError(
-            f"{what} name {shortened(repr(name), 120)} is not a valid folder name; use up to 80 letters, digits, "
-            "spaces, - and _, and no Windows device name such as CON"
+            f"{what} name {shortened(repr(name), 120)} is not a valid folder name; use 1 to 80 characters (at most "
+            f'{_NAME_BYTES} bytes), without < > : " / \\ | ? * and control characters; it has no space at either '
+            "end, no period at the end, and is no Windows device name such as CON"
         )
     return name
 

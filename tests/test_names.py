@@ -39,6 +39,13 @@ def test_plain_names_stay_in_their_folder(name):
     assert is_plain_name(name) and is_inside(f"clips/{name}") and is_inside(f"./clips//{name}")
 
 
+def test_a_refused_name_is_told_what_a_name_may_be():
+    assert check_folder_name("Mia & Kai, part 1.5 (café)!") and check_folder_name("x" * 80)
+    for name in ("", "x" * 81, " x", "x.", "CON", *(f"a{letter}" for letter in '<>:"/|?*\\\n')):
+        with pytest.raises(ValueError, match=r'1 to 80 characters .* < > : " / \\ \| \? \* .* no period at the end'):
+            check_folder_name(name)
+
+
 @bad
 def test_clips_of_a_dataset(name):
     for path in filter(lambda path: not is_inside(path), (name, f"clips/{name}", f"{name}/clip.mp4")):
