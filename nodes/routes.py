@@ -368,6 +368,7 @@ async def _check(request: web.Request) -> tuple[int, Json]:
         facts = _facts_or_none(asked.world)
         words = _known_words(facts)
         unknown = facts.tokenizer.unknown_words(instruction) if facts and facts.tokenizer else ()
+        seen = words.untried_in(asked.past[-1]) if asked.past else []  # the last clip shows what becomes of these
         reading = read_plainly(instruction, facts.life if facts else Life(), asked.past, unknown)
         return {
             "reading": reading.instruction if reading.typed else None,
@@ -375,7 +376,7 @@ async def _check(request: web.Request) -> tuple[int, Json]:
             "notes": reading.notes,
             "draft": facts and facts.draft(asked.steps or None),
             "nearest": {word: [near for near in words.nearest(word) if near != word] for word in reading.unknown},
-            "untried": words.untried_in(reading.instruction),
+            "untried": [pair for pair in words.untried_in(reading.instruction) if pair not in seen],
         }
 
     try:

@@ -132,3 +132,10 @@ def test_any_body_is_answered(comfy, rng, path):
     before = below(comfy.reset().base)
     status, _ = comfy.ask("POST", path, body=body)
     assert status in REFUSALS and below(comfy.base) == before, what
+
+
+def test_only_a_turn_that_differs_from_the_last_one_says_what_training_never_showed(server):
+    runs, dances = (f"Character: Miko; Motion: {act}; Background: day street." for act in ("run", "dance"))
+    for past, untried in (([], [["Miko", "street"], ["run", "street"]]), ([dances], [["run", "street"]]), ([runs], [])):
+        asked = {"world": "toybox", "instruction": runs, "past": past, "steps": 0}
+        assert server.ask("POST", "check", body=json.dumps(asked).encode())[1]["untried"] == untried, past
