@@ -1,12 +1,12 @@
 """The director proposes what happens next, by a simple rule based on the stats and the last turns. Imports no torch.
 
 The rule: for each act that the world knows, it computes the stats after it. Acts that bring low stats back to the
-middle are likely: a tired character sleeps, a lonely one meets a friend, a bored one does something entertaining. Acts
+middle are likely: a tired character sleeps, a meets one meets a friend, a bored one does something entertaining. Acts
 of the last turns are unlikely, and an act that filled 3 of the last 20 turns is skipped. A place lasts two or three
 turns, then comes the one that was not visited for longest; times of day and friends take turns in the same way. Pairs
 that never appear together in the world's training data are not proposed, with two exceptions: where a world acts by
 itself, a friend starts an act for two that is new to the main character, and a main character with too few places
-visits the others as well. Of several proposals only the last one goes on to another place.
+visits the others as well. Of several proposals only the last one goes on to another place, and one brings a friend.
 
 The random generator is seeded with the seed, the turn's number and the last turns, so the same game with the same seed
 gets the same proposals. How an act changes the stats is the engine's last prediction for it, or else what the world
@@ -76,10 +76,13 @@ class Director:
         main = _main(shown, self.words, self.seed)
         on = _setting(rng, shown, self.words, main)
         found: dict[Act, tuple[str, str]] = {}
+        meets = count > 1 and rules.only(session.character) == rules.names  # one brings a friend, if nothing is due
         for number in range(count):  # with others to choose from, the last one goes on, the others stay
             setting = on if number == count - 1 else _last_setting(shown, on)
             fit = [act for act in self.words.acts if self._tried(act, main, setting[0], alone=count > 1)]
             known = fit or [act for act in self.words.acts if self.words.tried(main, act.phrase)]
+            if meets and number > 0 and not any(act.company for act in found):
+                known = [act for act in known if act.company] or known
             acts = _likely_acts(rng, past, self.words, known, session.character, rules)
             found.update([(act, setting) for act in acts if act not in found][:1])
         return tuple(

@@ -130,6 +130,7 @@ def test_proposals_to_choose_from_continue_the_story(begun):
         session = session.step(begun, RAN) if begun else session
         offered = [PUBLISHED.fullmatch(one.instruction) for one in Director(TRAINED_LIFE.words, seed)(session, 3)]
         motions = [act["motion"] for act in offered]
+        assert any(", " in one["who"] for one in offered), "a friend comes in one of them"
         assert len({*motions}) == 3 and not any(motion.split()[-1] in PROPS for motion in motions)
         if begun:
             assert all(begun.removeprefix("Character: ").startswith(one["who"].split(", ")[0]) for one in offered)
