@@ -25,6 +25,7 @@ export class PlaySession extends Jobs {
     this.absent = []; // the worlds that are not installed
     this.stories = [];
     this.starting = true; // until `start` has opened the story that was open before a reload, if there was one
+    this.places = {}; // story -> {branch, number} where the player left it, if what came after was undone
     this.settings = null; // seed, motion, motionValue, steps ...; null until one is known
     this.leave();
   }
@@ -37,6 +38,7 @@ export class PlaySession extends Jobs {
   async #start() {
     const saved = this.storage.read();
     this.settings = saved.settings ?? null;
+    this.places = saved.places ?? {};
     await this.guard(() => this.#readStories());
     if (saved.story && this.#knows(saved.story)) await this.open(saved.story, undefined, saved);
     else if (saved.story && (saved.jobs?.length || saved.opening)) await this.open(saved.story, saved.world, saved);
@@ -73,7 +75,7 @@ export class PlaySession extends Jobs {
   }
 
   /** Open a saved story, or (with a world) start one; `place` is {branch, number, jobs, opening} from before a reload. */
-  async open(story, world, place = {}) {
+  async open(story, world, place = this.places[story] ?? {}) {
     this.leave();
     this.#opening = true;
     Object.assign(this, { story, world: world ?? "", jobs: place.jobs ?? [], opening: place.opening ?? null });
@@ -84,10 +86,12 @@ export class PlaySession extends Jobs {
     this.changed();
   }
 
-  /** Close the story and read the list of stories again. */
+  /** Close the story and read the list of stories again. Opened again, it is at the same turn. */
   async close() {
+    const { story, branch, here } = this;
+    this.places = { ...this.places, [story]: here.children.length ? { branch, number: here.number } : undefined };
     this.leave();
-    this.storage.write({ settings: this.settings });
+    this.storage.write({ settings: this.settings, places: this.places });
     await this.guard(() => this.#readStories());
     this.changed();
   }
@@ -382,8 +386,8 @@ export class PlaySession extends Jobs {
   changed(event, error) {
     if (this.story) {
       const jobs = this.jobs.map(({ running, value, max, result, notes, ...job }) => job); // without what it has done
-      const { story, world, branch, settings, opening } = this;
-      this.storage.write({ story, world, branch, number: this.here.number, jobs, settings, opening });
+      const { story, world, branch, settings, opening, places } = this;
+      this.storage.write({ story, world, branch, number: this.here.number, jobs, settings, opening, places });
     }
     super.changed(event, error);
   }

@@ -11,6 +11,7 @@ const KINDS = {
   number: Number.isInteger,
   jobs: (value) => Array.isArray(value) && value.every((job) => isObject(job) && isText(job.id)),
   settings: isObject,
+  places: isObject,
   opening: (value) => isObject(value) && isText(value.name) && isText(value.text ?? ""),
 };
 

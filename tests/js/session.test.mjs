@@ -79,6 +79,9 @@ test("undo and another instruction make a branch; the old one stays and can be g
   const { session, play } = await begun({ played: ["one", "two"] });
   const two = session.here;
   session.undo();
+  await session.close();
+  await session.open("a");
+  assert.deepEqual(said(session), ["one"], "what was undone stays undone in a story that is opened again");
   await play("other");
   assert.deepEqual([said(session), session.branch], [["one", "other"], "branch-2"]);
   session.goTo(allTurns(session.root).find((at) => at.key === two.key));
