@@ -377,7 +377,8 @@ def _says_whose(name: str, after: Sequence[str], words: Words, role: str) -> boo
     """Whether "Bolt's" says whose something is, as in "Bolt's umbrella", and not "Bolt is", as in "Bolt's dancing"."""
     kind, _, _, exact = _longest(after, words, ("looks", "things", "nouns"))
     thing = kind in ("looks", "things") or exact and not after[0].endswith("ing")  # and not "Bolt's asleep"
-    return name != _SHORT.sub("", name) and name.endswith("s") and bool(role or thing)
+    owns = bool(role or thing) and after[0] not in ENGLISH["body"]  # who shakes Taro's hand meets Taro
+    return owns and name != _SHORT.sub("", name) and name.endswith("s")
 
 
 def _longest(tokens: Sequence[str], words: Words, kinds: Sequence[str]) -> tuple[str, str, int, bool]:
