@@ -1,7 +1,7 @@
 """The director proposes what happens next, by a simple rule based on the stats and the last turns. Imports no torch.
 
 The rule: for each act that the world knows, it computes the stats after it. Acts that bring low stats back to the
-middle are likely: a tired character sleeps, a meets one meets a friend, a bored one does something entertaining. Acts
+middle are likely: a tired character sleeps, a lonely one meets a friend, a bored one does something entertaining. Acts
 of the last turns are unlikely, and an act that filled 3 of the last 20 turns is skipped. A place lasts two or three
 turns, then comes the one that was not visited for longest; times of day and friends take turns in the same way. Pairs
 that never appear together in the world's training data are not proposed, with two exceptions: where a world acts by
