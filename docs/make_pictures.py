@@ -93,7 +93,7 @@ def save_film(path: Path, turns: Sequence[Turn], clips: Sequence[Frames], fps: i
     """The game in motion: each shot once, beside what was asked for and what came of it."""
     pictures = [page(turn, frame) for turn, frames in zip(turns, clips, strict=True) for frame in frames]
     pictures[0].save(
-        path, save_all=True, append_images=pictures[1:], duration=1000 // fps, loop=0, quality=68, method=6
+        path, save_all=True, append_images=pictures[1:], duration=1000 // fps, loop=0, quality=62, method=6
     )
 
 
