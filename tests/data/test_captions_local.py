@@ -8,7 +8,6 @@ import shutil
 import pytest
 import torch
 from captions_world import make_records
-from PIL import Image
 
 from animegamer_core.data.captions.models import LocalModel, LocalSettings
 from animegamer_core.data.captions.pictures import frame_sheet
@@ -24,8 +23,6 @@ TEMPLATE = (
     "{% endfor %}{% endfor %}"
 )
 SIDE = 28  # px of the pictures that the towers see
-RED = Image.new("RGB", (SIDE, SIDE), "red")
-
 
 CAT = "<S>Cat</S><MD>run</MD><EV>day hill</EV><MA>fast</MA><SC>0</SC><ET>1</ET><ST>-1</ST>"
 DOG = "<S>Dog</S><MD>sit</MD><EV>night hall</EV><MA>calmly</MA><SC>0</SC><ET>0</ET><ST>1</ST>"

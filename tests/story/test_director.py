@@ -20,7 +20,6 @@ from animegamer_core.toybox.splits import SEEN, TRAINED_LIFE, Casting, novelties
 from animegamer_core.toybox.world import LIFE, MOTIONS, PROPS, RULES, WORDS, vocabulary, words
 from animegamer_core.weights import open_world, save_world
 
-TIRED = {"stamina": 10}
 RAN = GameState(None, 2, {"entertainment": 1, "stamina": -1})
 
 
