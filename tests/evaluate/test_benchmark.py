@@ -7,6 +7,7 @@ from tiny_world import save_tiny_world
 from animegamer_core.__main__ import main
 from animegamer_core.evaluate.benchmark import run as bench_run
 from animegamer_core.evaluate.benchmark.run import BenchmarkPlan
+from animegamer_core.runtime.presets import Preset
 from animegamer_core.spec import SPECS
 
 CPU = torch.device("cpu")
@@ -29,6 +30,14 @@ def test_a_worlds_own_weights_are_taken(tmp_path):
     assert turn.sampling["guidance"] == tiny_world.profile.guidance
     stored = tiny_world.load_decoder(CPU, torch.float32).state_dict()
     assert all(torch.equal(value, stored[name]) for name, value in turn.decoder.state_dict().items())
+
+
+def test_ours_runs_by_the_preset_beside_the_worlds_steps():
+    asked = plan(preset=Preset("quick", 2, "constant", optimizations=("fused", "layout")))
+    bench = bench_run.measure_ours(asked, bench_run.measure_stock(asked))
+    facts = bench.facts
+    assert (facts["preset"], facts["steps"], facts["guidance"]) == ("quick", "2, stock 4", "constant")
+    assert max(bench.drift) < 1e-5 and "drift of latents" in bench.text
 
 
 @pytest.mark.parametrize(

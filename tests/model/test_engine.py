@@ -70,10 +70,11 @@ def scripted(tiny_engine, monkeypatch):
     return reply
 
 
-def test_a_free_reply_is_forced_through_all_slots_of_a_frame(scripted, tiny_tokenizer):
+def test_a_free_reply_is_forced_through_a_number_of_slots_of_a_frame(scripted, tiny_tokenizer, monkeypatch):
+    monkeypatch.setattr(engine_module, "FORCED_SLOTS", 6)  # of 8
     token, strength = tiny_tokenizer.token, tiny_tokenizer.strength
     loud = {strength(5): 9.0}  # ignored while a frame is written
-    frame = [{token("<frame>"): 5.0}, *[loud] * (8 + 1)]  # the slots and `</frame>`
+    frame = [{token("<frame>"): 5.0}, *[loud] * (6 + 1)]  # the slots and `</frame>`
     rest = [{strength(2): 1.0, tiny_tokenizer.slots(8)[4]: 9.0}, {token("</s>"): 1.0, token("</frame>"): 9.0}]
     assert scripted(*frame, *rest) == "<Strength_2> </s>"
 

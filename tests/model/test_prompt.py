@@ -19,7 +19,6 @@ from animegamer_core.game.state import (
     read_instructions,
 )
 from animegamer_core.model.prompt import (
-    RELEASE_SLOTS,
     GameTokenizer,
     build_prompt,
     parse_reply,
@@ -36,14 +35,6 @@ LEVELS = st.tuples(*(st.sampled_from(number.choices) for number in (MOTION, *STA
 
 
 TURNS = st.lists(st.tuples(st.text(max_size=30), LEVELS), max_size=4)
-
-
-def test_the_released_tags_have_their_ids():
-    names = tag_tokens(RELEASE_SLOTS)
-    assert len(names) == 284
-    at = {32000: "<frame_00000>", 32256: "<img>", 32261: "</frame>", 32262: "<Strength_-5>", 32272: "<Strength_5>"}
-    at |= {32273: "<visual>", 32274: "<ML>", 32281: "</ST>", 32282: "<TURN>", 32283: "</TURN>"}
-    assert {index: names[index - 32000] for index in at} == at
 
 
 @settings(deadline=None, max_examples=40)
@@ -90,12 +81,17 @@ def test_unknown_words_are_listed_once_without_punctuation():
     assert TOKENIZER.unknown_words("Character: Miko; Motion: run; Background: day beach.") == ()
 
 
-def test_missing_files_and_foreign_tokenizers_are_named(tmp_path):
-    with pytest.raises(ValueError, match="not a complete tokenizer file"):
-        GameTokenizer.from_file(tmp_path / "tokenizer.json")
+def test_missing_damaged_and_foreign_tokenizers_are_named(tmp_path):
     with pytest.raises(ValueError, match="neither tokenizer.json nor tokenizer.model"):
         GameTokenizer.from_mistral(tmp_path)
-    write_text(tmp_path / "tokenizer.json", TOKENIZER.to_str())
+    whole = TOKENIZER.to_str()
+    damaged = ({"version": 7}, {"model": {"type": "WordLevel", "vocab": 3}})
+    for text in (None, *(json.dumps(json.loads(whole) | changes) for changes in damaged)):
+        if text is not None:
+            write_text(tmp_path / "tokenizer.json", text)
+        with pytest.raises(ValueError, match="tokenizer.json: not a complete tokenizer file"):
+            GameTokenizer.from_file(tmp_path / "tokenizer.json")
+    write_text(tmp_path / "tokenizer.json", whole)
     with pytest.raises(ValueError, match="expected 32000"):
         GameTokenizer.from_mistral(tmp_path)
 
@@ -155,14 +151,6 @@ def test_an_instruction_has_a_longest_length(tiny_tokenizer):
             read("x" * (MOST_LETTERS + 1))
     saved = [("x" * 15_000, (3, 1, 0, 1))]  # by a version that played it
     build_prompt(tiny_tokenizer, 8, saved, "run", PROFILES["paper"])
-
-
-@pytest.mark.parametrize("changes", [{"version": 7}, {"model": {"type": "WordLevel", "vocab": 3}}])
-def test_a_damaged_tokenizer_file_is_named(tiny_tokenizer, tmp_path, changes):
-    path = tmp_path / "tokenizer.json"
-    path.write_text(json.dumps({**json.loads(tiny_tokenizer.backend.to_str()), **changes}))
-    with pytest.raises(ValueError, match="tokenizer.json: not a complete tokenizer file"):
-        GameTokenizer.from_file(path)
 
 
 def test_padding_and_truncation_of_a_tokenizer_file_are_left_out(tiny_tokenizer, tmp_path):

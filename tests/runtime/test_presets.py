@@ -10,8 +10,6 @@ from test_optimizations import decoder, shot
 from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
-from animegamer_core.evaluate.benchmark import run as bench_run
-from animegamer_core.evaluate.benchmark.run import BenchmarkPlan
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.runtime.optimizations import check_names
 from animegamer_core.runtime.presets import (
@@ -28,7 +26,6 @@ from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.story.player import PlaySettings
 from animegamer_core.story.story import Story
 
-CPU = torch.device("cpu")
 PAPER = PROFILES["paper"]
 
 
@@ -142,16 +139,3 @@ def test_presets_reuse_stored_shots_only_if_they_round(world, tmp_path, capsys, 
     exact, sketch = sorted(shots_of(tmp_path, world), key=lambda key: key["precision"])
     assert (exact["precision"], sketch["precision"]) == ("float32", "float32+tiled")
     assert (sketch["steps"], sketch["guidance"]) == (3, "constant") and exact["state"] == sketch["state"]
-
-
-def bench_plan(**changes):
-    return BenchmarkPlan(**{"spec": SPECS["tiny"], "device": CPU, "dtype": torch.float32, "repeats": 1, **changes})
-
-
-def test_the_benchmark_runs_ours_by_the_preset_beside_the_worlds_steps():
-    plan = bench_plan(preset=Preset("quick", 2, "constant", optimizations=("fused", "layout")))
-    stock = bench_run.measure_stock(plan)
-    bench = bench_run.measure_ours(plan, stock)
-    facts = bench.facts
-    assert (facts["preset"], facts["steps"], facts["guidance"]) == ("quick", "2, stock 4", "constant")
-    assert max(bench.drift) < 1e-5 and "drift of latents" in bench.text

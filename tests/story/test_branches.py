@@ -49,7 +49,7 @@ def test_stories_are_listed_last_played_first_without_other_folders(tmp_path):
         StubPlayer(tmp_path, name=name).play(["one"])
         for path in (tmp_path / name).rglob("*"):
             os.utime(path, (number, number))
-    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "story.json").mkdir(parents=True)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "story.json").write_text("{")
     assert story_names(tmp_path) == ["third", "second", "first"]

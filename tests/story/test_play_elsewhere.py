@@ -51,7 +51,7 @@ def test_models_are_requested_at_each_use_except_for_known_turns(world, tmp_path
     assert turn.address != again.session.turns[0].address, "the precision of the models is in the addresses"
 
 
-def test_an_opening_picture_is_used_by_the_engine_and_saved(world, tmp_path, unloadable_engine):
+def test_an_opening_picture_is_used_by_the_engine_and_saved(world, tmp_path, monkeypatch):
     opening = GameSession(opening={"stamina": 90, "social": 10, "entertainment": 10}).open_with(
         "Miko waves", picture(world)
     )
@@ -65,18 +65,10 @@ def test_an_opening_picture_is_used_by_the_engine_and_saved(world, tmp_path, unl
     later = Player(world, opened(world, tmp_path), PlaySettings(), after=2)
     assert later.session.character == player.session.character and later.session.picture is not None
     assert later.step(GAME[2]).turn.number == 3
-    unloadable_engine()
+    monkeypatch.setattr(type(world), "load_engine", lambda *_: pytest.fail("an engine was loaded for known turns"))
     again = Player(world, opened(world, tmp_path), PlaySettings(), opening=opening)
     again.play(GAME[:3])
     assert again.story.branch == "main" and len(again.story.entries) == 3
-
-
-@pytest.fixture
-def unloadable_engine(world, monkeypatch):
-    def forbid():
-        monkeypatch.setattr(type(world), "load_engine", lambda *_: pytest.fail("an engine was loaded for known turns"))
-
-    return forbid
 
 
 # Turns of a graph
