@@ -29,10 +29,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def near(colour, wanted):
-    return all(abs(a - b) < 12 for a, b in zip(colour, wanted, strict=True))
-
-
 def test_the_sheet_shows_every_reference_below_its_number(folder):
     references = read_references(folder)
     assert [(one.name, len(one.pictures)) for one in references] == [("Jiji", 2), ("Kiki", 1), ("Ursula", 1)]

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import wave
 
 import av
 import numpy as np
@@ -131,11 +130,3 @@ def test_a_sound_of_one_sample_of_any_size_ends(story, tmp_path, sample):
 def test_a_sound_that_is_too_short_for_a_sample_is_none():
     with pytest.raises(ValueError, match="contains no sound"):
         resampled(np.ones((1, 1), np.float32), 192000)
-
-
-def tune(folder, seconds=1.0):
-    path = folder / "tune.wav"
-    with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, 8000, 0, "NONE", ""))
-        file.writeframes((32767 * tone(seconds)).astype("<i2").tobytes())
-    return path

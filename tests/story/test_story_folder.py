@@ -2,7 +2,6 @@
 
 import errno
 import os
-from pathlib import Path
 
 import pytest
 from saved_story import copy_story
@@ -13,7 +12,6 @@ from test_story import StubPlayer, texts
 from animegamer_core.story.folder import TRASH, duplicate_story, rename_story, restore_story, story_names, trash_story
 from animegamer_core.story.story import Story
 
-ROOT = Path(__file__).parents[2]
 LONG = "\u5b57" * 79  # 237 bytes, and a file system takes 255
 
 

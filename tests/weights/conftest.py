@@ -4,8 +4,15 @@ import shutil
 
 import published_files as made
 import pytest
+from tiny_world import save_tiny_world
 
 from animegamer_core.weights.convert import convert
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory):
+    """A tiny world, to be read only."""
+    return save_tiny_world(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.runtime.presets import PRESETS, sampling_in
@@ -13,14 +12,7 @@ from animegamer_core.train.stages import StageConfig
 from animegamer_core.weights.adapter_files import AdapterFacts, save_adapter
 from animegamer_core.weights.adapters import open_with_adapters, reading_of, with_adapters, with_facts
 
-GAME = "Character: Miko; Motion: gently run; Background: day beach."
 CONFIG = StageConfig(trainable=(r"engine\.project_in\..+", r"decoder\.transformer\.proj_out\..+"))
-torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return save_tiny_world(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture

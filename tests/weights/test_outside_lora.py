@@ -8,7 +8,6 @@ import torch
 from diffusers import CogVideoXPipeline
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from safetensors.torch import save_file
-from tiny_world import save_tiny_world
 
 from animegamer_core.__main__ import main
 from animegamer_core.story.story import Story
@@ -17,12 +16,6 @@ from animegamer_core.weights.adapters import open_with_adapters, with_adapters
 
 TARGETS = r"(transformer_blocks\.\d+\.(attn1\.(to_q|to_out\.0)|ff\.net\.0\.proj|norm1\.linear)|proj_out)"
 RANK, ALPHA = 2, 6.0
-torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return save_tiny_world(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="module")
