@@ -83,6 +83,28 @@ def test_a_stat_in_the_middle_of_its_range_is_not_low():
     session = GameSession(rules=Rules((*RULES.stats[:2], replace(RULES.stats[2], start=10, high=20))))
     proposals = [Director(WORDS, seed)(session)[0] for seed in range(40)]
     assert sum(act_of(proposal).change.get("stamina", -1) > 0 for proposal in proposals) < 25
+    tender = Words(("Kai",), (Act("hug", {"social": 1, "entertainment": 1}),), ("bay",))
+    session = GameSession(opening={"social": 30, "entertainment": 20})
+    assert Director(tender)(session)[0].reason == "entertainment", "the lowest stat"
+
+
+def test_what_came_often_or_just_now_or_long_ago_by_hand():
+    def after(*motions):
+        session = GameSession()
+        for motion in motions:
+            session = session.step(f"Character: Kai; Motion: {motion}; Background: bay.", GameState(None, 2))
+        return session
+
+    def offered(session, acts, **more):
+        known = Words(("Kai",), tuple(map(Act, acts)), ("bay",), **more)
+        texts = (Director(known, seed)(session)[0].instruction for seed in range(60))
+        return Counter(PUBLISHED.fullmatch(text)["motion"] for text in texts)
+
+    assert set(offered(after(*"abcdefbcdefbcdefefaa"), "abcdef")) == {"a"}, "twice in the last 19 turns, others thrice"
+    assert offered(after("a", "b"), "abc")["c"] > 48, "a and b are both among the last two"
+    for later, thing in ((5, "the"), (32, "a red")):
+        scarf = offered(after("wave with a red scarf", *["wave"] * later), ["wave"], things=("scarf",), looks=("red",))
+        assert set(scarf) == {"wave", f"wave with {thing} scarf"}
 
 
 def test_at_no_stamina_only_rest_is_proposed_and_counts():
@@ -150,6 +172,7 @@ def test_the_player_may_write_anything_between():
 def test_a_text_names_what_training_never_showed_together():
     pairs = (("Kai", "run"), ("Kai", "beach"), ("Kai", "beach"))
     known = Words(("Kai", "Mia"), (Act("run"), Act("run away")), ("beach",), untried=pairs)
+    assert known.act_of("slowly run away").phrase == "run away"
     assert known.untried_in("At the beach, Kai wants to run away") == [("Kai", "beach")]
     assert known.untried_in("Character: Kai; Motion: run; Background: bay.") == [("Kai", "run")]
     known = replace(known, times=("day",))
