@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from animegamer_core.game.recall import Memory, Seen, chosen_memory, named_in
-from animegamer_core.game.state import CACHED_TURNS, GameSession, GameState
+from animegamer_core.game.state import GameSession, GameState
 
 
 def text(motion, place="day beach", who="Miko"):
@@ -108,12 +108,6 @@ def test_things_come_before_the_place_and_the_place_before_characters():
     assert recalled == {1: (1,), 2: (1, 2), 3: (1, 2, 3)}
     session = played([*lines[:7], text("see a blue scarf"), PLAIN, PLAIN], 4, 1)
     assert session.recall(text("swim with the scarf and the car"), stored=True) == (1,), "turn 8 stays anyway"
-
-
-def test_only_turns_in_memory_are_recalled_without_a_story():
-    session = played([text("run with a red scarf"), *[PLAIN] * CACHED_TURNS])
-    assert session.recall(text("swim with the scarf"), stored=True) == (1,)
-    assert session.recall(text("swim with the scarf")) == ()
 
 
 def test_memory_recent_and_narrow_windows_recall_nothing():

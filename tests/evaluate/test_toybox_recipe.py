@@ -8,22 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from build_worker import SMALL
 
 from animegamer_core.data.motion import motion_value
 from animegamer_core.evaluate.toybox_recipe.build import main
 from animegamer_core.evaluate.toybox_recipe.calibrate import Response
 from animegamer_core.evaluate.toybox_recipe.recipe import FULL, QUICK, STAGES
-from animegamer_core.evaluate.toybox_recipe.stages import OWN_STAGES, BuildDir, Deadline, build
-from animegamer_core.model.prompt import GameTokenizer
-from animegamer_core.spec import PROFILES, SPECS
+from animegamer_core.evaluate.toybox_recipe.stages import BuildDir, Deadline, build
 from animegamer_core.toybox.calibration import uncalibrated_table
 from animegamer_core.toybox.dataset import DatasetGames, write_dataset
 from animegamer_core.toybox.probes import load_probes
 from animegamer_core.toybox.splits import TRAINED_LIFE
 from animegamer_core.toybox.world import ADVERBS, vocabulary
-from animegamer_core.train.parts import WorldParts
 from animegamer_core.weights import open_world
 
 ROOT = Path(__file__).parents[2]
@@ -68,28 +64,6 @@ def test_a_decoder_that_moves_half_as_much_gets_twice_the_value_up_to_where_it_m
     assert Response((1, 2, 4, 8), (1, 2, 4, 3)).to_measure((2, 100)) == pytest.approx((2, 4), rel=1e-3)
 
 
-def test_a_build_draws_calibrates_and_states_what_its_table_was_before(tmp_path, monkeypatch):
-    """Whoever measures motion can then do so without the values that were found by inverting the measure itself."""
-    monkeypatch.setattr("animegamer_core.evaluate.toybox_recipe.calibrate.VALUES", 2)
-    tiny, said = SPECS["tiny"], []
-    spec = replace(tiny, decoder=replace(tiny.decoder, height=192, width=288, patch=8, steps=1))
-    recipe = replace(QUICK, spec=spec, dataset_games=DatasetGames(games=2, held_out=1, turns=3))
-    work = BuildDir(tmp_path / "work", recipe, "cpu", said.append)
-    assert not build(work, ["data", "games"], Deadline(0)) and not work.is_finished("games"), "the time is over"
-    assert build(work, ["data"], Deadline()) and work.is_finished("data")
-    said.clear()
-    assert build(work, ["data"], Deadline()) and said == [], "what is finished is skipped"
-    world = open_world(work.world)
-    assert world.motion_table == work.measured_table() == uncalibrated_table(world)
-    tokenizer = GameTokenizer.from_words(vocabulary(), spec.state.tokens)
-    WorldParts.new(spec, tokenizer, PROFILES["paper"]).save(world, dtype=torch.float16)
-    OWN_STAGES["calibrate"](work)
-    world = open_world(work.world)
-    assert world.motion_table != work.measured_table(), "its values were found by inversion"
-    assert uncalibrated_table(world) == work.measured_table()
-    assert world.provenance["encoder and decoder trained on"] == "7 clips of 2 games", "held-out games are not read"
-
-
 def test_a_folder_of_another_recipe_is_refused(tmp_path):
     small = replace(QUICK, dataset_games=DatasetGames(games=1, held_out=1, turns=2))
     work = BuildDir(tmp_path, small, "cpu", lambda line: None)
@@ -125,19 +99,28 @@ def test_the_shipped_world_is_small_and_whole():
 
 
 def test_a_build_runs_from_drawing_to_calibration(tmp_path, monkeypatch):
-    """Every stage in miniature, in two calls."""
+    """Every stage in miniature, in two calls. Whoever measures motion can do so without the values that were found by
+    inverting the measure itself.
+    """
     monkeypatch.setattr("animegamer_core.evaluate.toybox_recipe.calibrate.VALUES", 2)
     monkeypatch.setattr("animegamer_core.evaluate.toybox_recipe.build.QUICK", SMALL)
-    words = ["--quick", "--work", str(tmp_path)]
+    said, words = [], ["--quick", "--work", str(tmp_path)]
+    work = BuildDir(tmp_path, SMALL, "cpu", said.append)
+    assert not build(work, ["data", "games"], Deadline(0)) and not work.is_finished("games"), "the time is over"
+    assert build(work, ["data"], Deadline()) and work.is_finished("data")
+    said.clear()
+    assert build(work, ["data"], Deadline()) and said == [], "what is finished is skipped"
+    assert open_world(work.world).motion_table == work.measured_table() == uncalibrated_table(open_world(work.world))
     assert main([*words, "--stages", ",".join(STAGES[:8])]) == 0
     assert main(words) == 0
-    assert all(BuildDir(tmp_path, SMALL, "cpu", print).is_finished(name) for name in STAGES)
+    assert all(map(work.is_finished, STAGES))
     world = open_world(tmp_path / "world")
     world.verify()
     assert world.missing() == () and world.life == TRAINED_LIFE
     assert world.tokenizer().unknown_words(" ".join(vocabulary(references=True))) == ()
     load_probes(world.folder)
-    assert uncalibrated_table(world) != world.motion_table
+    assert uncalibrated_table(world) == work.measured_table() != world.motion_table
+    assert world.provenance["encoder and decoder trained on"] == "7 clips of 2 games", "held-out games are not read"
     assert STAGES.index("probes") < STAGES.index("vae"), "before what they judge"
 
 

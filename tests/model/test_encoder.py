@@ -45,14 +45,6 @@ def test_every_variant_reads_text_and_picture(name, tiny_tokenizer):
     assert alike(encoder(["softly run"], pictures[:1])[0], same[0]), "the last block is not read"
 
 
-@torch.inference_mode()
-def test_the_unconditional_representation_has_identical_rows(tiny_encoder):
-    nothing = tiny_encoder.unconditional()
-    text = TINY.state.text_tokens
-    assert torch.equal(nothing[:text], nothing[:1].expand(text, -1))
-    assert torch.equal(nothing[text:], nothing[text : text + 1].expand(TINY.state.image_tokens, -1))
-
-
 def test_motion_texts_are_cut_and_padded(tiny_encoder, tiny_tokenizer):
     ids = tiny_encoder.text_ids(["run", "", "wildly dance with a red scarf </s>"])
     end = tiny_tokenizer.token("</s>")

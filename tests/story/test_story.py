@@ -74,16 +74,6 @@ def test_a_story_reads_back_its_turns(tmp_path):
     assert [turn.number for turn in wide.turns if turn.state.representation is not None] == [*range(6, 31)]
 
 
-def test_branching_keeps_the_old_branch(tmp_path):
-    StubPlayer(tmp_path).play(["one", "two", "three"])
-    StubPlayer(tmp_path, after=1).play(["other"])
-    story = Story.open(tmp_path, "tale", "test", WORLD)
-    assert (story.branch, texts(story)) == ("branch-2", ["one", "other"])
-    assert [clip.name for clip in sorted(story.folder.glob("turn-*"))] == ["turn-001.mp4", "turn-002.mp4"]
-    again = StubPlayer(tmp_path).play(["one", "two", "three"])
-    assert (again.story.branch, again.computed) == ("main", []) and again.story.branches() == ["main", "branch-2"]
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.lists(st.sampled_from("abc"), min_size=1, max_size=4)), max_size=7))
 def test_any_order_of_branches_tells_the_right_story_and_computes_nothing_twice(tmp_path_factory, moves):
@@ -204,15 +194,3 @@ def test_a_folder_of_other_files_is_left_alone(tmp_path):
     with pytest.raises(ValueError, match="holds other files"):
         StubPlayer(tmp_path)
     assert files(tmp_path) == {"tale/turn-001.mp4": b"a holiday"}
-
-
-KEY_FIELDS = ["seed", "motion", "steps", "guidance", "state", "latent", "denoise"]
-
-
-@given(st.integers(-(2**63), 2**64), st.floats(0, 999), st.sampled_from(KEY_FIELDS))
-def test_every_field_of_a_key_is_in_its_address(seed, motion, field):
-    key = ShotKey(WORLD, "a" * 64, seed, motion, 4, "cosine", "float32")
-    other = {"seed": seed + 1, "motion": motion + 1, "steps": 5, "guidance": "constant", "state": "b" * 64}
-    other |= {"latent": "c" * 64, "denoise": 0.5}
-    assert address_of(key) == address_of(replace(key)) == address_of(replace(key, latent="", denoise=1.0))
-    assert address_of(key) != address_of(replace(key, **{field: other[field]}))

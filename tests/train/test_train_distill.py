@@ -2,6 +2,9 @@
 
 import copy
 import math
+from contextlib import nullcontext
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import test_train as shared
@@ -9,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from animegamer_core.spec import Sampling
+from animegamer_core.train import few_steps
 from animegamer_core.train.few_steps import FewStepLearner
 from animegamer_core.train.learners import DistillLearner
 from animegamer_core.train.parts import set_trainable
@@ -126,6 +130,8 @@ def test_the_judge_learns_what_is_a_clip_and_the_student_to_pass_for_one(ready):
     config = shared.tiny_config("distill", **FEW, pairs=0, gan=1.0)
     learner = FewStepLearner(config, heeding(shared.new_parts(ready).decoder))
     judge, batch = learner.heads["judge"], batch_of(learner, ready)
+    turns = [learner.batch(ready, torch.arange(1), MicroBatch(step), CPU)["losses"].__name__ for step in range(6)]
+    assert turns == [*["_fake_losses"] * 5, "_match_losses"], "the student is matched with what it has drawn before"
     optimizer = torch.optim.AdamW(judge.parameters(), lr=0.01)
     for _ in range(10):
         learner._fake_losses(batch)["judge"].backward()
@@ -140,6 +146,12 @@ def test_the_judge_learns_what_is_a_clip_and_the_student_to_pass_for_one(ready):
 def test_a_collapsed_student_ends_the_run_and_the_last_good_one_stays(ready, tmp_path):
     parts = shared.new_parts(ready)
     output = heeding(parts.decoder).transformer.proj_out
+    learner = FewStepLearner(shared.tiny_config("distill", **FEW, pairs=0), copy.deepcopy(parts.decoder))
+    red = torch.tensor([1.0, -1.0, -1.0])[:, None, None].expand(2, 5, 3, 4, 4)
+    with mock.patch.object(few_steps, "decoding", lambda *_: nullcontext(lambda latents: red)):
+        trainer = SimpleNamespace(learner=learner, data=ready, device=CPU, config=learner.settings)
+        signs = few_steps._signs(trainer, parts, None).tolist()
+    assert signs == pytest.approx([0, 2 / math.sqrt(3), 8 / 9], rel=0.01), "still and red"
 
     def spoil(step, *_):
         assert step > 2 or not list(tmp_path.glob("last_good*")), "pairs are not watched"

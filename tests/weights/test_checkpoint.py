@@ -173,11 +173,6 @@ def test_changed_files_are_found(world):
         world.verify(("decoder",))
 
 
-def test_a_folder_without_a_world(tmp_path):
-    with pytest.raises(CheckpointError, match="no world here"):
-        open_world(tmp_path)
-
-
 def test_a_part_that_is_not_whole_is_missing(world):
     shutil.rmtree(world.folder / "encoder")
     world.load_engine()
