@@ -24,7 +24,6 @@ PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 }
-PROGRAM = "python -m animegamer_core"
 
 
 def commands_of(page: str) -> list[str]:

@@ -14,7 +14,7 @@ from animegamer_core.media.video import write_clip
 from animegamer_core.messages import shell_word
 
 
-def test_on_a_full_disk_a_file_does_not_change(tmp_path):
+def test_on_a_full_disk_a_file_does_not_change_and_a_line_after_a_torn_one_stands_alone(tmp_path):
     path = tmp_path / "lines.jsonl"
     append_line(path, "one\n")
     with short_files(10), pytest.raises(OSError, match="File too large|No space left") as raised:
@@ -22,10 +22,6 @@ def test_on_a_full_disk_a_file_does_not_change(tmp_path):
     assert raised.value.filename == str(path) and path.read_bytes() == b"one\n"
     append_line(path, "zw\u00f6lf\nthree\n")
     assert path.read_bytes() == "one\nzw\u00f6lf\nthree\n".encode()
-
-
-def test_a_line_after_a_torn_one_stands_alone(tmp_path):
-    path = tmp_path / "lines.jsonl"
     path.write_bytes(b"one\ntw")
     append_line(path, "three\n")
     assert path.read_bytes() == b"one\ntw\nthree\n"

@@ -9,21 +9,8 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 CORE = ROOT / "animegamer_core"
 # From the bottom up: a package imports those of earlier rows, and never one of its own row.
-LAYERS = (
-    {"messages"},
-    {"game", "files", "json_files"},
-    {"spec"},
-    {"endpoint"},
-    {"media", "model"},
-    {"weights"},
-    {"runtime", "data"},
-    {"story"},
-    {"train"},
-    {"toybox"},
-    {"evaluate"},
-    {"cli"},
-    {"__main__"},
-)
+ROWS = "messages|game files json_files|spec|endpoint|media model|weights|runtime data|story|train|toybox|evaluate|cli"
+LAYERS = [set(row.split()) for row in (*ROWS.split("|"), "__main__")]
 RANK = {package: rank for rank, layer in enumerate(LAYERS) for package in layer}
 NEVER = {"comfy", "comfy_api", "comfy_extras", "folder_paths", "nodes", "server"}  # ComfyUI and our view of it
 LIGHT = (

@@ -6,13 +6,10 @@ Each place that makes a path of such a name either refuses it, or the path stays
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 
 import pytest
 
 from animegamer_core.data.benchmark import check_game_name
-from animegamer_core.data.films.film_index import film_name
 from animegamer_core.data.records import ClipRecord
 from animegamer_core.evaluate.baselines.folders import IMAGE_TO_VIDEO, open_folder
 from animegamer_core.evaluate.world.records import game_folder
@@ -73,9 +70,3 @@ def test_names_of_stories_runs_and_games(name, tmp_path):
             check(name)
     with pytest.raises(ValueError, match="no longer in the trash|is not a valid folder name"):
         restore_story(tmp_path, f"1 {name}")
-
-
-@pytest.mark.parametrize("stem", [*BAD, "\u96ea" * 90, "part-1-film"])
-def test_folders_of_films_are_safe(stem):
-    name = film_name(Path(re.sub(r"[/\x00]", "_", stem) + ".mp4"))
-    assert is_plain_name(name) and check_folder_name(name, "film") == name

@@ -42,12 +42,9 @@ def test_a_foreign_spec_is_refused_by_field(change, named):
         ModelSpec.from_dict({**RELEASE.to_dict(), **change})
 
 
-def test_a_spec_has_a_name():
+def test_unknown_names_list_the_choices_and_a_spec_has_a_name():
     with pytest.raises(ValueError, match="name is missing"):
         ModelSpec.from_dict({})
-
-
-def test_unknown_names_list_the_choices():
     for make in (get_spec, get_profile, lambda name: Sampling(solver=name)):
         with pytest.raises(ValueError, match="choose one of"):
             make("nonsense")

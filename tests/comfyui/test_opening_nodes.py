@@ -25,17 +25,11 @@ def numbers_of(frames):
 
 def span(film, at, text="Miko waves"):
     """The nodes that make an opening of a part of a film."""
+    read = {"frames": ["span", 0], "clip_fps": ["span", 1], "frame": ["span", 2]}
     return {
         "film": node("LoadVideo", file=film),
         "span": node("ReadFilmSpan", model=["load", 0], video=["film", 0], at=at),
-        "encode": node(
-            "EncodeShot",
-            model=["load", 0],
-            frames=["span", 0],
-            motion_text=text,
-            frame=["span", 2],
-            clip_fps=["span", 1],
-        ),
+        "encode": node("EncodeShot", model=["load", 0], motion_text=text, **read),
     }
 
 

@@ -174,16 +174,10 @@ SHOW = {"show": node("StateDisplay", state=["saved", 1])}
 
 def test_a_saved_turn_is_loaded_and_continued(server, story):
     server.run(play(story, WAVE, RUN, SLEEP))
-    prompt = {
-        **load_story(story, turn=2),
-        **images_of("saved"),
-        **SHOW,
-        "load": load(),
-        "predict": predict(["saved", 0], SLEEP, seed=2),
-        "draw": draw(["predict", 0]),
-        "save": node("SaveGameStory", shot=["draw", 3], story=story),
-        "words": node("PreviewAny", source=["saved", 4]),
-    }
+    prompt = {**load_story(story, turn=2), **images_of("saved"), **SHOW, "load": load()}
+    prompt |= {"predict": predict(["saved", 0], SLEEP, seed=2), "draw": draw(["predict", 0])}
+    prompt["save"] = node("SaveGameStory", shot=["draw", 3], story=story)
+    prompt["words"] = node("PreviewAny", source=["saved", 4])
     entry = server.run(prompt)
     assert state_of(entry)["turn"] == 2 and entry["outputs"]["words"]["text"] == [f"{WAVE}\n{RUN}"]
     assert len(entry["outputs"]["frames"]["images"]) == 17

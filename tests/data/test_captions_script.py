@@ -10,15 +10,9 @@ from animegamer_core.data.captions.models import read_spans
 from animegamer_core.data.captions.run import caption_clips, open_captioner
 from animegamer_core.data.records import SET_ASIDE, ClipRecord, SetAside, read_table
 
-SPAN = {
-    "start": 0.0,
-    "end": 10.0,
-    "character": ["Kiki", "Jiji"],
-    "motion": "fly on a broom",
-    "background": "night harbour town",
-    "adverbs": {"1": "barely", "2": "slowly", "3": "calmly", "4": "quickly", "5": "wildly"},
-    "stats": {"social": 1, "entertainment": 0, "stamina": -1},
-}
+SPAN = {"start": 0.0, "end": 10.0, "character": ["Kiki", "Jiji"], "motion": "fly on a broom"}
+SPAN |= {"background": "night harbour town", "stats": {"social": 1, "entertainment": 0, "stamina": -1}}
+SPAN["adverbs"] = {"1": "barely", "2": "slowly", "3": "calmly", "4": "quickly", "5": "wildly"}
 SECOND = {**SPAN, "start": 10.0, "end": 20.0, "character": "Tombo、Kiki & Jiji, and Ursula", "adverb": "gladly"}
 del SECOND["adverbs"]
 NAMES = ("Tombo", "Kiki", "Jiji", "Ursula")

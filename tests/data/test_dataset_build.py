@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from film_parts import FilmPlan
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from made_film import make_film
 
@@ -27,6 +27,7 @@ from animegamer_core.data.films.survey import FilmPart
 from animegamer_core.data.films.writing import Line
 from animegamer_core.data.games import GamePlan, games_of
 from animegamer_core.data.records import ClipRecord
+from animegamer_core.files import check_folder_name, is_plain_name
 
 av = pytest.importorskip("av")
 pytest.importorskip("cv2")
@@ -295,8 +296,12 @@ def test_clips_that_were_cut_with_other_settings_are_not_mixed(unbroken, films, 
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(min_size=1, max_size=120).filter(lambda text: "/" not in text and "\0" not in text))
+@example("NUL")
+@example("COM\u00b9.json")
+@example("part-1-film")
 def test_film_names_are_safe_everywhere_and_stay_apart_when_cut_short(stem):
     name = film_name(Path(f"/films/{stem}.mkv"))
+    assert is_plain_name(name) and check_folder_name(name, "film") == name
     assert 0 < len(name) <= 65 and not set(name) & set('<>:"/\\|?*. ') and name == name.strip("-")
     assert not name.lower().startswith("part-") and name.lower() not in ("con", "nul", "com1", "lpt9")
     assert film_name(Path(f"/films/{'x' * 100}{stem}1.mkv")) != film_name(Path(f"/films/{'x' * 100}{stem}2.mkv"))

@@ -150,15 +150,9 @@ def test_a_film_that_breaks_off_becomes_a_dataset_as_far_as_it_goes(film, tmp_pa
 @pytest.mark.skipif(os.name == "nt", reason="signals of a terminal")
 def test_ctrl_c_ends_with_a_sentence_and_the_same_command_continues(film, whole, tmp_path):
     out = tmp_path / "out"
-    process = spawn(
-        film,
-        out,
-        "--workers",
-        "2",
-        env={**ENVIRONMENT, "WAITS": "after its first scenes"},
-        start_new_session=True,  # a terminal tells every process of the group
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    how = {"env": {**ENVIRONMENT, "WAITS": "after its first scenes"}, "start_new_session": True}  # a terminal tells all
+    how["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = spawn(film, out, "--workers", "2", **how)
     while process.poll() is None and not (out / "films" / "film.jsonl").exists():
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGINT)

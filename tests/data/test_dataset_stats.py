@@ -35,12 +35,8 @@ def test_the_table_counts_what_is_there(folder):
     assert row(text, "captions")[1] == f"whole {len(turns)}, in part 0, none 0, set aside 0"
     for level, name in enumerate(("still", "gentle", "brisk", "fast", "wild"), start=1):
         values = [turn.motion_value for turn in turns if turn.motion_level == level]
-        assert row(text, f"{level} {name}")[1:] == [
-            str(len(values)),
-            f"{100 * len(values) / len(turns):.0f} %",
-            f"{min(values):.2f} .. {max(values):.2f}",
-            f"{np.median(values):.2f}",
-        ]
+        share, lowest = f"{100 * len(values) / len(turns):.0f} %", f"{min(values):.2f} .. {max(values):.2f}"
+        assert row(text, f"{level} {name}")[1:] == [str(len(values)), share, lowest, f"{np.median(values):.2f}"]
     for name in {name for turn in turns for name in turn.character}:
         assert row(text, name)[1] == str(sum(name in turn.character for turn in turns))
     gauges = [turn.stats["stamina"] for turn in turns]

@@ -96,17 +96,8 @@ def noise(count: int) -> np.ndarray:
 
 # --- whole films ------------------------------------------------------------------------------------------------------
 
-KINDS = {
-    "mp4": "libx264",
-    "mkv": "libx264",
-    "mov": "libx264",
-    "avi": "libx264",  # states when pictures are decoded, not shown
-    "ts": "libx264",
-    "flv": "libx264",
-    "webm": "libvpx-vp9",
-    "mpg": "mpeg2video",
-    "wmv": "wmv2",
-}
+KINDS = dict.fromkeys(("mp4", "mkv", "mov", "avi", "ts", "flv"), "libx264")  # avi: when pictures are decoded, not shown
+KINDS |= {"webm": "libvpx-vp9", "mpg": "mpeg2video", "wmv": "wmv2"}
 
 
 @pytest.mark.parametrize(("kind", "codec"), [*KINDS.items(), ("avi", "mpeg4")])
@@ -140,12 +131,8 @@ def test_packets_without_bytes_repeat_a_frame_and_are_no_damage():
 
 @pytest.mark.parametrize("first", [-7, 50])
 def test_the_first_shown_frame_is_at_0_whatever_the_file_begins_with(first, tmp_path):
-    film = write_film(
-        tmp_path / "film.mkv",
-        numbered(48),
-        times=lambda index: index + first,
-        options={"avoid_negative_ts": "disabled"},
-    )
+    shown = {"times": lambda index: index + first, "options": {"avoid_negative_ts": "disabled"}}
+    film = write_film(tmp_path / "film.mkv", numbered(48), **shown)
     assert times_of(film) == pytest.approx([n / FPS for n in range(48)], abs=1.1e-3)
     assert number_of(next(read_frames(film, 1.01)).rgb) == 24
 

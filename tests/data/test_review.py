@@ -81,11 +81,8 @@ def test_clips_that_were_set_aside_stand_in_their_place(folder):
     write_rows(folder, "set_aside.jsonl", [aside, {"clip": "clips/x.mp4", "reason": "of another time"}])
     data = Page(write_review(folder)).data
     at = data["keys"].index("clip")
-    assert [clip["values"][at] for clip in data["clips"]] == [
-        rows[0]["clip"],
-        record["clip"],
-        *(r["clip"] for r in rows[1:]),
-    ]
+    wanted = [row["clip"] for row in (rows[0], record, *rows[1:])]
+    assert [clip["values"][at] for clip in data["clips"]] == wanted
     assert data["clips"][1]["aside"] == {"reason": "no tag", "reply": ""} and data["clips"][0]["aside"] is None
 
 

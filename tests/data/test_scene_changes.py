@@ -82,13 +82,10 @@ def test_whatever_is_corrected_the_scenes_follow_each_other_and_a_second_time_ch
     assert all(one.end == next_one.start for one, next_one in zip(scenes, scenes[1:], strict=False))
 
 
-def test_a_line_that_says_nothing_of_a_film_is_refused():
+def test_a_line_that_says_nothing_of_a_film_or_fits_no_scene_is_refused():
     for row, says in (({}, "either scene_change or no_scene_change"), ({"scene_change": [2, 8]}, "at most 5 s")):
         with pytest.raises(ValueError, match=says):
             to_type({"film": "f", **row}, SceneChange, "line")
-
-
-def test_what_fits_no_scene_is_refused():
     scenes = scenes_from(STARTS)
     for change in (added(11.9, 12.5), added(20, 20.25)):
         with pytest.raises(ValueError, match="no scene of the film contains both"):

@@ -109,12 +109,8 @@ def test_a_wrong_reply_is_refused_and_our_words_say_why(text, found, expected):
 def test_stories_become_a_benchmark_and_more_stories_ask_only_for_what_is_new(stub, tmp_path):
     path = tmp_path / "games.txt"
     games, _ = write(stub, path)
-    assert games == read_benchmark(path) and [game.turns[0].characters[0] for game in games] == [
-        "Miko",
-        "Taro",
-        "Yuzu",
-        "Miko",
-    ]
+    assert games == read_benchmark(path)
+    assert [game.turns[0].characters[0] for game in games] == ["Miko", "Taro", "Yuzu", "Miko"]
     assert all(len(game.turns) == 10 for game in games)
     assert [ask.body["temperature"] for ask in stub.asks] == [0.0] * 4 and not stub.asks[0].pictures
     with pytest.raises(ValueError, match="exists; give another file"):

@@ -34,13 +34,8 @@ def test_a_shot_has_the_specs_size_and_is_repeatable(tiny_decoder, states):
     assert shot.shape == (17, 3, 32, 48) and shot.dtype == torch.float32
     assert steps == [(step, 4) for step in range(1, 5)]
     assert torch.equal(shot, tiny_decoder.shoot(states[0], 2.5, seed=7))
-    for other in (
-        tiny_decoder.shoot(states[0], 2.5, seed=8),
-        tiny_decoder.shoot(states[0], 3.5, seed=7),
-        tiny_decoder.shoot(states[1], 2.5, seed=7),
-        tiny_decoder.shoot(states[0], 2.5, seed=7, steps=3),
-    ):
-        assert not torch.equal(shot, other)
+    for state, motion, seed, count in ((0, 2.5, 8, 4), (0, 3.5, 7, 4), (1, 2.5, 7, 4), (0, 2.5, 7, 3)):
+        assert not torch.equal(shot, tiny_decoder.shoot(states[state], motion, seed=seed, steps=count))
     assert tiny_decoder.shoot(states[0], 0.0, seed=7).isfinite().all(), "a motion value of exactly zero is legal"
 
 
@@ -218,14 +213,10 @@ def test_an_encoded_clip_is_a_latent_of_the_same_shape(tiny_decoder, states):
         shot_clip(clip[:5], TINY.decoder)
 
 
-@pytest.mark.parametrize(
-    "latent, denoise, named",
-    [
-        (torch.zeros(1, 4, 64, 64), 0.5, r"the latent has shape \(1, 4, 64, 64\)"),
-        (None, 0.5, "the latent has shape NoneType"),
-        (torch.zeros(1), -0.1, "denoise is -0.1"),
-    ],
-)
-def test_a_latent_of_another_model_is_refused(latent, denoise, named):
-    with pytest.raises(ValueError, match=named):
-        start_of(latent, denoise)
+def test_a_latent_of_another_model_is_refused():
+    picture = torch.zeros(1, 4, 64, 64), r"has shape \(1, 4, 64, 64\)"
+    for latent, named in (picture, (None, "the latent has shape NoneType")):
+        with pytest.raises(ValueError, match=named):
+            start_of(latent, 0.5)
+    with pytest.raises(ValueError, match="denoise is -0.1"):
+        start_of(torch.zeros(1), -0.1)

@@ -99,9 +99,8 @@ def test_a_stack_keeps_to_its_budget_and_uses_it(rest, blocks, working, budget):
 
 def test_a_budget_too_small_says_what_it_takes(release):
     engine, _ = release
-    with pytest.raises(
-        ValueError, match=r"the engine needs 3\.\d GiB .*, but the budget is 2\.0 GiB; give 3\.\d GiB"
-    ) as caught:
+    said = r"the engine needs 3\.\d GiB .*, but the budget is 2\.0 GiB; give 3\.\d GiB"
+    with pytest.raises(ValueError, match=said) as caught:
         plan_budgets(engine, 2 * GIB)
     needed = float(str(caught.value).split("needs ")[1].split()[0])
     plan_budgets(engine, int(needed * GIB))

@@ -103,8 +103,9 @@ def test_what_came_often_or_just_now_or_long_ago_by_hand():
     assert set(offered(after(*"abcdefbcdefbcdefefaa"), "abcdef")) == {"a"}, "twice in the last 19 turns, others thrice"
     assert offered(after("a", "b"), "abc")["c"] > 48, "a and b are both among the last two"
     for later, thing in ((5, "the"), (32, "a red")):
-        scarf = offered(after("wave with a red scarf", *["wave"] * later), ["wave"], things=("scarf",), looks=("red",))
-        assert set(scarf) == {"wave", f"wave with {thing} scarf"}
+        session = after("wave hello with a red scarf", *["wave hello"] * later)
+        carried = offered(session, ["wave hello"], things=("scarf",), looks=("red",))
+        assert set(carried) == {"wave hello", f"wave hello with {thing} scarf"}
 
 
 def test_at_no_stamina_only_rest_is_proposed_and_counts():
@@ -231,20 +232,14 @@ def test_a_worlds_rules_are_kept_with_its_stories(world, tmp_path):
     assert json.loads((tmp_path / "tale" / "story.json").read_text())["rules"]["stats"][2]["label"] == "energy"
 
 
-@pytest.mark.parametrize(
-    "life",
-    [
-        {"rules": {"stats": [{"name": "joy", "tag": "JO", "choices": [0, 1], "start": 101}]}},
-        {"rules": {"consequences": [{"stat": "mood", "at_most": 0, "only": []}]}},
-        {"words": {"characters": ["Kai; Motion: fly"]}},
-    ],
-)
-def test_damaged_statements_are_refused_by_name(world, tmp_path, life):
+def test_damaged_statements_are_refused_by_name(world, tmp_path):
     save_world(tmp_path, world.spec)
-    path = tmp_path / "world.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "life": life}))
-    with pytest.raises(ValueError, match=r"world\.json: field life"):
-        open_world(tmp_path)
+    path, moods = tmp_path / "world.json", {"consequences": [{"stat": "mood", "at_most": 0, "only": []}]}
+    joys = {"stats": [{"name": "joy", "tag": "JO", "choices": [0, 1], "start": 101}]}
+    for life in ({"rules": joys}, {"rules": moods}, {"words": {"characters": ["Kai; Motion: fly"]}}):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "life": life}))
+        with pytest.raises(ValueError, match=r"world\.json: field life"):
+            open_world(tmp_path)
 
 
 # Playing

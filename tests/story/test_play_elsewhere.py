@@ -14,6 +14,8 @@ from animegamer_core.runtime.presets import Preset, with_preset
 from animegamer_core.story.player import LoadedModels, Player, PlaySettings, save_turn
 from animegamer_core.story.turn import draw_turn, predict_turn, shot_key, with_opening_address
 
+RESTED = GameSession(opening={"stamina": 90, "social": 10, "entertainment": 10})
+
 
 class BorrowedModels:
     """Models of a host, which may unload them between uses."""
@@ -52,9 +54,7 @@ def test_models_are_requested_at_each_use_except_for_known_turns(world, tmp_path
 
 
 def test_an_opening_picture_is_used_by_the_engine_and_saved(world, tmp_path, monkeypatch):
-    opening = GameSession(opening={"stamina": 90, "social": 10, "entertainment": 10}).open_with(
-        "Miko waves", picture(world)
-    )
+    opening = RESTED.open_with("Miko waves", picture(world))
     player = Player(world, opened(world, tmp_path), PlaySettings(), opening=opening)
     player.play(GAME[:2])
     state = player.models.engine().predict([opening.turns[0]], GAME[0])
@@ -103,10 +103,7 @@ def keep(world, root, turns, order):
 
 @pytest.mark.parametrize("with_opening, order", [(False, (0, 1, 2)), (False, (1, 2, 0, 2)), (True, (2, 1, 0))])
 def test_a_graphs_game_saved_in_any_order_equals_a_players(world, tmp_path, with_opening, order):
-    opening = GameSession(opening={"stamina": 90, "social": 10, "entertainment": 10}).open_with(
-        "Miko waves", picture(world)
-    )
-    opening = opening if with_opening else None
+    opening = RESTED.open_with("Miko waves", picture(world)) if with_opening else None
     story = keep(world, tmp_path / "graph", graph(world, opening), order)
     player = Player(world, opened(world, tmp_path / "player"), PlaySettings(), opening=opening)
     player.play(GAME[:3])

@@ -36,12 +36,8 @@ def test_a_game_is_played_in_takes_and_again_for_nothing(takes_of, tmp_path, mon
     status, said, drawn = takes_of(out)
     assert status == 0 and (drawn.count("(drawn)"), drawn.count("(known)")) == (6, 0)
     films = [str(out / "tale" / "films" / name) for name in ("takes.mp4", "takes.png")]
-    assert said.splitlines() == [
-        "seed 5  branch main",
-        "seed 1014  branch branch-2",
-        "seed 2023  branch branch-3",
-        *films,
-    ]
+    seeds = [f"seed {seed}  branch {name}" for seed, name in ((5, "main"), (1014, "branch-2"), (2023, "branch-3"))]
+    assert said.splitlines() == [*seeds, *films]
     story = Story.read(out, "tale")
     assert (story.branches(), story.branch, len(story.entries)) == (["main", "branch-2", "branch-3"], "main", 2)
     film, last = read_clip(Path(films[0])).frames, np.asarray(Image.open(films[1])).astype(int)

@@ -68,14 +68,10 @@ def save_flux(folder):
         axes_dims_rope=(4, 4, 8),
     )  # fmt: skip
     FluxPipeline(
-        scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True),
-        vae=_picture_vae(),
-        text_encoder=_clip(CLIPTextModel),
-        tokenizer=word_tokenizer(),
-        text_encoder_2=t5_tower(),
-        tokenizer_2=word_tokenizer(),
-        transformer=transformer,
-    ).save_pretrained(folder)
+        scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True), vae=_picture_vae(),
+        text_encoder=_clip(CLIPTextModel), tokenizer=word_tokenizer(), text_encoder_2=t5_tower(),
+        tokenizer_2=word_tokenizer(), transformer=transformer,
+    ).save_pretrained(folder)  # fmt: skip
     return folder
 
 
@@ -93,15 +89,10 @@ def save_sdxl(folder):
         beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1, timestep_spacing="leading"
     )
     StableDiffusionXLPipeline(
-        vae=_picture_vae(),
-        text_encoder=_clip(CLIPTextModel),
-        text_encoder_2=_clip(CLIPTextModelWithProjection),
-        tokenizer=word_tokenizer(),
-        tokenizer_2=word_tokenizer(),
-        unet=unet,
-        scheduler=scheduler,
+        vae=_picture_vae(), text_encoder=_clip(CLIPTextModel), text_encoder_2=_clip(CLIPTextModelWithProjection),
+        tokenizer=word_tokenizer(), tokenizer_2=word_tokenizer(), unet=unet, scheduler=scheduler,
         add_watermarker=False,
-    ).save_pretrained(folder)
+    ).save_pretrained(folder)  # fmt: skip
     return folder
 
 
@@ -148,12 +139,7 @@ def _clip(kind):
 
 def _picture_vae():
     return AutoencoderKL(
-        block_out_channels=(8, 8),
-        down_block_types=("DownEncoderBlock2D",) * 2,
-        up_block_types=("UpDecoderBlock2D",) * 2,
-        norm_num_groups=4,
-        shift_factor=0.0,
-        scaling_factor=1.0,
-        use_quant_conv=False,
-        use_post_quant_conv=False,
-    )
+        block_out_channels=(8, 8), down_block_types=("DownEncoderBlock2D",) * 2,
+        up_block_types=("UpDecoderBlock2D",) * 2, norm_num_groups=4, shift_factor=0.0, scaling_factor=1.0,
+        use_quant_conv=False, use_post_quant_conv=False,
+    )  # fmt: skip

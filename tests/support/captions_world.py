@@ -50,11 +50,8 @@ def make_characters(folder: Path) -> Path:
 
 def seen(ask: Ask) -> tuple[str, int]:
     """(matching or captioning, the clip's number) of a request."""
-    return (
-        ("matching", number_of(ask.pictures[1]))
-        if len(ask.pictures) == 2
-        else ("captioning", number_of(ask.pictures[0]))
-    )
+    matching = len(ask.pictures) == 2
+    return "matching" if matching else "captioning", number_of(ask.pictures[matching])
 
 
 def answer(ask: Ask) -> str:

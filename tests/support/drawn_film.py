@@ -20,21 +20,7 @@ HEIGHT, WIDTH, FPS = 270, 480, 24.0
 INK = (38, 28, 40)
 Picture = NDArray[np.uint8]  # (HEIGHT, WIDTH, 3)
 
-ACTIONS = (
-    "talk",
-    "walk",
-    "pose",
-    "smear",
-    "run",
-    "slow pan",
-    "quick pan",
-    "shake",
-    "zoom",
-    "pass",
-    "turn",
-    "hold",
-    "cycle",
-)
+ACTIONS = "talk, walk, pose, smear, run, slow pan, quick pan, shake, zoom, pass, turn, hold, cycle".split(", ")
 CHANGES = ("cut",) * 8 + ("reverse",) * 7 + ("closer",) * 3 + ("dissolve",) * 3 + ("wipe",) * 4 + ("whip pan",) * 3
 LASTING = {"dissolve": (12, 30), "wipe": (10, 26), "whip pan": (5, 9)}  # frames of a change
 IMPACTS = ("white", "inverted", "coloured", "ink", "glare")
@@ -149,12 +135,9 @@ def random_pose(rng: random.Random, calm: bool) -> Pose:
     reach = 0.5 if calm else 2.4
     return Pose(
         rng.uniform(-12, 12) if calm else rng.uniform(-70, 70),
-        rng.uniform(-0.1, 0.1) if calm else rng.uniform(-0.5, 0.5),
-        (rng.uniform(0, reach), rng.uniform(0, reach)),
-        (rng.uniform(0, reach), rng.uniform(0, reach)),
-        0.0 if calm else rng.choice((0, 1)),
-        rng.uniform(-1, 1),
-    )
+        rng.uniform(-0.1, 0.1) if calm else rng.uniform(-0.5, 0.5), (rng.uniform(0, reach), rng.uniform(0, reach)),
+        (rng.uniform(0, reach), rng.uniform(0, reach)), 0.0 if calm else rng.choice((0, 1)), rng.uniform(-1, 1),
+    )  # fmt: skip
 
 
 def colour(rng: random.Random, saturation: float, value: float, hue: float | None = None) -> tuple[int, int, int]:

@@ -111,17 +111,10 @@ def _scene_parts(plan: FilmPlan, rng: random.Random) -> list[Part]:
     for number, scene in enumerate(itertools.islice(_scenes(plan, rng), plan.scenes)):
         short, held = 0 < number and rng.random() < plan.short, rng.random() < plan.held
         seconds = rng.uniform(0.4, 1.5) if short else rng.uniform(*plan.seconds)
-        parts.append(
-            Part(
-                "scene",
-                max(8, round(seconds * plan.fps)),
-                border=plan.borders[number * len(plan.borders) // plan.scenes],
-                scene=scene,
-                rate=rng.uniform(0.82, 0.96),
-                drift=(rng.choice((-1, 1)) * rng.uniform(0.3, 1), rng.uniform(-0.5, 0.5)),
-                step=rng.choice((2, 3)) if held else 1,
-            )
-        )
+        frames, border = max(8, round(seconds * plan.fps)), plan.borders[number * len(plan.borders) // plan.scenes]
+        part = Part("scene", frames, border=border, scene=scene, rate=rng.uniform(0.82, 0.96))
+        drift = rng.choice((-1, 1)) * rng.uniform(0.3, 1), rng.uniform(-0.5, 0.5)
+        parts.append(replace(part, drift=drift, step=rng.choice((2, 3)) if held else 1))
     return parts
 
 

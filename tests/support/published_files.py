@@ -19,20 +19,13 @@ from animegamer_core.model.prompt import GameTokenizer
 from animegamer_core.spec import PROFILES, SPECS, StateSpec, VaeSpec
 
 TINY = SPECS["tiny"]
+VAE = VaeSpec(channels=(32, 64), layers_per_block=1, latent_channels=4)
 SPEC = replace(
     TINY,
     name="tiny",
     state=StateSpec(width=32),  # the vocabulary of published files has 226 slots, at any width
     engine=replace(TINY.engine, vocab_size=32284, hidden=16, intermediate=24, heads=4, kv_heads=2),
-    decoder=replace(
-        TINY.decoder,
-        height=8,
-        width=12,
-        spatial_scale=1.875,
-        steps=50,
-        guidance_scale=6.0,
-        vae=VaeSpec(channels=(32, 64), layers_per_block=1, latent_channels=4),
-    ),
+    decoder=replace(TINY.decoder, height=8, width=12, spatial_scale=1.875, steps=50, guidance_scale=6.0, vae=VAE),
 )
 RANK = 3
 
@@ -203,13 +196,10 @@ def state_sizes(folder):
 
 def write_decoder(src, tensors, latest="1", beside=True):
     extras = {
-        "optimizer": None,
-        "ds_config": {"train_batch_size": 1},
-        "param_shapes": [{"weight": torch.Size([2])}],
-        "np_rng_state": numpy.random.RandomState(0).get_state(),
-        "torch_rng_state": torch.get_rng_state(),
+        "optimizer": None, "ds_config": {"train_batch_size": 1}, "param_shapes": [{"weight": torch.Size([2])}],
+        "np_rng_state": numpy.random.RandomState(0).get_state(), "torch_rng_state": torch.get_rng_state(),
         "random_rng_state": (3, (1, 2), None),
-    }
+    }  # fmt: skip
     path = src / "VDM_Decoder-Qiqi" / latest / "mp_rank_00_model_states.pt"
     save(path, {"module": tensors, **(extras if beside else {})})
     (src / "VDM_Decoder-Qiqi" / "latest").write_text(latest)

@@ -66,15 +66,9 @@ def small_games(count=3, turns=2):
     for index in range(count):
         name = names[index % len(names)]
         played = (
-            BenchmarkTurn(
-                (name,),
-                motions[(index + turn) % 4],
-                "day beach",
-                1 + (index + turn) % 5,
-                "gently",
-                {"social": 0, "entertainment": turn % 2, "stamina": 1 if turn % 3 else -1},
-            )
-            for turn in range(turns)
+            BenchmarkTurn((name,), motions[at % 4], "day beach", 1 + at % 5, "gently", change)
+            for turn, at in enumerate(range(index, index + turns))
+            for change in [{"social": 0, "entertainment": turn % 2, "stamina": 1 if turn % 3 else -1}]
         )
         games.append(BenchmarkGame(f"small-{index + 1}", tuple(played)))
     return tuple(games)

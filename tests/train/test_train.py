@@ -73,21 +73,11 @@ def small_world() -> tuple[tuple[ClipRecord, ...], tuple[GameRecord, ...], torch
         motion = list(MOTIONS)[int(numbers.integers(3))]
         speed = MOTIONS[motion]
         frames.append(moving_square(COLOURS[name], speed, int(numbers.integers(6))))
-        turns.append(
-            ClipRecord(
-                film="squares",
-                start=2.0 * index,
-                end=2.0 * index + 2,
-                clip=f"clips/{index:04d}.mp4",
-                character=(name,),
-                motion=motion,
-                background="day field",
-                adverb="slowly" if speed < 2 else "quickly",
-                motion_value=15.0 * speed,
-                motion_level=1 + 2 * speed,
-                stats={"social": 0, "entertainment": int(speed == 2), "stamina": 1 if speed == 0 else -1},
-            )
-        )
+        place = {"film": "squares", "start": 2.0 * index, "end": 2.0 * index + 2, "clip": f"clips/{index:04d}.mp4"}
+        words = {"character": (name,), "motion": motion, "background": "day field"}
+        words |= {"adverb": "slowly" if speed < 2 else "quickly"}
+        stats = {"social": 0, "entertainment": int(speed == 2), "stamina": 1 if speed == 0 else -1}
+        turns.append(ClipRecord(**place, **words, motion_value=15.0 * speed, motion_level=1 + 2 * speed, stats=stats))
     played = [tuple(range(g * GAME_TURNS, (g + 1) * GAME_TURNS)) for g in range(GAMES)]
     games = tuple(GameRecord(f"game{g}", clips, g == GAMES - 1) for g, clips in enumerate(played))
     return tuple(turns), games, torch.from_numpy(np.stack(frames))

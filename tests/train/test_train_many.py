@@ -23,12 +23,8 @@ from animegamer_core.weights import open_world, save_world
 
 HERE = pathlib.Path(__file__).parent
 JOINT = {"lora_rank": 2, "lr": 1e-3, "trainable": LORA["joint"].trainable, **UPDATES, "ema": 0.9, "validate_every": 2}
-PREDICT = {
-    "lora_rank": 2,
-    "lr": 1e-3,
-    "trainable": LORA["predict"].trainable,
-    "lora_targets": LORA["predict"].lora_targets,
-}
+PREDICT = {"lora_rank": 2, "lr": 1e-3}
+PREDICT |= {name: getattr(LORA["predict"], name) for name in ("trainable", "lora_targets")}
 WHOLE = {"steps": 7, "history_noise": 0.3, "ema": 0.5, "checkpointing": True}
 # Of stage towers a twentieth of the learning rate, by which AdamW moves in a step whatever the gradient's size: one of
 # its gradients is rounding alone, which differs between processors. What is not shared is off by the whole of it.
