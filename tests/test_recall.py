@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from animegamer_core.game.recall import Memory, Seen, chosen_memory, named_in
-from animegamer_core.game.state import GameSession, GameState
+from animegamer_core.game.state import CACHED_TURNS, GameSession, GameState
 
 
 def text(motion, place="day beach", who="Miko"):
@@ -60,6 +60,8 @@ def test_a_thing_recalls_the_turn_that_described_it():
     assert remembered(session, PLAIN) == [7, 8, 9, 10]
     session = played([text("run with a red scarf"), *[PLAIN] * 5, text("see a blue car"), *[PLAIN] * 3])
     assert remembered(session, text("swim with the scarf and the car")) == [1, 7, 9, 10], "one recalled removes another"
+    session = played([text("run with a red scarf"), *[PLAIN] * CACHED_TURNS])
+    assert [session.recall(text("swim with the scarf"), stored) for stored in (True, False)] == [(1,), ()], "in memory"
 
 
 @pytest.mark.parametrize(

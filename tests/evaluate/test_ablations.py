@@ -102,9 +102,7 @@ def test_training_begins_with_a_decoder_that_can_draw_and_an_encoder_that_knows_
     assert name in taught and name not in warmed, "warm-up leaves the decoder as it is"
     kept = begun.load_decoder(dtype=torch.float32).get_parameter(name.partition(".")[2])
     assert torch.allclose(kept, taught[name].float(), atol=1e-3)
-    encoders = [
-        {key: value for key, value in found.items() if key.startswith("encoder.")} for found in (taught, warmed)
-    ]
+    encoders = [{key: row for key, row in each.items() if key.startswith("encoder.")} for each in (taught, warmed)]
     assert encoders[0] and not any(torch.equal(encoders[0][key], encoders[1][key]) for key in encoders[1])
     other = weights(done, FULL, "joint", seed=1)[1]
     mine = weights(done, FULL, "joint")[1]

@@ -63,8 +63,8 @@ def files(folder):
 def test_a_story_reads_back_its_turns(tmp_path):
     player = StubPlayer(tmp_path).play(["one", "two \u96ea", "three"])
     story = Story.open(tmp_path, "tale", "test", WORLD)
-    back = story.session(3, 2)
-    assert back.window == 2 and back.character == player.session.character
+    back = story.session(3, 9)  # each turn keeps its own window
+    assert back.window == 9 and back.character == player.session.character
     for kept, gone in zip(player.session.turns, back.turns, strict=True):
         assert gone == replace(kept, state=replace(kept.state, representation=None))
         assert torch.equal(story.load_turn(gone).state.representation, kept.state.representation)
