@@ -60,10 +60,13 @@ def save_llava(folder):
     config = LlavaConfig(vision_config=vision, text_config=text, image_token_index=4, vision_feature_layer=-1)
     crop = {"height": SIDE, "width": SIDE}
     processor = LlavaProcessor(
-        image_processor=CLIPImageProcessor(size={"shortest_edge": SIDE}, crop_size=crop), tokenizer=tokenizer,
-        patch_size=14, vision_feature_select_strategy="default", num_additional_image_tokens=1,
+        image_processor=CLIPImageProcessor(size={"shortest_edge": SIDE}, crop_size=crop),
+        tokenizer=tokenizer,
+        patch_size=14,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
         chat_template=TEMPLATE.replace("IMAGE", "<image>"),
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     LlavaForConditionalGeneration(config).save_pretrained(folder)
     processor.save_pretrained(folder)

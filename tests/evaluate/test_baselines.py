@@ -45,9 +45,11 @@ def folders(tmp_path_factory):
     """One folder of each kind, and LoRAs of those that take one."""
     at = tmp_path_factory.mktemp("models")
     found = SimpleNamespace(
-        text=save_text_to_video(at / "text", frames=9), picture=save_image_to_video(at / "picture", frames=9),
-        flux=save_flux(at / "flux"), sdxl=save_sdxl(at / "sdxl"),
-    )  # fmt: skip
+        text=save_text_to_video(at / "text", frames=9),
+        picture=save_image_to_video(at / "picture", frames=9),
+        flux=save_flux(at / "flux"),
+        sdxl=save_sdxl(at / "sdxl"),
+    )
     found.text_lora = save_lora(at / "text-lora", CogVideoXPipeline, found.text)
     found.flux_lora = save_lora(at / "flux-lora", FluxPipeline, found.flux)
     return found

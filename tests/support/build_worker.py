@@ -18,9 +18,12 @@ _VAE = replace(_TINY.vae, latent_channels=_FULL.vae.latent_channels, tiny=(8, 8,
 _GAMES = DatasetGames(games=2, held_out=1, turns=3)
 _PROBES = ProbeRecipe(clips=4, held_out=2, steps=1, control_steps=1)
 SMALL = replace(
-    QUICK, spec=replace(SPECS["tiny"], decoder=replace(_TINY, **_SIZE, steps=1, vae=_VAE)), dataset_games=_GAMES,
-    engine_games=_GAMES, probes=_PROBES,
-)  # fmt: skip
+    QUICK,
+    spec=replace(SPECS["tiny"], decoder=replace(_TINY, **_SIZE, steps=1, vae=_VAE)),
+    dataset_games=_GAMES,
+    engine_games=_GAMES,
+    probes=_PROBES,
+)
 
 if __name__ == "__main__":
     with mock.patch.object(build, "QUICK", SMALL):

@@ -135,9 +135,12 @@ def random_pose(rng: random.Random, calm: bool) -> Pose:
     reach = 0.5 if calm else 2.4
     return Pose(
         rng.uniform(-12, 12) if calm else rng.uniform(-70, 70),
-        rng.uniform(-0.1, 0.1) if calm else rng.uniform(-0.5, 0.5), (rng.uniform(0, reach), rng.uniform(0, reach)),
-        (rng.uniform(0, reach), rng.uniform(0, reach)), 0.0 if calm else rng.choice((0, 1)), rng.uniform(-1, 1),
-    )  # fmt: skip
+        rng.uniform(-0.1, 0.1) if calm else rng.uniform(-0.5, 0.5),
+        (rng.uniform(0, reach), rng.uniform(0, reach)),
+        (rng.uniform(0, reach), rng.uniform(0, reach)),
+        0.0 if calm else rng.choice((0, 1)),
+        rng.uniform(-1, 1),
+    )
 
 
 def colour(rng: random.Random, saturation: float, value: float, hue: float | None = None) -> tuple[int, int, int]:

@@ -91,11 +91,15 @@ def _truth(parts: tuple[Part, ...], count: int, plan: FilmPlan) -> FilmTruth:
     for index, (part, start) in enumerate(zip(parts, starts, strict=False)):
         tail = parts[index + 1].overlap if index + 1 < len(parts) else 0
         row = SceneTruth(
-            start=at(start), end=at(start + part.frames), clear_start=at(start + part.overlap),
-            clear_end=at(start + part.frames - tail), kind=part.kind,
-            crop=None if part.scene is None else crop_of(part.border, plan.size), repeats=part.repeats,
+            start=at(start),
+            end=at(start + part.frames),
+            clear_start=at(start + part.overlap),
+            clear_end=at(start + part.frames - tail),
+            kind=part.kind,
+            crop=None if part.scene is None else crop_of(part.border, plan.size),
+            repeats=part.repeats,
             flashes=tuple((at(start + flash.first), flash.frames) for flash in part.flashes),
-        )  # fmt: skip
+        )
         scenes.append(row)
         if index:
             cuts.append(_cut(part, start, at))
@@ -112,10 +116,14 @@ def _caption(row: SceneTruth, part: Part) -> dict[str, Any]:
     """A scene's caption for the captioner `script`."""
     scene = part.scene
     return {
-        "start": row.start, "end": row.end, "character": list(characters(scene)), "motion": motion_text(scene),
+        "start": row.start,
+        "end": row.end,
+        "character": list(characters(scene)),
+        "motion": motion_text(scene),
         "background": f"{scene.time} {scene.place}",
-        "adverbs": {str(level): adverb(scene, level) for level in ADVERBS}, "stats": MOTIONS[scene.motion].change,
-    }  # fmt: skip
+        "adverbs": {str(level): adverb(scene, level) for level in ADVERBS},
+        "stats": MOTIONS[scene.motion].change,
+    }
 
 
 def write_film(path: Path, pictures: Iterable[tuple[int, NDArray[np.uint8]]], size: tuple[int, int], fps: float) -> int:

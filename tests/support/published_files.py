@@ -196,10 +196,13 @@ def state_sizes(folder):
 
 def write_decoder(src, tensors, latest="1", beside=True):
     extras = {
-        "optimizer": None, "ds_config": {"train_batch_size": 1}, "param_shapes": [{"weight": torch.Size([2])}],
-        "np_rng_state": numpy.random.RandomState(0).get_state(), "torch_rng_state": torch.get_rng_state(),
+        "optimizer": None,
+        "ds_config": {"train_batch_size": 1},
+        "param_shapes": [{"weight": torch.Size([2])}],
+        "np_rng_state": numpy.random.RandomState(0).get_state(),
+        "torch_rng_state": torch.get_rng_state(),
         "random_rng_state": (3, (1, 2), None),
-    }  # fmt: skip
+    }
     path = src / "VDM_Decoder-Qiqi" / latest / "mp_rank_00_model_states.pt"
     save(path, {"module": tensors, **(extras if beside else {})})
     (src / "VDM_Decoder-Qiqi" / "latest").write_text(latest)

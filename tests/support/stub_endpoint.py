@@ -76,10 +76,13 @@ def completion(model: str, content: Any, finish: str) -> dict[str, Any]:
     """A chat completion as services send it. Tokens are counted as 100 in and a word out each."""
     words = len(content.split()) if isinstance(content, str) else 0
     return {
-        "id": "stub-1", "object": "chat.completion", "created": 0, "model": model,
+        "id": "stub-1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": model,
         "choices": [{"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": content}}],
         "usage": {"prompt_tokens": 100, "completion_tokens": words, "total_tokens": 100 + words},
-    }  # fmt: skip
+    }
 
 
 class StubEndpoint:

@@ -79,10 +79,14 @@ WORDS = st.lists(st.text("abcXYZ '-\u00e9\u5c11", min_size=1, max_size=8), min_s
     lambda words: " ".join(" ".join(words).split())
 )
 TURNS = st.builds(
-    BenchmarkTurn, characters=st.lists(WORDS.filter(bool), min_size=1, max_size=3, unique=True).map(tuple),
-    motion=WORDS.filter(bool), background=WORDS.filter(bool), level=st.integers(1, 5), adverb=WORDS,
+    BenchmarkTurn,
+    characters=st.lists(WORDS.filter(bool), min_size=1, max_size=3, unique=True).map(tuple),
+    motion=WORDS.filter(bool),
+    background=WORDS.filter(bool),
+    level=st.integers(1, 5),
+    adverb=WORDS,
     change=st.fixed_dictionaries({stat.name: st.sampled_from(stat.choices) for stat in STATS}),
-)  # fmt: skip
+)
 NAMES = st.from_regex(r"g[a-z0-9-]{0,20}", fullmatch=True)
 
 
