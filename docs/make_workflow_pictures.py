@@ -112,7 +112,8 @@ def play_tab(page: Any, url: str, name: str) -> Image.Image:
     page.mouse.down()
     page.mouse.move(edge["x"] + WIDER, edge["y"] + 300, steps=8)
     page.mouse.up()
-    page.mouse.move(LEFT, 0)  # the edge is drawn in another colour below the mouse
+    # the edge is drawn in another colour below the mouse, and tabs of the page show their names
+    page.mouse.move(PAGE_OF_TAB["width"] - LEFT, PAGE_OF_TAB["height"] / 2)
     page.evaluate("(offset) => Object.assign(app.canvas.ds, { scale: 0.6, offset })", BESIDE_TAB)
     page.evaluate("() => app.canvas.setDirty(true, true)")
     width, height = PAGE_OF_TAB["width"], PAGE_OF_TAB["height"]
