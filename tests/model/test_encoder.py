@@ -79,3 +79,11 @@ def test_an_opening_picture_is_cropped_to_its_middle(tiny_encoder):
         other.narrow(*kept).copy_(picture.narrow(*kept))
         assert torch.equal(tiny_encoder.represent("run", other), representation)
         assert not torch.equal(tiny_encoder.represent("run", picture.flip(-1)), representation)
+
+
+@torch.inference_mode()
+def test_the_unconditional_representation_has_identical_rows(tiny_encoder):
+    nothing = tiny_encoder.unconditional()
+    text = TINY.state.text_tokens
+    assert torch.equal(nothing[:text], nothing[:1].expand(text, -1))
+    assert torch.equal(nothing[text:], nothing[text : text + 1].expand(TINY.state.image_tokens, -1))

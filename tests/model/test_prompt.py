@@ -19,6 +19,7 @@ from animegamer_core.game.state import (
     read_instructions,
 )
 from animegamer_core.model.prompt import (
+    RELEASE_SLOTS,
     GameTokenizer,
     build_prompt,
     parse_reply,
@@ -161,3 +162,11 @@ def test_padding_and_truncation_of_a_tokenizer_file_are_left_out(tiny_tokenizer,
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
     read = GameTokenizer.from_file(tmp_path / "tokenizer.json")
     assert read.encode_text("run to the beach") == tiny_tokenizer.encode_text("run to the beach")
+
+
+def test_the_released_tags_have_their_ids():
+    names = tag_tokens(RELEASE_SLOTS)
+    assert len(names) == 284
+    at = {32000: "<frame_00000>", 32256: "<img>", 32261: "</frame>", 32262: "<Strength_-5>", 32272: "<Strength_5>"}
+    at |= {32273: "<visual>", 32274: "<ML>", 32281: "</ST>", 32282: "<TURN>", 32283: "</TURN>"}
+    assert {index: names[index - 32000] for index in at} == at

@@ -189,3 +189,15 @@ def test_a_folder_of_other_files_is_left_alone(tmp_path):
     with pytest.raises(ValueError, match="holds other files"):
         StubPlayer(tmp_path)
     assert files(tmp_path) == {"tale/turn-001.mp4": b"a holiday"}
+
+
+KEY_FIELDS = ["seed", "motion", "steps", "guidance", "state", "latent", "denoise"]
+
+
+@given(st.integers(-(2**63), 2**64), st.floats(0, 999), st.sampled_from(KEY_FIELDS))
+def test_every_field_of_a_key_is_in_its_address(seed, motion, field):
+    key = ShotKey(WORLD, "a" * 64, seed, motion, 4, "cosine", "float32")
+    other = {"seed": seed + 1, "motion": motion + 1, "steps": 5, "guidance": "constant", "state": "b" * 64}
+    other |= {"latent": "c" * 64, "denoise": 0.5}
+    assert address_of(key) == address_of(replace(key)) == address_of(replace(key, latent="", denoise=1.0))
+    assert address_of(key) != address_of(replace(key, **{field: other[field]}))
