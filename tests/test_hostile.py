@@ -1,6 +1,6 @@
-"""Damaged files end in an error that says something, soon, without much memory and without any harm.
+"""Damaged and crafted files end in an error that says something, soon, without much memory and without any harm.
 
-`--hypothesis-profile hunt` looks for more.
+`tests/support/hostile.py` makes them; `--hypothesis-profile hunt` looks for more.
 """
 
 import shutil
@@ -10,6 +10,7 @@ import threading
 import psutil
 import pytest
 import torch
+from hostile import damage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from saved_story import copy_story
@@ -50,19 +51,6 @@ def whole(tmp_path_factory):
     tensors = {"engine.layer.weight": torch.ones(2, 2)}
     save_adapter(folder / "adapter.safetensors", "joint", stage_config("joint"), tensors, {})
     return folder
-
-
-def damage(path, rng):
-    """Cut a file's end off, flip bits, remove or add bytes, or empty it; returns what was done."""
-    data, few = path.read_bytes(), rng.randint(1, 40)
-    at, flipped = rng.randrange(len(data) + 1), bytearray(data)
-    for place in rng.choices(range(len(data)), k=few) if data else ():
-        flipped[place] ^= 1 << rng.randrange(8)
-    added = data[:at] + rng.randbytes(few) + data[at:]
-    ways = {"cut off": data[:at], "bits flipped": flipped, "bytes removed": data[:at] + data[at + few :]}
-    what, content = rng.choice([*ways.items(), ("bytes added", added), ("emptied", b"")])
-    path.write_bytes(content)
-    return f"{path.name}: {few} {what} at {at}"
 
 
 def too_slow(*_):

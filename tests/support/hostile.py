@@ -1,0 +1,105 @@
+"""Damaged and crafted files, made by small grammars from whole ones. A seed makes the same damage again."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+Rng = random.Random
+POISON: tuple[Any, ...] = (
+    None, True, -1, 0, 1, 2**24, 2**31, 2**63, 2**70, -(2**40), 10**400, 0.5, -0.0, 1e308, "", "x", "\x1b[31m",
+    "../../outside", "/etc/passwd", "a" * 5000, "NaN", "\x00", "\n# x", [], {}, [[]], {"": {}}, [0] * 9, ["x"] * 50,
+    {"a": 1}, {"decoder": {}, "format": 99},
+)  # fmt: skip
+RAW_NUMBERS = (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"9" * 5000, b"1.", b"0x10")
+
+
+def damage(path: Path, rng: Rng) -> str:
+    """Damage one file in place, as its kind allows; returns what was done."""
+    kinds: dict[str, tuple[Callable[[bytes, Rng], tuple[bytes, str]], ...]] = {
+        ".json": (json_value, json_value, json_value, json_text, any_bytes),
+        ".jsonl": (json_line, json_line, json_line, json_text, any_bytes),
+    }
+    content, what = rng.choice(kinds.get(path.suffix, (any_bytes,)))(path.read_bytes(), rng)
+    path.write_bytes(content)
+    return f"{path.name}: {what}"
+
+
+def any_bytes(data: bytes, rng: Rng) -> tuple[bytes, str]:
+    """The end cut off, bits flipped, bytes removed or added, or nothing left."""
+    at, few, flipped = rng.randrange(len(data) + 1), rng.randint(1, 40), bytearray(data)
+    for place in rng.choices(range(len(data)), k=few) if data else ():
+        flipped[place] ^= 1 << rng.randrange(8)
+    damaged, what = rng.choice(
+        [
+            (data[:at], "cut off"),
+            (bytes(flipped), f"{few} bits flipped, and not"),
+            (data[:at] + data[at + few :], f"{few} bytes removed"),
+            (data[:at] + rng.randbytes(few) + data[at:], f"{few} bytes added"),
+            (b"", "emptied, and not cut off"),
+        ]
+    )
+    return damaged, f"{what} at {at}"
+
+
+def json_text(data: bytes, rng: Rng) -> tuple[bytes, str]:
+    """What no JSON writer writes: other encodings, depth, numbers without end."""
+    deep, number = rng.choice((500, 100_000)), rng.choice(RAW_NUMBERS)
+    places = [at for at in range(len(data)) if data[at : at + 1].isdigit() and data[at - 1 : at] in b" :,["]
+    at = rng.choice(places or [len(data)])
+    ways = [(b"[" * deep + b"]" * deep, f"{deep} deep"), (data.decode(errors="replace").encode("utf-16"), "UTF-16")]
+    ways += [(b"\xef\xbb\xbf" + data, "a byte order mark"), (data + data, "twice")]
+    ways += [(data[:at] + number + data[at + 1 :], f"{number[:12]!r} at {at}")]
+    ways += [(b'"' + b"\\ud800" * rng.choice((1, 10_000)) + b'"\n', "half characters")]
+    return rng.choice(ways)
+
+
+def json_value(data: bytes, rng: Rng) -> tuple[bytes, str]:
+    """A value of another type, size or key, or none, somewhere within."""
+    value, what = _changed(json.loads(data), rng)
+    return json.dumps(value).encode(), what
+
+
+def json_line(data: bytes, rng: Rng) -> tuple[bytes, str]:
+    """As `json_value`, in one of the lines; or lines repeated, lost or in another order."""
+    lines = data.splitlines() or [b"{}"]
+    at = rng.randrange(len(lines))
+    if rng.random() < 0.2:
+        lines = rng.choices(lines, k=rng.randint(0, 2 * len(lines)))
+        return b"".join(line + b"\n" for line in lines), "other lines"
+    value, what = _changed(json.loads(lines[at]), rng)
+    lines[at] = json.dumps(value).encode()
+    return b"\n".join(lines) + b"\n", f"line {at + 1}: {what}"
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, below in inner:
+        yield from _places(below, (*path, key))
+
+
+def _changed(value: Any, rng: Rng) -> tuple[Any, str]:
+    value = copy.deepcopy(value)
+    path = rng.choice(list(_places(value)))
+    if not path:
+        poison = rng.choice(POISON)
+        return poison, f"all is {str(poison)[:30]!r}"
+    holder = value
+    for key in path[:-1]:
+        holder = holder[key]
+    where = ".".join(map(str, path))
+    match rng.randrange(4):
+        case 0:
+            del holder[path[-1]]
+            return value, f"{where} is missing"
+        case 1 if isinstance(holder, dict):
+            holder[rng.choice(("", "format", "x" * 3000, "\x1b[2J", str(path[-1]).upper()))] = holder[path[-1]]
+            return value, f"{where} under another name too"
+    poison = rng.choice(POISON)
+    holder[path[-1]] = copy.deepcopy(poison)
+    return value, f"{where} is {str(poison)[:30]!r}"
