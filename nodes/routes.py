@@ -149,6 +149,8 @@ def _answering(handler: Handler) -> Callable[..., typing.Any]:
             status, values = await handler(request)
         except Refused as refused:
             status, values = refused.status, {"error": shortened(refused, LONGEST_ERROR)}
+        except NotShown as error:  # the page says it in its language
+            status, values = 400, {"error": shortened(error, LONGEST_ERROR), "note": error.note}
         except ValueError as error:
             status, values = 400, {"error": shortened(error, LONGEST_ERROR)}
         except OSError as error:
@@ -379,10 +381,7 @@ async def _check(request: web.Request) -> tuple[int, Json]:
             "untried": [pair for pair in words.untried_in(reading.instruction) if pair not in seen],
         }
 
-    try:
-        return 200, await asyncio.to_thread(check)
-    except NotShown as refused:
-        return 400, {"error": shortened(refused, LONGEST_ERROR), "note": refused.note}
+    return 200, await asyncio.to_thread(check)
 
 
 def _known_words(facts: WorldFacts | None) -> Words:
