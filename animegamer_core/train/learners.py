@@ -9,6 +9,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -23,11 +24,13 @@ from ..spec import UNSTATED, Sampling
 from ..weights.lora import left_out, recomputed
 from .distributed import all_gather
 from .losses import (
+    clean_of,
     contrastive,
     divergence,
     edge_error,
     motion_error,
     moving_weight,
+    noise_of,
     noised,
     timestep_band,
     velocity_target,
@@ -262,7 +265,10 @@ class DiffusionLearner(Learner):
             played = self._played.to(device, non_blocking=True)
             chosen = played[(len(played) * random.uniform()).long()]
             timesteps = torch.where(random.uniform() < self.settings.played_steps, chosen, timesteps)
-        return {"clean": clean, "noise": noise, "timesteps": timesteps, **self._conditions(data, rows, values, random)}
+        ended = self.training and micro.step >= (1 - self.settings.own_steps) * self.settings.steps
+        own = {"drawn": micro.step % len(self._played) if ended else 0}
+        conditions = self._conditions(data, rows, values, random)
+        return {"clean": clean, "noise": noise, "timesteps": timesteps, **own, **conditions}
 
     def _conditions(self, data: TrainingData, rows: Tensor, values: Batch, random: SampleNoise) -> Batch:
         """The decoder's conditions besides the noised latents, with dropout drawn for each sample."""
@@ -298,14 +304,33 @@ class DiffusionLearner(Learner):
         return self.decoder.sample(states_BND, motion_B, seeds, **sampling)
 
     def forward(self, batch: Batch) -> Losses:
+        states = batch["states"] if self.encoder is None else self.encoder.mix(batch["text"], batch["image"])
+        if batch["drawn"]:
+            batch = self._drawn(batch, states)
         sqrt_alpha = sqrt_alpha_cumprod(batch["timesteps"], batch["clean"])
         latents = noised(batch["clean"], batch["noise"], sqrt_alpha)
-        states = batch["states"] if self.encoder is None else self.encoder.mix(batch["text"], batch["image"])
         found = self.decoder.velocity(latents, batch["timesteps"], states, batch["motion"])
         error = self._error(found, self._wanted(latents, batch, sqrt_alpha), sqrt_alpha)
         clean = rearrange(batch["clean"], "b t c h w -> b c t h w")
         weight = moving_weight(clean, self.settings.moving, MOVED_LATENT, around=1)
         return {"loss": (rearrange(weight, "b c t h w -> b t c h w") * error * error).mean()}
+
+    def _drawn(self, batch: Batch, states_BND: Tensor) -> Batch:
+        """The batch at a later step of play, with latents that the decoder drew in the steps before it.
+
+        So it learns to mend its own errors, which a noised clip has not. It begins with the clip, noised as in play's
+        first step: from noise alone it would draw another clip that fits the state, and learn a mean of both.
+        """
+        clean, steps = batch["clean"], self._played[: batch["drawn"] + 1].tolist()
+        timesteps = [torch.full_like(batch["timesteps"], step) for step in steps]
+        sqrt_alphas = [sqrt_alpha_cumprod(each, clean) for each in timesteps]
+        latents = noised(clean, batch["noise"], sqrt_alphas[0])
+        for timestep, (now, following) in zip(timesteps, pairwise(sqrt_alphas), strict=False):
+            # Detached, as a compiled transformer would be compiled once more for no_grad.
+            velocity = self.decoder.velocity(latents, timestep, states_BND, batch["motion"]).detach().float()
+            found = clean_of(velocity, latents, now)
+            latents = noised(found, noise_of(latents, found, now), following)
+        return {**batch, "noise": noise_of(latents, clean, sqrt_alphas[-1]), "timesteps": timesteps[-1]}
 
     def _error(self, found: Tensor, wanted: Tensor, sqrt_alpha: Tensor) -> Tensor:
         """The error of velocities, as losses weigh it."""

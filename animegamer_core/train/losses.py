@@ -34,6 +34,11 @@ def clean_of(velocity: Tensor, latents: Tensor, sqrt_alpha: Tensor) -> Tensor:
     return sqrt_alpha * latents - (1 - sqrt_alpha**2).sqrt() * velocity
 
 
+def noise_of(latents: Tensor, clean: Tensor, sqrt_alpha: Tensor) -> Tensor:
+    """eps = (x - s x0) / sqrt(1 - s^2): the noise with which a clean latent becomes these latents."""
+    return (latents - sqrt_alpha * clean) / (1 - sqrt_alpha**2).sqrt()
+
+
 def velocity_target(clean: Tensor, noise: Tensor, sqrt_alpha: Tensor) -> Tensor:
     """v = s eps - sqrt(1 - s^2) x0. Its squared error is the released loss on x0 weighted by 1/(1 - s^2)."""
     return sqrt_alpha * noise - (1 - sqrt_alpha**2).sqrt() * clean

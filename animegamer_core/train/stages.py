@@ -131,6 +131,9 @@ class StageConfig:
     encoder_frame: str = _option("first", "frame that the shot encoder reads", choices=("first", "random"))
     motion_scope: bool = _option(True, "condition the decoder on each clip's motion value; off: on one for all")
     played_steps: float = _option(0.0, "probability of a timestep that play takes, instead of any", _CHANCE)
+    own_steps: float = _option(
+        0.0, "last part of the stage that also reads what the decoder drew, for a world of few steps", _CHANCE
+    )
     true_states: float = _option(0.0, "probability that adaptation reads the true representation", _CHANCE)
 
     crop: tuple[int, ...] = _option((), "height and width of the VAE's crops, multiples of 8; none: whole frames")

@@ -1,13 +1,14 @@
 """Trains the Toybox's VAE and decoder on while its games are drawn.
 
-    python tests/measure/train_toybox.py out/run --cards 2 --until 420 1480
+    python tests/measure/train_toybox.py out/run --cards 2 --until 420 1100 1480
 
 The recipe (`animegamer_core.toybox.build`) draws its games first and trains on films of them. Here processes draw
 games, the first card predicts their states as they come, and all cards train on what there is: first the VAE, so that
-noise in its latents does not show (docs/evaluation.md says why), then the decoder on the new latents. The start is the
-shipped world, whose other models stay. The new world, in WORK/world, is calibrated in the end.
-`--until`: seconds since the start at which the training of each ends. Every part logs into WORK/log; the weights are
-saved in WORK every two minutes, and `--vae FILE` begins with those of an earlier run. Not collected by pytest.
+noise in its latents does not show (docs/evaluation.md says why), then the decoder on the new latents, and then the
+decoder in the steps of play, which read what it drew itself in those before. The start is the shipped world, whose
+other models stay. The new world, in WORK/world, is calibrated in the end.
+`--until`: seconds since the start at which each training ends; with 0, the VAE stays as it is. Every part logs into
+WORK/log; the weights are saved in WORK every two minutes. Not collected by pytest.
 """
 
 # ruff: noqa: T201
@@ -37,7 +38,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from einops import rearrange  # noqa: E402
-from safetensors.torch import load_file, save_file  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
@@ -69,7 +70,7 @@ from animegamer_core.train.training_data import (  # noqa: E402
 )
 from animegamer_core.weights import open_world  # noqa: E402
 
-GAMES, QUICK_GAMES = (DatasetGames(number, 0, first=50_000, unmatched_adverbs=0.8) for number in (1800, 4))
+GAMES, QUICK_GAMES = (DatasetGames(number, 0, first=70_000, unmatched_adverbs=0.8) for number in (1800, 4))
 SHARD = 12  # games in a file of features
 ROOM = 400  # drawn games that wait to be encoded, at most
 LEAST = 1000  # clips to begin with
@@ -85,8 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
     parser.add_argument("--cards", type=int, default=1, help="processes that train, each on a GPU if there is one")
-    parser.add_argument("--until", nargs=2, type=float, default=(420, 1480))
-    parser.add_argument("--vae", type=Path, help="a file vae.safetensors of an earlier run, to go on with")
+    parser.add_argument("--until", nargs=3, type=float, default=(420, 1100, 1480))
     parser.add_argument("--batch", type=int, default=256, help="clips a step")
     parser.add_argument("--drawing", type=int, default=max(1, (os.cpu_count() or 1) - 6), help="processes that draw")
     parser.add_argument("--quick", action="store_true", help="a few games and steps, to test the program")
@@ -120,7 +120,7 @@ class Run:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.work, self.quick, self.batch, self.drawing = args.work, args.quick, args.batch, args.drawing
-        self.ends, self.began, self.vae = args.until, float((args.work / "start").read_text()), args.vae
+        self.ends, self.began = args.until, float((args.work / "start").read_text())
         self.games = QUICK_GAMES if args.quick else GAMES
         self.world = open_world("toybox")
 
@@ -210,6 +210,7 @@ class Clips:
             for name, row in rows.items()
         }
         self.motion = torch.zeros(most)
+        self.decoder: ShotDecoder | None = None  # whose VAE encodes new clips, once it is trained
 
     def load(self) -> None:
         """Read the files that are new to all cards."""
@@ -218,6 +219,8 @@ class Clips:
         for number in range(self.files, int(least(end))):
             shard = torch.load(self.folder / f"{number:05d}.pt", weights_only=True)
             rows = slice(self.count, self.count + len(shard["motion"]))
+            if self.decoder:
+                shard["latents"] = self._latents(shard["frames"].to(self.decoder.vae.device))
             for name, own in self.store.items():
                 own[rows] = shard[name].to(own.device)
             self.motion[rows] = shard["motion"]
@@ -232,20 +235,26 @@ class Clips:
         """All, but none that are held out."""
         return () if held_out else tuple(range(self.count))
 
-    @torch.no_grad()
     def encode(self, decoder: ShotDecoder) -> None:
-        """Replace the clips by their latents, of which each card encodes its part."""
-        frames, device = self.store.pop("frames"), decoder.vae.device
-        latents = torch.zeros(self.count, 2, *decoder.spec.decoder.latent_shape, dtype=torch.half, device=device)
-        for rows in torch.arange(self.count)[processes().process_index :: processes().num_processes].split(32):
-            with autocast(device):
-                posterior = decoder.vae.encode(rearrange(pictures(frames[rows]), "b f c h w -> b c f h w")).latent_dist
-            both = torch.stack([posterior.mean.float(), posterior.std.float()], dim=1)
-            scaled = both * decoder.vae.config.scaling_factor
-            latents[rows] = rearrange(scaled, "b p c t h w -> b p t c h w").half()
+        """Replace the clips by their latents, of which each card encodes its part; and so with those to come."""
+        self.decoder, frames, device = decoder, self.store.pop("frames"), decoder.vae.device
+        latents = torch.zeros(len(frames), 2, *decoder.spec.decoder.latent_shape, dtype=torch.half, device=device)
+        for rows in torch.arange(self.count)[processes().process_index :: processes().num_processes].split(64):
+            latents[rows] = self._latents(frames[rows])
         if processes().num_processes > 1:
             dist.all_reduce(latents)
         self.store["latents"] = latents
+
+    @torch.no_grad()
+    def _latents(self, frames: Tensor) -> Tensor:
+        """(clips, 2, ...): the latents' mean and deviation, in the transformer's scale and order of axes."""
+        assert self.decoder is not None
+        vae, found = self.decoder.vae, []
+        for part in frames.split(32):
+            with autocast(vae.device):
+                posterior = vae.encode(rearrange(pictures(part), "b f c h w -> b c f h w")).latent_dist
+            found.append(torch.stack([posterior.mean.float(), posterior.std.float()], dim=1))
+        return rearrange(torch.cat(found) * vae.config.scaling_factor, "b p c t h w -> b p t c h w").half()
 
 
 def least(value: float) -> float:
@@ -278,20 +287,25 @@ def train(run: Run) -> None:
     while clips.count < (20 if run.quick else LEAST):
         time.sleep(0.5)
         clips.load()
-    if run.vae:
-        decoder.vae.load_state_dict(load_file(run.vae))
-    change = {"trainable": (r"^decoder\.vae\.",), "batch": 64}
-    config = replace(stage_config("vae"), **(FULL.changes["vae"] | change | (MINIATURE if run.quick else {})))
-    learn(run, "vae", config, VaeLearner(config, decoder.to(device)), clips, run.ends[0], decoder.vae)
-    decoder.vae.eval().requires_grad_(False)
-    parts = parts.with_scaling_factor(measured_scale(parts, clips))
-    run.say("scaling factor", decoder.vae.config.scaling_factor)
+    decoder.to(device)
+    if run.ends[0]:
+        change = {"trainable": (r"^decoder\.vae\.",), "batch": 64}
+        config = replace(stage_config("vae"), **(FULL.changes["vae"] | change | (MINIATURE if run.quick else {})))
+        learn(run, "vae", config, VaeLearner(config, decoder), clips, run.ends[0], decoder.vae)
+        decoder.vae.eval().requires_grad_(False)
+        parts = parts.with_scaling_factor(measured_scale(parts, clips))
+        run.say("scaling factor", decoder.vae.config.scaling_factor)
     clips.load()
     clips.encode(decoder)
     run.say("encoded", clips.count, "clips")
-    change = {"batch": run.batch, "lr": 8e-4, "ema": 0.999, "compile": True} | (MINIATURE if run.quick else {})
+    change = {"batch": run.batch, "lr": 5e-4, "ema": 0.999, "compile": True} | (MINIATURE if run.quick else {})
     config = replace(stage_config("adapt"), **(FULL.changes["adapt"] | change))
     learn(run, "adapt", config, NoiseLearner(config, decoder, None), clips, run.ends[1], decoder.transformer)
+    config = replace(config, lr=config.lr / 2, own_steps=1.0, compile=False)  # it is compiled already
+    before = [value.clone() for value in decoder.transformer.parameters()]
+    learn(run, "played", config, NoiseLearner(config, decoder, None), clips, run.ends[2], decoder.transformer)
+    for start, end in zip(before, decoder.transformer.parameters(), strict=True):
+        end.data = torch.lerp(start, end.data, FULL.mixed)
     if processes().is_main_process:
         finish(run, parts)
     processes().wait_for_everyone()
@@ -302,7 +316,7 @@ def learn(
     run: Run, stage: str, config: StageConfig, learner: Learner, clips: Clips, until: float, own: nn.Module
 ) -> None:
     """Train a stage up to a time; `own`, whose weights it trains, then has their average."""
-    trainer = Trainer(stage, config, learner, clips, processes().device)
+    trainer = Trainer("vae" if stage == "vae" else "adapt", config, learner, clips, processes().device)
     main, began, losses = processes().is_main_process, run.now, list[dict[str, Tensor]]()
     clock = saved = began
 
@@ -325,8 +339,7 @@ def learn(
         losses.append(trainer.take_step())
         if trainer.state.step % TOGETHER == 0:
             clock = least(run.now)
-            if "frames" in clips.store:
-                clips.load()
+            clips.load()
         if len(losses) == 100:
             means = {name: round(torch.stack([row[name] for row in losses]).mean().item(), 5) for name in losses[0]}
             run.say(stage, "step", trainer.state.step, clips.count, "clips", means)

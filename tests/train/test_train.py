@@ -26,12 +26,14 @@ from animegamer_core.game.state import GameState, Turn
 from animegamer_core.media.video import write_clip
 from animegamer_core.model.encoder import clip_pixels
 from animegamer_core.model.prompt import build_prompt
+from animegamer_core.model.sampler import Guidance, solve, sqrt_alpha_cumprod
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
 from animegamer_core.train.checkpoints import list_checkpoints, step_of
 from animegamer_core.train.engine_learner import EngineLearner, PromptTable
 from animegamer_core.train.job import short_config, train_adapter
 from animegamer_core.train.learners import ContrastiveLearner, DiffusionLearner, VaeLearner
 from animegamer_core.train.log import draw_losses, plot_log, read_log
+from animegamer_core.train.losses import clean_of
 from animegamer_core.train.parts import WorldParts, is_trained_lora, set_trainable
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.sampling import MicroBatch
@@ -334,6 +336,40 @@ def test_both_conditions_are_dropped_as_often_as_the_stage_says(stage, ready):
             learner.states(ready, torch.arange(4), torch.device("cpu"))
         assert torch.equal(parts.decoder.unconditional_ND, parts.encoder.unconditional()), "sheets are drawn with it"
     assert [stage_config(name, "scratch").drop_both for name in ("adapt", "distill")] == [0.1, 0.0]
+
+
+def test_at_its_end_adaptation_reads_what_the_decoder_drew_as_play_does(ready):
+    parts, rows = new_parts(ready), torch.arange(4)
+    learner = DiffusionLearner(tiny_config("adapt", steps=100, own_steps=0.2), parts.decoder, None)
+    drawn = [learner.batch(ready, rows, MicroBatch(step), torch.device("cpu"))["drawn"] for step in range(100)]
+    assert drawn[:80] == [0] * 80 and drawn[80:84] == [0, 1, 2, 3], "of the tiny world's four steps"
+    assert not learner.eval().batch(ready, rows, MicroBatch(99), torch.device("cpu"))["drawn"], "validation stays"
+    batch = learner.train().batch(ready, rows, MicroBatch(83), torch.device("cpu"))
+    read, velocity = [], parts.decoder.velocity
+
+    def record(latents, timesteps, *conditions):
+        read.append((latents, timesteps.unique().tolist()))
+        return velocity(latents, timesteps, *conditions)
+
+    def play(latents, timestep, skip_uncond):
+        return record(latents, torch.full((4,), timestep), batch["states"], batch["motion"])
+
+    with torch.no_grad(), mock.patch.object(parts.decoder, "velocity", record):
+        solve(
+            play,
+            batch["noise"],
+            parts.decoder.schedule((999, 749, 499, 249)),
+            Guidance("distilled"),
+            lambda: None,
+            solver="ddim",
+        )
+        found = learner(batch)["loss"]
+    for played, trained in zip(read[:4], read[4:], strict=True):
+        torch.testing.assert_close(trained, played, rtol=1e-4, atol=1e-4)
+    latents, sqrt_alpha = read[-1][0], sqrt_alpha_cumprod(torch.tensor([249] * 4), batch["clean"])
+    clean = clean_of(velocity(latents, torch.tensor([249] * 4), batch["states"], batch["motion"]), latents, sqrt_alpha)
+    wanted = ((clean - batch["clean"]) / (1 - sqrt_alpha**2).sqrt()).square().mean()
+    assert found == pytest.approx(wanted.item(), rel=1e-3), "it learns the clip, however the decoder drew"
 
 
 def levels_of(turn):

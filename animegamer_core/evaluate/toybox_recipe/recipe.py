@@ -10,7 +10,7 @@ from ...spec import SPECS, ModelSpec
 from ...toybox.dataset import DatasetGames
 from .probes import ProbeRecipe
 
-TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt", "distill", "tiny")
+TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt", "played", "tiny")
 STAGES = ("data", "games", "probes", *TRAINED, "calibrate")
 
 
@@ -20,7 +20,8 @@ class Recipe:
 
     dataset_games: the games on which encoder and decoder are trained. engine_games: the games on which the engine is
     trained: more of them, with the adverbs of their clips. calibrated_on: number of training scenes for calibration.
-    student: how far the decoder's weights go towards those of stage `distill`: all the way they draw crumbs.
+    mixed: how far the decoder's weights go towards those of stage `played`, which is `adapt` with latents that the
+    decoder drew itself: all the way, what the words leave open is soft.
     changes: stage -> the fields of its StageConfig that differ from the row in recipe `scratch`.
     """
 
@@ -29,7 +30,7 @@ class Recipe:
     probes: ProbeRecipe
     calibrated_on: int
     changes: Mapping[str, Mapping[str, Any]]
-    student: float = 0.45
+    mixed: float = 0.5
     spec: ModelSpec = SPECS["toybox"]
 
 
@@ -68,20 +69,7 @@ FULL = Recipe(
         "joint": {**_DECODER, "steps": 1264},
         "predict": {**_MUON, "ema": 0.999, "steps": 2200, "batch": 512, "lr": 1.5e-3},
         "adapt": {**_DECODER, "steps": 5300, "true_states": 0.5, "played_steps": 0.3},
-        "distill": {
-            **dict.fromkeys(("drop_text", "drop_text_features", "drop_image", "drop_both"), 0.0),
-            "steps": 1800,
-            "pairs": 300,
-            "timesteps": SPECS["toybox"].decoder.steps,
-            "teacher_steps": 8,
-            "fake_updates": 2,
-            "gan": 0.0,
-            "matching_lr": 3e-5,
-            "batch": 128,
-            "ema": 0.99,
-            "compile": True,
-            "true_states": 0.3,
-        },
+        "played": {**_DECODER, "steps": 1270, "batch": 128, "lr": 2.5e-4, "true_states": 0.5, "own_steps": 1.0},
         "tiny": {**_VAE, "trainable": (r"^decoder\.vae\.tiny\.",), "steps": 1522, "batch": 24},
     },
 )
@@ -93,8 +81,6 @@ MINIATURE: dict[str, Any] = {
     "lr_warmup": 1,
     "log_every": 1,
     "validate_every": 0,
-    "pairs": 1,
-    "collapse": 0.0,
 }
 QUICK = Recipe(
     dataset_games=DatasetGames(games=4, held_out=1, turns=5, unmatched_adverbs=0.8),

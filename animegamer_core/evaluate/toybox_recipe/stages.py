@@ -40,7 +40,7 @@ Say = Callable[[str], object]
 
 TRAINED_PARTS = {"vae": ("vae",), "towers": ENCODER_PARTS, "joint": ("decoder", *ENCODER_PARTS), "predict": ("engine",)}
 # build stage -> the stage of recipe `scratch` whose row it uses, if it has another name
-ROWS = {"tiny": "vae", "pretrain": "joint"}
+ROWS = {"tiny": "vae", "pretrain": "joint", "played": "adapt"}
 SHIPPED_FILE_BYTES = 15 * 10**6  # keeps each of the world's files below 16 MB
 LICENCE = "Apache-2.0. Drawn by animegamer_core.toybox and trained on nothing else."
 
@@ -256,14 +256,14 @@ def _train(
     row, out = ROWS.get(stage, stage), work.folder / "runs" / stage
     config = replace(stage_config(row), **work.recipe.changes.get(stage, {}), minutes=minutes)
     # in memory, since other processes may be ahead of the one that writes files
-    before = [value.clone() for value in parts.decoder.transformer.parameters()] if stage == "distill" else []
+    before = [value.clone() for value in parts.decoder.transformer.parameters()] if stage == "played" else []
     trained = train_stage(row, config, parts, data, out, on_step=work.progress(stage), device=torch.device(work.device))
     if trained is None:
         return None
     parts, data = trained
     if before:
-        for teacher, student in zip(before, parts.decoder.transformer.parameters(), strict=True):
-            student.data = torch.lerp(teacher.to(student), student.data, work.recipe.student)
+        for start, end in zip(before, parts.decoder.transformer.parameters(), strict=True):
+            end.data = torch.lerp(start.to(end), end.data, work.recipe.mixed)
     if processes().is_main_process:
         parts.save(open_world(work.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
     processes().wait_for_everyone()
