@@ -16,6 +16,7 @@ from animegamer_core.data.review import write_review
 from animegamer_core.data.stats import stats as stats_table
 from animegamer_core.data.vocabulary import life_of
 from animegamer_core.game.life import STATS, Life, Rules, Stat
+from animegamer_core.game.state import GameSession
 from animegamer_core.media.video import write_clip
 from animegamer_core.model.engine import GameEngine
 from animegamer_core.runtime.models import PlaySettings
@@ -40,14 +41,14 @@ def test_it_is_predicted_counted_and_kept(tmp_path):
     assert (row["name"], row["tag"], row["choices"]) == ("hunger", "HU", [1, -2, 0])
     world = open_world(tmp_path / "world")
     story = Story.open(tmp_path, "tale", world.spec.name, world.fingerprint)
-    player = Player(world, story, PlaySettings(steps=1))
-    turns = [player.step(LINE).turn for _ in range(3)]
+    players = [Player(world, story, PlaySettings(steps=1), opening=opening) for opening in (None, GameSession())]
+    turns = [player.step(LINE).turn for player in players for _ in range(3)]
     for turn in turns:
         assert list(turn.state.change) == ["social", "entertainment", "stamina", "hunger"]
         assert turn.state.change["hunger"] in HUNGER.choices and len(turn.state.raw_choices) == 5
         assert turn.character["hunger"] == HUNGER.after(turn.before["hunger"], turn.state.change["hunger"])
     back = Story.read(tmp_path, "tale").session(3, 4)
-    assert [turn.character for turn in back.turns] == [turn.character for turn in turns]
+    assert [turn.character for turn in back.turns] * 2 == [turn.character for turn in turns]
 
 
 def test_a_dataset_states_it_from_captions_to_training(tmp_path):

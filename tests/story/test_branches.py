@@ -133,6 +133,10 @@ def test_an_opening_is_read_back_with_its_picture_and_stats(tmp_path):
     assert [turn.number for turn in back.turns] == [0, 1] and back.turns[0].instruction == "Miko waves"
     assert torch.equal(back.turns[0].state.representation, picture().representation)
     assert story.session(0, 2).turns[0].number == 0 and len(story.entries) == 1
+    path = story.openings.path(back.turns[0].address)
+    path.write_bytes(bytes(path.stat().st_size))
+    story.put_opening(back)
+    assert torch.equal(story.read_representation(path.stem), picture().representation), "a damaged one is written anew"
     begun(opened(tmp_path, "plain"), GameSession((), 2, stats))
     plain = opened(tmp_path, "plain").session(1, 2)
     assert plain.opening == stats and plain.turns[0].number == 1

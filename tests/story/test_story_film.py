@@ -59,6 +59,8 @@ def test_a_plain_film_shows_the_shots_in_order(story, tmp_path):
     assert film.files == (tmp_path / "film.mp4",) and film.size == frames.shape[2:0:-1]
     assert frames.shape == shots.shape and np.abs(frames.astype(int) - shots).mean() < 4
     assert film.seconds == len(frames) / film.fps and not film.notes
+    with pytest.raises(ValueError, match="has no drawn turns"):
+        export_film(story, tmp_path / "none.mp4", turns=0)
 
 
 def test_soft_subtitles_are_in_the_film_and_beside_it(story, tmp_path):

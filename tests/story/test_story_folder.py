@@ -44,9 +44,9 @@ def test_a_players_own_files_stay(tmp_path):
 def test_unfinished_files_are_removed_after_a_while(tmp_path):
     StubPlayer(tmp_path).play(["one"])
     fresh, stale = (tmp_path / "tale" / "shots" / name for name in ("part-1-a.mp4", "part-2-b.mp4"))
-    for path in (fresh, stale):
+    for path, minutes in ((fresh, 59), (stale, 61)):
         path.write_text("half")
-    os.utime(stale, (0, 0))
+        os.utime(path, (path.stat().st_mtime - 60 * minutes,) * 2)
     with opened(tmp_path).lock():
         assert fresh.exists() and not stale.exists()
 

@@ -458,14 +458,16 @@ def test_the_engine_reads_a_past_with_noise_and_is_measured_without_recall(ready
 
 def test_predictions_for_the_decoder_are_those_of_play(ready):
     engine, (clips, window) = new_parts(ready).engine.eval(), (ready.folder.games[1].clips, tiny_config("adapt").window)
+    learner = EngineLearner(tiny_config("predict"), engine, ready)  # whose sheets show what it predicts
     states = ready.gather("states", torch.tensor(clips), torch.device("cpu")).float()
     labels = [ready.folder.turns[clip] for clip in clips]
     pasts = [GameState(state, turn.motion_level, turn.stats) for state, turn in zip(states, labels, strict=True)]
     turns = [Turn(1, turn.instruction, 0, state, {}) for turn, state in zip(labels, pasts, strict=True)]
     for number in (0, 2, GAME_TURNS - 1):
         played = engine.predict(turns[max(0, number - window) : number], labels[number].instruction).representation
-        predicted = ready.gather("predicted", torch.tensor([clips[number]]), torch.device("cpu"))[0].float()
-        torch.testing.assert_close(predicted, played, atol=1e-3, rtol=1e-3)
+        given = ready, torch.tensor([clips[number]]), torch.device("cpu")
+        torch.testing.assert_close(ready.gather("predicted", *given[1:])[0].float(), played, atol=1e-3, rtol=1e-3)
+        torch.testing.assert_close(learner.states(*given)[0].detach(), played, atol=1e-3, rtol=1e-3)
 
 
 def test_games_shorter_than_the_window_state_what_was_trained(ready, tmp_path):
