@@ -62,7 +62,7 @@ def train(stage, dataset, world, cache, out):
     return train_stage(stage, config, parts, data, out)
 
 
-def cached(dataset, world, cache, stage="joint", on_progress=lambda *_: None, profile=None):
+def cached(dataset, world, cache, stage="joint", on_progress=lambda *_: None, profile=None, **changes):
     """Compute what a stage reads; returns the features of which some was computed now."""
     fresh = set()
 
@@ -70,7 +70,8 @@ def cached(dataset, world, cache, stage="joint", on_progress=lambda *_: None, pr
         fresh.add(name)
         on_progress(name, done)
 
-    data, config = TrainingData(DatasetFolder.open(dataset), cache=cache, on_progress=seen), tiny_config(stage)
+    data = TrainingData(DatasetFolder.open(dataset), cache=cache, on_progress=seen)
+    config = tiny_config(stage, **changes)
     read = open_world(world).with_profile(profile) if profile else open_world(world)
     prepare(stage, config, needed_parts(stage, config, read, data), data, torch.device("cpu"))
     return fresh
@@ -150,8 +151,9 @@ def test_other_weights_or_captions_are_computed_anew(data, dataset, world, tmp_p
     assert fresh(other) == {"latents", "image"}
 
 
-def test_predictions_of_another_profile_are_computed_anew(dataset, world, tmp_path):
-    def fresh(profile):
-        return cached(dataset, world, tmp_path, "adapt", profile=profile)
+def test_predictions_of_another_profile_or_window_are_computed_anew(dataset, world, tmp_path):
+    def fresh(profile, window=4):
+        return cached(dataset, world, tmp_path, "adapt", profile=profile, window=window)
 
-    assert "predicted" in fresh("reference") and fresh("reference") == set() and fresh("paper") == {"predicted"}
+    assert "predicted" in fresh("reference") and fresh("reference") == set()
+    assert fresh("paper") == {"predicted"} == fresh("paper", window=3)

@@ -527,10 +527,11 @@ def test_release_decoder_stages_train_what_the_paper_trains(stage, release):
     }
 
 
-def test_a_job_runs_within_a_program_that_only_infers(places, tmp_path):
+def test_a_job_runs_within_a_program_that_only_infers(joint, places, tmp_path):
     config = short_config(stage_config("adapt", "lora"), steps=4, batch=2, lora_rank=2, lr=1e-3)
     folders = {"dataset": places[0], "out": tmp_path / "run", "cache": tmp_path / "features"}
-    job = {"stage": "adapt", "config": config, "world": open_world(places[1]), **folders}
+    assert (config.lr_warmup, config.log_every, config.save_every) == (0, 1, 50), "as a short run needs them"
+    job = {"stage": "adapt", "config": config, "world": open_world(places[1]), "start": [(joint[0], 1.0)], **folders}
     computed, steps = set(), []
     options = {"on_step": lambda step, *_: steps.append(step), "device": torch.device("cpu")}
     with torch.inference_mode():
@@ -540,6 +541,12 @@ def test_a_job_runs_within_a_program_that_only_infers(places, tmp_path):
     assert steps == [1, 2, 3, 4], "a finished job has no step left"
     with pytest.raises(ValueError, match="already holds a run"):
         train_adapter(**job, resume=False)
+    with pytest.raises(ValueError, match="holds a run with another start"):
+        train_adapter(**{**job, "start": [(joint[0], 0.5)]})
+    for path in list_checkpoints(tmp_path / "run" / "checkpoints"):
+        path.unlink()
+    train_adapter(**job, **options, **stopping(1))
+    assert not (tmp_path / "run" / "result.json").exists(), "a run that begins again is not finished"
 
 
 def test_a_command_is_not_resumed_with_another_dataset(data, tmp_path):

@@ -140,6 +140,10 @@ def test_the_judge_learns_what_is_a_clip_and_the_student_to_pass_for_one(ready):
     losses = learner._match_losses(batch)
     losses["loss"].backward()
     assert losses["gan"] > math.log(2), "what it drew does not pass yet"
+    made = torch.full_like(batch["clean"], 3.0)
+    found = mock.patch.object(few_steps, "clean_of", side_effect=[made - 2, made - 1])  # by teacher and fake score
+    with mock.patch.object(learner, "_made", return_value=made), found:
+        assert learner._match_losses(batch)["matching"].item() == pytest.approx((1 / 2) ** 2 / 2)
     assert all(value.grad is None for value in judge.parameters()), "nor does it spoil the judge"
 
 
