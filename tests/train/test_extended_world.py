@@ -25,7 +25,7 @@ def other(places, tmp_path_factory):
     dataset, start = DatasetFolder.open(places[0]), open_world(places[1])
     parts = WorldParts.load(start).in_memory()
     parts.engine.llm.get_input_embeddings().weight.data.add_(1)
-    start = parts.save(dataclasses.replace(start, folder=tmp_path_factory.mktemp("start")))
+    start = parts.save(dataclasses.replace(start, folder=tmp_path_factory.mktemp("start"), trained_window=2))
     turns = tuple(
         msgspec.structs.replace(turn, character=("Violet",), motion="juggle", background="night harbour")
         for turn in dataset.turns
@@ -40,7 +40,7 @@ def test_what_the_start_knew_it_predicts_as_before_and_new_words_are_known(other
     assert start.tokenizer().unknown_words(NEW) == ("Violet", "juggle", "night", "harbour")
     assert not world.tokenizer().unknown_words(NEW) and not world.tokenizer().unknown_words(OLD)
     one, two = before.predict([], OLD), after.predict([], OLD)
-    assert (one.motion, one.change) == (two.motion, two.change)
+    assert (one.motion, one.change) == (two.motion, two.change) and world.window == start.window == 2
     torch.testing.assert_close(one.representation, two.representation)
     embed = after.llm.get_input_embeddings().weight
     ids = [world.tokenizer().backend.token_to_id(word) for word in ("violet", "juggle", "harbour")]

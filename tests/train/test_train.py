@@ -33,7 +33,7 @@ from animegamer_core.train.engine_learner import EngineLearner, PromptTable
 from animegamer_core.train.job import short_config, train_adapter
 from animegamer_core.train.learners import ContrastiveLearner, DiffusionLearner, VaeLearner
 from animegamer_core.train.log import draw_losses, plot_log, read_log
-from animegamer_core.train.losses import clean_of
+from animegamer_core.train.losses import clean_of, contrastive
 from animegamer_core.train.parts import WorldParts, is_trained_lora, set_trainable
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.sampling import MicroBatch
@@ -309,7 +309,11 @@ def test_towers_read_captions_without_padding_and_learn_each_patch_in_its_place(
     patches = unfold(clip_pixels(batch["images"], image.image_size), image.patch, stride=image.patch).mT
     with mock.patch.object(learner.heads, "embed", wraps=learner.heads.embed) as embed:
         with mock.patch.object(learner.heads.patches, "forward", return_value=patches):
-            assert learner(batch)["pixels"] == 0
+            losses = learner(batch)
+    assert losses["pixels"] == 0
+    units = learner.heads.embed(*embed.call_args.args)
+    match = contrastive(*units, torch.tensor(1 / 0.07), batch["captions"])  # as sharp as CLIP's at its start
+    torch.testing.assert_close(losses["contrastive"], match, rtol=0.01, atol=0)
     assert embed.call_args.args[1].all(0).tolist() == [True] * (batch["ids"].shape[1] - 2) + [False] * 2
 
 

@@ -102,6 +102,8 @@ def test_a_run_from_weights_with_guidance_says_what_becomes_of_it(places, tmp_pa
         shared.train("distill", *places[:2], tmp_path / "second", start)
     assert shared.train("adapt", *places[:2], tmp_path / "third", start, said.append) == 0
     assert any("adapt trains it out" in line for line in said)
+    start += f" {tmp_path / 'third' / 'adapt.safetensors'}"
+    assert shared.train("distill", *places[:2], tmp_path / "fourth", start) == 0, "so it may be put in again"
 
 
 FEW = {"timesteps": (999, 908), "teacher_steps": 6, "batch": 8, "ema": 0.0}
