@@ -63,7 +63,7 @@ def test_files_of_weights(name, tmp_path):
         open_folder(tmp_path, IMAGE_TO_VIDEO, "GFC")
 
 
-@pytest.mark.parametrize("name", [*BAD, "a/b", " a", "a\nb", "\ud800", "\U0001f600" * 64, "a" * 81])
+@pytest.mark.parametrize("name", [*BAD, "a/b", r"a\b", "C:", " a", "a\nb", "\ud800", "\U0001f600" * 64, "a" * 81])
 def test_names_of_stories_runs_and_games(name, tmp_path):
     for check in (check_folder_name, check_story_name, check_game_name, lambda name: game_folder(tmp_path, name)):
         with pytest.raises(ValueError, match="is not a valid (folder )?name"):

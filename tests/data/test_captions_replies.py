@@ -98,8 +98,8 @@ def test_a_valid_matching_reply_reads_as_it_was_meant(number, index, indices, co
 def test_a_reply_is_read_whatever_is_around_it(around):
     assert parse_caption(around.format(GOOD), STATS).stats["stamina"] == -1
     assert parse_matching(around.format(PAPER), 3) == (1, 3)
-    scores = "\n".join(f"<{tag}> 8 7" for tag in CRITERIA)
-    assert parse_scores(around.format(f"\n{scores}\n"), 2)["VC"] == (8, 7)
+    scores = "\r\n".join(f"<{tag}>\t10 1" for tag in CRITERIA)
+    assert parse_scores(around.format(f"\n{scores}\n"), 2) == dict.fromkeys(CRITERIA, (10, 1))
     for text, parse, known in ((GOOD, parse_caption, STATS), (PAPER, parse_matching, 3)):
         with pytest.raises(ReplyError):
             parse(text * 2, known)

@@ -17,7 +17,6 @@ from animegamer_core.evaluate.judging.judge import (
     Question,
     judge_prompt,
     mean_score,
-    parse_scores,
     stories_of,
 )
 
@@ -101,17 +100,6 @@ def test_reference_pictures_are_shown_and_without_them_the_first_scene_stands_fo
     _, report = judge(stub, runs, tmp_path / "out", *words)
     assert report["reference pictures"] == "folder" and report["without a reference picture"] == "nobody"
     assert stub.asks[0].pictures[0].size == (240, 240) and stub.asks[0].pictures[0].getpixel((9, 9))[2] > 240
-
-
-# --- which replies count --------------------------------------------------------------------------------------------
-
-RIGHT = "<OA> 8 7\n<TA> 9 6\n<ConC> 8 8\n<ChaC> 10 1\n<EC> 5 5\n<VC> 6 7\nBoth are fine."
-
-
-def test_a_right_reply_is_read():
-    scores = parse_scores(RIGHT, 2)
-    assert scores == {"OA": (8, 7), "TA": (9, 6), "ConC": (8, 8), "ChaC": (10, 1), "EC": (5, 5), "VC": (6, 7)}
-    assert parse_scores(f"```\n{RIGHT}\n\n```".replace("\n", "\r\n").replace("> ", ">\t"), 2) == scores
 
 
 # --- what is made of them -------------------------------------------------------------------------------------------

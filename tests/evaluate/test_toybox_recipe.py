@@ -87,10 +87,8 @@ def test_the_shipped_world_states_what_its_models_read_and_its_calibration():
     assert "Big Buck Bunny" in notes["VAE began with"]
 
 
-def test_the_shipped_world_is_small_and_whole():
+def test_the_shipped_world_is_small():
     world = open_world("toybox")
-    world.verify()
-    assert world.missing() == ()
     files = [path for path in world.folder.rglob("*") if path.is_file()]
     assert max(path.stat().st_size for path in files) < 16e6
     assert sum(path.stat().st_size for path in files) <= 36e6

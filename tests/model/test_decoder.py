@@ -125,7 +125,6 @@ def test_decoding_is_three_latent_frames_and_then_two_and_encoding_their_mean_or
     at_once = tiny_decoder.vae.encoder(frames.transpose(1, 2))[0].chunk(2, dim=1)[0].transpose(1, 2)
     torch.testing.assert_close(mean, at_once * tiny_decoder.vae.config.scaling_factor)
     assert torch.equal(mean, tiny_decoder.encode_frames(frames))
-    assert tiny_decoder.transformer.norm_out.norm.eps == 1e-6, "as released; 1e-5 changes outputs by 2e-5"
     assert not torch.equal(mean, tiny_decoder.encode_frames(frames, torch.Generator().manual_seed(0)))
 
 

@@ -22,7 +22,6 @@ from animegamer_core.model.prompt import (
     RELEASE_SLOTS,
     GameTokenizer,
     build_prompt,
-    parse_reply,
     state_block,
     tag_tokens,
 )
@@ -121,7 +120,6 @@ def test_the_published_tokenizer_and_prompts(tmp_path):
     facts = json.loads((SHARED / "golden" / "mllm_io.json").read_text(encoding="utf-8"))
     for text, ids in facts["instruction_token_ids"].items():
         assert [tokenizer.token("<TURN>"), *tokenizer.encode_text(text)] == ids
-    assert all(parse_reply(text) == tuple(levels) for text, levels in facts["parse_cases"])
     write_text(tmp_path / "tokenizer.json", tokenizer.to_str())
     again = GameTokenizer.from_mistral(tmp_path)
     assert torch.equal(*(torch.tensor(t.encode_text("Pazu, café x")) for t in (tokenizer, again)))

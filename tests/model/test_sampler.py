@@ -59,8 +59,6 @@ def test_the_released_timesteps_are_those_of_numpy():
         if even != released:
             differing.append(steps)
     assert len(differing) == 34 and differing[0] == 99
-    assert Schedule.of(99).timesteps == tuple(sampler._even_timesteps(99)[::-1])
-    assert Schedule.of(99, released=True).timesteps == tuple(sampler._released_timesteps(99)[::-1])
 
 
 def test_cosine_guidance_falls_and_constant_stays():

@@ -132,7 +132,7 @@ def test_an_opening_is_read_back_with_its_picture_and_stats(tmp_path):
     assert back.opening == stats and back.character == session.character
     assert [turn.number for turn in back.turns] == [0, 1] and back.turns[0].instruction == "Miko waves"
     assert torch.equal(back.turns[0].state.representation, picture().representation)
-    assert story.session(0, 2).turns[0].number == 0 and len(story.entries) == 1
+    assert story.session(0, 2).turns[0].number == 0 and len(story.entries) == 1 and story.opening_clip(back) is None
     path = story.openings.path(back.turns[0].address)
     path.write_bytes(bytes(path.stat().st_size))
     story.put_opening(back)

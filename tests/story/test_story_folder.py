@@ -9,7 +9,6 @@ from small_disk import resize, small_disk
 from test_branches import opened
 from test_story import StubPlayer, texts
 
-from animegamer_core.files import check_folder_name
 from animegamer_core.story.folder import TRASH, duplicate_story, rename_story, restore_story, story_names, trash_story
 from animegamer_core.story.story import Story
 
@@ -146,12 +145,3 @@ def test_a_story_that_is_played_stays(root):
             with pytest.raises(ValueError, match="is being played"):
                 act(root, "game", "new")
     assert story_names(root) == ["game"] and not (root / TRASH).exists()
-
-
-WRONG = ["", "..", "a/b", "a\\b", "/root", "C:", "con", "NUL.txt", "\ud800", "\U0001f600" * 64, " a", "a\nb", "a" * 81]
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_invalid_folder_names_are_refused(name):
-    with pytest.raises(ValueError, match="story name"):
-        check_folder_name(name)

@@ -30,6 +30,9 @@ def test_turns_are_read_as_the_last_training_read_them(world):
     trained = {2: "engine", 3: "engine", 4: "decoder"}
     files = [AdapterFacts("", "", frozenset({own}), Reading(world.profile, window)) for window, own in trained.items()]
     assert reading_of(world, files).window == 3 and with_facts(world, files[2]) == world
+    measured = replace(files[2], motion_table=world.motion_table, provenance={"motion backend": "raft"})
+    known = replace(world, provenance={"motion backend": "dis", "made_by": "new"})
+    assert with_facts(known, measured).provenance == {"motion backend": "raft", "made_by": "new"}
 
 
 def biases(world):
@@ -51,6 +54,8 @@ def test_several_files_add_up_in_order_and_a_profile_keeps_them(world, file):
     adapted = with_adapters(first, ((str(odd), 1.0),)).with_profile("reference")
     assert adapted.profile.name == "reference" and adapted.adapters == ((str(odd), 0.5), (str(odd), 1.0))
     torch.testing.assert_close(biases(adapted)[0], biases(world)[0] + 1.0)  # the second leads to the trained weights
+    adapted.refit("engine", engine := world.load_engine())
+    assert engine.profile is adapted.profile, "a loaded model reads turns as the world that it is refitted for"
     assert open_with_adapters(world.folder, [str(odd)]).adapters == ((str(odd), 1.0),)
 
 
