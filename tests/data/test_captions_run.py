@@ -21,7 +21,6 @@ from animegamer_core.data.captions.pictures import read_references
 from animegamer_core.data.captions.run import ANSWERS, caption_clips
 from animegamer_core.data.records import SET_ASIDE, SetAside, read_table
 from animegamer_core.endpoint import Reply
-from animegamer_core.game.state import Instruction
 
 pytestmark = pytest.mark.usefixtures("endpoint_key")
 ROOT = Path(__file__).parents[2]
@@ -57,9 +56,6 @@ def test_every_clip_gets_what_its_pictures_show(world, stub):
     assert progress == [(done, 12) for done in range(1, 13)]
     assert questions(stub) == {(step, number): 1 for step in ("matching", "captioning") for number in range(12)}
     assert "requests: 24, tokens 2400 in and " in report.text
-    for record in report.records:
-        parts = (record.character, record.motion, record.background, record.adverb)
-        assert Instruction(parts[0], *parts[1:]).checked().text == record.instruction
     assert not (folder / SET_ASIDE).exists()
 
 

@@ -21,11 +21,6 @@ def test_any_number_of_steps_falls_from_noise_to_clean(steps, released):
     assert (schedule.snapped_sqrt_alphas - schedule.sqrt_alphas[:-1]).abs().max() < 0.001
 
 
-def test_a_latent_gets_the_noise_of_the_first_computed_step():
-    noised = Schedule.of(50, first=30).noised(torch.tensor(2.0), torch.tensor(3.0))
-    assert noised == pytest.approx(2 * 0.423072 + 3 * math.sqrt(1 - 0.423072**2), abs=1e-5)
-
-
 def test_given_timesteps_are_sampled_with_the_numbers_of_diffusers():
     """Diffusers' DDIM steps by equal distances only, so it gets a table that holds only these timesteps."""
     timesteps, noise = (999, 856, 665, 399), torch.randn(1, 2, 3, 4, 5, generator=torch.Generator().manual_seed(0))
@@ -47,6 +42,8 @@ def test_given_timesteps_are_sampled_with_the_numbers_of_diffusers():
     begun, nearly = (sampler.partial_steps(timesteps, part)[0] for part in (0.6, 0.01))
     assert begun == (599, *(step for step in timesteps if step < 599)) and nearly[0] == 10
     assert sampler.partial_steps((800, 550, 300), 0.9) == ((720, 550, 300), 0), "a part of its own beginning"
+    noised = Schedule.of(50, first=30).noised(torch.tensor(2.0), torch.tensor(3.0))
+    assert noised == pytest.approx(2 * 0.423072 + 3 * math.sqrt(1 - 0.423072**2), abs=1e-5)
 
 
 def test_the_released_timesteps_are_those_of_numpy():

@@ -311,8 +311,7 @@ def test_towers_read_captions_without_padding_and_learn_each_patch_in_its_place(
         with mock.patch.object(learner.heads.patches, "forward", return_value=patches):
             losses = learner(batch)
     assert losses["pixels"] == 0
-    units = learner.heads.embed(*embed.call_args.args)
-    match = contrastive(*units, torch.tensor(1 / 0.07), batch["captions"])  # as sharp as CLIP's at its start
+    match = contrastive(*learner.heads.embed(*embed.call_args.args), torch.tensor(1 / 0.07), batch["captions"])
     torch.testing.assert_close(losses["contrastive"], match, rtol=0.01, atol=0)
     assert embed.call_args.args[1].all(0).tolist() == [True] * (batch["ids"].shape[1] - 2) + [False] * 2
 
