@@ -309,11 +309,12 @@ class Story:
     def _publish_all(self) -> None:
         """Publish the clips of the branch and remove those of other branches. A clip whose shot is lost stays."""
         drawn = {number: entry.shot for number, entry in enumerate(self.entries, start=1) if entry.shot is not None}
-        known = {number: shot for number, shot in drawn.items() if self.shots.record(shot) is not None}
-        published = {number: self._publish(number, shot) for number, shot in known.items()}
+        for number, shot in drawn.items():
+            if self.shots.record(shot) is not None:
+                self._publish(number, shot)
         for clip in self.folder.glob(f"turn-*{self.shots.suffix}"):
             named = re.fullmatch(r"turn-([0-9]{3,})", clip.stem)
-            if named and (int(named[1]) not in drawn or published.get(int(named[1]), clip) != clip):
+            if named and int(named[1]) not in drawn:
                 clip.unlink()
 
     def _take(self, index: StoryIndex) -> None:
