@@ -67,6 +67,3 @@ def test_what_is_not_a_dataset_is_reported(tmp_path):
     (tmp_path / "dataset.json").write_text('{"format": 99}')
     with pytest.raises(DatasetError, match="dataset.json: field format"):
         DatasetFolder.open(tmp_path)
-    (tmp_path / "dataset.json").unlink()
-    with pytest.raises(DatasetError, match="no settings.motion"):
-        _ = DatasetFolder.open(tmp_path).motion_table

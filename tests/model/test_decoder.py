@@ -37,6 +37,8 @@ def test_a_shot_has_the_specs_size_and_is_repeatable(tiny_decoder, states):
     for state, motion, seed, count in ((0, 2.5, 8, 4), (0, 3.5, 7, 4), (1, 2.5, 7, 4), (0, 2.5, 7, 3)):
         assert not torch.equal(shot, tiny_decoder.shoot(states[state], motion, seed=seed, steps=count))
     assert tiny_decoder.shoot(states[0], 0.0, seed=7).isfinite().all(), "a motion value of exactly zero is legal"
+    taught = copy_of(tiny_decoder, replace(TINY, decoder=replace(TINY.decoder, steps=(999, 400))))
+    assert torch.equal(*(taught.shoot(states[0], 2.5, seed=7, solver=own) for own in (None, "ddim")))
 
 
 def test_a_batch_gives_the_same_as_single_shots(tiny_decoder, states):

@@ -39,6 +39,12 @@ def test_velocity_loss_is_the_released_weighted_loss_on_clean_latents(predicts_c
     given = {"clean": clean.float(), "noise": noise.float(), "timesteps": timesteps, "states": None, "motion": None}
     ours = DiffusionLearner(stage_config("adapt"), decoder, None)(given)["loss"]
     assert weighted.item() == pytest.approx(ours.item(), rel=1e-4)
+    spot = torch.zeros(3, 5, 4, 4, 6)
+    spot[:, 2, :, 0, 0] = 2
+    weight = moving_weight(spot.transpose(1, 2), 3.0, 1.0, around=1).transpose(1, 2)
+    error = weight * (velocity - velocity_target(spot, noise, share)) ** 2
+    moving = DiffusionLearner(replace(stage_config("adapt"), moving=3.0), decoder, None)(given | {"clean": spot})
+    assert predicts_clean or moving["loss"].item() == pytest.approx(error.mean().item(), rel=1e-4)
     exact = ((velocity - velocity_target(clean, noise, share)) ** 2).mean()
     assert predicts_clean or weighted.item() == pytest.approx(exact.item(), rel=1e-9)
 
