@@ -55,7 +55,7 @@ export function createCheck(say, field, ask, act) {
     marks.replaceChildren(...cut.map(({ text, unknown }) => el(unknown ? "u" : "span", { text })));
     follow();
     const pairs = untried.map((pair) => pair.join(" + ")).join(", ");
-    const unknown = words.length > 0 && say("unknownWords", { words: words.join(", ") });
+    const unknown = words.length > 0 && say("unknownWords", { words });
     const lines = [
       note ? say(...note) : error,
       reading && say("readAs", { text: reading }),

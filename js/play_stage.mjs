@@ -60,7 +60,7 @@ export function createStage(say, clips, more, move) {
     const lines = drawn ?? (turn ? instructionLines(turn.instruction) : [say("beginning"), say("beginningText")]);
     words.replaceChildren(...lines.map((line) => el("span", { text: line, title: line })));
     const { typed: text = "", unknown = [], notes = [] } = (coming ? null : turn) ?? {};
-    const strange = unknown.length && say("unknownWords", { words: unknown.join(", ") });
+    const strange = unknown.length && say("unknownWords", { words: unknown });
     const said = [text && say("typed", { text }), strange, ...notes.map((note) => say(...note))];
     typed.textContent = said.filter(Boolean).join(" \u00b7 ");
     const label = turn && say("clipOf", { number: here.number, instruction: turn.instruction });

@@ -49,8 +49,8 @@ export function createCard(say, { withText = true, withUnknown = false } = {}) {
     }
     for (const { name } of state.gauges) gauges[name].show(state.stats[name], state.changes[name]);
     showText(remembered, rememberedWords(state, say));
-    const list = withUnknown ? state.unknownWords.join(", ") : "";
-    showText(unknown, list && say("unknownWords", { words: list }));
+    const list = withUnknown ? state.unknownWords : [];
+    showText(unknown, list.length ? say("unknownWords", { words: list }) : "");
     for (const line of [remembered, unknown]) line.title = line.textContent;
     course.replaceChildren(drawHistory(state.course, state.gauges, say));
   }

@@ -592,9 +592,11 @@ export function translator(locale) {
         .toLowerCase()
         .split(/[-_]/)[0]
     ] ?? TABLES.en;
-  // each of several `words` is in the quotes that the text has around them
-  const quoted = (text, words) =>
-    text.replace(/(.)\{words\}(.)/, (_, open, close) => open + words.split(", ").join(`${close}, ${open}`) + close);
-  const fill = (text, values) => text.replace(/\{(\w+)\}/g, (whole, name) => values[name] ?? whole);
-  return (key, { words = "", ...values } = {}) => quoted(fill(table[key] ?? TABLES.en[key] ?? key, values), words);
+  const fill = (text, values) =>
+    text.replace(/(.?)\{(\w+)\}(.?)/g, (whole, open, name, close) => {
+      const value = values[name] ?? `{${name}}`;
+      // each of several words is in the quotes that the text has around them
+      return open + (Array.isArray(value) ? value.join(`${close}, ${open}`) : value) + close;
+    });
+  return (key, values = {}) => fill(table[key] ?? TABLES.en[key] ?? key, values);
 }

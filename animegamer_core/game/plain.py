@@ -62,21 +62,23 @@ NOTES = {  # of a reading, in English; js/translations.mjs has these keys in the
     "showsNone": "this world shows nothing like '{text}'; say what somebody does, for example: {acts}; a text in "
     "double quotes is played as it is",
 }
-Note = tuple[str, dict[str, str]]  # a key of NOTES, and what its blanks stand for
+Note = tuple[str, dict[str, str | tuple[str, ...]]]  # a key of NOTES, and what its blanks stand for
 STRANGE = "strange"  # the kind of a word that the world does not know
 
 
-def _sentence(text: str, values: dict[str, str]) -> str:
-    """A text with its blanks filled; each of several `words` is in quotes of its own, as in js/translations.mjs."""
-    return text.format(**values | {"words": values.get("words", "").replace(", ", "', '")})
+def _sentence(note: Note) -> str:
+    """A note in English; each of several words is in quotes of its own, as in js/translations.mjs."""
+    key, values = note
+    filled = {name: value if isinstance(value, str) else "', '".join(value) for name, value in values.items()}
+    return NOTES[key].format(**filled)
 
 
 class NotShown(ValueError):
     """A sentence that shows nothing of the world. note: why, as a page says it in its language."""
 
-    def __init__(self, key: str, values: dict[str, str]) -> None:
-        super().__init__(_sentence(NOTES[key], values))
-        self.note: Note = (key, values)
+    def __init__(self, note: Note) -> None:
+        super().__init__(_sentence(note))
+        self.note = note
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Reading:
     @property
     def sentences(self) -> tuple[str, ...]:
         """The notes in English."""
-        return tuple(_sentence(NOTES[key], values) for key, values in self.notes)
+        return tuple(map(_sentence, self.notes))
 
 
 @dataclass(frozen=True)
@@ -168,10 +170,10 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     one = {name: find.typed for find, name in people if find.typed.lower() not in ENGLISH["plural"]}
     new = [name for name in one if shown and name not in known]
     notes += (("fitsNobody", {"typed": one[name], "who": name}) for name in new)
-    others = [name for find, name in people if find.by not in _ABSENT]
-    if left := list(dict.fromkeys(name for name in (*named, *others) if name not in used)):
-        blanks = {"act": act.phrase, "who": ", ".join(instruction.characters), "others": " / ".join(left)}
-        notes.append(("onlyTwo" if act.company else "onlyOne", blanks))
+    coming = [name for find, name in people if find.by not in _ABSENT]
+    if left := list(dict.fromkeys(name for name in (*named, *coming) if name not in used)):
+        here, others = ", ".join(instruction.characters), " / ".join(left)
+        notes.append(("onlyTwo" if act.company else "onlyOne", {"act": act.phrase, "who": here, "others": others}))
     added = [name for name in named[1:] if done and all(name != one for _, one in people)]
     notes += (("takesTwo", {"act": act.phrase, "who": name}) for name in added)
     return Reading(instruction.checked().text, text, tuple(unknown), tuple(notes))
@@ -211,9 +213,9 @@ def _checked(act: Act | None, text: str, finds: Sequence[_Find], done: _Find | N
     if act is not None and not (denied or nothing or by_chance):
         return act
     known = "; ".join(known.phrase for known in words.acts[:3])
-    what = "" if denied else shortened(", ".join(dict.fromkeys(strange)), 100)
-    key, value = ("knowsNone", {"words": what}) if what else ("showsNone", {"text": shortened(text, 60)})
-    raise NotShown(key, {**value, "acts": known})
+    if strange and not denied:
+        raise NotShown(("knowsNone", {"words": tuple(dict.fromkeys(strange)), "acts": known}))
+    raise NotShown(("showsNone", {"text": shortened(text, 60), "acts": known}))
 
 
 def _not_shown(
@@ -237,7 +239,7 @@ def _not_shown(
         if not said and any(map({*_plain(act.phrase)}.isdisjoint, words)):  # "meets a friend" has a word of the act
             (left_out if find.exact else unknown).append(find.typed)
     notes: list[Note] = [("shownInstead", {"shown": meant, "typed": typed}) for typed, meant in swaps.items()]
-    notes += [("leftOut", {"words": ", ".join(dict.fromkeys(left_out))})] if left_out else []
+    notes += [("leftOut", {"words": tuple(dict.fromkeys(left_out))})] if left_out else []
     return list(dict.fromkeys(unknown)), notes
 
 

@@ -237,8 +237,8 @@ test("all languages say the same things, with the same blanks", () => {
   assert.equal(translator("zh-TW")("undo"), TABLES.zh.undo);
   assert.equal(translator("xx")("undo"), TABLES.en.undo);
   assert.equal(say("turn", { number: "{number}" }), "Turn {number}");
-  assert.equal(say("leftOut", { words: "red, umbrella" }), "Left out: 'red', 'umbrella'.");
-  assert.equal(translator("zh")("unknownWords", { words: "a, b" }), "这个世界不认识：“a”, “b”。");
+  assert.equal(say("leftOut", { words: ["red", "umbrella"] }), "Left out: 'red', 'umbrella'.");
+  assert.equal(translator("zh")("unknownWords", { words: ["a", "b"] }), "这个世界不认识：“a”, “b”。");
 });
 
 test("links keep their colours under a palette that does not name them", () => {

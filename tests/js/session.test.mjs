@@ -479,7 +479,7 @@ test("a number of turns is a whole number in its range", () => {
 
 test("a refused sentence is a key of the page's texts, so that each language says why", async () => {
   const { session } = await begun();
-  const note = ["knowsNone", { words: "storm", acts: "run" }];
+  const note = ["knowsNone", { words: ["storm"], acts: "run" }];
   session.port = { postJson: () => Promise.reject(Object.assign(new Error("no"), { status: 400, response: { note } })) };
   assert.deepEqual(await session.check("a storm comes", 0), { error: "no", note });
 });
