@@ -4,6 +4,7 @@
     games      the same games for the engine, which needs only each clip's first picture, with their own adverbs
     probes     train the probes on true clips of other seeds; frozen before any decoder is trained
     vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
+    played     `adapt` with latents that the decoder drew itself
     tiny       train only the VAE's tiny decoder, which play draws with
     calibrate  measure how much the decoder's shots move, set the world's motion table accordingly, and write all
                weights in 8 bits
