@@ -174,6 +174,14 @@ def test_motion_is_no_cut_however_wild_and_whether_drawings_are_held_or_not():
         assert len(found(pan)) == 1
 
 
+def test_light_that_turns_is_no_wipe():
+    down, across = np.mgrid[-1:1:90j, -1.8:1.8:160j]
+    for reach in (1, 2):
+        turned = ((across * np.cos(angle) + down * np.sin(angle)) / reach for angle in np.arange(60) * 0.08)
+        shares = (np.clip(0.5 + way, 0, 1)[..., None] for way in turned)
+        assert len(found(np.rint((255, 165, 42) + share * (0, 90, 213)).astype(np.uint8) for share in shares)) == 1
+
+
 def test_anime_on_threes_is_cut_where_the_place_changes_and_flashes_where_nothing_is_kept():
     kinds = ("talk", "pose", "cycle", "hold")
     drawn = [

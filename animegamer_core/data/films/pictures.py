@@ -40,6 +40,7 @@ NEW = 8.0, 0.6  # a wipe changes this fraction of the picture by as many grey le
 MIXED = 0.06  # least fraction of either picture in a frame of a wipe
 UNEXPLAINED = 0.12, 0.35  # most of the change that the frames of a wipe share with neither picture: on average, in one
 LARGEST_STEP = 0.35  # of the picture that a wipe changes from one frame to the next
+AT_ONCE = 8, 0.55  # a wipe changes a place by this fraction in one such part of the frames; light that turns, by less
 
 
 class Pictures:
@@ -154,6 +155,11 @@ def _wipe(pictures: Sequence[Picture]) -> tuple[float, int, int] | None:
     explained = np.minimum(old, new).mean() < 2.5 * UNEXPLAINED[0] * whole.mean()
     if not explained or (whole > NEW[0]).mean() < NEW[1] or not 0.2 < (new < old).mean() < 0.8:
         return None  # quick, and rarely stricter than what follows
+    later = pictures[(len(pictures) - 1) // AT_ONCE[0] :]
+    steps = np.max([np.abs(one - other).mean(axis=-1) for one, other in zip(pictures, later, strict=False)], axis=0)
+    where = whole > NEW[0]
+    if np.median(steps[where] / whole[where]) < AT_ONCE[1]:
+        return None
     changed = change_map(pictures[0], pictures[-1])
     shares, where, unexplained = [], changed > NEW[0], []
     for at in sorted(range(1, len(pictures) - 1), key=lambda at: abs(2 * at - len(pictures))):  # the middle fails most
