@@ -255,9 +255,10 @@ def _caption_files(out: Path, films: Sequence[Path]) -> dict[str, Path]:
     not in the input folder any more.
     """
     from ..animegamer_core.data.captions.models import sidecar_of
-    from ..animegamer_core.data.films.film_index import film_name, films_by_name, read_film_index
+    from ..animegamer_core.data.films.film_index import films_by_name, read_film_index
 
-    chosen, listed = films_by_name(films), {film_name(film): film for row in _films().values() for film in row}
+    chosen = films_by_name(films, out)
+    listed = films_by_name(sorted({film for row in _films().values() for film in row}), out)
     for name, note in read_film_index(out).items():
         if name not in chosen and name not in listed:
             raise ValueError(

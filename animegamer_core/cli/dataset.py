@@ -179,7 +179,7 @@ def _sidecars(out: Path, films: Sequence[Path]) -> dict[str, Path]:
     from ..data.captions.models import sidecar_of
     from ..data.films.film_index import films_by_name, read_film_index
 
-    sidecars = {name: sidecar_of(film) for name, film in films_by_name(films).items()}
+    sidecars = {name: sidecar_of(film) for name, film in films_by_name(films, out).items()}
     for name, film in read_film_index(out).items():
         if name not in sidecars:
             raise ValueError(f"captioner 'script' reads files next to the films; name {film.file} too")

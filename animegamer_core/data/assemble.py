@@ -90,8 +90,9 @@ def assemble_dataset(
         gone = {row.record.clip for row in by_people}
         wanted = {clip for clip, row in known.items() if row.captioned or row.kept}
         segments, subtitles, open_scenes = _segments(out, films, settings.most_text, wanted | gone)
-        pixels = {name: film.survey.facts["width"] * film.survey.facts["height"] for name, film in films.items()}
-        largest_first = sorted(segments, key=lambda item: -pixels[item[0]])
+        facts = {name: film.survey.facts for name, film in films.items()}
+        sizes = {name: (facts[name]["width"] * facts[name]["height"], film.bytes) for name, film in films.items()}
+        largest_first = sorted(segments, key=lambda item: sizes[item[0]], reverse=True)
         reasons = _duplicates(out, largest_first, {*known, *gone, *set_aside}) | _between_credits(segments, wanted)
         dropped, records = by_people, []
         for film, _, cut in segments:

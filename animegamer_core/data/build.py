@@ -88,12 +88,12 @@ def cut_films(
     """Survey films and cut them into the folder; returns film -> message for those that broke off.
 
     Finished scenes stay. workers: processes, None for one per core; the result is the same for any number. device:
-    where TransNetV2 runs, cpu or cuda; None for the first GPU if there is one. ValueError: two films of one name, clips
-    in the folder with other settings, or a network is not installed that is needed.
-    OSError: the folder is not writable; what is finished stays.
+    where TransNetV2 runs, cpu or cuda; None for the first GPU if there is one. ValueError: clips in the folder with
+    other settings, or a network is not installed that is needed. OSError: the folder is not writable; what is finished
+    stays.
     """
     report = on_progress or (lambda what, done, total: None)
-    named = films_by_name(films)
+    named = films_by_name(films, out)
     broken = _survey_films(named, out, settings, workers, device, report)
     entries = {name: film for name, film in read_film_index(out).items() if name in named}
     broken |= {name: film.survey.broken for name, film in entries.items() if film.survey.broken is not None}

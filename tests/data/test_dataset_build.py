@@ -22,7 +22,7 @@ from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
 from animegamer_core.data.films import cutting
 from animegamer_core.data.films.cutting import ClipShape, Cut, Span
-from animegamer_core.data.films.film_index import add_scenes, film_name, read_scenes
+from animegamer_core.data.films.film_index import add_scenes, film_name, films_by_name, read_scenes
 from animegamer_core.data.films.survey import FilmPart
 from animegamer_core.data.films.writing import Line
 from animegamer_core.data.games import GamePlan, games_of
@@ -157,14 +157,26 @@ def test_a_bad_film_ends_no_build_damaged_clips_go_and_the_larger_copy_stays(fil
         packet = [packet for packet in container.demux(video=0) if packet.size][20]
     hit = slice(packet.pos + packet.size // 3, packet.pos + packet.size)
     data[hit] = bytes(byte ^ 0x5A for byte in data[hit])
-    (folder / "b-damaged.mp4").write_bytes(data)
+    (folder / "show.mkv").write_bytes(data)  # another film than show.mp4
     make_film(folder / "a-small.mp4", dataclasses.replace(PLANS["two"], size=(48, 72)))
-    shutil.copy(films[1], folder / "c-large.mp4")
+    shutil.copy(films[1], folder / "show.mp4")
     (folder / "d.mkv").write_text("no film")
     broken = cut_films(sorted(folder.iterdir()), tmp_path / "out", SETTINGS, 1)
-    assert "s are damaged" in broken["b-damaged"] and "cannot be opened" in broken["d"]
+    assert "s are damaged" in broken["show"] and "cannot be opened" in broken["d"]
     report = assemble_dataset(tmp_path / "out", SETTINGS)
-    assert report.dropped["damaged"] >= 1 and {turn.film for turn in report.dataset.turns} == {"b-damaged", "c-large"}
+    assert report.dropped["damaged"] >= 1 and {turn.film for turn in report.dataset.turns} == {"show", "show-mp4"}
+
+
+def test_films_of_one_name_get_longer_ones_and_keep_them(one, films, tmp_path):
+    others = [tmp_path / name for name in ("a/one.mp4", "b/one.mp4", "one.mkv", "One.mkv", "two.mkv")]
+    for path in others:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(path.name.encode())
+    names = ["a-one", "b-one", "one-mkv", "One-mkv-2", "two", "one"]
+    assert films_by_name([*others, films[0]], one) == dict(zip(names, [*others, films[0]], strict=True))
+    add_cut(one, one, "one", "show")
+    assert films_by_name([films[0]], one) == {"one": films[0]}, "an exact copy beside it changes no name"
+    assert films_by_name(others[:1], one) == {"one": others[0]}, "which is refused: the film in the folder was replaced"
 
 
 def test_credits_and_a_clip_between_them_go_unless_somebody_captioned_or_brought_them_back(again, films):
@@ -300,11 +312,11 @@ def test_clips_that_were_cut_with_other_settings_are_not_mixed(unbroken, films, 
 @example("COM\u00b9.json")
 @example("part-1-film")
 def test_film_names_are_safe_everywhere_and_stay_apart_when_cut_short(stem):
-    name = film_name(Path(f"/films/{stem}.mkv"))
+    name = film_name(stem)
     assert is_plain_name(name) and check_folder_name(name, "film") == name
     assert 0 < len(name) <= 65 and not set(name) & set('<>:"/\\|?*. ') and name == name.strip("-")
     assert not name.lower().startswith("part-") and name.lower() not in ("con", "nul", "com1", "lpt9")
-    assert film_name(Path(f"/films/{'x' * 100}{stem}1.mkv")) != film_name(Path(f"/films/{'x' * 100}{stem}2.mkv"))
+    assert film_name(f"{'x' * 100}{stem}1") != film_name(f"{'x' * 100}{stem}2")
 
 
 @given(st.integers(0, 60), st.sampled_from((0.0, 0.05, 0.1, 0.34)))

@@ -84,7 +84,7 @@ def labels_of(path: Path) -> list[tuple[float, float]]:
 
 def survey_of(film: Path, surveys: Path) -> Survey:
     """The film's scenes, found now or before."""
-    name = film_name(film)
+    name = film_name(film.stem)
     if name not in read_film_index(surveys):
         add_film(surveys, name, film, {}, survey_film(film, device=best_device()))
     return read_film_index(surveys)[name].survey

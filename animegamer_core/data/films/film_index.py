@@ -11,6 +11,7 @@ Only one program may cut a film at a time; several machines may cut different fi
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -49,24 +50,32 @@ class FilmEntry:
         return {"file": self.file, "bytes": self.bytes, **survey.facts, **read}
 
 
-def film_name(path: Path) -> str:
-    """The name of a film's folder and files: readable, safe on every system, the same for the same file name."""
-    name = re.sub(r"[^\w-]+", "-", path.stem).strip("-")
+def film_name(stem: str) -> str:
+    """The name of a film's folder and files: readable, safe on every system, the same for the same stem of its file."""
+    name = re.sub(r"[^\w-]+", "-", stem).strip("-")
     if len(name) > LONGEST_NAME:  # episodes may differ only in their last letters
-        name = f"{name[: LONGEST_NAME - 9]}-{zlib.crc32(path.stem.encode('utf-8', 'surrogateescape')):08x}"
+        name = f"{name[: LONGEST_NAME - 9]}-{zlib.crc32(stem.encode('utf-8', 'surrogateescape')):08x}"
     return name if is_plain_name(name) and not name.lower().startswith(UNFINISHED) else f"film-{name}".rstrip("-")
 
 
-def films_by_name(films: Sequence[Path]) -> dict[str, Path]:
-    """The films by name; ValueError if two names differ only in case, which some file systems ignore, or not at all."""
-    named: dict[str, Path] = {}
-    taken: dict[str, Path] = {}
+def films_by_name(films: Sequence[Path], out: Path) -> dict[str, Path]:
+    """The films by their names in a dataset folder. Films that are in it, by the name and size of their file, keep
+    theirs; of others that would share a name, the later get a longer one: with the suffix, the folder or a number."""
+    known, named, new = read_film_index(out), dict[str, Path](), list[Path]()
     for film in films:
-        name = film_name(film)
-        other = taken.setdefault(name.casefold(), film)
-        if other != film:
-            raise ValueError(f"{other} and {film} would both be called {name!r} in the dataset; rename one of them")
-        named[name] = film
+        facts = _plain(film.name), film.stat().st_size
+        same = (name for name, entry in known.items() if (entry.file, entry.bytes) == facts and name not in named)
+        if name := next(same, ""):
+            named[name] = film
+        else:
+            new.append(film)
+    for film in new:
+        others = {name for name, entry in known.items() if entry.file != _plain(film.name)} | named.keys()
+        taken = {name.casefold() for name in others}  # some file systems ignore case
+        is_twin = any(film.name == other.name for other in named.values())
+        longer = f"{film.parent.name}-{film.stem}" if is_twin else film.name
+        stems = itertools.chain([film.stem, longer], (f"{longer}-{number}" for number in itertools.count(2)))
+        named[next(name for name in map(film_name, stems) if name.casefold() not in taken)] = film
     return named
 
 
