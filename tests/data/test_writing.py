@@ -74,7 +74,9 @@ def test_rows_at_one_height_through_a_film_are_subtitles_and_many_texts_beside_t
         assert [len(found) for _, found in credits_and_subtitles(film, MOST_TEXT)] == [12, 12, 12, 0, 12, 0]
     lyrics = [[[row(0.3 + 0.1 * number, 0.1)]] * 4 for number in range(4)]
     assert credits_of(*lyrics, *[clear] * 4) == [True] * 4 + [False] * 4
-    assert not any(credits_of(*lyrics, *[clear] * 12)), "signs"
+    edges = [[[row(height, 0.1)]] * 4 for height in (0.1, 0.9)]  # those too, but centred ones are subtitles there
+    assert credits_of(*lyrics, *edges, [[row(0.9)]] * 4, *[clear] * 3) == [True] * 6 + [False] * 4
+    assert not any(credits_of(*lyrics, *edges, *[clear] * 12)), "signs"
 
 
 def test_a_missing_detector_says_what_to_install(monkeypatch):

@@ -91,13 +91,14 @@ def credits_and_subtitles(clips: Sequence[Pages], most_text: float) -> Iterator[
     """Of each clip of a film, whether it is credits or a title, and the lines of its subtitles.
 
     clips: the text of all clips of the film. In credits, text covers more than the fraction `most_text` of the picture
-    in most frames. Subtitles do not count. Nor do signs, unless so many clips show some that they are titles.
+    in most frames. Subtitles do not count. Nor do signs, unless so many clips show some that they are titles: then
+    those near the upper or lower edge count too, since subtitles are centred there.
     """
     heights = _subtitle_heights(clips)
-    counted = [[_without_subtitles(page, heights) for page in clip] for clip in clips]
-    signs = sum(_most(map(_is_sign, clip)) for clip in counted)
+    signs = sum(_most(_is_sign(_without_subtitles(page, heights)) for page in clip) for clip in clips)
     are_titles = signs >= max(LEAST_CLIPS, MOST_SIGNS * len(clips))
-    for clip, pages in zip(clips, counted, strict=True):
+    for clip in clips:
+        pages = (_without_subtitles(page, heights, are_titles) for page in clip)
         full = (_area(page) > most_text and (are_titles or not _is_sign(page)) for page in pages)
         yield _most(full), [line for page in clip for line in page if line.row in heights]
 
@@ -111,11 +112,13 @@ def _subtitle_heights(clips: Sequence[Pages]) -> set[int | None]:
     return {row for row, clips_there in count.items() if clips_there >= least}
 
 
-def _without_subtitles(lines: Sequence[Line], heights: Collection[int | None]) -> list[Line]:
-    """The lines at other heights, without one or two rows near the upper or lower edge."""
+def _without_subtitles(lines: Sequence[Line], heights: Collection[int | None], are_titles: bool = False) -> list[Line]:
+    """The lines at other heights, without one or two rows near the upper or lower edge; are_titles: if centred."""
     lines = [line for line in lines if line.row not in heights]
-    inner = [line for line in lines if EDGE <= line.middle <= 1 - EDGE]
-    return inner if len(_rows([line for line in lines if line not in inner])) <= SUBTITLE_ROWS else lines
+    outer = [line for line in lines if not EDGE <= line.middle <= 1 - EDGE]
+    if len(_rows(outer)) > SUBTITLE_ROWS or (are_titles and _is_sign(outer)):
+        return lines
+    return [line for line in lines if line not in outer]
 
 
 def _rows(lines: Sequence[Line]) -> list[list[Line]]:
