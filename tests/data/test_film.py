@@ -403,17 +403,17 @@ def damage(film: Path, start: int, stop: int) -> None:
 
 
 # (codec, kind, bytes, packet where they begin). After 64 KiB of damage, the reader of MPEG-TS gives up for once. The
-# decoders of the second line must be asked. AV1 may show its key frame again, VP9 takes any bytes as the end of a
-# packet, and the last film begins with what is lost.
+# decoders of the second line must be asked. AV1 may show its key frame again; the last film begins with what is lost.
 CODECS = [*(("libx264", kind, 4000, 62) for kind in ("mkv", "mp4", "ts")), ("libx264", "ts", 99000, 62)]
-CODECS += [("mjpeg", "avi", 0, 62), ("wmv2", "wmv", 0, 62), ("msmpeg4", "avi", 0, 62)]
-CODECS += [("libsvtav1", "mkv", 4000, 37), ("libvpx-vp9", "webm", 4000, 61), ("libx264", "ts", 4000, 0)]
+CODECS += [("mjpeg", "avi", 0, 62), ("wmv2", "wmv", 0, 62), ("msmpeg4", "avi", 0, 62), ("libx265", "mkv", 100, 62)]
+CODECS += [("libsvtav1", "mkv", 4000, 37), ("libvpx-vp9", "webm", 100, 62), ("libx264", "ts", 4000, 0)]
 
 
 @pytest.mark.parametrize(("codec", "kind", "length", "at"), CODECS)
 def test_damage_costs_the_frames_up_to_the_next_key_frame_and_is_told_in_seconds(codec, kind, length, at, tmp_path):
     tags = {"pix_fmt": "yuvj420p"} if codec == "mjpeg" else {"gop_size": 12 if at > 60 else 36}
-    film = write_film(tmp_path / f"film.{kind}", noise(120), codec=codec, tags=tags)
+    hashes = {"x265-params": "hash=1:log-level=none"}
+    film = write_film(tmp_path / f"film.{kind}", noise(120), codec=codec, tags=tags, codec_options=hashes)
     whole = [frame.rgb.astype(int) for frame in read_frames(film)]
     with av.open(str(film)) as container:
         packet = [packet for packet in container.demux(video=0) if packet.size][at]
@@ -430,6 +430,19 @@ def test_damage_costs_the_frames_up_to_the_next_key_frame_and_is_told_in_seconds
     assert next(frames_at(iter(frames), [lost])) is None
     with pytest.raises(FilmError, match=r"is damaged from \d\.\d to \d\.\d s"):
         list(frames_at(read_frames(film, lost, gap.seconds), [lost]))
+
+
+def test_the_alpha_of_a_webm_which_lies_between_its_packets_is_no_damage(tmp_path):
+    pictures = np.dstack([np.kron(noise(1)[0, :, :, :1], np.ones((4, 4, 1), np.uint8))] * 4)
+    film = tmp_path / "film.webm"
+    with av.open(str(film), "w") as container:
+        stream = container.add_stream("libvpx-vp9", rate=FPS, options={"auto-alt-ref": "0"})
+        stream.height, stream.width, stream.pix_fmt = *pictures.shape[:2], "yuva420p"
+        for number in range(12):
+            frame = av.VideoFrame.from_ndarray(np.roll(pictures, number, axis=1), format="rgba")
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode())
+    assert len(list(read_frames(film))) == 12
 
 
 def test_b_frames_are_left_out_with_the_damaged_frame_after_them(tmp_path):

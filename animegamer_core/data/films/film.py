@@ -42,7 +42,10 @@ _DOUBTED_FPS = 240.0  # a stated rate from here on is often the container's cloc
 _MOST_FPS = 1000.0
 # Checks for damage that a decoder makes only on request, by codec (`err_detect`). With other codecs they would also
 # refuse sound films that are unusual.
-_CHECKS = {"mjpeg": "explode"} | dict.fromkeys(("wmv1", "wmv2", "msmpeg4v2", "msmpeg4"), "bitstream+buffer")
+_CHECKS = {"mjpeg": "explode", "hevc": "crccheck+explode"} | dict.fromkeys(
+    ("wmv1", "wmv2", "msmpeg4v2", "msmpeg4"), "bitstream+buffer"
+)
+_SECOND = "libvpx-vp9"  # notices damage in VP9, of which FFmpeg's own decoder takes any bytes; it has no 10 bits
 # Bytes that may lie between two packets that follow each other, by format; AVI's may be aligned to sectors.
 _BETWEEN = {"matroska": 512, "avi": 4096}
 _SILENT = ("mpegts", "mpeg", "asf", "ogg")  # formats that say nothing of lost packets
@@ -78,12 +81,16 @@ class FilmFile:
     """An open file: its video track, the shape of its first frame, its clock, and what of it is damaged."""
 
     def __init__(self, path: Path, container: InputContainer, threads: int) -> None:
+        import av
+
         self.path, self.container, self.broken, self.whole = path, container, "", True
         self.stream = _video_track(path, container)
         self.stream.thread_type = "AUTO"
         self.stream.codec_context.thread_count = threads
         if checks := _CHECKS.get(self.stream.codec_context.name):
             self.stream.codec_context.options = {"err_detect": checks}
+        is_vp9 = self.stream.codec_context.name == "vp9" and self.stream.format.components[0].bits == 8
+        self._second = av.CodecContext.create(_SECOND, "r") if is_vp9 and _SECOND in av.codecs_available else None
         self.seconds = _length(container, self.stream)
         self._reached = self._track_end = -math.inf  # seconds by the file's clock, of all tracks and of this one
         self._track_start = math.inf
@@ -179,6 +186,8 @@ class FilmFile:
             try:
                 # An empty packet with a time repeats the frame before, in Theora.
                 frames = packet.decode() if packet.size or packet.dts is None else []
+                if self._second is not None and packet.size:
+                    self._second.decode(packet)
             except av.error.FFmpegError as error:  # if the film ends here, this is the reason
                 failed, self._failure = True, error.strerror
             if failed or skipped:
@@ -211,9 +220,8 @@ class FilmFile:
         skipped, read_to = False, math.inf  # the byte after the last packet
         quiet = _QUIET / self.stream.time_base if self.container.format.name in _SILENT else math.inf
         last = math.inf
-        between = next(
-            (most for kind, most in _BETWEEN.items() if self.container.format.name.startswith(kind)), math.inf
-        )
+        kind = "" if "alpha_mode" in self.stream.metadata else self.container.format.name  # alpha lies between
+        between = next((most for name, most in _BETWEEN.items() if kind.startswith(name)), math.inf)
         for _ in range(2 + self.path.stat().st_size // _UNREAD):
             try:
                 for packet in self.container.demux():
