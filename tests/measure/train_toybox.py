@@ -1,14 +1,13 @@
-"""Trains the Toybox's VAE and decoder on while its games are drawn.
+"""Trains the Toybox's decoder on while its games are drawn.
 
-    python tests/measure/train_toybox.py out/run --cards 2 --until 420 1100 1480
+    python tests/measure/train_toybox.py out/run --cards 2 --until 1100 1480
 
 The recipe (`animegamer_core.toybox.build`) draws its games first and trains on films of them. Here processes draw
-games, the first card predicts their states as they come, and all cards train on what there is: first the VAE, so that
-noise in its latents does not show (docs/evaluation.md says why), then the decoder on the new latents, and then the
-decoder in the steps of play, which read what it drew itself in those before. The start is the shipped world, whose
-other models stay. The new world, in WORK/world, is calibrated in the end.
-`--until`: seconds since the start at which each training ends; with 0, the VAE stays as it is. Every part logs into
-WORK/log; the weights are saved in WORK every two minutes. Not collected by pytest.
+games, the first card encodes clips and predicts their states as they come, and all cards train on what there is: as in
+stage `adapt`, and then as in stage `played`. The start is the shipped world, whose other models stay. The new world, in
+WORK/world, is calibrated in the end.
+`--until`: seconds since the start at which each training ends. Every part logs into WORK/log; the weights are saved in
+WORK every two minutes. Not collected by pytest.
 """
 
 # ruff: noqa: T201
@@ -37,9 +36,8 @@ import msgspec  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from einops import rearrange  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
-from torch import Tensor, nn  # noqa: E402
+from torch import Tensor  # noqa: E402
 
 from animegamer_core.data.dataset import DatasetFolder  # noqa: E402
 from animegamer_core.data.motion import motion_value  # noqa: E402
@@ -55,18 +53,16 @@ from animegamer_core.toybox.games import sample_game  # noqa: E402
 from animegamer_core.train import trainer as trainer_module  # noqa: E402
 from animegamer_core.train.distributed import close_at_exit, processes  # noqa: E402
 from animegamer_core.train.engine_learner import add_predictions  # noqa: E402
-from animegamer_core.train.learners import Batch, DiffusionLearner, Learner, VaeLearner  # noqa: E402
+from animegamer_core.train.learners import Batch, DiffusionLearner  # noqa: E402
 from animegamer_core.train.parts import WorldParts  # noqa: E402
-from animegamer_core.train.run import measured_scale  # noqa: E402
 from animegamer_core.train.sampling import MicroBatch, SampleNoise  # noqa: E402
 from animegamer_core.train.stages import StageConfig, stage_config  # noqa: E402
 from animegamer_core.train.trainer import Trainer  # noqa: E402
 from animegamer_core.train.training_data import (  # noqa: E402
     TrainingData,
     add_encoder_features,
+    add_latents,
     add_states,
-    autocast,
-    pictures,
 )
 from animegamer_core.weights import open_world  # noqa: E402
 
@@ -86,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", type=Path)
     parser.add_argument("--cards", type=int, default=1, help="processes that train, each on a GPU if there is one")
-    parser.add_argument("--until", nargs=3, type=float, default=(420, 1100, 1480))
+    parser.add_argument("--until", nargs=2, type=float, default=(1100, 1480))
     parser.add_argument("--batch", type=int, default=256, help="clips a step")
     parser.add_argument("--drawing", type=int, default=max(1, (os.cpu_count() or 1) - 6), help="processes that draw")
     parser.add_argument("--quick", action="store_true", help="a few games and steps, to test the program")
@@ -166,9 +162,10 @@ def _drawn(task: tuple[Run, int]) -> None:
 
 @torch.no_grad()
 def encode(run: Run) -> None:
-    """Predict states of clips as they come; write these, the true ones and the clips in files of SHARD games each."""
+    """Encode clips and predict their states as they come, and write both with the true ones, SHARD games in a file."""
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     engine, encoder = run.world.load_engine(device, torch.float32), run.world.load_encoder(device, torch.float32)
+    decoder = run.world.load_decoder(device, torch.float32)
     waiting, folder = list(range(run.games.first, run.games.first + run.games.games)), run.work / "clips"
     for number in itertools.count():
         ready: list[int] = []
@@ -184,8 +181,9 @@ def encode(run: Run) -> None:
         games = tuple(GameRecord(str(at), tuple(range(at, end))) for at, end in itertools.pairwise(ends))
         clips = torch.from_numpy(np.concatenate([file["shots"] for file in files]))
         data = TrainingData(DatasetFolder(run.work, turns, games), {"frames": clips})
-        data = add_predictions(add_states(add_encoder_features(data, encoder), encoder), engine, window=4)
-        found = {name: data.store[name].cpu() for name in ("frames", "states", "predicted")}
+        data = add_states(add_encoder_features(add_latents(data, decoder), encoder), encoder)
+        data = add_predictions(data, engine, window=4)
+        found = {name: data.store[name].cpu() for name in ("latents", "states", "predicted")}
         found["motion"] = torch.tensor([turn.motion_value for turn in turns])
         path = run.work / "features" / f"{number:05d}.pt"
         torch.save(found, path.with_suffix(".part"))
@@ -202,15 +200,10 @@ class Clips:
     def __init__(self, run: Run, device: torch.device) -> None:
         self.folder, self.files, self.count = run.work / "features", 0, 0
         spec, most = run.world.spec, 11 * run.games.games
-        state, size = (spec.state.tokens, spec.state.width), spec.decoder
-        rows = {"states": state, "predicted": state, "frames": (size.frames, size.height, size.width, 3)}
-        kinds = {"frames": torch.uint8}
-        self.store = {
-            name: torch.zeros(most, *row, dtype=kinds.get(name, torch.half), device=device)
-            for name, row in rows.items()
-        }
+        state = (spec.state.tokens, spec.state.width)
+        rows = {"latents": (2, *spec.decoder.latent_shape), "states": state, "predicted": state}
+        self.store = {name: torch.zeros(most, *row, dtype=torch.half, device=device) for name, row in rows.items()}
         self.motion = torch.zeros(most)
-        self.decoder: ShotDecoder | None = None  # whose VAE encodes new clips, once it is trained
 
     def load(self) -> None:
         """Read the files that are new to all cards."""
@@ -219,8 +212,6 @@ class Clips:
         for number in range(self.files, int(least(end))):
             shard = torch.load(self.folder / f"{number:05d}.pt", weights_only=True)
             rows = slice(self.count, self.count + len(shard["motion"]))
-            if self.decoder:
-                shard["latents"] = self._latents(shard["frames"].to(self.decoder.vae.device))
             for name, own in self.store.items():
                 own[rows] = shard[name].to(own.device)
             self.motion[rows] = shard["motion"]
@@ -234,27 +225,6 @@ class Clips:
     def clips(self, held_out: bool = False) -> tuple[int, ...]:
         """All, but none that are held out."""
         return () if held_out else tuple(range(self.count))
-
-    def encode(self, decoder: ShotDecoder) -> None:
-        """Replace the clips by their latents, of which each card encodes its part; and so with those to come."""
-        self.decoder, frames, device = decoder, self.store.pop("frames"), decoder.vae.device
-        latents = torch.zeros(len(frames), 2, *decoder.spec.decoder.latent_shape, dtype=torch.half, device=device)
-        for rows in torch.arange(self.count)[processes().process_index :: processes().num_processes].split(64):
-            latents[rows] = self._latents(frames[rows])
-        if processes().num_processes > 1:
-            dist.all_reduce(latents)
-        self.store["latents"] = latents
-
-    @torch.no_grad()
-    def _latents(self, frames: Tensor) -> Tensor:
-        """(clips, 2, ...): the latents' mean and deviation, in the transformer's scale and order of axes."""
-        assert self.decoder is not None
-        vae, found = self.decoder.vae, []
-        for part in frames.split(32):
-            with autocast(vae.device):
-                posterior = vae.encode(rearrange(pictures(part), "b f c h w -> b c f h w")).latent_dist
-            found.append(torch.stack([posterior.mean.float(), posterior.std.float()], dim=1))
-        return rearrange(torch.cat(found) * vae.config.scaling_factor, "b p c t h w -> b p t c h w").half()
 
 
 def least(value: float) -> float:
@@ -281,29 +251,18 @@ class NoiseLearner(DiffusionLearner):
 
 
 def train(run: Run) -> None:
-    """Train the VAE and then the decoder on all cards, and calibrate the new world."""
+    """Train the decoder on all cards, and calibrate the new world."""
     parts, device = WorldParts.load(run.world, ("encoder", "engine", "decoder")), processes().device
-    clips, decoder = Clips(run, device), parts.decoder
+    clips, decoder = Clips(run, device), parts.decoder.to(device)
     while clips.count < (20 if run.quick else LEAST):
         time.sleep(0.5)
         clips.load()
-    decoder.to(device)
-    if run.ends[0]:
-        change = {"trainable": (r"^decoder\.vae\.",), "batch": 64}
-        config = replace(stage_config("vae"), **(FULL.changes["vae"] | change | (MINIATURE if run.quick else {})))
-        learn(run, "vae", config, VaeLearner(config, decoder), clips, run.ends[0], decoder.vae)
-        decoder.vae.eval().requires_grad_(False)
-        parts = parts.with_scaling_factor(measured_scale(parts, clips))
-        run.say("scaling factor", decoder.vae.config.scaling_factor)
-    clips.load()
-    clips.encode(decoder)
-    run.say("encoded", clips.count, "clips")
     change = {"batch": run.batch, "lr": 5e-4, "ema": 0.999, "compile": True} | (MINIATURE if run.quick else {})
     config = replace(stage_config("adapt"), **(FULL.changes["adapt"] | change))
-    learn(run, "adapt", config, NoiseLearner(config, decoder, None), clips, run.ends[1], decoder.transformer)
+    learn(run, "adapt", config, decoder, clips, run.ends[0])
     config = replace(config, lr=config.lr / 2, own_steps=1.0, compile=False)  # it is compiled already
     before = [value.clone() for value in decoder.transformer.parameters()]
-    learn(run, "played", config, NoiseLearner(config, decoder, None), clips, run.ends[2], decoder.transformer)
+    learn(run, "played", config, decoder, clips, run.ends[1])
     for start, end in zip(before, decoder.transformer.parameters(), strict=True):
         end.data = torch.lerp(start, end.data, FULL.mixed)
     if processes().is_main_process:
@@ -312,11 +271,10 @@ def train(run: Run) -> None:
     close_at_exit()
 
 
-def learn(
-    run: Run, stage: str, config: StageConfig, learner: Learner, clips: Clips, until: float, own: nn.Module
-) -> None:
-    """Train a stage up to a time; `own`, whose weights it trains, then has their average."""
-    trainer = Trainer("vae" if stage == "vae" else "adapt", config, learner, clips, processes().device)
+def learn(run: Run, stage: str, config: StageConfig, decoder: ShotDecoder, clips: Clips, until: float) -> None:
+    """Train the decoder's transformer up to a time; it then has the average of its weights."""
+    learner, own = NoiseLearner(config, decoder, None), decoder.transformer
+    trainer = Trainer("adapt", config, learner, clips, processes().device)
     main, began, losses = processes().is_main_process, run.now, list[dict[str, Tensor]]()
     clock = saved = began
 
@@ -357,7 +315,7 @@ def learn(
 
 
 def finish(run: Run, parts: WorldParts) -> None:
-    """The new world: the shipped one with the new decoder and VAE, calibrated, in 8 bits."""
+    """The new world: the shipped one with the new decoder, calibrated, in 8 bits."""
     shutil.copytree(run.world.folder, run.work / "world", dirs_exist_ok=True)
     world = WorldParts(parts.spec, decoder=parts.decoder).save(open_world(run.work / "world"), torch.float16)
     scenes = [sample_game(number).scenes[0] for number in range(1 if run.quick else FULL.calibrated_on)]
