@@ -73,6 +73,14 @@ def test_a_folder_of_another_recipe_is_refused(tmp_path):
         with pytest.raises(ValueError, match="in another --work folder"):
             build(replace(work, recipe=recipe), stages, Deadline())
     assert build(work, ["data", "vae"], Deadline())
+    fifth = FULL.part(0.2)
+    assert (fifth.engine_games.games, fifth.changes["vae"]["steps"], fifth.changes["warmup"]["steps"]) == (
+        4000,
+        1200,
+        12,
+    )
+    with pytest.raises(ValueError, match="part is 2.0"):
+        main(["--work", str(tmp_path), "--part", "2"])
 
 
 def test_the_shipped_world_states_what_its_models_read_and_its_calibration():

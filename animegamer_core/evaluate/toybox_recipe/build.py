@@ -9,9 +9,9 @@
     calibrate  measure how much the decoder's shots move, set the world's motion table accordingly, and write all
                weights in 8 bits
 
-The same command again skips finished stages and continues an unfinished one; `--minutes` limits the time. `--quick`
-runs everything in miniature, to test the pipeline. `accelerate launch --num_processes 2 -m
-animegamer_core.toybox.build` trains each stage on two GPUs.
+The same command again skips finished stages and continues an unfinished one; `--minutes` limits the time, and
+`--part 0.2` takes a fifth of all training steps. `--quick` runs everything in miniature, to test the pipeline.
+`accelerate launch --num_processes 2 -m animegamer_core.toybox.build` trains each stage on two GPUs.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--stages", default=",".join(STAGES), help="comma-separated, in order (default: all)")
     parser.add_argument("--minutes", type=float, help="stop after this many minutes; the same command continues")
     parser.add_argument("--quick", action="store_true", help="miniature run that tests the pipeline and learns nothing")
+    parser.add_argument("--part", type=float, default=1.0, help="take this part of all training steps, such as 0.2")
     args = parser.parse_args(argv)
     stages = args.stages.split(",")
     if unknown := [stage for stage in stages if stage not in STAGES]:
@@ -49,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stderr.write(f"[{time.monotonic() - started:6.1f} s] {line}\n")
 
     make_folder(args.work)
-    work = BuildDir(args.work, QUICK if args.quick else FULL, str(processes().device), say)
+    work = BuildDir(args.work, (QUICK if args.quick else FULL).part(args.part), str(processes().device), say)
     done = build(work, stages, Deadline(args.minutes))
     close_at_exit()
     return 0 if done else UNFINISHED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...spec import SPECS, ModelSpec
@@ -32,6 +32,14 @@ class Recipe:
     changes: Mapping[str, Mapping[str, Any]]
     mixed: float = 0.5
     spec: ModelSpec = SPECS["toybox"]
+
+    def part(self, part: float) -> Recipe:
+        """The recipe with this part of its steps and of the engine's games, above 0 and up to 1; else ValueError."""
+        if not 0 < part <= 1:
+            raise ValueError(f"part is {part}; expected above 0, and 1 at most")
+        changes = {stage: {**own, "steps": max(1, round(part * own["steps"]))} for stage, own in self.changes.items()}
+        games = replace(self.engine_games, games=max(1, round(part * self.engine_games.games)))
+        return replace(self, engine_games=games, changes=changes)
 
 
 _MUON: dict[str, Any] = {"muon": 2.0, "ema": 0.998, "lr_warmup": 60}
