@@ -36,7 +36,8 @@ def test_velocity_loss_is_the_released_weighted_loss_on_clean_latents(predicts_c
     weighted = ((predicted - clean) ** 2 / (1 - share**2).clamp(min=least)).mean()
     spec = replace(SPECS["tiny"], decoder=replace(SPECS["tiny"].decoder, predicts_clean=predicts_clean))
     decoder = SimpleNamespace(spec=spec, velocity=lambda *given: velocity.float())
-    given = {"clean": clean.float(), "noise": noise.float(), "timesteps": timesteps, "states": None, "motion": None}
+    given = {"clean": clean.float(), "noise": noise.float(), "timesteps": timesteps}
+    given |= {"drawn": 0, "states": None, "motion": None}
     ours = DiffusionLearner(stage_config("adapt"), decoder, None)(given)["loss"]
     assert weighted.item() == pytest.approx(ours.item(), rel=1e-4)
     spot = torch.zeros(3, 5, 4, 4, 6)
