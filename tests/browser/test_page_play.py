@@ -201,6 +201,7 @@ def test_fields_write_the_instruction_with_the_worlds_own_words(game):
 
 def test_what_is_typed_is_checked_before_the_wait(game):
     page, notes = game.page, game.page.locator(".ag-check-notes:visible")
+    game.begin("typed", "toybox")
     page.fill(".ag-text", "Mikko kisses Taro in the forest")
     notes.wait_for()
     assert page.locator(".ag-marks u").all_inner_texts() == ["Mikko"]
