@@ -115,6 +115,7 @@ def test_what_is_not_shown_is_said():
         ("It takes Luna an hour to climb the ladder", "Luna; steadily climb a ladder", "hour"),
         ("Luna rides a bycicle", "Luna; steadily ride a bicycle", "bycicle"),
         ("Miko mends the bycicle", "Miko; steadily dance", GOES_ON),
+        ("hana jumps in the kicthen", "Hana; steadily jump", "Shown instead: 'kitchen' for 'kicthen'."),
         ("Miko hugs him", "Miko, Taro; gently hug a friend", "Nobody who was on can be 'him': Taro is meant."),
     ],
 )
