@@ -181,8 +181,7 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
 
 def _with_misspelt(scanned: Iterator[_Find], words: Words) -> list[_Find]:
     """What a text says, where it misspells a place or the noun of an act: "rides a bycicle" is the act with this verb
-    and noun, as "rides" alone might mean another; and a verb that is no word of the world, as in "mends the bycicle", is
-    strange.
+    and noun, as "rides" alone might mean another; and a verb that is no word of the world ("mends") is strange then.
     """
     finds, acts = list(scanned), {word: "" for word in (*words.things, *_FUNCTION_WORDS)}  # near to no act's noun
     for act in words.acts:
