@@ -180,18 +180,13 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
 
 
 def _with_misspelt(scanned: Iterator[_Find], words: Words) -> list[_Find]:
-    """What a text says, where it misspells a place or the noun of an act: "rides a bycicle" is the act with this verb
-    and noun, as "rides" alone might mean another; and a verb that is no word of the world ("mends") is strange then.
+    """What a text says, where it misspells the noun of an act: "rides a bycicle" is the act with this verb and noun, as
+    "rides" alone might mean another; and a verb that is no word of the world, as in "mends the bycicle", is strange.
     """
     finds, acts = list(scanned), {word: "" for word in (*words.things, *_FUNCTION_WORDS)}  # near to no act's noun
     for act in words.acts:
         acts |= {noun: "" if act.company else act.phrase for noun in act.phrase.split()[1:] if noun not in acts}
     for wrong in [find for find in finds if find.kind == STRANGE]:
-        where = words.places if wrong.by not in ("", "with", *_ABSENT) else ()
-        place = get_close_matches(wrong.typed.lower(), where, 1, cutoff=0.75)
-        if place and place[0][0] == wrong.typed[0].lower():
-            finds[finds.index(wrong)] = replace(wrong, kind="places", meant=place[0])
-            continue
         near = get_close_matches(wrong.typed.lower(), acts, 1, cutoff=0.7)
         phrase = acts[near[0]] if near and near[0][0] == wrong.typed[0].lower() else ""
         for at, find in enumerate(finds):
@@ -336,6 +331,9 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
         token, after = plain[index : index + 2]
         likely = _IN_PHRASE.get(preposition, _IN_PHRASE["in"]) if in_phrase else (*_VERBS, *_ELSEWHERE)
         kind, meant, count, exact = _longest(plain[index:], words, (*_FIRST, *likely, "over", "light"))
+        if not kind and in_phrase and preposition not in ("", "with"):  # perhaps a misspelt place
+            meant = next((near for near in get_close_matches(token, words.places, 1, 0.75) if near[0] == token[0]), "")
+            kind = "places" if meant else ""
         typed = " ".join(tokens[index : index + count])
         is_object = token == "her" and (not after.isalpha() or after in _FUNCTION_WORDS | _NEW_CLAUSE)
         is_friend = token == "friend" and index > 0 and plain[index - 1] in ENGLISH["referring"]
@@ -376,7 +374,7 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
         elif token == ",":
             denied = False
         elif not token.isdecimal():
-            yield _Find(STRANGE, "", typed, by=preposition if in_phrase else "", clause=clause, turn=turn)
+            yield _Find(STRANGE, "", typed, clause=clause, turn=turn)
         index += count
 
 

@@ -58,6 +58,7 @@ def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
     assert they.instruction.startswith("Character: Nori; Motion: steadily dance;") and they.unknown == ()
     assert they.sentences == ("Only one can dance here: Nori. Next turn: Beni?",)
     assert read("Everybody dances", COUPLE) == replace(they, typed="Everybody dances")
+    assert "kitchen" not in read("Miko runs, but not in the kicthen").instruction
     elsewhere = read("Yuzu is not in the street but on the beach")
     assert elsewhere.instruction.endswith(" beach.") and elsewhere.sentences == (GOES_ON,)
     assert read("they race", COUPLE).instruction.startswith("Character: Nori, Beni; Motion: steadily race a friend;")
