@@ -188,8 +188,7 @@ def solve(
         if step == last:
             latents = clean
         elif solver == "ddim":
-            kept = ((1 - following**2) / (1 - now**2)).sqrt()
-            latents = float(kept) * latents + float(following - kept * now) * clean
+            latents = ddim_step(latents, clean, now, following)
         else:
             gap = _log_snr(following) - _log_snr(now)
             target = clean
@@ -202,6 +201,15 @@ def solve(
         if on_step is not None:
             on_step(step + 1 - schedule.first, len(schedule) - schedule.first, clean)
     return latents
+
+
+def ddim_step(latents: Tensor, clean: Tensor, now: Tensor, following: Tensor) -> Tensor:
+    """The latents of the step after: the clean prediction with the noise that is in them now (Song et al. 2021).
+
+    now, following: sqrt_alpha of this step and the next, each one value or shaped to multiply the latents.
+    """
+    kept = ((1 - following**2) / (1 - now**2)).sqrt()
+    return kept.to(latents) * latents + (following - kept * now).to(latents) * clean
 
 
 def _clean(velocity: Tensor, latents: Tensor, sqrt_alpha: float, scale: float, skip_uncond: bool) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ..model.decoder import UNCONDITIONAL_MOTION, ShotDecoder
 from ..model.encoder import ShotEncoder, clip_pixels
-from ..model.sampler import Schedule, scale_at, sqrt_alpha_cumprod
+from ..model.sampler import Schedule, ddim_step, scale_at, sqrt_alpha_cumprod
 from ..spec import UNSTATED, Sampling
 from ..weights.lora import left_out, recomputed
 from .distributed import all_gather
@@ -328,8 +328,7 @@ class DiffusionLearner(Learner):
         for timestep, (now, following) in zip(timesteps, pairwise(sqrt_alphas), strict=False):
             # Detached, as a compiled transformer would be compiled once more for no_grad.
             velocity = self.decoder.velocity(latents, timestep, states_BND, batch["motion"]).detach().float()
-            found = clean_of(velocity, latents, now)
-            latents = noised(found, noise_of(latents, found, now), following)
+            latents = ddim_step(latents, clean_of(velocity, latents, now), now, following)
         return {**batch, "noise": noise_of(latents, clean, sqrt_alphas[-1]), "timesteps": timesteps[-1]}
 
     def _error(self, found: Tensor, wanted: Tensor, sqrt_alpha: Tensor) -> Tensor:
