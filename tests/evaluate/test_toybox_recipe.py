@@ -74,11 +74,8 @@ def test_a_folder_of_another_recipe_is_refused(tmp_path):
             build(replace(work, recipe=recipe), stages, Deadline())
     assert build(work, ["data", "vae"], Deadline())
     fifth = FULL.part(0.2)
-    assert (fifth.engine_games.games, fifth.changes["vae"]["steps"], fifth.changes["warmup"]["steps"]) == (
-        4000,
-        1200,
-        12,
-    )
+    assert (fifth.dataset_games.games, fifth.engine_games.games, fifth.probes.clips) == (380, 4000, 2400)
+    assert (fifth.changes["vae"]["steps"], fifth.changes["warmup"]["steps"]) == (1200, 12)
     with pytest.raises(ValueError, match="part is 2.0"):
         main(["--work", str(tmp_path), "--part", "2"])
 

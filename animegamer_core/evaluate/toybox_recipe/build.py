@@ -10,7 +10,7 @@
                weights in 8 bits
 
 The same command again skips finished stages and continues an unfinished one; `--minutes` limits the time, and
-`--part 0.2` takes a fifth of all training steps. `--quick` runs everything in miniature, to test the pipeline.
+`--part 0.2` takes a fifth of all games, clips and steps. `--quick` runs everything in miniature, to test the pipeline.
 `accelerate launch --num_processes 2 -m animegamer_core.toybox.build` trains each stage on two GPUs.
 """
 
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--stages", default=",".join(STAGES), help="comma-separated, in order (default: all)")
     parser.add_argument("--minutes", type=float, help="stop after this many minutes; the same command continues")
     parser.add_argument("--quick", action="store_true", help="miniature run that tests the pipeline and learns nothing")
-    parser.add_argument("--part", type=float, default=1.0, help="take this part of all training steps, such as 0.2")
+    parser.add_argument("--part", type=float, default=1.0, help="take this part of all games, clips and steps, such as 0.2")
     args = parser.parse_args(argv)
     stages = args.stages.split(",")
     if unknown := [stage for stage in stages if stage not in STAGES]:

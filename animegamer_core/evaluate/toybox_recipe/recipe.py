@@ -34,12 +34,26 @@ class Recipe:
     spec: ModelSpec = SPECS["toybox"]
 
     def part(self, part: float) -> Recipe:
-        """The recipe with this part of its steps and of the engine's games, above 0 and up to 1; else ValueError."""
+        """The recipe with this part of its games, clips and steps, above 0 and up to 1; else ValueError."""
         if not 0 < part <= 1:
             raise ValueError(f"part is {part}; expected above 0, and 1 at most")
-        changes = {stage: {**own, "steps": max(1, round(part * own["steps"]))} for stage, own in self.changes.items()}
-        games = replace(self.engine_games, games=max(1, round(part * self.engine_games.games)))
-        return replace(self, engine_games=games, changes=changes)
+
+        def count(number: int) -> int:
+            return max(1, round(part * number))
+
+        probes = replace(
+            self.probes,
+            clips=count(self.probes.clips),
+            steps=count(self.probes.steps),
+            control_steps=count(self.probes.control_steps),
+        )
+        return replace(
+            self,
+            dataset_games=replace(self.dataset_games, games=count(self.dataset_games.games)),
+            engine_games=replace(self.engine_games, games=count(self.engine_games.games)),
+            probes=probes,
+            changes={stage: {**own, "steps": count(own["steps"])} for stage, own in self.changes.items()},
+        )
 
 
 _MUON: dict[str, Any] = {"muon": 2.0, "ema": 0.998, "lr_warmup": 60}
