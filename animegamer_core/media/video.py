@@ -178,7 +178,9 @@ def open_media(path: Path, formats: str) -> InputContainer:
     if path.is_fifo():  # it would wait for ever
         raise FileNotFoundError(errno.EINVAL, "a pipe is no film or sound", str(path))
     options = {"protocol_whitelist": "file", "format_whitelist": formats}
-    return av.open(f"file:{path}", container_options=options, metadata_errors="ignore")
+    # text fields that are no UTF-8 are no reason to refuse a film; PyAV 19 reads them, and has no option for it
+    lenient = {"metadata_errors": "ignore"} if int(av.__version__.split(".")[0]) < 19 else {}
+    return av.open(f"file:{path}", container_options=options, **lenient)
 
 
 @contextmanager

@@ -75,7 +75,7 @@ def test_a_folder_of_another_recipe_is_refused(tmp_path):
     assert build(work, ["data", "vae"], Deadline())
     fifth = FULL.part(0.2)
     assert (fifth.dataset_games.games, fifth.engine_games.games, fifth.probes.clips) == (380, 4000, 2400)
-    assert (fifth.changes["vae"]["steps"], fifth.changes["warmup"]["steps"]) == (1200, 12)
+    assert (fifth.changes["vae"]["steps"], fifth.changes["warmup"]["lr_warmup"]) == (1200, 12)
     with pytest.raises(ValueError, match="part is 2.0"):
         main(["--work", str(tmp_path), "--part", "2"])
 

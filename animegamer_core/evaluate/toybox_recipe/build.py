@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--stages", default=",".join(STAGES), help="comma-separated, in order (default: all)")
     parser.add_argument("--minutes", type=float, help="stop after this many minutes; the same command continues")
     parser.add_argument("--quick", action="store_true", help="miniature run that tests the pipeline and learns nothing")
-    parser.add_argument("--part", type=float, default=1.0, help="take this part of all games, clips and steps, such as 0.2")
+    parser.add_argument("--part", type=float, default=1.0, help="take this part of games, clips and steps, such as 0.2")
     args = parser.parse_args(argv)
     stages = args.stages.split(",")
     if unknown := [stage for stage in stages if stage not in STAGES]:

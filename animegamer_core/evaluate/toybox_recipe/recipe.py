@@ -52,7 +52,10 @@ class Recipe:
             dataset_games=replace(self.dataset_games, games=count(self.dataset_games.games)),
             engine_games=replace(self.engine_games, games=count(self.engine_games.games)),
             probes=probes,
-            changes={stage: {**own, "steps": count(own["steps"])} for stage, own in self.changes.items()},
+            changes={
+                stage: {**own, "steps": count(own["steps"]), "lr_warmup": count(own["lr_warmup"])}
+                for stage, own in self.changes.items()
+            },
         )
 
 
@@ -86,7 +89,7 @@ FULL = Recipe(
     calibrated_on=16,
     changes={
         "vae": {**_VAE, "trainable": (r"^decoder\.vae\.(encoder|decoder)\.",), "steps": 6000, "batch": 32, "lr": 4e-4},
-        "towers": {"steps": 485},
+        "towers": {"steps": 485, "lr_warmup": 100},
         "warmup": {**_DECODER, "steps": 60},
         "joint": {**_DECODER, "steps": 1264},
         "predict": {**_MUON, "ema": 0.999, "steps": 2200, "batch": 512, "lr": 1.5e-3},
