@@ -26,6 +26,7 @@ _LABELS = {"Character": "who", "Motion": "motion", "Background": "place"}
 _SOME_PARTS = re.compile("".join(rf"(?:{label}: (?P<{name}>[^;]+?)(?:; |\.?$))?" for label, name in _LABELS.items()))
 _QUOTED = re.compile('["\u201c](.+)["\u201d]')
 _TOKEN = re.compile(WORD + "|[.!?;:,]")
+_BEFORE = re.compile("(before [^,]+), (.+)", re.IGNORECASE)  # "before dancing, Miko drinks tea": tea comes first
 _SHORT = re.compile("['\u2019](s|re|m|ll|d|ve)$")  # "he's", "Nori's"
 _DETERMINERS = ENGLISH["introducing"] | ENGLISH["referring"] | {"one"}
 _PREPOSITIONS = ENGLISH["prepositions"] | ENGLISH["particles"]
@@ -127,7 +128,7 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
     if match and not unknown or not words.acts:
         return Reading(text, unknown=tuple(unknown))
     said = _SOME_PARTS.fullmatch(text)
-    parts = said.groupdict() if said else {"who": text, "motion": None, "place": None}
+    parts = said.groupdict() if said else {"who": _BEFORE.sub(r"\2 \1", text), "motion": None, "place": None}
     setting = parts["place"] and f"in the {parts['place']}"
     finds = _with_misspelt(_scan(" ".join(filter(None, (parts["who"], parts["motion"], setting))), words), words)
     before = [words.parts_of(turn) for turn in reversed(past)]
@@ -207,7 +208,8 @@ def _checked(act: Act | None, text: str, finds: Sequence[_Find], done: _Find | N
     strange = [find.typed for find in finds if find.kind == STRANGE]
     half = 2 * len(strange) > len(finds) and ENGLISH["somebody's"].isdisjoint(text.lower().split())
     pronouns = {find.typed.lower() for find in finds if find.kind == "pronoun"} - ENGLISH["nobody"]
-    somebody = pronouns or any(find.exact and find.kind in _SHOWN for find in finds)
+    shown = ("who",) if text.endswith("?") else _SHOWN  # "will the market go up?" is no turn
+    somebody = pronouns or any(find.exact and find.kind in shown for find in finds)
     by_chance = not somebody and strange and (done is None or _VAGUE[done.kind] > 9 or half)
     nothing = not finds and ENGLISH["repeating"].isdisjoint(_plain(text))
     if act is not None and not (denied or nothing or by_chance):
@@ -271,8 +273,8 @@ def _who(
     """Who does it: the subject of its clause, or of one before, else who was on; and with an act for two, a friend.
     shown: the characters of the turns before, the last turn first.
     """
-    gone = {find.meant for find in finds if find.by == "instead"}
-    people = [(find, name) for find, name in people if find.by != "owner"]
+    gone = {find.meant for find in finds if find.by in ("instead", "without")}
+    people = [(find, name) for find, name in people if find.by not in _ABSENT]
     recent = [name for names in shown for name in names if name not in gone]
     clause = done.clause if done else min((find.clause for find, _ in people), default=0)
     subjects = [(find.clause, name) for find, name in people if find.by in ("", "of") and find.clause <= clause]
@@ -281,7 +283,9 @@ def _who(
     others = [*here, *(name for _, name in people)]
     if not named:
         friend = "with" if act.company else None  # "now with Bolt": a hug's friend, but the one who dances
-        agents = [name for find, name in people if find.by in ("for", "by", "from") or not done and find.by != friend]
+        back = not done or done.kind == "nouns"  # "back to Luna, on her broomstick"
+        alone = [name for find, name in people if find.by != friend and (not done or back and find.by == "to")]
+        agents = [name for find, name in people if find.by in ("for", "by", "from") or name in alone]
         named = [*agents, *(name for name in recent if name not in here), *others, *words.characters][:1]
     if act.company and len(set(named)) == 1:
         tried = [name for name in words.characters if words.tried(named[0], name)]
@@ -353,7 +357,8 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
             light = kind == "light" and plain[index - 1] != "it"  # "it takes Luna an hour to swim": she swims
             acted, denied = light or acted and kind != "then", kind == "denying" or denied and kind != "then"
         elif kind and (count > 1 or token not in _FUNCTION_WORDS):
-            by, kind = preposition if in_phrase else "", STRANGE if denied and kind in _VAGUE else kind
+            object_of = in_phrase and not (going and preposition == "for")  # "goes for a swim": she swims
+            by, kind = preposition if object_of else "", STRANGE if denied and kind in _VAGUE else kind
             if kind == "times" and preposition in ("on", "onto", "to", "from") and token in ENGLISH["heavenly"]:
                 kind, meant = STRANGE, ""  # "on the moon" is a place, and "under the moon" a time
             absent = by == "without" or denied and kind == "places"
@@ -361,7 +366,8 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
             if kind == "places" and (hint := _longest(plain[index + count - 1 :], words, ("nouns",))[1]):
                 yield _Find("hints", hint, typed, False, by, clause, turn)  # "goes to bed" is what is done, too
             going, acted = going or kind == "going", acted or kind in _VERBS
-            if kind != "looks" and not (kind == "times" and _longest(plain[index + count :], words, ("places",))[1]):
+            place_follows = kind == "times" and _longest(plain[index + count :], words, ("places",))[1]
+            if kind not in ("looks", "adverbs") and not place_follows:
                 preposition, in_phrase = "", False
         elif token in ("and", ",") and joined == index and after in names:
             joined = index + 1
@@ -381,7 +387,7 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
 def _says_whose(name: str, after: Sequence[str], words: Words, role: str) -> bool:
     """Whether "Bolt's" says whose something is, as in "Bolt's umbrella", and not "Bolt is", as in "Bolt's dancing"."""
     kind, _, _, exact = _longest(after, words, ("looks", "things", "nouns"))
-    thing = kind in ("looks", "things") or exact and not after[0].endswith("ing")  # and not "Bolt's asleep"
+    thing = (exact or kind in ("looks", "things")) and not after[0].endswith("ing")  # and not "Bolt's asleep"
     owns = bool(role or thing) and after[0] not in ENGLISH["body"]  # who shakes Taro's hand meets Taro
     return owns and name != _SHORT.sub("", name) and name.endswith("s")
 

@@ -34,6 +34,11 @@ def read(text: str, past=PAST, words=WORDS, unknown=("?",)) -> Reading:
         ("Yuzu takes off running on top of the hill", "Yuzu; steadily run; night mountain"),
         ("Taro can't sleep, so he goes for a dip in the lake", "Taro; steadily swim; night beach"),
         ("Beni waves to Pico, then she reads in the library", "Beni; steadily wave hello; night castle"),
+        ("alone now, Rin goes for a bike ride", "Rin; steadily ride a bicycle; night castle"),
+        ("Rin's skateboarding on the pavement", "Rin; steadily run; night street"),
+        ("Kai takes a quick swim in the hot spring", "Kai; quickly swim; night castle"),
+        ("Before dancing, Miko drinks tea in the kitchen", "Miko; gently drink tea; night kitchen"),
+        ("back to Luna, on her broomstick", "Luna; steadily fly on a broomstick; night castle"),
         ("Bolt rocks out with his guitar", "Bolt; steadily play the guitar; night castle"),
         ("give her a cat", "Miko; steadily dance with the cat; night castle"),
         ("a white balloon appears", "Miko; steadily dance with a white balloon; night castle"),
@@ -65,6 +70,7 @@ def test_what_is_left_out_comes_from_the_turns_before(tiny_tokenizer):
     assert ": Nori; Motion: steadily wave hello; Background: day street" in read("he waves", COUPLE).instruction
     assert "Character: Nori, Pico; Motion: gently hug" in read("now with Pico instead of Beni", COUPLE).instruction
     assert "Character: Bolt;" in read("the same with Bolt").instruction
+    assert "Character: Beni, Miko;" in read("without Nori now", COUPLE).instruction
     assert "Character: Pico;" in read("back to Pico").instruction
     assert read("again", COUPLE).instruction == COUPLE[1].replace("softly", "gently")
     assert "Character: Nori, Beni;" in read("Nori talks to his friend", COUPLE).instruction
@@ -157,7 +163,10 @@ def test_known_words_in_the_published_form_and_quoted_text_stay_as_they_are():
     assert skis.instruction == "Character: Miko; Motion: swiftly run; Background: day mountain."
 
 
-@pytest.mark.parametrize("text", ["qwer asdf", "They don't dance", "Miko's taxes", "美子在海边跑步", "..."])
+@pytest.mark.parametrize(
+    "text",
+    ["qwer asdf", "will the market go up if it rains?", "They don't dance", "Miko's taxes", "美子在海边跑步", "..."],
+)
 def test_a_text_that_shows_nothing_is_refused_with_examples(text):
     with pytest.raises(ValueError, match="read a book|talk to a friend"):
         read(text, past=PAST if "dance" in text else ())
