@@ -45,11 +45,11 @@ def _position(frame: VideoFrame) -> tuple[bool, int]:
     PyAV's `rotation` alone would show a mirrored picture upside down.
     """
     try:
-        held = [bytes(data) for data in frame.side_data if data.type.name == "DISPLAYMATRIX"]
+        held = bytes(frame.side_data.get("DISPLAYMATRIX", b""))
     except ValueError:  # data of a kind that this PyAV does not know
-        held = []
-    if held and len(held[0]) == 36:
-        (a, b, _), (c, d, _), _ = np.frombuffer(held[0], np.int32).reshape(3, 3).tolist()  # x' = ax + cy, y' = bx + dy
+        held = b""
+    if len(held) == 36:
+        (a, b, _), (c, d, _), _ = np.frombuffer(held, np.int32).reshape(3, 3).tolist()  # x' = ax + cy, y' = bx + dy
         if a * d < b * c:
             return True, round(math.degrees(math.atan2(b, -a)) / 90) % 4
     return False, round(frame.rotation / 90) % 4
