@@ -1,7 +1,5 @@
 """README, CONTRIBUTING and docs/: commands are run or parsed, and links lead somewhere."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import re

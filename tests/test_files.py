@@ -1,7 +1,5 @@
 """Files that a kill or a full disk cannot tear."""
 
-from __future__ import annotations
-
 import os
 import sys
 

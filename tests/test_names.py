@@ -3,8 +3,6 @@
 Each place that makes a path of such a name either refuses it, or the path stays where it belongs.
 """
 
-from __future__ import annotations
-
 import json
 
 import pytest

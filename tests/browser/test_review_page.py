@@ -1,7 +1,5 @@
 """The review page of a dataset, opened from the disk in a real Chromium. No ComfyUI is needed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from urllib.parse import unquote, urlsplit

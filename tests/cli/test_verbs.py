@@ -1,7 +1,5 @@
 """The verbs' parsers, which are made from their dataclasses."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The model behind an endpoint, against a server that speaks the protocol and fails in the ways that services do."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """A vision model in this process: tiny ones of stock classes with random weights, opened from their folders."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

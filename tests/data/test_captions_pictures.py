@@ -1,7 +1,5 @@
 """The pictures that a model is shown, and the references they are made of."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image

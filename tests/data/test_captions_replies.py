@@ -1,7 +1,5 @@
 """Replies of vision models: a valid one reads as it was meant, any other is refused with what is wrong."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Captioning a dataset: who is who, what is set aside, what is paid for, and going on after any end."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

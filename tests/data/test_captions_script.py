@@ -1,7 +1,5 @@
 """Captions by rule: spans that a person wrote down, and the drawn film's own."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

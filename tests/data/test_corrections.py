@@ -1,7 +1,5 @@
 """Corrections of a dataset's captions: applied whole or not at all, and again without harm."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

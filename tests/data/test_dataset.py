@@ -1,7 +1,5 @@
 """The dataset folder and its caches: read, checked, written, continued after a kill."""
 
-from __future__ import annotations
-
 import json
 
 import msgspec

@@ -1,7 +1,5 @@
 """Films to a dataset folder, on small generated films: resumed after kills, by several processes, over and over."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

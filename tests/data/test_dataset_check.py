@@ -1,7 +1,5 @@
 """`dataset check`: each thing that can be wrong with a dataset folder is named with its file and line."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

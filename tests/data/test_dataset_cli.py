@@ -1,7 +1,5 @@
 """`dataset build` as people meet it: broken films, full disks, Ctrl-C, pipes; each in a sentence, with all kept."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`dataset stats`: the table says what the tables hold, and the picture is drawn from the same counts."""
 
-from __future__ import annotations
-
 import json
 import re
 

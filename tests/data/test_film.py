@@ -1,7 +1,5 @@
 """Reading films of every kind, and what broken ones say."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction

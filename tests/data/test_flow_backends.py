@@ -1,7 +1,5 @@
 """Backends of optical flow: DIS, and MemFlow from a weights file."""
 
-from __future__ import annotations
-
 import json
 import sys
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Borders are found to 2 pixels, whatever the scenes show, and frames are made to fit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
 

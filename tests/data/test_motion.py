@@ -1,7 +1,5 @@
 """The measured motion value and its levels."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The review page as a file: what it holds, that nothing in it can break out, that it is whole by itself."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

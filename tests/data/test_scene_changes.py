@@ -1,7 +1,5 @@
 """A person's corrections of where scenes change, and the strip of pictures that shows where."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

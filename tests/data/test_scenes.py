@@ -1,7 +1,5 @@
 """Scenes: cuts, fades and flashes of generated films against their truth, and of pictures made for one case each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise

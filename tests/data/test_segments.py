@@ -1,7 +1,5 @@
 """Segments: their times, and which of a generated film are left out and why."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

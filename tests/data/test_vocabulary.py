@@ -1,7 +1,5 @@
 """The words of a dataset: what its training clips show, from which turns are proposed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

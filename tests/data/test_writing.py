@@ -1,7 +1,5 @@
 """Text in pictures: what counts as credits or a title over any ground, and what does not."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

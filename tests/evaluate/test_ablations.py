@@ -1,7 +1,5 @@
 """Ablations in miniature: every variant trains and is scored, what is done is skipped, and the table has them all."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass, field, replace
 from typing import Any

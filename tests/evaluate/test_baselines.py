@@ -1,7 +1,5 @@
 """The paper's baselines, each through its real pipelines at a tiny random size, from folders that the tests save."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

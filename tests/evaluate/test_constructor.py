@@ -1,7 +1,5 @@
 """Stories for a benchmark from a model behind an endpoint: what is asked, what is taken, what is paid for."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

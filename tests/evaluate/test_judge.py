@@ -1,7 +1,5 @@
 """A vision model as judge: what it is shown, which replies count, and what is made of its scores."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

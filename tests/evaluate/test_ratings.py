@@ -1,7 +1,5 @@
 """A study with people: clips under letters, one CSV that is read strictly, and ranks as scores with intervals."""
 
-from __future__ import annotations
-
 import csv
 import json
 

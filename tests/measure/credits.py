@@ -9,8 +9,6 @@ quarter is the film's own and should stay. The film's own clips are also read wi
 
 # ruff: noqa: T201
 
-from __future__ import annotations
-
 import argparse
 import random
 import sys

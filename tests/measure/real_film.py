@@ -7,8 +7,6 @@ Not collected by pytest. The folder is that of `example_film.py`.
 
 # ruff: noqa: T201
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ that no text or image encoder and no VAE is needed. A row is printed as soon as 
 runs read the row of one GPU there, to compute how well more GPUs scale. Rows of lora24 are limited to 23 GiB.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import gc

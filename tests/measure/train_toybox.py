@@ -12,8 +12,6 @@ WORK every two minutes. Not collected by pytest.
 
 # ruff: noqa: T201
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import math

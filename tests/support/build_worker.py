@@ -1,7 +1,5 @@
 """Run by test_toybox_recipe.py: the build of a tiny world, also in several processes."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from unittest import mock

@@ -1,7 +1,5 @@
 """Plain clips, each of its own colour, and a stub model that knows clips and characters by their colours."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 No node runs here, and neither ComfyUI nor aiohttp need be installed. tests/comfyui asks a real server.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import importlib.util

@@ -3,8 +3,6 @@
 A part's length is in frames at the film's rate; how many of them a fade takes is stated by the later of the two parts.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Iterator

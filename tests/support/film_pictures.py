@@ -3,8 +3,6 @@
 H height, W width, C channels; sizes are (height, width).
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

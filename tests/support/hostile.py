@@ -1,7 +1,5 @@
 """Damaged and crafted files, made by small grammars from whole ones. A seed makes the same damage again."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

@@ -1,7 +1,5 @@
 """A little played benchmark on disk, and a stub's answers to what the tasks of judging ask."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

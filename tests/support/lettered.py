@@ -3,8 +3,6 @@
 A clip is FRAMES pictures of two seconds, (FRAMES, height, width, 3) in RGB.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import NamedTuple

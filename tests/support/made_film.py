@@ -3,8 +3,6 @@
 Next to it are the spans that the captioner `script` reads, `<film>.captions.jsonl`.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

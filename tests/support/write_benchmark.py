@@ -5,8 +5,6 @@
 The same bytes wherever drawing and optical flow give the same motion.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The benchmark's text form, and the games of the Toybox that ship in it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The Toybox world: its tables, words, games and drawings."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from dataclasses import replace
