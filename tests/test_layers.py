@@ -98,7 +98,7 @@ def test_nothing_that_registries_hold_packs_back_for():
         "animegamer_core/endpoint.py": "a key is in the environment and nowhere else",
         "nodes/dataset.py": "who starts ComfyUI may allow one service",
     }
-    words = ("subprocess", "import_module(", "os.environ", "getenv", "os.system", "eval(compile", "exec(")
+    words = ("subprocess", "import_module", "os.environ", "getenv", "os.system", "eval(compile", "exec(")
     paths = [*modules(), *(ROOT / "nodes").glob("*.py")]
     found = {
         path.relative_to(ROOT).as_posix()
