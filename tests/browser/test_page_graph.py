@@ -9,7 +9,7 @@ import urllib.error
 import numpy as np
 import pytest
 from comfy_server import OLDER, ROOT
-from graphs import PLAY, START, draw, load, node, predict, save_video
+from graphs import PLAY, START, draw, load, node, predict, save_video, saved_frames
 from pages import is_older, script
 
 pytestmark = pytest.mark.usefixtures("world")
@@ -17,7 +17,6 @@ pytestmark = pytest.mark.usefixtures("world")
 WORLD = "toybox" if "ANIMEGAMER_SHOTS" in os.environ else "tiny"  # as the fixture `world`
 INSTRUCTION = "Character: Miko; Motion: {}; Background: {}."
 CARD = ".ag-card.ag-in-node"
-FOUND = "app.graph.nodes.find((node) => node.comfyClass === 'PlayGameStory')"
 COLOURS_IN = """(id) => [...document.querySelectorAll(`[data-node-id="${id}"] *`)].map(
   (part) => getComputedStyle(part).backgroundColor)"""
 
@@ -291,8 +290,6 @@ def test_a_saved_film_or_clip_that_is_dropped_onto_the_page_loads_its_graph(comf
 
 @pytest.mark.parametrize("height, width", [(96, 144), (480, 720), (960, 1440)])
 def test_a_browser_and_core_show_the_colours_of_a_clip(comfy, server, height, width):
-    from PIL import Image
-
     from animegamer_core.media.video import write_clip
 
     colours = np.array(
@@ -311,6 +308,5 @@ def test_a_browser_and_core_show_the_colours_of_a_clip(comfy, server, height, wi
             "show": node("PreviewImage", images=["frames", 0]),
         }
     )
-    item = entry["outputs"]["show"]["images"][0]
-    picture = np.asarray(Image.open(server.base / item["type"] / item["subfolder"] / item["filename"]))
+    picture = saved_frames(server, entry, "show")[0]
     assert np.abs(picture[height // 2, width // 16 :: width // 8, :3].astype(int) - colours).max() <= 3

@@ -7,7 +7,7 @@ import wave
 import av
 import numpy as np
 import pytest
-from graphs import PLAY, load, node
+from graphs import play
 from pages import faint_texts, script
 from play_tab import MESSAGE, TURN
 
@@ -383,9 +383,7 @@ ASKED = "Character: Miko; Motion: softly dance with the scarf; Background: day b
 
 def test_the_remembered_turns_are_named_and_marked(game):
     """The line under the stats, and rings in the tree."""
-    lines = [SCARF, *[RUN] * 5, ASKED]
-    play = PLAY | {"model": ["load", 0], "story": "the scarf", "instructions": "\n".join(lines)}
-    game.server.run({"load": load(world=game.world), "play": node("PlayGameStory", **play)})
+    game.server.run(play("the scarf", SCARF, *[RUN] * 5, ASKED, world=game.world))
     game.comfy.open()
     game.open()
     game.page.locator(".ag-top button").first.click()

@@ -3,19 +3,13 @@
 import re
 
 import pytest
-from graphs import node
+from graphs import train
 from pages import script
 from play_tab import MESSAGE
 
 WORDS = ".ag-training .ag-status-words"
 PATIENCE_S = 600  # a busy machine takes ten times as long
-TRAIN = {"stage": "adapt", "dataset": "toybox", "world": "toybox", "run": "shown", "steps": 4, "batch": 2, "rank": 4}
-TRAIN |= {"lr": 1e-3, "games": 1, "seed": 0, "resume": True}
 TOGGLE = "() => app.extensionManager.command.execute('Workspace.ToggleBottomPanelTab.animegamer.training')"
-
-
-def train(**inputs):
-    return {"train": node("TrainLoRAStage", **TRAIN | inputs)}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +30,7 @@ def wait_for(page, start, timeout=None):
 
 def test_a_run_is_shown_while_it_trains(page, server, comfy):
     page.evaluate(TOGGLE)
-    queued = server.queue(train(shots_every=2))
+    queued = server.queue(train(run="shown", shots_every=2))
     wait_for(page, "Training: step", PATIENCE_S * 1000)
     assert page.locator(".ag-training select").input_value() == '{"run":"shown","stage":"adapt"}'
     page.wait_for_function(script("training_in_view"), timeout=PATIENCE_S * 1000)

@@ -6,7 +6,7 @@ import av
 import numpy as np
 import pytest
 from comfy_server import nodes_run
-from graphs import DRAW, PLAY, RUN, WAVE, load, node, save_video, saved_file
+from graphs import DRAW, RUN, WAVE, load, node, play, save_video, saved_file
 
 from animegamer_core.media.video import read_clip
 from animegamer_core.story.story import Story
@@ -16,22 +16,13 @@ FILM = {"branch": "", "turns": -1, "name": "film", "subtitles": False}
 TAKES = DRAW | {"takes": 2, "seed": 0, "window": 4}
 
 
-def film_of(story, *instructions, **look):
-    """Play, then export."""
-    inputs = PLAY | {"model": ["load", 0], "story": story, "instructions": "\n".join(instructions)}
-    return {
-        "load": load(),
-        "play": node("PlayGameStory", **inputs),
-        "film": node("ExportGameStory", **FILM | {"story": ["play", 5]} | look),
-    }
-
-
 def test_a_story_becomes_a_film_with_sound_and_subtitles(server, story):
     with wave.open(str(server.base / "input" / "tune.wav"), "wb") as file:
         file.setparams((1, 2, 8000, 0, "NONE", ""))
         file.writeframes((8000 * np.sin(np.arange(8000) / 5)).astype(np.int16).tobytes())
-    prompt = film_of(story, WAVE, RUN, subtitles=True, audio=["tune", 0])
-    prompt |= {"tune": node("LoadAudio", audio="tune.wav"), "save": save_video("film", 0)}
+    film = FILM | {"story": ["play", 5], "subtitles": True, "audio": ["tune", 0]}
+    prompt = play(story, WAVE, RUN) | {"film": node("ExportGameStory", **film), "save": save_video("film", 0)}
+    prompt["tune"] = node("LoadAudio", audio="tune.wav")
     entry = server.run(prompt)
     path = server.output_dir / "animegamer" / story / "films" / "film.mp4"
     assert saved_file(server, entry, "film") == path and path.with_suffix(".srt").exists()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from graphs import PLAY, RUN, WAVE, load, node
+from graphs import RUN, WAVE, node, play
 
 from animegamer_core.media.video import read_clip, write_clip
 from animegamer_core.story.story import Story
@@ -19,10 +19,6 @@ def film(server):
     return "greys.mp4"
 
 
-def numbers_of(frames):
-    return [round((float(frame.mean()) - 10) / STEP) for frame in frames]
-
-
 def span(film, at, text="Miko waves"):
     """The nodes that make an opening of a part of a film."""
     read = {"frames": ["span", 0], "clip_fps": ["span", 1], "frame": ["span", 2]}
@@ -33,20 +29,12 @@ def span(film, at, text="Miko waves"):
     }
 
 
-def play(story, *instructions, **more):
-    inputs = PLAY | {"model": ["load", 0], "story": story, "instructions": "\n".join(instructions)} | more
-    return {"load": load(), "play": node("PlayGameStory", **inputs)}
-
-
-def saved(server, story):
-    return Story.read(server.output_dir / "animegamer", story)
-
-
 def opening_of(server, story):
     """The numbers of the frames that turn 0 of a saved story shows, and its session."""
-    found = saved(server, story)
+    found = Story.read(server.output_dir / "animegamer", story)
     session = found.session(len(found.entries), 4)
-    return numbers_of(read_clip(found.opening_clip(session)).frames), session
+    frames = read_clip(found.opening_clip(session)).frames
+    return [round((float(frame.mean()) - 10) / STEP) for frame in frames], session
 
 
 @pytest.mark.parametrize("at, first", [(0.0, 0), (1.5, 12), (3.5, 15)])

@@ -5,7 +5,7 @@ import time
 
 import pytest
 from comfy_server import message, running
-from graphs import PLAY, load, node
+from graphs import play
 from long_game import long_game
 from tiny_world import save_tiny_world
 
@@ -27,11 +27,7 @@ def own_server(tmp_path):
 
 
 def play_prompt(story, turns, **choices):
-    lines = "\n".join(long_game(TURNS)[:turns])
-    return {
-        "load": load(),
-        "play": node("PlayGameStory", model=["load", 0], instructions=lines, story=story, **PLAY | choices),
-    }
+    return play(story, *long_game(TURNS)[:turns], **choices)
 
 
 def saved(server, story):

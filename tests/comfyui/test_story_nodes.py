@@ -6,7 +6,7 @@ import urllib.parse
 
 import pytest
 from comfy_server import message, nodes_run
-from graphs import DANCE, PLAY, RUN, SLEEP, START, WAVE, draw, load, node, predict, save_video
+from graphs import DANCE, RUN, SLEEP, START, WAVE, draw, load, node, play, predict, save_video
 from PIL import Image
 
 from animegamer_core.media.video import read_clip
@@ -14,12 +14,6 @@ from animegamer_core.story.player import Player, PlaySettings
 from animegamer_core.story.story import Story
 
 pytestmark = pytest.mark.usefixtures("tiny")
-
-
-def play(story, *instructions, preset="world", **more):
-    """One PlayGameStory."""
-    inputs = PLAY | {"model": ["load", 0], "story": story, "instructions": "\n".join(instructions)} | more
-    return {"load": load(preset=preset), "play": node("PlayGameStory", **inputs)}
 
 
 def graph(story, *instructions, **takes):

@@ -9,7 +9,7 @@ import pytest
 import stock_files
 import torch
 from comfy_server import message, nodes_run
-from graphs import START, WAVE, draw, load, node, predict, save_video, saved_file
+from graphs import START, WAVE, draw, load, node, predict, save_video, saved_file, train
 from PIL import Image
 from safetensors.torch import load_file
 from table_world import save_judged_world
@@ -20,12 +20,6 @@ from animegamer_core.train.log import read_log
 from animegamer_core.weights import open_world
 
 PATIENCE_S = 600  # a busy machine takes ten times as long
-TRAIN = {"stage": "adapt", "dataset": "toybox", "world": "toybox", "run": "my-run", "steps": 4, "batch": 2, "rank": 4}
-TRAIN |= {"lr": 1e-3, "games": 1, "seed": 0, "resume": True}
-
-
-def train(**inputs):
-    return {"train": node("TrainLoRAStage", **TRAIN | inputs)}
 
 
 def convert(source, world="made", precision="keep"):
@@ -37,12 +31,6 @@ def shot_of(server, world):
     prompt = {"load": load(world=world), "history": node("GameHistory", **START)}
     prompt |= {"predict": predict(["history", 0], WAVE), "draw": draw(["predict", 0]), "save": save_video("draw")}
     return read_clip(saved_file(server, server.run(prompt, PATIENCE_S))).frames
-
-
-def picture(server, entry, name):
-    """The picture that a node shows."""
-    (item,) = entry["outputs"][name]["images"]
-    return Image.open(server.base / item["type"] / item["subfolder"] / item["filename"])
 
 
 def losses(folder):
@@ -61,7 +49,7 @@ def test_a_trained_stage_is_reported_with_its_loss(server, trained):
     assert len(losses(folder)) == 4 and all(np.isfinite(losses(folder)))
     (report,) = entry["outputs"]["train"]["text"]
     assert "4 steps" in report and str(folder / "adapt.safetensors") in report
-    assert len(picture(server, entry, "train").convert("P").getcolors()) > 3, "a picture of a curve"
+    assert len(Image.open(saved_file(server, entry, "train")).convert("P").getcolors()) > 3, "a picture of a curve"
 
 
 def test_a_deleted_run_is_made_again_and_continues_with_the_same_losses_after_an_interrupt(server, trained):
@@ -114,7 +102,7 @@ def test_a_world_is_measured(server, measured_world):
     rows = {line.split()[0] for line in report.splitlines()[1:] if not line.startswith("(")}
     assert rows == {"probes", "vae", "shots", "motion", "override", "games", "colour"}
     assert "short" in report, "random weights pass for nothing"
-    assert picture(server, entry, "measure").width > 600
+    assert Image.open(saved_file(server, entry, "measure")).width > 600
 
 
 def test_a_world_gets_the_papers_table(server, measured_world):
@@ -122,7 +110,7 @@ def test_a_world_gets_the_papers_table(server, measured_world):
     entry = server.run({"measure": node("EvaluateGame", **inputs, table="paper")}, PATIENCE_S)
     (report,) = entry["outputs"]["measure"]["text"]
     assert "| CLIP" not in report and "| ACC-F " in report and "1 game, 10 turns" in report
-    assert picture(server, entry, "measure").width > 600
+    assert Image.open(saved_file(server, entry, "measure")).width > 600
     (folder,) = (server.output_dir / "animegamer" / "evaluations").iterdir()
     assert {"report.json", "report.md", "games"} <= {path.name for path in folder.iterdir()}
     assert str(folder) in report and len(list(folder.glob("games/*/turn-*.mp4"))) == 10

@@ -12,6 +12,8 @@ LOAD |= {"lora_file": "none", "lora_file_strength": 1.0}
 START = {"window": 4, "stamina": 50, "social": 50, "entertainment": 50, "rewind_to": -1}
 DRAW = {"motion": "predicted", "motion_value": 5.0, "steps": 1, "guidance": "world"}
 PLAY = DRAW | {"after": 0, "branch": "", "window": 4, "seed": 0, "export": False}
+TRAIN = {"stage": "adapt", "dataset": "toybox", "world": "toybox", "run": "my-run", "steps": 4, "batch": 2, "rank": 4}
+TRAIN |= {"lr": 1e-3, "games": 1, "seed": 0, "resume": True}
 
 
 def node(kind, **inputs):
@@ -34,14 +36,21 @@ def draw(state, model="load", **how):
     return node("DecodeShot", model=[model, 0], state=state, **DRAW | {"seed": -1} | how)
 
 
+def play(story, *instructions, world="tiny", **how):
+    """A prompt of one PlayGameStory with these instructions, and the model that it plays with."""
+    lines = "\n".join(instructions)
+    inputs = PLAY | {"model": ["load", 0], "story": story, "instructions": lines} | how
+    return {"load": load(world=world), "play": node("PlayGameStory", **inputs)}
+
+
+def train(**inputs):
+    """A prompt of one TrainLoRAStage of a few steps on the Toybox's own games."""
+    return {"train": node("TrainLoRAStage", **TRAIN | inputs)}
+
+
 def save_video(source, output=2):
     """A SaveVideo."""
     return node("SaveVideo", video=[source, output], filename_prefix="shot", format="auto", codec="auto")
-
-
-def save_pictures(source, output=0):
-    """A SaveImage: what it keeps is exact, while core's Save Video writes the same frames differently now and then."""
-    return node("SaveImage", images=[source, output], filename_prefix="frame")
 
 
 def saved_frames(server, entry, name="save"):
