@@ -1,12 +1,12 @@
 """The review page of a dataset, opened from the disk in a real Chromium. No ComfyUI is needed."""
 
-import json
 import shutil
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
 from pages import DiskPage, faint_texts, opened, overflow
+from tables import rows_of, write_rows
 
 from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.dataset import DatasetFolder
@@ -26,29 +26,25 @@ def drawn(tmp_path_factory):
     """Eleven clips: one without a caption, one set aside, one whose caption looks like markup."""
     folder = tmp_path_factory.mktemp("drawn") / "<b>films & games"
     write_dataset(folder, DatasetGames(games=2, held_out=1, turns=3), workers=1)
-    rows = [json.loads(line) for line in (folder / "turns.jsonl").read_text().splitlines()]
+    rows = rows_of(folder / "turns.jsonl")
     for row in rows[:4]:
         row["film"] = "harbour"
     rows[5] |= dict.fromkeys(CAPTION_FIELDS)
     rows[6] |= {"motion": EVIL.replace(";", ""), "background": "night harbour"}
     record = {**rows.pop(2), **dict.fromkeys(CAPTION_FIELDS)}
     aside = {"clip": record["clip"], "reason": f"no tag {EVIL}", "reply": EVIL, "record": record}
-    write_lines(folder, "turns", rows)
-    write_lines(folder, "set_aside", [aside])
+    write_rows(folder / "turns.jsonl", *rows)
+    write_rows(folder / "set_aside.jsonl", aside)
     spans = [{"film": "harbour", "start": 2.0 * n, "end": 2.0 * n + 2, "reason": "still"} for n in range(20, 23)]
     spans.append({"film": EVIL, "start": 4000.0, "end": 4002.0, "reason": f"duplicate of {record['clip']}"})
     back = record | {"start": 40.0, "end": 42.0, "clip": f"{record['clip'][:-4]}0.mp4"}
     shutil.copy(folder / record["clip"], folder / back["clip"])
     spans[0] |= {"reason": "credits", "clip": back["clip"], "record": back}
-    write_lines(folder, "dropped", spans)
-    games = [json.loads(line) for line in (folder / "games.jsonl").read_text().splitlines()]
+    write_rows(folder / "dropped.jsonl", *spans)
+    games = rows_of(folder / "games.jsonl")
     games[0]["clips"].remove(record["clip"])
-    write_lines(folder, "games", games)
+    write_rows(folder / "games.jsonl", *games)
     return folder
-
-
-def write_lines(folder, name, rows):
-    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 class Review(DiskPage):
@@ -102,7 +98,7 @@ class Review(DiskPage):
             self.page.locator("#export").click()
         assert download.value.suggested_filename == "corrections.jsonl"
         self.file = download.value.path()
-        return [json.loads(line) for line in self.file.read_text("utf-8").splitlines()]
+        return rows_of(self.file)
 
 
 @pytest.fixture
@@ -118,16 +114,12 @@ def review(browser, dataset):
         yield review
 
 
-def lines(folder, name):
-    return [json.loads(line) for line in (folder / f"{name}.jsonl").read_text("utf-8").splitlines()]
-
-
 # --- looking --------------------------------------------------------------------------------------------------------
 
 
 def test_clips_are_shown_with_their_labels_and_move_under_the_pointer(review):
     assert review.cards().count() == 11
-    first = lines(review.folder, "turns")[0]
+    first = rows_of(review.folder / "turns.jsonl")[0]
     words = review.page.locator(".words").first.inner_text().splitlines()
     assert words[0] == ", ".join(first["character"]) and words[2] == first["background"]
     assert words[1].lower() == f"{first['adverb']} {first['motion']}"
@@ -167,7 +159,7 @@ def test_filters_and_search(review):
     review.page.locator("#film").select_option("harbour")
     assert review.cards().count() == 4 and review.text("#shown") == "1\u20134 of 4 clips"
     review.page.locator("#film").select_option("")
-    turns = lines(review.folder, "turns")
+    turns = rows_of(review.folder / "turns.jsonl")
     level = turns[0]["motion_level"]
     review.page.locator(f"#levels input[value='{level}']").check(force=True)
     clips = [turn for turn in turns if turn["motion_level"] == level]
@@ -189,7 +181,7 @@ def test_filters_and_search(review):
 
 
 def test_corrections_go_from_the_page_into_the_dataset(review):
-    turns = lines(review.folder, "turns")
+    turns = rows_of(review.folder / "turns.jsonl")
     review.edit(0)
     review.fill("motion", "  juggle three lanterns ")
     review.choose("stamina", 1)
@@ -211,7 +203,7 @@ def test_corrections_go_from_the_page_into_the_dataset(review):
     review.page.locator("#done").click()
     assert review.text("#changes") == "2 changed \u00b7 1 to drop"
     rows = review.export()
-    aside = lines(review.folder, "set_aside")[0]["clip"]
+    aside = rows_of(review.folder / "set_aside.jsonl")[0]["clip"]
     assert rows[0] == {
         "clip": turns[0]["clip"],
         "motion": "juggle three lanterns",
@@ -236,8 +228,8 @@ def test_corrections_go_from_the_page_into_the_dataset(review):
 
 
 def test_words_for_many_clips_are_said_once_and_the_rest_is_proposed(browser, dataset):
-    rows = lines(dataset, "turns")
-    write_lines(dataset, "turns", [row | dict.fromkeys(CAPTION_FIELDS) for row in rows])
+    rows = rows_of(dataset / "turns.jsonl")
+    write_rows(dataset / "turns.jsonl", *(row | dict.fromkeys(CAPTION_FIELDS) for row in rows))
     write_review(dataset)
     with opened(browser, Review, dataset) as review:
         review.edit(0)
@@ -271,7 +263,8 @@ def test_words_for_many_clips_are_said_once_and_the_rest_is_proposed(browser, da
 
 
 def test_a_served_page_says_the_one_next_thing_where_it_is_seen(browser, dataset, tmp_path):
-    write_lines(dataset, "turns", [row | dict.fromkeys(CAPTION_FIELDS) for row in lines(dataset, "turns")])
+    turns = dataset / "turns.jsonl"
+    write_rows(turns, *(row | dict.fromkeys(CAPTION_FIELDS) for row in rows_of(turns)))
     page = browser.new_page(viewport={"width": 1280, "height": 500})
 
     def answer(route):
@@ -367,11 +360,11 @@ def test_unexported_changes_survive_and_leaving_asks(review):
     assert review.asked == ["beforeunload"]
     assert "1 clip you changed on an earlier visit is still here" in review.text("#notice")
     assert review.text("#changes") == "1 to drop" and review.page.locator(".clip.out").count() == 1
-    assert review.export() == [{"clip": lines(review.folder, "turns")[0]["clip"], "drop": True}]
+    assert review.export() == [{"clip": rows_of(review.folder / "turns.jsonl")[0]["clip"], "drop": True}]
     review.reopen(lambda: review.text("#changes") == "1 to drop")
     assert review.asked == ["beforeunload"], "what was exported is not asked for"
-    rows = lines(review.folder, "turns")
-    write_lines(review.folder, "turns", [{**rows[0], "motion": "hop"}, *rows[1:]])
+    rows = rows_of(review.folder / "turns.jsonl")
+    write_rows(review.folder / "turns.jsonl", {**rows[0], "motion": "hop"}, *rows[1:])
     write_review(review.folder)
     review.open()
     assert review.text("#changes") == "", "changes of another state of the dataset are not put onto this one"
@@ -397,7 +390,7 @@ def test_everything_can_be_done_with_keys(review):
     assert review.focused() == "field-motion"
     page.keyboard.type("swim")
     page.keyboard.press("PageDown")
-    assert page.locator("#editor-place").inner_text().endswith(lines(review.folder, "turns")[1]["clip"])
+    assert page.locator("#editor-place").inner_text().endswith(rows_of(review.folder / "turns.jsonl")[1]["clip"])
     page.keyboard.press("Tab")
     page.keyboard.type("sing")
     page.keyboard.press("Enter")

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from captions_world import make_characters
 from comfy_server import message, nodes_run
+from graphs import saved_file
 from PIL import Image
 from stub_endpoint import StubEndpoint
+from tables import rows_of
 
 from animegamer_core.data.check import check
 from animegamer_core.data.dataset import DatasetFolder
@@ -67,7 +69,7 @@ def test_films_and_folders_of_films_are_listed(server, films):
 def test_a_film_becomes_a_dataset_that_a_person_can_check(server, built):
     entry, dataset = built
     assert 10 <= len(dataset.turns) <= 16 and not [item for item in check(dataset.path) if item.serious]
-    spans = [json.loads(line) for line in (INPUT / "my-film.captions.jsonl").read_text().splitlines()]
+    spans = rows_of(INPUT / "my-film.captions.jsonl")
     whole = 0
     for turn in dataset.turns:
         shared = [min(row["end"], turn.end) - max(row["start"], turn.start) for row in spans]
@@ -80,8 +82,7 @@ def test_a_film_becomes_a_dataset_that_a_person_can_check(server, built):
     shown = entry["outputs"]["build"]
     assert "whole" in shown["text"][0] and str(dataset.path / "review.html") in shown["text"][0]
     assert "images" not in shown, "the node shows the film; newer pages would take a picture for a film, too"
-    picture = entry["outputs"]["look"]["images"][0]
-    with Image.open(server.base / picture["type"] / picture["subfolder"] / picture["filename"]) as stats:
+    with Image.open(saved_file(server, entry, "look")) as stats:
         assert stats.size == (1280, 860) and len(stats.convert("P").getcolors()) > 8
 
 
@@ -107,7 +108,7 @@ def test_clips_without_words_stop_the_graph_until_a_person_has_named_them_on_the
     assert "have no words yet: press Review the clips" in note and "after" not in entry["outputs"]
     page = "/animegamer/datasets/wordless/"
     assert b"<title>Dataset review" in server.get_bytes(page + "review.html")
-    rows = [json.loads(line) for line in (made / "turns.jsonl").read_text("utf-8").splitlines()]
+    rows = rows_of(made / "turns.jsonl")
     assert server.get_bytes(page + rows[0]["clip"])[4:8] == b"ftyp"
     for path in ("turns.jsonl", "../film/review.html", "none.mp4"):
         with pytest.raises(urllib.error.HTTPError, match="40[04]"):

@@ -1,8 +1,7 @@
 """Captions by rule: spans that a person wrote down, and the drawn film's own."""
 
-import json
-
 import pytest
+from tables import write_rows
 
 from animegamer_core.data.captions.models import read_spans
 from animegamer_core.data.captions.run import caption_clips, open_captioner
@@ -17,9 +16,7 @@ NAMES = ("Tombo", "Kiki", "Jiji", "Ursula")
 
 
 def sidecar(folder, *spans):
-    path = folder / "tale.captions.jsonl"
-    path.write_text("".join(json.dumps(span) + "\n" for span in spans))
-    return path
+    return write_rows(folder / "tale.captions.jsonl", *spans)
 
 
 def record(start: float, level: int = 3, film: str = "tale") -> ClipRecord:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import correct, rows_of, write_rows
 
 from animegamer_core.data import corrections
 from animegamer_core.data.check import check
@@ -24,14 +25,13 @@ TABLES = ("turns.jsonl", "games.jsonl", "dataset.json", "dropped.jsonl", "set_as
 def base(drawn, tmp_path_factory):
     """The drawn dataset; its third clip is set aside, and it has a dropped segment."""
     folder = shutil.copytree(drawn, tmp_path_factory.mktemp("base") / "dataset")
-    lines = (folder / "turns.jsonl").read_text().splitlines(keepends=True)
-    aside = json.loads(lines.pop(2))
-    record = {name: None if name in CAPTION_FIELDS else value for name, value in aside.items()}
-    (folder / "turns.jsonl").write_text("".join(lines))
-    row = {"clip": aside["clip"], "reason": "[ID] 7 is no picture", "reply": "[Num]1[ID]7", "record": record}
-    (folder / "set_aside.jsonl").write_text(json.dumps(row) + "\n")
-    row = {"film": aside["film"], "start": 90.0, "end": 92.0, "reason": "still"}
-    (folder / "dropped.jsonl").write_text(json.dumps(row) + "\n")
+    rows = (folder / "turns.jsonl").read_text().splitlines()
+    aside = json.loads(rows.pop(2))
+    write_rows(folder / "turns.jsonl", *rows)
+    facts = {"clip": aside["clip"], "reason": "[ID] 7 is no picture", "reply": "[Num]1[ID]7"}
+    write_rows(folder / "set_aside.jsonl", facts | {"record": aside | dict.fromkeys(CAPTION_FIELDS)})
+    dropped = {"film": aside["film"], "start": 90.0, "end": 92.0, "reason": "still"}
+    write_rows(folder / "dropped.jsonl", dropped)
     games = (folder / "games.jsonl").read_text().replace(f'"{aside["clip"]}", ', "")
     (folder / "games.jsonl").write_text(games)
     assert aside["clip"] == ASIDE
@@ -49,18 +49,8 @@ def folder(base, tmp_path):
     return shutil.copytree(base, tmp_path / "dataset")
 
 
-def apply(folder, *rows):
-    file = folder.parent / "corrections.jsonl"
-    file.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
-    return apply_corrections(folder, file)
-
-
 def tables(folder) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in TABLES}
-
-
-def lines(folder, name) -> list[dict]:
-    return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
 
 
 def turns(folder) -> dict[str, ClipRecord]:
@@ -70,7 +60,7 @@ def turns(folder) -> dict[str, ClipRecord]:
 def test_only_what_was_corrected_changes(folder):
     before = turns(folder)
     change = {"character": ["Miko", "Zo\u00eb"], "motion": "ride a broom", "stats": WHOLE["stats"], "adverb": ""}
-    assert apply(folder, {"clip": FIRST, **change}, {"clip": FOURTH, "motion": before[FOURTH].motion}) == 1
+    assert correct(folder, {"clip": FIRST, **change}, {"clip": FOURTH, "motion": before[FOURTH].motion}) == 1
     after = turns(folder)
     wanted = {**change, "character": ("Miko", "Zo\u00eb")}
     assert after.pop(FIRST) == msgspec.structs.replace(before.pop(FIRST), **wanted)
@@ -80,23 +70,23 @@ def test_only_what_was_corrected_changes(folder):
 
 def test_a_dropped_clip_leaves_every_table_and_can_come_back(folder):
     before = tables(folder)
-    assert apply(folder, {"clip": SECOND, "drop": True}) == 1
+    assert correct(folder, {"clip": SECOND, "drop": True}) == 1
     assert SECOND not in turns(folder) and SECOND not in (folder / "games.jsonl").read_text()
-    row = lines(folder, "dropped.jsonl")[-1]
+    row = rows_of(folder / "dropped.jsonl")[-1]
     assert (row["film"], row["start"], row["end"]) == ("train-00000", 2.0, 4.0) and row["reason"] == "dropped in review"
     assert not [problem for problem in check(folder) if problem.serious]
-    assert apply(folder, {"clip": SECOND, "drop": False}) == 1
+    assert correct(folder, {"clip": SECOND, "drop": False}) == 1
     after = tables(folder)
     assert all(after[name] == before[name] for name in ("turns.jsonl", "dropped.jsonl"))
 
 
 @pytest.mark.parametrize("gone", [slice(1, 2), slice(None)])
 def test_a_clip_that_was_held_out_comes_back_held_out(folder, gone):
-    (game,) = (row for row in lines(folder, "games.jsonl") if row["held_out"])
+    (game,) = (row for row in rows_of(folder / "games.jsonl") if row["held_out"])
     for _ in range(2):
         for drop in (True, False):
             rows = [{"clip": clip, "drop": drop} for clip in game["clips"][gone]]
-            assert apply(folder, *rows) == len(rows)
+            assert correct(folder, *rows) == len(rows)
         opened = DatasetFolder.open(folder)
         assert {opened.turns[clip].clip for clip in opened.held_out_clips} == set(game["clips"])
         assert not {opened.turns[clip].clip for clip in opened.training_clips} & set(game["clips"])
@@ -105,12 +95,12 @@ def test_a_clip_that_was_held_out_comes_back_held_out(folder, gone):
 
 def test_a_clip_set_aside_takes_its_place_once_its_caption_is_whole_or_is_dropped(folder, tmp_path):
     other = shutil.copytree(folder, tmp_path / "other" / "dataset")
-    assert apply(other, {"clip": ASIDE, "drop": True}) == 1
-    assert lines(other, "set_aside.jsonl") == [] and lines(other, "dropped.jsonl")[-1]["record"]["clip"] == ASIDE
-    assert apply(folder, {"clip": ASIDE, **WHOLE}) == 1
+    assert correct(other, {"clip": ASIDE, "drop": True}) == 1
+    assert rows_of(other / "set_aside.jsonl") == [] and rows_of(other / "dropped.jsonl")[-1]["record"]["clip"] == ASIDE
+    assert correct(folder, {"clip": ASIDE, **WHOLE}) == 1
     assert list(turns(folder))[:4] == [FIRST, SECOND, ASIDE, FOURTH]
-    assert turns(folder)[ASIDE].captioned and lines(folder, "set_aside.jsonl") == []
-    assert apply(folder, {"clip": ASIDE, "drop": True}) == 1
+    assert turns(folder)[ASIDE].captioned and rows_of(folder / "set_aside.jsonl") == []
+    assert correct(folder, {"clip": ASIDE, "drop": True}) == 1
 
 
 @pytest.mark.parametrize(
@@ -128,7 +118,7 @@ def test_one_bad_line_is_named_and_nothing_changes(folder, row, sentence):
     before = tables(folder)
     good = {"clip": SECOND, "motion": "swim"}
     with pytest.raises(DatasetError) as caught:
-        apply(folder, good, {"clip": FOURTH, "drop": True}, row)
+        correct(folder, good, {"clip": FOURTH, "drop": True}, row)
     assert "corrections.jsonl:3: " in str(caught.value) and sentence in str(caught.value)
     assert tables(folder) == before
 
@@ -158,18 +148,18 @@ def test_a_kill_anywhere_loses_nothing_and_the_same_call_completes_it(base, tmp_
     rows = [{"clip": clip, **change} for clip, change in changes.items()] + [{"clip": ASIDE, **WHOLE}]
     place = tmp_path_factory.mktemp("kill")
     whole, killed = (shutil.copytree(base, place / name / "dataset") for name in ("whole", "killed"))
-    assert apply(whole, *rows) >= 1
-    killed_after(data.draw(st.integers(0, 6)), lambda: apply(killed, *rows))
-    held = {row["record"]["clip"] for name in TABLES[3:] for row in lines(killed, name) if "record" in row}
+    assert correct(whole, *rows) >= 1
+    killed_after(data.draw(st.integers(0, 6)), lambda: correct(killed, *rows))
+    held = {row["record"]["clip"] for name in TABLES[3:] for row in rows_of(killed / name) if "record" in row}
     assert held | set(turns(killed)) == {ASIDE, *turns(base)}
-    apply(killed, *rows)
+    correct(killed, *rows)
     assert tables(killed) == tables(whole)
-    assert apply(killed, *rows) == 0
+    assert correct(killed, *rows) == 0
 
 
 def test_it_waits_for_no_build_and_writes_into_no_other_folder(folder, tmp_path):
     with locked(folder / LOCK, ""), pytest.raises(ValueError, match="a build is finishing"):
-        apply(folder, {"clip": FIRST, "motion": "run"})
+        correct(folder, {"clip": FIRST, "motion": "run"})
     (tmp_path / "other").mkdir()
     with pytest.raises(DatasetError, match="is this a dataset folder"):
         apply_corrections(tmp_path / "other", tmp_path / "corrections.jsonl")

@@ -1,7 +1,6 @@
 """Films to a dataset folder, on small generated films: resumed after kills, by several processes, over and over."""
 
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 
@@ -11,12 +10,12 @@ from film_parts import FilmPlan
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from made_film import make_film
+from tables import correct
 
 from animegamer_core.data.assemble import assemble_dataset
 from animegamer_core.data.build import BuildSettings, cut_films
 from animegamer_core.data.captions.run import open_captioner
 from animegamer_core.data.check import check
-from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
 from animegamer_core.data.films import cutting
 from animegamer_core.data.films.cutting import ClipShape, Cut, Span
@@ -188,7 +187,7 @@ def test_credits_and_a_clip_between_them_go_unless_somebody_captioned_or_brought
     (again / "turns.jsonl").unlink()
     report = assemble_dataset(again, SETTINGS)
     assert clip.clip not in {turn.clip for turn in report.dataset.turns} and report.dropped["credits"] == 3
-    correct(again, *({"clip": one, "drop": False} for one in (clip.clip, credit.clip)))
+    assert correct(again, *({"clip": one, "drop": False} for one in (clip.clip, credit.clip))) == 2
     for _ in range(2):
         assert {clip.clip, credit.clip} <= set(turns(again))
         assert assemble_dataset(again, SETTINGS).dropped["credits"] == 1
@@ -217,24 +216,19 @@ def test_films_without_a_clip_name_the_fades_of_their_longest_scene_or_the_optio
         assemble_dataset(tmp_path / "out", SETTINGS)
 
 
-def correct(folder: Path, *rows: dict) -> None:
-    file = folder.parent / "corrections.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert apply_corrections(folder, file) == len(rows)
-
-
 def test_what_a_person_corrected_or_dropped_stays(films, one, unbroken):
     before, after = turns(one), turns(unbroken)
     moved = [clip for clip in before if before[clip].motion_level != after[clip].motion_level]
     kept, dropped = moved[0], next(clip for clip in before if clip != moved[0])
-    correct(one, {"clip": kept, "adverb": "with great care", "motion": "sing"}, {"clip": dropped, "drop": True})
+    said = {"adverb": "with great care", "motion": "sing"}
+    assert correct(one, {"clip": kept, **said}, {"clip": dropped, "drop": True}) == 2
     add_cut(one, unbroken, "two")
     for _ in range(2):
         rebuilt = turns(build(one, films))
         assert (rebuilt[kept].adverb, rebuilt[kept].motion) == ("with great care", "sing")
         assert rebuilt[kept].motion_level is not None and dropped not in rebuilt
     assert set(rebuilt) == set(after) - {dropped}
-    correct(one, {"clip": dropped, "drop": False})
+    assert correct(one, {"clip": dropped, "drop": False}) == 1
     assert set(turns(build(one, films))) == set(after)
 
 
@@ -246,7 +240,7 @@ def test_a_duplicate_that_a_person_brings_back_stays(films, again):
     add_scenes(again, Span(films[1], "two", last, (), True), [[*read_scenes(again, "two")[last], copy]])
     for _ in range(2):
         assert assemble_dataset(again, SETTINGS).dropped["duplicate"] == 1 and copy.clip not in turns(again)
-    correct(again, {"clip": copy.clip, "drop": False})
+    assert correct(again, {"clip": copy.clip, "drop": False}) == 1
     for _ in range(2):
         assert copy.clip in turns(again)
         assert "duplicate" not in assemble_dataset(again, SETTINGS).dropped
@@ -335,12 +329,12 @@ def test_a_rebuild_after_a_correction_trains_on_no_clip_that_was_held_out(films,
 
     before = sides_now()
     first_of_two = next(clip for clip in before if "/two/" in clip)
-    correct(out, {"clip": first_of_two, "drop": True})
+    assert correct(out, {"clip": first_of_two, "drop": True}) == 1
     build(out, films)
     assert any(before.values()) and sides_now() == {clip: held for clip, held in before.items() if clip != first_of_two}
     for clip in [clip for clip, held in before.items() if held]:
-        correct(out, {"clip": clip, "drop": True})
-        correct(out, {"clip": clip, "drop": False})
+        assert correct(out, {"clip": clip, "drop": True}) == 1
+        assert correct(out, {"clip": clip, "drop": False}) == 1
         assert sides_now()[clip]
     build(out, films)
     assert sides_now() == {clip: held for clip, held in before.items() if clip != first_of_two}

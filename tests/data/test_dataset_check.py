@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from tables import rows_of, write_rows
 
 from animegamer_core.data.check import check
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
@@ -15,17 +16,13 @@ CLIP = "clips/train-00000-01.mp4"  # line 2 of turns.jsonl, clip 2 of the first 
 
 def edit(folder, name, number, **changes):
     """Change values of a line."""
-    lines = (folder / name).read_text().splitlines()
-    lines[number - 1] = json.dumps({**json.loads(lines[number - 1]), **changes})
-    (folder / name).write_text("\n".join(lines) + "\n")
+    rows = rows_of(folder / name)
+    rows[number - 1] |= changes
+    write_rows(folder / name, *rows)
 
 
 def problems(folder):
     return [str(problem) for problem in check(folder)]
-
-
-def info(folder):
-    return json.loads((folder / "dataset.json").read_text())
 
 
 def test_a_good_dataset_has_no_problem(folder):
@@ -52,7 +49,7 @@ def test_a_wrong_line_is_named(folder, number, changes, sentence):
 
 
 def test_games_keep_the_order_of_the_film_and_what_is_held_out_stays_out(folder):
-    games = [json.loads(line) for line in (folder / "games.jsonl").read_text().splitlines()]
+    games = rows_of(folder / "games.jsonl")
     edit(folder, "games.jsonl", 1, clips=games[0]["clips"][::-1])
     edit(folder, "games.jsonl", 2, clips=[*games[1]["clips"], games[2]["clips"][0]])
     first, *rest = problems(folder)
@@ -66,7 +63,7 @@ def test_games_keep_the_order_of_the_film_and_what_is_held_out_stays_out(folder)
 
 
 def test_motion_has_four_edges_and_five_medians(folder):
-    known = info(folder)
+    known = json.loads((folder / "dataset.json").read_text())
     motion = known["settings"]["motion"] | {"edges": [1, 2, 3]}
     (folder / "dataset.json").write_text(json.dumps({**known, "settings": {"motion": motion}}))
     assert problems(folder)[0].startswith("dataset.json: ") and "edges" in problems(folder)[0]

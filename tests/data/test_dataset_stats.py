@@ -1,22 +1,14 @@
 """`dataset stats`: the table says what the tables hold, and the picture is drawn from the same counts."""
 
-import json
 import re
 
 import numpy as np
 import pytest
+from tables import rows_of, write_rows
 
 from animegamer_core.data.dataset import DatasetError, DatasetFolder
 from animegamer_core.data.records import CAPTION_FIELDS
 from animegamer_core.data.stats import stats, write_stats
-
-
-def change(folder, **values):
-    """Change values of every second line."""
-    rows = [json.loads(line) for line in (folder / "turns.jsonl").read_text().splitlines()]
-    for row in rows[::2]:
-        row |= values
-    (folder / "turns.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def row(text, name):
@@ -42,17 +34,19 @@ def test_the_table_counts_what_is_there(folder):
 
 
 def test_what_is_missing_and_what_was_left_out_is_counted(folder):
-    count = len(DatasetFolder.open(folder).turns)
-    change(folder, **dict.fromkeys(CAPTION_FIELDS))
+    turns = rows_of(folder / "turns.jsonl")
+    for turn in turns[::2]:
+        turn |= dict.fromkeys(CAPTION_FIELDS)
+    write_rows(folder / "turns.jsonl", *turns)
     reasons = ["still", "duplicate of clips/a.mp4", "duplicate of clips/b.mp4"]
     dropped = [{"film": "other", "start": 0.0, "end": 2.0, "reason": reason} for reason in reasons]
-    (folder / "dropped.jsonl").write_text("".join(json.dumps(line) + "\n" for line in dropped) + "{cut of")
-    turn = json.loads((folder / "turns.jsonl").read_text().splitlines()[0])
-    aside = {"clip": turn["clip"], "reason": "no tag", "reply": "", "record": turn}
-    (folder / "set_aside.jsonl").write_text(json.dumps(aside) + "\n")
+    path = write_rows(folder / "dropped.jsonl", *dropped)
+    path.write_text(path.read_text() + "{cut of")
+    aside = {"clip": turns[0]["clip"], "reason": "no tag", "reply": "", "record": turns[0]}
+    write_rows(folder / "set_aside.jsonl", aside)
     text = stats(folder)
-    empty = (count + 1) // 2
-    assert row(text, "captions")[1] == f"whole {count - empty}, in part 0, none {empty}, set aside 1"
+    empty = (len(turns) + 1) // 2
+    assert row(text, "captions")[1] == f"whole {len(turns) - empty}, in part 0, none {empty}, set aside 1"
     assert row(text, "dropped")[1] == "3 segments: duplicate 2, still 1"
     assert row(text, "other")[1:] == ["0", "0 %", "3"]
     assert row(text, "social")[4] == str(empty)

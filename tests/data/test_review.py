@@ -6,6 +6,8 @@ import json
 import re
 from html.parser import HTMLParser
 
+from tables import rows_of, write_rows
+
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.data.records import CAPTION_FIELDS
 from animegamer_core.data.review import write_review
@@ -41,14 +43,6 @@ class Page(HTMLParser):
         return json.loads(self.scripts["dataset"])
 
 
-def rows_of(folder, name):
-    return [json.loads(line) for line in (folder / name).read_text(encoding="utf-8").splitlines()]
-
-
-def write_rows(folder, name, rows):
-    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
 def test_the_page_is_whole_by_itself_and_tells_the_tables(folder):
     path = write_review(folder)
     page = Page(path)
@@ -57,7 +51,7 @@ def test_the_page_is_whole_by_itself_and_tells_the_tables(folder):
     opened = DatasetFolder.open(folder)
     data = page.data
     turns = [dict(zip(data["keys"], clip["values"], strict=True)) for clip in data["clips"]]
-    assert turns == [{key: row[key] for key in data["keys"]} for row in rows_of(folder, "turns.jsonl")]
+    assert turns == [{key: row[key] for key in data["keys"]} for row in rows_of(folder / "turns.jsonl")]
     assert (data["name"], data["digest"]) == ("dataset", opened.digest(captions=True))
     assert data["clips"][-1]["game"] == {"name": "heldout-00000", "at": 4, "of": 4, "held_out": True}
     text = path.read_text(encoding="utf-8")
@@ -71,12 +65,12 @@ def test_the_page_is_whole_by_itself_and_tells_the_tables(folder):
 
 
 def test_clips_that_were_set_aside_stand_in_their_place(folder):
-    rows = rows_of(folder, "turns.jsonl")
+    rows = rows_of(folder / "turns.jsonl")
     record = {**rows.pop(1), **dict.fromkeys(CAPTION_FIELDS)}
-    write_rows(folder, "turns.jsonl", rows)
+    write_rows(folder / "turns.jsonl", *rows)
     (folder / "games.jsonl").unlink()
     aside = {"clip": record["clip"], "reason": "no tag", "reply": "", "record": record}
-    write_rows(folder, "set_aside.jsonl", [aside, {"clip": "clips/x.mp4", "reason": "of another time"}])
+    write_rows(folder / "set_aside.jsonl", aside, {"clip": "clips/x.mp4", "reason": "of another time"})
     data = Page(write_review(folder)).data
     at = data["keys"].index("clip")
     wanted = [row["clip"] for row in (rows[0], record, *rows[1:])]
@@ -85,8 +79,8 @@ def test_clips_that_were_set_aside_stand_in_their_place(folder):
 
 
 def test_what_a_person_dropped_can_be_brought_back_and_odd_lines_are_harmless(folder):
-    row = rows_of(folder, "turns.jsonl")[0]
+    row = rows_of(folder / "turns.jsonl")[0]
     dropped = {"film": row["film"], "start": 0.0, "end": 2.0, "reason": "dropped in review", "record": row}
-    write_rows(folder, "dropped.jsonl", [dropped, ["not", "an", "object"]])
+    write_rows(folder / "dropped.jsonl", dropped, ["not", "an", "object"])
     [shown] = Page(write_review(folder)).data["dropped"]
     assert shown == [row["film"], 0.0, 2.0, "dropped in review", row["clip"]]

@@ -1,6 +1,5 @@
 """A person's corrections of where scenes change, and the strip of pictures that shows where."""
 
-import json
 import shutil
 
 import numpy as np
@@ -10,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_film import make_film
 from PIL import Image
+from tables import correct
 
 from animegamer_core.data import corrections
 from animegamer_core.data.assemble import assemble_dataset
 from animegamer_core.data.build import BuildSettings, cut_films
-from animegamer_core.data.corrections import apply_corrections
 from animegamer_core.data.films.cutting import ClipShape, segments_of
 from animegamer_core.data.films.film import FilmFrame
 from animegamer_core.data.films.film_index import read_film_index, read_scenes, scenes_to_cut
@@ -123,12 +122,6 @@ def scenes_of(folder):
     return read_film_index(folder)["one"].survey.scenes
 
 
-def apply(folder, *lines):
-    file = folder.parent / "corrections.jsonl"
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return apply_corrections(folder, file)
-
-
 def lines_of(folder):
     """One change added in the longest scene, and the last change removed."""
     scenes = scenes_of(folder)
@@ -148,9 +141,9 @@ def test_corrected_scenes_are_cut_again_with_the_words_of_the_clips_they_overlap
     lines, before = lines_of(dataset), scenes_of(dataset)
     old = corrections.DatasetFolder.open(dataset).turns
     said = {turn.clip: {"motion": f"act {n}", "character": ["Zed"], "background": "day"} for n, turn in enumerate(old)}
-    assert apply(dataset, *({"clip": clip, **words} for clip, words in said.items())) == len(old)
+    assert correct(dataset, *({"clip": clip, **words} for clip, words in said.items())) == len(old)
     written = {path: path.stat().st_mtime_ns for path in (dataset / "clips" / "one").iterdir()}
-    assert apply(dataset, *lines) == 2
+    assert correct(dataset, *lines) == 2
     assert len(scenes_of(dataset)) == len(before) and scenes_to_cut(dataset) == {"one": 3}
     assert page_data(corrections.DatasetFolder.open(dataset), [])["films"][0]["uncut"] == 3
     build(film, dataset)
@@ -172,7 +165,7 @@ def test_corrected_scenes_are_cut_again_with_the_words_of_the_clips_they_overlap
     same = {path for path in written if any(s.start <= int(path.stem) / 1000 + 0.001 < s.end for s in untouched)}
     assert same and all(path.stat().st_mtime_ns == written[path] for path in same)
     assert clips_in(dataset) == sorted({cut.clip.rsplit("/", 1)[1] for cut in cuts if cut.clip})
-    assert apply(dataset, *lines) == 0 and scenes_to_cut(dataset) == {}
+    assert correct(dataset, *lines) == 0 and scenes_to_cut(dataset) == {}
 
 
 def test_the_page_has_the_scenes_and_a_damaged_note_is_a_problem(dataset):
