@@ -67,17 +67,14 @@ def stop_when_parsed(monkeypatch):
 
 def words_of(line: str) -> list[str]:
     """The words behind the launcher: `-m module ...` or `script.py ...`."""
-    counted = re.sub(r"\$\(seq (\d+) (\d+)\)", lambda found: " ".join(map(str, numbers(found))), line)
-    words = [word for word in shlex.split(counted) if not re.fullmatch(r"[A-Z_]+=\S*", word)]
+    if counted := re.search(r"\$\(seq (\d+) (\d+)\)", line):
+        line = line.replace(counted[0], " ".join(map(str, range(int(counted[1]), int(counted[2]) + 1))))
+    words = [word for word in shlex.split(line) if not re.fullmatch(r"[A-Z_]+=\S*", word)]
     if words[:2] == ["accelerate", "launch"]:
         script = next(index for index, word in enumerate(words) if word.endswith(".py"))
         return words[script:]
     assert words[0] == "python", line
     return words[1:]
-
-
-def numbers(found: re.Match) -> range:
-    return range(int(found[1]), int(found[2]) + 1)
 
 
 def run_line(line: str, monkeypatch) -> None:

@@ -31,12 +31,8 @@ HUNGER = Stat("hunger", "HU", (1, -2, 0), "1 as time passes; -2 if the character
 LINE = "Character: Miko; Motion: gently wave hello; Background: day forest."
 
 
-def hungry_world(folder):
-    return save_tiny_world(folder, life=Life(Rules((*STATS, HUNGER))))
-
-
 def test_it_is_predicted_counted_and_kept(tmp_path):
-    hungry_world(tmp_path / "world")
+    save_tiny_world(tmp_path / "world", life=Life(Rules((*STATS, HUNGER))))
     row = json.loads((tmp_path / "world" / "world.json").read_text())["life"]["rules"]["stats"][3]
     assert (row["name"], row["tag"], row["choices"]) == ("hunger", "HU", [1, -2, 0])
     world = open_world(tmp_path / "world")

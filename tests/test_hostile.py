@@ -53,10 +53,6 @@ def whole(tmp_path_factory):
     return folder
 
 
-def too_slow(*_):
-    pytest.fail(f"not read in {SECONDS} s")
-
-
 @settings(max_examples=settings().max_examples // 2)  # 50, or 1,000 in profile hunt
 @given(rng=st.randoms(), name=st.sampled_from(sorted(READERS)))
 def test_any_damage_is_read_or_refused(whole, tmp_path_factory, rng, name):
@@ -67,7 +63,7 @@ def test_any_damage_is_read_or_refused(whole, tmp_path_factory, rng, name):
     suffix = rng.choice(sorted({path.suffix for path in files}))
     what = damage(rng.choice([path for path in files if path.suffix == suffix]), rng)
     before, threads = psutil.Process().memory_info().rss, threading.active_count()
-    signal.signal(signal.SIGALRM, too_slow)
+    signal.signal(signal.SIGALRM, lambda *_: pytest.fail(f"not read in {SECONDS} s"))
     signal.alarm(SECONDS)
     try:
         READERS[name](copy)

@@ -117,13 +117,6 @@ def test_a_second_run_draws_only_what_has_changed(comfy, server):
     assert ran(server) == set()
 
 
-def assert_the_clip_is_shown(comfy, server):
-    """The clip of the last run is what a video on the page plays, and no picture of the drawing lies over it."""
-    clip = list(server.get("/history").values())[-1]["outputs"]["2"]["images"][0]["filename"]
-    comfy.page.wait_for_function(script("plays"), arg=clip, timeout=15_000)
-    assert not comfy.page.get_by_text("Video failed to load").count()
-
-
 def test_a_saved_workflow_shows_the_state_again_after_a_reload(comfy, server):
     comfy.load_prompt(a_turn())
     comfy.run_graph()
@@ -186,7 +179,9 @@ def test_nodes_2_0_shows_the_card_too(comfy, server):
         loader.get_by_text("placement", exact=True).wait_for()
         comfy.load_prompt(a_story("calmly swim", story="shown in nodes 2"))
         comfy.run_graph()
-        assert_the_clip_is_shown(comfy, server)
+        clip = list(server.get("/history").values())[-1]["outputs"]["2"]["images"][0]["filename"]
+        comfy.page.wait_for_function(script("plays"), arg=clip, timeout=15_000)
+        assert not comfy.page.get_by_text("Video failed to load").count()
         assert comfy.page.locator("[data-node-id='2'] img").count() == 0, "no picture of the drawing below the clip"
         assert not comfy.page.locator("[data-node-id='2']").get_by_text("motion_value").count(), "it is advanced"
         comfy.shot("graph-story-nodes-2")

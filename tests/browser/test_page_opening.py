@@ -45,24 +45,16 @@ def begin(tab):
     tab.page.wait_for_selector(".ag-game:visible")
 
 
-def go_to_beginning(tab):
-    tab.page.locator(".ag-stop").first.click()
-    tab.page.wait_for_selector(".ag-stop[aria-current]:first-child")
-
-
 def source(tab, kind="video"):
     return tab.page.locator(f".ag-screen {kind}").get_attribute("src")
-
-
-def stage_words(tab):
-    return tab.page.locator(".ag-stage .ag-words span").all_inner_texts()
 
 
 def test_a_story_begins_with_a_part_of_a_film_and_goes_on_without_it(tab, film, server):
     choose(tab, "from a film", film, at=1.5, text="Miko waves")
     begin(tab)
     assert "type=input" in source(tab) and source(tab).endswith("#t=1.5")
-    assert stage_words(tab) == ["Miko waves"] and tab.page.locator(".ag-stage .ag-number").inner_text() == "0"
+    assert tab.page.locator(".ag-stage .ag-words span").all_inner_texts() == ["Miko waves"]
+    assert tab.page.locator(".ag-stage .ag-number").inner_text() == "0"
     tab.comfy.shot("opening-before-turn-1")
     tab.sketch()
     tab.play(SEA, 1)
@@ -111,7 +103,8 @@ def test_a_reload_before_turn_1_does_not_lose_the_opening(tab, picture):
     tab.comfy.open()
     tab.open()
     tab.wait_for_turn(1)
-    go_to_beginning(tab)
+    tab.page.locator(".ag-stop").first.click()
+    tab.page.wait_for_selector(".ag-stop[aria-current]:first-child")
     assert "openings" in source(tab)
 
 

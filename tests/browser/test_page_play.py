@@ -108,11 +108,6 @@ def turns_shown(game):
     return branch["turns"][:number]
 
 
-def clip_of(game, turn):
-    """The frames of a turn's clip."""
-    return read_clip(game.server.output_dir / turn["clip"]["subfolder"] / turn["clip"]["filename"]).frames
-
-
 def test_export_gives_a_clip_and_a_contact_sheet(game):
     game.page.click(".ag-top .pi-download")
     turns, kinds = turns_shown(game), exported(game)
@@ -148,7 +143,8 @@ def test_export_as_a_film(game, tmp_path):
         said = [bytes(packet)[2:].decode() for packet in container.demux(subtitles=0) if packet.size > 2]
     assert said == [f"{number}. {in_short(turn['instruction'])}" for number, turn in enumerate(turns, start=1)]
     frames = read_clip(film).frames.astype(int)
-    clips = np.concatenate([clip_of(game, turn) for turn in turns])
+    paths = [game.server.output_dir / turn["clip"]["subfolder"] / turn["clip"]["filename"] for turn in turns]
+    clips = np.concatenate([read_clip(path).frames for path in paths])
     assert frames.shape == clips.shape and np.abs(frames - clips).mean() < 4
 
 

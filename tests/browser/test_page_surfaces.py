@@ -3,8 +3,6 @@
 import pytest
 from play_tab import MESSAGE
 
-CLIPS = "AnimeGamer.PlayTab.ClipsMove"
-
 
 def press(page, key):
     """A key on the page, not in a field."""

@@ -21,10 +21,6 @@ SKETCH = 3  # steps of the other shots, and of training
 STAGES = ("warmup", "joint", "predict", "adapt")
 
 
-def prompt_of(name):
-    return json.loads((WORKFLOWS / "api" / f"{name}.json").read_text(encoding="utf-8"))
-
-
 @pytest.fixture(scope="module")
 def play(server):
     """A function that runs an example by its name, with fewer steps: (prompt, history entry)."""
@@ -32,7 +28,7 @@ def play(server):
         shutil.copy(given, server.input_dir)
 
     def run(name, run=server.run):
-        prompt = prompt_of(name)
+        prompt = json.loads((WORKFLOWS / "api" / f"{name}.json").read_text(encoding="utf-8"))
         for inputs in (node["inputs"] for node in prompt.values()):
             fewer = {} if name == "7-train" else {"steps": STEPS.get(name, SKETCH), "games": 1}
             inputs |= {key: value for key, value in fewer.items() if isinstance(inputs.get(key), int)}

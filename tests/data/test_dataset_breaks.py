@@ -19,10 +19,6 @@ def build(film, out):
     assemble_dataset(out, SETTINGS, script([film]))
 
 
-def scenes_done(out):
-    return len(finished_scenes(out, "one")) if (out / "films").is_dir() else 0
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forked processes")
 @pytest.mark.parametrize("kills", [3, pytest.param(200, marks=pytest.mark.soak)])
 def test_kills_lose_the_scenes_in_progress_only(tmp_path, monkeypatch, kills):
@@ -35,7 +31,10 @@ def test_kills_lose_the_scenes_in_progress_only(tmp_path, monkeypatch, kills):
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir()
 
+    def finished():
+        return len(finished_scenes(out, "one")) if (out / "films").is_dir() else 0
+
     def check():
         assert contents(out) == contents(whole)
 
-    kill_often(begin, lambda: build(film, out), lambda: scenes_done(out), check, tmp_path / "log.txt", kills, seed=0)
+    kill_often(begin, lambda: build(film, out), finished, check, tmp_path / "log.txt", kills, seed=0)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from animegamer_core.data.films.film import FilmFrame
-from animegamer_core.data.films.framing import BorderSample, Crop, Margins, border_sample, crops_of_scenes, fit
+from animegamer_core.data.films.framing import Crop, Margins, border_sample, crops_of_scenes, fit
 from animegamer_core.data.films.scenes import Scene
 
 HEIGHT, WIDTH = 180, 320
@@ -66,17 +66,11 @@ def shot(picture: Picture, crop: Sequence[int], seed: int, size: tuple[int, int]
     return [np.pad(frame, ((crop[0], crop[1]), (crop[2], crop[3]), (0, 0))) for frame in moving]
 
 
-def samples_of(shots: Sequence[Sequence[np.ndarray]]) -> list[BorderSample]:
-    frames = [frame for shot in shots for frame in shot]
-    return [border_sample(FilmFrame(number * SECONDS / 6, frame)) for number, frame in enumerate(frames)]
-
-
-def scenes_of(count: int) -> list[Scene]:
-    return [Scene(number * SECONDS, (number + 1) * SECONDS, "cut") for number in range(count)]
-
-
 def found(shots: Sequence[Sequence[np.ndarray]]) -> list[tuple[int, int, int, int]]:
-    return [astuple(crop) for crop in crops_of_scenes(samples_of(shots), scenes_of(len(shots)))]
+    frames = [frame for shot in shots for frame in shot]
+    samples = [border_sample(FilmFrame(number * SECONDS / 6, frame)) for number, frame in enumerate(frames)]
+    scenes = [Scene(number * SECONDS, (number + 1) * SECONDS, "cut") for number in range(len(shots))]
+    return [astuple(crop) for crop in crops_of_scenes(samples, scenes)]
 
 
 def near(crops: Sequence[Sequence[int]], truth: Sequence[Sequence[int]]) -> bool:

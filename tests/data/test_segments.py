@@ -99,12 +99,8 @@ def test_credits_stills_and_repeats_are_left_out_and_nothing_else(cut):
     assert set(seen) == {"scene", "dark", "still", "repeat", "credits"} and seen.count("scene") >= 5
 
 
-def noise(seed: int, spread: float, shape: tuple[int, ...]) -> np.ndarray:
-    return np.random.default_rng(seed).normal(0, spread, shape)
-
-
 def noisy(picture: np.ndarray, spread: float, frames: int = 17) -> np.ndarray:
-    shaken = picture[None] + noise(1, spread, (frames, *picture.shape))
+    shaken = picture[None] + np.random.default_rng(1).normal(0, spread, (frames, *picture.shape))
     return np.clip(np.rint(shaken), 0, 255).astype(np.uint8)
 
 

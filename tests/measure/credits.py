@@ -27,7 +27,7 @@ from animegamer_core.data.films import writing  # noqa: E402
 from animegamer_core.data.films.cutting import segments_of  # noqa: E402
 from animegamer_core.data.films.film import frames_at, read_frames  # noqa: E402
 from animegamer_core.data.films.film_index import add_film, film_name, read_film_index  # noqa: E402
-from animegamer_core.data.films.framing import Crop, fit  # noqa: E402
+from animegamer_core.data.films.framing import fit  # noqa: E402
 from animegamer_core.data.films.survey import Survey, survey_film  # noqa: E402
 from animegamer_core.data.films.transnet import best_device  # noqa: E402
 
@@ -95,11 +95,7 @@ def clips_of(film: Path, survey: Survey) -> Iterator[tuple[float, Pages]]:
     pictures = frames_at(read_frames(film), times)
     for crop, segment in clips:
         shown = (next(pictures) for _ in writing.looked_at(FRAMES))
-        yield segment.start, [page_of(picture, crop) for picture in shown]
-
-
-def page_of(picture_HWC: NDArray[np.uint8], crop: Crop) -> NDArray[np.uint8]:
-    return fit(picture_HWC, crop, writing.reading_size(picture_HWC, crop, SIZE))
+        yield segment.start, [fit(picture, crop, writing.reading_size(picture, crop, SIZE)) for picture in shown]
 
 
 def subtitled(pages: Pages, seed: int) -> Pages:

@@ -8,10 +8,6 @@ PUBLISHED = "Character: Miko; Motion: wildly fly on a broomstick; Background: ni
 KANJI = "\u5343\u5c0b\u304c\u8d70\u308b"
 
 
-def clip(shade):
-    return np.full((17, 96, 144, 3), shade, np.uint8)
-
-
 def test_text_without_spaces_is_broken_between_wide_letters():
     lines = sheet._instruction_lines(KANJI * 8, 300)
     assert len(lines) == 3 and not lines[0].endswith("...")
@@ -38,6 +34,7 @@ def test_a_sheet_has_a_card_with_frames_for_every_turn():
 
 def test_a_sheet_takes_any_words():
     for words in ("run", "a very long instruction " * 20, "w" * 500, "\u732b\u304c\u8d70\u308b", PUBLISHED * 2):
-        sheet = contact_sheet(played({"stamina": 1}, instruction=words), [clip(90)], words[:80])
+        clip = np.full((17, 96, 144, 3), 90, np.uint8)
+        sheet = contact_sheet(played({"stamina": 1}, instruction=words), [clip], words[:80])
         right = np.asarray(sheet)[150:420, -35:]
         assert (right == right[0, 0]).all()  # nothing runs out of the card

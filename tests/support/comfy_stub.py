@@ -10,6 +10,7 @@ import json
 import sys
 import types
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -120,7 +121,7 @@ class ComfyStub:
             "server": {"PromptServer": Record(instance=Record(routes=self.routes, send_sync=lambda *_: None))},
             "comfy": {},
             "comfy.cli_args": {"args": self.arguments},
-            "aiohttp": {"web": Record(Response=_text_answer, json_response=_json_answer)},
+            "aiohttp": {"web": Record(Response=partial(Record, status=200, json=""), json_response=_json_answer)},
         }
         before = {name: sys.modules.get(name) for name in modules}
         for name, values in modules.items():
@@ -132,10 +133,6 @@ class ComfyStub:
             for name in [name for name in sys.modules if name.partition(".")[0] == PACK or name in modules]:
                 del sys.modules[name]
             sys.modules.update({name: module for name, module in before.items() if module is not None})
-
-
-def _text_answer(text: str) -> Record:
-    return Record(status=200, text=text, json="")
 
 
 def _json_answer(values: Any, status: int = 200) -> Record:
