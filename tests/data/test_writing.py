@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+from lettered import GROUNDS, KINDS, lettered
 
 from animegamer_core.data.films.framing import Crop, fit
 from animegamer_core.data.films.writing import (
@@ -14,9 +15,6 @@ from animegamer_core.data.films.writing import (
     find_lines,
     read_text,
 )
-
-pytest.importorskip("cv2")
-from lettered import GROUNDS, KINDS, lettered  # noqa: E402
 
 SMALL = (192, 352)  # height and width: a quarter of the time
 
@@ -31,13 +29,11 @@ def credits_of(*clips, most_text: float = MOST_TEXT) -> list[bool]:
 
 @pytest.mark.parametrize("ground", GROUNDS)
 def test_credits_and_titles_are_found_over_any_ground_and_subtitles_and_signs_stay(ground):
-    pytest.importorskip("rapidocr", reason="the text detector is a file of rapidocr, of the extra data")
     texts = [read_text([fit(picture, Crop(), SMALL) for picture in lettered(ground, name, 0)]) for name in KINDS]
     assert credits_of(*texts) == [kind.unwanted for kind in KINDS.values()]
 
 
 def test_a_line_is_where_its_letters_are():
-    pytest.importorskip("rapidocr", reason="the text detector is a file of rapidocr, of the extra data")
     before, after = lettered("moving", "none", 1)[0], lettered("moving", "title", 1)[0]
     rows, columns = np.nonzero((before != after).any(axis=-1))
     (line,) = find_lines(fit(after, Crop(), SMALL))
@@ -48,7 +44,6 @@ def test_a_line_is_where_its_letters_are():
 
 
 def test_a_clip_is_credits_if_more_than_half_of_its_frames_are():
-    pytest.importorskip("rapidocr", reason="the text detector is a file of rapidocr, of the extra data")
     clear, full = (fit(lettered("plain", kind, 0)[0], Crop(), SMALL) for kind in ("none", "card"))
     assert credits_of(read_text([full, clear, full, full])) == [True]
     assert read_text([full, clear, full, clear]) == ()
