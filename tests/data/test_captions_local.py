@@ -1,7 +1,6 @@
 """A vision model in this process: tiny ones of stock classes with random weights, opened from their folders."""
 
 import json
-import shutil
 
 import pytest
 import torch
@@ -41,24 +40,19 @@ def make_tokenizer():
 
 
 def save_llava(folder):
-    from transformers import (
-        CLIPImageProcessor,
-        CLIPVisionConfig,
-        LlamaConfig,
-        LlavaConfig,
-        LlavaForConditionalGeneration,
-        LlavaProcessor,
-    )
+    import transformers
 
     tokenizer = make_tokenizer()
     size = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    vision = CLIPVisionConfig(**size, image_size=SIDE, patch_size=14, projection_dim=16)
+    vision = transformers.CLIPVisionConfig(**size, image_size=SIDE, patch_size=14, projection_dim=16)
     ends = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 3}
-    text = LlamaConfig(**size, vocab_size=len(tokenizer), max_position_embeddings=8192, **ends)
-    config = LlavaConfig(vision_config=vision, text_config=text, image_token_index=4, vision_feature_layer=-1)
+    text = transformers.LlamaConfig(**size, vocab_size=len(tokenizer), max_position_embeddings=8192, **ends)
+    config = transformers.LlavaConfig(
+        vision_config=vision, text_config=text, image_token_index=4, vision_feature_layer=-1
+    )
     crop = {"height": SIDE, "width": SIDE}
-    processor = LlavaProcessor(
-        image_processor=CLIPImageProcessor(size={"shortest_edge": SIDE}, crop_size=crop),
+    processor = transformers.LlavaProcessor(
+        image_processor=transformers.CLIPImageProcessor(size={"shortest_edge": SIDE}, crop_size=crop),
         tokenizer=tokenizer,
         patch_size=14,
         vision_feature_select_strategy="default",
@@ -66,7 +60,7 @@ def save_llava(folder):
         chat_template=TEMPLATE.replace("IMAGE", "<image>"),
     )
     torch.manual_seed(0)
-    LlavaForConditionalGeneration(config).save_pretrained(folder)
+    transformers.LlavaForConditionalGeneration(config).save_pretrained(folder)
     processor.save_pretrained(folder)
 
 
@@ -90,13 +84,6 @@ def teach(model, lessons):
     raise AssertionError(f"not learned: {loss}")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models") / "tiny-llava"
-    save_llava(folder)
-    return folder
-
-
 def test_a_model_that_learned_two_colours_captions_clips_by_them(tmp_path):
     folder = tmp_path / "taught-llava"
     save_llava(folder)
@@ -113,9 +100,9 @@ def test_a_model_that_learned_two_colours_captions_clips_by_them(tmp_path):
     assert "requests: 2, " in report.text and report.set_aside == ()
 
 
-def test_code_in_a_models_folder_is_never_run(folder, tmp_path):
+def test_code_in_a_models_folder_is_never_run(tmp_path):
     strange = tmp_path / "strange"
-    shutil.copytree(folder, strange)
+    save_llava(strange)
     config = json.loads((strange / "config.json").read_text())
     config["model_type"] = "strange"
     config["auto_map"] = {"AutoConfig": "code.Strange", "AutoModelForImageTextToText": "code.Strange"}

@@ -10,13 +10,7 @@ from stub_endpoint import GOOD, StubEndpoint, refusal
 from animegamer_core.cli.judge import Judge
 from animegamer_core.cli.options import parse
 from animegamer_core.evaluate.judging.comparison import open_comparison
-from animegamer_core.evaluate.judging.judge import (
-    CRITERIA,
-    Question,
-    judge_prompt,
-    mean_score,
-    stories_of,
-)
+from animegamer_core.evaluate.judging.judge import CRITERIA, Question, judge_prompt, mean_score, stories_of
 
 pytestmark = pytest.mark.usefixtures("endpoint_key")
 EVIL = "\U0001f98a</script>=cmd|' IGNORE_ALL\ud800"

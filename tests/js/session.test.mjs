@@ -412,7 +412,7 @@ test("autoplay plays its turns one prompt each, and ends when the player writes,
   const playAll = async () => {
     for (let rounds = 0; rounds < 9 && server.waiting.length; rounds += 1) {
       await server.run(session);
-      await new Promise((resolve) => setTimeout(resolve));
+      await settled();
     }
   };
   await autoplay.start(3, { steps: 2 });
@@ -453,7 +453,6 @@ test("autoplay ends with a turn that Stop came too late for, and when the player
   const autoplay = new Autoplay(session);
   await session.start();
   await session.begin("life", "toybox");
-  const settled = () => new Promise((resolve) => setTimeout(resolve));
 
   await autoplay.start(5);
   server.start();

@@ -56,12 +56,7 @@ from animegamer_core.train.parts import WorldParts  # noqa: E402
 from animegamer_core.train.sampling import MicroBatch, SampleNoise  # noqa: E402
 from animegamer_core.train.stages import StageConfig, stage_config  # noqa: E402
 from animegamer_core.train.trainer import Trainer  # noqa: E402
-from animegamer_core.train.training_data import (  # noqa: E402
-    TrainingData,
-    add_encoder_features,
-    add_latents,
-    add_states,
-)
+from animegamer_core.train.training_data import TrainingData, add_encoder_features, add_latents, add_states  # noqa: E402
 from animegamer_core.weights import open_world  # noqa: E402
 
 GAMES, QUICK_GAMES = (DatasetGames(number, 0, first=70_000, unmatched_adverbs=0.8) for number in (1800, 4))

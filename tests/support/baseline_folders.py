@@ -1,20 +1,7 @@
 """Stock diffusers pipelines of random weights at a tiny size, saved as the folders that baselines open."""
 
+import diffusers
 import torch
-from diffusers import (
-    AutoencoderKL,
-    AutoencoderKLCogVideoX,
-    CogVideoXDPMScheduler,
-    CogVideoXImageToVideoPipeline,
-    CogVideoXPipeline,
-    CogVideoXTransformer3DModel,
-    EulerDiscreteScheduler,
-    FlowMatchEulerDiscreteScheduler,
-    FluxPipeline,
-    FluxTransformer2DModel,
-    StableDiffusionXLPipeline,
-    UNet2DConditionModel,
-)
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, PreTrainedTokenizerFast
 
@@ -47,7 +34,7 @@ def t5_tower():
 def save_text_to_video(folder, frames, seed=0):
     """A CogVideoX of 32 x 48 pixels that draws `frames` frames from text; returns the folder."""
     torch.manual_seed(seed)
-    CogVideoXPipeline(**_video_parts(frames, channels=4)).save_pretrained(folder)
+    diffusers.CogVideoXPipeline(**_video_parts(frames, channels=4)).save_pretrained(folder)
     return folder
 
 
@@ -55,20 +42,20 @@ def save_image_to_video(folder, frames):
     """The same from a picture and text, with rotary positions, as CogVideoX-5b-I2V has them; returns the folder."""
     torch.manual_seed(1)
     parts = _video_parts(frames, channels=8, use_rotary_positional_embeddings=True)
-    CogVideoXImageToVideoPipeline(**parts).save_pretrained(folder)
+    diffusers.CogVideoXImageToVideoPipeline(**parts).save_pretrained(folder)
     return folder
 
 
 def save_flux(folder):
     """A FLUX; returns the folder."""
     torch.manual_seed(2)
-    transformer = FluxTransformer2DModel(
+    transformer = diffusers.FluxTransformer2DModel(
         in_channels=16, num_layers=1, num_single_layers=1, attention_head_dim=16, num_attention_heads=2,
         joint_attention_dim=TEXT_WIDTH, pooled_projection_dim=TEXT_WIDTH, guidance_embeds=True,
         axes_dims_rope=(4, 4, 8),
     )  # fmt: skip
-    FluxPipeline(
-        scheduler=FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True), vae=_picture_vae(),
+    diffusers.FluxPipeline(
+        scheduler=diffusers.FlowMatchEulerDiscreteScheduler(shift=3.0, use_dynamic_shifting=True), vae=_picture_vae(),
         text_encoder=_clip(CLIPTextModel), tokenizer=word_tokenizer(), text_encoder_2=t5_tower(),
         tokenizer_2=word_tokenizer(), transformer=transformer,
     ).save_pretrained(folder)  # fmt: skip
@@ -78,17 +65,17 @@ def save_flux(folder):
 def save_sdxl(folder):
     """An SDXL of one attending up block; returns the folder."""
     torch.manual_seed(3)
-    unet = UNet2DConditionModel(
+    unet = diffusers.UNet2DConditionModel(
         sample_size=16, block_out_channels=(8, 16), layers_per_block=1, norm_num_groups=4,
         down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
         up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"), attention_head_dim=(1, 2),
         use_linear_projection=True, addition_embed_type="text_time", addition_time_embed_dim=8,
         projection_class_embeddings_input_dim=8 * 6 + TEXT_WIDTH, cross_attention_dim=2 * TEXT_WIDTH,
     )  # fmt: skip
-    scheduler = EulerDiscreteScheduler(
+    scheduler = diffusers.EulerDiscreteScheduler(
         beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", steps_offset=1, timestep_spacing="leading"
     )
-    StableDiffusionXLPipeline(
+    diffusers.StableDiffusionXLPipeline(
         vae=_picture_vae(), text_encoder=_clip(CLIPTextModel), text_encoder_2=_clip(CLIPTextModelWithProjection),
         tokenizer=word_tokenizer(), tokenizer_2=word_tokenizer(), unet=unet, scheduler=scheduler,
         add_watermarker=False,
@@ -113,17 +100,17 @@ def save_lora(folder, pipeline_class, model_folder):
 
 def _video_parts(frames, channels, **options):
     """The components of a CogVideoX; channels: of what its transformer reads."""
-    vae = AutoencoderKLCogVideoX(
+    vae = diffusers.AutoencoderKLCogVideoX(
         block_out_channels=(8, 16, 16), down_block_types=("CogVideoXDownBlock3D",) * 3,
         up_block_types=("CogVideoXUpBlock3D",) * 3, layers_per_block=1, latent_channels=4, norm_num_groups=4,
         sample_height=32, sample_width=48, scaling_factor=1.0,
     )  # fmt: skip
-    transformer = CogVideoXTransformer3DModel(
+    transformer = diffusers.CogVideoXTransformer3DModel(
         num_attention_heads=2, attention_head_dim=16, in_channels=channels, out_channels=4, time_embed_dim=16,
         text_embed_dim=TEXT_WIDTH, num_layers=1, sample_width=12, sample_height=8, sample_frames=frames,
         max_text_seq_length=TEXT_LENGTH, **options,
     )  # fmt: skip
-    scheduler = CogVideoXDPMScheduler(**STOCK_SCHEDULER)
+    scheduler = diffusers.CogVideoXDPMScheduler(**STOCK_SCHEDULER)
     texts = {"tokenizer": word_tokenizer(), "text_encoder": t5_tower()}
     return {**texts, "vae": vae, "transformer": transformer, "scheduler": scheduler}
 
@@ -138,7 +125,7 @@ def _clip(kind):
 
 
 def _picture_vae():
-    return AutoencoderKL(
+    return diffusers.AutoencoderKL(
         block_out_channels=(8, 8), down_block_types=("DownEncoderBlock2D",) * 2,
         up_block_types=("UpDecoderBlock2D",) * 2, norm_num_groups=4, shift_factor=0.0, scaling_factor=1.0,
         use_quant_conv=False, use_post_quant_conv=False,

@@ -12,30 +12,21 @@ from published_files import image_tower_tensors, save
 from tokenizers import Tokenizer, models
 from transformers import MistralConfig, MistralForCausalLM
 
+from animegamer_core import spec
 from animegamer_core.model.encoder import image_encoder, text_encoder
 from animegamer_core.model.sampler import STOCK_SCHEDULER
-from animegamer_core.spec import (
-    DecoderSpec,
-    EncoderSpec,
-    EngineSpec,
-    ImageEncoderSpec,
-    ModelSpec,
-    StateSpec,
-    TextEncoderSpec,
-    VaeSpec,
-)
 
 WIDTH, TEXT = 32, 16  # of the transformer and of its text encoder
-SPEC = ModelSpec(
+SPEC = spec.ModelSpec(
     "stock",
-    StateSpec(width=WIDTH),
-    EncoderSpec(
-        TextEncoderSpec(vocab_size=128, width=TEXT, head_width=8, heads=2, intermediate=32, layers=2),
-        ImageEncoderSpec(image_size=28, patch=2, width=16, layers=2, heads=2, intermediate=32),
+    spec.StateSpec(width=WIDTH),
+    spec.EncoderSpec(
+        spec.TextEncoderSpec(vocab_size=128, width=TEXT, head_width=8, heads=2, intermediate=32, layers=2),
+        spec.ImageEncoderSpec(image_size=28, patch=2, width=16, layers=2, heads=2, intermediate=32),
     ),
-    EngineSpec(hidden=16, intermediate=24, layers=2, heads=4, kv_heads=2, max_positions=4096),
-    DecoderSpec(
-        layers=2, heads=2, head_width=16, time_width=24, height=8, width=12, vae=VaeSpec((32, 64), 1, 4)
+    spec.EngineSpec(hidden=16, intermediate=24, layers=2, heads=4, kv_heads=2, max_positions=4096),
+    spec.DecoderSpec(
+        layers=2, heads=2, head_width=16, time_width=24, height=8, width=12, vae=spec.VaeSpec((32, 64), 1, 4)
     ),
 )  # fmt: skip
 CLIP = "CLIP-ViT-B-16-laion2B-s34B-b88K"
