@@ -86,13 +86,8 @@ def test_undo_and_another_turn_make_a_branch(game):
 
 
 def exported(game):
-    """{content type: address} of the files that were just exported."""
-    game.page.locator("dialog.ag-export .ag-main").click()
-    return links(game)
-
-
-def links(game):
     """{content type: address} of the files of an export, once it has ended; until then there may be those before."""
+    game.page.locator("dialog.ag-export .ag-main").click()
     game.page.wait_for_function(
         "() => document.querySelector('.ag-stop-button').hidden && document.querySelector('.ag-files a')", timeout=TURN
     )

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from string import ascii_lowercase
 
 import msgspec
 import numpy as np
@@ -14,11 +15,17 @@ from animegamer_core.media.video import write_clip
 
 NAMES = ("Aoi", "Botan", "Chika")  # clip n shows character n % 4 (0: nobody known), known by its red
 STEP = 60  # between the colours of characters and of clips
+ADVERBS = ("barely", "slowly", "calmly", "quickly", "wildly")  # of levels 1 to 5
 
 
 def colour(number: int) -> tuple[int, int, int]:
     """A clip's colour: red says who is in it, green and blue which clip it is."""
     return STEP * (number % 4), 20 * (number % 12), 20 * (number // 12)
+
+
+def place(number: int) -> str:
+    """Where a clip plays."""
+    return f"night hill{ascii_lowercase[number % 26]}"
 
 
 def number_of(picture: Image.Image) -> int:
@@ -59,10 +66,8 @@ def answer(ask: Ask) -> str:
         who = round(ask.pictures[1].getpixel((3, 3))[0] / STEP)
         return f"[Number]{int(who > 0)}[Index]{who}"
     level = int(re.search(r"<ML>([1-5])</ML>", ask.texts[-1])[1])
-    place = f"night hill{'abcdefghijklmnopqrstuvwxyz'[number % 26]}"
-    words = ("barely", "slowly", "calmly", "quickly", "wildly")
     return (
-        f"<S>Fox</S><MD>walk</MD><EV>{place}</EV><MA>{words[level - 1]}</MA>"
+        f"<S>Fox</S><MD>walk</MD><EV>{place(number)}</EV><MA>{ADVERBS[level - 1]}</MA>"
         f"<SC>0</SC><ET>{number % 2}</ET><ST>{1 if number % 3 else -1}</ST>"
     )
 
@@ -74,8 +79,8 @@ def expected(record: ClipRecord, number: int, matched: bool = True) -> ClipRecor
         record,
         character=(NAMES[who - 1],) if who and matched else ("fox",),
         motion="walk",
-        background=f"night hill{'abcdefghijklmnopqrstuvwxyz'[number % 26]}",
-        adverb=("barely", "slowly", "calmly", "quickly", "wildly")[number % 5],
+        background=place(number),
+        adverb=ADVERBS[number % 5],
         stats={"social": 0, "entertainment": number % 2, "stamina": 1 if number % 3 else -1},
     )
 

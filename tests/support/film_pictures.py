@@ -34,12 +34,6 @@ def crop_of(border: str, size: tuple[int, int]) -> tuple[int, int, int, int]:
     return top, top, left, left
 
 
-def picture_size(border: str, size: tuple[int, int]) -> tuple[int, int]:
-    """The size (height, width) of the picture within a border of BORDERS, for a film of this size."""
-    top, bottom, left, right = crop_of(border, size)
-    return size[0] - top - bottom, size[1] - left - right
-
-
 def film_frames(parts: Sequence[Part], plan: FilmPlan) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Yield (frame number at the film's rate, uint8 RGB frame (H, W, C)) for every frame that the file stores."""
     starts = starts_of(parts)
@@ -113,7 +107,8 @@ def _scene_picture(part: Part, frame: int, plan: FilmPlan) -> NDArray[np.float32
 
     seconds = frame // part.step * part.step / plan.fps
     drawing = draw_frame(part.scene, seconds * FPS * part.rate)
-    height, width = picture_size(part.border, plan.size)
+    top, bottom, left, right = crop_of(part.border, plan.size)
+    height, width = plan.size[0] - top - bottom, plan.size[1] - left - right
     scale = max(height / HEIGHT, width / WIDTH) * (1 + MARGIN)
     reach = MARGIN / 2 * height
     moved = min(DRIFT * seconds * height / 480, reach)
