@@ -101,6 +101,7 @@ def test_prompts_have_the_recorded_ids_and_slots(tmp_path):
     facts = json.loads((KEPT / "mllm_io.json").read_text(encoding="utf-8"))
     recorded = load_file(KEPT / "mllm_io.safetensors")
     tokenizer = GameTokenizer.from_mistral(write_mistral(tmp_path / "mistral"))
+    assert tokenizer.encode_text("piece-9") == [9], "without the space of the file's own normalizer"
     added = tokenizer.backend.get_added_tokens_decoder().values()
     assert [sum(token.special is kind for token in added) for kind in (False, True)] == [267, 17], "as released"
     tokenizer.encode_text = lambda text: facts["instruction_token_ids"][text][1:]

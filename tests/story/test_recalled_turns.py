@@ -88,8 +88,9 @@ def test_play_takes_the_memory_and_names_the_remembered_turns(world, tmp_path, c
     file.write_text("\n".join(GAME))
     common = ["play", str(file), "--world", str(world.folder), "--out", str(tmp_path), "--steps", "1"]
     assert main(common) == 0 and capsys.readouterr().out.count("  remembered: turn 1\n") == 1
-    for name in ("recent", "game"):  # a new story, and the one above
-        assert main([*common, "--name", name, "--memory", "recent"]) == 0
+    given = ["--memory", "recent"]
+    for name, memory in (("recent", given), ("game", given), ("recent", [])):  # a new story, the one above, and on
+        assert main([*common, "--name", name, *memory]) == 0
         assert "remembered" not in capsys.readouterr().out
     assert main([*common, "--memory", "recent", "--recalled-turns", "2"]) == 2
     assert "choose memory recall" in capsys.readouterr().err

@@ -53,12 +53,14 @@ def tone(seconds, rate=8000):
 
 
 def test_a_plain_film_shows_the_shots_in_order(story, tmp_path):
+    story.file_tags["prompt"] = "a graph"
     film = export_film(story, tmp_path / "film.mp4")
     shots = np.concatenate([read_clip(story.shots.path(entry.shot)).frames for entry in story.entries])
     frames = read(film.files[0])
     assert film.files == (tmp_path / "film.mp4",) and film.size == frames.shape[2:0:-1]
     assert frames.shape == shots.shape and np.abs(frames.astype(int) - shots).mean() < 4
     assert film.seconds == len(frames) / film.fps and not film.notes
+    assert read_clip(film.files[0]).metadata.items() >= {"title": "tale", "prompt": "a graph"}.items()
     with pytest.raises(ValueError, match="has no drawn turns"):
         export_film(story, tmp_path / "none.mp4", turns=0)
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import numpy
 import torch
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, normalizers
 
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.encoder import ShotEncoder
@@ -35,9 +35,9 @@ def write_mistral(folder):
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps({"rope_theta": SPEC.engine.rope_theta}))
     words = ["<unk>", "<s>", "</s>", *(f"piece-{index}" for index in range(3, 32000))]
-    Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>")).save(
-        str(folder / "tokenizer.json")
-    )
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.normalizer = normalizers.Prepend("\u2581")  # a part of the published one's
+    tokenizer.save(str(folder / "tokenizer.json"))
     return folder
 
 
