@@ -21,6 +21,7 @@ export function createOpeningChooser(say, act) {
   const check = createCheck(say, text, act.check, { replace });
   const second = field(say("openingAt"), at);
   const look = el("div", { class: "ag-opening-look" });
+  const alert = el("p", { class: "ag-alert", role: "alert", hidden: true });
   const reads = wordButton("eye", say("openingReads"), { class: "ag-second", on: { click: showReading } });
   const forget = iconButton("times", say("noOpening"), () => {
     clear();
@@ -37,7 +38,7 @@ export function createOpeningChooser(say, act) {
     check.element,
   );
   const choice = field(say("opening"), el("span", { class: "ag-opening-file" }, file, forget));
-  const element = el("div", { class: "ag-opening" }, set(choice, { title: say("openingHelp") }), more);
+  const element = el("div", { class: "ag-opening" }, set(choice, { title: say("openingHelp") }), alert, more);
   let address = "";
   file.addEventListener("change", show);
   show();
@@ -47,18 +48,30 @@ export function createOpeningChooser(say, act) {
     URL.revokeObjectURL(address);
     address = chosen ? URL.createObjectURL(chosen) : "";
     more.hidden = forget.hidden = !chosen;
+    alert.hidden = true;
     second.hidden = !chosen || !isFilm(chosen);
     at.value = 0;
-    const picture = chosen && (isFilm(chosen) ? el("video", { src: address, preload: "auto" }) : el("img", { src: address, alt: "" }));
+    const refuse = { error: () => file.files[0] === chosen && refuseFile(chosen.name) };
+    const picture = chosen && (isFilm(chosen) ? el("video", { src: address, preload: "auto" }) : el("img", { src: address, alt: "", on: refuse }));
     if (picture) picture.muted = true;
     look.replaceChildren(...(picture ? [picture] : []));
+  }
+
+  /** Say at once that this is no picture; the queue would say so late, and in terms of its decoder. */
+  function refuseFile(name) {
+    clear();
+    alert.textContent = say("openingUnread", { file: name });
+    alert.hidden = false;
   }
 
   /** Show beside it what the world reads in it. */
   async function showReading() {
     const [own] = look.children;
+    const waits = el("p", { class: "ag-faint", text: say("openingWaits") });
     reads.disabled = true;
+    look.append(waits);
     const src = await act.read(value());
+    waits.remove();
     reads.disabled = false;
     if (src && own === look.children[0]) look.replaceChildren(own, el("img", { src, alt: say("openingReads") }));
   }

@@ -126,3 +126,12 @@ def test_what_an_opening_shows_is_checked_and_gone_on_with(tab, picture):
     assert len(proposals) == 3 and all("Miko" in one and one.endswith(" castle") for one in proposals)
     page.fill(".ag-text", "They dance")
     page.get_by_text("Read as: Character: Miko; Motion: steadily dance; Background: day castle.").wait_for()
+
+
+def test_what_is_no_picture_is_refused_when_it_is_chosen(tab, tmp_path):
+    note = tmp_path / "photo.heic"
+    note.write_text("no picture")
+    choose(tab, "from a note", note)
+    tab.page.wait_for_selector(".ag-opening .ag-alert:visible")
+    assert tab.page.locator(".ag-opening .ag-alert").inner_text().startswith("photo.heic cannot be shown; save it as")
+    assert tab.page.input_value(".ag-new input[type=file]") == "" and not tab.page.is_visible(".ag-opening-more")
