@@ -215,17 +215,16 @@ class ShotDecoder(nn.Module):
         return pixels * decoder.vae.channels[0] * DECODING_COPIES * self.unconditional_ND.element_size()
 
     @torch.inference_mode()
-    def encode_frames(self, frames_BFCHW: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """(B, T, C, H, W) latents of whole clips in [-1, 1]: the mean, or a sample if a generator is given."""
-        latents = self.encode_vae(frames_BFCHW, generator)
+    def encode_frames(self, frames_BFCHW: Tensor) -> Tensor:
+        """(B, T, C, H, W) latents of whole clips in [-1, 1]: the posterior's mean."""
+        latents = self.encode_vae(frames_BFCHW)
         return rearrange(latents, "b c t h w -> b t c h w") * self.vae.config.scaling_factor
 
     @torch.inference_mode()
-    def encode_vae(self, frames_BFCHW: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def encode_vae(self, frames_BFCHW: Tensor) -> Tensor:
         """(B, C, T, H, W): like `encode_frames`, in the VAE's own scale."""
         clip = rearrange(frames_BFCHW.to(self.unconditional_ND.device, self.vae.dtype), "b f c h w -> b c f h w")
-        posterior = self.vae.encode(clip).latent_dist
-        return posterior.mode() if generator is None else posterior.sample(generator)
+        return self.vae.encode(clip).latent_dist.mode()
 
 
 def _transformer(spec: ModelSpec) -> RefinedTransformer:

@@ -117,17 +117,14 @@ def test_a_shot_takes_the_timesteps_of_its_profile(name, released, tiny_decoder,
         assert tuple(seen) == Schedule.of(99, released).timesteps
 
 
-def test_decoding_is_three_latent_frames_and_then_two_and_encoding_their_mean_or_a_sample(tiny_decoder):
+def test_decoding_is_three_latent_frames_and_then_two_and_encoding_their_mean(tiny_decoder):
     latents = torch.randn(1, *TINY.decoder.latent_shape, generator=torch.Generator().manual_seed(1))
     frames = tiny_decoder.decode_latents(latents)
-    head = tiny_decoder.decode_latents(latents[:, :3])
-    torch.testing.assert_close(frames[:, :9], head, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(frames[:, :9], tiny_decoder.decode_latents(latents[:, :3]), atol=1e-5, rtol=1e-4)
     assert frames.shape[1] == 17
     mean = tiny_decoder.encode_frames(frames)
     at_once = tiny_decoder.vae.encoder(frames.transpose(1, 2))[0].chunk(2, dim=1)[0].transpose(1, 2)
     torch.testing.assert_close(mean, at_once * tiny_decoder.vae.config.scaling_factor)
-    assert torch.equal(mean, tiny_decoder.encode_frames(frames))
-    assert not torch.equal(mean, tiny_decoder.encode_frames(frames, torch.Generator().manual_seed(0)))
 
 
 def test_a_state_of_another_world_is_refused(tiny_decoder):
@@ -158,6 +155,7 @@ def test_tiled_decoding_changes_the_picture_slightly():
     assert tiled.shape == whole.shape and not torch.equal(tiled, whole)
     assert 10 * torch.log10(4 / (tiled - whole).square().mean()) > 33
     assert not decoder.vae.use_tiling, "clips are encoded without tiles"
+    assert (decoder.vae.tile_sample_min_height, decoder.vae.tile_sample_min_width) == (96, 120), "3 x 3 of 192 x 288"
 
 
 def start_of(latent, denoise):
@@ -215,8 +213,8 @@ def test_an_encoded_clip_is_a_latent_of_the_same_shape(tiny_decoder, states):
 
 
 def test_a_latent_of_another_model_is_refused():
-    picture = torch.zeros(1, 4, 64, 64), r"has shape \(1, 4, 64, 64\)"
-    for latent, named in (picture, (None, "the latent has shape NoneType")):
+    picture, endless = torch.zeros(1, 4, 64, 64), torch.full((1, 4, 5, 8, 12), torch.inf)
+    for latent, named in ((picture, r"has shape \(1, 4, 64, 64\)"), (endless, "not finite"), (None, "shape NoneType")):
         with pytest.raises(ValueError, match=named):
             start_of(latent, 0.5)
     with pytest.raises(ValueError, match="denoise is -0.1"):

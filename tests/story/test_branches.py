@@ -8,6 +8,7 @@ import pytest
 import torch
 from test_story import WORLD, StubPlayer, predicted, texts
 
+from animegamer_core.game.life import STATS, Rules
 from animegamer_core.game.state import GameSession, GameState, OpeningClip
 from animegamer_core.media.video import write_clip
 from animegamer_core.story.film import export_film
@@ -79,10 +80,11 @@ def test_a_branch_gets_missing_shots_when_it_becomes_current_again(tmp_path):
     story.use("main")
     shot = shot_of(story, first.turns[0].address, 7)
     story.add_turn(replace(first.turns[0], seed=7), shot)
+    story.add_turn(first.turns[1], shot_of(story, first.turns[1].address))
     story.add_turn(other.turns[1], None)
     assert story.branch == "branch-2" and [(own.shot, own.seed) for own in story.entries] == [(shot, 7), (None, 0)]
     back = opened(tmp_path)
-    assert back.entries == story.entries and [clip.name for clip in back.clips().values()] == ["turn-001.mp4"]
+    assert back.entries == story.entries and [clip.name for clip in back.folder.glob("turn-*")] == ["turn-001.mp4"]
     assert states(back) == [turn.address for turn in other.turns] and texts(back) == ["one", "other"]
     (back.shots.folder / f"{shot}.json").unlink()
     back.end_branch(2)
@@ -152,6 +154,7 @@ def test_every_part_of_an_opening_is_in_its_address():
     assert opening_address("0" * 64, openings[0]) != addresses[0]
     assert opening_address("0" * 64, with_opening_address(WORLD, openings[0])) != addresses[0], "rewound, another world"
     assert opening_address(WORLD, replace(openings[0], window=9)) == addresses[0]
+    assert opening_address(WORLD, replace(plain, rules=Rules(STATS[:2]))) is None, "its world's usual stats"
 
 
 def test_what_was_written_into_a_record_stays_text(tmp_path):

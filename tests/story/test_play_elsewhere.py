@@ -104,12 +104,15 @@ def keep(world, root, turns, order):
 @pytest.mark.parametrize("with_opening, order", [(False, (0, 1, 2)), (False, (1, 2, 0, 2)), (True, (2, 1, 0))])
 def test_a_graphs_game_saved_in_any_order_equals_a_players(world, tmp_path, with_opening, order):
     opening = RESTED.open_with("Miko waves", picture(world)) if with_opening else None
-    story = keep(world, tmp_path / "graph", graph(world, opening), order)
+    turns = graph(world, opening)
+    story = keep(world, tmp_path / "graph", turns, order)
     player = Player(world, opened(world, tmp_path / "player"), PlaySettings(), opening=opening)
     player.play(GAME[:3])
     assert content(story.folder) == content(player.story.folder)
     note, entry = json.loads(read_clip(story.clips()[2]).metadata["animegamer"]), story.entries[1]
     assert (note["turn"], note["instruction"], note["seed"], note["state"]) == (2, GAME[1], 1, entry.state)
+    retake = turns[0][0], replace(turns[0][1], seed=9), turns[0][2]
+    assert len(keep(world, tmp_path / "graph", [retake], [0]).entries) == 3, "a turn keeps those after it"
 
 
 def test_each_turns_window_is_its_own_and_its_model_too(world, tmp_path):

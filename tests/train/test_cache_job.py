@@ -151,9 +151,10 @@ def test_other_weights_or_captions_are_computed_anew(data, dataset, world, tmp_p
     assert fresh(other) == {"latents", "image"}
 
 
-def test_predictions_of_another_profile_or_window_are_computed_anew(dataset, world, tmp_path):
-    def fresh(profile, window=4):
-        return cached(dataset, world, tmp_path, "adapt", profile=profile, window=window)
+def test_predictions_of_another_profile_window_or_frame_are_computed_anew(dataset, world, tmp_path):
+    def fresh(profile, window=4, frame="first"):
+        return cached(dataset, world, tmp_path, "adapt", profile=profile, window=window, encoder_frame=frame)
 
     assert "predicted" in fresh("reference") and fresh("reference") == set()
     assert fresh("paper") == {"predicted"} == fresh("paper", window=3)
+    assert fresh("paper", 3, "random") == {"image_random", "states", "predicted"}

@@ -12,7 +12,7 @@ from animegamer_core.__main__ import main
 from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.story.story import Story
 from animegamer_core.train.parts import WorldParts
-from animegamer_core.train.world_setup import extended_world
+from animegamer_core.train.world_setup import extended_world, finished_world
 from animegamer_core.weights import open_world
 
 OLD = "Character: Red; Motion: walk; Background: day field."
@@ -55,6 +55,8 @@ def test_it_is_trained_by_the_next_command_that_new_prints(places, tmp_path, cap
     steps = "--steps 1 --batch 2 --lr-warmup 0 --set adapt.batch=2".split()
     run = ["train", "all", "--dataset", str(places[0]), "--world", str(out), "--out", str(tmp_path / "runs")]
     assert main([*run, "--stages", "predict,adapt", *steps]) == 0
+    made = finished_world(open_world(places[1]), [(tmp_path / "runs/predict/predict.safetensors", 1.0)], tmp_path / "b")
+    assert made.trained_window == open_world(out).trained_window is not None, "it plays as it was trained"
     play = ["play", "--auto", "2", "--world", str(out), "--steps", "1", "--out", str(tmp_path / "stories")]
     assert main(play) == 0 and len(Story.read(tmp_path / "stories", "auto").entries) == 2
     assert main(command) == 2 and "already holds a world" in capsys.readouterr().err

@@ -65,6 +65,8 @@ def test_another_mistral_is_a_row_of_the_table(version, rows, stated, src, tmp_p
     shutil.rmtree(src / "Mistral-7B-Instruct-v0.1")
     made.write_mistral(src / f"Mistral-7B-Instruct-{version}", rows=rows, **stated)
     engine = new_world(find_base(src), tmp_path / "w").load_engine()
+    drawn = new_world(find_base(src), tmp_path / "other", seed=1).source("encoder").tensor("text_proj.0.weight")
+    assert not drawn.equal(open_world(tmp_path / "w").source("encoder").tensor("text_proj.0.weight")), "by the seed"
     size = rows + 284
     assert (engine.spec.engine.vocab_size, engine.spec.engine.rope_theta) == (size, 1e6)
     periods = 1 / engine.llm.model.rotary_emb.inv_freq

@@ -157,6 +157,7 @@ def test_a_stopped_run_goes_on_with_the_same_numbers(stage, changes, ready, tmp_
     assert losses_of(before) + losses_of(after) == losses_of(unbroken)
     assert losses_of(read_log(tmp_path / "parted" / "log.jsonl")) == losses_of(unbroken)
     assert after[0]["seconds"] > before[-1]["seconds"], "they count on"
+    assert json.loads((tmp_path / "parted/result.json").read_text())["seconds"] >= after[-1]["seconds"], "in all"
     assert same_tensors(*(tmp_path / folder / f"{stage}.safetensors" for folder in ("whole", "parted")))
 
 
@@ -322,12 +323,13 @@ def test_both_conditions_are_dropped_as_often_as_the_stage_says(stage, ready):
     parts.decoder.unconditional_ND.fill_(7.0)
     mean, deviation = ready.gather("latents", torch.arange(4), torch.device("cpu")).float().unbind(1)
     for chance in (0.0, 1.0):
-        config = tiny_config(stage, drop_both=chance, played_steps=chance)
+        config = tiny_config(stage, drop_both=chance, played_steps=chance, true_states=1 - chance)
         learner = DiffusionLearner(config, parts.decoder, parts.encoder if stage == "joint" else None)
         batch = learner.batch(ready, torch.arange(4), MicroBatch(0), torch.device("cpu"))
         for name, value in nothing.items():
             lost = (batch[name] == value).flatten(1).all(1)
             assert lost.all() == lost.any() == (chance == 1)
+        assert stage == "joint" or chance or torch.equal(batch["states"], ready.store["states"][:4].float())
         played = [timestep in (249, 499, 749, 999) for timestep in batch["timesteps"].tolist()]
         assert all(played) == any(played) == (chance == 1)
         assert ((batch["clean"] - mean) / deviation).std() == pytest.approx(1, abs=0.1), "a sample, not the mean"

@@ -77,6 +77,10 @@ def test_a_new_world_is_trained_in_place_through_all_six_stages(places, tmp_path
         said.clear()
         assert train("all", places[0], world, out, f"{options} --resume", said.append) == 0
         assert open_world(world).fingerprint == trained.fingerprint and not any(" 1/2 " in line for line in said)
+        for seed in "12":
+            train("vae", places[0], tmp_path / seed, out / seed, f"{EVERY} --spec tiny --steps 1 --seed {seed}")
+        one, other = (open_world(tmp_path / seed).load_decoder().transformer.proj_out.weight for seed in "12")
+        assert not one.equal(other), "weights that a stage makes and does not train are the seed's"
 
 
 def test_ctrl_c_keeps_the_stages_that_are_done(whole, places, tmp_path):
@@ -103,6 +107,9 @@ def test_some_stages_alone_go_on_from_the_files_that_are_there(whole, places, tm
         shutil.copytree(whole[0] / name, tmp_path / name)
     assert train("all", *places, tmp_path, f"{LORA} --stages predict") == 0
     assert same_weights(tmp_path, whole[0], ["predict"])
+    said, last = [], stage_file(whole[0] / "adapt", "adapt")
+    train("all", *places, tmp_path / "after", f"{LORA} --stages warmup,joint --plan --start {last}", said.append)
+    assert said[-1].endswith("from adapt, warmup")
     (tmp_path / "joint" / "result.json").unlink()
     with pytest.raises(ValueError, match="joint holds an unfinished run; add joint to --stages"):
         train("all", *places, tmp_path, f"{LORA} --stages adapt")

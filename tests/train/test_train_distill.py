@@ -118,7 +118,9 @@ def test_two_taught_steps_draw_what_the_teacher_draws(pairs, steps, near, ready,
     seen = [asked.batch(ready, torch.arange(18), MicroBatch(step), CPU)["timesteps"] for step in range(20)]
     assert torch.cat(seen).aminmax() == (20, 980), "distributions are not compared at the ends"
     batch = batch_of(asked, ready, 18)
-    teachers, untaught = asked.drawn(batch, by_teacher=True).flatten(1), asked.drawn(batch).flatten(1)
+    with mock.patch.object(few_steps, "_solved", wraps=few_steps._solved) as solved:
+        teachers, untaught = asked.drawn(batch, by_teacher=True).flatten(1), asked.drawn(batch).flatten(1)
+    assert [len(call.args[2]) for call in solved.call_args_list] == [6, 2]
     shared.run("distill", parts, ready, tmp_path, **options)
     asked.decoder.load_state_dict(parts.decoder.state_dict())
     taught = asked.drawn(batch).flatten(1)
@@ -180,6 +182,7 @@ def test_a_few_step_lora_learns_the_same_if_activations_are_computed_again(pairs
         heeding(parts.decoder)
         shared.run("distill", parts, ready, tmp_path / str(again), **changes, **steps)
         found.append(load_file(tmp_path / str(again) / "distill.safetensors"))
+        assert not any("lora" in name for name in parts.decoder.state_dict()), "the fake score does not stay beside it"
     plain, again = found
     assert plain.keys() == again.keys() and any(value.abs().max() > 1e-3 for value in plain.values())
     assert all(torch.equal(plain[name], again[name]) for name in plain)

@@ -92,9 +92,9 @@ def test_precision_of_files_and_models(tmp_path, tiny_decoder, monkeypatch, stor
     assert {p.dtype for p in world.load_decoder(dtype=torch.float16).parameters()} == {torch.float16}
 
 
-def test_weights_in_8_bits(tmp_path, tiny_tokenizer):
+def test_weights_in_8_bits(tmp_path, tiny_tokenizer, tiny_decoder):
     model, matrix = GameEngine(SPECS["tiny"], tiny_tokenizer, PROFILES["paper"]), "project_in.0.weight"
-    model.state_dict()[matrix][0] = 0
+    model.state_dict()[matrix][:2] = torch.tensor([[0.0], [1e-5]])
     world = save_part(save_world(tmp_path / "w", SPECS["tiny"]), model, dtype=torch.int8)
     stored = load_file(path := file_of(world, "engine"))
     assert path.stat().st_size < 1.2 * sum(value.numel() for value in model.state_dict().values())
@@ -106,6 +106,8 @@ def test_weights_in_8_bits(tmp_path, tiny_tokenizer):
         error = (loaded.state_dict()[name] - value).abs()
         assert (error <= 0.501 * step + 5e-4 * value.abs() + 1e-7).all(), name  # the last two: rounding to fp16
     loaded.predict((), "Character: Momo; Motion: run; Background: day park.")
+    kernels = load_file(file_of(save_part(world, tiny_decoder, dtype=torch.int8), "vae"))
+    assert {value.dtype for value in kernels.values() if value.dim() == 4} == {torch.float16}, "their errors are seen"
     del stored[f"{matrix}.scale"]
     save_file(stored, foreign := tmp_path / "foreign.safetensors")
     with pytest.raises(CheckpointError, match=f"foreign.safetensors: '{matrix}' is int8 without {matrix}.scale"):

@@ -20,7 +20,7 @@ from animegamer_core.__main__ import main
 from animegamer_core.weights import fetch as fetching
 from animegamer_core.weights import open_world
 from animegamer_core.weights.convert import new_world
-from animegamer_core.weights.downloads import find_base
+from animegamer_core.weights.downloads import BaseFolders, find_base
 
 ROOT = Path(__file__).parents[2]
 ENGINE = "MLLM-Qiqi/pytorch_model.bin"
@@ -146,6 +146,9 @@ def test_base_models_are_fetched_and_become_a_world(hub, fetch, tmp_path):
     weights.write_bytes(b"cut off")
     assert fetch(tmp_path / "d", "--yes", "--mistral", other, what="--base").status == 0
     assert weights.read_bytes() == hub.repositories[MISTRAL][weights.name]
+    shutil.rmtree(tmp_path / "d" / names[MISTRAL])
+    assert fetching.missing_pieces(fetching.BASE, tmp_path / "d") == (), "one Mistral is enough"
+    assert BaseFolders(src / "CogVideoX-2b", src, src).checked().t5 == src, "a T5 that is named wins"
 
 
 def test_what_the_hub_does_not_give_is_one_sentence(hub, fetch, tmp_path, monkeypatch):
