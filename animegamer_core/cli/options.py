@@ -6,7 +6,7 @@ Also the options that several verbs share, and what the verbs show while they wo
 from __future__ import annotations
 
 import dataclasses
-import os
+import shutil
 import sys
 import time
 import typing
@@ -169,8 +169,8 @@ def show_picture(frame_HWC: Frames) -> None:
     """Show a picture below the line that the cursor is in, on a terminal of 24-bit colours: two pixels a character."""
     from PIL import Image
 
-    size, picture = os.get_terminal_size(sys.stderr.fileno()), Image.fromarray(frame_HWC)
-    picture.thumbnail((min(size.columns, PICTURE_COLUMNS), 2 * size.lines - 4))
+    size, picture = shutil.get_terminal_size(), Image.fromarray(frame_HWC)  # of 80 x 24 where the terminal says none
+    picture.thumbnail((min(size.columns, PICTURE_COLUMNS), max(2, 2 * size.lines - 4)))
     rows = [[picture.getpixel((x, y)) for x in range(picture.width)] for y in range(picture.height)]
     half = "\x1b[38;2;{};{};{};48;2;{};{};{}m\u2580"  # its upper half in one colour, its lower half in another
     pairs = [zip(*pair, strict=True) for pair in zip(rows[::2], rows[1::2], strict=False)]

@@ -1,13 +1,15 @@
 """The verbs' parsers, which are made from their dataclasses."""
 
+import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from animegamer_core.__main__ import VERBS, main
 from animegamer_core.cli import play, train
-from animegamer_core.cli.options import parse
+from animegamer_core.cli.options import parse, show_picture
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -44,3 +46,13 @@ def test_what_does_not_fit_ends_with_status_2_and_what_would(words, said, capsys
     with pytest.raises(SystemExit) as left:
         main(["play", *words.split()])
     assert left.value.code == 2 and said in capsys.readouterr().err
+
+
+def test_a_preview_is_drawn_on_a_terminal_that_states_no_size(monkeypatch, capsys):
+    """As in a container or under `script`: two pixels a character, in 80 x 24 of them."""
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((0, 0)))
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    show_picture(np.zeros((192, 288, 3), np.uint8))
+    lines = capsys.readouterr().err.splitlines()[1:]
+    assert [line.count("\u2580") for line in lines[:22]] == [66] * 22
