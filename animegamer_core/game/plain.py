@@ -283,9 +283,9 @@ def _who(
     others = [*here, *(name for _, name in people)]
     if not named:
         friend = "with" if act.company else None  # "now with Bolt": a hug's friend, but the one who dances
-        back = not done or done.kind == "nouns"  # "back to Luna, on her broomstick"
-        alone = [name for find, name in people if find.by != friend and (not done or back and find.by == "to")]
-        agents = [name for find, name in people if find.by in ("for", "by", "from") or name in alone]
+        back = {"to"} if done and done.kind == "nouns" else set()  # "back to Luna, on her broomstick"
+        doers = {"for", "by", "from"} | back
+        agents = [name for find, name in people if find.by in doers or not done and find.by != friend]
         named = [*agents, *(name for name in recent if name not in here), *others, *words.characters][:1]
     if act.company and len(set(named)) == 1:
         tried = [name for name in words.characters if words.tried(named[0], name)]
