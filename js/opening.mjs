@@ -51,7 +51,8 @@ export function createOpeningChooser(say, act) {
     alert.hidden = true;
     second.hidden = !chosen || !isFilm(chosen);
     at.value = 0;
-    const refuse = { error: () => file.files[0] === chosen && refuseFile(chosen.name) };
+    const isUnread = () => file.files[0] === chosen && chosen.type !== "image/tiff"; // ComfyUI reads TIFF, few browsers do
+    const refuse = { error: () => isUnread() && refuseFile(chosen.name) };
     const picture = chosen && (isFilm(chosen) ? el("video", { src: address, preload: "auto" }) : el("img", { src: address, alt: "", on: refuse }));
     if (picture) picture.muted = true;
     look.replaceChildren(...(picture ? [picture] : []));

@@ -128,10 +128,14 @@ def test_what_an_opening_shows_is_checked_and_gone_on_with(tab, picture):
     page.get_by_text("Read as: Character: Miko; Motion: steadily dance; Background: day castle.").wait_for()
 
 
-def test_what_is_no_picture_is_refused_when_it_is_chosen(tab, tmp_path):
+def test_what_is_no_picture_is_refused_when_it_is_chosen(tab, picture, tmp_path):
     note = tmp_path / "photo.heic"
     note.write_text("no picture")
     choose(tab, "from a note", note)
     tab.page.wait_for_selector(".ag-opening .ag-alert:visible")
     assert tab.page.locator(".ag-opening .ag-alert").inner_text().startswith("photo.heic cannot be shown; save it as")
     assert tab.page.input_value(".ag-new input[type=file]") == "" and not tab.page.is_visible(".ag-opening-more")
+    Image.open(picture).save(tmp_path / "own.tiff")
+    choose(tab, "from a scan", tmp_path / "own.tiff")
+    tab.page.wait_for_function("() => document.querySelector('.ag-opening-look img')?.complete")
+    assert tab.page.is_visible(".ag-opening-more") and not tab.page.is_visible(".ag-opening .ag-alert")
