@@ -134,7 +134,7 @@ function createStart(say, session, clips, page) {
   }
 
   function show({ stories, worlds, absent, uploading, error: sentence }) {
-    go.disabled = uploading;
+    go.setAttribute("aria-disabled", String(uploading)); // a disabled button would lose the focus that the game takes over
     go.lastChild.textContent = say(uploading ? "uploading" : "begin");
     showText(error, sentence);
     const chosen = world.value;

@@ -71,7 +71,7 @@ const STYLE = `
 .ag-play { position: relative; height: 100%; display: flex; flex-direction: column; background: var(--ag-paper); container-type: inline-size; overflow: hidden; }
 .ag-play button, .ag-play input, .ag-play select, .ag-play textarea { font: inherit; color: inherit; }
 .ag-play button { cursor: pointer; border: 0; background: none; padding: 0; border-radius: 8px; }
-.ag-play button:disabled { opacity: .45; cursor: default; }
+.ag-play button:is(:disabled, [aria-disabled=true]) { opacity: .45; cursor: default; }
 .ag-play input, .ag-play select, .ag-play textarea { width: 100%; min-width: 0; background: color-mix(in srgb, var(--ag-ink) 5%, var(--ag-paper)); border: 1px solid var(--ag-edge); border-radius: 8px; padding: 7px 10px; }
 :is(.ag-play, .ag-training) select option { color: var(--ag-ink); background: var(--ag-paper); }
 .ag-play input, .ag-play select { height: 34px; }

@@ -52,6 +52,7 @@ def source(tab, kind="video"):
 def test_a_story_begins_with_a_part_of_a_film_and_goes_on_without_it(tab, film, server):
     choose(tab, "from a film", film, at=1.5, text="Miko waves")
     begin(tab)
+    tab.page.wait_for_selector(".ag-text:focus")  # also after an upload the player can write at once
     assert "type=input" in source(tab) and source(tab).endswith("#t=1.5")
     assert tab.page.locator(".ag-stage .ag-words span").all_inner_texts() == ["Miko waves"]
     assert tab.page.locator(".ag-stage .ag-number").inner_text() == "0"
@@ -139,3 +140,5 @@ def test_what_is_no_picture_is_refused_when_it_is_chosen(tab, picture, tmp_path)
     choose(tab, "from a scan", tmp_path / "own.tiff")
     tab.page.wait_for_function("() => document.querySelector('.ag-opening-look img')?.complete")
     assert tab.page.is_visible(".ag-opening-more") and not tab.page.is_visible(".ag-opening .ag-alert")
+    tab.page.locator(".ag-opening-file button").click()
+    assert not tab.page.is_visible(".ag-opening-more"), "the next story begins with none"
