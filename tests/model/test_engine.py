@@ -77,6 +77,8 @@ def test_a_free_reply_is_forced_through_a_number_of_slots_of_a_frame(scripted, t
     frame = [{token("<frame>"): 5.0}, *[loud] * (6 + 1)]  # the slots and `</frame>`
     rest = [{strength(2): 1.0, tiny_tokenizer.slots(8)[4]: 9.0}, {token("</s>"): 1.0, token("</frame>"): 9.0}]
     assert scripted(*frame, *rest) == "<Strength_2> </s>"
+    # A slot is not forbidden but 0, as released: where everything else is less likely, the frame is written from there.
+    assert scripted({}, *[loud] * 6, *rest) == "<Strength_2> </s>"
 
 
 def test_prediction_is_deterministic_and_uses_the_window_only(tiny_engine):

@@ -29,7 +29,7 @@ from animegamer_core.spec import PROFILES, RELEASE, SPECS
 
 SHARED = Path(__file__).parents[3] / "shared"
 KEPT = Path(__file__).parents[1] / "golden"
-WORDS = ("character", "motion", "background", ":", ";", ",", ".", "miko", "run", "day", "beach")
+WORDS = ("character", "motion", "background", ":", ";", ",", ".", "Miko", "run", "day", "beach")
 TOKENIZER = GameTokenizer.from_words(WORDS, 8)
 LEVELS = st.tuples(*(st.sampled_from(number.choices) for number in (MOTION, *STATS)))
 
