@@ -125,6 +125,7 @@ def story_with_clip(encoding_world, tiny_encoder, tmp_path):
     world = encoding_world
     began = open_game(tiny_encoder, "Miko waves", frames_of_bytes(greys(DECODER.frames)), DECODER.frames, 0, 0.0)
     story = Story.open(tmp_path, "game", world.spec.name, world.fingerprint)
+    story.file_tags["prompt"] = "a graph"
     Player(world, story, PlaySettings(steps=1), opening=began).play(GAME[:2])
     return story
 
@@ -136,7 +137,8 @@ def test_a_story_keeps_the_clip_beside_the_opening_and_gives_it_back(story_with_
     assert path == story.folder / "openings" / f"{session.picture.address}.mp4"
     clip = read_clip(path)
     assert clip.fps == DECODER.fps and numbers_of(clip.frames) == list(range(17))
-    assert clip.metadata["title"] == "turn 0" and clip.metadata["comment"] == "Miko waves"
+    assert [clip.metadata[tag] for tag in ("title", "comment", "prompt")] == ["turn 0", "Miko waves", "a graph"]
+    assert read_clip(story.clips()[1]).metadata["prompt"] == "a graph"
     duplicate_story(tmp_path, "game", "copy")
     copy = Story.read(tmp_path, "copy")
     assert copy.opening_clip(copy.session(0, 4)).read_bytes() == path.read_bytes()

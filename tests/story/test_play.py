@@ -122,7 +122,10 @@ def test_a_partly_played_game_ends_there(world, tmp_path):
     files = export(player.story, player.session.rewind(2))
     assert [path.stem for path in files] == ["turn-001", "turn-002", "story", "contact-sheet"]
     assert len(read_clip(files[2]).frames) == 2 * world.spec.decoder.frames
-    whole, again = player.story.entries, played(world, tmp_path, GAME[:1])
+    whole = player.story.entries
+    player.rewind(2)
+    assert opened(world, tmp_path).entries == whole[:2], "going back is saved at once"
+    again = played(world, tmp_path, GAME[:1])
     assert [path.stem for path in again.finish()] == ["turn-001", "story", "contact-sheet"]
     story = opened(world, tmp_path)
     assert story.entries == whole[:1]

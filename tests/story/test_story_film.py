@@ -114,6 +114,8 @@ def test_a_story_on_a_read_only_disk_is_shown_and_exported(root, tmp_path):
         subprocess.run(["mount", "-o", "remount,ro", str(tmp_path / "disk")], check=True)
         assert story_names(tmp_path / "disk") == ["tale"]
         assert main(["export", str(tmp_path / "disk" / "tale"), "--out", str(tmp_path / "film.mp4")]) == 0
+        with pytest.raises(OSError, match="Read-only"), Story.read(tmp_path / "disk", "tale").lock():
+            pass  # whoever plays needs the lock
     assert len(read(tmp_path / "film.mp4")) == 2 * SHOT
 
 
