@@ -8,6 +8,7 @@ import itertools
 import json
 import pathlib
 import re
+import shutil
 import typing
 from unittest import mock
 
@@ -32,7 +33,7 @@ from animegamer_core.train.checkpoints import list_checkpoints, step_of
 from animegamer_core.train.engine_learner import EngineLearner, PromptTable
 from animegamer_core.train.job import short_config, train_adapter
 from animegamer_core.train.learners import ContrastiveLearner, DiffusionLearner, VaeLearner
-from animegamer_core.train.log import draw_losses, plot_log, read_log
+from animegamer_core.train.log import RunProgress, draw_losses, plot_log, read_log
 from animegamer_core.train.losses import clean_of, contrastive
 from animegamer_core.train.parts import WorldParts, is_trained_lora, set_trainable
 from animegamer_core.train.run import train_stage
@@ -254,7 +255,8 @@ def test_a_tiny_decoder_learns_with_the_vae_or_alone(data, tmp_path):
     torch.testing.assert_close(read[0], clean.mean + clean.std.clamp(min=batch["least"]) * batch["noise"])
     before = {name: value.clone() for name, value in parts.decoder.vae.state_dict().items()}
     alone = {"trainable": (r"^decoder\.vae\.tiny\.",), "muon": 2.0, "lr": 3e-3}
-    (parts, _), lines = run("vae", parts, data, tmp_path / "alone", steps=25, **alone)
+    (parts, _), lines = run("vae", parts.with_scaling_factor(0.5), data, tmp_path / "alone", steps=25, **alone)
+    assert parts.spec.decoder.vae.scaling_factor == 0.5, "latents are as before"
     assert "psnr" not in lines[-1] and lines[-1]["tiny_psnr"] > lines[0]["tiny_psnr"] + 1
     changed = {name for name, value in parts.decoder.vae.state_dict().items() if not torch.equal(value, before[name])}
     assert changed and all(name.startswith("tiny.") for name in changed)
@@ -438,6 +440,18 @@ def test_a_torn_last_line_spoils_neither_the_picture_nor_a_resumed_log(ready, tm
     assert log.read_text().startswith(whole)
 
 
+def test_progress_is_reported_at_the_start_every_ten_seconds_and_at_the_end():
+    said, seconds = [], iter((0, 1, 12, 13))
+    progress = RunProgress("joint", said.append)
+    with mock.patch("animegamer_core.train.log.time", mock.Mock(monotonic=seconds.__next__)):
+        for done in (1, 2, 3, 4):
+            progress.feature("latents", done, 4)
+    assert said == [f"computing latents of clips: {done} of 4" for done in (1, 3, 4)]
+    for step, seconds in ((20, 40.0), (40, 100.0)):
+        progress.step(step, 100, {"loss": 0.5, "seconds": seconds})
+    assert said[-1] == "joint 40/100  loss 0.5  3 s a step, 3 min left", "at the pace since the line before"
+
+
 def test_weights_that_are_no_numbers_are_not_saved(ready, tmp_path):
     parts = new_parts(ready)
 
@@ -452,10 +466,13 @@ def test_weights_that_are_no_numbers_are_not_saved(ready, tmp_path):
 
 
 def test_the_engine_reads_a_past_with_noise_and_is_measured_without_recall(ready):
-    config = tiny_config("predict", history_noise=0.5, recall=0.3)
+    config = tiny_config("predict", history_noise=0.5, recall=0.3, alpha=2.0, beta=3.0)
     learner, rows = EngineLearner(config, new_parts(ready).engine, ready), torch.tensor([[0, 1, 2], [6, 7, 8]])
     true = ready.gather("states", rows[:, :-1].flatten(), torch.device("cpu")).float()
-    noise = learner.batch(ready, rows, MicroBatch(0), torch.device("cpu"))["past"].flatten(0, 1) - true
+    batch = learner.batch(ready, rows, MicroBatch(0), torch.device("cpu"))
+    losses, noise = learner(batch), batch["past"].flatten(0, 1) - true
+    weighed = losses["entropy"] + 2 * losses["mse"] + 3 * losses["cosine"]
+    torch.testing.assert_close(losses["loss"], weighed, msg="the supplement's formula 1")
     sizes = noise.flatten(1).std(1)
     assert sizes.max() < 0.55 and sizes.max() > 1.5 * sizes.min(), "of a random strength for each turn"
     assert [learner.sampler(ready, held_out).recall for held_out in (False, True)] == [0.3, 0.0]
@@ -534,7 +551,8 @@ def test_release_decoder_stages_train_what_the_paper_trains(stage, release):
 
 def test_a_job_runs_within_a_program_that_only_infers(joint, places, tmp_path):
     config = short_config(stage_config("adapt", "lora"), steps=4, batch=2, lora_rank=2, lr=1e-3)
-    folders = {"dataset": places[0], "out": tmp_path / "run", "cache": tmp_path / "features"}
+    dataset = shutil.copytree(places[0], tmp_path / "dataset")
+    folders = {"dataset": dataset, "out": tmp_path / "run", "cache": tmp_path / "features"}
     assert (config.lr_warmup, config.log_every, config.save_every) == (0, 1, 50), "as a short run needs them"
     job = {"stage": "adapt", "config": config, "world": open_world(places[1]), "start": [(joint[0], 1.0)], **folders}
     computed, steps = set(), []
@@ -552,6 +570,12 @@ def test_a_job_runs_within_a_program_that_only_infers(joint, places, tmp_path):
         path.unlink()
     train_adapter(**job, **options, **stopping(1))
     assert not (tmp_path / "run" / "result.json").exists(), "a run that begins again is not finished"
+    (dataset / "clips").rename(tmp_path / "away")
+    train_adapter(**job, **options)  # with the features that it computed
+    (tmp_path / "away").rename(dataset / "clips")
+    shutil.copy(*sorted((dataset / "clips").iterdir())[:2])
+    with pytest.raises(ValueError, match="holds a run with another clips' content"):
+        train_adapter(**job)
 
 
 def test_a_command_is_not_resumed_with_another_dataset(data, tmp_path):

@@ -25,7 +25,7 @@ from animegamer_core.weights.adapters import open_with_adapters
 STAGES = ("warmup", "joint", "predict", "adapt")
 EVERY = "--batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3 --save-every 2"
 RANKS = " ".join(f"--set {stage}.lora_rank=2" for stage in STAGES[1:])
-LORA = f"--steps 4 {EVERY} --recipe lora {RANKS}"
+LORA = f"--steps 4 {EVERY} --recipe lora {RANKS} --set adapt.lr=2e-3"
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,8 @@ def test_each_stage_begins_from_the_files_of_those_before(whole):
     begun = {stage: begun_from(out / stage) for stage in STAGES}
     assert begun == {stage: list(STAGES[:at]) for at, stage in enumerate(STAGES)}
     settings = [read_adapter(stage_file(out / stage, stage))[0].config for stage in STAGES]
-    assert [each["lora_rank"] for each in settings] == [0, 2, 2, 2], "options of a stage win over those of all"
+    assert [each["lora_rank"] for each in settings] == [0, 2, 2, 2]
+    assert [each["lr"] for each in settings] == [1e-3, 1e-3, 1e-3, 2e-3], "options of a stage win over those of all"
 
 
 def test_the_last_line_plays_the_world_with_all_that_was_trained(whole, places):

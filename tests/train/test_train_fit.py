@@ -70,15 +70,15 @@ def test_settings_that_do_not_fit_are_refused_before_features_are_computed(data,
 
 
 def test_micro_batches_change_no_loss_and_held_out_losses_take_no_more_memory(ready, tmp_path):
-    sizes, forward = [], DiffusionLearner.forward
+    sizes, forward, steps = [], DiffusionLearner.forward, {"steps": 2, "batch": 8, "validate_every": 1}
 
     def counting(self, batch):
         sizes.append((self.training, len(batch["clean"])))
         return forward(self, batch)
 
     with mock.patch.object(DiffusionLearner, "forward", counting):
-        _, parted = run("joint", new_parts(ready), ready, tmp_path / "1", steps=2, per_card=2, validate_every=1)
-    assert set(sizes) == {(True, 2), (False, 2)}
-    _, whole = run("joint", new_parts(ready), ready, tmp_path / "2", steps=2, validate_every=1)
+        _, parted = run("joint", new_parts(ready), ready, tmp_path / "1", per_card=3, **steps)
+    assert set(sizes) == {(True, 2), (False, 2)}, "equal parts, so that each sample counts as much"
+    _, whole = run("joint", new_parts(ready), ready, tmp_path / "2", **steps)
     for loss in ("loss", "held_out_loss", "grad_norm"):
         assert [line[loss] for line in parted] == pytest.approx([line[loss] for line in whole], rel=1e-5)
