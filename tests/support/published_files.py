@@ -182,9 +182,9 @@ def image_tower_tensors(tower, prefix="visual."):
     return out
 
 
-def save(path, content):
+def save(path, content, **options):
     path.parent.mkdir(parents=True, exist_ok=True)
-    torch.save(content, path)
+    torch.save(content, path, **options)
     return path
 
 

@@ -56,6 +56,7 @@ def test_the_first_velocity_is_that_of_stock_cogvideox_with_a_zero_text(world, d
     assert expected.std() > 0.1, "a velocity of nothing would prove nothing"
 
 
+SIDES = ("text", "image")
 PERIODS = {"rope_theta": 1e6}, {"rope_theta": None, "rope_parameters": {"rope_theta": 1e6}}  # as transformers 5 does
 
 
@@ -74,6 +75,8 @@ def test_another_mistral_is_a_row_of_the_table(version, rows, stated, src, tmp_p
     assert engine.tokenizer.strength(0) == size - 17 and engine.llm.model.embed_tokens.weight.shape == (size, 16)
     for table, scale in ((engine.llm.model.embed_tokens.weight, 1), (engine.llm.lm_head.weight, 3)):
         torch.testing.assert_close(table[-1], scale * table[:rows].mean(0), rtol=0.02, atol=1e-5)
+    same_shape = [open_world(tmp_path / "w").source("encoder").tensor(f"{side}_proj.2.weight") for side in SIDES]
+    assert not same_shape[0].equal(same_shape[1]), "each layer has its own"
     for layer in (engine.project_in[0], engine.project_out[0]):
         assert layer.weight.abs().max().item() == pytest.approx(layer.in_features**-0.5, rel=0.1)
 

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from animegamer_core.__main__ import main
+from animegamer_core.game.state import MotionTable
 from animegamer_core.weights import CheckpointError, open_world, save_world
 from animegamer_core.weights.convert import convert
 from animegamer_core.weights.downloads import file_signature
@@ -63,7 +64,8 @@ def test_released_precision_stores_16_bits(converted):
 
 @pytest.mark.parametrize("form", [{"base_layer": ""}, {"lora": False}])
 def test_forms_of_a_full_engine_file(src, originals, tmp_path, form):
-    made.save(src / "MLLM-Qiqi" / "pytorch_model.bin", made.engine_tensors(originals.engine, **form)[0])
+    tensors, path = made.engine_tensors(originals.engine, **form)[0], src / "MLLM-Qiqi" / "pytorch_model.bin"
+    made.save(path, tensors, _use_new_zipfile_serialization="lora" in form)  # else as before torch 1.6
     convert(src, tmp_path / "w", parts=ENGINE_ONLY)  # in 16 bits, which is not what the next run asks for
     assert_same(convert(src, tmp_path / "w", precision="keep", parts=ENGINE_ONLY).load_engine(), originals.engine)
 
@@ -119,9 +121,11 @@ def test_text_and_image_encoders_are_converted_if_present(t5, own_copy, original
 
 def test_a_second_run_only_redoes_what_changed(download, converted, copied):
     times = {path: (copied / path).stat().st_mtime_ns for path in converted.files}
-    save_world(copied, converted.spec, profile="paper", trained_window=3, provenance=converted.provenance)
+    trained = {"trained_window": 3, "motion_table": MotionTable("own", (0, 1, 2, 3, 4), (1, 2, 3, 4))}
+    save_world(copied, converted.spec, profile="paper", provenance=converted.provenance, **trained)
     again = convert(download, copied)  # as a stage left it that trained the engine
-    assert again.files == converted.files and (again.profile.name, again.trained_window) == ("paper", 3)
+    assert again.files == converted.files and again.profile.name == "paper"
+    assert {name: getattr(again, name) for name in trained} == trained
     assert times == {path: (copied / path).stat().st_mtime_ns for path in converted.files}
     (broken,) = (copied / "vae").glob("model*")
     content = bytearray(broken.read_bytes())

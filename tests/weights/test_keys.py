@@ -67,6 +67,15 @@ def test_the_tables_know_layers_of_two_digits(originals):
         assert later != shapes and set(mapped_shapes(later, table)) == named
 
 
+def test_a_base_model_gives_what_a_file_lacks_and_no_more():
+    layer = "model.layers.0.self_attn.{}_proj"
+    halves = {f"llm.{layer.format('q')}.lora_{half}.default.weight": (2, 2) for half in "AB"}
+    own, base = {f"llm.{layer.format('k')}.weight": (2, 2)}, {f"{layer.format(name)}.weight": (3, 3) for name in "qkv"}
+    mapped = keys.map_keys(Shapes(own | halves), keys.ENGINE, Shapes(base))
+    shapes = {name: pieces[keys.BASE].shape for name, pieces in mapped.items()}
+    assert shapes == {f"llm.{layer.format(name)}.weight": size for name, size in {"k": (2, 2), "q": (3, 3)}.items()}
+
+
 @given(st.lists(st.sampled_from([32, 64]), min_size=2, max_size=5), st.integers(1, 3))
 @settings(max_examples=3)
 def test_the_vae_table_covers_any_size(channels, depth):
