@@ -38,7 +38,7 @@ from animegamer_core.train.losses import clean_of, contrastive
 from animegamer_core.train.parts import WorldParts, is_trained_lora, set_trainable
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.sampling import MicroBatch
-from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, stage_config
+from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, film_plan, stage_config
 from animegamer_core.train.trainer import Trainer, learning_rate
 from animegamer_core.train.training_data import TrainingData, add_latents, weights_digest
 from animegamer_core.train.world_setup import words_tokenizer
@@ -509,6 +509,27 @@ def test_a_loss_that_is_no_number_ends_the_run(ready, tmp_path):
     with pytest.raises(ValueError, match="loss is nan at step 1"):
         run("predict", new_parts(ready), spoilt, tmp_path)
     assert not list_checkpoints(tmp_path / "checkpoints")
+
+
+def test_the_recipe_for_published_weights_has_the_papers_settings():
+    """As docs/reference.md states them, 2 and 10."""
+    rows = {stage: LORA[stage] for stage in ("warmup", "joint", "predict", "adapt")}
+    assert [row.steps for row in rows.values()] == [10_000, 80_000, 15_000, 10_000]
+    assert [row.lr for row in rows.values()] == [2e-4, 2e-4, 5e-5, 5e-5]
+    assert [(row.lora_rank, row.lora_alpha) for row in rows.values()] == [(0, 1), (64, 1), (32, 32), (64, 1)]
+    for row in (rows["warmup"], rows["joint"]):
+        assert (row.drop_text, row.drop_text_features, row.drop_image, row.drop_both) == (0.05, 0.1, 0.05, 0)
+    assert [getattr(rows["predict"], name) for name in ("lora_dropout", "alpha", "beta", "window")] == [0.05, 1, 0, 4]
+
+
+@pytest.mark.parametrize(
+    ("clips", "steps", "batch"), [(8, [1000, 300, 240], 4), (80, [2800, 800, 640], 32), (999, [10_000, 3000, 2400], 64)]
+)
+def test_the_steps_for_one_film_grow_with_its_clips(clips, steps, batch):
+    """As docs/film-world.md measured them."""
+    rows = film_plan(clips)
+    assert [row.steps for row in rows.values()] == steps and rows["joint"].batch == rows["adapt"].batch == batch
+    assert rows["predict"].batch == min(batch, 16) and {row.validate_every for row in rows.values()} == {0}
 
 
 LAYERS = 2  # of the 30 and 32, which would take their time
