@@ -154,7 +154,8 @@ def test_a_stopped_run_goes_on_with_the_same_numbers(stage, changes, ready, tmp_
     _, unbroken = run(stage, new_parts(ready), ready, tmp_path / "whole", **changes)
     first, before = run(stage, new_parts(ready), ready, tmp_path / "parted", stopping(3), **changes)
     assert first is None and not (tmp_path / "parted" / f"{stage}.safetensors").exists()
-    _, after = run(stage, new_parts(ready), ready, tmp_path / "parted", **changes)
+    with torch.compiler.set_stance("force_eager"):  # the numbers of compiled code differ by rounding
+        _, after = run(stage, new_parts(ready), ready, tmp_path / "parted", compile=True, **changes)
     assert losses_of(before) + losses_of(after) == losses_of(unbroken)
     assert losses_of(read_log(tmp_path / "parted" / "log.jsonl")) == losses_of(unbroken)
     assert after[0]["seconds"] > before[-1]["seconds"], "they count on"
