@@ -363,14 +363,8 @@ def test_at_its_end_adaptation_reads_what_the_decoder_drew_as_play_does(ready):
         return record(latents, torch.full((4,), timestep), batch["states"], batch["motion"])
 
     with torch.no_grad(), mock.patch.object(parts.decoder, "velocity", record):
-        solve(
-            play,
-            batch["noise"],
-            parts.decoder.schedule((999, 749, 499, 249)),
-            Guidance("distilled"),
-            lambda: None,
-            solver="ddim",
-        )
+        schedule = parts.decoder.schedule((999, 749, 499, 249))
+        solve(play, batch["noise"], schedule, Guidance("distilled"), lambda: None, solver="ddim")
         found = learner(batch)["loss"]
     for played, trained in zip(read[:4], read[4:], strict=True):
         torch.testing.assert_close(trained, played, rtol=1e-4, atol=1e-4)

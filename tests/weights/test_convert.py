@@ -11,7 +11,10 @@ from safetensors.torch import save_file
 
 from animegamer_core.__main__ import main
 from animegamer_core.game.state import MotionTable
+from animegamer_core.train.stages import StageConfig
 from animegamer_core.weights import CheckpointError, open_world, save_world
+from animegamer_core.weights.adapter_files import save_adapter
+from animegamer_core.weights.adapters import with_adapters
 from animegamer_core.weights.convert import convert
 from animegamer_core.weights.downloads import file_signature
 
@@ -134,6 +137,18 @@ def test_a_second_run_only_redoes_what_changed(download, converted, copied):
     convert(download, copied).verify()
     redone = {path for path in converted.files if (copied / path).stat().st_mtime_ns != times[path]}
     assert redone == {path for path in converted.files if path.startswith("vae/")}
+
+
+def test_a_published_world_gets_its_own_lora_back_after_an_adapter(converted_exactly, tmp_path):
+    world, name, file = converted_exactly[0], "transformer.transformer_blocks.0.attn1.to_q.weight", tmp_path / "x.sft"
+    decoder = world.load_decoder(dtype=torch.float32)
+    before = decoder.get_parameter(name).clone()
+    assert not before.equal(world.source("decoder").tensor(name)), "with the LoRA in it"
+    save_adapter(file, "joint", StageConfig(trainable=("x",)), {f"decoder.{name}": torch.zeros_like(before)}, {})
+    with_adapters(world, ((str(file), 1.0),)).refit("decoder", decoder)
+    assert not decoder.get_parameter(name).any()
+    world.refit("decoder", decoder)
+    torch.testing.assert_close(decoder.get_parameter(name), before)
 
 
 def test_an_interrupted_run_goes_on_and_no_other_writes_meanwhile(download, tmp_path):
