@@ -18,13 +18,7 @@ from animegamer_core.game.state import (
     read_instruction,
     read_instructions,
 )
-from animegamer_core.model.prompt import (
-    RELEASE_SLOTS,
-    GameTokenizer,
-    build_prompt,
-    state_block,
-    tag_tokens,
-)
+from animegamer_core.model.prompt import RELEASE_SLOTS, GameTokenizer, build_prompt, state_block, tag_tokens
 from animegamer_core.spec import PROFILES, RELEASE, SPECS
 
 SHARED = Path(__file__).parents[3] / "shared"

@@ -580,8 +580,10 @@ def test_a_job_runs_within_a_program_that_only_infers(joint, places, tmp_path):
     assert steps == [1, 2, 3, 4], "a finished job has no step left"
     with pytest.raises(ValueError, match="already holds a run"):
         train_adapter(**job, resume=False)
-    with pytest.raises(ValueError, match="holds a run with another start"):
-        train_adapter(**{**job, "start": [(joint[0], 0.5)]})
+    other = shutil.copy(tmp_path / "run" / "adapt.safetensors", tmp_path / joint[0].name)
+    for start in ((joint[0], 0.5), (other, 1.0)):
+        with pytest.raises(ValueError, match="holds a run with another start"):
+            train_adapter(**{**job, "start": [start]})
     for path in list_checkpoints(tmp_path / "run" / "checkpoints"):
         path.unlink()
     train_adapter(**job, **options, **stopping(1))
