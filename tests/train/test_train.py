@@ -495,6 +495,8 @@ def test_games_shorter_than_the_window_state_what_was_trained(ready, tmp_path):
     averaged = Trainer("predict", config, learner, ready).validate()
     assert sorted(read) == [*range(GAME_TURNS)], "every length as often"
     assert lines[-1]["held_out_loss"] == pytest.approx(averaged["held_out_loss"]), "of the weights that are saved"
+    alone = dataclasses.replace(ready, folder=dataclasses.replace(ready.folder, games=ready.games()))
+    assert Trainer("predict", config, learner, alone).validate() == {}, "where no game is held out"
     assert adapter_facts(tmp_path / "predict.safetensors").reading.window == GAME_TURNS - 1
 
 
