@@ -96,13 +96,17 @@ def test_stages_find_all_features_and_need_neither_clips_nor_encoders(dataset, w
     assert {file.name: file.read_bytes() for file in (tmp_path / "cache").iterdir()} == before
 
 
-def test_random_frames_are_the_same_however_many_clips_are_read_at_a_time(ready, data):
+def test_random_frames_are_the_same_however_many_clips_are_read_at_a_time(ready, data, dataset):
     encoder, found = new_parts(data).encoder, []
     for clips in (1000, 5):
         with mock.patch.object(training_data, "READ_PIXELS", clips * 17 * 16 * 24):
             found.append(add_encoder_features(data, encoder, "random").store["image_random"])
     torch.testing.assert_close(*found, atol=1e-2, rtol=1e-2)
     assert not torch.allclose(found[0], ready.store["image"], atol=1e-1)
+    size = CLIPS * 17 * 16 * 24 * 3
+    for kept in (size, size - 1):
+        with mock.patch.object(training_data, "FRAMES_KEPT", kept):
+            assert TrainingData(DatasetFolder.open(dataset)).fits is (kept == size), "more stay in their files"
 
 
 def test_after_a_kill_only_what_is_missing_is_computed(dataset, world, tmp_path):
