@@ -600,7 +600,7 @@ def test_a_command_is_not_resumed_with_another_dataset(data, tmp_path):
     folder, said = written_dataset(data, tmp_path / "dataset"), []
 
     def command(more):
-        options = f"--steps 2 --batch 2 --log-every 1 --lr-warmup 1 {more}"
+        options = f"--steps 2 --batch 4 --log-every 1 --lr-warmup 1 {more}"
         return train("towers", folder, tmp_path / "world", tmp_path / "run", options, said.append)
 
     with mock.patch.dict("animegamer_core.spec.SPECS", {"tiny": dataclasses.replace(TINY, name="tiny")}):
@@ -613,6 +613,7 @@ def test_a_command_is_not_resumed_with_another_dataset(data, tmp_path):
             command("--resume")
         (folder / "turns.jsonl").write_text(turns)
         assert command("--resume") == 0
+    assert "--per-card" not in "".join(said), "a batch whose samples are compared is not split to save memory"
     assert open_world(tmp_path / "world").motion_table.edges == (1.0, 2.0, 3.0, 4.0)
     assert (tmp_path / "run" / "loss.png").read_bytes().startswith(b"\x89PNG")
 
