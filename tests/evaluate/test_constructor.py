@@ -43,9 +43,6 @@ def write(stub, path, stories=4, terms=None, panels=10, **options):
     return write_stories(path, plans, model(stub, **options), terms or AskSettings())
 
 
-# --- what is asked --------------------------------------------------------------------------------------------------
-
-
 def test_the_prompt_asks_for_the_papers_tags_in_their_order():
     prompt = story_prompt(plan_stories(NAMES, 2)[1])
     assert [tag for tag, _ in re.findall(r"<(\w+)>([^<]*)</\1>", prompt)] == list(TAGS)
@@ -63,9 +60,6 @@ def test_names_come_from_the_line_or_from_a_folder(tmp_path):
     for text in ("", "Mi;ko", "Miko,miko"):
         with pytest.raises(ValueError, match="--characters"):
             read_characters(text)
-
-
-# --- what is taken --------------------------------------------------------------------------------------------------
 
 
 def test_a_right_reply_is_read_with_its_phrases_in_lower_case():
@@ -99,9 +93,6 @@ def test_a_wrong_reply_is_refused_and_our_words_say_why(text, found, expected):
         parse_story(text, PLAN)
     assert found in raised.value.found and expected in raised.value.expected
     assert "IGNORE" not in raised.value.expected and len(str(raised.value)) < 900 and raised.value.reply == text
-
-
-# --- a run ----------------------------------------------------------------------------------------------------------
 
 
 def test_stories_become_a_benchmark_and_more_stories_ask_only_for_what_is_new(stub, tmp_path):

@@ -50,9 +50,6 @@ def judge(stub, runs, out, *words):
     return status, report
 
 
-# --- what it is shown -----------------------------------------------------------------------------------------------
-
-
 def test_the_prompt_has_the_papers_criteria_in_order_and_no_agents_name(runs):
     story = stories_of(open_comparison(runs))[0]
     prompt = judge_prompt(story, 3, ["Miko"])
@@ -92,9 +89,6 @@ def test_reference_pictures_are_shown_and_without_them_the_first_scene_stands_fo
     _, report = judge(stub, runs, tmp_path / "out", *words)
     assert report["reference pictures"] == "folder" and report["without a reference picture"] == "nobody"
     assert stub.asks[0].pictures[0].size == (240, 240) and stub.asks[0].pictures[0].getpixel((9, 9))[2] > 240
-
-
-# --- what is made of them -------------------------------------------------------------------------------------------
 
 
 def test_scores_go_back_to_their_agents(runs):

@@ -33,9 +33,6 @@ def unit(rows):
     return torch.allclose(rows.norm(dim=-1), torch.ones(len(rows)), atol=1e-5)
 
 
-# --- what CLIP is shown
-
-
 def test_a_picture_is_scaled_cropped_and_normalised():
     """Against the same steps written for one Pillow picture: shorter side, middle square, channels."""
     picture = noise(40, 70, 3)
@@ -43,9 +40,6 @@ def test_a_picture_is_scaled_cropped_and_normalised():
     wanted = (scaled[:, 12:44] - np.array(CLIP_MEAN)) / np.array(CLIP_STD)
     got = Preprocessing(SIZE)(picture[None])[0].permute(1, 2, 0)
     torch.testing.assert_close(got.double(), torch.from_numpy(wanted), atol=1e-6, rtol=0)
-
-
-# --- CLIP in transformers' format
 
 
 def tiny_config(tokens):
@@ -115,9 +109,6 @@ def test_texts_of_any_length_and_kind_are_read(clip_folder):
     assert float(seen[3] @ model.embed_texts(["run"])[0]) < 0.999  # the mark did not end the text
 
 
-# --- DreamSim
-
-
 def test_a_dreamsim_folder_that_lacks_a_file_or_the_package_is_told_and_downloads_nothing(monkeypatch, tmp_path):
     tuned = [f"clip_vitb32_single_lora/{name}" for name in ("adapter_config.json", "adapter_model.safetensors")]
     for name in (*DREAMSIM_FILES["clip_vitb32"], tuned[0]):
@@ -168,9 +159,6 @@ def test_dreamsim_scores_as_its_package_does(dreamsim_folder):
         distance = model(*(show(Image.fromarray(frames[index])) for index in (one, other))).item()
         assert 1 - float(seen[one] @ seen[other]) == pytest.approx(distance, abs=1e-5)
     assert float(seen[0] @ scorer.embed_images(frames[:1])[0]) == pytest.approx(1, abs=1e-5)  # alone or among others
-
-
-# --- which models
 
 
 def test_scoring_models_say_what_they_are_and_which_rows_are_left_out_without_them(clip_folder):

@@ -30,9 +30,6 @@ def shipped():
     return read_benchmark(BENCHMARK)
 
 
-# --- the form -------------------------------------------------------------------------------------------------------
-
-
 def test_a_line_says_who_does_what_where_how_and_what_it_changes():
     turn = parse_turn(LINE)
     assert turn == BenchmarkTurn(
@@ -96,9 +93,6 @@ NAMES = st.from_regex(r"g[a-z0-9-]{0,20}", fullmatch=True)
 def test_what_is_written_is_read_back(parts):
     games = tuple(BenchmarkGame(name, tuple(turns)) for name, turns in parts)
     assert parse_benchmark(benchmark_text(games, ("a remark",))) == games
-
-
-# --- the Toybox's games ---------------------------------------------------------------------------------------------
 
 
 def test_the_shipped_file_is_what_its_program_writes(shipped):
