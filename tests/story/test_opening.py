@@ -43,9 +43,6 @@ def numbers_of(clip):
     return [round((float(frame.mean()) - 10) / STEP) for frame in clip]
 
 
-# What is read, and what is shown
-
-
 @pytest.mark.parametrize(
     "count, read, fps, shown",
     [
@@ -96,9 +93,6 @@ def test_a_picture_is_read_upright_and_has_no_seconds(tmp_path):
         read_opening(tmp_path / "notes.txt", None, DECODER)
 
 
-# Openings that nobody should give
-
-
 def test_damaged_openings_are_read_or_refused_in_a_sentence(film, tmp_path):
     Image.fromarray(greys(1)[0]).save(tmp_path / "own.png")
     pictures = [Image.fromarray(frame) for frame in greys(9)]
@@ -116,14 +110,12 @@ def test_damaged_openings_are_read_or_refused_in_a_sentence(film, tmp_path):
             assert str(path) in str(error) and str(error).isprintable(), f"{seed}: {source.name} {what}"
 
 
-# What a story keeps
-
-
 @pytest.fixture
 def story_with_clip(encoding_world, tiny_encoder, tmp_path):
     """A story of two turns with an opening's clip."""
     world = encoding_world
-    began = open_game(tiny_encoder, "Miko waves", frames_of_bytes(greys(DECODER.frames)), DECODER.frames, 0, 0.0)
+    fast = [grey for grey in greys(DECODER.frames) for _ in range(3)]  # at three times the shot's rate
+    began = open_game(tiny_encoder, "Miko waves", frames_of_bytes(fast), len(fast), 0, 3.0 * DECODER.fps)
     story = Story.open(tmp_path, "game", world.spec.name, world.fingerprint)
     story.file_tags["prompt"] = "a graph"
     Player(world, story, PlaySettings(steps=1), opening=began).play(GAME[:2])
@@ -144,9 +136,6 @@ def test_a_story_keeps_the_clip_beside_the_opening_and_gives_it_back(story_with_
     assert copy.opening_clip(copy.session(0, 4)).read_bytes() == path.read_bytes()
 
 
-# Exports
-
-
 def test_a_film_and_its_subtitles_begin_with_turn_0_only_if_asked(story_with_clip, tmp_path):
     usual = export_film(story_with_clip, tmp_path / "usual.mp4", subtitles=True)
     longer = export_film(story_with_clip, tmp_path / "longer.mp4", subtitles=True, opening=True)
@@ -158,9 +147,6 @@ def test_a_film_and_its_subtitles_begin_with_turn_0_only_if_asked(story_with_cli
     srt = longer.files[1].read_text("utf-8").splitlines()
     assert srt[2] == "0. Miko waves" and srt[1].startswith("00:00:00,000 -->")
     assert any(line.startswith("1. Miko") for line in srt)
-
-
-# The command line
 
 
 @pytest.fixture

@@ -56,10 +56,15 @@ def test_models_are_requested_at_each_use_except_for_known_turns(world, tmp_path
 def test_an_opening_picture_is_used_by_the_engine_and_saved(world, tmp_path, monkeypatch):
     opening = RESTED.open_with("Miko waves", picture(world))
     player = Player(world, opened(world, tmp_path), PlaySettings(), opening=opening)
-    player.play(GAME[:2])
+    player.play(GAME[:1])
+    assert opened(world, tmp_path).session(1, 4).picture is not None, "it is saved with the first turn"
+    player.play(GAME[1:2])
     state = player.models.engine().predict([opening.turns[0]], GAME[0])
     assert torch.equal(player.session.turns[1].state.representation, state.representation)
     assert [turn.number for turn in player.session.turns] == [0, 1, 2]
+    unsaved = replace(opening, window=player.session.window, memory=world.memory)
+    outside = predict_turn(world, player.models, unsaved, GAME[0]).follow(unsaved, 0)
+    assert outside.turns[1].address == player.session.turns[1].address, "the opening counts before it is saved, too"
     assert [path.name for path in player.finish()][:2] == ["turn-001.mp4", "turn-002.mp4"]
     assert played(world, tmp_path / "plain", GAME[:2]).story.entries[0].state != player.story.entries[0].state
     later = Player(world, opened(world, tmp_path), PlaySettings(), after=2)

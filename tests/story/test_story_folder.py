@@ -130,7 +130,7 @@ def test_names_that_are_taken_or_no_names_are_refused(root):
     ticket = trash_story(root, "game")
     copy_story(root / "game")
     for act in (rename_story, duplicate_story):
-        for new, says in (("game", "'game' already"), ("../out", "is not a valid folder name"), (TRASH, "reserved")):
+        for new, says in (("game", "'game' already"), ("../out", "is not a valid folder name"), (".TRASH", "reserved")):
             with pytest.raises(ValueError, match=says):
                 act(root, "game", new)
         with pytest.raises(ValueError, match="no story 'nix'"):
