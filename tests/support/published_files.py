@@ -33,7 +33,7 @@ RANK = 3
 def write_mistral(folder):
     """Config and a tokenizer of 32000 entries."""
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps({"rope_theta": SPEC.engine.rope_theta}))
+    (folder / "config.json").write_text("{}")  # as transformers reads it, its rope_theta is 10000
     words = ["<unk>", "<s>", "</s>", *(f"piece-{index}" for index in range(3, 32000))]
     tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Prepend("\u2581")  # a part of the published one's

@@ -274,8 +274,8 @@ def test_a_decoder_file_that_does_not_fit(src, decoder_file, tmp_path, changes, 
 
 def test_a_wrong_latest_and_absent_files_are_named(src, decoder_file, tmp_path):
     latest = src / "VDM_Decoder-Qiqi" / "latest"
-    for stated, says in (("9", "no such file, though latest says '9'"), ("../../etc", "expected a number or")):
-        latest.write_text(stated)
+    for stated, says in (("\ufeff9\n", "no such file, though latest says '9'"), ("../../etc", "expected a number or")):
+        latest.write_text(stated, "utf-8")
         refuse(src, tmp_path / "w", says)
     latest.unlink()
     refuse(src, tmp_path / "w", "latest: no such file")
