@@ -124,6 +124,8 @@ def test_some_stages_alone_go_on_from_the_files_that_are_there(whole, places, tm
         ("--set jont.steps=3", "--set jont.steps=3: expected STAGE.OPTION=VALUE"),
         ("--set joint.steps=many", "--set joint.steps=many: Expected `int`"),
         ("--stages joint,vae", "--stages: recipe 'lora' does not run 'vae'; choose from warmup, joint, predict, adapt"),
+        ("--set joint.encoder_frame=last", "encoder_frame is 'last'; choose first or random"),
+        ("--set predict.lr=1", "lr is 1.0; expected above 0 and below 1"),
         ("--set predict.window=500", "prompts with window 500 reach"),
     ],
 )
