@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -16,8 +17,8 @@ from animegamer_core.data.dataset import DatasetFolder
 from animegamer_core.model.encoder import ShotEncoder
 from animegamer_core.train import training_data
 from animegamer_core.train.parts import needed_parts
-from animegamer_core.train.run import prepare, train_stage
-from animegamer_core.train.training_data import TrainingData, add_encoder_features
+from animegamer_core.train.run import check_stage, prepare, train_stage
+from animegamer_core.train.training_data import TrainingData, add_encoder_features, add_latents
 from animegamer_core.weights import open_world, save_part
 from animegamer_core.weights.adapter_files import save_adapter
 
@@ -91,8 +92,10 @@ def test_stages_find_all_features_and_need_neither_clips_nor_encoders(dataset, w
     file, config = tmp_path / "towers.safetensors", tiny_config("joint")
     save_adapter(file, "towers", config, {"encoder.text_tower.shared.weight": torch.zeros(1)}, {})
     data = TrainingData(DatasetFolder.open(dataset, clips=False), cache=tmp_path / "cache")
-    tower = needed_parts("joint", config, open_world(world), data, start=[file]).encoder.text_tower
-    assert not any(value.is_meta for value in tower.parameters()), "it is loaded where an adapter changes it"
+    parts = needed_parts("joint", config, open_world(world), data, start=[file])
+    assert not any(value.is_meta for value in parts.encoder.parameters()), "it is loaded where an adapter changes it"
+    with pytest.raises(ValueError, match="0000.mp4 is missing; restore"):
+        check_stage("joint", config, parts, replace(data, cache=tmp_path / "empty"))
     assert {file.name: file.read_bytes() for file in (tmp_path / "cache").iterdir()} == before
 
 
@@ -153,6 +156,12 @@ def test_other_weights_or_captions_are_computed_anew(data, dataset, world, tmp_p
     first, second = (folder / turn.clip for turn in DatasetFolder.open(folder).turns[:2])
     shutil.copy(second, first)  # such as a repaired file
     assert fresh(other) == {"latents", "image"}
+    data = TrainingData(DatasetFolder.open(folder), cache=tmp_path / "cache")
+    config = tiny_config("vae", steps=1, batch=2)
+    parts, data = train_stage("vae", config, needed_parts("vae", config, open_world(other), data), data, tmp_path)
+    with counted() as counts:
+        add_latents(data, parts.decoder)
+    assert counts["vae"] == CLIPS, "once trained, a VAE is no longer the one of the world's files"
 
 
 def test_predictions_of_another_profile_window_or_frame_are_computed_anew(dataset, world, tmp_path):

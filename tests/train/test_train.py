@@ -35,7 +35,7 @@ from animegamer_core.train.job import short_config, train_adapter
 from animegamer_core.train.learners import ContrastiveLearner, DiffusionLearner, VaeLearner
 from animegamer_core.train.log import RunProgress, draw_losses, plot_log, read_log
 from animegamer_core.train.losses import clean_of, contrastive
-from animegamer_core.train.parts import WorldParts, is_trained_lora, set_trainable
+from animegamer_core.train.parts import WorldParts, is_trained_lora, set_trainable, world_for_stage
 from animegamer_core.train.run import train_stage
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, film_plan, stage_config
@@ -362,16 +362,18 @@ def test_at_its_end_adaptation_reads_what_the_decoder_drew_as_play_does(ready):
     def play(latents, timestep, skip_uncond):
         return record(latents, torch.full((4,), timestep), batch["states"], batch["motion"])
 
-    with torch.no_grad(), mock.patch.object(parts.decoder, "velocity", record):
-        schedule = parts.decoder.schedule((999, 749, 499, 249))
-        solve(play, batch["noise"], schedule, Guidance("distilled"), lambda: None, solver="ddim")
+    schedule = parts.decoder.schedule((999, 749, 499, 249))
+    with mock.patch.object(parts.decoder, "velocity", record):
+        with torch.no_grad():
+            solve(play, batch["noise"], schedule, Guidance("distilled"), lambda: None, solver="ddim")
         found = learner(batch)["loss"]
+    assert found.requires_grad and not read[-1][0].requires_grad, "only the last step learns"
     for played, trained in zip(read[:4], read[4:], strict=True):
         torch.testing.assert_close(trained, played, rtol=1e-4, atol=1e-4)
     latents, sqrt_alpha = read[-1][0], sqrt_alpha_cumprod(torch.tensor([249] * 4), batch["clean"])
     clean = clean_of(velocity(latents, torch.tensor([249] * 4), batch["states"], batch["motion"]), latents, sqrt_alpha)
     wanted = ((clean - batch["clean"]) / (1 - sqrt_alpha**2).sqrt()).square().mean()
-    assert found == pytest.approx(wanted.item(), rel=1e-3), "it learns the clip, however the decoder drew"
+    assert found.item() == pytest.approx(wanted.item(), rel=1e-3), "it learns the clip, however the decoder drew"
 
 
 def levels_of(turn):
@@ -571,6 +573,9 @@ def test_a_job_runs_within_a_program_that_only_infers(joint, places, tmp_path):
     folders = {"dataset": dataset, "out": tmp_path / "run", "cache": tmp_path / "features"}
     assert (config.lr_warmup, config.log_every, config.save_every) == (0, 1, 50), "as a short run needs them"
     job = {"stage": "adapt", "config": config, "world": open_world(places[1]), "start": [(joint[0], 1.0)], **folders}
+    read = [dataclasses.replace(job["world"].with_profile("reference"), trained_window=own) for own in (None, 2)]
+    profiles = [world_for_stage("predict", world, ()).profile.name for world in read]
+    assert profiles == ["paper", "reference"], "a published engine learns to read as ours do, which go on as they did"
     computed, steps = set(), []
     options = {"on_step": lambda step, *_: steps.append(step), "device": torch.device("cpu")}
     with torch.inference_mode():

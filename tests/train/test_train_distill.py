@@ -172,6 +172,18 @@ def test_a_collapsed_student_ends_the_run_and_the_last_good_one_stays(ready, tmp
     assert adapter_facts(tmp_path / "last_good.safetensors").sampling.steps == FEW["timesteps"]
 
 
+def test_teacher_and_student_on_one_decoder_do_not_draw_with_each_others_lora(ready):
+    config = shared.tiny_config("distill", **FEW, **UPDATES, pairs=0)
+    learner = FewStepLearner(config, heeding(shared.new_parts(ready).decoder)).eval()
+    batch, _ = batch_of(learner, ready), set_trainable(learner, config)
+    before = [learner.drawn(batch, by_teacher) for by_teacher in (True, False)]
+    for adapter, stays in {"fake": [True, True], "default": [True, False]}.items():
+        for name in [name for name, _ in learner.named_parameters() if f".lora_B.{adapter}." in name]:
+            torch.nn.init.ones_(learner.get_parameter(name))
+        drawn = [learner.drawn(batch, by_teacher) for by_teacher in (True, False)]
+        assert list(map(torch.equal, drawn, before)) == stays, adapter
+
+
 @pytest.mark.parametrize("pairs", [3, 0])
 def test_a_few_step_lora_learns_the_same_if_activations_are_computed_again(pairs, ready, tmp_path):
     """The backward pass computes them with the LoRA of the pass before it, student's or fake score's."""
