@@ -64,9 +64,6 @@ def shots(player, played=ONE, seed=0):
     return np.stack([shot.frames for shot in player.play(played, seed)])
 
 
-# --- the three players ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ("gc", "gfc", "gsc"))
 def test_a_game_and_a_seed_decide_the_shots_whatever_was_played_before(folders, name):
     first = open_baseline(name, settings(folders, name))
@@ -120,9 +117,6 @@ def test_a_pipeline_is_sampled_as_usual_and_the_caller_overrules_its_steps(folde
     assert not np.array_equal(shots(one), shots(two))
 
 
-# --- LoRA files -----------------------------------------------------------------------------------------------------
-
-
 def test_a_lora_changes_the_shots_of_its_baseline(folders):
     for name, lora in (("gc", folders.text_lora), ("gfc", folders.flux_lora)):
         tuned = open_baseline(name, settings(folders, name, lora=lora))
@@ -144,9 +138,6 @@ def test_a_lora_that_is_none_or_another_models_is_refused(folders, tmp_path):
         open_baseline("gsc", settings(folders, "gsc", lora=folders.flux_lora))
     with pytest.raises(ValueError, match=r"GC has no use for it"):
         open_baseline("gc", settings(folders, "gc", pictures=folders.flux))
-
-
-# --- folders --------------------------------------------------------------------------------------------------------
 
 
 def test_a_wrong_or_unfinished_folder_is_one_sentence(folders, tmp_path):
@@ -173,15 +164,9 @@ def test_a_folder_with_code_of_its_own_or_of_a_second_generation_is_refused(fold
         open_baseline("gfc", settings(folders, "gfc", video=folder))
 
 
-# --- frames ---------------------------------------------------------------------------------------------------------
-
-
 def test_frames_are_taken_as_by_hand():
     assert frame_indices(49, 17) == [0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 33, 36, 39, 42, 45, 48]
     assert frame_indices(9, 17) == list(range(9)) and frame_indices(6, 3) == [0, 2, 5]
-
-
-# --- consistent self-attention --------------------------------------------------------------------------------------
 
 
 def test_shared_attention_on_two_tokens_by_hand():
