@@ -23,7 +23,7 @@ from torch.nn.functional import pad, unfold
 from animegamer_core.cli.options import parse
 from animegamer_core.cli.train import Options
 from animegamer_core.data.dataset import ClipRecord, GameRecord
-from animegamer_core.game.state import GameState, Turn
+from animegamer_core.game.state import MOTION_TABLES, GameState, Turn
 from animegamer_core.media.video import write_clip
 from animegamer_core.model.encoder import clip_pixels
 from animegamer_core.model.prompt import build_prompt
@@ -419,6 +419,11 @@ def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
         with pytest.raises(ValueError, match=sentence):
             run(stage, lacking, given, tmp_path)
     assert not (tmp_path / "log.jsonl").exists()
+    size = words_tokenizer(folder.turns, TINY).size
+    full = dataclasses.replace(TINY, engine=dataclasses.replace(TINY.engine, vocab_size=size))
+    assert words_tokenizer(folder.turns, full).size == size
+    with pytest.raises(ValueError, match="words is needed, but spec .* has room for"):
+        words_tokenizer(unknown.turns, full)
 
 
 def test_a_torn_last_line_spoils_neither_the_picture_nor_a_resumed_log(ready, tmp_path):
@@ -586,9 +591,10 @@ def test_a_job_runs_within_a_program_that_only_infers(joint, places, tmp_path):
     with pytest.raises(ValueError, match="already holds a run"):
         train_adapter(**job, resume=False)
     other = shutil.copy(tmp_path / "run" / "adapt.safetensors", tmp_path / joint[0].name)
-    for start in ((joint[0], 0.5), (other, 1.0)):
-        with pytest.raises(ValueError, match="holds a run with another start"):
-            train_adapter(**{**job, "start": [start]})
+    moved = dataclasses.replace(job["world"], motion_table=MOTION_TABLES["released_app"])
+    for change in ({"start": [(joint[0], 0.5)]}, {"start": [(other, 1.0)]}, {"world": moved}):
+        with pytest.raises(ValueError, match=f"holds a run with another {next(iter(change))}"):
+            train_adapter(**{**job, **change})
     for path in list_checkpoints(tmp_path / "run" / "checkpoints"):
         path.unlink()
     train_adapter(**job, **options, **stopping(1))
