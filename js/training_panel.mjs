@@ -36,10 +36,11 @@ export function createTrainingPanel(watch, say, address) {
     sheets.show(found);
   }
 
-  function showProgress({ active, ended, number, stages }) {
+  function showProgress({ active, ended, number, stages, prepares }) {
     const { step, steps, pace, left, done } = watch.progress;
-    const about = { step, steps: steps ?? step, number, stages };
-    const state = say(active ? (stages > 1 ? "trainingStage" : "trainingNow") : ended ? "trainingEnded" : "trainingStopped", about);
+    const about = { step, steps: steps ?? step, number, stages, clip: prepares?.[0], clips: prepares?.[1] };
+    const now = prepares ? "trainingPrepares" : stages > 1 ? "trainingStage" : "trainingNow";
+    const state = say(active ? now : ended ? "trainingEnded" : "trainingStopped", about);
     const speed = pace ? say("secondsAStep", { seconds: Number(pace.toPrecision(2)) }) : "";
     const rest = left ? say("timeLeft", { time: timeWords(left) }) : "";
     progress.show([state, speed, rest].filter(Boolean).join(" \u00b7 "), done);

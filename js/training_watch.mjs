@@ -12,10 +12,10 @@ export class TrainingWatch {
   /** The step that the shown run has reached, and of how many: {step, steps, pace, left, done}; `pace` in seconds,
    * `left` in seconds and `done` as a part of 1 of all stages that its node trains; null if unknown. */
   get progress() {
-    const { curve = [], steps = null, active, before = 0, of = steps, left = null } = this.found;
+    const { curve = [], steps = null, active, before = 0, of = steps, left = null, prepares } = this.found;
     const step = curve.at(-1)?.step ?? 0;
     const pace = active ? paceOf(this.found.log) : null;
-    const done = of ? (before + step) / of : null;
+    const done = prepares && !before ? prepares[0] / prepares[1] : of ? (before + step) / of : null; // as on the node
     return { step, steps, pace, left, done };
   }
 

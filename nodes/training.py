@@ -128,8 +128,10 @@ class TrainFilmWorld(io.ComfyNode):
 
         dataset, target = DatasetFolder.open(game_dataset), world_folder(world)
         # A run belongs to what it is trained on: after other words it begins again, after an interrupt it continues.
-        run = f"{world}-{dataset.digest(captions=True)[:8]}-{effort:g}-{seed}"
-        out, clips = comfyui.output_folder() / comfyui.RUNS / run, len(dataset.training_clips)
+        film = f"{world}-{dataset.digest(captions=True)[:8]}"
+        run, clips = f"{film}-{effort:g}-{seed}", len(dataset.training_clips)
+        runs = comfyui.output_folder() / comfyui.RUNS
+        out, cache = runs / run, runs / f"{film}-{seed}" / FEATURES  # another effort reads the same clips
         if not (out / BEGUN / MANIFEST).is_file():
             extended_world(worlds.find_world(worlds.TOYBOX), dataset, out / BEGUN, seed)
         begun, start = open_world(out / BEGUN), []
@@ -139,9 +141,9 @@ class TrainFilmWorld(io.ComfyNode):
             reads = world_for_stage(stage, begun, [path for path, _ in start])
             config = replace(short_config(row, steps=plan[stage], seed=seed), window=reads.window)
             job = dict(stage=stage, config=config, world=reads, dataset=dataset.path, out=out / stage)
-            file, _ = _train(run, {**job, "start": list(start), "cache": out / FEATURES}, True, plan)
+            file, _ = _train(run, {**job, "start": list(start), "cache": cache}, True, plan)
             start.append((file, 1.0))
-        finished_world(begun, start, target)
+        finished_world(begun, start, target, effort)
         WORLDS.record({"game_dataset": game_dataset, "world": world, "effort": effort, "seed": seed}, world)
         test = f" at effort {effort:g}, which is only a test: set it to 1 to learn the film" if effort < 0.1 else ""
         note = f"World {world} is trained on {clips} clips{test}. Press R to find it in the Play tab."
@@ -164,26 +166,34 @@ def _train(
 
     progress, out, stage = comfyui.NodeProgress(), job["out"], job["stage"]
     place, state, sent_at = _place(stage, plan or {stage: job["config"].steps}), "failed", 0.0
-    node, first = comfyui.running_node(), (0, 0.0)  # first: step, and when it had ended; it takes longer than others
+    node = comfyui.running_node()
+    since = (0, time.monotonic())  # a step and when it had ended; 0 while none has: the pace counts from there
 
     def send(state: str) -> None:
-        left = place["left"] if state == "trains" else None
+        left = place["left"] if state == "trains" and not place["prepares"] else None
         steps = place["steps"]
         comfyui.send(EVENT, {"run": run, "stage": stage, "steps": steps, "state": state, "node": node, "left": left})
 
-    def on_feature(*work: typing.Any) -> None:  # a bar that has begun to count steps goes on with them
-        progress(*(("steps", place["before"], place["of"]) if place["before"] else work))
+    def on_feature(what: str, done: int, total: int) -> None:  # the node's bar and the panel move together
+        nonlocal since
+        since = (0, time.monotonic())
+        place["prepares"] = [done, total] if done < total else None
+        send("trains")
+        # A bar that has begun to count steps goes on with them; a full one would promise an end before the first step.
+        is_shown = place["prepares"] and not place["before"]
+        progress(*((what, done, total) if is_shown else ("steps", place["before"], place["of"])))
 
     def on_step(step: int, *_: object) -> None:
-        nonlocal sent_at, first
+        nonlocal since, sent_at
         now = time.monotonic()
-        first = first if first[0] else (step, now)
-        if now - sent_at >= EVERY_SECONDS:  # the node's bar and the panel move together
+        if now - sent_at >= EVERY_SECONDS:
             sent_at = now
-            if step > first[0]:
-                place["left"] = (now - first[1]) / (step - first[0]) * (place["steps"] - step + place["later"])
+            if since[0] or step == 1:  # a resumed run does not say from which step it went on
+                place["left"] = (now - since[1]) / (step - since[0]) * (place["steps"] - step + place["later"])
             send("trains")
             progress("steps", place["before"] + step, place["of"], draw_losses(read_log(out / LOG)))
+        if not since[0]:
+            since = (step, now)  # the first step takes longer than others
 
     def should_stop() -> bool:  # by ComfyUI's exception; the loop saves a checkpoint before it goes on
         return bool(comfyui.stop_if_interrupted())
@@ -206,13 +216,14 @@ def _train(
 
 def _place(stage: str, plan: Mapping[str, int]) -> Json:
     """Where a stage stands among those that its node trains: its number, the steps before it and of all, and what takes
-    as many steps of its own as the stages after it. left: seconds until all have ended, at the pace so far.
+    as many steps of its own as the stages after it. left: seconds until all have ended, at the pace so far. prepares:
+    [done, all] of the clips whose features are computed before its first step.
     """
     steps, index = [*plan.values()], [*plan].index(stage)
     before, of = sum(steps[:index]), sum(steps)
     later = sum(count * COST.get(name, 1) for name, count in [*plan.items()][index + 1 :]) / COST.get(stage, 1)
     place = {"steps": steps[index], "number": index + 1, "stages": len(steps), "before": before, "of": of}
-    return {**place, "later": later, "left": None}
+    return {**place, "later": later, "left": None, "prepares": None}
 
 
 def dataset_folders() -> dict[str, Path]:

@@ -7,6 +7,7 @@ turns, then comes the one that was not visited for longest; times of day and fri
 that never appear together in the world's training data are not proposed, with two exceptions: where a world acts by
 itself, a friend starts an act for two that is new to the main character, and a main character with too few places
 visits the others as well. Of several proposals only the last one goes on to another place, and one brings a friend.
+Where the main character has too few acts for that, others of the story act, or at its beginning others of the film.
 
 The random generator is seeded with the seed, the turn's number and the last turns, so the same game with the same seed
 gets the same proposals. How an act changes the stats is the engine's last prediction for it, or else what the world
@@ -75,7 +76,7 @@ class Director:
         rules = session.rules or PUBLISHED_RULES
         main = _main(shown, self.words, self.seed)
         on = _setting(rng, shown, self.words, main)
-        found: dict[Act, tuple[str, str]] = {}
+        found: dict[Act, tuple[str, str, str]] = {}
         meets = count > 1 and rules.only(session.character) == rules.names  # one brings a friend, if nothing is due
         for number in range(count):  # with others to choose from, the last one goes on, the others stay
             setting = on if number == count - 1 else _last_setting(shown, on)
@@ -84,10 +85,16 @@ class Director:
             if meets and number > 0 and not any(act.company for act in found):
                 known = [act for act in known if act.company] or known
             acts = _likely_acts(rng, past, self.words, known, session.character, rules)
-            found.update([(act, setting) for act in acts if act not in found][:1])
+            found.update([(act, (main, *setting)) for act in acts if act not in found][:1])
+        shown_names = {name for turn in shown for name in turn.characters}
+        others = [name for name in self.words.characters if name != main and (name in shown_names or not shown)]
+        for name in others[: count - len(found)]:
+            setting = _setting(rng, shown, self.words, name)
+            fit = [act for act in self.words.acts if self._tried(act, name, setting[0], alone=True)]
+            known = fit if self.words.tried(name, setting[0]) else []
+            found.update([(act, (name, *setting)) for act in known if act not in found][:1])
         return tuple(
-            self._proposal(rng, act, past, (main, *at), session.character, rules, count == 1)
-            for act, at in found.items()
+            self._proposal(rng, act, past, at, session.character, rules, count == 1) for act, at in found.items()
         )
 
     def _tried(self, act: Act, main: str, place: str, alone: bool) -> bool:

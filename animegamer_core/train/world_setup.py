@@ -18,7 +18,7 @@ from ..spec import ModelSpec
 from ..weights import World, save_world
 from ..weights.adapter_files import adapter_facts
 from ..weights.adapters import with_facts
-from ..weights.world import EMBEDDED, MANIFEST
+from ..weights.world import EFFORT, EMBEDDED, MANIFEST
 from .parts import WorldParts, with_guidance
 from .sampling import random_seed
 
@@ -97,12 +97,15 @@ def extended_world(start: World, dataset: DatasetFolder, out: str | Path, seed: 
     return parts.save(world)
 
 
-def finished_world(made: World, files: Sequence[tuple[Path, float]], out: str | Path) -> World:
-    """A copy of a world in a new folder, whose weights are those of these adapters; none is left to apply."""
+def finished_world(made: World, files: Sequence[tuple[Path, float]], out: str | Path, effort: float = 1.0) -> World:
+    """A copy of a world in a new folder, whose weights are those of these adapters; none is left to apply.
+
+    effort: the part of their full training that it had; the world states it, and warns its players where it is small.
+    """
     parts = WorldParts.load(made).in_memory().with_stage_files(files)
     for path, _ in files:
         made = with_facts(made, adapter_facts(path))
-    return parts.save(replace(made, folder=Path(out)))
+    return parts.save(replace(made, folder=Path(out), provenance={**made.provenance, EFFORT: f"{effort:g}"}))
 
 
 @torch.no_grad()

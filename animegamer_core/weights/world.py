@@ -43,6 +43,7 @@ FORMAT = 1  # raised when an older program could misread the folder
 MANIFEST = "world.json"
 TENSORS, LORA, TOKENIZER = "model", "lora", "tokenizer"  # how the names of a part's files begin
 TAEHV = ("taecvx.safetensors", "taecvx.pth")  # files of a tiny decoder that a user may put beside a world's VAE
+EFFORT, LEAST_EFFORT = "effort", 0.1  # key of provenance: the part of a full training; below this it is only a test
 TAEHV_FACTOR = 8  # pixels per latent pixel along one side
 Notes = Mapping[str, FileNote]  # path below the folder, with slashes -> its checksum and size
 EMBEDDED = {"toybox": Path(__file__).parent.parent / "toybox" / "weights"}
@@ -333,6 +334,8 @@ def open_world(name: str | Path) -> World:
             "again"
         )
     found = read_json(folder / MANIFEST, Manifest)
+    effort = float(found.provenance.get(EFFORT, 1))
+    tested = f"This world had {effort:.0%} of its training, which is only a test: its pictures are not yet the film's."
     return World(
         folder,
         found.files,
@@ -342,6 +345,7 @@ def open_world(name: str | Path) -> World:
         found.provenance,
         found.licence,
         found.window,
+        warnings=(tested,) if effort < LEAST_EFFORT else (),
         life=found.life,
     )
 

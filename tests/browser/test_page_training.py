@@ -87,6 +87,11 @@ def test_a_stage_of_a_film_is_one_of_three_and_asks_for_no_shots(page):
     assert words(page) == said
     assert page.locator(".ag-training .ag-bar").get_attribute("aria-valuenow") == "80"
     assert page.locator(".ag-training-shots").is_hidden()
+    answer |= {"prepares": [4, 16], "before": 0, "left": None, "log": []}
+    page.evaluate(TOGGLE)
+    page.evaluate(TOGGLE)
+    wait_for(page, "Preparing the clips: 4 of 16$")
+    assert page.locator(".ag-training .ag-bar").get_attribute("aria-valuenow") == "25", "as on the node"
     page.unroute("**/animegamer/training*")
 
 

@@ -176,12 +176,13 @@ def test_7_train_and_play(server, play):
 
 
 def test_9_a_film_becomes_a_world(server, play):
-    stages, bar, left = [], [], []
+    stages, bar, left, prepared = [], [], [], []
 
     def watched(prompt, timeout):
         for event, data in server.listen(prompt):
             if event == "animegamer.training" and data["state"] == "trains":
                 left.append(data["left"])
+                prepared.append(server.get("/animegamer/training").get("prepares"))
                 assert prompt[data["node"]]["class_type"] == "TrainFilmWorld"
             elif event == "animegamer.training":
                 stages.append((data["state"], server.get("/animegamer/training")))
@@ -195,7 +196,8 @@ def test_9_a_film_becomes_a_world(server, play):
     assert [state for state, _ in stages] == ["begun"] * 3 + ["finished"] and not stages[0][1]["draws"]
     times = [time for time in left if time is not None]
     assert left[0] is None and times[0] > times[-1] >= 0, "of all stages, once there is a pace"
-    steps = bar[[most for _, most in bar].index(15) :]
+    assert any(work and 0 < work[0] < work[1] == 16 for work in prepared) and prepared[-1] is None
+    steps = [at for at in bar if at[1] == 15]
     assert steps == sorted(steps) and steps[-1][0] > 13 and steps[-1][1] == 15, "one bar for all stages"
     (report,) = outputs(played, "PreviewAny")
     assert re.search(r"captions +whole 16, in part 0, none 0", report["text"][0])

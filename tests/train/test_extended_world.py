@@ -55,7 +55,11 @@ def test_it_is_trained_by_the_next_command_that_new_prints(places, tmp_path, cap
     steps = "--steps 1 --batch 2 --lr-warmup 0 --set adapt.batch=2".split()
     run = ["train", "all", "--dataset", str(places[0]), "--world", str(out), "--out", str(tmp_path / "runs")]
     assert main([*run, "--stages", "predict,adapt", *steps]) == 0
-    made = finished_world(open_world(places[1]), [(tmp_path / "runs/predict/predict.safetensors", 1.0)], tmp_path / "b")
+    files = [(tmp_path / "runs/predict/predict.safetensors", 1.0)]
+    for effort, warnings in ((1, 0), (0.01, 1)):
+        finished_world(open_world(places[1]), files, tmp_path / f"at {effort}", effort)
+        made = open_world(tmp_path / f"at {effort}")
+        assert len(made.warnings) == warnings and all("had 1% of its training" in one for one in made.warnings)
     assert made.trained_window == open_world(out).trained_window is not None, "it plays as it was trained"
     play = ["play", "--auto", "2", "--world", str(out), "--steps", "1", "--out", str(tmp_path / "stories")]
     assert main(play) == 0 and len(Story.read(tmp_path / "stories", "auto").entries) == 2

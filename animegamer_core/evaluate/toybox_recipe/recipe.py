@@ -41,17 +41,12 @@ class Recipe:
         def count(number: int) -> int:
             return max(1, round(part * number))
 
-        probes = replace(
-            self.probes,
-            clips=count(self.probes.clips),
-            steps=count(self.probes.steps),
-            control_steps=count(self.probes.control_steps),
-        )
+        probes = {name: count(getattr(self.probes, name)) for name in ("clips", "steps", "control_steps")}
         return replace(
             self,
             dataset_games=replace(self.dataset_games, games=count(self.dataset_games.games)),
             engine_games=replace(self.engine_games, games=count(self.engine_games.games)),
-            probes=probes,
+            probes=replace(self.probes, **probes),
             changes={
                 stage: {**own, "steps": count(own["steps"]), "lr_warmup": count(own["lr_warmup"])}
                 for stage, own in self.changes.items()
