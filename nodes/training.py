@@ -124,7 +124,7 @@ class TrainFilmWorld(io.ComfyNode):
         from ..animegamer_core.train.stages import film_plan
         from ..animegamer_core.train.world_setup import extended_world, finished_world
         from ..animegamer_core.weights import open_world
-        from ..animegamer_core.weights.world import MANIFEST
+        from ..animegamer_core.weights.world import LEAST_EFFORT, MANIFEST
 
         dataset, target = DatasetFolder.open(game_dataset), world_folder(world)
         # A run belongs to what it is trained on: after other words it begins again, after an interrupt it continues.
@@ -145,7 +145,8 @@ class TrainFilmWorld(io.ComfyNode):
             start.append((file, 1.0))
         finished_world(begun, start, target, effort)
         WORLDS.record({"game_dataset": game_dataset, "world": world, "effort": effort, "seed": seed}, world)
-        test = f" at effort {effort:g}, which is only a test: set it to 1 to learn the film" if effort < 0.1 else ""
+        is_test = effort < LEAST_EFFORT
+        test = f" at effort {effort:g}, which is only a test: set it to 1 to learn the film" if is_test else ""
         note = f"World {world} is trained on {clips} clips{test}. Press R to find it in the Play tab."
         report = f"{note}\nIt is in {target}; losses and checkpoints are in {out}."
         first = dataset.turns[dataset.training_clips[0]].instruction
@@ -174,23 +175,31 @@ def _train(
         steps = place["steps"]
         comfyui.send(EVENT, {"run": run, "stage": stage, "steps": steps, "state": state, "node": node, "left": left})
 
+    def goes_on() -> bool:
+        """Tell the pages, at most once a second; whether it told them."""
+        nonlocal sent_at
+        now = time.monotonic()
+        if is_due := now - sent_at >= EVERY_SECONDS:
+            sent_at = now
+            send("trains")
+        return is_due
+
     def on_feature(what: str, done: int, total: int) -> None:  # the node's bar and the panel move together
-        nonlocal since
+        nonlocal since, sent_at
         since = (0, time.monotonic())
         place["prepares"] = [done, total] if done < total else None
-        send("trains")
+        sent_at = sent_at if place["prepares"] else 0.0  # until the first step, pages would show the last but one
+        goes_on()
         # A bar that has begun to count steps goes on with them; a full one would promise an end before the first step.
         is_shown = place["prepares"] and not place["before"]
         progress(*((what, done, total) if is_shown else ("steps", place["before"], place["of"])))
 
     def on_step(step: int, *_: object) -> None:
-        nonlocal since, sent_at
+        nonlocal since
         now = time.monotonic()
-        if now - sent_at >= EVERY_SECONDS:
-            sent_at = now
-            if since[0] or step == 1:  # a resumed run does not say from which step it went on
-                place["left"] = (now - since[1]) / (step - since[0]) * (place["steps"] - step + place["later"])
-            send("trains")
+        if since[0] or step == 1:  # a resumed run does not say from which step it went on
+            place["left"] = (now - since[1]) / (step - since[0]) * (place["steps"] - step + place["later"])
+        if goes_on():
             progress("steps", place["before"] + step, place["of"], draw_losses(read_log(out / LOG)))
         if not since[0]:
             since = (step, now)  # the first step takes longer than others

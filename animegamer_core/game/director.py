@@ -90,9 +90,9 @@ class Director:
         others = [name for name in self.words.characters if name != main and (name in shown_names or not shown)]
         for name in others[: count - len(found)]:
             setting = _setting(rng, shown, self.words, name)
-            fit = [act for act in self.words.acts if self._tried(act, name, setting[0], alone=True)]
-            known = fit if self.words.tried(name, setting[0]) else []
-            found.update([(act, (name, *setting)) for act in known if act not in found][:1])
+            new = [act for act in self.words.acts if act not in found and self.words.tried(name, setting[0])]
+            fit = [act for act in new if self._tried(act, name, setting[0], alone=True)]
+            found.update((act, (name, *setting)) for act in fit[:1])
         return tuple(
             self._proposal(rng, act, past, at, session.character, rules, count == 1) for act, at in found.items()
         )

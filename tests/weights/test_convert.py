@@ -134,7 +134,9 @@ def test_a_second_run_only_redoes_what_changed(download, converted, copied):
     content = bytearray(broken.read_bytes())
     content[-1] ^= 1
     broken.write_bytes(content)
-    convert(download, copied).verify()
+    mended = convert(download, copied)
+    mended.verify()
+    assert mended.files == converted.files
     redone = {path for path in converted.files if (copied / path).stat().st_mtime_ns != times[path]}
     assert redone == {path for path in converted.files if path.startswith("vae/")}
 
