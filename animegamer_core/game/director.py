@@ -88,7 +88,9 @@ class Director:
             found.update([(act, (main, *setting)) for act in acts if act not in found][:1])
         shown_names = {name for turn in shown for name in turn.characters}
         others = [name for name in self.words.characters if name != main and (name in shown_names or not shown)]
-        for name in others[: count - len(found)]:
+        for name in others:
+            if len(found) == count:
+                break
             setting = _setting(rng, shown, self.words, name)
             new = [act for act in self.words.acts if act not in found and self.words.tried(name, setting[0])]
             fit = [act for act in new if self._tried(act, name, setting[0], alone=True)]

@@ -134,12 +134,12 @@ def test_nothing_is_proposed_together_that_training_never_showed_together():
 
 def test_a_world_of_one_short_film_is_proposed_as_the_film_shows_it():
     acts = [Act(phrase, WORDS.act_of(phrase).change) for phrase in ("jump", "swim")]
-    red, sunny = [("Red", name) for name in ("jump", "field")], [("Sunny", name) for name in ("swim", "sky")]
-    untried = (*red, *sunny, ("jump", "sky"), ("swim", "field"))
-    cast = {"characters": ("Red", "Sunny"), "acts": acts, "places": ("field", "sky"), "pronouns": ()}
-    known = replace(WORDS, **cast, untried=untried)
+    untried = [(name, word) for name in ("Red", "Blue") for word in ("jump", "field")]
+    untried += [("Sunny", "swim"), ("Sunny", "sky"), ("jump", "sky"), ("swim", "field")]
+    cast = {"characters": ("Red", "Blue", "Sunny"), "acts": acts, "places": ("field", "sky"), "pronouns": ()}
+    known = replace(WORDS, **cast, untried=tuple(untried))
     for seed in range(20):
-        offered = Director(known, seed)(GameSession(rules=RULES), 3)
+        offered = Director(known, seed)(GameSession(rules=RULES), 2)
         assert len(offered) == 2 and not any(known.untried_in(one.instruction) for one in offered), "one of each"
 
 
