@@ -36,6 +36,7 @@ def test_a_shot_has_the_specs_size_and_is_repeatable(tiny_decoder, states):
     assert torch.equal(shot, tiny_decoder.shoot(states[0], 2.5, seed=7))
     for state, motion, seed, count in ((0, 2.5, 8, 4), (0, 3.5, 7, 4), (1, 2.5, 7, 4), (0, 2.5, 7, 3)):
         assert not torch.equal(shot, tiny_decoder.shoot(states[state], motion, seed=seed, steps=count))
+    assert not torch.equal(shot, tiny_decoder.shoot(states[0], 2.5, seed=7, solver="ddim"))
     assert tiny_decoder.shoot(states[0], 0.0, seed=7).isfinite().all(), "a motion value of exactly zero is legal"
     taught = copy_of(tiny_decoder, replace(TINY, decoder=replace(TINY.decoder, steps=(999, 400))))
     assert torch.equal(*(taught.shoot(states[0], 2.5, seed=7, solver=own) for own in (None, "ddim")))
@@ -106,6 +107,7 @@ def test_a_shot_takes_the_timesteps_of_its_profile(name, released, tiny_decoder,
     def note(_, given, named):
         seen.append(int(named["timestep"][0]))
         *without, conditioned = named["encoder_hidden_states"]
+        assert named["ofs"].tolist() == [1.0] * len(named["timestep"]), "without guidance's condition, the same motion"
         assert torch.equal(conditioned, states[0])
         assert all(torch.equal(read, decoder.unconditional_ND) for read in without)
 
@@ -181,7 +183,7 @@ def test_a_shots_latent_decodes_to_the_shot_and_may_begin_another_one(tiny_decod
 
     kept, steps = drawn(0.0)
     assert torch.equal(kept, other) and steps == 0, "denoise 0 keeps the latent"
-    assert start_of(other, 0.95) is not None, "only denoise 1 keeps nothing"
+    assert start_of(other, 0.95) is not None and start_of(other, 1) is None, "only denoise 1 keeps nothing"
     new, steps = drawn(1.0)
     assert torch.equal(new, latent) and steps == 4, "denoise 1 is the shot without a latent"
     parts = [drawn(denoise) for denoise in (0.1, 0.5, 0.9)]

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from animegamer_core.model.encoder import ShotEncoder, clip_pixels
+from animegamer_core.model.encoder import ShotEncoder, clip_pixels, cropped
 from animegamer_core.spec import SPECS
 
 TINY = SPECS["tiny"]
@@ -79,6 +79,7 @@ def test_an_opening_picture_is_cropped_to_its_middle(tiny_encoder):
         other.narrow(*kept).copy_(picture.narrow(*kept))
         assert torch.equal(tiny_encoder.represent("run", other), representation)
         assert not torch.equal(tiny_encoder.represent("run", picture.flip(-1)), representation)
+    assert cropped(torch.zeros(3, 9, 1), 2.4).shape == cropped(torch.zeros(3, 1, 9), 0.4).shape == (3, 1, 1)
 
 
 @torch.inference_mode()

@@ -79,6 +79,8 @@ def test_a_free_reply_is_forced_through_a_number_of_slots_of_a_frame(scripted, t
     assert scripted(*frame, *rest) == "<Strength_2> </s>"
     # A slot is not forbidden but 0, as released: where everything else is less likely, the frame is written from there.
     assert scripted({}, *[loud] * 6, *rest) == "<Strength_2> </s>"
+    monkeypatch.setattr(engine_module, "MAX_REPLY", 3)
+    assert scripted(*[loud] * 3) == " ".join(["<Strength_5>"] * 3)
 
 
 def test_prediction_is_deterministic_and_uses_the_window_only(tiny_engine):

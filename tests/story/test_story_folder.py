@@ -9,6 +9,7 @@ from small_disk import resize, small_disk
 from test_branches import opened
 from test_story import StubPlayer, texts
 
+from animegamer_core.files import locked
 from animegamer_core.story.folder import TRASH, duplicate_story, rename_story, restore_story, story_names, trash_story
 from animegamer_core.story.story import Story
 
@@ -126,7 +127,7 @@ def test_a_deleted_story_comes_back_whole(root, name):
         restore_story(root, ticket)
 
 
-def test_names_that_are_taken_or_no_names_are_refused(root):
+def test_names_that_are_taken_or_no_names_are_refused(root, monkeypatch):
     ticket = trash_story(root, "game")
     copy_story(root / "game")
     for act in (rename_story, duplicate_story):
@@ -137,6 +138,10 @@ def test_names_that_are_taken_or_no_names_are_refused(root):
             act(root, "nix", "new")
     with pytest.raises(ValueError, match="'game' already; rename that one, then restore this one"):
         restore_story(root, ticket)
+    moved = lambda *given: (root / "game").replace(root / "gone") and locked(*given)  # noqa: E731  before it is locked
+    monkeypatch.setattr("animegamer_core.story.folder.locked", moved)
+    with pytest.raises(ValueError, match="no story 'game'"):
+        trash_story(root, "game")
 
 
 def test_a_story_that_is_played_stays(root):
