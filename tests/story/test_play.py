@@ -108,10 +108,12 @@ def test_settings_of_a_shot_change_the_shot_and_not_the_history(world, tmp_path,
     plain = played(world, tmp_path, GAME[:2]).story
     clip = plain.clips()[2].read_bytes()
     unloadable("load_engine")
-    other = played(world, tmp_path, GAME[:2], **setting).story
+    drawn, other = [], opened(world, tmp_path)
+    Player(world, other, PlaySettings(**setting)).play(GAME[:2], drawn.append)
     assert [entry.state for entry in other.entries] == [entry.state for entry in plain.entries]
     redrawn = [one.shot != two.shot for one, two in zip(plain.entries, other.entries, strict=True)]
     assert redrawn == ["motion" not in setting, True] and other.clips()[2].read_bytes() != clip
+    assert [turn.drawn for turn in drawn] == redrawn and not any(turn.predicted for turn in drawn)
 
 
 # How a game ends

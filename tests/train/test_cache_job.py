@@ -8,6 +8,7 @@ import shutil
 from dataclasses import replace
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 from test_train import GAME_TURNS, GAMES, new_parts, tiny_config
@@ -149,8 +150,10 @@ def test_other_weights_or_captions_are_computed_anew(data, dataset, world, tmp_p
     (folder / "turns.jsonl").write_text(text.replace('"Red"', '"Blue"', 1))
     assert fresh(world) == {"text"}
     other, parts = shutil.copytree(world, tmp_path / "other"), new_parts(data, seed=9)
+    mapped = np.memmap(tmp_path / "cache" / "latents.bin")
+    before = mapped.tobytes()
     save_part(open_world(other), parts.decoder)
-    assert fresh(other) == {"latents"}
+    assert fresh(other) == {"latents"} and mapped.tobytes() == before, "who still reads the old ones keeps them"
     save_part(open_world(other), parts.encoder)
     assert fresh(other) == {"text", "image"}
     first, second = (folder / turn.clip for turn in DatasetFolder.open(folder).turns[:2])

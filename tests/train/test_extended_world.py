@@ -10,8 +10,9 @@ import torch
 
 from animegamer_core.__main__ import main
 from animegamer_core.data.dataset import DatasetFolder
+from animegamer_core.spec import SPECS
 from animegamer_core.story.story import Story
-from animegamer_core.train.parts import WorldParts
+from animegamer_core.train.parts import WorldParts, with_guidance
 from animegamer_core.train.world_setup import extended_world, finished_world
 from animegamer_core.weights import open_world
 
@@ -24,7 +25,8 @@ def other(places, tmp_path_factory):
     """(a start whose words' rows have a mean of 1, a dataset of the same clips with other words)."""
     dataset, start = DatasetFolder.open(places[0]), open_world(places[1])
     parts = WorldParts.load(start).in_memory()
-    parts.engine.llm.get_input_embeddings().weight.data.add_(1)
+    words = [index for word, index in start.tokenizer().backend.get_vocab().items() if not word.startswith("<")]
+    parts.engine.llm.get_input_embeddings().weight.data[words] += 1
     start = parts.save(dataclasses.replace(start, folder=tmp_path_factory.mktemp("start"), trained_window=2))
     turns = tuple(
         msgspec.structs.replace(turn, character=("Violet",), motion="juggle", background="night harbour")
@@ -44,6 +46,7 @@ def test_what_the_start_knew_it_predicts_as_before_and_new_words_are_known(other
     torch.testing.assert_close(one.representation, two.representation)
     embed = after.llm.get_input_embeddings().weight
     ids = [world.tokenizer().backend.token_to_id(word) for word in ("violet", "juggle", "harbour")]
+    assert with_guidance(SPECS["toybox"]) == SPECS["toybox"], "which is drawn without, as its sizes' own spec says"
     assert len({tuple(embed[index].tolist()) for index in ids}) == 3  # each new word has a row of its own
     assert embed[ids].mean().item() == pytest.approx(1, abs=0.3), "like those of the words that it knew"
 

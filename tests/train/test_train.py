@@ -36,11 +36,11 @@ from animegamer_core.train.learners import ContrastiveLearner, DiffusionLearner,
 from animegamer_core.train.log import RunProgress, draw_losses, plot_log, read_log
 from animegamer_core.train.losses import clean_of, contrastive
 from animegamer_core.train.parts import WorldParts, is_trained_lora, set_trainable, world_for_stage
-from animegamer_core.train.run import train_stage
+from animegamer_core.train.run import measured_scale, train_stage
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, film_plan, stage_config
 from animegamer_core.train.trainer import Trainer, learning_rate
-from animegamer_core.train.training_data import TrainingData, add_latents, weights_digest
+from animegamer_core.train.training_data import TrainingData, add_latents, clip_frames, weights_digest
 from animegamer_core.train.world_setup import words_tokenizer
 from animegamer_core.weights import open_world
 from animegamer_core.weights.adapter_files import adapter_facts
@@ -274,6 +274,10 @@ def test_the_vae_stage_scales_latents_to_one_and_its_file_brings_the_scale(data,
     latents = add_latents(left, trained.decoder).store["latents"]
     assert latents[list(data.clips()), 0].float().std() == pytest.approx(1, rel=0.02)
     assert "latents" not in left.store
+    with mock.patch("animegamer_core.train.run.MEASURED_CLIPS", 3):
+        with mock.patch("animegamer_core.train.run.clip_frames", wraps=clip_frames) as read:
+            measured_scale(trained, data)
+    assert read.call_args.args[1] == [0, 6, 12], "clips of the whole dataset"
     other = new_parts(data).with_stage_files([(tmp_path / "vae.safetensors", 1.0)])
     assert other.spec == trained.spec and other.decoder.vae.config.scaling_factor == factor
     world = open_world(places[1])
@@ -315,8 +319,11 @@ def test_towers_read_captions_without_padding_and_learn_each_patch_in_its_place(
         with mock.patch.object(learner.heads.patches, "forward", return_value=patches):
             losses = learner(batch)
     assert losses["pixels"] == 0
-    match = contrastive(*learner.heads.embed(*embed.call_args.args), torch.tensor(1 / 0.07), batch["captions"])
-    torch.testing.assert_close(losses["contrastive"], match, rtol=0.01, atol=0)
+    for scale in (1 / 0.07, 100.0):
+        match = contrastive(*learner.heads.embed(*embed.call_args.args), torch.tensor(scale), batch["captions"])
+        torch.testing.assert_close(losses["contrastive"], match, rtol=0.01, atol=0)
+        learner.heads.log_scale.data.fill_(9)  # of which 100 is left
+        losses = learner(batch)
     assert embed.call_args.args[1].all(0).tolist() == [True] * (batch["ids"].shape[1] - 2) + [False] * 2
 
 
@@ -428,12 +435,13 @@ def test_data_that_does_not_fit_ends_before_the_first_step(data, tmp_path):
 
 def test_a_torn_last_line_spoils_neither_the_picture_nor_a_resumed_log(ready, tmp_path):
     clock = mock.Mock(monotonic=itertools.count(0, 20).__next__)  # seconds between two looks at it
-    with mock.patch("animegamer_core.train.loop.time", clock):
-        run("predict", new_parts(ready), ready, tmp_path, minutes=1.0)
     log = tmp_path / "log.jsonl"
-    whole = log.read_text()
-    log.write_text(whole + '{"step": 3, "lo')
-    assert [line["step"] for line in read_log(log)] == [1, 2]
+    for done in ([1, 2], [1, 2, 3, 4]):  # the minutes of each run
+        with mock.patch("animegamer_core.train.loop.time", clock):
+            run("predict", new_parts(ready), ready, tmp_path, minutes=1.0)
+        whole = log.read_text()
+        log.write_text(whole + '{"step": 3, "lo')
+        assert [line["step"] for line in read_log(log)] == done
     plot_log(log, tmp_path / "loss.png")
     assert draw_losses(read_log(log)).tobytes() == Image.open(tmp_path / "loss.png").tobytes()
     assert draw_losses([{"step": 1, "loss": 0.0}, {"step": 2, "loss": 9.0}]).size == (960, 600)
@@ -577,6 +585,7 @@ def test_a_job_runs_within_a_program_that_only_infers(joint, places, tmp_path):
     dataset = shutil.copytree(places[0], tmp_path / "dataset")
     folders = {"dataset": dataset, "out": tmp_path / "run", "cache": tmp_path / "features"}
     assert (config.lr_warmup, config.log_every, config.save_every) == (0, 1, 50), "as a short run needs them"
+    assert short_config(stage_config("adapt", "lora"), steps=9000).save_every == 500, "but not less often than usual"
     job = {"stage": "adapt", "config": config, "world": open_world(places[1]), "start": [(joint[0], 1.0)], **folders}
     read = [dataclasses.replace(job["world"].with_profile("reference"), trained_window=own) for own in (None, 2)]
     profiles = [world_for_stage("predict", world, ()).profile.name for world in read]

@@ -74,6 +74,7 @@ def test_a_new_world_is_trained_in_place_through_all_six_stages(places, tmp_path
         assert f"python -m animegamer_core play --world {world}" == said[-1]
         trained = open_world(world)
         assert not trained.missing() and len(list(out.glob("*/result.json"))) == 6
+        assert not (out / "features").exists(), "those of small worlds stay in memory"
         assert trained.life.words == words_of(DatasetFolder.open(places[0])), "so turns can be proposed"
         said.clear()
         assert train("all", places[0], world, out, f"{options} --resume", said.append) == 0

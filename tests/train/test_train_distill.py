@@ -158,7 +158,9 @@ def test_a_collapsed_student_ends_the_run_and_the_last_good_one_stays(ready, tmp
     red = torch.tensor([1.0, -1.0, -1.0])[:, None, None].expand(2, 5, 3, 4, 4)
     with mock.patch.object(few_steps, "decoding", lambda *_: nullcontext(lambda latents: red)):
         trainer = SimpleNamespace(learner=learner, data=ready, device=CPU, config=learner.settings)
-        signs = few_steps._signs(trainer, parts, None).tolist()
+        with mock.patch.object(learner, "batch", wraps=learner.batch) as read:
+            signs = few_steps._signs(trainer, parts, None).tolist()
+    assert read.call_args.args[1].tolist() == [18, 18, 19, 20, 21, 21, 22, 23], "of all held-out clips"
     assert signs == pytest.approx([0, 2 / math.sqrt(3), 8 / 9], rel=0.01), "still and red"
 
     def spoil(step, *_):
@@ -176,12 +178,19 @@ def test_teacher_and_student_on_one_decoder_do_not_draw_with_each_others_lora(re
     config = shared.tiny_config("distill", **FEW, **UPDATES, pairs=0)
     learner = FewStepLearner(config, heeding(shared.new_parts(ready).decoder)).eval()
     batch, _ = batch_of(learner, ready), set_trainable(learner, config)
-    before = [learner.drawn(batch, by_teacher) for by_teacher in (True, False)]
-    for adapter, stays in {"fake": [True, True], "default": [True, False]}.items():
+
+    def found():
+        with torch.no_grad(), learner._fake() as fake:
+            seen = learner._pass(fake, batch["clean"], batch)
+        return [seen, *(learner.drawn(batch, by_teacher) for by_teacher in (True, False))]
+
+    before = found()
+    for adapter, stays in {"fake": [False, True, True], "default": [True, True, False]}.items():
         for name in [name for name, _ in learner.named_parameters() if f".lora_B.{adapter}." in name]:
             torch.nn.init.ones_(learner.get_parameter(name))
-        drawn = [learner.drawn(batch, by_teacher) for by_teacher in (True, False)]
-        assert list(map(torch.equal, drawn, before)) == stays, adapter
+        now = found()
+        assert list(map(torch.equal, now, before)) == stays, adapter
+        before = now
 
 
 @pytest.mark.parametrize("pairs", [3, 0])

@@ -12,7 +12,7 @@ from test_train import JOINT, TINY, losses_of, new_parts, run, same_tensors
 
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.parts import needed_parts
-from animegamer_core.train.stages import LORA, matching
+from animegamer_core.train.stages import LORA, STAGES, matching
 from animegamer_core.weights import save_world
 
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
@@ -37,7 +37,9 @@ def test_frozen_weights_are_loaded_in_bf16_and_trained_ones_in_fp32(stage, world
             assert torch.equal(value, wanted[name].to(value.dtype)), name
             halved += not whole
     assert halved > 10
-    for model in needed_parts(stage, config, world, ready, CPU).models.values():
+    models = needed_parts(stage, config, world, ready, CPU).models
+    assert set(models) == set(STAGES[stage].needs), "none that only sheets would need"
+    for model in models.values():
         assert {value.dtype for value in model.parameters()} == {torch.float32}, "the CPU computes in fp32"
 
 

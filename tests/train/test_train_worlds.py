@@ -13,6 +13,7 @@ from test_train import TINY, new_parts, train
 from animegamer_core.weights import open_world, save_world
 from animegamer_core.weights.adapter_files import adapter_facts
 from animegamer_core.weights.adapters import open_with_adapters
+from animegamer_core.weights.save import writing
 from animegamer_core.weights.world import EMBEDDED
 
 FEW = "--steps 2 --batch 2 --log-every 1 --lr-warmup 1 --lr 1e-3"
@@ -78,7 +79,14 @@ def test_two_trainings_never_write_to_one_folder(shared, copied, kept_world, dat
 
     assert train("predict", dataset, world, tmp_path / "run", options, hear) == 0
     assert len(refused) == 1 and str(tmp_path / shared) in refused[0]
-    assert train("predict", dataset, copied, tmp_path / "later", FEW) == 0, "the lock is given back"
+
+    def late(folder):  # another program writes to the world just before it is locked
+        save_world(folder, open_world(folder).spec, trained_window=2)
+        return writing(folder)
+
+    with mock.patch("animegamer_core.train.job.writing", late):
+        assert train("predict", dataset, copied, tmp_path / "later", FEW) == 0, "the lock is given back"
+    assert adapter_facts(tmp_path / "later" / "predict.safetensors").reading.window == 2, "as it is while locked"
 
 
 def test_a_run_that_ended_is_not_put_over_what_later_stages_trained(copied, kept_world, dataset, tmp_path):

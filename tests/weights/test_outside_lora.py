@@ -140,6 +140,7 @@ def test_peft_s_patterns_and_rank_stabilised_scale_count(tmp_path):
     (tmp_path / "adapter_config.json").write_text(json.dumps(config | {"alpha_pattern": ["to_q"]}))
     with pytest.raises(ValueError, match="alpha_pattern is no object of regular expressions"):
         read_outside(path)
+    assert read_outside(path.rename(tmp_path / "other.safetensors"))[layer].scale == 1, "the notes are of another file"
 
 
 def test_an_update_without_alpha_that_outweighs_its_base_is_named_with_its_factor(world, trained, tmp_path):
