@@ -105,7 +105,6 @@ def add_predictions(data: TrainingData, engine: GameEngine, window: int) -> Trai
     Each turn is predicted from as many true past turns as in play. Clips that are in no game are predicted without a
     past.
     """
-    engine.eval()
     state, device = engine.spec.state, engine.project_in[0].weight.device
     home = "cpu" if data.cache else device
     table = cache(lambda: PromptTable(engine, data.folder.turns))  # not made if the cache folder has the feature

@@ -187,7 +187,9 @@ def plan_fetch(
     listings = {repo: _list_repository(repo) for repo in repos}
     downloads = out if world == BASE else out / DOWNLOADS
     found = ((piece, tuple(_choose(piece, world, listings, downloads))) for piece in pieces)
-    steps = tuple(step for step in found if step[0].parts or any(file.remaining for file in step[1]))
+    steps = tuple(
+        step for step in found if step[0].parts or any(one.remaining or not one.local.is_file() for one in step[1])
+    )
     plan = FetchPlan(world, out, steps, {repo: info.licence for repo, info in listings.items()})
     check_room(out, plan.room, "are needed, downloads and converted models together,")
     return plan
@@ -199,7 +201,7 @@ def fetch(plan: FetchPlan, on_bytes: OnBytes) -> None:
 
     with locked(plan.out / LOCK, f"{plan.out}: another fetch is running here; wait for it, or stop it"):
         for piece, files in plan.steps:
-            for file in sorted(files, key=lambda file: file.bytes):
+            for file in files:
                 if file.remaining or not file.local.is_file():
                     download(file, on_bytes)
             if piece.parts:
@@ -336,8 +338,6 @@ def plan_text(plan: FetchPlan) -> str:
         for file in (file for _, files in plan.steps for file in files if file.repo == repo):
             left = f"  {size_text(file.remaining)} to go" if file.remaining != file.bytes else ""
             lines.append(f"    {size_text(file.bytes):>9}  {file.path}{left}")
-    notice, converted = LICENCE, ", which is converted as it comes"
-    if plan.world == BASE:
-        notice, converted = BASE_LICENCE, ""
+    notice, converted = (BASE_LICENCE, "") if plan.world == BASE else (LICENCE, ", which is converted as it comes")
     room = f"The disk needs {size_text(plan.room)}."
     return "\n".join([*lines, "", notice, f"To download: {size_text(plan.bytes)}{converted}. {room}", ""])

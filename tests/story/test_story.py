@@ -139,7 +139,7 @@ def _crash_after(patch, writes):
 @pytest.mark.parametrize(
     "store, suffix", [("turns", ".safetensors"), ("turns", ".json"), ("shots", ".mp4"), ("shots", ".json")]
 )
-@pytest.mark.parametrize("damage", ["gone", "torn", "flipped", "foreign"])
+@pytest.mark.parametrize("damage", ["gone", "torn", "longer", "flipped", "foreign"])
 def test_a_damaged_file_is_noticed_and_restored(tmp_path, store, suffix, damage):
     player = StubPlayer(tmp_path).play(["one", "two"])
     before = files(tmp_path)
@@ -150,6 +150,8 @@ def test_a_damaged_file_is_noticed_and_restored(tmp_path, store, suffix, damage)
     path.unlink()
     if damage == "torn":
         path.write_bytes(content[: len(content) // 2])
+    elif damage == "longer":
+        path.write_bytes(content + b"}")
     elif damage == "flipped":
         path.write_bytes(content[:-9] + bytes(255 - byte for byte in content[-9:]))
     elif damage == "foreign":

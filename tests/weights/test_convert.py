@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import threading
 from pathlib import Path
 
 import published_files as made
@@ -17,6 +18,7 @@ from animegamer_core.weights.adapter_files import save_adapter
 from animegamer_core.weights.adapters import with_adapters
 from animegamer_core.weights.convert import convert
 from animegamer_core.weights.downloads import file_signature
+from animegamer_core.weights.weight_files import PickleSource
 
 ENGINE_ONLY, DECODER_ONLY, VAE_ONLY = ("engine",), ("decoder",), ("vae",)
 
@@ -197,12 +199,15 @@ def test_several_worlds_are_chosen_by_name(own_copy, copied):
         convert(own_copy, copied)
 
 
-def test_the_command_converts(download, tmp_path, capsys):
+def test_the_command_converts(download, tmp_path, capsys, monkeypatch):
     assert main(["convert", str(download), "--out", str(tmp_path / "w")]) == 0
     shown = capsys.readouterr()
     assert "100%" in shown.err and "'qiqi'" in shown.out and "European Union" in shown.out
     assert main(["convert", str(tmp_path / "nothing"), "--out", str(tmp_path / "w")]) == 2
     assert "no such folder" in capsys.readouterr().err
+    monkeypatch.setattr("animegamer_core.weights.storage.free_bytes", lambda _: 1000)
+    with pytest.raises(CheckpointError, match=r"0\.\d\d GB to write and 0\.00 GB free"):
+        convert(download, tmp_path / "other")
 
 
 # ---- files that must be refused, each with one sentence
@@ -249,6 +254,21 @@ def test_a_malicious_pickle_never_runs(src, decoder_file, tmp_path):
     assert not marker.exists()
     torch.load(decoder_file, weights_only=False)
     assert marker.exists(), "the file was harmless: the test proves nothing"
+
+
+def test_a_file_that_is_read_meanwhile_takes_no_kinds_of_numbers_away(decoder_file, monkeypatch):
+    load, others = torch.load, []
+
+    def slow(*given, **named):
+        if not others:
+            others.append(threading.Thread(target=PickleSource, args=(decoder_file, "module")))
+            others[0].start()
+            others[0].join(0.5)  # it has to wait
+        return load(*given, **named)
+
+    monkeypatch.setattr(torch, "load", slow)
+    PickleSource(decoder_file, "module")
+    others[0].join()
 
 
 def test_truncated_files_and_files_of_another_kind(src, decoder_file, tmp_path):

@@ -1,5 +1,6 @@
 """Downloading from a hub on this machine: asked, resumed, verified, and converted into a world as it comes."""
 
+import hashlib
 import io
 import os
 import shutil
@@ -125,6 +126,9 @@ def test_wrong_content_never_gets_a_name(hub, fetch, tmp_path):
     assert part.stat().st_size == 0, "neither kept nor read to its end"
     hub.wrong = {}
     assert fetch(tmp_path / "d", "--yes").status == 0
+    longer = fetching.HubFile(GAMER, "main", "x.json", tmp_path / "x.json", 3, "")
+    longer.part.write_bytes(bytes(5))
+    assert longer.remaining == 0
 
 
 def test_base_models_are_fetched_and_become_a_world(hub, fetch, tmp_path):
@@ -147,6 +151,9 @@ def test_base_models_are_fetched_and_become_a_world(hub, fetch, tmp_path):
     weights.write_bytes(b"cut off")
     assert fetch(tmp_path / "d", "--yes", "--mistral", other, what="--base").status == 0
     assert weights.read_bytes() == hub.repositories[MISTRAL][weights.name]
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()  # a kill may come before a whole file gets its name
+    weights.rename(weights.with_name(f"{weights.name}.{digest[:8]}.part"))
+    assert fetch(tmp_path / "d", "--yes", "--mistral", other, what="--base").status == 0 and weights.is_file()
     shutil.rmtree(tmp_path / "d" / names[MISTRAL])
     assert fetching.missing_pieces(fetching.BASE, tmp_path / "d") == (), "one Mistral is enough"
     assert BaseFolders(src / "CogVideoX-2b", src, src).checked().t5 == src, "a T5 that is named wins"
