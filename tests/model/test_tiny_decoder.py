@@ -74,6 +74,8 @@ def test_a_taehv_beside_the_vae_shows_previews_and_draws_with_turbo(tmp_path):
 def test_a_world_decodes_by_it_until_a_preset_says_otherwise(tmp_path):
     torch.manual_seed(1)
     world = save_part(save_world(tmp_path, SPEC), ShotDecoder(SPEC))
+    (tmp_path / "vae" / "taecvx.pth").write_bytes(b"of no use to it, nor to a world of smaller latents")
+    assert replace(world, spec=SPECS["tiny"]).taehv is None
     decoder, latents = open_world(world.folder).load_decoder(), torch.randn(1, 5, 4, 8, 12)
     assert ModelSpec.from_dict(SPEC.to_dict()) == SPEC and decoder.fast
     quick = decoder.decode_latents(latents)

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_world import save_tiny_world
 
+from animegamer_core.game.life import PUBLISHED_RULES, Life
 from animegamer_core.game.state import MotionTable
 from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.model.engine import GameEngine
@@ -58,7 +59,7 @@ def test_a_world_comes_back_as_it_was(tmp_path, tiny_engine, tiny_decoder, tiny_
         saved = save_part(saved, model)
     world = open_world(tmp_path / "w")
     assert world == saved and world.motion_table == TABLE and world.licence == "ours"
-    assert not world.missing()
+    assert not world.missing() and world.window == 0
     world.verify()
     assert same(world.load_engine(), tiny_engine) and same(world.load_decoder(), tiny_decoder)
     assert same(world.load_encoder(), tiny_encoder)
@@ -67,6 +68,9 @@ def test_a_world_comes_back_as_it_was(tmp_path, tiny_engine, tiny_decoder, tiny_
     assert ours.change == theirs.change and torch.equal(ours.representation, theirs.representation)
     picture = torch.zeros(1, 3, 20, 30)
     assert torch.equal(world.load_encoder()(["run"], picture), tiny_encoder(["run"], picture))
+    life = Life(replace(PUBLISHED_RULES, stats=PUBLISHED_RULES.stats[:2]))
+    save_world(world.folder, world.spec, life=life)
+    assert save_world(world.folder, world.spec).life == open_world(world.folder).life == life, "it is kept"
 
 
 def test_no_file_passes_the_shard_size(tmp_path, tiny_engine):
