@@ -49,7 +49,7 @@ def start_latent(latent: Any, denoise: float, spec: DecoderSpec) -> StartLatent 
             f"the latent has shape {found}, but shots of this world have {expected} (batch, channels, latent frames, "
             "height, width); connect the latent of Decode Shot or Encode Shot Latent of the same world"
         )
-    own = latent.detach().to("cpu", torch.float32).contiguous()
+    own = latent.detach().to("cpu", torch.float32)
     if not own.isfinite().all():
         raise ValueError("the latent has values that are not finite numbers; encode or draw it again")
     return None if denoise == 1 else StartLatent(own, float(denoise))

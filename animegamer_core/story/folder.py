@@ -53,8 +53,7 @@ class BranchEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def matches(self, other: BranchEntry) -> bool:
         """Whether both can be the same turn: the same state, and the same shot unless one has none."""
-        drawn = (self.shot, self.seed) == (other.shot, other.seed)
-        return self.state == other.state and (drawn or None in (self.shot, other.shot))
+        return self.state == other.state and (self.shot == other.shot or None in (self.shot, other.shot))
 
     def with_shot_of(self, other: BranchEntry) -> BranchEntry:
         """This turn with the other's shot, if it has none; who proposed it stays its own."""

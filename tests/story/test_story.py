@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -69,6 +70,11 @@ def test_a_story_reads_back_its_turns(tmp_path):
         assert gone == replace(kept, state=replace(kept.state, representation=None))
         assert torch.equal(story.load_turn(gone).state.representation, kept.state.representation)
         assert story.load_turn(kept) is kept
+    version, again = story.version(), StubPlayer(tmp_path).play(["one"])
+    assert story.version() == version, "what is there is not written again"
+    shutil.rmtree(tmp_path / "tale")
+    with pytest.raises(ValueError, match="was removed while its story was open"):
+        again.step("two")
     long = StubPlayer(tmp_path, name="long").play(map(str, range(30)))
     wide = long.story.load_session(long.story.session(30, 25))
     assert [turn.number for turn in wide.turns if turn.state.representation is not None] == [*range(6, 31)]

@@ -343,10 +343,12 @@ def test_both_conditions_are_dropped_as_often_as_the_stage_says(stage, ready):
         played = [timestep in (249, 499, 749, 999) for timestep in batch["timesteps"].tolist()]
         assert all(played) == any(played) == (chance == 1)
         assert ((batch["clean"] - mean) / deviation).std() == pytest.approx(1, abs=0.1), "a sample, not the mean"
-    for option, lost in {"drop_text_features": ["text"], "drop_image": ["image"]}.items() if stage == "joint" else ():
+    lost_by = {"drop_text": [], "drop_text_features": ["text"], "drop_image": ["image"]}
+    for option, lost in lost_by.items() if stage == "joint" else ():
         learner = DiffusionLearner(tiny_config(stage, drop_both=0.0, **{option: 1.0}), parts.decoder, parts.encoder)
         batch = learner.batch(ready, torch.arange(4), MicroBatch(0), torch.device("cpu"))
         assert [name for name in nothing if not batch[name].any()] == lost
+        assert lost or torch.equal(batch["text"], ready.blank_text.float().expand_as(batch["text"])), "the text ''"
         with torch.no_grad():
             learner.states(ready, torch.arange(4), torch.device("cpu"))
         assert torch.equal(parts.decoder.unconditional_ND, parts.encoder.unconditional()), "sheets are drawn with it"

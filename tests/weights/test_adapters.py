@@ -7,7 +7,7 @@ import torch
 
 from animegamer_core.__main__ import main
 from animegamer_core.runtime.presets import PRESETS, sampling_in
-from animegamer_core.spec import UNSTATED, Reading, Sampling
+from animegamer_core.spec import PROFILES, UNSTATED, Reading, Sampling
 from animegamer_core.train.stages import StageConfig
 from animegamer_core.weights.adapter_files import AdapterFacts, save_adapter
 from animegamer_core.weights.adapters import open_with_adapters, reading_of, with_adapters, with_facts
@@ -30,6 +30,8 @@ def test_turns_are_read_as_the_last_training_read_them(world):
     trained = {2: "engine", 3: "engine", 4: "decoder"}
     files = [AdapterFacts("", "", frozenset({own}), Reading(world.profile, window)) for window, own in trained.items()]
     assert reading_of(world, files).window == 3 and with_facts(world, files[2]) == world
+    other = replace(files[2], reading=Reading(PROFILES["reference"], 4))
+    assert with_facts(world, other) == world, "with_adapters refuses it, unless a profile is chosen"
     measured = replace(files[2], motion_table=world.motion_table, provenance={"motion backend": "raft"})
     known = replace(world, provenance={"motion backend": "dis", "made_by": "new"})
     assert with_facts(known, measured).provenance == {"motion backend": "raft", "made_by": "new"}
