@@ -178,9 +178,7 @@ class FeatureIndex(msgspec.Struct):
 
     def is_of(self, digest: str, count: int) -> bool:
         """Whether it has these rows; without the clips' content, which ends a digest, any content will do."""
-        return self.count == count and (
-            self.digest == digest or digest.endswith("-") and self.digest.startswith(digest)
-        )
+        return self.count == count and self.digest.startswith(digest)
 
 
 def check_clips(found: Sequence[int], spec: ModelSpec, frames: int | None = None) -> None:
@@ -266,7 +264,7 @@ def _read(read: Callable[[int], np.ndarray], part: range | Sequence[int]) -> lis
 @torch.no_grad()
 def add_latents(data: TrainingData, decoder: ShotDecoder) -> TrainingData:
     """Add `latents` (n, 2, T, C, h, w) fp16: the posterior's mean and standard deviation, times the scaling factor."""
-    vae = decoder.vae.eval()
+    vae = decoder.vae
     device = vae.device
     rows = _clips_of(ENCODED_PIXELS, decoder)
 

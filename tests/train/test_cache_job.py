@@ -104,9 +104,10 @@ def test_random_frames_are_the_same_however_many_clips_are_read_at_a_time(ready,
     encoder, found = new_parts(data).encoder, []
     for clips in (1000, 5):
         with mock.patch.object(training_data, "READ_PIXELS", clips * 17 * 16 * 24):
-            found.append(add_encoder_features(data, encoder, "random").store["image_random"])
-    torch.testing.assert_close(*found, atol=1e-2, rtol=1e-2)
-    assert not torch.allclose(found[0], ready.store["image"], atol=1e-1)
+            found.append(add_encoder_features(data, encoder.train(), "random").store)
+    for name in ("image_random", "text"):
+        torch.testing.assert_close(*(store[name] for store in found), atol=1e-2, rtol=1e-2, msg=name)
+    assert not torch.allclose(found[0]["image_random"], ready.store["image"], atol=1e-1)
     size = CLIPS * 17 * 16 * 24 * 3
     for kept in (size, size - 1):
         with mock.patch.object(training_data, "FRAMES_KEPT", kept):

@@ -35,6 +35,13 @@ def other(places, tmp_path_factory):
     return start, dataclasses.replace(dataset, turns=turns)
 
 
+def test_models_in_memory_leave_the_files_of_their_world(other):
+    parts = WorldParts.load(other[0])
+    mapped = [value for model in parts.models.values() for value in model.state_dict().values()]
+    own = [value for model in parts.in_memory().models.values() for value in model.state_dict().values()]
+    assert not {value.data_ptr() for value in mapped} & {value.data_ptr() for value in own}
+
+
 def test_what_the_start_knew_it_predicts_as_before_and_new_words_are_known(other, tmp_path):
     start, dataset = other
     world = extended_world(start, dataset, tmp_path / "world")

@@ -84,7 +84,8 @@ def stage_run(ready: TrainingData, folder: Path, name: str, stage: str, changes:
 
     def enough() -> bool:
         taken.append(None)
-        return len(taken) == steps
+        is_last = processes().process_index == processes().num_processes - 1  # one asks, and all stop
+        return is_last and len(taken) == steps
 
     result = train_stage(stage, tiny_config(stage, **changes), parts, ready, folder / name, should_stop=enough)
     if result and processes().is_main_process:

@@ -45,6 +45,7 @@ def biases(world):
 def test_models_change_by_the_strength_and_the_folder_stays(world, file, given, strength):
     before = {path: path.read_bytes() for path in world.folder.rglob("*") if path.is_file()}
     adapted = open_with_adapters(world.folder, [given.format(file)])
+    assert adapted.base == world.base == world
     for changed, plain in zip(biases(adapted), biases(world), strict=True):
         torch.testing.assert_close(changed, plain + strength)
     assert {path: path.read_bytes() for path in world.folder.rglob("*") if path.is_file()} == before

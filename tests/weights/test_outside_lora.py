@@ -129,7 +129,8 @@ def test_peft_s_patterns_and_rank_stabilised_scale_count(tmp_path):
     path = tmp_path / "adapter_model.safetensors"
     save_file({f"{layer}.lora_A.weight": torch.ones(4, 8), f"{layer}.lora_B.weight": torch.ones(8, 4)}, path)
     config = {"lora_alpha": 4, "alpha_pattern": {r"transformer_blocks\.[0-2]\..*to_q": 32}}
-    for extra, scale in (({}, 8), ({"use_rslora": True}, 16), ({"alpha_pattern": {"attn1|to_k": 32}}, 1)):
+    first = {"alpha_pattern": {"to_q": 8, "attn1.to_q": 32}}
+    for extra, scale in (({}, 8), ({"use_rslora": True}, 16), ({"alpha_pattern": {"attn1|to_k": 32}}, 1), (first, 2)):
         (tmp_path / "adapter_config.json").write_text(json.dumps(config | extra))
         assert read_outside(path)[layer].scale == scale
     (tmp_path / "adapter_config.json").write_text(json.dumps(config | {"alpha_pattern": {f"^transformer.{layer}": 32}}))
