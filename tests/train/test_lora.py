@@ -18,7 +18,7 @@ from animegamer_core.train.training_data import weights_digest
 from animegamer_core.weights import save_world
 from animegamer_core.weights.adapter_files import save_adapter
 from animegamer_core.weights.adapters import with_adapters
-from animegamer_core.weights.lora import WORLD, adapters_of, apply_adapter, attach, left_out, lora_of, restore
+from animegamer_core.weights.lora import WORLD, adapters_of, apply_adapter, attach, inject, left_out, lora_of, restore
 from animegamer_core.weights.parts import LoraUpdate
 
 BF16 = torch.bfloat16
@@ -85,6 +85,8 @@ def test_a_whole_weight_of_some_strength_takes_the_lora_before_it_with_it(wide, 
     digest = weights_digest(decoder)
     restore(decoder, (), None, None)
     assert layer.scaling == {WORLD: SCALE} and weights_digest(decoder) != digest
+    inject(decoder, {name: 2}, "default")
+    assert layer.active_adapters == [WORLD, "default"], "another one counts beside it"
 
 
 @pytest.fixture(scope="module")

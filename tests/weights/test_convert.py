@@ -311,6 +311,7 @@ def test_a_wrong_latest_and_absent_files_are_named(src, decoder_file, tmp_path):
     [
         ("Mistral-7B-Instruct-v0.1/config.json", '{"rope_theta": 1e6}', "rope_theta is 1e\\+06; expected 10000"),
         ("MLLM-Qiqi/adapter_config.json", '{"lora_alpha": "much"}', "lora_alpha is 'much'; expected a number"),
+        ("MLLM-Qiqi/adapter_config.json", '{"lora_alpha": true}', "lora_alpha is 'True'; expected a number"),
         ("MLLM-Qiqi/spec.json", '{"name": "x", "engine": {"heads": 0}}', "field engine.heads"),
     ],
 )
