@@ -38,7 +38,7 @@ from animegamer_core.train.losses import clean_of, contrastive
 from animegamer_core.train.parts import WorldParts, is_trained_lora, set_trainable, world_for_stage
 from animegamer_core.train.run import measured_scale, train_stage
 from animegamer_core.train.sampling import MicroBatch
-from animegamer_core.train.stages import LORA, STAGES_IN_ORDER, film_plan, stage_config
+from animegamer_core.train.stages import LORA, STAGES, STAGES_IN_ORDER, film_plan, stage_config
 from animegamer_core.train.trainer import Trainer, learning_rate
 from animegamer_core.train.training_data import TrainingData, add_latents, clip_frames, weights_digest
 from animegamer_core.train.world_setup import words_tokenizer
@@ -131,7 +131,8 @@ def test_every_stage_learns(stage, ready, tmp_path):
     parts = new_parts(ready)
     result, lines = run(stage, parts, ready, tmp_path, steps=steps, batch=8, lr=rates.get(stage, 5e-3), ema=0.0)
     early, late = np.mean(losses_of(lines)[: steps // 6]), np.mean(losses_of(lines)[-steps // 6 :])
-    assert late < 0.95 * early and result and (tmp_path / f"{stage}.safetensors").is_file()
+    assert not {*STAGES[stage].outdates} & {*result[1].store}, "what it trained has made them outdated"
+    assert late < 0.95 * early and (tmp_path / f"{stage}.safetensors").is_file()
     trained = {"vae": parts.decoder.vae, "towers": parts.encoder, "predict": parts.engine}
     assert not any(value.requires_grad for value in trained.get(stage, parts.decoder.transformer).parameters())
     assert json.loads((tmp_path / "result.json").read_text())["steps"] == steps
