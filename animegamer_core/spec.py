@@ -356,7 +356,7 @@ _TOYBOX = ModelSpec(
     engine=EngineSpec(vocab_size=512, hidden=256, intermediate=640, layers=6, heads=8, kv_heads=2, max_positions=32768),
     decoder=DecoderSpec(
         layers=6, heads=8, head_width=64, time_width=32, patch=4, height=192, width=288, spatial_scale=1.0,
-        steps=(800, 550, 300), guidance_scale=0.0, predicts_clean=True, refiner=96,
+        steps=(800, 400), guidance_scale=0.0, predicts_clean=True, refiner=96,
         vae=VaeSpec(
             channels=(32, 64, 96), layers_per_block=1, latent_channels=16, norm_groups=8, scaling_factor=1.0,
             tiny=(64, 32, 16), fast=True,

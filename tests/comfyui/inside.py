@@ -255,7 +255,7 @@ def check_that_each_preset_has_its_own_decoder():
         name: [GameModel(world, preset=row).settings(n, "world").steps for n in (0, 7)]
         for name, row in models.OFFERED.items()
     }
-    assert steps == dict.fromkeys(("world", "exact", "balanced", "live", "turbo"), [(800, 550, 300), 7])
+    assert steps == dict.fromkeys(("world", "exact", "balanced", "live", "turbo"), [(800, 400), 7])
 
 
 classes = start()

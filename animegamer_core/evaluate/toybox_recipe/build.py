@@ -5,6 +5,7 @@
     probes     train the probes on true clips of other seeds; frozen before any decoder is trained
     vae towers warmup joint predict adapt    the stages of `animegamer_core.train`, each from the last one's world
     played     `adapt` with latents that the decoder drew itself
+    distill    teach it to draw in one step; a part of the way makes two enough
     tiny       train only the VAE's tiny decoder, which play draws with
     calibrate  measure how much the decoder's shots move, set the world's motion table accordingly, and write all
                weights in 8 bits

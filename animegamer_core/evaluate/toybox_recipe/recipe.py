@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...spec import SPECS, ModelSpec
 from ...toybox.dataset import DatasetGames
 from .probes import ProbeRecipe
 
-TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt", "played", "tiny")
+TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt", "played", "distill", "tiny")
+STEPS = ("steps", "lr_warmup", "pairs")
 STAGES = ("data", "games", "probes", *TRAINED, "calibrate")
 
 
@@ -20,8 +21,8 @@ class Recipe:
 
     dataset_games: the games on which encoder and decoder are trained. engine_games: the games on which the engine is
     trained: more of them, with the adverbs of their clips. calibrated_on: number of training scenes for calibration.
-    mixed: how far the decoder's weights go towards those of stage `played`, which is `adapt` with latents that the
-    decoder drew itself: all the way, what the words leave open is soft.
+    mixed: stage -> how far the decoder's weights go towards those that it trained. All the way, what the words leave
+    open is soft after `played` (`adapt` with latents that the decoder drew itself), and in crumbs after `distill`.
     changes: stage -> the fields of its StageConfig that differ from the row in recipe `scratch`.
     """
 
@@ -30,7 +31,7 @@ class Recipe:
     probes: ProbeRecipe
     calibrated_on: int
     changes: Mapping[str, Mapping[str, Any]]
-    mixed: float = 0.5
+    mixed: Mapping[str, float] = field(default_factory=lambda: {"played": 0.5, "distill": 0.3})
     spec: ModelSpec = SPECS["toybox"]
 
     def part(self, part: float) -> Recipe:
@@ -48,7 +49,7 @@ class Recipe:
             engine_games=replace(self.engine_games, games=count(self.engine_games.games)),
             probes=replace(self.probes, **probes),
             changes={
-                stage: {**own, "steps": count(own["steps"]), "lr_warmup": count(own["lr_warmup"])}
+                stage: {name: count(value) if name in STEPS else value for name, value in own.items()}
                 for stage, own in self.changes.items()
             },
         )
@@ -90,6 +91,10 @@ FULL = Recipe(
         "predict": {**_MUON, "ema": 0.999, "steps": 2200, "batch": 512, "lr": 1.5e-3},
         "adapt": {**_DECODER, "steps": 5300, "true_states": 0.5, "played_steps": 0.3},
         "played": {**_DECODER, "steps": 1270, "batch": 128, "lr": 2.5e-4, "true_states": 0.5, "own_steps": 1.0},
+        "distill": {
+            **{"steps": 590, "pairs": 150, "lr_warmup": 20, "batch": 64, "lr": 2e-4, "matching_lr": 3e-5, "ema": 0.98},
+            **{"timesteps": (800,), "fake_updates": 2, "collapse": 5.0, "moving": 3.0},
+        },
         "tiny": {**_VAE, "trainable": (r"^decoder\.vae\.tiny\.",), "steps": 1522, "batch": 24},
     },
 )
@@ -99,6 +104,7 @@ MINIATURE: dict[str, Any] = {
     "compile": False,
     "steps": 2,
     "lr_warmup": 1,
+    "pairs": 1,
     "log_every": 1,
     "validate_every": 0,
 }
