@@ -138,9 +138,14 @@ class HubFile:
         return self.local.with_name(f"{self.local.name}.{self.sha256[:8]}.part")
 
     @property
+    def is_done(self) -> bool:
+        """Whether it is there under its name, and not only all of its bytes."""
+        return self.local.is_file() and self.local.stat().st_size == self.bytes
+
+    @property
     def remaining(self) -> int:
         """Bytes that are still to download."""
-        if self.local.is_file() and self.local.stat().st_size == self.bytes:
+        if self.is_done:
             return 0
         return max(0, self.bytes - (self.part.stat().st_size if self.part.is_file() else 0))
 
@@ -187,9 +192,7 @@ def plan_fetch(
     listings = {repo: _list_repository(repo) for repo in repos}
     downloads = out if world == BASE else out / DOWNLOADS
     found = ((piece, tuple(_choose(piece, world, listings, downloads))) for piece in pieces)
-    steps = tuple(
-        step for step in found if step[0].parts or any(one.remaining or not one.local.is_file() for one in step[1])
-    )
+    steps = tuple(step for step in found if step[0].parts or not all(file.is_done for file in step[1]))
     plan = FetchPlan(world, out, steps, {repo: info.licence for repo, info in listings.items()})
     check_room(out, plan.room, "are needed, downloads and converted models together,")
     return plan
@@ -202,7 +205,7 @@ def fetch(plan: FetchPlan, on_bytes: OnBytes) -> None:
     with locked(plan.out / LOCK, f"{plan.out}: another fetch is running here; wait for it, or stop it"):
         for piece, files in plan.steps:
             for file in files:
-                if file.remaining or not file.local.is_file():
+                if not file.is_done:
                     download(file, on_bytes)
             if piece.parts:
                 downloads = plan.out / DOWNLOADS

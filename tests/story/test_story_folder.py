@@ -138,8 +138,12 @@ def test_names_that_are_taken_or_no_names_are_refused(root, monkeypatch):
             act(root, "nix", "new")
     with pytest.raises(ValueError, match="'game' already; rename that one, then restore this one"):
         restore_story(root, ticket)
-    moved = lambda *given: (root / "game").replace(root / "gone") and locked(*given)  # noqa: E731  before it is locked
-    monkeypatch.setattr("animegamer_core.story.folder.locked", moved)
+
+    def late(*given):  # another program moves it before it is locked
+        (root / "game").replace(root / "gone")
+        return locked(*given)
+
+    monkeypatch.setattr("animegamer_core.story.folder.locked", late)
     with pytest.raises(ValueError, match="no story 'game'"):
         trash_story(root, "game")
 

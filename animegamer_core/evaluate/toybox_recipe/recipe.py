@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...spec import SPECS, ModelSpec
@@ -11,8 +11,11 @@ from ...toybox.dataset import DatasetGames
 from .probes import ProbeRecipe
 
 TRAINED = ("vae", "towers", "warmup", "joint", "predict", "adapt", "played", "distill", "tiny")
-STEPS = ("steps", "lr_warmup", "pairs")
 STAGES = ("data", "games", "probes", *TRAINED, "calibrate")
+STEPS = ("steps", "lr_warmup", "pairs")  # the fields of a stage that a part of the recipe has fewer of
+# stage -> how far the decoder's weights go towards those that it trained. All the way, what the words leave open is
+# soft after `played` (`adapt` with latents that the decoder drew itself), and in crumbs after `distill`.
+MIXED = {"played": 0.5, "distill": 0.3}
 
 
 @dataclass(frozen=True)
@@ -21,8 +24,6 @@ class Recipe:
 
     dataset_games: the games on which encoder and decoder are trained. engine_games: the games on which the engine is
     trained: more of them, with the adverbs of their clips. calibrated_on: number of training scenes for calibration.
-    mixed: stage -> how far the decoder's weights go towards those that it trained. All the way, what the words leave
-    open is soft after `played` (`adapt` with latents that the decoder drew itself), and in crumbs after `distill`.
     changes: stage -> the fields of its StageConfig that differ from the row in recipe `scratch`.
     """
 
@@ -31,7 +32,6 @@ class Recipe:
     probes: ProbeRecipe
     calibrated_on: int
     changes: Mapping[str, Mapping[str, Any]]
-    mixed: Mapping[str, float] = field(default_factory=lambda: {"played": 0.5, "distill": 0.3})
     spec: ModelSpec = SPECS["toybox"]
 
     def part(self, part: float) -> Recipe:
@@ -67,6 +67,10 @@ _DECODER: dict[str, Any] = {
     "played_steps": 0.5,
     **dict.fromkeys(("drop_text", "drop_text_features", "drop_image", "drop_both"), 0.0),
 }
+_DISTILL: dict[str, Any] = {
+    "timesteps": (800,), "steps": 590, "pairs": 150, "lr_warmup": 20, "batch": 64, "lr": 2e-4, "matching_lr": 3e-5,
+    "fake_updates": 2, "collapse": 5.0, "moving": 3.0, "ema": 0.98,
+}  # fmt: skip
 # With noise in its latents, nothing that one sees is as small in them as the decoder's errors (docs/evaluation.md).
 _VAE: dict[str, Any] = {
     **_MUON,
@@ -91,10 +95,7 @@ FULL = Recipe(
         "predict": {**_MUON, "ema": 0.999, "steps": 2200, "batch": 512, "lr": 1.5e-3},
         "adapt": {**_DECODER, "steps": 5300, "true_states": 0.5, "played_steps": 0.3},
         "played": {**_DECODER, "steps": 1270, "batch": 128, "lr": 2.5e-4, "true_states": 0.5, "own_steps": 1.0},
-        "distill": {
-            **{"steps": 590, "pairs": 150, "lr_warmup": 20, "batch": 64, "lr": 2e-4, "matching_lr": 3e-5, "ema": 0.98},
-            **{"timesteps": (800,), "fake_updates": 2, "collapse": 5.0, "moving": 3.0},
-        },
+        "distill": _DISTILL,
         "tiny": {**_VAE, "trainable": (r"^decoder\.vae\.tiny\.",), "steps": 1522, "batch": 24},
     },
 )

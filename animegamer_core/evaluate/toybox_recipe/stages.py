@@ -34,7 +34,7 @@ from ...weights import World, open_world, save_world
 from ...weights.parts import ENCODER_PARTS
 from .calibrate import decoder_response, played_states
 from .probes import build_probes
-from .recipe import Recipe
+from .recipe import MIXED, Recipe
 
 Say = Callable[[str], object]
 
@@ -256,14 +256,14 @@ def _train(
     row, out = ROWS.get(stage, stage), work.folder / "runs" / stage
     config = replace(stage_config(row), **work.recipe.changes.get(stage, {}), minutes=minutes)
     # in memory, since other processes may be ahead of the one that writes files
-    before = [value.clone() for value in parts.decoder.transformer.parameters()] if stage in work.recipe.mixed else []
+    before = [value.clone() for value in parts.decoder.transformer.parameters()] if stage in MIXED else []
     trained = train_stage(row, config, parts, data, out, on_step=work.progress(stage), device=torch.device(work.device))
     if trained is None:
         return None
     parts, data = trained
     if before:
         for start, end in zip(before, parts.decoder.transformer.parameters(), strict=True):
-            end.data = torch.lerp(start.to(end), end.data, work.recipe.mixed[stage])
+            end.data = torch.lerp(start.to(end), end.data, MIXED[stage])
     if processes().is_main_process:
         parts.save(open_world(work.world), dtype=torch.float16, max_shard_bytes=SHIPPED_FILE_BYTES)
     processes().wait_for_everyone()
