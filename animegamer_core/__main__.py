@@ -28,6 +28,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit status: 0 success, 1 failed check or broken pipe, 2 wrong input, 130 Ctrl-C."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # of torch's threads (docs/performance.md, "On a CPU")
     words = list(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
