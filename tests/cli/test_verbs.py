@@ -27,6 +27,13 @@ def test_the_list_of_verbs_loads_neither_torch_nor_a_parser():
     assert shown.splitlines()[-1] == "False" and all(verb in shown for verb in VERBS)
 
 
+def test_threads_of_torch_sleep_while_they_wait():
+    code = "from animegamer_core.__main__ import main; main(['--help']); import torch"
+    shows = {key: value for key, value in os.environ.items() if key != "OMP_WAIT_POLICY"} | {"OMP_DISPLAY_ENV": "TRUE"}
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=shows).stderr
+    assert "OMP_WAIT_POLICY = 'PASSIVE'" in shown
+
+
 def test_a_stage_gets_the_options_that_were_typed_and_no_other():
     words = "joint --dataset d --world w --out o --lr 1e-3 --no-checkpointing --trainable a b --set joint.steps=3"
     given = parse(train.Options, words.split(), "train", "")

@@ -27,3 +27,7 @@ def inside(tmp_path_factory):
 @pytest.mark.parametrize("check", CHECKS)
 def test_inside_comfyui(inside, check):
     assert inside[check] == ""
+
+
+def test_threads_of_torch_sleep_while_they_wait(server):
+    assert "OMP_WAIT_POLICY = 'PASSIVE'" in server.log_text()

@@ -70,7 +70,13 @@ class ComfyServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 # One thread: beside other tests, two wait for one another more than they work.
-                env={"OMP_NUM_THREADS": "1", **os.environ, "HF_HUB_OFFLINE": "1", **environment},
+                env={
+                    "OMP_NUM_THREADS": "1",
+                    "OMP_DISPLAY_ENV": "TRUE",
+                    **os.environ,
+                    "HF_HUB_OFFLINE": "1",
+                    **environment,
+                },
             )
         begun = time.monotonic()
         while time.monotonic() < begun + timeout and self.process.poll() is None:
