@@ -63,6 +63,8 @@ class _Block(nn.Module):
     def forward(self, x: Tensor, batch: int) -> Tensor:
         read = F.silu(self.norm1(x))
         before, after = self.around(read).unflatten(0, (batch, -1)).chunk(2, dim=2)
-        near = F.pad(before[:, :-1], (0, 0) * 3 + (1, 0)) + F.pad(after[:, 1:], (0, 0) * 3 + (0, 1))
-        read = self.conv1(read) + near.flatten(0, 1)
+        read = self.conv1(read)
+        frames = read.unflatten(0, (batch, -1))  # a view of `read`
+        frames[:, 1:] += before[:, :-1]
+        frames[:, :-1] += after[:, 1:]
         return x + self.conv2(F.silu(self.norm2(read)))
