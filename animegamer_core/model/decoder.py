@@ -246,6 +246,7 @@ def _transformer(spec: ModelSpec) -> RefinedTransformer:
         temporal_compression_ratio=TIME_FACTOR,
         max_text_seq_length=spec.state.tokens,
         spatial_interpolation_scale=decoder.spatial_scale,
+        activation_fn="gelu" if decoder.refiner else "gelu-approximate",  # equal to 5e-4; on a CPU five times as fast
     )
     transformer.patch_embed.text_proj = nn.Identity()  # a state has the transformer's width already
     # The stock model adds `ofs`, a second scalar, to the timestep; here it is the motion value.
