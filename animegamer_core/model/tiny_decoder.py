@@ -7,7 +7,7 @@ CogVideoX's VAE fit at widths (256, 128, 64, 64). B batch, C channels, T latent 
 from __future__ import annotations
 
 import torch
-from einops import rearrange
+from einops import rearrange, repeat
 from torch import Tensor, nn
 
 from ..spec import TIME_FACTOR
@@ -71,8 +71,8 @@ class _Larger(nn.Module):
         self.times, self.conv = times, nn.Conv2d(width, times * width, 1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        frames = rearrange(self.conv(x), "n (k c) h w -> (n k) c h w", k=self.times)
-        return nn.functional.interpolate(frames.contiguous(memory_format=torch.channels_last), scale_factor=2)
+        frames = repeat(self.conv(x), "n (k c) h w -> (n k) (h a) (w b) c", k=self.times, a=2, b=2)  # in one copy
+        return rearrange(frames, "n h w c -> n c h w")
 
 
 def _conv(inputs: int, outputs: int, bias: bool = True) -> nn.Conv2d:
