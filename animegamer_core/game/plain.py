@@ -328,7 +328,8 @@ def _people(
 def _scan(text: str, words: Words) -> Iterator[_Find]:
     """What the world knows in a text, from left to right, and what is strange to it."""
     tokens, plain = [*_TOKEN.findall(text), "."], [*_plain(text), "."]
-    names = {name.lower().split()[0] for name in words.characters} | _PRONOUNS
+    called = {name.lower(): name for name in words.characters}
+    names = {name.split()[0] for name in called} | _PRONOUNS
     index, clause, turn, preposition, in_phrase, going, denied = 0, 0, 0, "", False, False, False
     role, joined, acted = "", -1, False  # of the last person; where another one joins in; whether the clause has a verb
     while index < len(tokens) - 1:
@@ -338,6 +339,9 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
         if not kind and in_phrase and preposition not in ("", "with"):  # perhaps a misspelt place
             meant = next((near for near in get_close_matches(token, words.places, 1, 0.75) if near[0] == token[0]), "")
             kind = "places" if meant else ""
+        elif not kind and len(token) > 4 and (token != tokens[index] or not (in_phrase or acted)):  # a misspelt name?
+            near = get_close_matches(token, called, 1, 0.8)
+            kind, meant = ("who", called[near[0]]) if near and near[0][0] == token[0] else ("", "")
         typed = " ".join(tokens[index : index + count])
         is_object = token == "her" and (not after.isalpha() or after in _FUNCTION_WORDS | _NEW_CLAUSE)
         is_friend = token == "friend" and index > 0 and plain[index - 1] in ENGLISH["referring"]
@@ -349,7 +353,7 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
                 role = "instead" if plain[max(0, index - 2) : index] == ["instead", "of"] else role
                 whose = kind and _says_whose(tokens[index + count - 1], plain[index + count :], words, role)
                 role = "owner" if whose else role
-            yield _Find(kind or "pronoun", meant, _SHORT.sub("", typed), kind == "who", role, clause, turn)
+            yield _Find(kind or "pronoun", meant, _SHORT.sub("", typed), exact, role, clause, turn)
             acted, joined = acted or role == "" and token not in ENGLISH["nobody"], index + count
             preposition, in_phrase = preposition if in_phrase and role == "owner" else "", role == "owner"
         elif kind in _GRAMMAR and (count > 1 or token not in _FUNCTION_WORDS):
@@ -374,12 +378,13 @@ def _scan(text: str, words: Words) -> Iterator[_Find]:
         elif token in _NEW_CLAUSE or token == "," and after in names:
             clause, preposition, in_phrase, acted, denied = clause + 1, "", False, False, False
         elif token in _DETERMINERS:
-            in_phrase = True
+            in_phrase, joined = True, joined + (joined == index)  # "Bolt the robot and Yuzu" are two
         elif token in _PREPOSITIONS:
             preposition, in_phrase = token, token != "to" or going
         elif token == ",":
-            denied = False
+            denied, joined = False, joined + (joined == index)
         elif not token.isdecimal():
+            joined += in_phrase and joined == index
             yield _Find(STRANGE, "", typed, clause=clause, turn=turn)
         index += count
 

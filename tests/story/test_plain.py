@@ -123,6 +123,10 @@ def test_what_is_not_shown_is_said():
         ("Luna rides a bycicle", "Luna; steadily ride a bicycle", "bycicle"),
         ("Miko mends the bycicle", "Miko; steadily dance", GOES_ON),
         ("hana jumps in the kicthen", "Hana; steadily jump", "Shown instead: 'kitchen' for 'kicthen'."),
+        ("Bolt the robot and Yuzu hug", "Bolt, Yuzu; gently hug a friend", "robot"),
+        ("Nori, the captain, and Kai race", "Nori, Kai; steadily race a friend", "captain"),
+        ("tarro hugs Mikko", "Taro, Miko; gently hug a friend", "Shown instead: 'Miko' for 'Mikko'."),
+        ("Rain falls on Rin, and hannah swims", "Hana; steadily swim", "Shown instead: 'Hana' for 'hannah'."),
         ("Miko hugs him", "Miko, Taro; gently hug a friend", "Nobody who was on can be 'him': Taro is meant."),
     ],
 )
