@@ -122,6 +122,9 @@ def test_links_join_what_fits(workflow):
         source, target = nodes[start]["outputs"][out], nodes[end]["inputs"][slot]
         assert link in source["links"] and target["link"] == link
         assert kind in (source["type"], "*") and (target["type"] in (source["type"], "*") or "widget" in target)
+    assert workflow["last_link_id"] >= max(link[0] for link in workflow["links"]), (
+        "or the page's next link replaces one"
+    )
     held = {slot["link"] for node in nodes.values() for slot in node.get("inputs", []) if slot.get("link") is not None}
     assert held == {link[0] for link in workflow["links"]}
 
