@@ -45,6 +45,8 @@ def test_models_in_memory_leave_the_files_of_their_world(other):
 def test_what_the_start_knew_it_predicts_as_before_and_new_words_are_known(other, tmp_path):
     start, dataset = other
     world = extended_world(start, dataset, tmp_path / "world")
+    assert world.motion_table == dataset.motion_table != start.motion_table
+    assert world.licence.startswith("It began with the weights of tiny") and "whose licences apply too" in world.licence
     before, after = (each.load_engine("cpu", torch.float32) for each in (start, world))
     assert start.tokenizer().unknown_words(NEW) == ("Violet", "juggle", "night", "harbour")
     assert not world.tokenizer().unknown_words(NEW) and not world.tokenizer().unknown_words(OLD)
