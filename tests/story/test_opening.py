@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from dataclasses import replace
 
 import av
 import numpy as np
@@ -148,6 +149,9 @@ def test_a_film_and_its_subtitles_begin_with_turn_0_only_if_asked(story_with_cli
     srt = longer.files[1].read_text("utf-8").splitlines()
     assert srt[2] == "0. Miko waves" and srt[1].startswith("00:00:00,000 -->")
     assert any(line.startswith("1. Miko") for line in srt)
+    story_with_clip.add_turn(replace(story_with_clip.session(2, 4).turns[-1], number=3), None)
+    drawn = export_film(story_with_clip, tmp_path / "drawn.mp4", opening=True)
+    assert drawn.notes == ("skipped 1 turns without a shot",) and drawn.seconds == longer.seconds
 
 
 @pytest.fixture
