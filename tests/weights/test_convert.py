@@ -287,6 +287,7 @@ def test_truncated_files_and_files_of_another_kind(src, decoder_file, tmp_path):
         ({"new_layer": torch.zeros(2)}, "1 unknown tensor.s.: new_layer; expected the published names only"),
         ({"final_layer__linear__weight": torch.zeros(3, 32)}, "proj_out.weight' has shape .3, 32., .*expects .16, 32."),
         ({"pos_embed__pos_embedding": torch.full((1, 256, 32), -2.0)}, "its table of positions"),
+        ({"pos_embed__pos_embedding": torch.full((1, 256, 32), torch.nan)}, "its table of positions"),
     ],
 )
 def test_a_decoder_file_that_does_not_fit(src, decoder_file, tmp_path, changes, match):
