@@ -54,7 +54,7 @@ app.registerExtension({
     for (const table of [app.canvas.default_connection_color_byType, app.canvas.constructor.link_type_colors])
       if (table) addColours(table);
     const graph = () => app.rootGraph ?? app.graph;
-    api.addEventListener("animegamer.turn", ({ detail }) => showTurn(graph(), detail));
+    api.addEventListener("animegamer.turn", ({ detail }) => showTurn(graph(), detail, /^Play/));
     api.addEventListener("animegamer.training", ({ detail }) => showTimeLeft(graph(), detail, words()));
     api.addEventListener("executing", ({ detail }) => detail && showTurn(graph(), { node: detail })); // forgets its notes
   },

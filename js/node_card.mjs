@@ -80,15 +80,18 @@ export function readNotes(value) {
 }
 
 /** Show that a node runs: without the notes of the run before, and with the turn that a PlayGameStory node has played by
- * now (event `animegamer.turn`). `graph` is the root graph. note: what to say meanwhile. */
-export function showTurn(graph, { node: id, state }, note = null) {
+ * now (event `animegamer.turn`). `graph` is the root graph. kind: of its class; another workflow may be open by now, with
+ * another node of this id. note: what to say meanwhile. */
+export function showTurn(graph, { node: id, state }, kind = /^/, note = null) {
   const shown = { animegamer_state: state ? [state] : [], animegamer_notes: note ? [note] : [] };
-  findNode(graph, String(id).split(":"))?.animegamerShow?.(shown);
+  const node = findNode(graph, String(id).split(":"));
+  if (kind.test(node?.comfyClass)) node?.animegamerShow?.(shown);
 }
 
 /** Show the time that a training has left, on its node (event `animegamer.training`); nothing once it has ended. */
 export function showTimeLeft(graph, event, say) {
-  showTurn(graph, event, event.left && `${say("trainingPanel")}: ${say("timeLeft", { time: timeWords(event.left) })}`);
+  const left = event.left && `${say("trainingPanel")}: ${say("timeLeft", { time: timeWords(event.left) })}`;
+  showTurn(graph, event, /^Train/, left);
 }
 
 /** The node of an execution id: `7` in the graph itself, `3:7` in the subgraph of node 3, and so on. */

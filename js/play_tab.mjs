@@ -202,9 +202,11 @@ function createGame(say, session, clips, page) {
     suggestions.element,
   );
   let restored = false;
+  let shown = {}; // whether turns were on their way, and the exported files
 
   const parts = [stage.element, takes.element, strip.element, files, card.element, mapPlace];
-  const element = el("div", { class: "ag-game" }, top, el("div", { class: "ag-scroll" }, ...parts), form.element);
+  const scroll = el("div", { class: "ag-scroll" }, ...parts);
+  const element = el("div", { class: "ag-game" }, top, scroll, form.element);
 
   function show(now, event) {
     form.show(now, event);
@@ -226,7 +228,9 @@ function createGame(say, session, clips, page) {
     mapPlace.hidden = !now.root.children.length;
     card.element.hidden = !now.here.turn;
     if (now.here.turn) card.show(itemOfPath(pathTo(now.here)));
-    showFiles(files, now.files, say, page);
+    if (event === "turn" || (now.busy && !shown.busy)) scroll.scrollTo({ top: 0 }); // to the clip
+    if (now.files !== shown.files) showFiles(files, now.files, say, page);
+    shown = { busy: now.busy, files: now.files };
     clips.settle();
   }
 
@@ -243,7 +247,6 @@ function createGame(say, session, clips, page) {
 }
 
 function showFiles(place, files, say, page) {
-  const appears = place.hidden && files.length > 0;
   place.hidden = !files.length;
   const written = Date.now(); // an export has the name of the last one, which the browser may keep
   const wanted = files.filter((file) => !/^turn-/.test(file.filename));
@@ -261,5 +264,7 @@ function showFiles(place, files, say, page) {
       });
     }),
   );
-  if (appears) place.scrollIntoView({ block: "nearest" });
+  if (!files.length) return;
+  place.scrollIntoView({ block: "nearest" });
+  page.tell("success", say("exported"), wanted.map((file) => file.filename).join(", "));
 }

@@ -76,10 +76,13 @@ def test_three_takes_and_continuing_from_the_chosen_one(game):
 
 def test_undo_and_another_turn_make_a_branch(game):
     before = game.branches("by the sea")
+    game.page.evaluate("document.querySelector('.ag-scroll').scrollTo({ top: 9999 })")
+    assert game.page.evaluate("document.querySelector('.ag-scroll').scrollTop") > 0
     for number in (3, 2):
         game.page.click(".ag-top .pi-undo")
         game.wait_for_turn(number)
     game.play(SEA, 3)
+    assert game.page.evaluate("document.querySelector('.ag-scroll').scrollTop") == 0, "the clip is in view"
     after = game.branches("by the sea")
     assert [SEA, RUN, SEA] in after.values() and [SEA, RUN, SEA] not in before.values()
     assert set(map(tuple, before.values())) <= set(map(tuple, after.values())), "nothing is lost"
@@ -91,7 +94,10 @@ def exported(game):
     game.page.wait_for_function(
         "() => document.querySelector('.ag-stop-button').hidden && document.querySelector('.ag-files a')", timeout=TURN
     )
-    links = [link.get_attribute("href") for link in game.page.locator(".ag-files a").all()]
+    found = game.page.locator(".ag-files a")
+    assert found.first.is_visible() and game.page.locator(MESSAGE, has_text="Exported").count()
+    assert found.first.bounding_box()["y"] < game.page.locator(".ag-form").bounding_box()["y"], "in view"
+    links = [link.get_attribute("href") for link in found.all()]
     return {game.page.request.get(game.server.url + link).headers["content-type"]: link for link in links}
 
 
@@ -193,11 +199,11 @@ def test_fields_write_the_instruction_with_the_worlds_own_words(game):
 def test_what_is_typed_is_checked_before_the_wait(game):
     page, notes = game.page, game.page.locator(".ag-check-notes:visible")
     game.begin("typed", "toybox")
-    page.fill(".ag-text", "Mikko kisses Taro in the forest")
+    page.fill(".ag-text", "Mako kisses Taro in the forest")
     notes.wait_for()
-    assert page.locator(".ag-marks u").all_inner_texts() == ["Mikko"]
+    assert page.locator(".ag-marks u").all_inner_texts() == ["Mako"]
     assert "Read as: Character: Taro, Miko; Motion: gently hug a friend; Background: " in notes.inner_text()
-    for said in ("not know 'Mikko'.", "Shown instead: 'hug a friend' for 'kisses'."):
+    for said in ("not know 'Mako'.", "Shown instead: 'hug a friend' for 'kisses'."):
         assert said in notes.inner_text()
     game.comfy.shot("play-check-dark")
     notes.get_by_role("button", name="Words").click()

@@ -97,10 +97,13 @@ def test_a_stage_of_a_film_is_one_of_three_and_asks_for_no_shots(page):
 
 def test_the_time_left_in_all_stages_is_on_the_node(page):
     add = "() => app.graph.add(LiteGraph.createNode('TrainFilmWorld')).id"
+    other = page.evaluate(add.replace("TrainFilmWorld", "LoadAnimeGamer"))
     event = {"node": page.evaluate(add), "run": "film", "stage": "joint", "state": "trains", "left": 2400}
     tell = "(event) => app.api.dispatchEvent(new CustomEvent('animegamer.training', { detail: event }))"
     page.evaluate(tell, event)
     note = page.locator(".ag-notes.ag-in-node", has_text="Training: about 40 min left in all, at this pace")
     note.wait_for()
+    page.evaluate(tell, event | {"node": other})  # as if another workflow were open by now
+    assert note.count() == 1
     page.evaluate(tell, event | {"state": "stopped", "left": None})
     note.wait_for(state="detached")
