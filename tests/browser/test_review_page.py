@@ -241,6 +241,11 @@ def test_words_for_many_clips_are_said_once_and_the_rest_is_proposed(browser, da
         level = rows[0]["motion_level"]
         adverb = ("barely", "gently", "steadily", "quickly", "wildly")[level - 1]
         assert review.page.locator("#field-adverb").input_value() == adverb
+        review.page.locator("#field-motion").fill("run")
+        review.page.locator("#field-adverb").click()
+        review.page.keyboard.type("calmly")
+        assert review.page.locator("#field-adverb").input_value() == "calmly", "it replaces what was proposed"
+        review.fill("motion", "walk")
         review.page.locator("#after").click()
         review.page.keyboard.press("Control+b")
         review.fill("motion", "eat a pear")

@@ -140,6 +140,8 @@ function textField(name) {
     const unset = text === "" && clip[name] === null && name !== "adverb"; // a caption is complete without one
     keepField(clip, name, unset ? null : text, input, error);
   });
+  const replaced = () => input.addEventListener("click", () => input.select(), { once: true });
+  if (name === "adverb") input.addEventListener("focus", replaced); // it may have been proposed just now
   return el("div", { class: "field", "data-name": name }, el("label", { for: `field-${name}` }, FIELD_NAMES[name]), input, list, error);
 }
 
