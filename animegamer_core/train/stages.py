@@ -119,7 +119,11 @@ class StageConfig:
     clip: float = _option(1.0, "gradient norm above which gradients are clipped", _ABOVE_0)
     ema: float = _option(0.999, "decay of the weights' moving average (EMA); 0: no average", _DECAY)
 
-    precision: str = _option("bf16", "bf16: autocast on a GPU; no: float32 everywhere", choices=("bf16", "no"))
+    precision: str = _option(
+        "bf16",
+        "bf16: autocast on a GPU; native: also on a CPU that multiplies bf16 itself; no: float32 everywhere",
+        choices=("bf16", "native", "no"),
+    )
     halve_frozen: bool = _option(False, "keep frozen weights in bf16 on a GPU, where autocast computes in bf16 anyway")
     checkpointing: bool = _option(False, "recompute activations in the backward pass, to save memory")
     compile: bool = _option(False, "compile the transformer; slow start, faster steps")
@@ -196,7 +200,7 @@ class StageConfig:
 
     def keeps_frozen_in_bf16(self, device: torch.device) -> bool:
         """Whether frozen weights are kept in bf16, which is so only if autocast computes in bf16 anyway."""
-        return self.halve_frozen and self.precision == "bf16" and device.type != "cpu"
+        return self.halve_frozen and self.precision != "no" and device.type != "cpu"
 
     def micro_batches(self, processes: int) -> int:
         """The number of micro-batches into which each process splits its part of a batch, for `per_card`."""
@@ -320,7 +324,7 @@ def film_plan(clips: int) -> dict[str, StageConfig]:
         "adapt": {"lr": 2e-4, "batch": batch, "true_states": 0.5},
     }
     for stage, row in rows.items():
-        row["steps"] = min(most[stage], max(least[stage], steps[stage]))
+        row |= {"steps": min(most[stage], max(least[stage], steps[stage])), "precision": "native"}
         rows[stage] = replace(_SCRATCH[stage], **_SMALL_WORLD, **row, validate_every=0)
     return rows
 

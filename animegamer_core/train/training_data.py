@@ -34,6 +34,7 @@ from ..model.decoder import ShotDecoder
 from ..model.encoder import ShotEncoder
 from ..spec import ModelSpec
 from ..weights.lora import strengths_of
+from ..weights.parts import on_cpu
 from .distributed import processes
 from .sampling import generator
 
@@ -201,9 +202,10 @@ def pictures(frames_uint8: Tensor) -> Tensor:
 
 
 def autocast(device: torch.device | str, precision: str = "bf16") -> torch.autocast:
-    """bf16 autocast on a GPU for precision bf16; the CPU computes in fp32, since bf16 is slower there."""
+    """bf16 autocast by a StageConfig's precision; most CPUs compute in fp32, since bf16 is slower there."""
     kind = torch.device(device).type
-    return torch.autocast(kind, torch.bfloat16, enabled=precision == "bf16" and kind != "cpu")
+    native = kind != "cpu" or precision == "native" and on_cpu(torch.bfloat16) == torch.bfloat16
+    return torch.autocast(kind, torch.bfloat16, enabled=precision != "no" and native)
 
 
 def forget_names(model: torch.nn.Module, changed: Iterable[str]) -> None:

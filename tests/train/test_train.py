@@ -40,7 +40,7 @@ from animegamer_core.train.run import measured_scale, train_stage
 from animegamer_core.train.sampling import MicroBatch
 from animegamer_core.train.stages import LORA, STAGES, STAGES_IN_ORDER, film_plan, stage_config
 from animegamer_core.train.trainer import Trainer, learning_rate
-from animegamer_core.train.training_data import TrainingData, add_latents, clip_frames, weights_digest
+from animegamer_core.train.training_data import TrainingData, add_latents, autocast, clip_frames, weights_digest
 from animegamer_core.train.world_setup import words_tokenizer
 from animegamer_core.weights import open_world
 from animegamer_core.weights.adapter_files import adapter_facts
@@ -543,6 +543,22 @@ def test_the_steps_for_one_film_grow_with_its_clips():
         rows = film_plan(clips)
         assert [row.steps for row in rows.values()] == steps and rows["joint"].batch == rows["adapt"].batch == batch
         assert rows["predict"].batch == min(batch, 16) and {row.validate_every for row in rows.values()} == {0}
+        assert {row.precision for row in rows.values()} == {"native"}
+
+
+@pytest.mark.parametrize(
+    ("precision", "native", "computed"),
+    [
+        ("native", True, torch.bfloat16),
+        ("native", False, torch.float32),
+        ("bf16", True, torch.float32),
+        ("no", True, torch.float32),
+    ],
+)
+def test_a_cpu_trains_in_bfloat16_only_where_that_is_asked_for_and_fast(monkeypatch, precision, native, computed):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": native}, raising=False)
+    with autocast("cpu", precision):
+        assert torch.nn.Linear(2, 2)(torch.zeros(1, 2)).dtype == computed
 
 
 LAYERS = 2  # of the 30 and 32, which would take their time
