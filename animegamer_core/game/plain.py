@@ -158,7 +158,7 @@ def read_plainly(text: str, life: Life, past: Sequence[str], unknown: Sequence[s
         _best(now, "adverbs", clause) or (usual[-1][0] if usual else ""),
         time or next(iter(words.times), ""),
     )
-    used = {act.phrase, time, place, thing, look, instruction.adverb, *instruction.characters} - {""}
+    used = {act.phrase, time, place, thing, thing and look, instruction.adverb, *instruction.characters} - {""}
     unknown, notes = _not_shown(finds, done, act, used)
     called = [find.typed for find in finds if find.kind == "pronoun" and find.typed.lower() == "friend"]
     unknown += called if called and all(find.typed not in called for find, _ in people) else []

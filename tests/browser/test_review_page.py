@@ -234,8 +234,10 @@ def test_words_for_many_clips_are_said_once_and_the_rest_is_proposed(browser, da
     with opened(browser, Review, dataset) as review:
         review.edit(0)
         review.fill("background", "night harbour")
-        review.page.locator("#field-character").fill("Lily")
+        review.page.locator("#field-character").fill("Lily, Ann and Bo")
         review.page.keyboard.press("Enter")
+        for name in ("Ann", "Bo"):
+            review.page.locator(f"[aria-label='Take {name} out']").click()
         review.fill("motion", "eat a pear")
         review.fill("motion", "walk")
         level = rows[0]["motion_level"]

@@ -120,6 +120,7 @@ def test_what_is_not_shown_is_said():
         ("Miko shakes Bolt's hand", "Miko, Bolt; steadily shake hands with a friend", "hand"),
         ("It takes Luna an hour", "Luna; steadily dance", GOES_ON),
         ("It takes Luna an hour to climb the ladder", "Luna; steadily climb a ladder", "hour"),
+        ("Luna rides a red bicycle", "Luna; steadily ride a bicycle", "Left out: 'red'."),
         ("Luna rides a bycicle", "Luna; steadily ride a bicycle", "bycicle"),
         ("Miko mends the bycicle", "Miko; steadily dance", GOES_ON),
         ("hana jumps in the kicthen", "Hana; steadily jump", "Shown instead: 'kitchen' for 'kicthen'."),

@@ -170,8 +170,8 @@ function namesField() {
     chips.replaceChildren(...own, ...offers);
   };
   const add = () => {
-    const name = trimmed(input.value);
-    if (name && put(names().includes(name) ? names() : [...names(), name])) input.value = "";
+    const typed = trimmed(input.value).split(/\s*[,;]\s*|\s+and\s+/).filter(Boolean);
+    if (typed.length && put([...new Set([...names(), ...typed])])) input.value = "";
   };
   input.placeholder = "Add a name";
   input.addEventListener("change", add);
