@@ -26,7 +26,7 @@ if typing.TYPE_CHECKING:
 
 GIB = 2**30
 # These make a turn faster and only change rounding.
-ROUNDING_ONLY = ("fused", "layout", "onednn", "flash3", "gelu", "blocks", "vae")
+ROUNDING_ONLY = ("fused", "layout", "flash3", "gelu", "blocks", "vae")
 # These work with offloaded weights.
 OFFLOADABLE = ("fused", "layout", "flash3", "gelu")
 LEAN = ("fused", "flash3", "gelu")

@@ -65,7 +65,7 @@ def test_a_device_leaves_out_what_it_does_not_support(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     monkeypatch.setenv("CC", "cc")
     row = preset_for_device(PRESETS["exact"], "cpu", said.append)
-    assert row.optimizations == ("fused", "layout", "onednn")
+    assert row.optimizations == ("fused", "layout")
     assert said == ["preset exact: skipped flash3, gelu, blocks, vae: no benefit on cpu"]
     row = preset_for_device(PRESETS["exact"], "cuda:1", said.append)
     assert row.optimizations == ("fused", "layout", "gelu", "blocks", "vae")

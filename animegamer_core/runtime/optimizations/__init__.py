@@ -38,8 +38,6 @@ OPTIMIZATIONS: dict[str, Optimization] = {
     "fused": Optimization(changes.fuse_projections),
     # channels-last convolutions in the VAE (on a GPU: only if compiled)
     "layout": Optimization(changes.use_channels_last),
-    # oneDNN for all convolutions of the VAE
-    "onednn": Optimization(changes.use_onednn, device="cpu", dtype="float32", reason=changes.onednn_reason),
     # FlashAttention-3, on Hopper (its authors' package, or fa3-fwd)
     "flash3": Optimization(changes.use_flash3, device="cuda", dtype="bfloat16", reason=changes.flash3_reason),
     # GELU fused into its matrix product

@@ -10,11 +10,10 @@ import shutil
 import sys
 import typing
 from collections.abc import Callable
-from functools import partial
 from types import ModuleType
 
 if typing.TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from ...model.decoder import ShotDecoder
 
@@ -92,22 +91,6 @@ def use_channels_last(decoder: ShotDecoder) -> None:
                 module.to(memory_format=memory_format)
 
 
-def use_onednn(decoder: ShotDecoder) -> None:
-    """Compute all 3-D convolutions with oneDNN; torch itself chooses a slower kernel for small ones."""
-    from torch import nn
-
-    for module in decoder.vae.modules():
-        if isinstance(module, nn.Conv3d) and max(module.kernel_size) > 1:
-            module.forward = partial(_onednn_convolution, module)
-
-
-def _onednn_convolution(module: nn.Conv3d, rows_BCFHW: Tensor) -> Tensor:
-    import torch
-
-    shape = module.padding, module.stride, module.dilation, module.groups
-    return torch.mkldnn_convolution(rows_BCFHW, module.weight, module.bias, *shape)
-
-
 def compile_vae(decoder: ShotDecoder) -> None:
     """Compile the VAE's decoder, for two chunk sizes: first 3 latent frames, then 2 at a time with their cache."""
     decoder.vae.decoder.compile(dynamic=False, options=COMPILE_OPTIONS)
@@ -122,13 +105,6 @@ def compiler_reason(device: str) -> str:
     if sys.platform == "linux" and not (shutil.which("gcc") or shutil.which("clang")):
         return "triton cannot find a C compiler (gcc or clang)"
     return ""
-
-
-def onednn_reason(device: str) -> str:
-    """oneDNN is missing in some builds of torch."""
-    import torch
-
-    return "" if torch.backends.mkldnn.is_available() else "this torch was built without oneDNN"
 
 
 def flash3_reason(device: str) -> str:
