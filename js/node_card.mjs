@@ -29,11 +29,12 @@ export function dressNode(node, say, app, tell) {
   const notes = createNotes(node, fit);
   const story = node.widgets?.find((widget) => widget.name === "instructions");
   if (story?.options) story.options.getMinHeight = () => STORY_HEIGHT;
-  const shown = (output) => {
+  const shown = (output, passing = false) => {
     const state = output?.animegamer_state?.at(-1);
     if (state && card) card.show((node.properties[STATE_PROPERTY] = savedState(state)));
     const lines = ["draft", "notes", "readings"].flatMap((kind) => readNotes(output?.[`animegamer_${kind}`]));
-    if (lines.length || node.properties[NOTES_PROPERTY]) notes.show((node.properties[NOTES_PROPERTY] = lines));
+    if (lines.length || node.properties[NOTES_PROPERTY]) notes.show(lines);
+    if (lines.length || node.properties[NOTES_PROPERTY]) node.properties[NOTES_PROPERTY] = passing ? [] : lines;
     return lines;
   };
   const { onExecuted, onConfigure, onDrawBackground } = node;
@@ -85,7 +86,7 @@ export function readNotes(value) {
 export function showTurn(graph, { node: id, state }, kind = /^/, note = null) {
   const shown = { animegamer_state: state ? [state] : [], animegamer_notes: note ? [note] : [] };
   const node = findNode(graph, String(id).split(":"));
-  if (kind.test(node?.comfyClass)) node?.animegamerShow?.(shown);
+  if (kind.test(node?.comfyClass)) node?.animegamerShow?.(shown, true); // a note is not saved: it may pass while away
 }
 
 /** Show the time that a training has left, on its node (event `animegamer.training`); nothing once it has ended. */

@@ -89,13 +89,14 @@ def test_undo_and_another_turn_make_a_branch(game):
 
 
 def exported(game):
-    """{content type: address} of the files of an export, once it has ended; until then there may be those before."""
+    """{content type: address} of the files of an export, once it has ended."""
+    game.page.evaluate("document.querySelector('.ag-files').replaceChildren()")  # those before
     game.page.locator("dialog.ag-export .ag-main").click()
     game.page.wait_for_function(
         "() => document.querySelector('.ag-stop-button').hidden && document.querySelector('.ag-files a')", timeout=TURN
     )
     found = game.page.locator(".ag-files a")
-    assert found.first.is_visible() and game.page.locator(MESSAGE, has_text="Exported").count()
+    game.page.locator(MESSAGE, has_text="Exported").first.wait_for()
     assert found.first.bounding_box()["y"] < game.page.locator(".ag-form").bounding_box()["y"], "in view"
     links = [link.get_attribute("href") for link in found.all()]
     return {game.page.request.get(game.server.url + link).headers["content-type"]: link for link in links}

@@ -105,5 +105,6 @@ def test_the_time_left_in_all_stages_is_on_the_node(page):
     note.wait_for()
     page.evaluate(tell, event | {"node": other})  # as if another workflow were open by now
     assert note.count() == 1
+    assert page.evaluate("(id) => app.graph.getNodeById(id).properties.animegamer_notes", event["node"]) == []
     page.evaluate(tell, event | {"state": "stopped", "left": None})
     note.wait_for(state="detached")
