@@ -100,10 +100,10 @@ export function errorSentence(error, otherwise) {
   return found ? found.trim().split("\n")[0] : otherwise;
 }
 
-/** The turns of a branch up to `after` as a film. */
+/** The turns of a branch up to `after` as a film, which never replaces that of other turns. */
 function filmPrompt({ sound, ...film }, { story, branch, after, showOpening }) {
   const opening = showOpening ? { show_opening: true } : {};
-  const inputs = { story, branch, turns: after, name: "film", subtitles: false, ...film, ...opening };
+  const inputs = { story, branch, turns: after, name: `film-${branch}-${after}`, subtitles: false, ...film, ...opening };
   if (!sound) return { [TURN_NODE]: { class_type: "ExportGameStory", inputs } };
   return {
     [SOUND_NODE]: { class_type: "LoadAudio", inputs: { audio: inputPath(sound) } },

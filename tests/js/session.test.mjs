@@ -255,7 +255,7 @@ test("a film shows the branch up to the current turn", async () => {
   const { story, turns, subtitles } = sent.inputs;
   assert.deepEqual([story, turns, subtitles], [session.story, 1, true]);
   await server.run(session);
-  assert.deepEqual([session.files[0].filename, session.here.number], ["film.mp4", 1]);
+  assert.deepEqual([session.files[0].filename, session.here.number], ["film-main-1.mp4", 1]);
 });
 
 test("the sound of a film is uploaded first, and goes into it through ComfyUI's own node", async () => {
@@ -271,7 +271,7 @@ test("the sound of a film is uploaded first, and goes into it through ComfyUI's 
   assert.deepEqual(film.inputs.audio, ["animegamer-sound", 0]);
   assert.ok(!("music" in film.inputs) && !("sound" in film.inputs));
   await server.run(session);
-  assert.deepEqual([session.files[0].filename, session.busy], ["film.mp4", false]);
+  assert.deepEqual([session.files[0].filename, session.busy], ["film-main-1.mp4", false]);
 });
 
 test("an export whose sound is not uploaded, or is stopped or left meanwhile, is not queued", async () => {
