@@ -33,8 +33,10 @@ export function dressNode(node, say, app, tell) {
     const state = output?.animegamer_state?.at(-1);
     if (state && card) card.show((node.properties[STATE_PROPERTY] = savedState(state)));
     const lines = ["draft", "notes", "readings"].flatMap((kind) => readNotes(output?.[`animegamer_${kind}`]));
-    if (lines.length || node.properties[NOTES_PROPERTY]) notes.show(lines);
-    if (lines.length || node.properties[NOTES_PROPERTY]) node.properties[NOTES_PROPERTY] = passing ? [] : lines;
+    if (lines.length || node.properties[NOTES_PROPERTY]) {
+      notes.show(lines);
+      node.properties[NOTES_PROPERTY] = passing ? [] : lines;
+    }
     return lines;
   };
   const { onExecuted, onConfigure, onDrawBackground } = node;
