@@ -421,7 +421,8 @@ def test_damage_costs_the_frames_up_to_the_next_key_frame_and_is_told_in_seconds
     with pytest.raises(FilmError, match=r"\d\.\d s of 5\.\d s are damaged, and are left out \(\d\.\d to \d\.\d s\)"):
         frames.extend(read_frames(film))
     assert at - 4 <= len(frames) < 120 and frames[-1].seconds == pytest.approx(119 / FPS, abs=2e-3)
-    assert all(np.abs(frame.rgb - whole[round(frame.seconds * FPS)]).mean() < 1 for frame in frames)
+    # Garbage is 20 and more away; a frame next to a gap 5, where noise is read as interlaced.
+    assert all(np.abs(frame.rgb - whole[round(frame.seconds * FPS)]).mean() < 10 for frame in frames)
     (gap,) = [frame for frame in frames if frame.lost]
     assert gap.lost == pytest.approx((120 - len(frames)) / FPS, abs=2e-3)
     lost = gap.seconds - gap.lost / 2
@@ -453,7 +454,7 @@ def test_b_frames_are_left_out_with_the_damaged_frame_after_them(tmp_path):
         packet = [packet for packet in container.demux(video=0) if packet.size][33]  # frame 36
     damage(film, packet.pos + packet.size // 2 + 6, packet.pos + packet.size * 6 // 10)
     frames = list(until_broken(read_frames(film)))
-    assert len(frames) == 33
+    assert len(frames) in (29, 33)  # the decoder flags frame 36, or refuses it and keeps four frames back
     assert all(np.abs(frame.rgb - whole[round(frame.seconds * FPS)]).mean() < 1 for frame in frames)
 
 
@@ -476,7 +477,9 @@ def test_seconds_without_a_packet_are_lost_where_the_format_does_not_say_so(kind
 
 def test_what_follows_damage_in_a_film_of_one_key_frame_is_lost_and_no_opening(tmp_path):
     film = write_film(tmp_path / "film.mkv", noise(120), tags={"gop_size": 999})
-    damage(film, film.stat().st_size // 3, film.stat().st_size // 3 + 400)
+    with av.open(str(film)) as container:
+        packet = [packet for packet in container.demux(video=0) if packet.size][40]
+    damage(film, packet.pos + 8, packet.pos + 408)  # the header of a slice too: in the rest, garbage may be a picture
     survey = survey_film(film, threads=1)
     assert survey.seconds < 2 and re.search(r"3\.\d s of 5\.\d s are damaged", survey.broken or "")
     with pytest.raises(FilmError, match="damaged"):
