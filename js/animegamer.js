@@ -8,7 +8,7 @@ import { Autoplay } from "./autoplay.mjs";
 import { createCommands, KEYBINDINGS, OPEN } from "./commands.mjs";
 import { openAsGraph } from "./open_graph.mjs";
 import { addColours } from "./link_colours.mjs";
-import { dressNode, showTimeLeft, showTurn } from "./node_card.mjs";
+import { dressNode, showRun, showTimeLeft, showTurn } from "./node_card.mjs";
 import { createPlayTab } from "./play_tab.mjs";
 import { createServer, listen } from "./server.mjs";
 import { PlaySession } from "./session.mjs";
@@ -54,9 +54,9 @@ app.registerExtension({
     for (const table of [app.canvas.default_connection_color_byType, app.canvas.constructor.link_type_colors])
       if (table) addColours(table);
     const graph = () => app.rootGraph ?? app.graph;
-    api.addEventListener("animegamer.turn", ({ detail }) => showTurn(graph(), detail, /^Play/));
+    api.addEventListener("animegamer.turn", ({ detail }) => showTurn(graph(), detail));
     api.addEventListener("animegamer.training", ({ detail }) => showTimeLeft(graph(), detail, words()));
-    api.addEventListener("executing", ({ detail }) => detail && showTurn(graph(), { node: detail })); // forgets its notes
+    api.addEventListener("executing", ({ detail }) => detail && showRun(graph(), detail));
   },
 });
 

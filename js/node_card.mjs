@@ -82,19 +82,26 @@ export function readNotes(value) {
   return (Array.isArray(value) ? value : []).map(String);
 }
 
-/** Show that a node runs: without the notes of the run before, and with the turn that a PlayGameStory node has played by
- * now (event `animegamer.turn`). `graph` is the root graph. kind: of its class; another workflow may be open by now, with
- * another node of this id. note: what to say meanwhile. */
-export function showTurn(graph, { node: id, state }, kind = /^/, note = null) {
-  const shown = { animegamer_state: state ? [state] : [], animegamer_notes: note ? [note] : [] };
-  const node = findNode(graph, String(id).split(":"));
-  if (kind.test(node?.comfyClass)) node?.animegamerShow?.(shown, true); // a note is not saved: it may pass while away
+/** Show that a node runs: without the notes of the run before. graph: the root graph. */
+export function showRun(graph, id) {
+  showPassing(graph, id, /^/, {});
+}
+
+/** Show the turn that a PlayGameStory node has played by now (event `animegamer.turn`). */
+export function showTurn(graph, { node, state }) {
+  showPassing(graph, node, /^Play/, { animegamer_state: [state] });
 }
 
 /** Show the time that a training has left, on its node (event `animegamer.training`); nothing once it has ended. */
-export function showTimeLeft(graph, event, say) {
-  const left = event.left && `${say("trainingPanel")}: ${say("timeLeft", { time: timeWords(event.left) })}`;
-  showTurn(graph, event, /^Train/, left);
+export function showTimeLeft(graph, { node, left }, say) {
+  const note = left && `${say("trainingPanel")}: ${say("timeLeft", { time: timeWords(left) })}`;
+  showPassing(graph, node, /^Train/, { animegamer_notes: note && [note] });
+}
+
+/** Show what is not saved: it may pass while away. kind: of its class; another graph may be open, with a node of this id. */
+function showPassing(graph, id, kind, results) {
+  const node = findNode(graph, String(id).split(":"));
+  if (kind.test(node?.comfyClass)) node?.animegamerShow?.(results, true);
 }
 
 /** The node of an execution id: `7` in the graph itself, `3:7` in the subgraph of node 3, and so on. */

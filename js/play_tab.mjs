@@ -229,7 +229,7 @@ function createGame(say, session, clips, page) {
     card.element.hidden = !now.here.turn;
     if (now.here.turn) card.show(itemOfPath(pathTo(now.here)));
     if (event === "turn" || (now.busy && !shown.busy)) scroll.scrollTo({ top: 0 }); // to the clip
-    if (now.files !== shown.files) showFiles(files, now.files, say, page);
+    if (now.files !== shown.files) showFiles(files, now.files, say, page, Boolean(shown.files)); // told of when written
     shown = { busy: now.busy, files: now.files };
     clips.settle();
   }
@@ -246,7 +246,7 @@ function createGame(say, session, clips, page) {
   };
 }
 
-function showFiles(place, files, say, page) {
+function showFiles(place, files, say, page, tell) {
   place.hidden = !files.length;
   const written = Date.now(); // an export has the name of the last one, which the browser may keep
   const wanted = files.filter((file) => !/^turn-/.test(file.filename));
@@ -264,7 +264,7 @@ function showFiles(place, files, say, page) {
       });
     }),
   );
-  if (!files.length) return;
+  if (!files.length || !tell) return;
   place.scrollIntoView({ block: "nearest" });
   page.tell("success", say("exported"), wanted.map((file) => file.filename).join(", "));
 }

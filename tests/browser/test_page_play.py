@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from graphs import play
 from pages import faint_texts, script
-from play_tab import MESSAGE, TURN
+from play_tab import MESSAGE, TAB, TURN
 
 from animegamer_core.media.video import read_clip
 
@@ -149,6 +149,17 @@ def test_export_as_a_film(game, tmp_path):
     paths = [game.server.output_dir / turn["clip"]["subfolder"] / turn["clip"]["filename"] for turn in turns]
     clips = np.concatenate([read_clip(path).frames for path in paths])
     assert frames.shape == clips.shape and np.abs(frames - clips).mean() < 4
+
+
+def test_a_tab_opened_again_does_not_tell_of_an_export_again(game):
+    page, told = game.page, game.page.locator(MESSAGE, has_text="Exported")
+    page.locator(TAB).click()
+    page.wait_for_selector(".ag-play", state="detached")
+    told.first.wait_for(state="detached")
+    game.open()
+    page.locator(".ag-files a").first.wait_for()
+    page.wait_for_timeout(500)
+    assert not told.count()
 
 
 def in_short(instruction):
