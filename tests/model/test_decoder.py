@@ -221,12 +221,15 @@ def test_an_encoded_clip_is_a_latent_of_the_same_shape(tiny_decoder, states):
     torch.testing.assert_close(*begun)
     held = shot_clip(torch.rand(1, 3, 20, 18).round() * 2 - 1, TINY.decoder)
     assert held.shape == (17, 3, 32, 48) and torch.equal(held[0], held[16]) and held.abs().max() <= 1
+    grain = torch.rand(1, 3, 128, 192).round() * 2 - 1
+    assert shot_clip(grain, TINY.decoder).std() < 0.5, "what is too fine for a shot becomes its mean"
     with pytest.raises(ValueError, match="the clip has 5 frames; give one picture, or at least the 17"):
         shot_clip(clip[:5], TINY.decoder)
 
 
 def test_a_latent_of_another_model_is_refused():
-    picture, endless = torch.zeros(1, 4, 64, 64), torch.full((1, 4, 5, 8, 12), torch.inf)
+    picture, endless = torch.zeros(1, 4, 64, 64), torch.zeros(1, 4, 5, 8, 12)
+    endless[0, 0, 4, 7, 11] = torch.inf
     for latent, named in ((picture, r"has shape \(1, 4, 64, 64\)"), (endless, "not finite"), (None, "shape NoneType")):
         with pytest.raises(ValueError, match=named):
             start_of(latent, 0.5)

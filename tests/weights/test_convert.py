@@ -295,6 +295,12 @@ def test_a_decoder_file_that_does_not_fit(src, decoder_file, tmp_path, changes, 
     refuse(src, tmp_path / "w", match)
 
 
+def test_a_number_that_is_none_in_a_lora_is_named(src, decoder_file, tmp_path):
+    change(decoder_file, **{"1__attention__dense__matrix_B__0": torch.full((32, 4), torch.nan)})
+    with pytest.raises(CheckpointError, match="matrix_B.0' holds NaN or infinity"):
+        convert(src, tmp_path / "w", parts=DECODER_ONLY)
+
+
 def test_a_wrong_latest_and_absent_files_are_named(src, decoder_file, tmp_path):
     latest = src / "VDM_Decoder-Qiqi" / "latest"
     for stated, says in (("\ufeff9\n", "no such file, though latest says '9'"), ("../../etc", "expected a number or")):
