@@ -8,6 +8,7 @@ import torch
 from test_play import opened
 
 from animegamer_core.__main__ import main
+from animegamer_core.game.life import Consequence, Rules
 from animegamer_core.game.state import CACHED_TURNS, GameSession
 from animegamer_core.media.video import to_uint8
 from animegamer_core.story.player import Player, PlaySettings, save_turn
@@ -72,7 +73,8 @@ def test_an_opening_picture_is_recalled_after_it_was_dropped(world, tmp_path):
 
 def test_a_graphs_recalled_turns_are_saved_with_it(world, tmp_path):
     player = played(world, tmp_path / "player")
-    models, session = player.models, GameSession(memory=world.memory)
+    rules = Rules(consequences=(Consequence("stamina", 100, ("stamina",)),))
+    models, session = player.models, GameSession(memory=world.memory, rules=rules)
     for line in GAME:
         session = predict_turn(world, models, session, line).follow(session, len(session.turns))
     turn = session.turns[-1]
@@ -80,7 +82,8 @@ def test_a_graphs_recalled_turns_are_saved_with_it(world, tmp_path):
     frames = models.decoder().shoot(turn.state.representation, 2.5, seed=0, steps=1)
     save_turn(opened(world, tmp_path / "graph"), session, "paper", models.precision, key, to_uint8(frames), fps=8)
     saved = opened(world, tmp_path / "graph")
-    assert [entry.state for entry in saved.entries] == addresses(player) and saved.memory == world.memory
+    assert [entry.state for entry in saved.entries] == addresses(player)
+    assert (saved.memory, saved.rules) == (world.memory, rules)
 
 
 def test_play_takes_the_memory_and_names_the_remembered_turns(world, tmp_path, capsys):
