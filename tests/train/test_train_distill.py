@@ -138,7 +138,8 @@ def test_the_judge_learns_what_is_a_clip_and_the_student_to_pass_for_one(ready):
     assert turns == [*["_fake_losses"] * 5, "_match_losses"], "the student is matched with what it has drawn before"
     optimizer = torch.optim.AdamW(judge.parameters(), lr=0.01)
     for _ in range(10):
-        learner._fake_losses(batch)["judge"].backward()
+        (loss := learner._fake_losses(batch)["judge"]).backward()
+        assert loss < 2, "a mean over the shots: it begins at 2 log 2"
         optimizer.step()
         optimizer.zero_grad()
     losses = learner._match_losses(batch)
