@@ -70,8 +70,8 @@ def test_as_run_has_zeros_in_history_and_doubles_the_last_tag():
 
 
 def test_unknown_words_are_listed_once_without_punctuation():
-    text = "Character: Zork; Motion: run & zork; Background: day area51, Zork."
-    assert TOKENIZER.unknown_words(text) == ("Zork", "zork", "area51")
+    text = "Character: Zork; Motion: run & zork; Background: day area51, snow_man, Zork."
+    assert TOKENIZER.unknown_words(text) == ("Zork", "zork", "area51", "snow_man")
     assert TOKENIZER.unknown_words("Character: Miko; Motion: run; Background: day beach.") == ()
 
 

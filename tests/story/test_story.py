@@ -72,6 +72,9 @@ def test_a_story_reads_back_its_turns(tmp_path):
         assert story.load_turn(kept) is kept
     version, again = story.version(), StubPlayer(tmp_path).play(["one"])
     assert story.version() == version, "what is there is not written again"
+    index = tmp_path / "tale" / "story.json"
+    index.write_bytes(index.read_bytes())
+    assert story.version() != version, "pages see that somebody wrote, also what is as long as before"
     shutil.rmtree(tmp_path / "tale")
     with pytest.raises(ValueError, match="was removed while its story was open"):
         again.step("two")

@@ -1,7 +1,9 @@
 """A story as a film: what is seen, heard and read in it, and what happens when it cannot be written."""
 
+import errno
 import shutil
 import subprocess
+from unittest import mock
 
 import av
 import numpy as np
@@ -117,6 +119,12 @@ def test_a_story_on_a_read_only_disk_is_shown_and_exported(root, tmp_path):
         with pytest.raises(OSError, match="Read-only"), Story.read(tmp_path / "disk", "tale").lock():
             pass  # whoever plays needs the lock
     assert len(read(tmp_path / "film.mp4")) == 2 * SHOT
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.EPERM])
+def test_a_story_in_a_folder_of_somebody_else_is_exported(root, tmp_path, number):
+    with mock.patch("animegamer_core.story.folder.locked", side_effect=OSError(number, "no")):
+        assert main(["export", str(root / "tale"), "--out", str(tmp_path / "film.mp4")]) == 0
 
 
 @pytest.mark.parametrize("seconds", [2.0, 9.0])

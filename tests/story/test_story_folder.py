@@ -35,10 +35,12 @@ def test_a_players_own_files_stay(tmp_path):
     for path in own:
         path.write_text("mine")
         os.utime(path, (0, 0))
+    (tmp_path / "tale" / "turn-1000.mp4").write_text("of a longer branch")
     player = StubPlayer(tmp_path)
     with player.story.lock():
         player.play(["other"])
-    assert all(path.read_text() == "mine" for path in own) and not (tmp_path / "tale" / "turn-002.mp4").exists()
+    assert all(path.read_text() == "mine" for path in own)
+    assert [path.name for path in (tmp_path / "tale").glob("turn-*[0-9].mp4")] == ["turn-001.mp4"]
 
 
 def test_unfinished_files_are_removed_after_a_while(tmp_path):

@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 
 from animegamer_core.__main__ import main
-from animegamer_core.media.video import read_clip
+from animegamer_core.media.video import read_clip, write_clip
 from animegamer_core.runtime.models import SEEDS, LoadedModels
 from animegamer_core.story.story import Story
-from animegamer_core.story.takes import take_seeds
+from animegamer_core.story.takes import _write_grid, take_seeds
 
 
 @pytest.fixture
@@ -54,3 +54,9 @@ def test_a_game_is_played_in_takes_and_again_for_nothing(takes_of, tmp_path, mon
     assert shots_in(out) == before
     (tmp_path / "tale.txt").write_text("Miko runs", encoding="utf-8")
     assert takes_of(out)[0] == 0 and len(read_clip(Path(films[0])).frames) == 17, "only the turns that are asked for"
+
+
+def test_takes_of_large_shots_are_not_enlarged(tmp_path):
+    write_clip(tmp_path / "clip.mp4", np.zeros((2, 480, 720, 3), np.uint8), 8)
+    film, picture = _write_grid(Story.open(tmp_path, "tale", "w", "f"), (1, 2), [[tmp_path / "clip.mp4"]] * 2)
+    assert read_clip(film).frames.shape == (2, 480, 1440, 3) and Image.open(picture).height == 192

@@ -3,8 +3,7 @@
 import copy
 import json
 import random
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 Rng = random.Random
@@ -14,17 +13,6 @@ POISON: tuple[Any, ...] = (
     {"a": 1}, {"decoder": {}, "format": 99},
 )  # fmt: skip
 RAW_NUMBERS = (b"NaN", b"Infinity", b"-Infinity", b"1e999", b"9" * 5000, b"1.", b"0x10")
-
-
-def damage(path: Path, rng: Rng) -> str:
-    """Damage one file in place, as its kind allows; returns what was done."""
-    kinds: dict[str, tuple[Callable[[bytes, Rng], tuple[bytes, str]], ...]] = {
-        ".json": (json_value, json_value, json_value, json_text, any_bytes),
-        ".jsonl": (json_line, json_line, json_line, json_text, any_bytes),
-    }
-    content, what = rng.choice(kinds.get(path.suffix, (any_bytes,)))(path.read_bytes(), rng)
-    path.write_bytes(content)
-    return f"{path.name}: {what}"
 
 
 def any_bytes(data: bytes, rng: Rng) -> tuple[bytes, str]:
@@ -60,18 +48,6 @@ def json_value(data: bytes, rng: Rng) -> tuple[bytes, str]:
     """A value of another type, size or key, or none, somewhere within."""
     value, what = _changed(json.loads(data), rng)
     return json.dumps(value).encode(), what
-
-
-def json_line(data: bytes, rng: Rng) -> tuple[bytes, str]:
-    """As `json_value`, in one of the lines; or lines repeated, lost or in another order."""
-    lines = data.splitlines() or [b"{}"]
-    at = rng.randrange(len(lines))
-    if rng.random() < 0.2:
-        lines = rng.choices(lines, k=rng.randint(0, 2 * len(lines)))
-        return b"".join(line + b"\n" for line in lines), "other lines"
-    value, what = _changed(json.loads(lines[at]), rng)
-    lines[at] = json.dumps(value).encode()
-    return b"\n".join(lines) + b"\n", f"line {at + 1}: {what}"
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 from dataclasses import replace
 from unittest import mock
@@ -79,9 +80,11 @@ def cached(dataset, world, cache, stage="joint", on_progress=lambda *_: None, pr
     return fresh
 
 
-def test_stages_find_all_features_and_need_neither_clips_nor_encoders(dataset, world, tmp_path):
-    dataset = shutil.copytree(dataset, tmp_path / "dataset")
+def test_stages_find_all_features_and_need_neither_clips_nor_encoders(dataset, world, tmp_path, monkeypatch):
+    dataset, flushed = shutil.copytree(dataset, tmp_path / "dataset"), []
+    monkeypatch.setattr(os, "fsync", lambda number: flushed.append(os.readlink(f"/proc/self/fd/{number}")))
     fresh = cached(dataset, world, tmp_path / "cache") | cached(dataset, world, tmp_path / "cache", "predict")
+    assert {str(tmp_path / "cache" / f"{name}.bin") for name in fresh} <= set(flushed), "before their notes count rows"
     assert fresh == {"latents", "text", "image", "states"}
     before = {file.name: file.read_bytes() for file in (tmp_path / "cache").iterdir()}
     assert not [name for name in before if name.startswith("frames")]

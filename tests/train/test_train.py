@@ -312,7 +312,7 @@ def test_the_average_begins_with_nine_tenths_of_the_first_step_and_vectors_do_no
 
 def test_towers_read_captions_without_padding_and_learn_each_patch_in_its_place(ready):
     image, config = TINY.encoder.image, tiny_config("towers", pixels=1.0)
-    learner = ContrastiveLearner(config, new_parts(ready).encoder, ready)
+    learner = ContrastiveLearner(config, new_parts(ready).encoder.eval(), ready)
     batch = learner.batch(ready, torch.arange(12), MicroBatch(0), torch.device("cpu"))
     batch["ids"] = pad(batch["ids"], (0, 2))
     patches = unfold(clip_pixels(batch["images"], image.image_size), image.patch, stride=image.patch).mT

@@ -79,6 +79,10 @@ def test_a_new_world_is_trained_in_place_through_all_six_stages(places, tmp_path
         said.clear()
         assert train("all", places[0], world, out, f"{options} --resume", said.append) == 0
         assert open_world(world).fingerprint == trained.fingerprint and not any(" 1/2 " in line for line in said)
+        result = out / "joint" / "result.json"  # of a run that was killed before the world had its weights
+        result.write_text(json.dumps(json.loads(result.read_text()) | {"in_world": None}))
+        assert train("all", places[0], world, out, f"{options} --resume --plan", said.append) == 0
+        assert any(line.startswith("  joint") and "done" not in line for line in said)
         for seed in "12":
             train("vae", places[0], tmp_path / seed, out / seed, f"{EVERY} --spec tiny --steps 1 --seed {seed}")
         one, other = (open_world(tmp_path / seed).load_decoder().transformer.proj_out.weight for seed in "12")

@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 from test_train import JOINT, TINY, losses_of, new_parts, run, same_tensors
 
+from animegamer_core.model.decoder import ShotDecoder
 from animegamer_core.train.learners import DiffusionLearner
 from animegamer_core.train.parts import needed_parts
 from animegamer_core.train.stages import LORA, STAGES, matching
@@ -48,8 +49,11 @@ def test_sheets_show_clips_and_shots_and_change_nothing(stage, ready, tmp_path):
     row = LORA[stage]
     changes = {**JOINT, "lora_dropout": 0.2, "trainable": row.trainable, "lora_targets": row.lora_targets}
     _, without = run(stage, new_parts(ready), ready, tmp_path / "plain", **changes)
-    drawing = {"shots_every": 4, "shots_steps": 2}
-    _, drawn = run(stage, new_parts(ready), ready, tmp_path / "shown", **changes, **drawing)
+    drawing = {"shots_every": 4, "shots_steps": 9}
+    with mock.patch.object(ShotDecoder, "sample", autospec=True, side_effect=ShotDecoder.sample) as sample:
+        _, drawn = run(stage, new_parts(ready), ready, tmp_path / "shown", **changes, **drawing)
+    steps = {call.args[4] if len(call.args) > 4 else call.kwargs["steps"] for call in sample.call_args_list}
+    assert steps == {4}, "at most those of play"
     assert losses_of(drawn) == losses_of(without)
     assert same_tensors(*(tmp_path / out / f"{stage}.safetensors" for out in ("plain", "shown")))
     sheets = sorted((tmp_path / "shown" / "shots").iterdir())

@@ -143,6 +143,12 @@ def test_a_second_run_only_redoes_what_changed(download, converted, copied):
     assert redone == {path for path in converted.files if path.startswith("vae/")}
 
 
+def test_a_file_beside_the_weights_decides_too(own_copy, tmp_path):
+    before = convert(own_copy, tmp_path / "w", parts=ENGINE_ONLY).fingerprint
+    (own_copy / "MLLM-Qiqi" / "adapter_config.json").write_text('{"lora_alpha": 99}')
+    assert convert(own_copy, tmp_path / "w", parts=ENGINE_ONLY).fingerprint != before
+
+
 def test_a_published_world_gets_its_own_lora_back_after_an_adapter(converted_exactly, tmp_path):
     world, name, file = converted_exactly[0], "transformer.transformer_blocks.0.attn1.to_q.weight", tmp_path / "x.sft"
     decoder = world.load_decoder(dtype=torch.float32)

@@ -56,9 +56,11 @@ def fetch(monkeypatch, capsys):
     return run
 
 
-def test_a_world_is_converted_as_it_comes(hub, fetch, converted, tmp_path):
-    out = tmp_path / "qiqi"
+def test_a_world_is_converted_as_it_comes(hub, fetch, converted, tmp_path, monkeypatch):
+    out, flushed = tmp_path / "qiqi", []
+    monkeypatch.setattr(os, "fsync", lambda number: flushed.append(os.readlink(f"/proc/self/fd/{number}")))
     done = fetch(out, "--yes")
+    assert any(Path(name).name.startswith(f"{Path(ENGINE).name}.") for name in flushed), "before it gets its name"
     assert done.status == 0, done.error
     for said in (GAMER, MISTRAL, VIDEO, "test-1.0", "European Union", "To download", "The disk needs"):
         assert said in done.out
@@ -115,12 +117,13 @@ def test_a_killed_download_goes_on_where_it_was(hub, fetch, tmp_path):
     assert not open_world(tmp_path / "d").missing(("engine", "decoder", "vae"))
 
 
-def test_wrong_content_never_gets_a_name(hub, fetch, tmp_path):
+def test_wrong_content_never_gets_a_name(hub, fetch, tmp_path, monkeypatch):
     right = hub.repositories[GAMER][ENGINE]
     hub.wrong = {ENGINE: bytes([right[0] ^ 1]) + right[1:]}
     assert f"{ENGINE}: the download does not match the hub's list" in fetch(tmp_path / "d", "--yes").error
     assert not list((tmp_path / "d").rglob("pytorch_model.bin*"))
     hub.wrong = {ENGINE: right + bytes(1 << 20)}
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 4096)
     assert "does not match the hub's list" in fetch(tmp_path / "d", "--yes").error
     (part,) = (tmp_path / "d").rglob("pytorch_model.bin*")
     assert part.stat().st_size == 0, "neither kept nor read to its end"
