@@ -23,9 +23,9 @@ from animegamer_core.weights import open_world, save_world
 RAN = GameState(None, 2, {"entertainment": 1, "stamina": -1})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def world(tmp_path_factory):
-    """A tiny world of this file's own, since its tests change what it states."""
+    """A tiny world of a test's own, which may change what it states."""
     return save_tiny_world(tmp_path_factory.mktemp("stated"))
 
 
