@@ -81,6 +81,7 @@ export class PlaySession extends Jobs {
     Object.assign(this, { story, world: world ?? "", jobs: place.jobs ?? [], opening: place.opening ?? null });
     if (this.#knows(story) || world === undefined) await this.guard(() => this.#readStory(place));
     await this.guard(async () => void (this.words = await this.#readWords({ world: this.world })));
+    this.notes = this.words.warnings ?? [];
     this.#opening = false;
     await this.catchUp();
     this.changed();

@@ -358,6 +358,7 @@ def _words(query: Query) -> Json:
         "looks": words.looks,
         "untried": words.untried,
         "pictured": words.characters == TOYBOX_WORDS.characters,
+        "warnings": facts.warnings if facts else (),
     }
 
 

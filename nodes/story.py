@@ -214,7 +214,7 @@ def story_version(name: str | None) -> str:
 class WorldFacts:
     """What stories need to know about an installed world. steps: sampling steps of its shots.
 
-    tokenizer: None if its vocabulary can spell any word. spec_name: of its sizes, such as qiqi. life: as in World.
+    tokenizer: None if its vocabulary can spell any word. spec_name: of its sizes, as qiqi. life, warnings: as in World.
     """
 
     fingerprint: str
@@ -223,6 +223,7 @@ class WorldFacts:
     tokenizer: GameTokenizer | None
     spec_name: str
     life: Life
+    warnings: tuple[str, ...]
 
     def draft(self, steps: int | None) -> dict[str, int] | None:
         """The steps of a shot and the world's own, if it has fewer and so is only a draft."""
@@ -262,7 +263,7 @@ def _world_facts(name: str, version: str) -> WorldFacts:
     spec, tokenizer = world.spec, world.tokenizer()
     words = tokenizer if isinstance(tokenizer.backend.model, WordLevel) else None
     steps = step_count(spec.decoder.steps)
-    return WorldFacts(world.fingerprint, world.motion_table, steps, words, spec.name, world.life)
+    return WorldFacts(world.fingerprint, world.motion_table, steps, words, spec.name, world.life, world.warnings)
 
 
 def shot_path(story: Story, number: int) -> Path | None:

@@ -206,6 +206,7 @@ def test_9_a_film_becomes_a_world(server, play):
     (trained,) = outputs(played, "TrainFilmWorld")
     assert "my-film is trained on 16 clips at effort 0.01, which is only a test" in trained["text"][0]
     assert open_world(server.models_dir / "animegamer" / "my-film").missing() == ()
+    assert "1% of its training" in server.get("/animegamer/words?world=my-film")["warnings"][0]
     (video,) = outputs(played, "SaveVideo")
     assert clip(server, video).shape == (17, 192, 288, 3)
 

@@ -147,6 +147,7 @@ export class FakeServer {
       throw new Error(`story name ${asked.get("story")} is not a valid folder name`);
     if (url.pathname === "/animegamer/words" && asked.has("story") && asked.get("world") === "qiqi")
       throw new Error("world qiqi is not installed");
+    if (url.pathname === "/animegamer/words" && asked.get("world") === "film") return { warnings: ["hardly trained"] };
     if (url.pathname === "/animegamer/words")
       return { characters: ["Miko"], motions: ["run"], adverbs: ["gently"], times: ["day"], places: ["beach"] };
     const story = this.stories[url.searchParams.get("name")];

@@ -35,6 +35,14 @@ test("beginning a story that is there already opens it, whatever its world", asy
   assert.deepEqual([said(session), session.world], [["one"], "toybox"]);
 });
 
+test("what a world warns of is said wherever it is opened, and not of others", async () => {
+  const { session } = await begun({ world: "film" });
+  assert.deepEqual(session.notes, ["hardly trained"]);
+  await session.close();
+  await session.open("b", "toybox");
+  assert.deepEqual(session.notes, []);
+});
+
 test("two turns: one prompt each, of two ordinary nodes, each after the last", async () => {
   const { server, session, events, play } = await begun();
   await session.play("one");
